@@ -1,0 +1,1 @@
+"""The ATen dialect: operators as torch names them, one class per overload."""

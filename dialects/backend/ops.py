@@ -1,0 +1,91 @@
+"""Operations of the backend level.
+
+* ``backend.view`` is a tensor over the bytes of another one: what ``view_copy``, ``squeeze_copy``, a slice of the leading
+  dim and their like become when no byte has to move. It is still functional: nothing writes through it.
+* ``backend.call_delegate`` runs an outlined function on a backend; the function stays in the module as ordinary IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import FlatSymbolRefAttr, IntegerAttr, StringAttr, SymbolRefAttr, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import (
+    AnyAttr,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from etir.dialects.et.layout import layout_errors
+from etir.dialects.literals import int_attr
+
+
+@irdl_op_definition
+class ViewOp(IRDLOperation):
+    """The bytes of a contiguous tensor under another shape: ``%v = backend.view %x {offset = 128} : T1 -> T2``.
+
+    ``offset`` counts elements; 0 when left out.
+    """
+
+    name = "backend.view"
+    base = operand_def(TensorType)
+    offset = opt_prop_def(IntegerAttr)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$base attr-dict `:` type($base) `->` type($result)"
+
+    def __init__(self, base: SSAValue, type: Attribute, offset: int = 0):
+        super().__init__(
+            operands=[base], result_types=[type], properties={"offset": int_attr(offset) if offset else None}
+        )
+
+    @property
+    def element_offset(self) -> int:
+        """Elements of the base before the view."""
+        return 0 if self.offset is None else self.offset.value.data
+
+    def verify_(self) -> None:
+        base, result = self.base.type, self.result.type
+        assert isinstance(base, TensorType) and isinstance(result, TensorType)
+        if base.element_type != result.element_type:
+            raise VerifyException(f"a view keeps the element type, {base.element_type} is not {result.element_type}")
+        for type in (base, result):
+            if (problem := layout_errors(type)) is not None:
+                raise VerifyException(problem)
+        if self.element_offset < 0:
+            raise VerifyException("the offset of a view is not negative")
+
+
+@irdl_op_definition
+class CallDelegateOp(IRDLOperation):
+    """Run an outlined function on a backend: ``%r = backend.call_delegate @lowered_0(%x) on "XnnpackBackend"``."""
+
+    name = "backend.call_delegate"
+    callee = prop_def(FlatSymbolRefAttr)
+    backend = prop_def(StringAttr)
+    arguments = var_operand_def(AnyAttr())
+    outputs = var_result_def(AnyAttr())
+    traits = traits_def(Pure())
+    assembly_format = "$callee `(` $arguments `)` `on` $backend attr-dict `:` functional-type($arguments, $outputs)"
+
+    def __init__(self, callee: str, backend: str, arguments: Sequence[SSAValue], types: Sequence[Attribute]):
+        super().__init__(
+            operands=[arguments],
+            result_types=[types],
+            properties={"callee": SymbolRefAttr(callee), "backend": StringAttr(backend)},
+        )
+
+
+BACKEND_OPS: tuple[type[Operation], ...] = (ViewOp, CallDelegateOp)

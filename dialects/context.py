@@ -1,0 +1,148 @@
+"""The context that knows etir's dialects, and makes operator classes when they are first met.
+
+Dialects load on first use; operators of the schema table and of libraries declared by ``et.schema`` get their classes
+in :meth:`EtContext._get_known_op`. Creating a context imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.ir import Dialect, Operation
+
+from etir.dialects.aten.table import load_table
+from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
+
+
+def _builtin() -> Dialect:
+    from xdsl.dialects.builtin import Builtin
+
+    return Builtin
+
+
+def _func() -> Dialect:
+    from xdsl.dialects.func import Func
+
+    return Func
+
+
+def _pdl() -> Dialect:
+    from xdsl.dialects.pdl import PDL
+
+    return PDL
+
+
+def _aten() -> Dialect:
+    from etir.dialects.aten.opaque import OpaqueOp
+
+    return Dialect("aten", [OpaqueOp], [])
+
+
+def _edge() -> Dialect:
+    return Dialect("edge", [], [])
+
+
+def _backend() -> Dialect:
+    from etir.dialects.backend.ops import BACKEND_OPS
+
+    return Dialect("backend", list(BACKEND_OPS), [])
+
+
+def _et() -> Dialect:
+    from etir.dialects.dtypes import StorageDType
+    from etir.dialects.et.executable import EXECUTABLE_ATTRIBUTES, EXECUTABLE_OPS
+    from etir.dialects.et.layout import LayoutAttr
+    from etir.dialects.et.program import PROGRAM_ATTRIBUTES, PROGRAM_OPS
+    from etir.dialects.et.weights import BlobAttr, SyntheticAttr
+
+    attributes = [StorageDType, LayoutAttr, BlobAttr, SyntheticAttr, *PROGRAM_ATTRIBUTES, *EXECUTABLE_ATTRIBUTES]
+    return Dialect("et", [*PROGRAM_OPS, *EXECUTABLE_OPS], attributes)
+
+
+def _sym() -> Dialect:
+    from etir.dialects.sym.ops import SYM_OPS
+
+    return Dialect("sym", list(SYM_OPS), [])
+
+
+def _control() -> Dialect:
+    from etir.dialects.control.ops import CONTROL_OPS
+
+    return Dialect("control", list(CONTROL_OPS), [])
+
+
+DIALECTS: dict[str, Callable[[], Dialect]] = {
+    "builtin": _builtin,
+    "func": _func,
+    "pdl": _pdl,
+    "aten": _aten,
+    "edge": _edge,
+    "backend": _backend,
+    "et": _et,
+    "sym": _sym,
+    "control": _control,
+}
+"""Dialect name to a function that loads it."""
+
+
+class EtContext(Context):
+    """A context with etir's dialects registered and those of plug-ins added by :meth:`register_dialect`."""
+
+    def __init__(self, *, allow_unregistered: bool = False):
+        super().__init__(allow_unregistered)
+        self.schemas: dict[str, OpSchema] = {}
+        """Schemas of custom libraries' operators by IR name, declared by the modules read so far."""
+        self.observer: Any = None
+        """Told of every rewrite and of every pattern that did not match (``passes.rewriting.Observer``), or None."""
+        for name, factory in DIALECTS.items():
+            self.register_dialect(name, factory)
+
+    def clone(self) -> EtContext:
+        """A context with the same registrations, that can change on its own."""
+        other = EtContext(allow_unregistered=self.allow_unregistered)
+        other.schemas = dict(self.schemas)
+        other.observer = self.observer
+        for name in ("_loaded_dialects", "_loaded_ops", "_loaded_attrs", "_loaded_types", "_registered_dialects"):
+            setattr(other, name, dict(getattr(self, name)))
+        return other
+
+    def declare_schema(self, text: str) -> OpSchema:
+        """Make the operator of ``text`` known. Raises ``SchemaError`` for a malformed text."""
+        schema = parse_schema(text)
+        self.schemas[schema.op_name] = schema
+        return schema
+
+    def schema(self, op_name: str) -> OpSchema | None:
+        """The schema of ``aten.add.Tensor`` or ``mylib.foo.default``, or None."""
+        return load_table().get(op_name) or self.schemas.get(op_name)
+
+    def out_variant(self, schema: OpSchema) -> OpSchema | None:
+        """The out variant of a functional schema, in the table or among the declared ones."""
+        from etir.dialects.aten.table import find_out_variant, out_variant
+
+        if schema.op_name in load_table():
+            return out_variant(schema.op_name)
+        packet = schema.op_name.rsplit(".", 1)[0] + "."
+        declared = [s for n, s in self.schemas.items() if n.startswith(packet) and s.kind is SchemaKind.OUT]
+        return find_out_variant(schema, declared)
+
+    def _get_known_op(self, name: str) -> type[Operation] | None:
+        known = super()._get_known_op(name)
+        if known is not None:
+            return known
+        from etir.dialects.aten.base import aten_op, custom_op
+        from etir.dialects.edge.base import PREFIX, edge_class
+
+        schema = self.schema(name.removeprefix(PREFIX))
+        if schema is None:
+            return None
+        if name.startswith(PREFIX):
+            op: type[Operation] = edge_class(schema)
+        elif name in load_table():
+            op = aten_op(name)
+        else:
+            op = custom_op(schema)
+        self._loaded_ops[name] = op
+        return op

@@ -1,0 +1,1 @@
+"""Control flow as regions, shared by every level above the executable one."""

@@ -1,0 +1,50 @@
+"""The edge level's operators: ``edge.aten.add.Tensor``, ``edge.dim_order_ops._to_dim_order_copy.default``.
+
+The same overloads as at the ATen level under stricter rules, which `verify-edge` and docs/dialects/edge.md number:
+functional, no view and no alias, every tensor slot a tensor, dtypes by the rules of ``rules.py``, dim order explicit.
+"""
+
+from __future__ import annotations
+
+from etir.dialects.aten.base import custom_op
+from etir.dialects.aten.table import load_table
+from etir.dialects.schema import OpSchema
+from etir.dialects.schema_op import SchemaOp, make_op_class
+
+PREFIX = "edge."
+
+
+class EdgeOp(SchemaOp):
+    """An operator at the edge level."""
+
+    @property
+    def op_name(self) -> str:
+        """The overload's own name, without the level: ``aten.add.Tensor``."""
+        return self.SCHEMA.op_name
+
+
+_classes: dict[str, type[EdgeOp]] = {}
+
+
+def edge_op(op_name: str) -> type[EdgeOp]:
+    """The edge class of an overload of the schema table (``aten.add.Tensor``). Raises ``KeyError`` if unknown."""
+    cls = _classes.get(op_name)
+    if cls is None:
+        table = load_table()
+        schema = table.get(op_name)
+        if schema is None:
+            raise KeyError(op_name)
+        cls = make_op_class(EdgeOp, PREFIX + op_name, schema, is_random="r" in table.flags(op_name))  # type: ignore
+        _classes[op_name] = cls  # type: ignore[assignment]
+    return cls  # type: ignore[return-value]
+
+
+def edge_class(schema: OpSchema) -> type[EdgeOp]:
+    """The edge class for ``schema``: the table's, or one for a custom library's operator."""
+    if load_table().get(schema.op_name) is not None:
+        return edge_op(schema.op_name)
+    key = custom_op(schema).SCHEMA.text
+    cls = _classes.get(key)
+    if cls is None:
+        cls = _classes[key] = make_op_class(EdgeOp, PREFIX + schema.op_name, schema)  # type: ignore[assignment]
+    return cls  # type: ignore[return-value]

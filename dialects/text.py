@@ -1,0 +1,167 @@
+"""Reading and writing modules as text.
+
+:class:`EtParser` adds two things to xDSL's parser: every operation gets the file, line and column where it stands
+(unless the text gives a location), and the text of a ``tensor<...>`` type is parsed once, which halves parsing time.
+Errors come out as diagnostics with id, position and caret instead of exceptions with tracebacks.
+"""
+
+from __future__ import annotations
+
+import gc
+from bisect import bisect_right
+from collections.abc import Iterable
+from io import StringIO
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    CallSiteLoc,
+    FileLineColLoc,
+    FusedLoc,
+    IntAttr,
+    ModuleOp,
+    NameLoc,
+    StringAttr,
+    UnknownLoc,
+)
+from xdsl.ir import Attribute, Operation, TypeAttribute
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.mlir_lexer import MLIRTokenKind
+
+from etir.diagnostics import EtirError, SourceLocation
+from etir.dialects.context import EtContext
+from etir.dialects.errors import E0101, E0102
+from etir.dialects.et.program import SchemaDeclOp
+from etir.dialects.et.weights import BlobAttr, WeightFile
+from etir.dialects.schema import SchemaError
+
+
+class EtParser(Parser):
+    """xDSL's parser with source locations and shared tensor types."""
+
+    def __init__(self, ctx: EtContext, text: str, name: str = "<stdin>", first_line: int = 1):
+        super().__init__(ctx, text, name)
+        self._line_starts = [0] + [i + 1 for i, c in enumerate(text) if c == "\n"]
+        self._file = StringAttr(name)
+        self._first_line = first_line
+        self._tensor_types: dict[str, TypeAttribute] = {}
+
+    def line_and_column(self, position: int) -> tuple[int, int]:
+        """Line and column, from 1, of a character position; the line counts from ``first_line``."""
+        line = bisect_right(self._line_starts, position)
+        return line - 1 + self._first_line, position - self._line_starts[line - 1] + 1
+
+    def parse_operation(self) -> Operation:
+        """Parse one operation and stamp where it stands."""
+        start = self.pos
+        op = super().parse_operation()
+        if isinstance(op, SchemaDeclOp) and isinstance(self.ctx, EtContext):
+            try:
+                self.ctx.declare_schema(op.schema.data)
+            except SchemaError as error:
+                self.raise_error(str(error), start, self.pos)
+        if isinstance(op.location, UnknownLoc):
+            line, column = self.line_and_column(start)
+            op.location = FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
+        return op
+
+    def parse_optional_type(self) -> TypeAttribute | None:
+        """Parse a type; a tensor type whose text was met before is not parsed again."""
+        token = self._current_token
+        if token.kind is not MLIRTokenKind.BARE_IDENT or token.text != "tensor":
+            return super().parse_optional_type()
+        content = self.lexer.input.content
+        start = token.span.end
+        if start >= len(content) or content[start] != "<":
+            return super().parse_optional_type()
+        end = self._raw_scan_balanced(start + 1) + 1
+        text = content[start:end]
+        known = self._tensor_types.get(text)
+        if known is None:
+            known = super().parse_optional_type()
+            assert known is not None
+            self._tensor_types[text] = known
+            return known
+        self.lexer.pos = end
+        self._parser_state.current_token = self.lexer.lex()
+        return known
+
+
+def parse_module(
+    text: str,
+    ctx: EtContext | None = None,
+    *,
+    name: str = "<stdin>",
+    weights: Iterable[WeightFile] = (),
+    first_line: int = 1,
+) -> ModuleOp:
+    """Read a module. It is *not* verified: that is ``verify_module``'s, which reports all problems at once.
+
+    ``weights`` supply the bytes of blobs. Raises error E0101 (or E0102 for an unknown operation) at the place of the
+    first syntax error.
+    """
+    parser = EtParser(ctx or EtContext(), text, name, first_line)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        module = parser.parse_module()
+    except (ParseError, VerifyException, ValueError, RecursionError) as error:
+        raise _parse_error(parser, error, text) from None
+    finally:
+        if collecting:
+            gc.enable()
+    files = list(weights)
+    if files:
+        attach_weights(module, files)
+    return module
+
+
+def _parse_error(parser: EtParser, error: Exception, text: str) -> EtirError:
+    if isinstance(error, ParseError):
+        position, message = error.span.start, error.msg
+    else:
+        position, message = parser.pos, str(error) or type(error).__name__
+    position = min(position, len(text))
+    line, column = parser.line_and_column(position)
+    message = message.split("\n")[0].rstrip(".")
+    kind = E0102 if message.endswith("is not registered") else E0101
+    return kind.error(message, SourceLocation(parser._file.data, line, column))
+
+
+def attach_weights(module: ModuleOp, files: Iterable[WeightFile]) -> list[BlobAttr]:
+    """Supply the bytes of every blob in ``module`` that has none; returns the blobs that no file has."""
+    missing: list[BlobAttr] = []
+    files = list(files)
+    for op in module.walk():
+        for attribute in op.properties.values():
+            if (
+                isinstance(attribute, BlobAttr)
+                and not attribute.data.has_data
+                and not any(file.supply(attribute.data) for file in files)
+            ):
+                missing.append(attribute)
+    return missing
+
+
+def print_module(op: Operation, *, generic: bool = False, locations: bool = False) -> str:
+    """The text of a module or of any operation, with a final newline."""
+    stream = StringIO()
+    printer = Printer(stream=stream, print_generic_format=generic, print_debuginfo=locations)
+    printer.print_op(op)
+    return stream.getvalue() + "\n"
+
+
+def source_location(location: Attribute) -> SourceLocation | None:
+    """File, line and column of a location attribute: the first file position inside names and fusions, or None."""
+    if isinstance(location, FileLineColLoc):
+        return SourceLocation(location.filename.data, location.line.data, location.column.data)
+    if isinstance(location, NameLoc):
+        return source_location(location.location)
+    if isinstance(location, CallSiteLoc):
+        return source_location(location.callee)
+    if isinstance(location, FusedLoc) and isinstance(location.locations, ArrayAttr):
+        for part in location.locations.data:
+            if (found := source_location(part)) is not None:
+                return found
+    return None

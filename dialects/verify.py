@@ -1,0 +1,163 @@
+"""The module verifier: every operation's own constraints, and what xDSL does not check.
+
+All problems of a module are reported together. Beyond the operations' verifiers it checks: a value is defined before
+it is used (E0302; xDSL does not check dominance), symbols are unique and defined (E0303, E0304), a weight or state is
+read with its own type, symbolic dims are declared (E0306).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, UnknownLoc
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl.dominance import DominanceInfo
+from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator
+from xdsl.utils.exceptions import VerifyException
+
+from etir.diagnostics import Diagnostic, raise_if_errors
+from etir.dialects.errors import E0301, E0302, E0303, E0304, E0306, E0307
+from etir.dialects.et.layout import LayoutAttr
+from etir.dialects.et.program import GetWeightOp, ReadStateOp, StateOp, WeightOp, WriteStateOp
+from etir.dialects.sym.ops import DimOp
+from etir.dialects.text import source_location
+
+
+def verify_module(module: ModuleOp, *, require_locations: bool = False) -> None:
+    """Raise one error with every problem of ``module``.
+
+    ``require_locations`` also reports operations without a source location (E0307): what the importer guarantees.
+    """
+    raise_if_errors(list(problems(module, require_locations=require_locations)))
+
+
+def problems(module: ModuleOp, *, require_locations: bool = False) -> Iterator[Diagnostic]:
+    """Every problem of ``module``, in the order of the text."""
+    symbols: dict[str, Operation] = {}
+    for op in module.body.block.ops:
+        name = op.properties.get("sym_name")
+        if not isinstance(name, StringAttr):
+            continue
+        if name.data in symbols:
+            yield E0304.diagnostic(f"symbol @{name.data} is defined twice", source_location(op.location))
+        symbols[name.data] = op
+    declared = {name: None for name, op in symbols.items() if isinstance(op, DimOp)}
+    yield from _verify_operation(module)
+    checked_types: dict[Attribute, tuple[str, ...]] = {}
+    for op in module.body.block.ops:
+        if require_locations and isinstance(op.location, UnknownLoc) and not isinstance(op, (DimOp, FuncOp)):
+            yield E0307.diagnostic(f"'{op.name}' has no location")
+        for nested in op.walk():
+            if nested is not op:
+                yield from _verify_operation(nested)
+                if require_locations and isinstance(nested.location, UnknownLoc):
+                    yield E0307.diagnostic(f"'{nested.name}' has no location")
+            yield from _verify_symbols(nested, symbols)
+            for value in nested.results:
+                yield from _verify_dims(nested, value.type, declared, checked_types)
+        for region in op.regions:
+            yield from _verify_dominance(region, {})
+
+
+def _verify_operation(op: Operation) -> Iterator[Diagnostic]:
+    try:
+        _verify_structure(op)
+        op.verify_()
+    except VerifyException as error:
+        yield E0301.diagnostic(f"'{op.name}' {error}", source_location(op.location))
+    except (ValueError, TypeError, KeyError) as error:
+        yield E0301.diagnostic(f"'{op.name}' is malformed: {error}", source_location(op.location))
+
+
+def _verify_structure(op: Operation) -> None:
+    """What ``Operation.verify`` checks besides ``verify_``: that one prints the whole module into its exception."""
+    block = op.parent
+    region = None if block is None else block.parent
+    if op.successors:
+        if block is None or region is None or block.last_op is not op:
+            raise VerifyException("has successors and must end its block")
+        if any(successor.parent is not region for successor in op.successors):
+            raise VerifyException("branches into another region")
+    if block is None or region is None or block.last_op is not op or op.has_trait(IsTerminator):
+        return
+    parent = region.parent
+    if len(region.blocks) > 1 or (parent is not None and not parent.has_trait(NoTerminator)):
+        raise VerifyException("ends its block and is not a terminator")
+
+
+def _verify_symbols(op: Operation, symbols: dict[str, Operation]) -> Iterator[Diagnostic]:
+    if isinstance(op, (GetWeightOp, ReadStateOp, WriteStateOp)):
+        name = op.symbol.root_reference.data
+        target = symbols.get(name)
+        expected = WeightOp if isinstance(op, GetWeightOp) else StateOp
+        if not isinstance(target, expected):
+            what = "weight" if expected is WeightOp else "state"
+            yield E0303.diagnostic(f"there is no {what} @{name}", source_location(op.location))
+        else:
+            type = op.value.type if isinstance(op, WriteStateOp) else op.result.type
+            if type != target.type:
+                yield E0301.diagnostic(
+                    f"'{op.name}' @{name} has type {target.type}, not {type}", source_location(op.location)
+                )
+        return
+    for attribute in op.properties.values():
+        if isinstance(attribute, SymbolRefAttr) and attribute.root_reference.data not in symbols:
+            yield E0303.diagnostic(
+                f"'{op.name}' names @{attribute.root_reference.data}, which is not defined",
+                source_location(op.location),
+            )
+
+
+def _verify_dims(
+    op: Operation, type: Attribute, declared: dict[str, None], checked: dict[Attribute, tuple[str, ...]]
+) -> Iterator[Diagnostic]:
+    if not isinstance(type, TensorType) or not isinstance(type.encoding, LayoutAttr):
+        return
+    dims = type.encoding.data.dims
+    if dims is None:
+        return
+    missing = checked.get(type)
+    if missing is None:
+        names = dict.fromkeys(name for dim in dims for name in dim.symbols())
+        missing = checked[type] = tuple(name for name in names if name not in declared)
+    for name in missing:
+        yield E0306.diagnostic(
+            f"'{op.name}' has a dim '{name}' that no sym.dim declares",
+            source_location(op.location),
+            help=f"add 'sym.dim @{name} in [1, MAX]' at the top of the module",
+        )
+
+
+def _verify_dominance(region: Region, outer: dict[SSAValue, None]) -> Iterator[Diagnostic]:
+    """Uses after definitions. Blocks are walked in dominance order; straight-line code costs one look-up a use."""
+    blocks = list(region.blocks)
+    info = DominanceInfo(region) if len(blocks) > 1 else None
+    inside: dict[Block, dict[SSAValue, None]] = {}
+    for block in blocks:
+        visible = dict(outer)
+        if info is not None:
+            for other in blocks:
+                if other is not block and info.strictly_dominates(other, block):
+                    visible.update(dict.fromkeys(_definitions(other)))
+        for argument in block.args:
+            visible[argument] = None
+        inside[block] = visible
+        for op in block.ops:
+            for index, operand in enumerate(op.operands):
+                if operand not in visible:
+                    yield E0302.diagnostic(
+                        f"operand {index} of '{op.name}' is used where its definition does not reach",
+                        source_location(op.location),
+                    )
+            for nested in op.regions:
+                isolated = op.has_trait(IsolatedFromAbove)
+                yield from _verify_dominance(nested, {} if isolated else visible)
+            for result in op.results:
+                visible[result] = None
+
+
+def _definitions(block: Block) -> Iterator[SSAValue]:
+    yield from block.args
+    for op in block.ops:
+        yield from op.results

@@ -1,0 +1,46 @@
+"""Small checks that the validators of both file formats share: text, names, numbers, alignments."""
+
+from __future__ import annotations
+
+MAX_ALIGNMENT = 1 << 20
+_SHOWN = 120
+
+
+def quoted(text: str) -> str:
+    """``text`` in quotes, cut where a message would become unreadable."""
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+
+
+def text_error(text: str) -> str | None:
+    """Why ``text`` cannot be stored as UTF-8, ``None`` when it can."""
+    if text.isascii():
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"{quoted(text)} has the lone surrogate U+{ord(text[error.start]):04X} at character {error.start}"
+    return None
+
+
+def name_error(name: str, limit: int | None = None) -> str | None:
+    """Why ``name`` cannot be looked up, ``None`` when it can; ``limit`` is its greatest length in bytes.
+
+    The runtime takes names as C strings, so an embedded NUL would cut them. Lone surrogates are :func:`text_error`'s.
+    """
+    if not name:
+        return "is empty"
+    if "\0" in name:
+        return f"{quoted(name)} has a NUL character"
+    if limit is not None and (size := len(name.encode(errors="surrogatepass"))) > limit:
+        return f"{quoted(name)} has {size} bytes, more than {limit}"
+    return None
+
+
+def is_alignment(value: int) -> bool:
+    """Whether ``value`` is a power of two up to :data:`MAX_ALIGNMENT`."""
+    return 0 < value <= MAX_ALIGNMENT and value & (value - 1) == 0
+
+
+def align_up(offset: int, alignment: int) -> int:
+    """The first multiple of ``alignment`` that is not below ``offset``."""
+    return -(-offset // alignment) * alignment

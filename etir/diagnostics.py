@@ -1,0 +1,137 @@
+"""Diagnostics: every message a user sees has an id, a location and a next step.
+
+Errors are data first and exceptions second. A component *defines* its ids once, in the ``errors.py`` of its package
+(``etir.emit.errors``, ``etir.lowering.errors`` ...), with :func:`define`; the documentation page of all ids is
+generated from that registry. Code that finds several problems collects :class:`Diagnostic` objects and raises them
+together as one :class:`EtirError`, so that one run reports everything that is wrong. The command-line tools print
+the diagnostics of an ``EtirError`` and exit with 1; a Python traceback means a bug in etir itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How bad a diagnostic is. Only ``ERROR`` makes a tool fail."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    REMARK = "remark"
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """A place in a file: ``line`` and ``column`` count from 1, 0 means unknown."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        parts = [self.file]
+        if self.line:
+            parts.append(str(self.line))
+            if self.column:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+
+@dataclass(frozen=True)
+class ErrorId:
+    """One kind of error: a stable id (``E0801``), a one-line title and what a user does about it."""
+
+    id: str
+    title: str
+    help: str
+
+    def __str__(self) -> str:
+        return self.id
+
+    def diagnostic(
+        self,
+        message: str,
+        location: SourceLocation | None = None,
+        *,
+        help: str | None = None,
+        notes: Sequence[str] = (),
+        severity: Severity = Severity.ERROR,
+    ) -> Diagnostic:
+        """A diagnostic of this kind; ``help`` replaces the generic next step with a specific one."""
+        return Diagnostic(self, message, location, help or self.help, tuple(notes), severity)
+
+    def error(
+        self,
+        message: str,
+        location: SourceLocation | None = None,
+        *,
+        help: str | None = None,
+        notes: Sequence[str] = (),
+    ) -> EtirError:
+        """An exception carrying one diagnostic of this kind: ``raise E0801.error("...")``."""
+        return EtirError([self.diagnostic(message, location, help=help, notes=notes)])
+
+
+REGISTRY: dict[str, ErrorId] = {}
+"""Every defined id, in definition order. The documentation generator imports all ``errors`` modules, then reads this."""
+
+
+def define(id: str, title: str, help: str) -> ErrorId:
+    """Define an error id. Raises ``ValueError`` when the id is already taken by another kind of error."""
+    if id in REGISTRY and REGISTRY[id] != ErrorId(id, title, help):
+        raise ValueError(f"error id {id} is defined twice")
+    return REGISTRY.setdefault(id, ErrorId(id, title, help))
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message: what is wrong, where, and what to do next."""
+
+    id: ErrorId
+    message: str
+    location: SourceLocation | None = None
+    help: str = ""
+    notes: tuple[str, ...] = field(default=())
+    severity: Severity = Severity.ERROR
+
+    def at(self, location: SourceLocation | None) -> Diagnostic:
+        """The same diagnostic at ``location``, unless it already has one."""
+        return self if self.location is not None or location is None else replace(self, location=location)
+
+    def render(self, source_line: str | None = None) -> str:
+        """``file:line:col: error[E0312]: message``, then the source line with a caret, notes and the next step."""
+        where = f"{self.location}: " if self.location is not None else ""
+        lines = [f"{where}{self.severity}[{self.id.id}]: {self.message}"]
+        if source_line is not None and self.location is not None:
+            lines.append(f"    {source_line}")
+            if self.location.column:
+                pad = "".join("\t" if c == "\t" else " " for c in source_line[: self.location.column - 1])
+                lines.append(f"    {pad}^")
+        lines.extend(f"  note: {note}" for note in self.notes)
+        if self.help:
+            lines.append(f"  help: {self.help}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+class EtirError(Exception):
+    """One or more diagnostics that stop the current operation."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]):
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n".join(d.render() for d in self.diagnostics))
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the diagnostics, in order: what a test checks."""
+        return tuple(d.id.id for d in self.diagnostics)
+
+
+def raise_if_errors(diagnostics: Sequence[Diagnostic]) -> None:
+    """Raise one :class:`EtirError` with all of ``diagnostics`` when any of them is an error."""
+    if any(d.severity is Severity.ERROR for d in diagnostics):
+        raise EtirError(diagnostics)

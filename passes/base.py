@@ -1,0 +1,44 @@
+"""What a pass is: a frozen dataclass with a name, options as fields, and ``apply``.
+
+A pass works on a whole module and leaves it valid: the pass manager verifies after every pass, and there is no switch
+that turns this off. Options are the dataclass fields (``int``, ``float``, ``bool``, ``str``, ``tuple[...]``,
+``Literal[...]``, or ``X | None``), written ``name{option=value}`` in a pipeline; underscores become hyphens.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from etir.dialects.context import EtContext
+
+
+@dataclass(frozen=True)
+class Pass(ModulePass):
+    """Base of etir's passes; ``run`` gets etir's own context.
+
+    The first line of a subclass's docstring is its summary in ``--list-passes`` and in the documentation.
+    """
+
+    name: ClassVar[str]
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Run the pass. Raises ``TypeError`` when the context is not etir's."""
+        if not isinstance(ctx, EtContext):
+            raise TypeError(f"pass '{self.name}' needs an EtContext")
+        self.run(ctx, op)
+
+    @abstractmethod
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Change ``module`` in place. Problems of the user's program are raised as one ``EtirError`` with all of them."""
+
+
+def methods(module: ModuleOp) -> list[FuncOp]:
+    """The methods of a module above the executable level, in order."""
+    return [op for op in module.body.block.ops if isinstance(op, FuncOp)]

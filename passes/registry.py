@@ -1,0 +1,60 @@
+"""Passes by name. A pass is imported when it is first asked for, so that starting a tool imports none.
+
+Plug-ins add passes and dialects through the entry-point group ``etir.plugins``: each entry point names a
+:class:`Plugin`. docs/tutorial/pass.md shows one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from xdsl.ir import Dialect
+from xdsl.passes import ModulePass
+
+from etir.passes.errors import E0502
+
+PASSES: dict[str, str] = {}
+"""Pass name to ``module:Class``."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What a plug-in adds: passes as ``module:Class`` or as classes, dialects as functions that load them."""
+
+    passes: Mapping[str, str | type[ModulePass]] = field(default_factory=dict)
+    dialects: Mapping[str, Callable[[], Dialect]] = field(default_factory=dict)
+
+
+@cache
+def plugins() -> tuple[Plugin, ...]:
+    """The installed plug-ins, in the order of their entry points' names."""
+    found = sorted(entry_points(group="etir.plugins"), key=lambda entry: entry.name)
+    return tuple(entry.load() for entry in found)
+
+
+def all_passes() -> dict[str, str | type[ModulePass]]:
+    """Every pass by name: etir's own, then those of plug-ins. A plug-in cannot replace a pass."""
+    passes: dict[str, str | type[ModulePass]] = dict(PASSES)
+    for plugin in plugins():
+        for name, target in plugin.passes.items():
+            passes.setdefault(name, target)
+    return passes
+
+
+def find_pass(name: str) -> type[ModulePass]:
+    """The class of a pass. Raises error E0502 for an unknown name, with the nearest known ones."""
+    target = all_passes().get(name)
+    if target is None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, all_passes(), 3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise E0502.error(f"there is no pass '{name}'{hint}")
+    if not isinstance(target, str):
+        return target
+    module, _, cls = target.partition(":")
+    return getattr(import_module(module), cls)

@@ -1,0 +1,219 @@
+"""The one rewrite driver: patterns that keep locations, converge or say why not, and can explain themselves.
+
+A :class:`Pattern` names the operations it starts from (``roots``) and rewrites one of them through a
+:class:`Rewriter`. The driver visits every operation once in order, then whatever a rewrite touched, until nothing
+changes. Compared with xDSL's walker it
+
+* gives every new operation the location of the operation it was made for, so that no pass can lose one;
+* looks patterns up by operation name, so that a pass costs what it changes, not patterns times operations;
+* stops a set of patterns that does not converge, and names the patterns that keep firing;
+* tells an observer of every rewrite and of every near miss (:meth:`Rewriter.no_match`), which is what
+  ``--trace-op``, ``--explain-match`` and the pass statistics print;
+* erases pure operations whose results are not used.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
+
+from xdsl.dialects.builtin import ArrayAttr, FusedLoc, LocationAttr, ModuleOp, NoneAttr, UnknownLoc
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter as BaseRewriter
+from xdsl.traits import IsTerminator, Pure
+
+from etir.dialects.context import EtContext
+from etir.dialects.text import source_location
+from etir.passes.errors import E0501
+
+OpT = TypeVar("OpT", bound=Operation)
+
+MAX_REWRITES_PER_OPERATION = 64
+"""Rewrites allowed, per operation of the module, before a set of patterns counts as not converging."""
+
+
+class Pattern(ABC):
+    """One rewrite. Subclasses set ``name`` (kebab-case, unique within its pass) and ``roots``."""
+
+    name: ClassVar[str]
+    roots: ClassVar[tuple[str, ...]] = ()
+    """Names of the operations the pattern may start from; empty for any."""
+
+    @abstractmethod
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        """Rewrite ``op`` through ``rewriter``, or return (ideally after ``rewriter.no_match(reason)``)."""
+
+
+class Observer:
+    """Hears of rewrites and near misses. The base class counts rewrites by pattern."""
+
+    def __init__(self) -> None:
+        self.applied: Counter[str] = Counter()
+
+    def on_rewrite(self, pattern: Pattern, op_name: str, location: LocationAttr, new_ops: Sequence[Operation]) -> None:
+        """``pattern`` replaced or changed an operation."""
+        self.applied[pattern.name] += 1
+
+    def on_no_match(self, pattern: Pattern, op: Operation, reason: str) -> None:
+        """``pattern`` looked at ``op`` and gave ``reason`` for leaving it alone."""
+
+
+def fuse_locations(ops: Iterable[Operation]) -> LocationAttr:
+    """The location of an operation that stands for several: theirs, each once, unknown ones left out."""
+    known = list(dict.fromkeys(op.location for op in ops if not isinstance(op.location, UnknownLoc)))
+    if not known:
+        return UnknownLoc()
+    return known[0] if len(known) == 1 else FusedLoc(ArrayAttr(known), NoneAttr())
+
+
+@dataclass
+class Rewriter:
+    """What a pattern changes the program with. One is made for each operation that a pattern looks at."""
+
+    root: Operation
+    location: LocationAttr
+    insertion_point: InsertPoint
+    reason: str | None = None
+    new_ops: list[Operation] = field(default_factory=list)
+    touched: list[Operation] = field(default_factory=list)
+    erased: list[Operation] = field(default_factory=list)
+    changed: bool = False
+
+    def no_match(self, reason: str) -> None:
+        """Say why the pattern leaves the root alone; the last reason counts."""
+        self.reason = reason
+
+    def insert(self, op: OpT, before: Operation | None = None) -> OpT:
+        """Insert a new operation before ``before`` (default: the root); it takes the root's location if it has none."""
+        self.changed = True
+        for nested in op.walk():
+            if isinstance(nested.location, UnknownLoc):
+                nested.location = self.location
+        BaseRewriter.insert_op(op, self.insertion_point if before is None else InsertPoint.before(before))
+        self.new_ops.append(op)
+        return op
+
+    def replace(self, op: Operation, new: Operation | Sequence[SSAValue]) -> None:
+        """Replace ``op`` by an operation (inserted before it) or by existing values, and erase it.
+
+        Name hints are handed on. Raises ``ValueError`` when the number of results differs.
+        """
+        self.changed = True
+        if isinstance(new, Operation):
+            if new.parent is None:
+                self.insert(new, before=op)
+            values: Sequence[SSAValue] = new.results
+        else:
+            values = new
+        if len(values) != len(op.results):
+            raise ValueError(f"{op.name} has {len(op.results)} results, the replacement {len(values)}")
+        for old, value in zip(op.results, values, strict=True):
+            if old is value:
+                continue
+            self.touched.extend(use.operation for use in old.uses)
+            if value.name_hint is None and old.name_hint is not None:
+                value.name_hint = old.name_hint
+            old.replace_all_uses_with(value)
+        self.erase(op)
+
+    def replace_value(self, old: SSAValue, new: SSAValue) -> None:
+        """Use ``new`` wherever ``old`` is used."""
+        self.changed = True
+        self.touched.extend(use.operation for use in old.uses)
+        old.replace_all_uses_with(new)
+
+    def erase(self, op: Operation) -> None:
+        """Erase an operation whose results are not used."""
+        self.changed = True
+        self.touched.extend(o.owner for o in op.operands if isinstance(o.owner, Operation))
+        self.erased.extend(op.walk())
+        BaseRewriter.erase_op(op)
+
+    def modified(self, op: Operation) -> None:
+        """Say that ``op`` was changed in place."""
+        self.changed = True
+        self.touched.append(op)
+
+
+def is_trivially_dead(op: Operation) -> bool:
+    """Whether an operation has no effect and none of its results is used."""
+    return (
+        all(result.first_use is None for result in op.results)
+        and op.has_trait(Pure, value_if_unregistered=False)
+        and not op.has_trait(IsTerminator)
+        and op.parent is not None
+        and not isinstance(op, ModuleOp)
+    )
+
+
+def apply_patterns(
+    ctx: EtContext,
+    root: Operation | Region | Block,
+    patterns: Sequence[Pattern],
+    *,
+    erase_dead: bool = True,
+) -> bool:
+    """Rewrite everything below ``root`` until no pattern applies. Returns whether anything changed.
+
+    Patterns are tried in the given order. Raises error E0501 when they do not converge.
+    """
+    by_name: dict[str, list[Pattern]] = {}
+    anywhere = [p for p in patterns if not p.roots]
+    for pattern in patterns:
+        for name in pattern.roots:
+            by_name.setdefault(name, []).append(pattern)
+    if anywhere:
+        by_name = {n: [p for p in patterns if not p.roots or n in p.roots] for n in by_name}
+    observer: Observer | None = ctx.observer
+    queue: deque[Operation] = deque(op for op in root.walk() if op is not root)
+    queued = dict.fromkeys(queue)
+    budget = MAX_REWRITES_PER_OPERATION * (len(queue) + 16)
+    fired: Counter[str] = Counter()
+    changed = False
+    while queue:
+        op = queue.popleft()
+        queued.pop(op, None)
+        if op.parent is None:
+            continue
+        if erase_dead and is_trivially_dead(op):
+            owners = [o.owner for o in op.operands if isinstance(o.owner, Operation)]
+            BaseRewriter.erase_op(op)
+            _push(queue, queued, owners)
+            changed = True
+            continue
+        for pattern in by_name.get(op.name, anywhere):
+            rewriter = Rewriter(op, op.location, InsertPoint.before(op))
+            name, location = op.name, op.location
+            pattern.rewrite(op, rewriter)
+            if not rewriter.changed:
+                if observer is not None and rewriter.reason is not None:
+                    observer.on_no_match(pattern, op, rewriter.reason)
+                continue
+            changed = True
+            fired[pattern.name] += 1
+            if observer is not None:
+                observer.on_rewrite(pattern, name, location, rewriter.new_ops)
+            if fired.total() > budget:
+                busiest = ", ".join(f"'{n}' ({count} times)" for n, count in fired.most_common(3))
+                raise E0501.error(
+                    f"{fired.total()} rewrites of {budget // MAX_REWRITES_PER_OPERATION} operations; the busiest "
+                    f"patterns are {busiest}, the last one rewrote '{name}'",
+                    source_location(location),
+                )
+            gone = dict.fromkeys(rewriter.erased)
+            _push(queue, queued, [o for new in rewriter.new_ops if new not in gone for o in new.walk()])
+            _push(queue, queued, [o for o in rewriter.touched if o not in gone])
+            if op not in gone:
+                _push(queue, queued, [op])
+            break
+    return changed
+
+
+def _push(queue: deque[Operation], queued: dict[Operation, None], ops: Iterable[Operation]) -> None:
+    for op in ops:
+        if op not in queued:
+            queued[op] = None
+            queue.append(op)

@@ -1,0 +1,289 @@
+"""One or more sample calls for every operator: the shapes and literals that a probe runs it with.
+
+A sample lists the arguments of the schema in order, without the results; what the results look like follows from
+running PyTorch's own operator, or from ``outs`` where PyTorch has none. Samples with rank 4 data are preferred, since
+the same sample then shows which dim orders a kernel takes. Several samples of an operator differ in what can change
+its dtype behaviour: the kind of a Python number, a requested result type, an absent optional tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from etir.targets.dtypes import ScalarType
+
+Fill = Literal["data", "unit", "small", "mask", "index2", "index3", "index6", "positions", "zero"]
+
+
+@dataclass(frozen=True)
+class T:
+    """A tensor argument. ``fill`` names its contents and what dtype it has unless the probe says otherwise.
+
+    ``data`` counts 1 to 4, ``small`` 1 to 3, ``unit`` alternates 0 and 1: Float. ``mask`` alternates 1 and 0: Bool.
+    ``indexN`` counts 0 to N-1: Long. ``positions`` is 0, 1, 2, ... : Long. ``zero`` is zeros: Float.
+    """
+
+    shape: tuple[int, ...]
+    fill: Fill = "data"
+    dtype: ScalarType | None = None
+
+    @property
+    def base(self) -> ScalarType:
+        """The dtype when nothing else is asked for."""
+        if self.dtype is not None:
+            return self.dtype
+        if self.fill == "mask":
+            return ScalarType.Bool
+        if self.fill.startswith("index") or self.fill == "positions":
+            return ScalarType.Long
+        return ScalarType.Float
+
+
+Literal_ = bool | int | float | str | None | tuple[int, ...] | tuple[float, ...]
+Argument = T | tuple[T | None, ...] | Literal_ | ScalarType
+
+
+@dataclass(frozen=True)
+class Sample:
+    """``args`` in schema order without results; ``outs`` replaces the results' shapes where PyTorch has no operator."""
+
+    args: tuple[Argument, ...]
+    outs: tuple[T | tuple[T, ...], ...] | None = None
+    dynamic: bool = False
+
+
+def _s(*args: Argument, outs: tuple[T | tuple[T, ...], ...] | None = None, dynamic: bool = False) -> Sample:
+    return Sample(args, outs, dynamic)
+
+
+_X = T((2, 3, 2, 3))
+_Y = T((2, 3, 2, 3))
+_SMALL = T((2, 3, 2, 3), "small")
+_UNIT = T((2, 3, 2, 3), "unit")
+_MASK = T((2, 3, 2, 3), "mask")
+_LONG, _INT, _FLOAT, _BOOL = ScalarType.Long, ScalarType.Int, ScalarType.Float, ScalarType.Bool
+_CL = (0, 2, 3, 1)
+
+_UNARY = (
+    "abs ceil floor round trunc neg sign relu bitwise_not logical_not isinf isnan reciprocal rsqrt sqrt exp expm1 erf "
+    "log log10 log1p log2 cos cosh sin sinh tan tanh sigmoid asinh atan alias_copy detach_copy lift_fresh_copy "
+    "_conj_physical nonzero"
+).split()
+_UNARY_UNIT = "acos acosh asin atanh logit".split()
+_BINARY = (
+    "atan2.out div.out eq.Tensor_out ne.Tensor_out lt.Tensor_out le.Tensor_out gt.Tensor_out ge.Tensor_out "
+    "floor_divide.out fmod.Tensor_out remainder.Tensor_out logical_and.out logical_or.out logical_xor.out maximum.out "
+    "minimum.out mul.out bitwise_and.Tensor_out bitwise_or.Tensor_out bitwise_xor.Tensor_out"
+).split()
+_BINARY_SMALL = "bitwise_left_shift.Tensor_out bitwise_right_shift.Tensor_out pow.Tensor_Tensor_out".split()
+_SCALAR = (
+    "eq.Scalar_out ne.Scalar_out lt.Scalar_out le.Scalar_out gt.Scalar_out ge.Scalar_out div.Scalar_out "
+    "fmod.Scalar_out remainder.Scalar_out mul.Scalar_out bitwise_and.Scalar_out bitwise_or.Scalar_out "
+    "bitwise_xor.Scalar_out bitwise_left_shift.Tensor_Scalar_out bitwise_right_shift.Tensor_Scalar_out"
+).split()
+_SCALAR_ALPHA = "add.Scalar_out sub.Scalar_out rsub.Scalar_out".split()
+_NORM = (T((2, 4, 2, 3)), T((4,)), T((4,)))
+_POOL = ((2, 2), (1, 1), (0, 0))
+
+SAMPLES: dict[str, tuple[Sample, ...]] = {
+    **{f"aten::{n}.out": (_s(_X),) for n in _UNARY if n not in ("logical_not", "nonzero")},
+    "aten::logical_not.out": (_s(_UNIT),),
+    "aten::nonzero.out": (_s(_UNIT, dynamic=True),),
+    **{f"aten::{n}.out": (_s(_UNIT, *([None] if n == "logit" else [])),) for n in _UNARY_UNIT},
+    **{f"aten::{n}": (_s(_X, _Y),) for n in _BINARY},
+    **{f"aten::{n}": (_s(_X, _SMALL),) for n in _BINARY_SMALL},
+    **{f"aten::{n}": (_s(_X, 2), _s(_X, 2.5), _s(_X, True)) for n in _SCALAR},
+    **{f"aten::{n}": (_s(_X, 2, 1), _s(_X, 2.5, 1), _s(_X, True, 1), _s(_X, 2, 2.5)) for n in _SCALAR_ALPHA},
+    "aten::add.out": (_s(_X, _Y, 1), _s(_X, _Y, 2.5)),
+    "aten::sub.out": (_s(_X, _Y, 1), _s(_X, _Y, 2.5)),
+    "aten::div.out_mode": (_s(_X, _Y, None), _s(_X, _Y, "trunc"), _s(_X, _Y, "floor")),
+    "aten::div.Scalar_mode_out": tuple(_s(_X, v, m) for m in (None, "trunc", "floor") for v in (2, 2.5, True)),
+    "aten::pow.Tensor_Scalar_out": (_s(_SMALL, 2), _s(_SMALL, 2.5), _s(_SMALL, True)),
+    "aten::pow.Scalar_out": (_s(2, _SMALL), _s(2.5, _SMALL), _s(True, _SMALL)),
+    "aten::_adaptive_avg_pool2d.out": (_s(_X, (1, 2)),),
+    "aten::_cdist_forward.out": (_s(T((2, 3)), T((4, 3)), 2.0, None),),
+    "aten::_pdist_forward.out": (_s(T((4, 3)), 2.0),),
+    "aten::_log_softmax.out": (_s(_X, 1, False), _s(_X, 3, False)),
+    "aten::_softmax.out": (_s(_X, 1, False), _s(_X, 3, False)),
+    "aten::_native_batch_norm_legit.no_stats_out": (_s(*_NORM, True, 0.1, 1e-5), _s(_NORM[0], None, None, True, 0.1, 1e-5)),
+    "aten::_native_batch_norm_legit.out": (
+        _s(*_NORM, T((4,)), T((4,)), False, 0.1, 1e-5),
+        _s(_NORM[0], None, None, T((4,)), T((4,)), False, 0.1, 1e-5),
+    ),
+    "aten::_native_batch_norm_legit_no_training.out": (
+        _s(*_NORM, T((4,)), T((4,)), 0.1, 1e-5),
+        _s(_NORM[0], None, None, T((4,)), T((4,)), 0.1, 1e-5),
+    ),
+    "aten::native_layer_norm.out": (
+        _s(T((2, 3, 4)), (4,), T((4,)), T((4,)), 1e-5),
+        _s(T((2, 3, 4)), (4,), None, None, 1e-5),
+        _s(T((2, 3, 2, 4)), (4,), None, None, 1e-5),
+    ),
+    "aten::native_group_norm.out": (
+        _s(*_NORM, 2, 4, 6, 2, 1e-5),
+        _s(_NORM[0], None, None, 2, 4, 6, 2, 1e-5),
+    ),
+    "aten::_to_copy.out": (_s(_X, False, None),),
+    "aten::_upsample_bilinear2d_aa.out": (_s(_X, (4, 6), False, None, None),),
+    "aten::upsample_bilinear2d.vec_out": (_s(_X, (4, 6), False, None), _s(_X, None, False, (2.0, 2.0))),
+    "aten::upsample_nearest2d.vec_out": (_s(_X, (4, 6), None), _s(_X, None, (2.0, 2.0))),
+    "aten::addmm.out": (_s(T((4,)), T((2, 3)), T((3, 4)), 1, 1), _s(T((2, 4)), T((2, 3)), T((3, 4)), 2, 2.5)),
+    "aten::mm.out": (_s(T((2, 3)), T((3, 4))),),
+    "aten::bmm.out": (_s(T((2, 2, 3)), T((2, 3, 4))),),
+    "aten::linear.out": (_s(T((2, 3)), T((4, 3)), T((4,))), _s(T((2, 3)), T((4, 3)), None)),
+    "aten::amax.out": (_s(_X, (1,), False), _s(_X, (3,), True)),
+    "aten::amin.out": (_s(_X, (1,), False), _s(_X, (3,), True)),
+    "aten::any.all_out": (_s(_X),),
+    "aten::any.dims_out": (_s(_X, (1,), False), _s(_X, (3,), True)),
+    "aten::any.out": (_s(_X, 1, False)),
+    "aten::arange.out": (_s(4), _s(4.0)),
+    "aten::arange.start_out": (_s(0, 4, 1), _s(0.0, 4.0, 1.0)),
+    "aten::argmax.out": (_s(_X, 1, False), _s(_X, None, False)),
+    "aten::argmin.out": (_s(_X, 1, False), _s(_X, None, False)),
+    "aten::as_strided_copy.out": (_s(_X, (2, 3), (3, 1), 0),),
+    "aten::avg_pool2d.out": (_s(_X, *_POOL, False, True, None),),
+    "aten::max_pool2d_with_indices.out": (_s(_X, *_POOL, (1, 1), False),),
+    "aten::max_pool2d_with_indices_backward.grad_input": (
+        _s(T((2, 3, 1, 2)), _X, *_POOL, (1, 1), False, T((2, 3, 1, 2), "zero", _LONG)),
+    ),
+    "aten::cat.out": (_s((_X, _Y), 1), _s((T((2, 3)), T((2, 3))), 0)),
+    "aten::stack.out": (_s((T((2, 3, 2)), T((2, 3, 2))), 0),),
+    "aten::clamp.out": (
+        _s(_X, 2, 3),
+        _s(_X, 2.0, 3.0),
+        _s(_X, None, 3),
+        _s(_X, 2, None),
+        _s(_X, False, True),
+        _s(_X, 2, 3.0),
+    ),
+    "aten::clamp.Tensor_out": (_s(_X, _SMALL, None), _s(_X, _SMALL, _Y), _s(_X, None, _SMALL)),
+    "aten::clone.out": (_s(_X, None), _s(_X, 0)),
+    "aten::constant_pad_nd.out": (_s(_X, (1, 1), 2), _s(_X, (1, 1), 2.5), _s(_X, (1, 1), True)),
+    "aten::convolution.out": (
+        _s(_X, T((2, 3, 1, 2)), T((2,)), (1, 1), (0, 0), (1, 1), False, (0, 0), 1),
+        _s(_X, T((2, 3, 1, 2)), None, (1, 1), (0, 0), (1, 1), False, (0, 0), 1),
+        _s(_X, T((3, 2, 1, 2)), T((2,)), (1, 1), (0, 0), (1, 1), True, (0, 0), 1),
+        _s(T((2, 3, 4)), T((2, 3, 2)), T((2,)), (1,), (0,), (1,), False, (0,), 1),
+    ),
+    "aten::convolution_backward.out": (
+        _s(
+            *(T((2, 2, 2, 2)), _X, T((2, 3, 1, 2)), (2,)),
+            *((1, 1), (0, 0), (1, 1), False, (0, 0), 1, (True, True, True)),
+        ),
+    ),
+    "aten::copy.out": (_s(_X, _Y, False),),
+    "aten::copy_": (_s(_X, _Y, False),),
+    "aten::cumsum.out": (_s(_X, 1, None), _s(_X, 1, _LONG), _s(_X, 1, _FLOAT)),
+    "aten::diagonal_copy.out": (_s(_X, 0, 0, 1),),
+    "dim_order_ops::_clone_dim_order.out": (
+        _s(_X, False, None, outs=(_X,)),
+        _s(_X, False, (0, 1, 2, 3), outs=(_X,)),
+        _s(_X, False, _CL, outs=(_X,)),
+    ),
+    "dim_order_ops::_empty_dim_order.out": (
+        _s((2, 3, 2, 3), None, outs=(_X,)),
+        _s((2, 3, 2, 3), (0, 1, 2, 3), outs=(_X,)),
+        _s((2, 3, 2, 3), _CL, outs=(_X,)),
+    ),
+    "dim_order_ops::_to_dim_order_copy.out": (
+        _s(_X, False, None, outs=(_X,)),
+        _s(_X, False, (0, 1, 2, 3), outs=(_X,)),
+        _s(_X, False, _CL, outs=(_X,)),
+    ),
+    "et_copy::_d2h_copy.out": (_s(_X, outs=(_X,)),),
+    "et_copy::_h2d_copy.out": (_s(_X, outs=(_X,)),),
+    "aten::elu.out": (_s(_X, 1, 1, 1), _s(_X, 1.5, 1.5, 1.5)),
+    "aten::embedding.out": (_s(T((3, 4)), T((2, 3), "index3"), -1, False, False),),
+    "aten::empty.out": (_s((2, 3, 2, 3), None),),
+    "aten::expand_copy.out": (_s(T((2, 3, 1, 3)), (2, 3, 2, 3), False),),
+    "aten::fill.Scalar_out": (_s(_X, 2), _s(_X, 2.5), _s(_X, True)),
+    "aten::fill.Tensor_out": (_s(_X, T(())),),
+    "aten::flip.out": (_s(_X, (1,)),),
+    "aten::full.out": (_s((2, 3), 2), _s((2, 3), 2.5), _s((2, 3), True)),
+    "aten::full_like.out": (_s(_X, 2, None), _s(_X, 2.5, None), _s(_X, True, None), _s(_X, 2, 0)),
+    "aten::scalar_tensor.out": (_s(2), _s(2.5), _s(True)),
+    "aten::ones.out": (_s((2, 3)),),
+    "aten::zeros.out": (_s((2, 3)),),
+    "aten::rand.out": (_s((2, 3)),),
+    "aten::randn.out": (_s((2, 3)),),
+    "aten::gather.out": (_s(_X, 1, T((2, 2, 2, 3), "index3"), False),),
+    "aten::gelu.out": (_s(_X, "none"), _s(_X, "tanh")),
+    "aten::glu.out": (_s(T((2, 4, 2, 3)), 1),),
+    "aten::grid_sampler_2d.out": (_s(_X, T((2, 2, 2, 2), "unit"), 0, 0, False),),
+    "aten::hardtanh.out": (_s(_X, 1, 3), _s(_X, 1.0, 3.0)),
+    "aten::leaky_relu.out": (_s(_X, 0.01), _s(_X, 2)),
+    "aten::index.Tensor_out": (
+        _s(_X, (None, T((2,), "index3"))),
+        _s(_X, (T((2,), "index2"), T((2,), "index3"))),
+        _s(_X, (None, T((3,), "mask"))),
+        _s(T((2, 3, 2)), (T((2, 2), "index2"),)),
+    ),
+    "aten::index_put.out": (
+        _s(_X, (T((1,), "index2"),), T((1, 3, 2, 3)), False),
+        _s(_X, (T((1,), "index2"),), T((1, 3, 2, 3)), True),
+        _s(_X, (T((2,), "mask"),), T((1, 3, 2, 3)), False),
+    ),
+    "aten::index_put_": (
+        _s(_X, (T((1,), "index2"),), T((1, 3, 2, 3)), False),
+        _s(_X, (T((1,), "index2"),), T((1, 3, 2, 3)), True),
+        _s(_X, (T((2,), "mask"),), T((1, 3, 2, 3)), False),
+    ),
+    "aten::index_select.out": (_s(_X, 1, T((2,), "index3")),),
+    "aten::masked_fill.Scalar_out": (_s(_X, _MASK, 2), _s(_X, _MASK, 2.5), _s(_X, _MASK, True)),
+    "aten::masked_scatter.out": (_s(_X, _MASK, _Y),),
+    "aten::masked_select.out": (_s(_X, _MASK, dynamic=True),),
+    "aten::max.dim_max": (_s(_X, 1, False)),
+    "aten::min.dim_min": (_s(_X, 1, False)),
+    "aten::max.unary_out": (_s(_X),),
+    "aten::min.unary_out": (_s(_X),),
+    "aten::mean.dtype_out": (_s(_X, None), _s(_X, _FLOAT)),
+    "aten::mean.out": (_s(_X, (1,), False, None), _s(_X, (3,), True, None), _s(_X, (1,), False, _FLOAT)),
+    "aten::sum.IntList_out": (
+        _s(_X, (1,), False, None),
+        _s(_X, (3,), True, None),
+        _s(_X, (1,), False, _LONG),
+        _s(_X, (1,), False, _FLOAT),
+    ),
+    "aten::prod.int_out": (_s(_SMALL, 1, False, None), _s(_SMALL, 1, False, _LONG), _s(_SMALL, 1, False, _FLOAT)),
+    "aten::prod.out": (_s(T((2, 2)), None), _s(T((2, 2)), _LONG), _s(T((2, 2)), _FLOAT)),
+    "aten::var.correction_out": (_s(_X, (1,), None, False), _s(_X, (1,), 1, True), _s(_X, (1,), 1.0, True)),
+    "aten::var.out": (_s(_X, (1,), True, False),),
+    "aten::var_mean.correction_out": (_s(_X, (1,), None, False), _s(_X, (1,), 1, True)),
+    "aten::narrow_copy.out": (_s(_X, 1, 1, 2),),
+    "aten::native_dropout.out": (_s(_X, 0.0, True), _s(_X, 0.0, False)),
+    "aten::permute_copy.out": (_s(_X, (1, 0, 3, 2)),),
+    "aten::t_copy.out": (_s(T((2, 3))),),
+    "aten::transpose_copy.int_out": (_s(_X, 1, 2),),
+    "aten::pixel_shuffle.out": (_s(T((2, 4, 2, 3)), 2),),
+    "aten::pixel_unshuffle.out": (_s(T((2, 3, 2, 4)), 2),),
+    **{
+        f"aten::{mode}_pad{rank}d.out": (_s(T((2, 3, 2, 3)[: rank + 2] if rank < 3 else (2, 3, 2, 3, 2)), (1,) * (2 * rank)),)
+        for mode in ("reflection", "replication")
+        for rank in (1, 2, 3)
+    },
+    "aten::repeat.out": (_s(_X, (1, 2, 1, 1)),),
+    "aten::repeat_interleave.Tensor_out": (_s(T((3,), "small", _LONG), None), _s(T((3,), "small", _LONG), 6)),
+    "aten::roll.out": (_s(_X, (1,), (1,)), _s(_X, (2,), ())),
+    "aten::scatter.src_out": (_s(_X, 1, T((2, 2, 2, 3), "index2"), _Y),),
+    "aten::scatter.value_out": tuple(_s(_X, 1, T((2, 2, 2, 3), "index2"), v) for v in (2, 2.5, True)),
+    "aten::scatter_add.out": (_s(_X, 1, T((2, 2, 2, 3), "index2"), _Y),),
+    "aten::select_copy.int_out": (_s(_X, 1, 1),),
+    "aten::select_scatter.out": (_s(_X, T((2, 2, 3)), 1, 1),),
+    "aten::slice_copy.Tensor_out": (_s(_X, 1, 1, 3, 1), _s(_X, 1, None, None, 2)),
+    "aten::slice_scatter.out": (_s(_X, T((2, 2, 2, 3)), 1, 1, 3, 1),),
+    "aten::split_copy.Tensor_out": (_s(_X, 1, 0),),
+    "aten::split_with_sizes_copy.out": (_s(_X, (1, 2), 1),),
+    "aten::unbind_copy.int_out": (_s(_X, 0),),
+    "aten::squeeze_copy.dim_out": (_s(T((2, 1, 2, 3)), 1),),
+    "aten::squeeze_copy.dims_out": (_s(T((2, 1, 2, 3)), (1,)),),
+    "aten::unsqueeze_copy.out": (_s(T((2, 3, 2)), 1),),
+    "aten::topk.values": (_s(T((2, 3, 2, 4)), 2, -1, True, True), _s(_X, 2, 1, False, True)),
+    "aten::tril.out": (_s(_X, 0),),
+    "aten::unfold_copy.out": (_s(_X, 1, 2, 1),),
+    "aten::view_as_real_copy.out": (_s(T((2, 3, 2), "data", ScalarType.ComplexFloat)),),
+    "aten::view_copy.out": (_s(_X, (6, 6)), _s(_X, (2, 3, 6, -1)), _s(T((6, 6)), (2, 3, 2, 3))),
+    "aten::where.self_out": (_s(_MASK, _X, _Y),),
+    "aten::_fft_r2c.out": (_s(T((2, 4)), (1,), 0, True),),
+    "aten::_fft_c2r.out": (_s(T((2, 3), "data", ScalarType.ComplexFloat), (1,), 0, 4),),
+}
