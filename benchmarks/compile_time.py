@@ -39,6 +39,7 @@ from typing import ParamSpec, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 
+import torch
 from models.registry import MODELS
 from stock import PteFigures, pte_figures, run_stock_runtime, stock_buffer
 from torch.export import ExportedProgram
@@ -106,9 +107,9 @@ class ModelFigures:
 
 def weights_bytes(ep: ExportedProgram) -> int:
     """Bytes of the distinct storages behind the program's parameters, buffers and constants."""
-    tensors = [*ep.state_dict.values(), *(value for value in ep.constants.values() if hasattr(value, "untyped_storage"))]
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
-    return sum(storages.values())
+    values = [*ep.state_dict.values(), *ep.constants.values()]
+    storages = [value.untyped_storage() for value in values if isinstance(value, torch.Tensor)]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def measure_time(model: str, compilers: Sequence[str], repeats: int, check: bool) -> ModelFigures:
@@ -179,7 +180,7 @@ def measure(model: str, compilers: Sequence[str], repeats: int, check: bool) -> 
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, the first row being the titles, as lines with the first column left- and the others right-aligned."""
+    """Rows of cells, the titles first, as aligned lines: the first column to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(

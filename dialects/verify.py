@@ -119,7 +119,7 @@ def _verify_dims(
         return
     missing = checked.get(type)
     if missing is None:
-        names = dict.fromkeys(name for dim in dims for name in dim.symbols())
+        names = dict.fromkeys(name for dim in dims for name in dim.symbols)
         missing = checked[type] = tuple(name for name in names if name not in declared)
     for name in missing:
         yield E0306.diagnostic(

@@ -6,12 +6,12 @@ only candidates that agree in those are compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
-from etir.emit.checks import align_up
-
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+SEGMENT_ALIGNMENT = 128
+"""The usual alignment of segments, in bytes."""
 
 _SAMPLE = 64
 _COMPARED_AT_ONCE = 1 << 20
@@ -60,49 +60,3 @@ class BufferPool:
         candidates.append(len(self.items))
         self.items.append(data)
         return candidates[-1]
-
-
-class SegmentWriter:
-    """Places segments one after the other: ``entries`` are (offset, size) in bytes, ``parts`` the bytes themselves."""
-
-    def __init__(self, alignment: int):
-        self.alignment = alignment
-        self.entries: list[tuple[int, int]] = []
-        self.parts: list[Buffer] = []
-        self.size = 0
-
-    def add(self, parts: Sequence[Buffer], alignment: int = 1) -> int:
-        """Append a segment made of ``parts``; returns its index."""
-        offset = align_up(self.size, max(self.alignment, alignment))
-        if offset > self.size:
-            self.parts.append(bytes(offset - self.size))
-        size = sum(map(len, parts))
-        self.parts += parts
-        self.entries.append((offset, size))
-        self.size = offset + size
-        return len(self.entries) - 1
-
-
-def place(data: Sequence[Buffer], alignment: int) -> tuple[list[int], list[Buffer]]:
-    """Offsets of buffers laid one after the other, each ``alignment``-aligned, and the parts with their padding.
-
-    The very same object given twice is placed once, but an empty buffer has a place of its own. Padding comes before
-    a buffer, so there is none after the last.
-    """
-    offsets: list[int] = []
-    parts: list[Buffer] = []
-    placed: dict[int, int] = {}
-    end = 0
-    for original in data:
-        item = flat(original)
-        if len(item) and id(original) in placed:
-            offsets.append(placed[id(original)])
-            continue
-        offset = align_up(end, alignment)
-        if offset > end:
-            parts.append(bytes(offset - end))
-        offsets.append(offset)
-        placed[id(original)] = offset
-        parts.append(item)
-        end = offset + len(item)
-    return offsets, parts

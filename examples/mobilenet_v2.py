@@ -1,8 +1,8 @@
 """Image classification with MobileNetV2, compiled by etir, on the stock ExecuTorch runtime.
 
 The network is written from its paper and has seeded random weights, so its classes mean nothing; what counts is that
-the compiled program ranks them as eager PyTorch does. An output that differs from eager by more than 1e-4 of the largest
-logit makes the exit code 1.
+the compiled program ranks them as eager PyTorch does. An output that differs from eager by more than 1e-4 of the
+largest logit makes the exit code 1.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ def test_card(size: int) -> torch.Tensor:
 
 def classify(seed: int, size: int, top: int, path: Path) -> int:
     """The whole example: build, compile to ``path``, run, compare with eager; returns the exit code."""
-    import etir
     import torch
     from executorch.runtime import Runtime
     from models.mobilenet_v2 import MobileNetV2
     from models.seeding import seed_weights
+
+    import etir
 
     with step("Building MobileNetV2 with seeded weights"):
         model = seed_weights(MobileNetV2(), seed)

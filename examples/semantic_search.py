@@ -81,8 +81,9 @@ def tokenize(tokenizer: Tokenizer, sentence: str) -> tuple[torch.Tensor, torch.T
 
 def compile_model(model: nn.Module, example: tuple[torch.Tensor, torch.Tensor], longest: int, path: Path) -> None:
     """Export ``model`` for 2 to ``longest`` tokens, compile it and write it to ``path``."""
-    import etir
     import torch
+
+    import etir
 
     tokens = torch.export.Dim("tokens", min=2, max=longest)
     with step("Exporting all-MiniLM-L6-v2"), torch.no_grad():

@@ -56,4 +56,4 @@ class OpaqueOp(IRDLOperation):
         if self.attributes:
             printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
-        printer.print_operation_type(self)
+        printer.print_function_type(self.operand_types, self.result_types)

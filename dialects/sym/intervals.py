@@ -1,7 +1,7 @@
 """Interval arithmetic on integers: the smallest interval that holds a result, operands taken as independent.
 
-An interval is ``(low, high)``, both ends included; ``-inf`` and ``inf`` stand for no bound. Every function is sound: the
-result holds for every choice of operands at which the operation is defined (a divisor of zero is not a choice).
+An interval is ``(low, high)``, both ends included; ``-inf`` and ``inf`` stand for no bound. Every function is sound:
+the result holds for every choice of operands at which the operation is defined (a divisor of zero is not a choice).
 Bounds are exact Python integers of any length, so infinities never meet them in arithmetic, only in comparisons.
 """
 

@@ -173,7 +173,7 @@ class ArithmeticOp(IRDLOperation):
         if self.attributes:
             printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
-        printer.print_operation_type(self)
+        printer.print_function_type(self.operand_types, self.result_types)
 
     def verify_(self) -> None:
         rule = self.rule()

@@ -37,7 +37,7 @@ Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
 _atom_key = attrgetter("key")
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=4096)
 def monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]:
     """Sort key: ascending keys are descending monomials in graded lexicographic order."""
     return -len(monomial), tuple(i.key for i in monomial)

@@ -25,14 +25,17 @@ _MIN_SIZE = 64
 
 
 class Builder:
-    """Builds one FlatBuffer. Methods return handles, which are never 0; a slot value of 0 means absent."""
+    """Builds one FlatBuffer. Methods return handles, which are never 0; a slot value of 0 means absent.
+
+    ``alignment`` is the least multiple of bytes that the finished buffer has.
+    """
 
     __slots__ = ("_alignment", "_chunks", "_lists", "_parts", "_size", "_tables", "_vtables")
 
-    def __init__(self) -> None:
+    def __init__(self, alignment: int = 8) -> None:
         self._parts: list[Buffer] = []  # in reverse file order
         self._size = 0
-        self._alignment = 8
+        self._alignment = alignment
         self._tables: dict[TableSchema, dict[tuple[int, ...], int]] = {}
         self._vtables: dict[TableLayout, int] = {}
         self._chunks: dict[tuple[int, bytes], int] = {}
@@ -123,5 +126,3 @@ class Builder:
             raise E0838.error(f"the tables take {total} bytes, at most {_MAX_SIZE} can be addressed")
         padding = bytes(total - self._size - 8 - len(header))
         return [struct.pack("<I4s", total - root, identifier), header, padding, *reversed(self._parts)]
-
-

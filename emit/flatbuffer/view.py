@@ -117,7 +117,9 @@ class View:
         if vtable & 1:
             self.fail(E0811, table, f"the vtable of this {schema.name} is at byte {vtable}, expected an even one")
         if not 4 <= vtable <= self.end - 4:
-            self.fail(E0804, table, f"the vtable of this {schema.name} is at byte {vtable}, the buffer ends at {self.end}")
+            self.fail(
+                E0804, table, f"the vtable of this {schema.name} is at byte {vtable}, the buffer ends at {self.end}"
+            )
         vtable_size, size = _U16_PAIR.unpack_from(self.buffer, vtable)
         if vtable_size < 4 or vtable_size & 1 or vtable + vtable_size > self.end:
             self.fail(E0805, vtable, f"a vtable of {schema.name} cannot have {vtable_size} bytes here")
@@ -155,7 +157,7 @@ class View:
             self.fail(
                 E0806,
                 position,
-                f"'{what}' has {count} {unit}, but there is room for {(self.end - first) // width} up to byte {self.end}",
+                f"'{what}' has {count} {unit}, there is room for {(self.end - first) // width} up to byte {self.end}",
             )
         if width == 8 and count and first & 7:
             self.fail(E0811, first, f"the elements of '{what}' have to be 8-byte aligned")

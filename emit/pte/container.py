@@ -1,35 +1,19 @@
-"""The parts of a ``.pte`` file around its tables: the extended header, the segments, and how they were laid out."""
+"""The extended header of a ``.pte`` file, and the alignments that explain where its data is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from etir.diagnostics import SourceLocation
 from etir.emit.buffers import Buffer
-from etir.emit.checks import MAX_ALIGNMENT, align_up
-from etir.emit.errors import E0801, E0803, E0812
-from etir.emit.flatbuffer.view import View
+from etir.emit.checks import align_up
+from etir.emit.errors import E0801, E0803
 from etir.emit.pte import schema
 from etir.emit.pte.model import FileLayout
+from etir.emit.segments import Container, powers_of_two
 
 _HEADER_START = 8
 _DEFAULTS = FileLayout()
-
-
-def _powers(first: int) -> list[int]:
-    """Alignments to try: the usual one first."""
-    powers = [1 << k for k in range(MAX_ALIGNMENT.bit_length())]
-    return [first, *(power for power in powers if power != first)]
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """Where the tables end and where the segments are, in bytes; ``segment_base`` 0 means there are none."""
-
-    program_size: int
-    segment_base: int
-    segment_size: int
 
 
 def read_container(buffer: memoryview, name: str) -> Container:
@@ -61,59 +45,10 @@ def read_container(buffer: memoryview, name: str) -> Container:
     return Container(program_size, base, data_size or (size - base if base else 0))
 
 
-class Segments:
-    """The segments of a file, as views into it; ``entries`` are (offset, size), offsets from the segment base."""
-
-    def __init__(self, view: View, buffer: memoryview, container: Container, vector: int):
-        self.view = view
-        self.container = container
-        self.entries: list[tuple[int, int]] = []
-        self._data: list[memoryview] = []
-        for index, position in enumerate(view.tables(vector, "segments")):
-            offset, size = view.row(position, schema.DATA_SEGMENT)
-            if offset + size > container.segment_size:
-                message = f"segment {index} ends at {offset + size} of {container.segment_size} bytes of segments"
-                view.fail(E0812, position, message)
-            start = container.segment_base + offset
-            self.entries.append((offset, size))
-            self._data.append(buffer[start : start + size])
-
-    def get(self, index: int, position: int, what: str) -> memoryview:
-        """Segment ``index``, to which ``what`` at ``position`` refers. Raises E0812 when there is none."""
-        if index >= len(self._data):
-            self.view.fail(E0812, position, f"{what} is in segment {index}, but there are {len(self._data)} segments")
-        return self._data[index]
-
-    def infer_alignment(self, named: dict[int, int]) -> tuple[int, dict[int, int]]:
-        """The segment alignment, and that of the segments in ``named``, that put the segments where they are.
-
-        ``named`` has the indices of named-data segments, which may be aligned further. The usual alignment wins when
-        it explains the file; it is the answer, too, when nothing does.
-        """
-        usual = _DEFAULTS.segment_alignment
-        if not self.container.segment_base:
-            return usual, {}
-        for alignment in _powers(usual):
-            if align_up(self.container.program_size, alignment) != self.container.segment_base:
-                continue
-            further: dict[int, int] = {}
-            end = 0
-            for index, (offset, size) in enumerate(self.entries):
-                choices = _powers(1) if index in named else [1]
-                fits = next((c for c in choices if align_up(end, max(alignment, c)) == offset), None)
-                if fits is None:
-                    break
-                further[index] = fits
-                end = offset + size
-            else:
-                return alignment, further
-        return usual, {}
-
-
 def infer_constant_alignment(offsets: Sequence[int], data: Sequence[Buffer]) -> int:
     """The alignment that puts ``data`` at ``offsets``, the usual one when none does; without the reserved entry."""
     usual = _DEFAULTS.constant_alignment
-    for alignment in _powers(usual):
+    for alignment in powers_of_two(usual):
         end = 0
         placed: set[int] = set()
         for offset, item in zip(offsets, data, strict=True):

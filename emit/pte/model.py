@@ -16,7 +16,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TypeAlias
 
-from etir.emit.buffers import Buffer
+from etir.emit.buffers import SEGMENT_ALIGNMENT, Buffer
 from etir.emit.scalar_type import ScalarType
 from etir.emit.shape import tensor_bytes
 
@@ -310,7 +310,7 @@ class NamedData:
 class FileLayout:
     """Alignments in bytes, powers of two: of segments, of constants in theirs, of delegate blobs."""
 
-    segment_alignment: int = 128
+    segment_alignment: int = SEGMENT_ALIGNMENT
     constant_alignment: int = 16
     delegate_alignment: int = 16
 

@@ -45,7 +45,7 @@ def read_pte(data: Buffer, name: str = "<pte>") -> model.Program:
     """
     buffer = memoryview(data).toreadonly().cast("B") if len(data) else memoryview(b"")
     container = read_container(buffer, name)
-    view = View(buffer, container.program_size, name)
+    view = View(buffer, container.tables_size, name)
     root = view.root(schema.IDENTIFIER, "an ExecuTorch program (.pte)")
     row = view.row(root, schema.PROGRAM)
     version, plans_vector = row[0], view.required(row, schema.PROGRAM, 1, root)

@@ -98,7 +98,6 @@ FRAME = TableSchema("Frame", filename="o", lineno="i", name="o", context="o")
 
 BUFFER = TableSchema("Buffer", storage="o")
 INLINE_DATA = TableSchema("BackendDelegateInlineData", data="o")
-DATA_SEGMENT = TableSchema("DataSegment", offset="Q", size="Q")
 SUBSEGMENT_OFFSETS = TableSchema("SubsegmentOffsets", segment_index="I", offsets="o")
 NAMED_DATA = TableSchema("NamedData", key="o", segment_index="I")
 

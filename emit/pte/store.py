@@ -15,12 +15,8 @@ from etir.emit.checks import quoted
 from etir.emit.errors import E0809, E0812, E0815, E0828, E0831
 from etir.emit.flatbuffer.view import View
 from etir.emit.pte import model, schema
-from etir.emit.pte.container import (
-    Container,
-    Segments,
-    infer_constant_alignment,
-    infer_delegate_alignment,
-)
+from etir.emit.pte.container import infer_constant_alignment, infer_delegate_alignment
+from etir.emit.segments import Container, Segments
 from etir.emit.shape import shape_error
 
 _CONSTANT_BUFFER, _INLINE_DATA, _SEGMENTS, _CONSTANT_SEGMENT, _MUTABLE_SEGMENTS, _NAMED_DATA = range(2, 8)
@@ -36,6 +32,7 @@ class DataReader:
         self.segments = Segments(view, buffer, container, row[_SEGMENTS])
         self.inline_positions = view.tables(row[_INLINE_DATA], "backend_delegate_data")
         self.inline_starts: list[int] = []
+        self.delegate_segments: list[int] = []
 
     def delegate_data(self, position: int) -> tuple[memoryview, bool]:
         """The blob that the reference at ``position`` stands for, and whether it is inside the FlatBuffer.
@@ -45,6 +42,7 @@ class DataReader:
         view = self.view
         location, index = view.row(position, schema.DATA_REFERENCE)
         if location == schema.DATA_IN_SEGMENT:
+            self.delegate_segments.append(index)
             return self.segments.get(index, position, "the delegate's blob"), False
         if location != schema.DATA_INLINE:
             message = f"the delegate's data location is {location}, expected 0 (inline) or 1 (in a segment)"
@@ -63,10 +61,14 @@ class DataReader:
         constants, alignment = self.constants(plans)
         mutable = self.mutable_data(plans)
         named = self.named_segments()
-        segment_alignment, further = self.segments.infer_alignment(dict.fromkeys(named.values(), 1))
-        layout = model.FileLayout(segment_alignment, alignment, infer_delegate_alignment(self.inline_starts))
+        segment_alignment, further = self.segments.infer_alignment((*named.values(), *self.delegate_segments))
+        delegate_alignment = infer_delegate_alignment(self.inline_starts)
+        for index in self.delegate_segments:
+            delegate_alignment = max(delegate_alignment, further.get(index, 1))
+        layout = model.FileLayout(segment_alignment, alignment, delegate_alignment)
         named_data = {
-            key: model.NamedData(self.segments.get(index, 0, key), further.get(index, 1)) for key, index in named.items()
+            key: model.NamedData(self.segments.get(index, 0, key), further.get(index, 1))
+            for key, index in named.items()
         }
         return model.Program(plans, constants, mutable, named_data, version, layout)
 
@@ -77,7 +79,9 @@ class DataReader:
         table = self.row[_CONSTANT_SEGMENT]
         segment, offsets = self.subsegments(table) if table else (view.buffer[:0], ())
         if inline and offsets:
-            message = f"there are {len(inline)} inline constants and {len(offsets)} in a segment, expected one kind only"
+            message = (
+                f"there are {len(inline)} inline constants and {len(offsets)} in a segment, expected one kind only"
+            )
             view.fail(E0815, table, message)
         if inline:
             data = [view.blob(view.row(position, schema.BUFFER)[0], "storage") for position in inline]
@@ -143,6 +147,10 @@ def _split(segment: memoryview, offsets: Sequence[int], tensors: Iterable[model.
     entries: dict[int, memoryview] = {}
     for offset in offsets[1:]:
         if offset not in entries:
-            end = offset + needed[offset] if offset in needed else starts[min(bisect_right(starts, offset), len(starts) - 1)]
+            end = (
+                offset + needed[offset]
+                if offset in needed
+                else starts[min(bisect_right(starts, offset), len(starts) - 1)]
+            )
             entries[offset] = segment[offset:end]
     return [entries[offset] for offset in offsets[1:]]

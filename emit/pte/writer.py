@@ -16,12 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 from etir.diagnostics import raise_if_errors
-from etir.emit.buffers import Buffer, BufferPool, SegmentWriter, buffer_bytes, place
+from etir.emit.buffers import Buffer, BufferPool, buffer_bytes
 from etir.emit.checks import align_up
 from etir.emit.flatbuffer.builder import Builder
 from etir.emit.pte import model, schema
 from etir.emit.pte.model import FileLayout, Program
 from etir.emit.pte.validate import validate_program
+from etir.emit.segments import DATA_SEGMENT, SegmentWriter, place
 
 
 def write_pte(
@@ -90,7 +91,7 @@ class _ProgramWriter:
         inline, references = self.delegate_data()
         named = self.named_data()
         plans = [self.plan(plan, references[i]) for i, plan in enumerate(source.execution_plan)]
-        segments = [builder.table(schema.DATA_SEGMENT, entry) for entry in self.segments.entries]
+        segments = [builder.table(DATA_SEGMENT, entry) for entry in self.segments.entries]
         fields = (
             source.version,
             builder.tables(plans),

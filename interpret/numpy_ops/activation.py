@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import DTypeLike
-
 from etir.interpret.numpy_ops import creation, special
 from etir.interpret.numpy_ops.arguments import axis_of
 from etir.interpret.numpy_ops.dtype import (
@@ -24,6 +22,7 @@ from etir.interpret.numpy_ops.dtype import (
 )
 from etir.interpret.numpy_ops.elementwise import clamp, sigmoid
 from etir.interpret.numpy_ops.registry import op
+from numpy.typing import DTypeLike
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -256,4 +255,3 @@ def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, A
     keep = creation.generator().random(input.shape) >= p
     scale = 0.0 if p == 1 else 1 / (1 - p)
     return _compute(input, lambda x: np.where(keep, x * scale, 0)), keep
-

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from etir.interpret.numpy_ops.dtype import Array
 
 
@@ -50,5 +49,3 @@ def along(axis: int, part: int | slice) -> tuple[int | slice, ...]:
 def per_channel(x: Array, axis: int, ndim: int) -> Array:
     """A vector shaped to broadcast along dimension ``axis`` of ``ndim``."""
     return np.reshape(x, [-1 if i == axis else 1 for i in range(ndim)])
-
-

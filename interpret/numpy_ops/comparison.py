@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from etir.interpret.numpy_ops.dtype import BOOL, Array, Operand, is_complex, is_integral, result_type, to
 from etir.interpret.numpy_ops.registry import op
 
@@ -19,13 +18,7 @@ COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
 }
 """Comparisons are made in the promoted dtype itself: the operands are rounded to it first, as in torch."""
 
-COMPARISON_ALIASES = {
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "not_equal": "ne",
-}
+COMPARISON_ALIASES = {"greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne"}
 
 LOGIC: dict[str, Callable[[Array, Array], Array]] = {
     "logical_and": np.logical_and,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import DTypeLike
-
 from etir.interpret.numpy_ops.dtype import Array, as_dtype, to
 from etir.interpret.numpy_ops.registry import op
+from numpy.typing import DTypeLike
 
 
 def converted_copy(self: Array, dtype: DTypeLike | None) -> Array:
@@ -23,9 +22,7 @@ def to_copy(self: Array, *, dtype: DTypeLike | None = None) -> Array:
 
 
 @op("dim_order_ops._to_dim_order_copy.default")
-def to_dim_order_copy(
-    self: Array, *, dtype: DTypeLike | None = None, dim_order: Sequence[int] | None = None
-) -> Array:
+def to_dim_order_copy(self: Array, *, dtype: DTypeLike | None = None, dim_order: Sequence[int] | None = None) -> Array:
     return converted_copy(self, dtype)
 
 
@@ -34,12 +31,7 @@ def clone_dim_order(self: Array, *, dim_order: Sequence[int] | None = None) -> A
     return self.copy()
 
 
-@op(
-    "aten.clone.default",
-    "aten.lift_fresh_copy.default",
-    "et_copy._d2h_copy.default",
-    "et_copy._h2d_copy.default",
-)
+@op("aten.clone.default", "aten.lift_fresh_copy.default", "et_copy._d2h_copy.default", "et_copy._h2d_copy.default")
 def clone(self: Array) -> Array:
     return self.copy()
 
@@ -55,9 +47,7 @@ def to_dtype_layout(self: Array, *, dtype: DTypeLike | None = None, copy: bool =
 
 
 @op("aten.to.device")
-def to_device(
-    self: Array, device: object, dtype: DTypeLike, non_blocking: bool = False, copy: bool = False
-) -> Array:
+def to_device(self: Array, device: object, dtype: DTypeLike, non_blocking: bool = False, copy: bool = False) -> Array:
     return to_dtype(self, dtype, copy=copy)
 
 

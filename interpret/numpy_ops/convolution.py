@@ -16,7 +16,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-
 from etir.interpret.numpy_ops.arguments import ints, per_channel
 from etir.interpret.numpy_ops.dtype import Array, compute_dtype, to
 from etir.interpret.numpy_ops.registry import op
@@ -28,7 +27,7 @@ def taps(kernel: Sequence[int], out: Sequence[int], stride: Sequence[int], dilat
     """Every kernel position, with the elements of the padded input that it meets: one slice per spatial dimension."""
     for tap in itertools.product(*(range(k) for k in kernel)):
         firsts = [t * d for t, d in zip(tap, dilation, strict=True)]
-        yield tap, tuple(slice(f, f + (n - 1) * s + 1, s) for f, n, s in zip(firsts, out, stride, strict=True))
+        yield (tap, tuple(slice(f, f + (n - 1) * s + 1, s) for f, n, s in zip(firsts, out, stride, strict=True)))
 
 
 def output_size(
@@ -49,7 +48,9 @@ def padded(x: Array, padding: Sequence[int]) -> Array:
     return np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)]) if any(padding) else x
 
 
-def windows(x: Array, kernel: Sequence[int], out: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Array:
+def windows(
+    x: Array, kernel: Sequence[int], out: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> Array:
     """im2col of a padded input (N, C, *spatial): an array (N, C, taps, output elements)."""
     batch, channels = x.shape[:2]
     result = np.empty((batch, channels, math.prod(kernel), math.prod(out)), x.dtype)
@@ -65,9 +66,7 @@ def convolve(
     batch, channels = x.shape[:2]
     features, group_channels, *kernel = weight.shape
     if channels != group_channels * groups or features % groups:
-        raise ValueError(
-            f"weight {list(weight.shape)} in {groups} groups does not fit an input of {channels} channels"
-        )
+        raise ValueError(f"weight {list(weight.shape)} in {groups} groups does not fit an input of {channels} channels")
     out = output_size(x.shape[2:], kernel, stride, padding, dilation)
     x = padded(x, padding)
     if group_channels == 1 and groups > 1:
@@ -106,9 +105,7 @@ def convolve_transposed(
     batch, channels, *size = x.shape
     group_features, kernel = weight.shape[1], weight.shape[2:]
     if channels != weight.shape[0] or channels % groups:
-        raise ValueError(
-            f"weight {list(weight.shape)} in {groups} groups does not fit an input of {channels} channels"
-        )
+        raise ValueError(f"weight {list(weight.shape)} in {groups} groups does not fit an input of {channels} channels")
     matrix = weight.reshape(groups, channels // groups, -1).swapaxes(1, 2)
     added = np.matmul(matrix, x.reshape(batch, groups, channels // groups, -1))
     added = added.reshape(batch, groups * group_features, math.prod(kernel), *size)
@@ -205,7 +202,9 @@ def conv_with_named_padding(
         raise ValueError(f"padding {padding!r} with stride {stride}: it can be 'valid', or 'same' with stride 1")
     totals = [d * (k - 1) for d, k in zip(ints(dilation, weight.ndim - 2), weight.shape[2:], strict=True)]
     leading = [(0, 0)] * (input.ndim - len(totals))
-    return conv(np.pad(input, [*leading, *((n // 2, n - n // 2) for n in totals)]), weight, bias, 1, 0, dilation, groups)
+    return conv(
+        np.pad(input, [*leading, *((n // 2, n - n // 2) for n in totals)]), weight, bias, 1, 0, dilation, groups
+    )
 
 
 @op("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
@@ -230,7 +229,7 @@ def im2col(
     kernel, dilations, pads, strides = (ints(v, 2) for v in (kernel_size, dilation, padding, stride))
     out = output_size(x.shape[2:], kernel, strides, pads, dilations)
     columns = windows(padded(x, pads), kernel, out, strides, dilations)
-    result = columns.reshape(x.shape[0], -1, columns.shape[3])
+    result = columns.reshape(x.shape[0], x.shape[1] * math.prod(kernel), columns.shape[3])
     return result if self.ndim == 4 else result[0]
 
 

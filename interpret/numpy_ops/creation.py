@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import DTypeLike
-
 from etir.interpret.numpy_ops.dtype import (
     DEFAULT_FLOAT,
     INT64,
@@ -26,6 +24,7 @@ from etir.interpret.numpy_ops.dtype import (
     to,
 )
 from etir.interpret.numpy_ops.registry import op
+from numpy.typing import DTypeLike
 
 _random = [np.random.default_rng(0)]
 

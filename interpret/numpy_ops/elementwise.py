@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-
 from etir.interpret.numpy_ops import special
 from etir.interpret.numpy_ops.dtype import (
     BOOL,
@@ -421,4 +420,3 @@ def clamp_max(self: Array, max: Operand) -> Array:
 @op("aten.gcd.default")
 def gcd(self: Array, other: Array) -> Array:
     return _arithmetic(np.gcd, self, other)
-

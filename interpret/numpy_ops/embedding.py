@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from etir.interpret.numpy_ops.dtype import INT64, Array, compute_dtype, to
 from etir.interpret.numpy_ops.registry import op
 
@@ -63,5 +62,5 @@ def embedding_bag(
     result = to(output, weight.dtype)
     bag_of_index = np.searchsorted(ends, np.arange(indices.size), "right")
     if mode == 0:
-        return result, to(bag_of_index, indices.dtype)[: None if padding_idx >= 0 else 0], sizes * 0, sizes * 0
-    return result, to(bag_of_index, indices.dtype), sizes, best_rows if mode == 2 else sizes
+        return (result, to(bag_of_index, indices.dtype)[: None if padding_idx >= 0 else 0], sizes * 0, sizes * 0)
+    return (result, to(bag_of_index, indices.dtype), sizes, best_rows if mode == 2 else sizes)

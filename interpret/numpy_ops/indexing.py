@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from etir.interpret.numpy_ops.arguments import along, axis_of, with_dims
 from etir.interpret.numpy_ops.dtype import BOOL, INT32, INT64, Array, Operand, Scalar, to
 from etir.interpret.numpy_ops.registry import op

@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import DTypeLike
-
 from etir.interpret.numpy_ops.arguments import axes_of, axis_of
-from etir.interpret.numpy_ops.dtype import (
-    Array,
-    Scalar,
-    compute_dtype,
-    is_integral,
-    real_dtype,
-    result_type,
-    to,
-)
+from etir.interpret.numpy_ops.dtype import Array, Scalar, compute_dtype, is_integral, real_dtype, result_type, to
 from etir.interpret.numpy_ops.registry import op
+from numpy.typing import DTypeLike
 
 
 def _same_dtype(*operands: Array) -> None:
@@ -197,9 +188,7 @@ def norm(self: Array, p: Scalar | None, dim: int | Sequence[int], keepdim: bool 
 
 
 @op("aten.norm.ScalarOpt_dim_dtype")
-def norm_dtype(
-    self: Array, p: Scalar | None, dim: int | Sequence[int], keepdim: bool, *, dtype: DTypeLike
-) -> Array:
+def norm_dtype(self: Array, p: Scalar | None, dim: int | Sequence[int], keepdim: bool, *, dtype: DTypeLike) -> Array:
     return _norm(self, 2 if p is None else p, dim, keepdim, dtype)
 
 
@@ -221,4 +210,3 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-08) ->
 @op("aten.trace.default")
 def trace(self: Array) -> Array:
     return np.asarray(np.trace(self, dtype=np.int64 if is_integral(self.dtype) else self.dtype))
-

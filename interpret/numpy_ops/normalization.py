@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-
 from etir.interpret.numpy_ops.arguments import per_channel
 from etir.interpret.numpy_ops.dtype import Array, Dtype, accumulate_dtype, average, compute_dtype, to
 from etir.interpret.numpy_ops.registry import op

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-
 from etir.interpret.numpy_ops.dtype import Array, Scalar, to
 from etir.interpret.numpy_ops.registry import op
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
 from etir.interpret.numpy_ops.arguments import ints
 from etir.interpret.numpy_ops.convolution import taps
 from etir.interpret.numpy_ops.dtype import FLOAT64, INT64, Array, compute_dtype, is_integral, to
@@ -31,7 +30,7 @@ class Window(NamedTuple):
         """The number of spatial dimensions."""
         return len(self.kernel)
 
-    def padded(self, x: Array, fill: float | int | bool) -> Array:
+    def padded(self, x: Array, fill: float | bool) -> Array:
         """``x`` (*, *spatial) with ``fill`` before it, and after it as far as the last window reaches."""
         extents = (
             (n - 1) * s + d * (k - 1) + 1
@@ -155,7 +154,7 @@ def maximum(
     indices = np.full(values.shape, -1, INT64)
     for _, part in taps(w.kernel, w.out, w.stride, w.dilation):
         candidate = x[(..., *part)]
-        better = inside[part] & ((candidate > values) | (candidate != candidate) | (indices < 0))
+        better = inside[part] & ((candidate > values) | np.isnan(candidate) | (indices < 0))
         values = np.where(better, candidate, values)
         indices = np.where(better, positions[part], indices)
     return values, indices
@@ -163,72 +162,42 @@ def maximum(
 
 @op("aten.max_pool1d_with_indices.default")
 def max_pool1d_with_indices(
-    self: Array,
-    kernel_size: Ints,
-    stride: Ints = (),
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
+    self: Array, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> tuple[Array, Array]:
     return maximum(self, 1, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @op("aten.max_pool2d_with_indices.default")
 def max_pool2d_with_indices(
-    self: Array,
-    kernel_size: Ints,
-    stride: Ints = (),
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
+    self: Array, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> tuple[Array, Array]:
     return maximum(self, 2, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @op("aten.max_pool3d_with_indices.default")
 def max_pool3d_with_indices(
-    self: Array,
-    kernel_size: Ints,
-    stride: Ints = (),
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
+    self: Array, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> tuple[Array, Array]:
     return maximum(self, 3, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @op("aten.max_pool1d.default")
 def max_pool1d(
-    self: Array,
-    kernel_size: Ints,
-    stride: Ints = (),
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
+    self: Array, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> Array:
     return maximum(self, 1, kernel_size, stride, padding, dilation, ceil_mode)[0]
 
 
 @op("aten.max_pool2d.default")
 def max_pool2d(
-    self: Array,
-    kernel_size: Ints,
-    stride: Ints = (),
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
+    self: Array, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> Array:
     return maximum(self, 2, kernel_size, stride, padding, dilation, ceil_mode)[0]
 
 
 @op("aten.max_pool3d.default")
 def max_pool3d(
-    self: Array,
-    kernel_size: Ints,
-    stride: Ints = (),
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
+    self: Array, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> Array:
     return maximum(self, 3, kernel_size, stride, padding, dilation, ceil_mode)[0]
 

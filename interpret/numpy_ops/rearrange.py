@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from etir.interpret.numpy_ops.arguments import along, axes_of, axis_of
 from etir.interpret.numpy_ops.dtype import Array, result_type, to
 from etir.interpret.numpy_ops.registry import op
@@ -189,5 +188,3 @@ def block_diag(tensors: Sequence[Array]) -> Array:
         result[row : row + block.shape[0], column : column + block.shape[1]] = block
         row, column = row + block.shape[0], column + block.shape[1]
     return result
-
-

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-
 from etir.interpret.numpy_ops.errors import E1052
 
 FAMILIES = (

@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from etir.interpret.numpy_ops.arguments import along, axis_of, with_dims
-from etir.interpret.numpy_ops.dtype import (
-    BOOL,
-    INT64,
-    Array,
-    Dtype,
-    Scalar,
-    category,
-    compute_dtype,
-    is_integral,
-    to,
-)
+from etir.interpret.numpy_ops.dtype import BOOL, INT64, Array, Dtype, Scalar, category, compute_dtype, is_integral, to
 from etir.interpret.numpy_ops.indexing import index_tuple
 from etir.interpret.numpy_ops.registry import op
 
@@ -75,9 +64,7 @@ def scatter_with(self: Array, dim: int, index: Array, src: Array, *, reduce: str
 
 
 @op("aten.scatter_reduce.two")
-def scatter_reduce(
-    self: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True
-) -> Array:
+def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True) -> Array:
     if reduce not in _UFUNCS:
         raise ValueError(f"reduce is {reduce!r}; it can be {', '.join(map(repr, _UFUNCS))}")
     if index.size == 0:

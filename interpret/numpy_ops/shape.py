@@ -8,18 +8,18 @@ tensor's elements in row-major order as its storage.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided as strided_view
-from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import DTypeLike
-
 from etir.interpret.numpy_ops.arguments import along, axes_of, axis_of
 from etir.interpret.numpy_ops.dtype import Array, complex_dtype, is_complex, real_dtype
 from etir.interpret.numpy_ops.registry import op
+from numpy.lib.stride_tricks import as_strided as strided_view
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import DTypeLike
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -79,12 +79,7 @@ def alias(self: Array) -> Array:
     return self
 
 
-@op(
-    "aten.contiguous.default",
-    "aten.lift.default",
-    "aten.lift_fresh.default",
-    "aten.resolve_neg.default",
-)
+@op("aten.contiguous.default", "aten.lift.default", "aten.lift_fresh.default", "aten.resolve_neg.default")
 def identity(self: Array) -> Array:
     return self
 
@@ -229,7 +224,7 @@ def pieces(x: Array, sizes: Sequence[int], dim: int) -> list[Array]:
     if x.ndim == 0 or sum(sizes) != x.shape[axis]:
         raise ValueError(f"sizes {list(sizes)} do not add up to dimension {dim} of {list(x.shape)}")
     ends = np.cumsum([0, *sizes]).tolist()
-    return [x[along(axis, slice(a, b))] for a, b in zip(ends, ends[1:], strict=False)]
+    return [x[along(axis, slice(a, b))] for a, b in itertools.pairwise(ends)]
 
 
 @view_op("aten.split_with_sizes.default")
@@ -292,9 +287,7 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
 
 
 @view_op("aten.as_strided.default")
-def as_strided(
-    self: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> Array:
+def as_strided(self: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Array:
     storage = np.ascontiguousarray(self).reshape(-1)
     first = storage_offset or 0
     last = first + sum((n - 1) * s for n, s in zip(size, stride, strict=True))

@@ -28,9 +28,7 @@ E0704 = define(
     "move some of the named buffers to another pool, make them smaller, or raise the capacity of the pool",
 )
 E0705 = define(
-    "E0705",
-    "unknown memory planning algorithm",
-    "use one of the listed names; `auto` takes the best of all",
+    "E0705", "unknown memory planning algorithm", "use one of the listed names; `auto` takes the best of all"
 )
 E0706 = define(
     "E0706",

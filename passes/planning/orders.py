@@ -14,7 +14,7 @@ from etir.passes.planning.instance import Instance
 
 def by_size_reversed_ties(instance: Instance) -> list[int]:
     """Largest first; of equal sizes the last in the program first, as ExecuTorch's ``greedy`` takes them."""
-    return sorted(reversed(instance.movable), key=lambda item: -instance.sizes[item])
+    return sorted(instance.movable, key=lambda item: (-instance.sizes[item], -item))
 
 
 def by_size(instance: Instance) -> list[int]:

@@ -40,7 +40,7 @@ def place_best_fit(instance: Instance, order: Sequence[int]) -> Placement:
 def _place(instance: Instance, order: Sequence[int], *, best: bool) -> Placement:
     placement = [UNPLACED if offset is None else offset for offset in instance.fixed]
     ends = [offset + size for offset, size in zip(placement, instance.sizes, strict=True)]
-    sizes, alignments, conflicts = instance.sizes, instance.alignments, instance.conflicts
+    sizes, alignments, conflicts = (instance.sizes, instance.alignments, instance.conflicts)
     offset_of = placement.__getitem__
     for item in order:
         size, alignment = sizes[item], alignments[item]
@@ -98,9 +98,7 @@ def place_shared_objects(instance: Instance, order: Sequence[int]) -> Placement:
     ]
 
 
-def _shared_place(
-    conflict_ends: dict[int, int], object_sizes: list[int], size: int, alignment: int
-) -> tuple[int, int]:
+def _shared_place(conflict_ends: dict[int, int], object_sizes: list[int], size: int, alignment: int) -> tuple[int, int]:
     """The object to use (one past the last for a new one) and the offset in it."""
     for candidate in range(len(object_sizes)):
         if candidate not in conflict_ends:

@@ -66,21 +66,22 @@ _LONG, _INT, _FLOAT, _BOOL = ScalarType.Long, ScalarType.Int, ScalarType.Float, 
 _CL = (0, 2, 3, 1)
 
 _UNARY = (
-    "abs ceil floor round trunc neg sign relu bitwise_not logical_not isinf isnan reciprocal rsqrt sqrt exp expm1 erf "
+    "abs ceil floor round trunc neg sign relu logical_not isinf isnan reciprocal rsqrt sqrt exp expm1 erf "
     "log log10 log1p log2 cos cosh sin sinh tan tanh sigmoid asinh atan alias_copy detach_copy lift_fresh_copy "
     "_conj_physical nonzero"
 ).split()
 _UNARY_UNIT = "acos acosh asin atanh logit".split()
+_INT_X = T((2, 3, 2, 3), dtype=ScalarType.Int)
+_INT_Y = T((2, 3, 2, 3), "small", ScalarType.Int)
+_BITWISE = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift".split()
 _BINARY = (
     "atan2.out div.out eq.Tensor_out ne.Tensor_out lt.Tensor_out le.Tensor_out gt.Tensor_out ge.Tensor_out "
     "floor_divide.out fmod.Tensor_out remainder.Tensor_out logical_and.out logical_or.out logical_xor.out maximum.out "
-    "minimum.out mul.out bitwise_and.Tensor_out bitwise_or.Tensor_out bitwise_xor.Tensor_out"
+    "minimum.out mul.out"
 ).split()
-_BINARY_SMALL = "bitwise_left_shift.Tensor_out bitwise_right_shift.Tensor_out pow.Tensor_Tensor_out".split()
 _SCALAR = (
     "eq.Scalar_out ne.Scalar_out lt.Scalar_out le.Scalar_out gt.Scalar_out ge.Scalar_out div.Scalar_out "
-    "fmod.Scalar_out remainder.Scalar_out mul.Scalar_out bitwise_and.Scalar_out bitwise_or.Scalar_out "
-    "bitwise_xor.Scalar_out bitwise_left_shift.Tensor_Scalar_out bitwise_right_shift.Tensor_Scalar_out"
+    "fmod.Scalar_out remainder.Scalar_out mul.Scalar_out"
 ).split()
 _SCALAR_ALPHA = "add.Scalar_out sub.Scalar_out rsub.Scalar_out".split()
 _NORM = (T((2, 4, 2, 3)), T((4,)), T((4,)))
@@ -92,7 +93,10 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "aten::nonzero.out": (_s(_UNIT, dynamic=True),),
     **{f"aten::{n}.out": (_s(_UNIT, *([None] if n == "logit" else [])),) for n in _UNARY_UNIT},
     **{f"aten::{n}": (_s(_X, _Y),) for n in _BINARY},
-    **{f"aten::{n}": (_s(_X, _SMALL),) for n in _BINARY_SMALL},
+    "aten::pow.Tensor_Tensor_out": (_s(_X, _SMALL),),
+    "aten::bitwise_not.out": (_s(_INT_X),),
+    **{f"aten::{n}.Tensor_out": (_s(_INT_X, _INT_Y),) for n in _BITWISE},
+    **{f"aten::{n}.{'Tensor_' * n.endswith('shift')}Scalar_out": (_s(_INT_X, 2), _s(_INT_X, True)) for n in _BITWISE},
     **{f"aten::{n}": (_s(_X, 2), _s(_X, 2.5), _s(_X, True)) for n in _SCALAR},
     **{f"aten::{n}": (_s(_X, 2, 1), _s(_X, 2.5, 1), _s(_X, True, 1), _s(_X, 2, 2.5)) for n in _SCALAR_ALPHA},
     "aten::add.out": (_s(_X, _Y, 1), _s(_X, _Y, 2.5)),
@@ -136,11 +140,11 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "aten::amin.out": (_s(_X, (1,), False), _s(_X, (3,), True)),
     "aten::any.all_out": (_s(_X),),
     "aten::any.dims_out": (_s(_X, (1,), False), _s(_X, (3,), True)),
-    "aten::any.out": (_s(_X, 1, False)),
+    "aten::any.out": (_s(_X, 1, False), _s(_X, 3, True)),
     "aten::arange.out": (_s(4), _s(4.0)),
     "aten::arange.start_out": (_s(0, 4, 1), _s(0.0, 4.0, 1.0)),
-    "aten::argmax.out": (_s(_X, 1, False), _s(_X, None, False)),
-    "aten::argmin.out": (_s(_X, 1, False), _s(_X, None, False)),
+    "aten::argmax.out": (_s(_X, 1, False), _s(_X, None, False), _s(_X, 3, True)),
+    "aten::argmin.out": (_s(_X, 1, False), _s(_X, None, False), _s(_X, 3, True)),
     "aten::as_strided_copy.out": (_s(_X, (2, 3), (3, 1), 0),),
     "aten::avg_pool2d.out": (_s(_X, *_POOL, False, True, None),),
     "aten::max_pool2d_with_indices.out": (_s(_X, *_POOL, (1, 1), False),),
@@ -233,8 +237,8 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "aten::masked_fill.Scalar_out": (_s(_X, _MASK, 2), _s(_X, _MASK, 2.5), _s(_X, _MASK, True)),
     "aten::masked_scatter.out": (_s(_X, _MASK, _Y),),
     "aten::masked_select.out": (_s(_X, _MASK, dynamic=True),),
-    "aten::max.dim_max": (_s(_X, 1, False)),
-    "aten::min.dim_min": (_s(_X, 1, False)),
+    "aten::max.dim_max": (_s(_X, 1, False), _s(_X, 3, True)),
+    "aten::min.dim_min": (_s(_X, 1, False), _s(_X, 3, True)),
     "aten::max.unary_out": (_s(_X),),
     "aten::min.unary_out": (_s(_X),),
     "aten::mean.dtype_out": (_s(_X, None), _s(_X, _FLOAT)),

@@ -9,6 +9,7 @@ slice that starts at the first position (``slice`` and ``copy_`` with a start re
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import nn
@@ -82,7 +83,7 @@ class LlamaBlock(nn.Module):
         value = self.wv(x).view(batch, tokens, self.kv_heads, self.head_width).transpose(1, 2)
 
         self.key_cache[:, :, positions] = key
-        start = positions[0].item()
+        start = cast("int", positions[0].item())
         torch._check(start >= 0)
         torch._check(start + tokens <= self.cache_length)
         self.value_cache.narrow(2, start, tokens).copy_(value)

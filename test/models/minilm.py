@@ -103,9 +103,10 @@ def load_minilm() -> MiniLm:
     from safetensors.torch import load_file
 
     weights: dict[str, torch.Tensor] = {}
-    for name, tensor in load_file(model_files() / "model.safetensors").items():
-        if name.startswith("pooler.") or name == "embeddings.position_ids":
+    for checkpoint_name, tensor in load_file(model_files() / "model.safetensors").items():
+        if checkpoint_name.startswith("pooler.") or checkpoint_name == "embeddings.position_ids":
             continue
+        name = checkpoint_name
         for theirs, ours in CHECKPOINT_NAMES:
             name = name.replace(theirs, ours)
         weights[name] = tensor

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from models.llama import LlamaBlock
@@ -21,6 +23,15 @@ PARAMETERS = {
     "llama_block": 725_504,
     "lstm": 220_684,
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Models of this size lose more by waking threads than they gain, above all on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(params=list(MODELS))
@@ -56,7 +67,7 @@ def test_weights_are_not_a_fresh_initialisation(case: ModelCase) -> None:
     module, _, _ = case.build()
     statistics = [buffer for name, buffer in module.named_buffers() if "running_" in name]
     for tensor in [*module.parameters(), *statistics]:
-        assert tensor.unique().numel() > 1
+        assert tensor.min() < tensor.max()
 
 
 def test_building_leaves_the_global_random_state_out(case: ModelCase) -> None:
@@ -72,10 +83,12 @@ def test_building_leaves_the_global_random_state_out(case: ModelCase) -> None:
 
 
 def test_exported_program_computes_the_reference(case: ModelCase) -> None:
-    """The program takes the flat inputs of every step, also of sizes other than the example's, and agrees with eager."""
+    """The program takes the inputs of every step, also of sizes other than the example's, and agrees with eager."""
     program = case.export()
     _, args, kwargs = case.build()
-    assert list(kwargs) == list(program.call_spec.in_spec.unflatten(range(len(args) + len(kwargs)))[1])
+    inputs_tree = program.call_spec.in_spec
+    assert inputs_tree is not None
+    assert list(kwargs) == list(inputs_tree.unflatten(range(len(args) + len(kwargs)))[1])
     module = program.module()
     with torch.no_grad():
         outputs = []
@@ -117,10 +130,9 @@ def test_llama_cache_gives_what_one_long_call_gives() -> None:
     case = MODELS["llama_block"]
     module, _, _ = case.build()
     assert isinstance(module, LlamaBlock)
-    steps = [case.inputs(step) for step in range(case.steps)]
-    whole = tuple(torch.cat(parts, dim=parts[0].dim() - (2 if parts[0].dim() > 1 else 1)) for parts in zip(*steps))
+    tokens, positions = zip(*(case.inputs(step) for step in range(case.steps)), strict=True)
     with torch.no_grad():
-        expected = module(*whole)
+        expected = module(torch.cat(tokens, dim=1), torch.cat(positions))
     outputs = torch.cat([step[0] for step in case.reference()], dim=1)
     assert relative_difference([outputs], [expected]) < 1e-5
 

@@ -1,0 +1,215 @@
+"""Bounds of expressions and proofs about them, given the ranges of their symbols.
+
+The plain interval of an expression is sound but takes every occurrence of a symbol as independent: with s0 in [1, 64],
+``s0 - s0 floordiv 2`` would end at 64 although it never exceeds 32. Two remedies, each exact where it applies and each
+sound, so that results are intersected:
+
+* **Unrolling**: ``n floordiv k == (n - n mod k) / k``. With the divisors multiplied out, equal terms of the dividend and
+  of the rest cancel: ``2 * (s0 - s0 floordiv 2) == s0 + s0 mod 2``.
+* **Monotonicity**: where an expression never falls in a symbol, its lowest value has that symbol at the lower end of
+  its range. Direction comes from the structure, or from the sign of the difference ``e(s + 1) - e(s)``, which is what
+  makes ``s0 * s0 - s0`` exact.
+
+Symbols that a mapping does not name are unbounded; ranges include both ends, None is no bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from etir.diagnostics import EtirError
+from etir.dialects.sym import intervals
+from etir.dialects.sym.atoms import Atom, Kind
+from etir.dialects.sym.intervals import Bound, Interval
+from etir.dialects.sym.normal import ExprLike, SymExpr, as_expr, const, mod, of_atom, operands_of, symbol
+
+Ranges: TypeAlias = Mapping[str, tuple[int | None, int | None]]
+
+
+def bounds(expr: ExprLike, ranges: Ranges) -> tuple[int | None, int | None]:
+    """The lowest and the highest value that ``expr`` can have, None where there is no bound.
+
+    Sound always; exact when every symbol occurs once under ``+ - * floordiv min max``, and where the expression is
+    monotone in each symbol that occurs more often. Points that divide by zero do not count. Raises ``ValueError`` for a
+    range whose lower end is above its upper end.
+    """
+    box = {name: intervals.from_optional(r) for name, r in ranges.items()}
+    return intervals.to_optional(_bounds(as_expr(expr), box))
+
+
+def prove_equal(a: ExprLike, b: ExprLike, ranges: Ranges) -> bool | None:
+    """True when ``a == b`` everywhere in the ranges, False when nowhere, None when undecided."""
+    low, high = bounds(as_expr(a) - b, ranges)
+    if low == 0 and high == 0:
+        return True
+    return False if (low is not None and low > 0) or (high is not None and high < 0) else None
+
+
+def prove_le(a: ExprLike, b: ExprLike, ranges: Ranges) -> bool | None:
+    """True when ``a <= b`` everywhere in the ranges, False when nowhere, None when undecided."""
+    low, high = bounds(as_expr(b) - a, ranges)
+    if low is not None and low >= 0:
+        return True
+    return False if high is not None and high < 0 else None
+
+
+def _bounds(expr: SymExpr, box: Mapping[str, Interval]) -> Interval:
+    repeated = _repeated_symbols(expr)
+    if not repeated:
+        return expr.interval(box)
+    forms = _forms(expr)
+    if _may_divide_by_zero(expr, box):
+        return _interval_of_forms(forms, box)
+    return _end(expr, forms, box, repeated, highest=False), _end(expr, forms, box, repeated, highest=True)
+
+
+def _end(
+    expr: SymExpr, forms: Sequence[Form], box: Mapping[str, Interval], repeated: Sequence[str], *, highest: bool
+) -> Bound:
+    """One bound: pins symbols to the end of their range where ``expr`` is extreme, as long as there are some."""
+    box = dict(box)
+    candidates = [name for name in repeated if box.get(name, intervals.EVERYTHING) != intervals.EVERYTHING]
+    pinned = True
+    while pinned:
+        pinned = False
+        for name in candidates:
+            low, high = box[name]
+            direction = 0 if low == high else _direction(expr, name, box)
+            end = high if (direction > 0) == highest else low
+            if direction and isinstance(end, int):
+                box[name] = (end, end)
+                pinned = True
+    return _interval_of_forms(forms, box)[highest]
+
+
+Form: TypeAlias = tuple[SymExpr, int]
+"""An expression and the positive number that it is to be divided by."""
+
+
+def _forms(expr: SymExpr) -> list[Form]:
+    """Equal ways to write ``expr`` whose intervals differ: itself, and itself unrolled if that is possible."""
+    try:
+        unrolled = _unroll(expr)
+    except EtirError:  # past the size limits of expressions; the other form alone is sound
+        return [(expr, 1)]
+    return [(expr, 1), unrolled] if unrolled[1] > 1 else [(expr, 1)]
+
+
+def _unroll(expr: SymExpr) -> Form:
+    """``expr`` with every ``n floordiv k`` of a constant ``k`` outside of atoms replaced by ``(n - n mod k) / k``."""
+    scale = 1
+    while True:
+        periods = [math.prod(_constant_divisor(atom) for atom in monomial) for monomial, _ in expr.terms]
+        period = math.lcm(*periods)
+        if period == 1:
+            return expr, scale
+        total = const(0)
+        for (monomial, coefficient), own in zip(expr.terms, periods, strict=True):
+            product = const(coefficient * (period // own))
+            for atom in monomial:
+                divisor = _constant_divisor(atom)
+                product *= of_atom(atom) if divisor == 1 else operands_of(atom)[0] - mod(operands_of(atom)[0], divisor)
+            total += product
+        expr, scale = total, scale * period
+
+
+def _constant_divisor(atom: Atom) -> int:
+    """The divisor of a ``floordiv`` by a constant, 1 for every other atom."""
+    return int(atom.operands[1]) if atom.kind is Kind.FLOORDIV and atom.operands[1].is_const else 1
+
+
+def _interval_of_forms(forms: Iterable[Form], box: Mapping[str, Interval]) -> Interval:
+    result = intervals.EVERYTHING
+    for expr, scale in forms:
+        low, high = expr.interval(box)
+        scaled = -(-low // scale) if isinstance(low, int) else low, high // scale if isinstance(high, int) else high
+        result = intervals.intersect(result, scaled)
+    return result
+
+
+def _repeated_symbols(expr: SymExpr) -> list[str]:
+    """The symbols that occur more than once, sorted; a power is one occurrence."""
+    counts: dict[str, int] = {}
+    _count_symbols(expr, counts)
+    return sorted(name for name, count in counts.items() if count > 1)
+
+
+def _count_symbols(expr: SymExpr, counts: dict[str, int]) -> None:
+    for monomial, _ in expr.terms:
+        for atom in dict.fromkeys(monomial):
+            if atom.kind is Kind.SYMBOL:
+                counts[atom.text] = counts.get(atom.text, 0) + 1
+            for operand in operands_of(atom):
+                _count_symbols(operand, counts)
+
+
+def _may_divide_by_zero(expr: SymExpr, box: Mapping[str, Interval]) -> bool:
+    """Whether some divisor may be zero: then values at the ends of a range say nothing about those between."""
+    for atom in expr.atoms():
+        operands = operands_of(atom)
+        if atom.kind in (Kind.FLOORDIV, Kind.MOD):
+            low, high = operands[1].interval(box)
+            if low <= 0 <= high:
+                return True
+        if any(_may_divide_by_zero(operand, box) for operand in operands):
+            return True
+    return False
+
+
+def _direction(expr: SymExpr, name: str, box: Mapping[str, Interval]) -> int:
+    """1 when ``expr`` never falls as ``name`` grows within ``box``, -1 when it never rises, 0 when neither is known."""
+    direction = _structural_direction(expr, name, box)
+    if direction is not None:
+        return direction
+    low, high = box[name]
+    try:
+        step = expr.substitute({name: symbol(name) + 1}) - expr
+    except EtirError:  # past the size limits of expressions: nothing is known
+        return 0
+    low, high = _interval_of_forms(_forms(step), {**box, name: (low, high - 1)})
+    return 1 if low >= 0 else -1 if high <= 0 else 0
+
+
+def _structural_direction(expr: SymExpr, name: str, box: Mapping[str, Interval]) -> int | None:
+    """As :func:`_direction` from the shape of the expression; None when unknown, 0 when ``name`` has no influence."""
+    effects: list[int | None] = []
+    for monomial, coefficient in expr.terms:
+        if not any(name in atom.symbols for atom in monomial):
+            continue
+        signs = [_sign(atom.interval(box)) for atom in monomial]
+        for i, atom in enumerate(monomial):
+            effect = _direction_of_atom(atom, name, box)
+            others = math.prod(signs[:i] + signs[i + 1 :]) * (1 if coefficient > 0 else -1)
+            effects.append(0 if effect == 0 else effect * others if effect is not None and others else None)
+    return _combine(effects)
+
+
+def _direction_of_atom(atom: Atom, name: str, box: Mapping[str, Interval]) -> int | None:
+    if name not in atom.symbols:
+        return 0
+    if atom.kind is Kind.SYMBOL:
+        return 1
+    if atom.kind is Kind.MOD:
+        return None
+    operands = operands_of(atom)
+    effects = [_structural_direction(operand, name, box) for operand in operands]
+    if atom.kind is Kind.FLOORDIV:
+        # n / d follows n for positive d, and goes against d for positive n.
+        signs = (_sign(operands[1].interval(box)), -_sign(operands[0].interval(box)))
+        effects = [0 if e == 0 else e * s if e is not None and s else None for e, s in zip(effects, signs, strict=True)]
+    return _combine(effects)
+
+
+def _sign(interval: Interval) -> int:
+    """1 when nothing in the interval is negative, -1 when nothing is positive, 0 when both may be."""
+    return 1 if interval[0] >= 0 else -1 if interval[1] <= 0 else 0
+
+
+def _combine(effects: Sequence[int | None]) -> int | None:
+    """The common direction of several influences, None when they disagree or one is unknown."""
+    known = [effect for effect in effects if effect != 0]
+    if None in known or (1 in known and -1 in known):
+        return None
+    return known[0] if known else 0

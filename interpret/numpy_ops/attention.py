@@ -1,0 +1,81 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import numpy as np
+from etir.interpret.numpy_ops.activation import native_dropout
+from etir.interpret.numpy_ops.dtype import BOOL, Array, compute_dtype, to
+from etir.interpret.numpy_ops.registry import op
+
+
+def _attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> tuple[Array, Array]:
+    """The weighted values, and the logarithm of each row's sum of weights, in the dtype computed in.
+
+    query (*, heads, L, E), key (*, heads, S, E), value (*, heads, S, Ev). A row that is masked entirely gives zeros.
+    """
+    dtype = compute_dtype(query.dtype)
+    q, k, v = (to(x, dtype) for x in (query, key, value))
+    scores = np.matmul(q, np.swapaxes(k, -2, -1)) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        if attn_mask is not None:
+            raise ValueError("attn_mask and is_causal exclude each other")
+        rows, columns = np.ogrid[: scores.shape[-2], : scores.shape[-1]]
+        scores = np.where(columns <= rows, scores, -np.inf)
+    elif attn_mask is not None:
+        scores = np.where(attn_mask, scores, -np.inf) if attn_mask.dtype == BOOL else scores + to(attn_mask, dtype)
+    top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isinf(top), 0, top))
+    sums = np.sum(weights, axis=-1, keepdims=True)
+    weights = weights / np.where(sums == 0, 1, sums)
+    if dropout_p:
+        weights = native_dropout(weights, dropout_p, True)[0]
+    return np.matmul(weights, v), np.squeeze(top + np.log(sums), -1)
+
+
+def _repeated_heads(x: Array, heads: int) -> Array:
+    """Grouped-query attention: each of the key's heads serves as many neighbouring query heads."""
+    if heads % x.shape[-3]:
+        raise ValueError(f"{heads} query heads are not a multiple of {x.shape[-3]} key or value heads")
+    return np.repeat(x, heads // x.shape[-3], -3)
+
+
+@op("aten.scaled_dot_product_attention.default")
+def scaled_dot_product_attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Array:
+    if enable_gqa:
+        key, value = (_repeated_heads(x, query.shape[-3]) for x in (key, value))
+    return to(_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)[0], query.dtype)
+
+
+@op("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def flash_attention_for_cpu(
+    query: Array,
+    key: Array,
+    value: Array,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Array | None = None,
+    scale: float | None = None,
+) -> tuple[Array, Array]:
+    if key.shape[-3] != query.shape[-3]:
+        key, value = (_repeated_heads(x, query.shape[-3]) for x in (key, value))
+    result, log_sums = _attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    return to(result, query.dtype), log_sums

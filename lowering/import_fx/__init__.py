@@ -1,0 +1,39 @@
+"""Import of ``torch.export`` programs: the only step that needs torch, which is imported when it runs.
+
+``types.py`` turns FakeTensor metadata into types, ``locations.py`` node metadata into locations, ``weights.py`` tensors
+into blobs without copying, ``nodes.py`` graph nodes into operations, ``program.py`` signatures into methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+def import_program(program: ExportedProgram | Mapping[str, ExportedProgram]) -> ModuleOp:
+    """Import an exported program, or several by method name, as a module at the ATen level.
+
+    Weights shared between methods (equal bytes under one name) become one symbol. Nothing stops at the first problem:
+    unknown operators become ``aten.opaque``. Raises error E0401 without torch, E0402 for anything that is not an
+    exported program, E0403 and E0404 for inputs, outputs and weights without a counterpart.
+    """
+    require_torch()
+    from etir.lowering.import_fx.program import import_programs
+
+    return import_programs(program)
+
+
+def require_torch() -> Any:
+    """The torch module. Raises error E0401 when it is not installed."""
+    try:
+        import torch
+    except ImportError:
+        from etir.lowering.errors import E0401
+
+        raise E0401.error("importing a program needs torch, which is not installed") from None
+    return torch

@@ -1,0 +1,379 @@
+"""FX nodes as operations.
+
+:class:`NodeImporter` walks one graph and builds operations into a block. Whole programs use it for methods and for the
+bodies of control flow; ``decompose-aten`` uses it for graphs that torch's own decompositions produce.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from xdsl.dialects.builtin import LocationAttr, UnknownLoc
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from etir.dialects.aten.base import AtenOp, aten_op, custom_op
+from etir.dialects.aten.opaque import OpaqueOp
+from etir.dialects.aten.table import load_table
+from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
+from etir.dialects.et.program import NoneOp, StringOp
+from etir.dialects.literals import ArgValue
+from etir.dialects.schema import Kind, OpSchema, parse_schema
+from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp, ConstantOp
+from etir.lowering.import_fx.locations import location_of
+from etir.lowering.import_fx.types import (
+    ELEMENT_TYPES,
+    MEMORY_FORMATS,
+    type_of_tensor,
+    type_of_value,
+)
+
+ARITHMETIC: dict[Any, str] = {
+    operator.add: "sym.add",
+    operator.sub: "sym.sub",
+    operator.mul: "sym.mul",
+    operator.floordiv: "sym.floordiv",
+    operator.truediv: "sym.truediv",
+    operator.mod: "sym.mod",
+    operator.pow: "sym.pow",
+    operator.eq: "sym.eq",
+    operator.ne: "sym.ne",
+    operator.lt: "sym.lt",
+    operator.le: "sym.le",
+    operator.gt: "sym.gt",
+    operator.ge: "sym.ge",
+    operator.and_: "sym.and",
+    operator.or_: "sym.or",
+    operator.not_: "sym.not",
+    operator.neg: "sym.neg",
+    operator.abs: "sym.abs",
+    builtins.abs: "sym.abs",
+    builtins.min: "sym.min",
+    builtins.max: "sym.max",
+    builtins.round: "sym.round",
+    math.ceil: "sym.ceil",
+    math.floor: "sym.floor",
+    math.trunc: "sym.trunc",
+    math.sqrt: "sym.sqrt",
+    torch.sym_max: "sym.max",
+    torch.sym_min: "sym.min",
+    torch.sym_float: "sym.to_float",
+    torch.sym_int: "sym.to_int",
+    torch.sym_not: "sym.not",
+    torch.sym_ite: "sym.ite",
+    torch.sym_sqrt: "sym.sqrt",
+}
+"""Python's operators on sizes, as the operations they become."""
+
+_DROPPED = frozenset(
+    {
+        "aten._assert_tensor_metadata.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+        "aten._assert_async.msg",
+        "aten._assert_async.default",
+    }
+)
+"""Operators that only check what the types and declared ranges already say."""
+
+_KEEPS_ORDER = frozenset({"aten._to_copy.default", "aten.clone.default", "aten.contiguous.default", "aten.to.dtype"})
+"""Operators that may change the memory format on the user's request: their dim order is recorded."""
+
+Value = Any
+"""What a node stands for: an SSA value, a Python literal, or a tuple of them."""
+
+
+class NodeImporter:
+    """Builds the operations of FX graphs into blocks.
+
+    ``schemas`` collects the schemas of custom libraries' operators that were met (by IR name), ``constant`` makes an
+    SSA value of a tensor that a graph holds as an attribute.
+    """
+
+    def __init__(self, constant: Callable[[torch.Tensor, str], Operation] | None = None):
+        self.schemas: dict[str, OpSchema] = {}
+        self._constant = constant
+
+    def run(self, graph_module: fx.GraphModule, values: dict[fx.Node, Value], block: Block) -> Value:
+        """Import every node that ``values`` does not have yet, and return what the graph outputs."""
+        for node in graph_module.graph.nodes:
+            if node.op == "output":
+                return _map_structure(node.args[0], lambda n: values[n])
+            if node in values:
+                continue
+            location = location_of(node.meta, node.name)
+            start = block.last_op
+            values[node] = self._node(graph_module, node, values, block, location)
+            self._finish(node, values[node], start, block, location)
+        raise AssertionError("a graph ends with an output node")
+
+    def _finish(self, node: fx.Node, value: Value, start: Operation | None, block: Block, location: LocationAttr) -> None:
+        op = block.first_op if start is None else start.next_op
+        while op is not None:
+            for nested in op.walk():
+                if isinstance(nested.location, UnknownLoc):
+                    nested.location = location
+            op = op.next_op
+        if isinstance(value, SSAValue) and value.name_hint is None and SSAValue.is_valid_name(node.name):
+            value.name_hint = node.name
+
+    def _node(
+        self, graph_module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Value], block: Block, location: LocationAttr
+    ) -> Value:
+        target = node.target
+        if node.op == "get_attr":
+            return self._attribute(graph_module, str(target), block)
+        if node.op != "call_function":
+            return self._opaque(node, values, block, f"a node of kind {node.op}")
+        if target is operator.getitem:
+            container, index = node.args
+            return values[container][index]  # type: ignore[index]
+        arguments = _map_structure(node.args, lambda n: values[n])
+        keywords = {k: _map_structure(v, lambda n: values[n]) for k, v in node.kwargs.items()}
+        if isinstance(target, torch._ops.OpOverload):
+            return self._overload(node, target, arguments, keywords, block)
+        if target in ARITHMETIC:
+            return self._arithmetic(ARITHMETIC[target], arguments, block)
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return self._higher_order(node, target, arguments, keywords, block)
+        return self._opaque(node, values, block, f"a call of {getattr(target, '__name__', target)}")
+
+    # --- operators --------------------------------------------------------------------------------------------------
+
+    def _overload(
+        self,
+        node: fx.Node,
+        target: torch._ops.OpOverload,
+        arguments: Sequence[Value],
+        keywords: Mapping[str, Value],
+        block: Block,
+    ) -> Value:
+        name = str(target)
+        if name in _DROPPED:
+            return None
+        if name == "aten._assert_scalar.default":
+            condition = arguments[0]
+            if isinstance(condition, SSAValue):
+                block.add_op(AssertOp(condition, str(arguments[1])))
+            return None
+        cls = self._class_of(target, name)
+        schema = cls.SCHEMA
+        given: dict[str, ArgValue] = {}
+        for argument, value in zip(schema.arguments, arguments, strict=False):
+            given[argument.name] = value
+        given.update(keywords)
+        for argument in schema.arguments:
+            if argument.name not in given:
+                continue
+            value = given[argument.name]
+            if argument.kind in (Kind.DEVICE, Kind.LAYOUT, Kind.GENERATOR) or argument.name in ("pin_memory",):
+                # Everything is on the CPU, dense and unpinned here; anything else shows in the result's metadata.
+                del given[argument.name]
+                continue
+            given[argument.name] = _literal(value, block)
+        outputs = _flat_outputs(node.meta["val"])
+        keep_order = name in _KEEPS_ORDER
+        types = [_output_type(v, keep_order) for v in outputs]
+        try:
+            op = cls.make(given, types)
+        except TypeError as error:
+            values = [v for v in _flatten(list(given.values())) if isinstance(v, SSAValue)]
+            op = OpaqueOp(name, values, types, str(error))
+        block.add_op(op)
+        return _restore(node.meta["val"], iter(op.results))
+
+    def _class_of(self, target: torch._ops.OpOverload, name: str) -> type[AtenOp]:
+        if name in load_table():
+            return aten_op(name)
+        schema = self.schemas.get(name)
+        if schema is None:
+            packet = target._overloadpacket
+            for overload in packet.overloads():
+                sibling = parse_schema(str(getattr(packet, overload)._schema))
+                self.schemas[sibling.op_name] = sibling
+            schema = self.schemas[name]
+        return custom_op(schema)
+
+    def _arithmetic(self, name: str, arguments: Sequence[Value], block: Block) -> Value:
+        operands = [as_number(value, block) for value in arguments]
+        op = ARITHMETIC_OPS[name](operands)
+        block.add_op(op)
+        return op.result
+
+    def _opaque(self, node: fx.Node, values: dict[fx.Node, Value], block: Block, reason: str) -> Value:
+        operands = [values[n] for n in node.all_input_nodes if isinstance(values.get(n), SSAValue)]
+        value = node.meta.get("val")
+        types = [_output_type(v, False) for v in _flat_outputs(value)]
+        op = OpaqueOp(str(node.target), operands, types, reason)
+        block.add_op(op)
+        return _restore(value, iter(op.results))
+
+    def _attribute(self, graph_module: fx.GraphModule, target: str, block: Block) -> Value:
+        value: Any = graph_module
+        for part in target.split("."):
+            value = getattr(value, part)
+        if isinstance(value, torch.Tensor) and self._constant is not None:
+            op = self._constant(value, target)
+            block.add_op(op)
+            return op.results[0]
+        return value
+
+    # --- control flow -----------------------------------------------------------------------------------------------
+
+    def _higher_order(
+        self,
+        node: fx.Node,
+        target: torch._ops.HigherOrderOperator,
+        arguments: Sequence[Value],
+        keywords: Mapping[str, Value],
+        block: Block,
+    ) -> Value:
+        name = target.name()
+        value = node.meta.get("val")
+        types = [_output_type(v, False) for v in _flat_outputs(value)]
+        if name == "cond":
+            predicate, true_graph, false_graph, operands = (*arguments, ())[:4]
+            regions = [self._region(graph, operands, types) for graph in (true_graph, false_graph)]
+            op: Operation = CondOp(as_number(predicate, block), types, *regions)
+        elif name == "while_loop":
+            condition, body, carried, extra = (*arguments, (), ())[:4]
+            inits = [as_number(v, block) for v in carried]
+            carried_types = [v.type for v in inits]
+            op = WhileOp(
+                inits,
+                self._loop_region(condition, carried_types, extra, None),
+                self._loop_region(body, carried_types, extra, carried_types),
+            )
+        elif name in ("map_impl", "scan"):
+            op = self._scan(name, arguments, block, types)
+        elif name.startswith("wrap_with_") or name in ("wrap", "invoke_subgraph", "strict_mode"):
+            return self._inline(arguments, keywords, block)
+        else:
+            operands = [v for v in _flatten(list(arguments)) if isinstance(v, SSAValue)]
+            op = OpaqueOp(f"higher_order.{name}", operands, types, "a higher-order operator without a counterpart")
+        block.add_op(op)
+        return _restore(value, iter(op.results))
+
+    def _scan(self, name: str, arguments: Sequence[Value], block: Block, types: list[Attribute]) -> Operation:
+        if name == "map_impl":
+            body, inputs, extra = arguments
+            inits: Sequence[Value] = ()
+        else:
+            body, inits, inputs, extra = (*arguments, ())[:4]
+        init_values = [as_number(v, block) for v in inits]
+        input_values = [as_number(v, block) for v in inputs]
+        placeholders = [n for n in body.graph.nodes if n.op == "placeholder"]
+        argument_types = [v.type for v in init_values]
+        argument_types += [type_of_value(n.meta["val"]) for n in placeholders[len(inits) : len(inits) + len(inputs)]]
+        return ScanOp(init_values, input_values, types, self._loop_region(body, argument_types, extra, None))
+
+    def _inline(self, arguments: Sequence[Value], keywords: Mapping[str, Value], block: Block) -> Value:
+        position = next(i for i, a in enumerate(arguments) if isinstance(a, fx.GraphModule))
+        graph = arguments[position]
+        operands = arguments[position + 1 :]
+        if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
+            operands = operands[0]
+        placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+        operands = [v for v in operands if not isinstance(v, str)][-len(placeholders) or len(operands) :]
+        return self.run(graph, dict(zip(placeholders, operands, strict=True)), block)
+
+    def _region(self, graph: fx.GraphModule, operands: Sequence[Value], types: Sequence[Attribute]) -> Region:
+        """A region that sees the values around it: the graph's placeholders are bound to them."""
+        block = Block()
+        placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+        outputs = self.run(graph, dict(zip(placeholders, operands, strict=True)), block)
+        _yield(block, outputs, types)
+        return Region(block)
+
+    def _loop_region(
+        self, graph: fx.GraphModule, types: Sequence[Attribute], extra: Sequence[Value], results: Sequence[Attribute] | None
+    ) -> Region:
+        """A region with one argument for each of ``types``; the placeholders behind them are bound to ``extra``."""
+        block = Block(arg_types=types)
+        placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+        values: dict[fx.Node, Value] = dict(zip(placeholders, [*block.args, *extra], strict=True))
+        for node, argument in zip(placeholders, block.args, strict=False):
+            if SSAValue.is_valid_name(node.name):
+                argument.name_hint = node.name
+        outputs = self.run(graph, values, block)
+        _yield(block, outputs, results)
+        return Region(block)
+
+
+def _yield(block: Block, outputs: Value, types: Sequence[Attribute] | None) -> None:
+    flat = _flatten([outputs])
+    if types is not None and len(flat) != len(types):
+        flat = [v for v in flat if v is not None]
+    block.add_op(YieldOp([as_number(v, block) for v in flat]))
+
+
+def as_number(value: Value, block: Block) -> SSAValue:
+    """``value`` as an SSA value: literals become constants at the end of ``block``."""
+    if isinstance(value, SSAValue):
+        return value
+    if value is None:
+        op: Operation = NoneOp()
+    elif isinstance(value, str):
+        op = StringOp(value)
+    elif isinstance(value, (bool, int, float)):
+        op = ConstantOp(value)
+    else:
+        raise TypeError(f"{value!r} is not a value of the IR")
+    block.add_op(op)
+    return op.results[0]
+
+
+def _literal(value: Value, block: Block) -> ArgValue:
+    """An argument as the IR holds it: dtypes as element types, memory formats as words."""
+    if isinstance(value, torch.dtype):
+        return ELEMENT_TYPES[value]
+    if isinstance(value, torch.memory_format):
+        return MEMORY_FORMATS[value]
+    if isinstance(value, (torch.device, torch.layout)):
+        return None
+    if isinstance(value, (list, tuple)):
+        return [_literal(item, block) for item in value]  # type: ignore[misc]
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    return value
+
+
+def _flat_outputs(value: Any) -> list[Any]:
+    if isinstance(value, (tuple, list)):
+        return [v for item in value for v in _flat_outputs(item)]
+    return [value]
+
+
+def _output_type(value: Any, keep_order: bool) -> Attribute:
+    if isinstance(value, torch.Tensor):
+        return type_of_tensor(value, keep_order=keep_order)
+    return type_of_value(value)
+
+
+def _restore(structure: Any, results: Any) -> Value:
+    """The results in the shape of ``structure``: nested tuples of SSA values."""
+    if isinstance(structure, (tuple, list)):
+        return tuple(_restore(item, results) for item in structure)
+    return next(results)
+
+
+def _map_structure(value: Any, function: Callable[[fx.Node], Any]) -> Any:
+    if isinstance(value, fx.Node):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        return [_map_structure(item, function) for item in value]
+    if isinstance(value, dict):
+        return {key: _map_structure(item, function) for key, item in value.items()}
+    return value
+
+
+def _flatten(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [v for item in value for v in _flatten(item)]
+    return [value]
+

@@ -1,0 +1,384 @@
+"""Exported programs as modules: signature, weights, state, symbolic dims, and one ``func.func`` for each method.
+
+Every parameter and buffer that a method uses becomes a symbol under its fully qualified name; a buffer that any method
+writes becomes state. Inputs that ``torch.export`` fixed to a value (numbers, strings, None) stay arguments of the method,
+with the value as attribute ``et.value``. In-place operations are imported as they are: ``functionalize`` turns a change
+of state or of an input into ``et.write_state`` and ``et.update_input``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    OutputKind,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FunctionType,
+    ModuleOp,
+    NameLoc,
+    StringAttr,
+    TensorType,
+    UnknownLoc,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import ReturnOp as FuncReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
+from etir.dialects.et.layout import LayoutAttr, dims_of, order_of, tensor_type
+from etir.dialects.et.program import (
+    GetWeightOp,
+    ReadStateOp,
+    SchemaDeclOp,
+    StateOp,
+    UpdateInputOp,
+    WeightOp,
+    WriteStateOp,
+)
+from etir.dialects.literals import scalar_attr
+from etir.dialects.sym.ops import DimOp
+from etir.lowering.errors import E0402, E0403
+from etir.lowering.import_fx.nodes import NodeImporter, as_number
+from etir.lowering.import_fx.types import type_of_tensor, type_of_value
+from etir.lowering.import_fx.weights import BlobPool
+
+Range = tuple[int, "int | None"]
+
+
+def import_programs(program: ExportedProgram | Mapping[str, ExportedProgram]) -> ModuleOp:
+    """See :func:`etir.lowering.import_fx.import_program`."""
+    programs = {"forward": program} if isinstance(program, ExportedProgram) else program
+    if not isinstance(programs, Mapping) or not programs:
+        raise E0402.error(f"expected an ExportedProgram or a dict of them by method name, got {type(program).__name__}")
+    for name, one in programs.items():
+        if not isinstance(one, ExportedProgram):
+            raise E0402.error(f"method '{name}' is a {type(one).__name__}, not an ExportedProgram")
+    return _ModuleImporter(dict(programs)).run()
+
+
+@dataclass
+class _Symbols:
+    """Symbols of the module: weights and states by name, with the operations that define them."""
+
+    ops: dict[str, WeightOp | StateOp]
+    taken: dict[str, None]
+
+    def unique(self, wanted: str) -> str:
+        name, count = wanted, 0
+        while name in self.taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self.taken[name] = None
+        return name
+
+
+class _ModuleImporter:
+    def __init__(self, programs: dict[str, ExportedProgram]):
+        self.programs = programs
+        self.pool = BlobPool()
+        self.symbols = _Symbols({}, dict.fromkeys(programs))
+        self.by_fqn: dict[tuple[str, str], str] = {}
+        self.schemas: dict[str, str] = {}
+        self.ranges: dict[str, Range] = {}
+        self.mutated = dict.fromkeys(f for p in programs.values() for f in mutated_buffers(p))
+        self.problems: list[Diagnostic] = []
+
+    def run(self) -> ModuleOp:
+        functions: list[FuncOp] = []
+        for name, program in self.programs.items():
+            try:
+                functions.append(_MethodImporter(self, name, program).run())
+            except EtirError as error:
+                self.problems.extend(error.diagnostics)
+        raise_if_errors(self.problems)
+        declarations: list[Operation] = [SchemaDeclOp(text) for text in self.schemas.values()]
+        for op in declarations:
+            op.location = NameLoc(StringAttr("schema"), UnknownLoc())
+        for symbol, (low, high) in self.ranges.items():
+            declarations.append(DimOp(symbol, low, high, unbacked=symbol.startswith(("u", "zuf"))))
+        return ModuleOp([*declarations, *self.symbols.ops.values(), *functions])
+
+    def weight(self, fqn: str, tensor: torch.Tensor, kind: str) -> tuple[str, bool, TensorType[Attribute]]:
+        """The symbol of a parameter, buffer or constant, whether it is state, and its type."""
+        type, payload = self.pool.add(tensor, fqn)
+        is_state = kind == "buffer" and fqn in self.mutated
+        key = (fqn, payload.data.digest)
+        name = self.by_fqn.get(key)
+        if name is None or self.symbols.ops[name].type != type:
+            name = self.symbols.unique(_symbol_name(fqn))
+            self.by_fqn[key] = name
+            cls = StateOp if is_state else WeightOp
+            op = cls(name, type, payload, {"fqn": StringAttr(fqn), "kind": StringAttr(kind)})
+            op.location = NameLoc(StringAttr(fqn), UnknownLoc())
+            self.symbols.ops[name] = op
+        return name, is_state, type
+
+
+def _symbol_name(fqn: str) -> str:
+    """``fqn`` as a bare symbol name: letters, digits, ``_``, ``$`` and ``.``, not starting with a digit."""
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "_$.") else "_" for c in fqn)
+    return name if name and (name[0].isalpha() or name[0] == "_") else f"_{name}"
+
+
+def mutated_buffers(program: ExportedProgram) -> list[str]:
+    """Fully qualified names of the buffers that a program writes, in place or as a declared mutation."""
+    signature = program.graph_signature
+    written = dict.fromkeys(signature.buffers_to_mutate.values())
+    by_node = dict(signature.inputs_to_buffers)
+    roots: dict[fx.Node, fx.Node] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            roots[node] = node
+        elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            schema = node.target._schema
+            values = {a.name: v for a, v in zip(schema.arguments, node.args, strict=False)} | dict(node.kwargs)
+            for argument in schema.arguments:
+                value = values.get(argument.name)
+                if argument.alias_info is None or not isinstance(value, fx.Node) or value not in roots:
+                    continue
+                roots.setdefault(node, roots[value])
+                if argument.alias_info.is_write and roots[value].name in by_node:
+                    written[by_node[roots[value].name]] = None
+        elif node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node) and node.args[0] in roots:
+            # getitem of a view op with several results (split, unbind, chunk)
+            if getattr(node.target, "__name__", "") == "getitem":
+                roots[node] = roots[node.args[0]]
+    return list(written)
+
+
+class _MethodImporter:
+    def __init__(self, module: _ModuleImporter, name: str, program: ExportedProgram):
+        self.module = module
+        self.name = name
+        self.program = program
+        self.block = Block()
+        self.values: dict[fx.Node, Any] = {}
+        self.inputs: dict[str, SSAValue] = {}
+        self.states: dict[str, str] = {}
+        self.argument_attributes: list[DictionaryAttr] = []
+
+    def run(self) -> FuncOp:
+        signature = self.program.graph_signature
+        placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        for node, spec in zip(placeholders, signature.input_specs, strict=True):
+            self._input(node, spec)
+        importer = NodeImporter(self._lifted_constant)
+        outputs = importer.run(self.program.graph_module, self.values, self.block)
+        results = self._outputs(outputs)
+        for schema in importer.schemas.values():
+            self.module.schemas.setdefault(schema.op_name, schema.text)
+        function_type = FunctionType.from_lists([a.type for a in self.block.args], [v.type for v in results])
+        region = Region(self.block)
+        func = FuncOp(self.name, function_type, region, arg_attrs=ArrayAttr(self.argument_attributes))
+        if all(not attributes.data for attributes in self.argument_attributes):
+            func.properties.pop("arg_attrs", None)
+        func.attributes.update(self._metadata())
+        self._declare_dims(func)
+        return func
+
+    # --- inputs -----------------------------------------------------------------------------------------------------
+
+    def _input(self, node: fx.Node, spec: Any) -> None:
+        kind = spec.kind
+        if kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            if node.users or spec.target in self.module.mutated:
+                self._weight(node, spec)
+            return
+        if kind is not InputKind.USER_INPUT:
+            self.module.problems.append(
+                E0403.diagnostic(f"method '{self.name}': input '{node.name}' is of kind {kind.name.lower()}")
+            )
+            return
+        argument = spec.arg
+        value = argument.value if isinstance(argument, ConstantArgument) else node.meta.get("val")
+        attributes: dict[str, Attribute] = {}
+        if isinstance(argument, TensorArgument):
+            type: Attribute = type_of_tensor(value, keep_order=True)
+        elif isinstance(argument, (SymIntArgument, SymFloatArgument, SymBoolArgument)):
+            type = type_of_value(value)
+        elif value is None or isinstance(value, (bool, int, float, str)):
+            type = type_of_value(value)
+            if isinstance(value, str):
+                attributes["et.value"] = StringAttr(value)
+            elif value is not None:
+                attributes["et.value"] = scalar_attr(value)
+        else:
+            self.module.problems.append(
+                E0403.diagnostic(
+                    f"method '{self.name}': input '{node.name}' is a {value.__class__.__name__}, which no .pte can hold"
+                )
+            )
+            return
+        block_argument = self.block.insert_arg(type, len(self.block.args), NameLoc(StringAttr(node.name), UnknownLoc()))
+        if SSAValue.is_valid_name(node.name):
+            block_argument.name_hint = node.name
+        self.argument_attributes.append(DictionaryAttr(attributes))
+        self.inputs[node.name] = block_argument
+        # The graph was specialised on a fixed value: it stands for itself where the graph still names it.
+        self.values[node] = value if isinstance(argument, ConstantArgument) else block_argument
+
+    def _weight(self, node: fx.Node, spec: Any) -> None:
+        fqn = spec.target
+        tensor = self._tensor(fqn)
+        kind = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer"}.get(spec.kind, "constant")
+        name, is_state, type = self.module.weight(fqn, tensor, kind)
+        op = ReadStateOp(name, type) if is_state else GetWeightOp(name, type)
+        op.location = NameLoc(StringAttr(fqn), UnknownLoc())
+        self.block.add_op(op)
+        if SSAValue.is_valid_name(node.name):
+            op.result.name_hint = node.name
+        self.values[node] = op.result
+        if is_state:
+            self.states[fqn] = name
+
+    def _tensor(self, fqn: str) -> torch.Tensor:
+        for table in (self.program.state_dict, self.program.constants):
+            if fqn in table and isinstance(table[fqn], torch.Tensor):
+                return table[fqn]
+        raise E0403.error(f"method '{self.name}': there is no tensor named '{fqn}' in the program")
+
+    def _lifted_constant(self, tensor: torch.Tensor, target: str) -> Operation:
+        name, _, type = self.module.weight(target, tensor, "constant")
+        return GetWeightOp(name, type)
+
+    # --- outputs ----------------------------------------------------------------------------------------------------
+
+    def _outputs(self, outputs: Any) -> list[SSAValue]:
+        results: list[SSAValue] = []
+        self.output_names: list[str] = []
+        flat = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+        for spec, value in zip(self.program.graph_signature.output_specs, flat, strict=True):
+            op: Operation
+            match spec.kind:
+                case OutputKind.BUFFER_MUTATION:
+                    op = WriteStateOp(self.states[spec.target], value)
+                case OutputKind.USER_INPUT_MUTATION:
+                    op = UpdateInputOp(self.inputs[spec.target], value)
+                case OutputKind.TOKEN:
+                    continue
+                case _:
+                    last = self.block.last_op
+                    results.append(as_number(value, self.block))
+                    if self.block.last_op is not last:
+                        self.block.last_op.location = NameLoc(StringAttr("output"), UnknownLoc())  # type: ignore[union-attr]
+                    self.output_names.append(spec.arg.name or f"output_{len(results) - 1}")
+                    continue
+            op.location = NameLoc(StringAttr(spec.target or ""), UnknownLoc())
+            self.block.add_op(op)
+        op = FuncReturnOp(*results)
+        op.location = NameLoc(StringAttr("return"), UnknownLoc())
+        self.block.add_op(op)
+        return results
+
+    def _metadata(self) -> dict[str, Attribute]:
+        in_spec, out_spec = self.program.call_spec.in_spec, self.program.call_spec.out_spec
+        names = ArrayAttr([StringAttr(name) for name in self.inputs])
+        return {
+            "et.in_spec": StringAttr(_dump_spec(in_spec)),
+            "et.out_spec": StringAttr(_dump_spec(out_spec)),
+            "et.input_names": names,
+            "et.output_names": ArrayAttr([StringAttr(name) for name in self.output_names]),
+        }
+
+    # --- symbolic dims ----------------------------------------------------------------------------------------------
+
+    def _declare_dims(self, func: FuncOp) -> None:
+        used = dict.fromkeys(
+            symbol
+            for value in _all_values(func)
+            if isinstance(value.type, TensorType) and isinstance(value.type.encoding, LayoutAttr)
+            for dim in value.type.encoding.data.dims or ()
+            for symbol in dim.symbols
+        )
+        constraints = {str(symbol): bounds for symbol, bounds in self.program.range_constraints.items()}
+        renamed: dict[str, str] = {}
+        for symbol in used:
+            bounds = constraints.get(symbol)
+            low, high = (0, None) if bounds is None else (_bound(bounds.lower) or 0, _bound(bounds.upper))
+            name = symbol
+            while name in self.module.ranges and self.module.ranges[name] != (low, high):
+                name += "_"
+            while name not in self.module.ranges and name in self.module.symbols.taken:
+                name += "_"
+            self.module.ranges[name] = (max(low, 0), high)
+            self.module.symbols.taken.setdefault(name)
+            if name != symbol:
+                renamed[symbol] = name
+        if renamed:
+            _rename_symbols(func, renamed)
+
+
+def _bound(value: Any) -> int | None:
+    """An end of a value range as an int; None for infinity and for torch's stand-in for it."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return None
+    return None if abs(number) >= 2**62 else number
+
+
+def _all_values(func: FuncOp) -> list[SSAValue]:
+    values: list[SSAValue] = list(func.body.block.args)
+    for op in func.walk():
+        values.extend(op.results)
+        for region in op.regions:
+            for block in region.blocks:
+                values.extend(block.args)
+    return list(dict.fromkeys(values))
+
+
+def _rename_symbols(func: FuncOp, renamed: dict[str, str]) -> None:
+    from xdsl.rewriter import Rewriter
+
+    from etir.dialects.sym.expr import symbol
+
+    mapping = {old: symbol(new) for old, new in renamed.items()}
+    for value in _all_values(func):
+        type = value.type
+        if not isinstance(type, TensorType) or not isinstance(type.encoding, LayoutAttr):
+            continue
+        dims = [d if isinstance(d, int) else d.substitute(mapping) for d in dims_of(type)]
+        Rewriter.replace_value_with_new_type(value, tensor_type(type.element_type, dims, order_of(type)))
+    block = func.body.block
+    last = block.last_op
+    assert last is not None
+    func.function_type = FunctionType.from_lists([a.type for a in block.args], [v.type for v in last.operands])
+
+
+def _dump_spec(spec: Any) -> str:
+    """A pytree description as torch's JSON text; containers without a registered name become tuples."""
+    if spec is None:
+        return ""
+    try:
+        return pytree.treespec_dumps(spec)
+    except NotImplementedError:
+        leaf_count = spec.num_leaves
+        example = pytree.tree_unflatten(list(range(leaf_count)), spec)
+        return pytree.treespec_dumps(pytree.tree_structure(_plain(example)))
+
+
+def _plain(value: Any) -> Any:
+    """``value`` with named tuples and other registered containers as plain tuples, lists and dicts."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_plain(item) for item in value)
+    children = pytree.tree_flatten(value)[0]
+    return value if isinstance(value, int) else tuple(children)
