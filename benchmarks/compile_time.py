@@ -239,12 +239,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         if missing := MODELS[model].missing():
             print(f"{model}: skipped, not installed: {', '.join(missing)}", file=sys.stderr)
             continue
-        print(f"{model} ...", file=sys.stderr, flush=True)
+        print(f"{model} ...", end="", file=sys.stderr, flush=True)
         try:
-            results.append(measure(model, compilers, options.repeats, options.check))
+            result = measure(model, compilers, options.repeats, options.check)
         except RuntimeError as error:
-            print(f"{model}: {error}", file=sys.stderr)
+            print(f" failed: {error}", file=sys.stderr, flush=True)
             failed = True
+            continue
+        medians = (f"{name} {row.median:.2f} s" for name, row in result.compilers.items())
+        print(f" {', '.join(medians)}", file=sys.stderr, flush=True)
+        results.append(result)
     if options.json:
         print(json.dumps([{**asdict(result), "missed": result.missed_bars()} for result in results], indent=2))
     elif results:

@@ -12,6 +12,7 @@ from typing import Any
 from xdsl.context import Context
 from xdsl.ir import Dialect, Operation
 
+from etir.diagnostics import Diagnostic
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
 
@@ -96,6 +97,8 @@ class EtContext(Context):
         """Schemas of custom libraries' operators by IR name, declared by the modules read so far."""
         self.observer: Any = None
         """Told of every rewrite and of every pattern that did not match (``passes.rewriting.Observer``), or None."""
+        self.diagnostics: list[Diagnostic] = []
+        """Warnings and remarks of passes, in order: they stop nothing, tools print them."""
         for name, factory in DIALECTS.items():
             self.register_dialect(name, factory)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, UnknownLoc
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl.dominance import DominanceInfo
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator
@@ -46,7 +45,7 @@ def problems(module: ModuleOp, *, require_locations: bool = False) -> Iterator[D
     yield from _verify_operation(module)
     checked_types: dict[Attribute, tuple[str, ...]] = {}
     for op in module.body.block.ops:
-        if require_locations and isinstance(op.location, UnknownLoc) and not isinstance(op, (DimOp, FuncOp)):
+        if require_locations and isinstance(op.location, UnknownLoc) and not isinstance(op, DimOp):
             yield E0307.diagnostic(f"'{op.name}' has no location")
         for nested in op.walk():
             if nested is not op:

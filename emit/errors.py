@@ -131,3 +131,14 @@ E0850 = define(
     "named tensor does not match its data",
     "The layout's dtype and sizes must describe exactly the bytes stored under the name.",
 )
+
+E0861 = define(
+    "E0861",
+    "the module is not ready to be written",
+    "Run the whole pipeline first (et-compile, or et-opt --compile-to=et): methods at the executable level with a plan.",
+)
+E0862 = define(
+    "E0862",
+    "a delegate has no payload",
+    "Lower the delegate with its backend first; et.delegate holds the payload that et.delegate_call names.",
+)

@@ -84,6 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--size is below 32")
     if not 1 <= options.top <= 1000:
         parser.error("--top is not in 1 to 1000")
+    if options.output is not None and not options.output.resolve().parent.is_dir():
+        parser.error(f"no folder {options.output.resolve().parent} to write {options.output.name} to")
     if problem := missing_packages(PACKAGES):
         print(problem, file=sys.stderr)
         return 1

@@ -167,6 +167,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sentences = [line.strip() for line in lines if line.strip()]
         if not sentences:
             parser.error(f"{options.sentences} has no sentences")
+    if options.output is not None and not options.output.resolve().parent.is_dir():
+        parser.error(f"no folder {options.output.resolve().parent} to write {options.output.name} to")
     if problem := missing_packages(PACKAGES):
         print(problem, file=sys.stderr)
         return 1

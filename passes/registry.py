@@ -17,7 +17,15 @@ from xdsl.passes import ModulePass
 
 from etir.passes.errors import E0502
 
-PASSES: dict[str, str] = {}
+PASSES: dict[str, str] = {
+    "apply-pdl": "etir.passes.apply_pdl:ApplyPdlPass",
+    "cse": "etir.passes.cse:CsePass",
+    "dce": "etir.passes.dce:DcePass",
+    "aten-to-edge": "etir.lowering.aten_to_edge:AtenToEdgePass",
+    "plan-memory": "etir.passes.plan_memory:PlanMemoryPass",
+    "verify-plan": "etir.passes.verify_plan:VerifyPlanPass",
+    "to-out-variant": "etir.lowering.to_out_variant:ToOutVariantPass",
+}
 """Pass name to ``module:Class``."""
 
 
@@ -47,7 +55,7 @@ def all_passes() -> dict[str, str | type[ModulePass]]:
 
 def find_pass(name: str) -> type[ModulePass]:
     """The class of a pass. Raises error E0502 for an unknown name, with the nearest known ones."""
-    target = all_passes().get(name)
+    target = PASSES.get(name) or all_passes().get(name)
     if target is None:
         from difflib import get_close_matches
 

@@ -1,106 +1,74 @@
-"""Scalar types as the runtime numbers them, named sets of them, and PyTorch's promotion and casting rules.
+"""Named sets of scalar types, and PyTorch's rules of promotion and casting on them.
 
-The numbers are those of the ``ScalarType`` field of a ``.pte`` file, so values of any other integer enumeration with
-that numbering can be used wherever a :class:`ScalarType` is taken. The rules are written out here, rather than asked
-of torch, because the link check must work where torch is not installed.
+The sets are the ones that kernel tables are written in. The rules are written out here, rather than asked of torch,
+because the link check must work where torch is not installed; a test compares them with torch's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Literal
 
+from etir.emit.scalar_type import SCALAR_TYPES, ScalarType
 from etir.targets.errors import E0602
-
-
-class ScalarType(IntEnum):
-    """Element type of a tensor; ``int(x)`` is the number in the file."""
-
-    Byte = 0
-    Char = 1
-    Short = 2
-    Int = 3
-    Long = 4
-    Half = 5
-    Float = 6
-    Double = 7
-    ComplexHalf = 8
-    ComplexFloat = 9
-    ComplexDouble = 10
-    Bool = 11
-    QInt8 = 12
-    QUInt8 = 13
-    QInt32 = 14
-    BFloat16 = 15
-    QUInt4x2 = 16
-    QUInt2x4 = 17
-    Bits16 = 22
-    Float8_e5m2 = 23
-    Float8_e4m3fn = 24
-    Float8_e5m2fnuz = 25
-    Float8_e4m3fnuz = 26
-    UInt16 = 27
-    UInt32 = 28
-    UInt64 = 29
-
 
 ScalarKind = Literal["bool", "int", "float"]
 """What a Python number passed as a ``Scalar`` argument counts as when types are promoted."""
 
 DTypeLike = ScalarType | int | str
-"""A scalar type, its number, or its name as in :class:`ScalarType` (any case)."""
+"""A scalar type, its number in a file, or its name in any case (``Float``, ``bfloat16``)."""
 
 _S = ScalarType
-_SIGNED = (_S.Char, _S.Short, _S.Int, _S.Long)
-_INTEGRAL = (_S.Byte, *_SIGNED)
-_UNSIGNED = (_S.UInt16, _S.UInt32, _S.UInt64)
-_FLOAT = (_S.Half, _S.BFloat16, _S.Float, _S.Double)
-_COMPLEX = (_S.ComplexHalf, _S.ComplexFloat, _S.ComplexDouble)
+_SIGNED = (_S.CHAR, _S.SHORT, _S.INT, _S.LONG)
+_INTEGRAL = (_S.BYTE, *_SIGNED)
+_UNSIGNED = (_S.UINT16, _S.UINT32, _S.UINT64)
+_FLOAT = (_S.HALF, _S.BFLOAT16, _S.FLOAT, _S.DOUBLE)
+_COMPLEX = (_S.COMPLEXHALF, _S.COMPLEXFLOAT, _S.COMPLEXDOUBLE)
 
-SETS: dict[str, tuple[ScalarType, ...]] = {
+_BASES: dict[str, tuple[ScalarType, ...]] = {
     "I": _INTEGRAL,
-    "F": (_S.Float, _S.Double),
-    "R": (*_INTEGRAL, _S.Float, _S.Double),
-    "Cx": _COMPLEX,
-    "any": tuple(_S),
+    "F": (_S.FLOAT, _S.DOUBLE),
+    "R": (*_INTEGRAL, _S.FLOAT, _S.DOUBLE),
 }
-"""Named sets. ``I``, ``F`` and ``R`` take the suffixes ``H`` (Half), ``B`` (Bool) and ``Bf`` (BFloat16): ``RHBBf``."""
+_SUFFIXES = (("H", _S.HALF), ("B", _S.BOOL), ("Bf", _S.BFLOAT16))
 
-_SUFFIXES = {"": (), "H": (_S.Half,), "B": (_S.Bool,), "Bf": (_S.BFloat16,)}
-for _base in ("I", "F", "R"):
-    for _half in ("", "H"):
-        for _bool in ("", "B"):
-            for _bfloat in ("", "Bf"):
-                SETS[f"{_base}{_half}{_bool}{_bfloat}"] = (
-                    *SETS[_base],
-                    *_SUFFIXES[_half],
-                    *_SUFFIXES[_bool],
-                    *_SUFFIXES[_bfloat],
-                )
 
-_BY_NAME = {t.name.lower(): t for t in ScalarType}
+def _named_sets() -> dict[str, tuple[ScalarType, ...]]:
+    sets = dict(_BASES)
+    for suffix, dtype in _SUFFIXES:
+        sets |= {name + suffix: (*types, dtype) for name, types in sets.items()}
+    return sets | {"Cx": _COMPLEX, "any": tuple(_S)}
+
+
+SETS = _named_sets()
+"""``I`` integers, ``F`` Float and Double, ``R`` both, ``Cx`` complex, ``any``. ``I``, ``F`` and ``R`` take the
+suffixes ``H`` (Half), ``B`` (Bool) and ``Bf`` (BFloat16), in this order: ``RHBBf``."""
+
 _CATEGORY: dict[ScalarType, int] = {
-    _S.Bool: 0,
+    _S.BOOL: 0,
     **dict.fromkeys((*_INTEGRAL, *_UNSIGNED), 1),
     **dict.fromkeys(_FLOAT, 2),
     **dict.fromkeys(_COMPLEX, 3),
 }
-_VALUE_TYPE = {_S.ComplexHalf: _S.Half, _S.ComplexFloat: _S.Float, _S.ComplexDouble: _S.Double}
-_COMPLEX_OF = {_S.Half: _S.ComplexHalf, _S.BFloat16: _S.ComplexFloat, _S.Float: _S.ComplexFloat, _S.Double: _S.ComplexDouble}
+_PART_OF_COMPLEX = {_S.COMPLEXHALF: _S.HALF, _S.COMPLEXFLOAT: _S.FLOAT, _S.COMPLEXDOUBLE: _S.DOUBLE}
+_COMPLEX_OF_PART = {
+    _S.HALF: _S.COMPLEXHALF,
+    _S.BFLOAT16: _S.COMPLEXFLOAT,
+    _S.FLOAT: _S.COMPLEXFLOAT,
+    _S.DOUBLE: _S.COMPLEXDOUBLE,
+}
 
 
 def scalar_type(dtype: DTypeLike) -> ScalarType:
     """``dtype`` as a :class:`ScalarType`. Raises E0602 for a name or number that is not one."""
     if isinstance(dtype, str):
-        found = _BY_NAME.get(dtype.lower())
-        if found is None:
-            raise E0602.error(f"'{dtype}' is not a scalar type; known are {', '.join(t.name for t in ScalarType)}")
-        return found
-    try:
-        return ScalarType(int(dtype))
-    except ValueError:
-        raise E0602.error(f"{int(dtype)} is not the number of a scalar type") from None
+        found = ScalarType.__members__.get(dtype.upper())
+    else:
+        found = SCALAR_TYPES.get(int(dtype))
+    if found is None:
+        known = ", ".join(f"{t.name} ({int(t)})" for t in ScalarType)
+        raise E0602.error(f"{dtype!r} is not a scalar type; known are {known}")
+    return found
 
 
 def promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
@@ -115,33 +83,30 @@ def promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
     if a not in _CATEGORY or b not in _CATEGORY:
         return None
     low, high = sorted((a, b), key=_CATEGORY.__getitem__)
+    category = _CATEGORY[high]
     if low in _UNSIGNED or high in _UNSIGNED:
-        return high if _CATEGORY[high] == 2 else None
-    if _CATEGORY[low] == _CATEGORY[high] == 1:
-        return _promote_integers(low, high)
-    if _CATEGORY[high] == 3:
-        value = _VALUE_TYPE[high]
-        if _CATEGORY[low] < 2:
-            return high
-        other = _VALUE_TYPE.get(low, low)
-        common = promote(value, other)
-        return None if common is None else _COMPLEX_OF[common]
-    if _CATEGORY[low] == _CATEGORY[high] == 2:
-        if {low, high} == {_S.Half, _S.BFloat16}:
-            return _S.Float
-        return max(low, high, key=_FLOAT.index)
-    return high
+        return high if category == 2 else None
+    if category == 3:
+        return _promote_complex(low, high)
+    if _CATEGORY[low] < category:
+        return high
+    if category == 2:
+        return _S.FLOAT if {low, high} == {_S.HALF, _S.BFLOAT16} else max(low, high, key=_FLOAT.index)
+    if low == _S.BYTE or high == _S.BYTE:
+        signed = high if low == _S.BYTE else low
+        return _S.SHORT if signed == _S.CHAR else signed
+    return max(low, high, key=_SIGNED.index)
 
 
-def _promote_integers(a: ScalarType, b: ScalarType) -> ScalarType:
-    if _S.Byte in (a, b):
-        signed = b if a == _S.Byte else a
-        return _S.Short if signed == _S.Char else signed
-    return max(a, b, key=_SIGNED.index)
+def _promote_complex(low: ScalarType, high: ScalarType) -> ScalarType | None:
+    if _CATEGORY[low] < 2:
+        return high
+    part = promote(_PART_OF_COMPLEX.get(low, low), _PART_OF_COMPLEX[high])
+    return None if part is None else _COMPLEX_OF_PART[part]
 
 
 def promote_all(dtypes: Iterable[ScalarType]) -> ScalarType | None:
-    """The common type of one or more types, folded from the left with :func:`promote`."""
+    """The common type of some types, folded from the left with :func:`promote`; ``None`` also if there are none."""
     common: ScalarType | None = None
     for dtype in dtypes:
         common = dtype if common is None else promote(common, dtype)
@@ -150,12 +115,16 @@ def promote_all(dtypes: Iterable[ScalarType]) -> ScalarType | None:
     return common
 
 
-def promote_with_scalar(dtype: ScalarType, kind: ScalarKind) -> ScalarType:
-    """The type of a tensor of ``dtype`` combined with a Python number: only a higher category changes it."""
-    category = {"bool": 0, "int": 1, "float": 2}[kind]
-    if _CATEGORY.get(dtype, 3) >= category:
+def promote_with_number(dtype: ScalarType, kind: ScalarKind) -> ScalarType:
+    """The type of a tensor of ``dtype`` combined with a Python number: only a number of a higher category changes it."""
+    if can_hold(dtype, kind):
         return dtype
-    return _S.Long if kind == "int" else _S.Float
+    return _S.LONG if kind == "int" else _S.FLOAT
+
+
+def can_hold(dtype: ScalarType, kind: ScalarKind) -> bool:
+    """Whether a Python number of this kind is of no higher category than ``dtype``."""
+    return _CATEGORY.get(dtype, -1) >= ("bool", "int", "float").index(kind)
 
 
 def can_cast(source: ScalarType, target: ScalarType) -> bool:

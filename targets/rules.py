@@ -1,23 +1,28 @@
-"""Dtype rules: which scalar types a kernel accepts for its tensors, as rows of short constraints.
+"""What a kernel accepts, as data: rules on scalar types, on dim orders and on ranks.
 
-A rule is a list of rows and a call is accepted when all constraints of one row hold. A row maps argument names to a
-constraint; it must name every tensor argument of the schema and may name others:
+A dtype rule is a list of rows, and a call is accepted when all constraints of one row hold. A row maps argument names
+to constraints; it names every tensor argument of the schema, and others that matter::
 
-    {"self": "RHBBf", "other": "RHBBf", "out": "cast(self, other)"}
+    {"self": "RHBBf", "other": "RHBBf", "out": "RHBBf & cast(self, other)"}
 
 A constraint is one or more terms joined by ``&``:
 
-* a set: names from :data:`etir.targets.dtypes.SETS` and single types joined by ``+``: ``RHBf``, ``Int+Long``;
-* ``=x``: the same type as argument ``x`` (for a list: as its first item);
+* a set: names from :data:`etir.targets.dtypes.SETS` and single types, joined by ``+``: ``RHBf``, ``Int+Long``;
+* ``=x``: the same type as argument ``x`` (if ``x`` is a list, as its first item);
 * ``promote(x, y)``: exactly the type that the named arguments promote to;
-* ``cast(x, y)``: a type that the promoted type of the named arguments can be cast to, never of a lower category;
-* for an argument that is no tensor, ``is(a, b)``: one of the words given, which are ``none`` for absence, ``bool``,
-  ``int`` and ``float`` for the kinds of a number, or the text of a string. An argument that asks for a scalar type
-  takes the constraints of tensors as well: ``"dtype": "=out"``.
+* ``cast(x, y)``: a type that this promoted type may be cast to, which is never one of a lower category;
+* ``fits(x, y)``, on a number: it is of no higher category than this promoted type;
+* ``is(...)``, on what is no tensor: one of the words ``none``, ``true``, ``false``, ``bool``, ``int``, ``float``,
+  ``empty``, ``nonempty`` (of lists), or the text of a string.
 
-An absent optional tensor satisfies every constraint and takes no part in a promotion. A list argument satisfies a
-constraint when each of its tensors does. A number takes part in a promotion with its kind, as in PyTorch: it changes
-the type only when it is of a higher category than all tensors.
+An absent optional tensor satisfies every constraint and takes no part in a promotion. A list of tensors satisfies a
+constraint when each item does. A number takes part in a promotion with its kind, as in PyTorch: it changes the type
+only if it is of a higher category than all tensors. An argument that asks for a scalar type takes the constraints of
+tensors too (``"dtype": "=out"``), none of which holds for None. What a caller does not know satisfies everything.
+
+A dim order rule gives each tensor argument one of three words: ``contiguous`` (dims in plain order), ``any``, or
+``same``: the tensors with this word are all contiguous or all channels-last, as most kernels require. A single word
+stands for all arguments.
 """
 
 from __future__ import annotations
@@ -25,48 +30,48 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from etir.targets.dtypes import (
-    SETS,
-    ScalarKind,
-    ScalarType,
-    can_cast,
-    promote_all,
-    promote_with_scalar,
-)
+from etir.emit.scalar_type import ScalarType
+from etir.targets.dtypes import SETS, ScalarKind, can_cast, can_hold, promote_all, promote_with_number
 from etir.targets.errors import E0602
 
-Literal = bool | int | float | str | ScalarType | type | None
-"""An argument that is no tensor; a number that is not known yet is given as its type, ``int`` or ``float``."""
+Literal = bool | int | float | str | ScalarType | type | Sequence[object] | None
+"""An argument that is no tensor. A number that is only known at run time is given as ``int``, ``float`` or ``bool``."""
+
+DimOrder = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a rule is asked about: types of the tensors by argument, ``()`` if absent, and the other arguments."""
+    """What a rule is asked about: the types of each tensor argument, none if absent, and the other arguments known."""
 
     tensors: Mapping[str, tuple[ScalarType, ...]]
     others: Mapping[str, Literal]
 
+    def is_unknown(self, name: str) -> bool:
+        """Whether nothing is known of the argument."""
+        return name not in self.tensors and name not in self.others
+
     def types(self, name: str) -> tuple[ScalarType, ...]:
-        """The types that an argument stands for: of its tensors, or the one that it is."""
+        """The types that an argument stands for: those of its tensors, or the one that it asks for."""
         value = self.others.get(name)
         return (value,) if isinstance(value, ScalarType) else self.tensors.get(name, ())
 
     def promoted(self, names: Sequence[str]) -> ScalarType | None:
-        """The common type of the named arguments."""
-        types = [t for name in names for t in self.types(name)]
-        common = promote_all(types)
+        """The common type of the named arguments; ``None`` if they have none."""
+        common = promote_all(t for name in names for t in self.types(name))
         if common is None:
             return None
         for name in names:
-            kind = scalar_kind(self.others.get(name))
+            kind = number_kind(self.others.get(name))
             if kind is not None:
-                common = promote_with_scalar(common, kind)
+                common = promote_with_number(common, kind)
         return common
 
 
-def scalar_kind(value: Literal) -> ScalarKind | None:
-    """``bool``, ``int`` or ``float`` for a number or one of these types; ``None`` for anything else."""
+def number_kind(value: Literal) -> ScalarKind | None:
+    """``bool``, ``int`` or ``float`` for a number or one of these Python types; ``None`` for anything else."""
     kind = value if isinstance(value, type) else type(value)
     if kind is bool:
         return "bool"
@@ -77,12 +82,7 @@ def scalar_kind(value: Literal) -> ScalarKind | None:
 
 @dataclass(frozen=True)
 class _Set:
-    """One of a set of types."""
-
     types: tuple[ScalarType, ...]
-
-    def names(self) -> tuple[str, ...]:
-        return ()
 
     def holds(self, call: Call, name: str) -> bool:
         return all(t in self.types for t in call.types(name))
@@ -90,12 +90,7 @@ class _Set:
 
 @dataclass(frozen=True)
 class _Same:
-    """The type of another argument."""
-
     other: str
-
-    def names(self) -> tuple[str, ...]:
-        return (self.other,)
 
     def holds(self, call: Call, name: str) -> bool:
         wanted = call.types(self.other)
@@ -103,63 +98,63 @@ class _Same:
 
 
 @dataclass(frozen=True)
-class _Promotion:
-    """The promoted type of other arguments, or one that it casts to."""
-
+class _Promoted:
+    relation: str
     others: tuple[str, ...]
-    exact: bool
-
-    def names(self) -> tuple[str, ...]:
-        return self.others
 
     def holds(self, call: Call, name: str) -> bool:
         common = call.promoted(self.others)
         if common is None:
             return False
-        return all(t == common if self.exact else can_cast(common, t) for t in call.types(name))
+        if self.relation == "fits":
+            kind = number_kind(call.others.get(name))
+            return kind is None or can_hold(common, kind)
+        return all(t == common if self.relation == "promote" else can_cast(common, t) for t in call.types(name))
 
 
 @dataclass(frozen=True)
 class _Is:
-    """A literal of one of some kinds."""
-
     words: tuple[str, ...]
-
-    def names(self) -> tuple[str, ...]:
-        return ()
 
     def holds(self, call: Call, name: str) -> bool:
         value = call.others.get(name)
-        if value is None:
-            return "none" in self.words
-        return (scalar_kind(value) or str(value)) in self.words
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return ("nonempty" if value else "empty") in self.words
+        return number_kind(value) in self.words or str(value).lower() in self.words
 
 
-_Term = _Set | _Same | _Promotion | _Is
+_Term = _Set | _Same | _Promoted | _Is
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """The parsed form of a constraint; ``text`` is what the manifest says."""
+    """A parsed constraint; ``text`` is what the manifest says."""
 
     text: str
     terms: tuple[_Term, ...]
 
     def holds(self, call: Call, name: str) -> bool:
         """Whether argument ``name`` of ``call`` satisfies every term."""
+        if call.is_unknown(name):
+            return True
+        if call.others.get(name, name) is None and not any(isinstance(t, _Is) for t in self.terms):
+            return False
         return all(term.holds(call, name) for term in self.terms)
 
-    def names(self) -> tuple[str, ...]:
+    @property
+    def arguments(self) -> tuple[str, ...]:
         """The arguments that the constraint refers to."""
-        return tuple(name for term in self.terms for name in term.names())
+        named = [t.others for t in self.terms if isinstance(t, _Promoted)]
+        return tuple(n for names in named for n in names) + tuple(t.other for t in self.terms if isinstance(t, _Same))
 
 
+_FUNCTION = re.compile(r"(promote|cast|fits|is)\(([^()]*)\)")
+
+
+@cache
 def parse_constraint(text: str) -> Constraint:
-    """Parse one constraint. Raises E0602 with the text that is not understood."""
+    """Parse one constraint. Raises E0602 naming the part that is not understood."""
     return Constraint(text, tuple(_parse_term(part.strip(), text) for part in text.split("&")))
-
-
-_FUNCTION = re.compile(r"(promote|cast|is)\(([^()]*)\)")
 
 
 def _parse_term(term: str, text: str) -> _Term:
@@ -168,21 +163,21 @@ def _parse_term(term: str, text: str) -> _Term:
     called = _FUNCTION.fullmatch(term)
     if called is not None:
         words = tuple(word.strip() for word in called[2].split(","))
-        return _Is(words) if called[1] == "is" else _Promotion(words, exact=called[1] == "promote")
+        return _Is(words) if called[1] == "is" else _Promoted(called[1], words)
     types: dict[ScalarType, None] = {}
-    for name in term.split("+"):
+    for name in (part.strip() for part in term.split("+")):
         if name in SETS:
             types.update(dict.fromkeys(SETS[name]))
-        elif name in ScalarType.__members__:
-            types[ScalarType[name]] = None
+        elif name.upper() in ScalarType.__members__:
+            types[ScalarType[name.upper()]] = None
         else:
-            raise E0602.error(f"dtype constraint '{text}': '{name}' is neither a set nor a scalar type")
+            raise E0602.error(f"in dtype constraint '{text}': '{name}' is neither a set nor a scalar type")
     return _Set(tuple(types))
 
 
 @dataclass(frozen=True)
 class DtypeRule:
-    """Alternatives of constraints by argument name; see the module docstring."""
+    """Alternative rows of constraints by argument name; see the module docstring. No rows: nothing is accepted."""
 
     rows: tuple[Mapping[str, Constraint], ...]
 
@@ -192,12 +187,70 @@ class DtypeRule:
         return DtypeRule(tuple({name: parse_constraint(text) for name, text in row.items()} for row in rows))
 
     def failure(self, call: Call) -> str | None:
-        """``None`` when a row accepts ``call``, otherwise what the closest row, the last among equals, asks for."""
-        best: tuple[int, str] | None = None
+        """``None`` if a row accepts ``call``, otherwise what the row with the fewest failures (the first such) asks."""
+        closest: list[str] | None = None
         for row in self.rows:
-            failed = [name for name, constraint in row.items() if not constraint.holds(call, name)]
+            failed = [
+                f"'{name}' is {_shown(call, name)}, must be {constraint.text}"
+                for name, constraint in row.items()
+                if not constraint.holds(call, name)
+            ]
             if not failed:
                 return None
-            if best is None or len(failed) < best[0]:
-                best = (len(failed), "; ".join(f"'{name}' must be {row[name].text}" for name in failed))
-        return best[1] if best is not None else "no types are accepted"
+            if closest is None or len(failed) < len(closest):
+                closest = failed
+        return "; ".join(closest) if closest else "the kernel accepts no types at all"
+
+
+def _shown(call: Call, name: str) -> str:
+    types = call.types(name)
+    if types:
+        return ", ".join(t.name for t in dict.fromkeys(types))
+    value = call.others.get(name)
+    return value.__name__ if isinstance(value, type) else repr(value)
+
+
+DIM_ORDER_WORDS = ("contiguous", "same", "any")
+
+
+@dataclass(frozen=True)
+class DimOrderRule:
+    """One word for all tensor arguments, or one for each; arguments not named are ``contiguous``."""
+
+    words: str | Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        words = (self.words,) if isinstance(self.words, str) else self.words.values()
+        for word in words:
+            if word not in DIM_ORDER_WORDS:
+                raise E0602.error(f"dim order word '{word}' is none of {', '.join(DIM_ORDER_WORDS)}")
+
+    def word(self, argument: str) -> str:
+        """The word for one argument."""
+        return self.words if isinstance(self.words, str) else self.words.get(argument, "contiguous")
+
+    def failure(self, dim_orders: Mapping[str, Sequence[DimOrder]]) -> str | None:
+        """``None`` if the orders are accepted, otherwise why not."""
+        together: list[tuple[str, DimOrder]] = []
+        for name, orders in dim_orders.items():
+            word = self.word(name)
+            for order in orders:
+                if word == "contiguous" and not is_contiguous(order):
+                    return f"'{name}' has dim order {list(order)}, the kernel takes contiguous only"
+                if word == "same":
+                    together.append((name, order))
+        if all(is_contiguous(order) for _, order in together) or all(is_channels_last(order) for _, order in together):
+            return None
+        shown = ", ".join(f"'{name}' {list(order)}" for name, order in together)
+        return f"all of these must be contiguous, or all be channels-last: {shown}"
+
+
+def is_contiguous(dim_order: DimOrder) -> bool:
+    """Whether the dims are in plain order; true for scalars and vectors."""
+    return dim_order == tuple(range(len(dim_order)))
+
+
+def is_channels_last(dim_order: DimOrder) -> bool:
+    """Whether the dims are batch, space, channels; only tensors of rank 4 and 5 have such an order."""
+    rank = len(dim_order)
+    return rank in (4, 5) and dim_order == (0, *range(2, rank), 1)

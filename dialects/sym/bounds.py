@@ -1,14 +1,16 @@
 """Bounds of expressions and proofs about them, given the ranges of their symbols.
 
 The plain interval of an expression is sound but takes every occurrence of a symbol as independent: with s0 in [1, 64],
-``s0 - s0 floordiv 2`` would end at 64 although it never exceeds 32. Two remedies, each exact where it applies and each
-sound, so that results are intersected:
+``s0 - s0 floordiv 2`` would end at 64 although it never exceeds 32. The remedies, all of them sound:
 
-* **Unrolling**: ``n floordiv k == (n - n mod k) / k``. With the divisors multiplied out, equal terms of the dividend and
-  of the rest cancel: ``2 * (s0 - s0 floordiv 2) == s0 + s0 mod 2``.
+* **Unrolling**: ``n floordiv k == (n - n mod k) / k``. With the divisors multiplied out, equal terms of the dividend
+  and of the rest cancel: ``2 * (s0 - s0 floordiv 2) == s0 + s0 mod 2``. The inverse, **rolling up**, makes
+  ``s0 + (-s0) mod 8``, a size padded to a multiple, eight times one ``floordiv``.
 * **Monotonicity**: where an expression never falls in a symbol, its lowest value has that symbol at the lower end of
   its range. Direction comes from the structure, or from the sign of the difference ``e(s + 1) - e(s)``, which is what
   makes ``s0 * s0 - s0`` exact.
+* **Cases**: ``s0 - min(s0, 10)`` is ``max(0, s0 - 10)``.
+* **Trying all values** of the last symbol, when it has few.
 
 Symbols that a mapping does not name are unbounded; ranges include both ends, None is no bound.
 """
@@ -16,14 +18,31 @@ Symbols that a mapping does not name are unbounded; ranges include both ends, No
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from etir.diagnostics import EtirError
 from etir.dialects.sym import intervals
 from etir.dialects.sym.atoms import Atom, Kind
-from etir.dialects.sym.intervals import Bound, Interval
-from etir.dialects.sym.normal import ExprLike, SymExpr, as_expr, const, mod, of_atom, operands_of, symbol
+from etir.dialects.sym.intervals import Interval
+from etir.dialects.sym.normal import (
+    CACHE_SIZE,
+    ExprLike,
+    SymExpr,
+    as_expr,
+    const,
+    mod,
+    of_atom,
+    operands_of,
+    single_atom,
+    symbol,
+)
+
+MAX_CASES = 16
+"""Largest number of combinations of operands of ``min`` and ``max`` that are looked at one by one."""
+MAX_TRIED_VALUES = 256
+"""Largest number of values of a symbol that are tried one by one."""
 
 Ranges: TypeAlias = Mapping[str, tuple[int | None, int | None]]
 
@@ -31,12 +50,14 @@ Ranges: TypeAlias = Mapping[str, tuple[int | None, int | None]]
 def bounds(expr: ExprLike, ranges: Ranges) -> tuple[int | None, int | None]:
     """The lowest and the highest value that ``expr`` can have, None where there is no bound.
 
-    Sound always; exact when every symbol occurs once under ``+ - * floordiv min max``, and where the expression is
-    monotone in each symbol that occurs more often. Points that divide by zero do not count. Raises ``ValueError`` for a
+    Sound always; exact when every symbol occurs once under ``+ - * floordiv min max``, where the expression is monotone
+    in each symbol that occurs more often, and for one symbol with at most 256 values. Points that divide by zero do not
+    count. Raises ``ValueError`` for a
     range whose lower end is above its upper end.
     """
-    box = {name: intervals.from_optional(r) for name, r in ranges.items()}
-    return intervals.to_optional(_bounds(as_expr(expr), box))
+    expr = as_expr(expr)
+    box = [(name, intervals.from_optional(ranges[name])) for name in expr.symbols if name in ranges]
+    return intervals.to_optional(_bounds(expr, tuple(box)))
 
 
 def prove_equal(a: ExprLike, b: ExprLike, ranges: Ranges) -> bool | None:
@@ -55,46 +76,121 @@ def prove_le(a: ExprLike, b: ExprLike, ranges: Ranges) -> bool | None:
     return False if high is not None and high < 0 else None
 
 
-def _bounds(expr: SymExpr, box: Mapping[str, Interval]) -> Interval:
-    repeated = _repeated_symbols(expr)
-    if not repeated:
+@lru_cache(maxsize=CACHE_SIZE)
+def _bounds(expr: SymExpr, box_items: tuple[tuple[str, Interval], ...], cases: int = MAX_CASES) -> Interval:
+    box = dict(box_items)
+    if not _has_repeated_symbols(expr):
         return expr.interval(box)
-    forms = _forms(expr)
-    if _may_divide_by_zero(expr, box):
-        return _interval_of_forms(forms, box)
-    return _end(expr, forms, box, repeated, highest=False), _end(expr, forms, box, repeated, highest=True)
+    tried = _try_values(expr, box)
+    if tried is not None:
+        return tried
+    result = _interval_of_forms(_forms(expr), box)
+    if not _may_divide_by_zero(expr, box):
+        lowest, highest = (_pin(expr, box, highest=highest) for highest in (False, True))
+        ends = _interval_at_end(lowest, box)[0], _interval_at_end(highest, box)[1]
+        result = intervals.intersect(result, ends)
+        if not _has_repeated_symbols(lowest) and not _has_repeated_symbols(highest):
+            return result
+    split = _split_extremum(expr)
+    if split is not None and len(split[1]) <= cases:
+        combine, operands = split
+        result = intervals.intersect(
+            result, combine(*[_bounds(e, box_items, cases // len(operands)) for e in operands])
+        )
+    return result
 
 
-def _end(
-    expr: SymExpr, forms: Sequence[Form], box: Mapping[str, Interval], repeated: Sequence[str], *, highest: bool
-) -> Bound:
-    """One bound: pins symbols to the end of their range where ``expr`` is extreme, as long as there are some."""
-    box = dict(box)
-    candidates = [name for name in repeated if box.get(name, intervals.EVERYTHING) != intervals.EVERYTHING]
-    pinned = True
-    while pinned:
-        pinned = False
-        for name in candidates:
-            low, high = box[name]
-            direction = 0 if low == high else _direction(expr, name, box)
+def _pin(expr: SymExpr, box: Mapping[str, Interval], *, highest: bool) -> SymExpr:
+    """``expr`` with each symbol in which it is monotone at the end of its range where ``expr`` is extreme."""
+    changed = True
+    while changed:
+        changed = False
+        for name in expr.symbols:
+            low, high = box.get(name, intervals.EVERYTHING)
+            direction = 1 if low == high else _direction(expr, name, box)
             end = high if (direction > 0) == highest else low
             if direction and isinstance(end, int):
-                box[name] = (end, end)
-                pinned = True
-    return _interval_of_forms(forms, box)[highest]
+                try:
+                    expr = expr.substitute({name: end})
+                except EtirError:  # a coefficient past the size limit; leaving the symbol is sound
+                    continue
+                changed = True
+    return expr
+
+
+def _interval_at_end(expr: SymExpr, box: Mapping[str, Interval]) -> Interval:
+    """The interval of a pinned expression, by trying all values of the last symbol if its occurrences are dependent."""
+    tried = _try_values(expr, box) if _has_repeated_symbols(expr) else None
+    return _interval_of_forms(_forms(expr), box) if tried is None else tried
+
+
+def _split_extremum(expr: SymExpr) -> tuple[Callable[..., Interval], list[SymExpr]] | None:
+    """``rest + c * min(a, b)`` as ``min(rest + c * a, rest + c * b)``, where a symbol of ``min`` is in ``rest`` too."""
+    for monomial, coefficient in expr.terms:
+        for kind, combine, opposite in _EXTREMA:
+            atom = single_atom(monomial, kind)
+            if atom is None:
+                continue
+            rest = expr - of_atom(atom) * coefficient
+            if not set(atom.symbols).isdisjoint(rest.symbols):
+                return combine if coefficient > 0 else opposite, [rest + e * coefficient for e in operands_of(atom)]
+    return None
+
+
+_EXTREMA = (
+    (Kind.MIN, intervals.minimum, intervals.maximum),
+    (Kind.MAX, intervals.maximum, intervals.minimum),
+)
+
+
+def _try_values(expr: SymExpr, box: Mapping[str, Interval]) -> Interval | None:
+    """The exact interval by evaluation, for one symbol with few values; None for any other expression."""
+    if len(expr.symbols) != 1:
+        return None
+    (name,) = expr.symbols
+    low, high = box.get(name, intervals.EVERYTHING)
+    if isinstance(low, float) or isinstance(high, float) or high - low >= MAX_TRIED_VALUES:
+        return None
+    values: list[int] = []
+    for value in range(low, high + 1):
+        try:
+            values.append(expr.value_at({name: value}))
+        except ZeroDivisionError:
+            continue
+    return (min(values), max(values)) if values else None
 
 
 Form: TypeAlias = tuple[SymExpr, int]
 """An expression and the positive number that it is to be divided by."""
 
 
-def _forms(expr: SymExpr) -> list[Form]:
-    """Equal ways to write ``expr`` whose intervals differ: itself, and itself unrolled if that is possible."""
+@lru_cache(maxsize=CACHE_SIZE)
+def _forms(expr: SymExpr) -> tuple[Form, ...]:
+    """Equal ways to write ``expr`` whose intervals differ: itself, rolled up, and unrolled."""
     try:
-        unrolled = _unroll(expr)
-    except EtirError:  # past the size limits of expressions; the other form alone is sound
-        return [(expr, 1)]
-    return [(expr, 1), unrolled] if unrolled[1] > 1 else [(expr, 1)]
+        forms = (expr, 1), (_roll_up(expr), 1), _unroll(expr)
+    except EtirError:  # past the size limits of expressions; the one form alone is sound
+        return ((expr, 1),)
+    return tuple(dict.fromkeys(forms))
+
+
+def _roll_up(expr: SymExpr) -> SymExpr:
+    """``expr`` with every ``n mod k`` of a constant ``k`` that is a term replaced by ``n - k * (n floordiv k)``."""
+    for monomial, coefficient in expr.terms:
+        atom = single_atom(monomial, Kind.MOD)
+        if atom is not None and atom.operands[1].is_const:
+            dividend, divisor = operands_of(atom)
+            expr += (dividend - divisor * (dividend // divisor) - of_atom(atom)) * coefficient
+    return expr
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def _forms_of_step(expr: SymExpr, name: str) -> tuple[Form, ...]:
+    """The forms of ``expr`` at ``name + 1`` minus ``expr`` at ``name``; none past the size limits of expressions."""
+    try:
+        return _forms(expr.substitute({name: symbol(name) + 1}) - expr)
+    except EtirError:
+        return ()
 
 
 def _unroll(expr: SymExpr) -> Form:
@@ -129,11 +225,11 @@ def _interval_of_forms(forms: Iterable[Form], box: Mapping[str, Interval]) -> In
     return result
 
 
-def _repeated_symbols(expr: SymExpr) -> list[str]:
-    """The symbols that occur more than once, sorted; a power is one occurrence."""
+def _has_repeated_symbols(expr: SymExpr) -> bool:
+    """Whether a symbol occurs more than once, so that the plain interval may be too wide; a power is one occurrence."""
     counts: dict[str, int] = {}
     _count_symbols(expr, counts)
-    return sorted(name for name, count in counts.items() if count > 1)
+    return any(count > 1 for count in counts.values())
 
 
 def _count_symbols(expr: SymExpr, counts: dict[str, int]) -> None:
@@ -163,12 +259,8 @@ def _direction(expr: SymExpr, name: str, box: Mapping[str, Interval]) -> int:
     direction = _structural_direction(expr, name, box)
     if direction is not None:
         return direction
-    low, high = box[name]
-    try:
-        step = expr.substitute({name: symbol(name) + 1}) - expr
-    except EtirError:  # past the size limits of expressions: nothing is known
-        return 0
-    low, high = _interval_of_forms(_forms(step), {**box, name: (low, high - 1)})
+    low, high = box.get(name, intervals.EVERYTHING)
+    low, high = _interval_of_forms(_forms_of_step(expr, name), {**box, name: (low, high - 1)})
     return 1 if low >= 0 else -1 if high <= 0 else 0
 
 

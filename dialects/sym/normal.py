@@ -5,8 +5,8 @@ can be compared like any other. The rules:
 
 * sums of products are expanded, equal terms collected;
 * ``floordiv`` by a constant ``k``: multiples of ``k`` move out, common factors cancel, the constant of the dividend
-  lies in ``(-k, 0]`` (so a convolution's ``(s0 - 1) floordiv 2 + 1`` stays as it is, and ``(s0 + 1) floordiv 2`` becomes
-  the same), a dividend with only negative coefficients is turned round, and ``(a floordiv b) floordiv k`` is
+  lies in ``(-k, 0]`` (a convolution's ``(s0 - 1) floordiv 2 + 1`` stays as it is, ``(s0 + 1) floordiv 2`` becomes the
+  same), a dividend with only negative coefficients is turned round, ``(a floordiv b) floordiv k`` is
   ``a floordiv (b * k)``;
 * ``mod`` by a constant: coefficients are reduced to ``(-k/2, k/2]``, common factors move out, inner ``mod`` by a
   multiple of ``k`` disappears;
@@ -33,6 +33,8 @@ from etir.dialects.sym.poly import Monomial, Terms
 
 MAX_OPERANDS = 64
 """Largest number of operands of one ``min`` or ``max``."""
+CACHE_SIZE = 4096
+"""Results kept per constructor: a program builds the same few sizes over and over."""
 
 
 class SymExpr(AtomPolynomial):
@@ -80,7 +82,7 @@ class SymExpr(AtomPolynomial):
 ExprLike: TypeAlias = SymExpr | int
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=CACHE_SIZE)
 def const(value: int) -> SymExpr:
     """A constant. Raises E0113 when it is longer than 1024 bits."""
     value = poly.check_coefficient(int(value))
@@ -90,7 +92,7 @@ def const(value: int) -> SymExpr:
 ZERO = const(0)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=CACHE_SIZE)
 def symbol(name: str) -> SymExpr:
     """The symbol ``name``: letters, digits, ``_``, ``$`` and ``.``, not starting with a digit.
 
@@ -106,6 +108,7 @@ def as_expr(value: ExprLike) -> SymExpr:
     return value if isinstance(value, SymExpr) else const(value)
 
 
+@lru_cache(maxsize=CACHE_SIZE)
 def floordiv(dividend: ExprLike, divisor: ExprLike) -> SymExpr:
     """``dividend // divisor``, rounded down. Raises E0112 when the divisor is the constant zero."""
     dividend, divisor = as_expr(dividend), as_expr(divisor)
@@ -124,6 +127,7 @@ def floordiv(dividend: ExprLike, divisor: ExprLike) -> SymExpr:
     return of_atom(Atom(Kind.FLOORDIV, dividend, divisor)) if common == 1 else floordiv(dividend, divisor)
 
 
+@lru_cache(maxsize=CACHE_SIZE)
 def mod(dividend: ExprLike, divisor: ExprLike) -> SymExpr:
     """``dividend % divisor``, with the sign of the divisor. Raises E0112 when the divisor is the constant zero."""
     dividend, divisor = as_expr(dividend), as_expr(divisor)
@@ -288,7 +292,8 @@ def _mod_by_constant(dividend: SymExpr, divisor: int) -> SymExpr:
     return of_atom(Atom(Kind.MOD, reduced, const(divisor)))
 
 
-def _extremum(kind: Kind, operands: Sequence[ExprLike]) -> SymExpr:
+@lru_cache(maxsize=CACHE_SIZE)
+def _extremum(kind: Kind, operands: tuple[ExprLike, ...]) -> SymExpr:
     flat: dict[SymExpr, None] = {}
     constants: list[int] = []
     for operand in map(as_expr, operands):
@@ -302,7 +307,8 @@ def _extremum(kind: Kind, operands: Sequence[ExprLike]) -> SymExpr:
     if len(flat) > MAX_OPERANDS:
         raise E0113.error(f"'{kind.value}' of {len(flat)} operands is longer than the limit of {MAX_OPERANDS}")
     if flat and all(coefficient < 0 for e in flat for monomial, coefficient in e.terms if monomial):
-        return -_extremum(Kind.MAX if kind is Kind.MIN else Kind.MIN, [*(-e for e in flat), *(-c for c in constants)])
+        opposite = Kind.MAX if kind is Kind.MIN else Kind.MIN
+        return -_extremum(opposite, (*(-e for e in flat), *(-c for c in constants)))
     candidates = sorted(flat, key=str)
     if constants:
         candidates.append(const(EVALUATE[kind](constants)))

@@ -8,7 +8,7 @@ Every sub-expression becomes a fraction of two integer expressions, so ``floor``
 any ratio are exact integer divisions. Floating point is followed only as far as it agrees with exact arithmetic for
 every value: a division of two integers below 2**53 does, and so does a factor such as 1.5 with few bits. Any other
 factor is accepted when the ranges of the symbols are finite and trying all values confirms a fraction:
-``TruncToInt(0.3 * s0)`` is ``(3 * s0) floordiv 10`` for s0 in [8, 256]. All else is error E0110, never an approximation.
+``TruncToInt(0.3 * s0)`` is ``(3 * s0) floordiv 10`` for s0 in [8, 256]. All else is error E0110, not an approximation.
 """
 
 from __future__ import annotations

@@ -96,15 +96,17 @@ class _PlanReader:
             return plan
         row = self.view.row(plan, schema.EXECUTION_PLAN)
         part, index = path[1], int(path[-1])
-        if part == "instructions":
-            chain = self.view.tables(row[5], "chains")[int(path[2])]
-            vector = self.view.row(chain, schema.CHAIN)[2]
-        else:
-            vector = row[_PLAN_PARTS[str(part)]]
-        element = vector + 4 + 4 * index
         if part in ("inputs", "outputs"):
-            return element
-        return element + struct.unpack_from("<I", self.view.buffer, element)[0]
+            return row[_PLAN_PARTS[str(part)]] + 4 + 4 * index
+        if part == "instructions":
+            chain = self.element(row[5], int(path[2]))
+            return self.element(self.view.row(chain, schema.CHAIN)[2], index)
+        return self.element(row[_PLAN_PARTS[str(part)]], index)
+
+    def element(self, vector: int, index: int) -> int:
+        """Position of a table of a vector that has been decoded."""
+        position = vector + 4 + 4 * index
+        return position + struct.unpack_from("<I", self.view.buffer, position)[0]
 
     # Pieces
 

@@ -1,8 +1,8 @@
 """Finds the data of a ``.pte`` file: constants, initial values, delegate blobs and named data, wherever they are.
 
 The file says where a constant starts but not where it ends, so a constant is as long as the largest tensor that refers
-to it; one that no tensor refers to lasts until the next. Several entries at the same offset are the same object, so
-that writing them again keeps them together.
+to it; one that no tensor refers to lasts until the next one starts. Several entries at the same offset are the same
+object, so that writing them again keeps them together.
 """
 
 from __future__ import annotations
@@ -137,20 +137,23 @@ class DataReader:
 def _split(segment: memoryview, offsets: Sequence[int], tensors: Iterable[model.Tensor]) -> list[memoryview]:
     """The entries of ``segment`` that start at ``offsets``, without the reserved first one."""
     needed: dict[int, int] = {}
+    longest: dict[int, int] = {}
     for tensor in tensors:
         index = tensor.data_buffer_idx
         shape = (tensor.scalar_type, tensor.sizes, tensor.dim_order)
         if 0 < index < len(offsets) and not tensor.is_external and shape_error(*shape) is None:
-            offset = offsets[index]
-            needed[offset] = max(needed.get(offset, 0), tensor.nbytes)
+            needed[index] = max(needed.get(index, 0), tensor.nbytes)
+            if tensor.nbytes:
+                longest[offsets[index]] = max(longest.get(offsets[index], 0), tensor.nbytes)
     starts = sorted(dict.fromkeys((*offsets[1:], len(segment))))
-    entries: dict[int, memoryview] = {}
-    for offset in offsets[1:]:
-        if offset not in entries:
-            end = (
-                offset + needed[offset]
-                if offset in needed
-                else starts[min(bisect_right(starts, offset), len(starts) - 1)]
-            )
-            entries[offset] = segment[offset:end]
-    return [entries[offset] for offset in offsets[1:]]
+    entries: dict[tuple[int, int], memoryview] = {}
+    result: list[memoryview] = []
+    for index, start in enumerate(offsets[1:], 1):
+        if needed.get(index) == 0:
+            end = start
+        elif start in longest:
+            end = start + longest[start]
+        else:
+            end = starts[min(bisect_right(starts, start), len(starts) - 1)]
+        result.append(entries.setdefault((start, end), segment[start:end]))
+    return result

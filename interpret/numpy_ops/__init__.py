@@ -2,14 +2,15 @@
 
 ``lookup("aten.add.Tensor")`` gives a callable that takes the arguments of the ATen schema, by position or by name, and
 returns arrays. Nothing here knows the IR: tensors are ``numpy.ndarray`` (or a Python number, which then counts as a
-wrapped scalar, as in torch), ``ScalarType`` arguments are NumPy dtypes, ``Tensor?`` is ``None``, ``Tensor[]`` is a list.
+wrapped scalar, as in torch), ``ScalarType`` arguments are NumPy dtypes, ``Tensor[]`` is a list.
 
 Rules that hold for every operator:
 
 * Results have the dtype that torch gives them: :mod:`~etir.interpret.numpy_ops.dtype` has the promotion rules.
 * No operator writes into its arguments, whatever its schema says; results of ``view`` operators may share memory with
   the argument, results of ``*_copy`` operators never do.
-* ``layout``, ``device``, ``pin_memory``, ``memory_format`` and ``non_blocking`` are accepted and mean nothing.
+* ``layout``, ``device``, ``pin_memory``, ``memory_format``, ``non_blocking`` and ``generator`` are accepted and mean
+  nothing.
 * Half precision is computed in float32 and rounded once at the end. Sums of float32 are accumulated in float64.
 * What eager torch leaves uninitialised (``empty``, ``resize``) is zero, so that a program gives the same answer twice.
 * Arguments that an operator cannot take raise ``EtirError`` (E1052), never a bare NumPy error.

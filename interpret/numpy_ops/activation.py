@@ -247,6 +247,14 @@ def dropout(input: Array, p: float, train: bool) -> Array:
     return native_dropout(input, p, train)[0]
 
 
+@op("aten.feature_dropout.default")
+def feature_dropout(input: Array, p: float, train: bool) -> Array:
+    """Dropout of whole channels, the second dimension."""
+    _, kept = native_dropout(np.ones((*input.shape[:2], *(1 for _ in input.shape[2:])), FLOAT32), p, train)
+    scale = 1 / (1 - p) if train and p < 1 else 1.0
+    return _compute(input, lambda x: np.where(kept, x * scale, 0))
+
+
 @op("aten.native_dropout.default")
 def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, Array]:
     """Zeros from the generator of :mod:`creation` when training; the input and a mask of ones otherwise."""

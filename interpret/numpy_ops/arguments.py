@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from etir.interpret.numpy_ops.dtype import Array
 
 
 def axis_of(dim: int, ndim: int) -> int:
-    """``dim`` counted from the front. A tensor without dimensions takes 0 and -1, as in torch. Raises ``IndexError``."""
+    """``dim`` counted from the front; a tensor without dimensions takes 0 and -1. Raises ``IndexError``."""
     rank = max(ndim, 1)
     if not -rank <= dim < rank:
         raise IndexError(f"dimension {dim} is out of range for a tensor of {ndim} dimensions")
@@ -41,7 +42,7 @@ def with_dims(x: Array) -> Array:
     return x.reshape(1) if x.ndim == 0 else x
 
 
-def along(axis: int, part: int | slice) -> tuple[int | slice, ...]:
+def along(axis: int, part: int | slice | Array) -> tuple[Any, ...]:
     """An index that takes ``part`` of dimension ``axis`` and all of those before it."""
     return (*(slice(None) for _ in range(axis)), part)
 

@@ -91,7 +91,7 @@ def isneginf(self: Array) -> Array:
 
 @op("aten.isreal.default")
 def isreal(self: Array) -> Array:
-    return self.imag == 0 if is_complex(self.dtype) else np.ones(self.shape, BOOL)
+    return np.imag(self) == 0 if is_complex(self.dtype) else np.ones(self.shape, BOOL)
 
 
 @op("aten.isclose.default")

@@ -64,8 +64,13 @@ def ones(size: Sequence[int], *, dtype: DTypeLike | None = None) -> Array:
     return np.ones(tuple(size), as_dtype(dtype, DEFAULT_FLOAT))
 
 
-@op("aten.empty_strided.default", "aten.empty_permuted.default")
-def _empty_with_layout(size: Sequence[int], stride: Sequence[int], *, dtype: DTypeLike | None = None) -> Array:
+@op("aten.empty_strided.default")
+def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: DTypeLike | None = None) -> Array:
+    return zeros(size, dtype=dtype)
+
+
+@op("aten.empty_permuted.default")
+def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], *, dtype: DTypeLike | None = None) -> Array:
     return zeros(size, dtype=dtype)
 
 
@@ -109,30 +114,26 @@ def scalar_tensor(s: Scalar, *, dtype: DTypeLike | None = None) -> Array:
 
 
 @op("aten.arange.start_step")
-def arange(start: Scalar, end: Scalar, step: Scalar = 1, *, dtype: DTypeLike | None = None) -> Array:
+def arange(start: float, end: float, step: float = 1, *, dtype: DTypeLike | None = None) -> Array:
     bounds = (start, end, step)
-    if any(isinstance(b, complex) for b in bounds):
-        raise ValueError("bounds of a range cannot be complex")
     if step == 0:
         raise ValueError("step is 0")
-    span = (end - start) / step  # type: ignore[operator]
-    if span < 0:
+    if (end - start) / step < 0:
         raise ValueError(f"a step of {step} does not lead from {start} to {end}")
-    integral = all(isinstance(b, int) for b in bounds)
-    result = as_dtype(dtype, INT64 if integral else DEFAULT_FLOAT)
+    result = as_dtype(dtype, INT64 if all(isinstance(b, int) for b in bounds) else DEFAULT_FLOAT)
     if category(result) == 1:
-        first, last, stride = (int(b.real) for b in bounds)
+        first, last, stride = (int(b) for b in bounds)
         return to(first + stride * np.arange(max(math.ceil((last - first) / stride), 0)), result)
-    return to(start + step * np.arange(math.ceil(span)), result)
+    return to(start + step * np.arange(math.ceil((end - start) / step)), result)
 
 
 @op("aten.arange.default")
-def arange_to(end: Scalar, *, dtype: DTypeLike | None = None) -> Array:
+def arange_to(end: float, *, dtype: DTypeLike | None = None) -> Array:
     return arange(0, end, dtype=dtype)
 
 
 @op("aten.arange.start")
-def arange_from(start: Scalar, end: Scalar, *, dtype: DTypeLike | None = None) -> Array:
+def arange_from(start: float, end: float, *, dtype: DTypeLike | None = None) -> Array:
     return arange(start, end, dtype=dtype)
 
 
@@ -210,7 +211,7 @@ def randperm(n: int, *, dtype: DTypeLike | None = None) -> Array:
 
 
 @op("aten.bernoulli.p")
-def bernoulli(self: Array, p: float = 0.5) -> Array:
+def bernoulli(self: Array, p: float) -> Array:
     return to(generator().random(self.shape) < p, self.dtype)
 
 

@@ -186,7 +186,7 @@ def to(value: Operand, dtype: Dtype) -> Array:
     if array.dtype == dtype:
         return array
     if is_complex(array.dtype) and not is_complex(dtype):
-        return to((array != 0) if dtype == BOOL else array.real, dtype)
+        return to((array != 0) if dtype == BOOL else np.real(array), dtype)
     if dtype.kind == "u" and category(array.dtype) == 2 and dtype.itemsize < 8:
         return array.astype(INT64).astype(dtype)
     return array.astype(dtype)

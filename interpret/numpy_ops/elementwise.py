@@ -13,10 +13,12 @@ import numpy as np
 from etir.interpret.numpy_ops import special
 from etir.interpret.numpy_ops.dtype import (
     BOOL,
+    FLOAT16,
     Array,
     Operand,
     Scalar,
     category,
+    complex_dtype,
     compute_dtype,
     float_dtype,
     is_complex,
@@ -166,7 +168,7 @@ def round_decimals(self: Array, *, decimals: int) -> Array:
 
 @op("aten.square.default")
 def square(self: Array) -> Array:
-    return mul(self, self)
+    return power(self, 2)
 
 
 @op("aten.bitwise_not.default")
@@ -174,7 +176,7 @@ def bitwise_not(self: Array) -> Array:
     return np.bitwise_not(self)
 
 
-@op("aten.conj_physical.default", "aten._conj_physical.default", "aten.conj.default", "aten.resolve_conj.default")
+@op("aten.conj_physical.default", "aten._conj_physical.default", "aten._conj.default", "aten.conj.default")
 def conj_physical(self: Array) -> Array:
     return np.conj(self) if is_complex(self.dtype) else self
 
@@ -415,6 +417,21 @@ def clamp_min(self: Array, min: Operand) -> Array:
 @op("aten.clamp_max.default", "aten.clamp_max.Tensor")
 def clamp_max(self: Array, max: Operand) -> Array:
     return clamp(self, None, max)
+
+
+@op("aten.complex.default")
+def make_complex(real: Array, imag: Array) -> Array:
+    if real.dtype != imag.dtype or real.dtype == FLOAT16:
+        raise ValueError(f"cannot make complex numbers of {real.dtype} and {imag.dtype}")
+    real, imag = np.broadcast_arrays(real, imag)
+    result = np.empty(real.shape, complex_dtype(real.dtype))
+    result.real, result.imag = real, imag
+    return result
+
+
+@op("aten.polar.default")
+def polar(abs: Array, angle: Array) -> Array:
+    return make_complex(abs * np.cos(angle), abs * np.sin(angle))
 
 
 @op("aten.gcd.default")

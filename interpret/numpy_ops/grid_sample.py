@@ -55,7 +55,7 @@ def _linear(image: Array, coordinates: Sequence[Array]) -> Array:
         for offset, corner, coordinate in zip(offsets, corners, coordinates, strict=True):
             weight = weight * (coordinate - corner if offset else corner + 1 - coordinate)
         pixels = _read(image, [c + o for c, o in zip(corners, offsets, strict=True)])
-        result += np.where(pixels == 0, 0, pixels * weight)
+        result += pixels * weight
     return result
 
 

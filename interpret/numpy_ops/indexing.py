@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from etir.interpret.numpy_ops.arguments import along, axis_of, with_dims
+from etir.interpret.numpy_ops.arguments import along, axes_of, axis_of, with_dims
 from etir.interpret.numpy_ops.dtype import BOOL, INT32, INT64, Array, Operand, Scalar, to
 from etir.interpret.numpy_ops.registry import op
 
 
-def index_tuple(indices: Sequence[Array | None]) -> tuple[Array | slice, ...]:
+def index_tuple(indices: Sequence[Array | None]) -> tuple[Any, ...]:
     """A ``Tensor?[]`` index as NumPy takes it: ``None`` is a whole dimension, uint8 is a mask as bool is."""
     return tuple(
         slice(None) if index is None else to(index, BOOL) if index.dtype == np.uint8 else index for index in indices
@@ -77,7 +78,7 @@ def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
 @op("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
 def index_fill(self: Array, dim: int, index: Array, value: Scalar | Array) -> Array:
     result = with_dims(self).copy()
-    result[along(axis_of(dim, self.ndim), with_dims(index))] = to(value, self.dtype)  # type: ignore[arg-type]
+    result[along(axis_of(dim, self.ndim), with_dims(index))] = to(value, self.dtype)
     return result.reshape(self.shape)
 
 
@@ -86,9 +87,19 @@ def nonzero(self: Array) -> Array:
     return to(np.argwhere(self), INT64)
 
 
-@op("aten.nonzero_numpy.default", "aten.where.default")
+@op("aten.nonzero_numpy.default")
 def nonzero_per_dim(self: Array) -> list[Array]:
     return [to(positions, INT64) for positions in np.nonzero(with_dims(self))]
+
+
+@op("aten.where.default")
+def where_true(condition: Array) -> list[Array]:
+    return nonzero_per_dim(condition)
+
+
+@op("aten.count_nonzero.dim_IntList")
+def count_nonzero_dims(self: Array, dim: Sequence[int]) -> Array:
+    return np.asarray(np.count_nonzero(self, axes_of(dim, self.ndim)), INT64)
 
 
 @op("aten.count_nonzero.default")

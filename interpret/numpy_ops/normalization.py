@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from etir.interpret.numpy_ops.arguments import per_channel
+from etir.interpret.numpy_ops.arguments import axis_of, per_channel
 from etir.interpret.numpy_ops.dtype import Array, Dtype, accumulate_dtype, average, compute_dtype, to
 from etir.interpret.numpy_ops.registry import op
 
@@ -75,6 +75,15 @@ def fused_rms_norm(
         eps = _EPSILON[compute_dtype(input.dtype).name]
     scale = 1 / np.sqrt(average(x * x, axes, keepdims=True) + eps)
     return to(_affine(x * scale, weight, None), input.dtype), to(scale, compute_dtype(input.dtype))
+
+
+@op("aten._weight_norm_interface.default")
+def weight_norm_interface(v: Array, g: Array, dim: int = 0) -> tuple[Array, Array]:
+    """The direction ``v`` with the length ``g`` along every index of ``dim``, and the length that ``v`` had."""
+    axes = tuple(a for a in range(v.ndim) if a != axis_of(dim, v.ndim))
+    wide = to(v, accumulate_dtype(v.dtype))
+    length = np.sqrt(np.sum(wide * wide, axis=axes, keepdims=True))
+    return to(wide * (g / length), v.dtype), to(length, g.dtype)
 
 
 @op("aten.native_group_norm.default")

@@ -1,7 +1,7 @@
 """Affine quantisation, the ``quantized_decomposed`` operators: q = clamp(round(x / scale) + zero_point).
 
-Arithmetic follows the reference step by step, because one unit in the last place decides how a value rounds: the scale's
-reciprocal is formed first and multiplied with, in the dtype that the operands promote to.
+Arithmetic follows the reference step by step, because one unit in the last place decides how a value rounds: the
+scale's reciprocal is formed first and multiplied with, in the dtype that the operands promote to.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def dequantize(x: Array, scale: Operand, zero_point: Operand | None) -> Array:
     if zero_point is not None:
         dtype = result_type(x, zero_point)
         x = to(x, dtype) - to(zero_point, dtype)
-    (a, b), _ = operands_in_compute_dtype(x, scale)
-    return a * b
+    (a, b), dtype = operands_in_compute_dtype(x, scale)
+    return to(a * b, dtype)
 
 
 def _check_dtype(x: Array, dtype: DTypeLike) -> None:
@@ -92,8 +92,8 @@ def quantize_per_tensor(
 def quantize_per_tensor_tensor(
     input: Array, scale: Array, zero_point: Array, quant_min: Operand, quant_max: Operand, dtype: DTypeLike
 ) -> Array:
-    limits = (int(np.asarray(q).item()) for q in (quant_min, quant_max))
-    return quantize(input, float(scale.item()), int(zero_point.item()), *limits, dtype)
+    low, high = (int(np.asarray(q).item()) for q in (quant_min, quant_max))
+    return quantize(input, float(scale.item()), int(zero_point.item()), low, high, dtype)
 
 
 @op("quantized_decomposed.dequantize_per_tensor.default")
@@ -210,8 +210,8 @@ def quantize_per_channel_group(
     group_size: int = 128,
 ) -> Array:
     groups = _groups(input, scales, group_size)
-    columns = (p.reshape(-1, 1) for p in (scales, zero_points))
-    return _round_after_zero_point(groups, *columns, quant_min, quant_max, dtype).reshape(input.shape)
+    scale, zero = (p.reshape(-1, 1) for p in (scales, zero_points))
+    return _round_after_zero_point(groups, scale, zero, quant_min, quant_max, dtype).reshape(input.shape)
 
 
 @op("quantized_decomposed.dequantize_per_channel_group.default")
@@ -255,7 +255,7 @@ def _choose(
     else:
         scale = np.maximum((high - low) / FLOAT32.type(quant_max - quant_min), FLOAT32.type(eps))
         zero_point = int(np.clip(quant_min - int(np.rint(low / scale)), quant_min, quant_max))
-    return np.array([scale], FLOAT32), np.array([zero_point], INT64)
+    return np.array([scale], FLOAT64), np.array([zero_point], INT64)
 
 
 @op("quantized_decomposed.choose_qparams.tensor")

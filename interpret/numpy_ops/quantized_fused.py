@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from etir.interpret.numpy_ops.dtype import FLOAT32, Array, Dtype, Scalar, as_dtype, compute_dtype, to
 from etir.interpret.numpy_ops.quantized import dequantize_per_channel_group, dequantize_per_tensor, quantize
@@ -103,7 +105,7 @@ def _register_embeddings() -> None:
         op(f"quantized_decomposed.{name}.dtype")(with_dtype)
 
 
-def _embedding_operators(bits: int):
+def _embedding_operators(bits: int) -> tuple[Callable[..., Array], Callable[..., Array]]:
     def plain(
         weight: Array,
         weight_scales: Array,

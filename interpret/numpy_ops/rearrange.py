@@ -103,6 +103,18 @@ def meshgrid_indexing(tensors: Sequence[Array], *, indexing: str) -> list[Array]
     return list(np.meshgrid(*tensors, indexing=indexing))
 
 
+@op("aten.diag_embed.default")
+def diag_embed(self: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
+    rank = self.ndim + 1
+    first, second = axis_of(dim1, rank), axis_of(dim2, rank)
+    if first == second:
+        raise ValueError(f"dim1 and dim2 are both dimension {first}")
+    size, line = self.shape[-1] + abs(offset), np.arange(self.shape[-1])
+    result = np.zeros((*self.shape[:-1], size, size), self.dtype)
+    result[..., line + max(-offset, 0), line + max(offset, 0)] = self
+    return np.moveaxis(result, (-2, -1), (first, second))
+
+
 @op("aten.tril.default")
 def tril(self: Array, diagonal: int = 0) -> Array:
     return _triangle(self, lower=True, offset=diagonal)

@@ -70,7 +70,7 @@ def _cells(params: Sequence[Array], has_biases: bool, projected: bool, count: in
         raise ValueError(f"{len(params)} parameters for {count} cells of {size}")
     groups = [list(params[i * size : (i + 1) * size]) for i in range(count)]
     if projected and not has_biases:
-        groups = [[g[0], g[1], None, None, g[2]] for g in groups]  # type: ignore[list-item]
+        groups = [[g[0], g[1], None, None, g[2]] for g in groups]
     return [Cell(*group) for group in groups]
 
 

@@ -269,7 +269,7 @@ def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
     dtype = float_dtype(self.dtype)
     axes = axes_of(dim, self.ndim)
     x = to(self, compute_dtype(dtype))
-    size = x.real if is_complex(dtype) else x
+    size = np.real(x) if is_complex(dtype) else x
     top = np.max(size, axis=axes, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0)
     result = np.log(np.sum(np.exp(x - top), axis=axes, keepdims=True)) + top

@@ -47,8 +47,8 @@ FAMILIES = (
 )
 """Module names of the families, in the order in which a look-up imports them."""
 
-IGNORED = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
-"""Keyword arguments that say where and how a tensor is stored, which a NumPy array has no use for."""
+IGNORED = ("layout", "device", "pin_memory", "memory_format", "non_blocking", "generator")
+"""Keyword arguments that say where and how a tensor is stored, or which generator to draw from: accepted, not used."""
 
 _OPS: dict[str, Callable[..., Any]] = {}
 _pending = list(FAMILIES)

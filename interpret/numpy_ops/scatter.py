@@ -110,12 +110,12 @@ def index_put(self: Array, indices: Sequence[Array | None], values: Array, accum
 def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: Scalar = 1) -> Array:
     result = with_dims(to(self, compute_dtype(self.dtype))).copy()
     added = with_dims(to(source, result.dtype) * to(alpha, result.dtype))
-    np.add.at(result, along(axis_of(dim, self.ndim), with_dims(index)), added)  # type: ignore[arg-type]
+    np.add.at(result, along(axis_of(dim, self.ndim), with_dims(index)), added)
     return to(result.reshape(self.shape), self.dtype)
 
 
 @op("aten.index_copy.default")
 def index_copy(self: Array, dim: int, index: Array, source: Array) -> Array:
     result = with_dims(self).copy()
-    result[along(axis_of(dim, self.ndim), with_dims(index))] = with_dims(source)  # type: ignore[arg-type]
+    result[along(axis_of(dim, self.ndim), with_dims(index))] = with_dims(source)
     return result.reshape(self.shape)

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from etir.interpret.numpy_ops.arguments import along, axes_of, axis_of
-from etir.interpret.numpy_ops.dtype import Array, complex_dtype, is_complex, real_dtype
+from etir.interpret.numpy_ops.dtype import FLOAT16, Array, complex_dtype, is_complex, real_dtype
+from etir.interpret.numpy_ops.elementwise import conj_physical
 from etir.interpret.numpy_ops.registry import op
 from numpy.lib.stride_tricks import as_strided as strided_view
 from numpy.lib.stride_tricks import sliding_window_view
@@ -25,7 +26,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 def view_op(*names: str) -> Callable[[View], View]:
-    """Register a view under ``names``, and for each ``aten.x.o`` among them ``aten.x_copy.o`` with memory of its own."""
+    """Register a view under ``names``, and for each ``aten.x.o`` of them ``aten.x_copy.o`` with memory of its own."""
 
     def register(function: View) -> View:
         @functools.wraps(function)
@@ -79,7 +80,13 @@ def alias(self: Array) -> Array:
     return self
 
 
-@op("aten.contiguous.default", "aten.lift.default", "aten.lift_fresh.default", "aten.resolve_neg.default")
+@op(
+    "aten.contiguous.default",
+    "aten.lift.default",
+    "aten.lift_fresh.default",
+    "aten.resolve_conj.default",
+    "aten.resolve_neg.default",
+)
 def identity(self: Array) -> Array:
     return self
 
@@ -90,7 +97,7 @@ def flatten(self: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
     if first > last:
         raise ValueError(f"start_dim {start_dim} comes after end_dim {end_dim}")
     middle = math.prod(self.shape[first : last + 1])
-    return self.reshape(self.shape[:first] + (middle,) + self.shape[last + 1 :])
+    return self.reshape((*self.shape[:first], middle, *self.shape[last + 1 :]))
 
 
 @op("aten.unflatten.int")
@@ -112,7 +119,6 @@ def permute(self: Array, dims: Sequence[int]) -> Array:
 @view_op("aten.transpose.int")
 def transpose(self: Array, dim0: int, dim1: int) -> Array:
     if self.ndim == 0:
-        axis_of(dim0, 0), axis_of(dim1, 0)
         return self
     return np.swapaxes(self, axis_of(dim0, self.ndim), axis_of(dim1, self.ndim))
 
@@ -146,7 +152,7 @@ def matrix_transpose(self: Array) -> Array:
 
 @op("aten.adjoint.default", "aten.mH.default")
 def adjoint(self: Array) -> Array:
-    return np.conj(np.swapaxes(self, -2, -1))
+    return conj_physical(np.swapaxes(self, -2, -1))
 
 
 @op("aten.movedim.intlist", "aten.moveaxis.intlist", "aten.movedim.int", "aten.moveaxis.int")
@@ -232,6 +238,11 @@ def split_with_sizes(self: Array, split_sizes: Sequence[int], dim: int = 0) -> l
     return pieces(self, split_sizes, dim)
 
 
+@op("aten.unsafe_split_with_sizes.default")
+def unsafe_split_with_sizes(self: Array, split_sizes: Sequence[int], dim: int = 0) -> list[Array]:
+    return [piece.copy() for piece in pieces(self, split_sizes, dim)]
+
+
 @op("aten.split.sizes")
 def split_sizes(self: Array, split_size: Sequence[int], dim: int = 0) -> list[Array]:
     return pieces(self, split_size, dim)
@@ -244,6 +255,11 @@ def split(self: Array, split_size: int, dim: int = 0) -> list[Array]:
         raise ValueError(f"split_size is {split_size} for a dimension of {size}")
     count = max(-(-size // split_size), 1) if split_size else 1
     return pieces(self, [min(split_size, size - i * split_size) for i in range(count)] if split_size else [0], dim)
+
+
+@op("aten.unsafe_split.Tensor")
+def unsafe_split(self: Array, split_size: int, dim: int = 0) -> list[Array]:
+    return [piece.copy() for piece in split(self, split_size, dim)]
 
 
 @op("aten.chunk.default", "aten.unsafe_chunk.default")
@@ -309,16 +325,18 @@ def view_as_real(self: Array) -> Array:
 def view_as_complex(self: Array) -> Array:
     if self.ndim == 0 or self.shape[-1] != 2:
         raise ValueError("the last dimension has to have size 2")
+    if self.dtype == FLOAT16:
+        raise ValueError("there is no complex dtype of two float16")
     return np.ascontiguousarray(self).view(complex_dtype(self.dtype))[..., 0]
 
 
 @op("aten.real.default")
 def real(self: Array) -> Array:
-    return self.real
+    return np.real(self)
 
 
 @op("aten.imag.default")
 def imag(self: Array) -> Array:
     if not is_complex(self.dtype):
         raise ValueError(f"the tensor is {self.dtype}, not complex")
-    return self.imag
+    return np.imag(self)

@@ -2,7 +2,7 @@
 
 Near zero, erf(x) / x is a Chebyshev series in x² on [0, 1]. Further out, (1 + 2x) exp(x²) erfc(x) is smooth over all of
 [0, ∞) in t = (x - k) / (x + k), so one Chebyshev series on [-1, 1] covers it: the method of M. M. Shepherd and
-J. G. Laframboise, "Chebyshev Approximation of (1 + 2x)exp(x²)erfc x in 0 ≤ x < ∞", Math. Comp. 36 (1981), with k = 3.75.
+J. G. Laframboise, "Chebyshev Approximation of (1 + 2x)exp(x²)erfc x in 0 ≤ x < ∞", Math. Comp. 36 (1981), k = 3.75.
 
 The coefficients come from interpolating mpmath's ``erf`` and ``erfc`` at 30 and 60 Chebyshev nodes with 60 digits;
 terms below 1e-17 are dropped. The error of erf is below 1e-15, that of erfc below 1e-15 relative up to x = 2 and

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, NameLoc, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import (
+    FileLineColLoc,
+    IntAttr,
+    LocationAttr,
+    NameLoc,
+    StringAttr,
+    UnknownLoc,
+)
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _TORCH_DIRECTORY = str(Path(torch.__file__).parent)

@@ -13,10 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import fx
-from xdsl.dialects.builtin import LocationAttr, UnknownLoc
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-
 from etir.dialects.aten.base import AtenOp, aten_op, custom_op
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.aten.table import load_table
@@ -32,6 +28,9 @@ from etir.lowering.import_fx.types import (
     type_of_tensor,
     type_of_value,
 )
+from torch import fx
+from xdsl.dialects.builtin import LocationAttr, UnknownLoc
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 ARITHMETIC: dict[Any, str] = {
     operator.add: "sym.add",

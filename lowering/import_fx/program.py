@@ -13,6 +13,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
+from etir.dialects.et.layout import LayoutAttr, dims_of, order_of, tensor_type
+from etir.dialects.et.program import (
+    GetWeightOp,
+    ReadStateOp,
+    SchemaDeclOp,
+    StateOp,
+    UpdateInputOp,
+    WeightOp,
+    WriteStateOp,
+)
+from etir.dialects.literals import scalar_attr
+from etir.dialects.sym.ops import DimOp
+from etir.lowering.errors import E0402, E0403
+from etir.lowering.import_fx.nodes import NodeImporter, as_number
+from etir.lowering.import_fx.types import type_of_tensor, type_of_value
+from etir.lowering.import_fx.weights import BlobPool
 from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
@@ -38,24 +55,6 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-
-from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
-from etir.dialects.et.layout import LayoutAttr, dims_of, order_of, tensor_type
-from etir.dialects.et.program import (
-    GetWeightOp,
-    ReadStateOp,
-    SchemaDeclOp,
-    StateOp,
-    UpdateInputOp,
-    WeightOp,
-    WriteStateOp,
-)
-from etir.dialects.literals import scalar_attr
-from etir.dialects.sym.ops import DimOp
-from etir.lowering.errors import E0402, E0403
-from etir.lowering.import_fx.nodes import NodeImporter, as_number
-from etir.lowering.import_fx.types import type_of_tensor, type_of_value
-from etir.lowering.import_fx.weights import BlobPool
 
 Range = tuple[int, "int | None"]
 
@@ -188,6 +187,7 @@ class _MethodImporter:
         if all(not attributes.data for attributes in self.argument_attributes):
             func.properties.pop("arg_attrs", None)
         func.attributes.update(self._metadata())
+        func.location = NameLoc(StringAttr(self.name), UnknownLoc())
         self._declare_dims(func)
         return func
 
@@ -343,9 +343,8 @@ def _all_values(func: FuncOp) -> list[SSAValue]:
 
 
 def _rename_symbols(func: FuncOp, renamed: dict[str, str]) -> None:
-    from xdsl.rewriter import Rewriter
-
     from etir.dialects.sym.expr import symbol
+    from xdsl.rewriter import Rewriter
 
     mapping = {old: symbol(new) for old, new in renamed.items()}
     for value in _all_values(func):

@@ -1,12 +1,12 @@
 """Memory planning: give every buffer an offset so that a pool is as small as possible.
 
-Imagine a drawing with time (instructions) to the right and memory addresses upwards. Every buffer is a box: as high as it
-is large, as wide as it lives, with a hole in the middle if nobody needs its contents for a while. Its place in time is
-given; planning slides the boxes up and down until none overlap and the drawing is as low as possible. The height of the
-drawing is the memory the program needs. No drawing can be lower than the most bytes that are live at one instruction
-(``lower_bound``), and when a plan meets that bound there is nothing left to gain. Otherwise the problem is NP-hard, and
-one relies on rules of thumb that do well on neural networks: place boxes one at a time, each where it fits given those
-already placed, the big ones first because they are the hardest to fit later.
+Imagine a drawing with time (instructions) to the right and memory addresses upwards. Every buffer is a box: as high as
+it is large, as wide as it lives, with a hole in the middle if nobody needs its contents for a while. Its place in time
+is given; planning slides the boxes up and down until none overlap and the drawing is as low as possible. The height of
+the drawing is the memory the program needs. No drawing can be lower than the most bytes that are live at one
+instruction (``lower_bound``), and when a plan meets that bound there is nothing left to gain. Otherwise the problem is
+NP-hard, and one relies on rules of thumb that do well on neural networks: place boxes one at a time, each where it fits
+given those already placed, the big ones first because they are the hardest to fit later.
 
 The algorithms, by name:
 
@@ -14,11 +14,11 @@ The algorithms, by name:
 * ``greedy``: what ExecuTorch 1.5.1 does by default, as the baseline to compare with: largest first, into shared objects
   that are laid out back to back.
 * ``best_fit``: the better of "greedy by size" and "greedy by breadth" for offset calculation (Yury Pisarchyk and Juhyun
-  Lee, "Efficient Memory Management for Deep Neural Net Inference", MLSys 2020 workshop; the first is also what TensorFlow
-  Lite Micro's ``GreedyMemoryPlanner`` does).
+  Lee, "Efficient Memory Management for Deep Neural Net Inference", MLSys 2020 workshop; the first is also what
+  TensorFlow Lite Micro's ``GreedyMemoryPlanner`` does).
 * ``search``: a bounded, deterministic hill climb over the order of placement (see ``search.py``).
-* ``auto``: for each pool the best of all of these, the first of equals; stops at the first that meets the lower bound. So
-  it is never worse than ``greedy``.
+* ``auto``: for each pool the best of all of these, the first of equals; stops at the first that meets the lower bound.
+  So it is never worse than ``greedy``.
 
 Plans are not checked here: ``verify.verify_plan`` does that without sharing any code with the algorithms.
 """
@@ -83,8 +83,8 @@ def plan(problem: Problem, algorithm: str = "auto") -> Plan:
     Offsets of aliases follow from their bases; buffers without bytes sit at offset 0 unless fixed. Sizes of pools are
     rounded up to the pool's granule and include its padding.
 
-    Raises ``EtirError``: E0705 for an unknown name, E0703 when fixed buffers overlap, and E0704, naming what is alive at
-    the peak, for every pool that does not fit its capacity.
+    Raises ``EtirError``: E0705 for an unknown name, E0703 when fixed buffers overlap, and E0704, naming what is alive
+    at the peak, for every pool that does not fit its capacity.
     """
     if algorithm != "auto" and algorithm not in ALGORITHMS:
         raise E0705.error(

@@ -13,8 +13,8 @@ E0701 = define(
 E0702 = define(
     "E0702",
     "a buffer cannot alias another one as asked",
-    "an alias must name another buffer of the same pool, lie fully inside it, start at a multiple of its own alignment, "
-    "have no fixed offset of its own, and not lead back to itself",
+    "an alias must name another buffer of the same pool, lie fully inside it, start at a multiple of its own "
+    "alignment, have no fixed offset of its own, and not lead back to itself",
 )
 E0703 = define(
     "E0703",
@@ -39,7 +39,8 @@ E0706 = define(
 E0711 = define(
     "E0711",
     "the memory plan does not match its problem",
-    "plan the memory again: a plan gives an offset to exactly the buffers of the problem and a size to every pool in use",
+    "plan the memory again: a plan gives an offset to exactly the buffers of the problem and a size to every pool in "
+    "use",
 )
 E0712 = define(
     "E0712",
@@ -59,5 +60,6 @@ E0714 = define(
 E0715 = define(
     "E0715",
     "a planned buffer is not where the problem asks for it",
-    "plan the memory again: an alias sits at its base's offset plus its own displacement, a fixed buffer at its fixed offset",
+    "plan the memory again: an alias sits at its base's offset plus its own displacement, a fixed buffer at its fixed "
+    "offset",
 )

@@ -1,8 +1,8 @@
 """One pool of a planning problem in the form the algorithms work on: small integers in lists.
 
 *Items* are the alias groups of the pool that need bytes, numbered in program order. Which items may not share bytes is
-worked out once, by sweeping over the starts of their lifetimes: O(n log n + k) for n intervals and k conflicts, where k is
-small multiples of n for chain-like programs. Everything after that looks only at an item's own conflicts.
+worked out once, by sweeping over the starts of their lifetimes: O(n log n + k) for n intervals and k conflicts, where k
+is small multiples of n for chain-like programs. Everything after that looks only at an item's own conflicts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def build_instance(problem: Problem, pool: int, bound: PoolBound) -> Instance:
 
 
 def find_conflicts(live: list[tuple[Interval, ...]]) -> list[list[int]]:
-    """For each lifetime (disjoint inclusive intervals), the indices of the other lifetimes that share an instruction."""
+    """For each lifetime (disjoint inclusive intervals), the indices of the others that share an instruction."""
     spans = sorted((first, last, item) for item, intervals in enumerate(live) for first, last in intervals)
     owners = [item for _, _, item in spans]
     starts = [first for first, _, _ in spans]
@@ -85,7 +85,7 @@ def find_conflicts(live: list[tuple[Interval, ...]]) -> list[list[int]]:
         conflicts[item] += owners[index + 1 : behind]
         earliest_end = min(earliest_end, last) if active else last
         active.append(index)
-    if len(spans) > len(live):
+    if any(len(intervals) > 1 for intervals in live):
         # Lifetimes with holes can meet more than once.
         return [list(dict.fromkeys(items)) for items in conflicts]
     return conflicts

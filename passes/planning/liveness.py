@@ -1,19 +1,21 @@
 """Which instructions need the contents of which buffer.
 
-A buffer is *live* at an instruction when some execution could have put something into it before or there, and could still
-need that there or later: the buffer's bytes must not be given away at this instruction. The first half ("could still
-need") is the textbook backward analysis: a read makes a buffer live before it, a write of the whole buffer ends that, and
-at a branch everything is live that is live on any way out. A write that may leave bytes as they were (an element of a
-list, a slice, a write on one path only) does not end it. The second half ("could have put") is its mirror image forward: a
-buffer that no path has written yet holds nothing worth keeping. Without it a result that is filled piece by piece inside a
-loop would count as live since the start of the program. (Aho, Lam, Sethi and Ullman, "Compilers", section 9.2.)
+A buffer is *live* at an instruction when some execution could have put something into it before or there, and could
+still need that there or later: the buffer's bytes must not be given away at this instruction. The first half ("could
+still need") is the textbook backward analysis: a read makes a buffer live before it, a write of the whole buffer ends
+that, and at a branch everything is live that is live on any way out. A write that may leave bytes as they were (an
+element of a list, a slice, a write on one path only) does not end it. The second half ("could have put") is its mirror
+image forward: a buffer that no path has written yet holds nothing worth keeping. Without it a result that is filled
+piece by piece inside a loop would count as live since the start of the program. (Aho, Lam, Sethi and Ullman,
+"Compilers", section 9.2.)
 
 Both are solved on basic blocks with sets as Python integers, one bit per buffer; loops need a few rounds. The intervals
 are then built walking each block backward, as in Wimmer and Franz, "Linear Scan Register Allocation on SSA Form" (CGO
-2010), which costs time proportional to the operands of the block and what is live across its ends.
+2010), which costs time proportional to the operands of the block; what is merely live across blocks is added in runs.
 
 An instruction needs all its operands at once: what it reads and what it writes are live there, so they never share
-memory. Inputs are written before instruction 0 and therefore all live at it; outputs are live wherever the program ends.
+memory. Inputs are written before instruction 0 and therefore all live at it; outputs are live wherever the program
+ends.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ from etir.passes.planning.problem import Interval, merge_intervals
 class Instruction:
     """What one instruction does to buffers, which are named by integers of the caller's choice.
 
-    ``full_writes`` are those of ``writes`` that it overwrites completely whenever it runs. ``successors`` are the indices
-    of the instructions that can come next; the number of instructions stands for the end of the program, and no
+    ``full_writes`` are those of ``writes`` that it overwrites completely whenever it runs. ``successors`` are the
+    indices of the instructions that can come next; the number of instructions stands for the end of the program, and no
     successors at all mean that the program ends here. ``None`` is the next instruction in the list.
     """
 
@@ -60,6 +62,11 @@ class _Block:
     live_out: int = 0
     defined_in: int = 0
 
+    @property
+    def across(self) -> int:
+        """Buffers that are live all through the block without being mentioned in it."""
+        return self.live_out & self.defined_in & ~(self.used | self.written)
+
 
 def live_intervals(
     instructions: Sequence[Instruction],
@@ -70,9 +77,9 @@ def live_intervals(
 ) -> dict[int, tuple[Interval, ...]]:
     """The lifetime of every buffer that is mentioned, by ascending buffer number.
 
-    Lifetimes are sorted, disjoint, inclusive intervals of instruction indices. ``inputs`` hold something before the first
-    instruction, ``outputs`` are looked at when the program ends, and ``persistent`` buffers keep their contents between
-    runs and are live throughout. A program without instructions counts as having one that does nothing.
+    Lifetimes are sorted, disjoint, inclusive intervals of instruction indices. ``inputs`` hold something before the
+    first instruction, ``outputs`` are looked at when the program ends, and ``persistent`` buffers keep their contents
+    between runs and are live throughout. A program without instructions counts as having one that does nothing.
 
     Raises ``EtirError`` (E0706) when a successor does not exist or ``full_writes`` holds something not in ``writes``.
     """
@@ -92,6 +99,7 @@ def live_intervals(
     intervals: dict[int, list[Interval]] = {buffer: [] for buffer in sorted(buffers)}
     for block in blocks:
         _collect(block, program, buffers, bit, intervals)
+    _collect_across(blocks, buffers, intervals)
     for buffer in inputs:
         intervals[buffer].append((0, 0))
     for buffer in outputs:
@@ -202,12 +210,13 @@ def _collect(
     bit: dict[int, int],
     intervals: dict[int, list[Interval]],
 ) -> None:
-    """Append to ``intervals`` what is live inside ``block``, walking it backward.
+    """Append to ``intervals`` what is live inside ``block`` and mentioned there, walking it backward.
 
-    ``until`` maps each buffer that is live at the current point to the last instruction of that stretch, ``since`` to the
-    earliest write seen in it.
+    ``until`` maps each buffer that is live at the current point to the last instruction of that stretch, ``since`` to
+    the earliest write seen in it.
     """
-    until = dict.fromkeys(_members(block.live_out & (block.defined_in | block.written), buffers), block.last)
+    filled = block.defined_in | block.written
+    until = dict.fromkeys(_members(block.live_out & filled & ~block.across, buffers), block.last)
     since: dict[int, int] = {}
     for index in range(block.last, block.first - 1, -1):
         instruction = program[index]
@@ -231,3 +240,17 @@ def _collect(
             intervals[buffer].append((block.first, last))
         elif buffer in since:
             intervals[buffer].append((since[buffer], last))
+
+
+def _collect_across(blocks: list[_Block], buffers: Sequence[int], intervals: dict[int, list[Interval]]) -> None:
+    """Append to ``intervals`` what is live across whole blocks, one interval for a run of neighbouring blocks."""
+    since: dict[int, int] = {}
+    before = 0
+    for block in blocks:
+        across = block.across
+        for buffer in _members(before & ~across, buffers):
+            intervals[buffer].append((since.pop(buffer), block.first - 1))
+        since |= dict.fromkeys(_members(across & ~before, buffers), block.first)
+        before = across
+    for buffer, first in since.items():
+        intervals[buffer].append((first, blocks[-1].last))

@@ -18,9 +18,9 @@ from etir.passes.planning.problem import Group, Problem, align_up
 class PoolBound:
     """The least a pool can take.
 
-    ``bytes`` is the bound on the pool's size, padding included; ``peak_bytes`` are the bytes live at ``instruction``, the
-    first one where most bytes are live, or ``None`` when nothing is ever live; ``alive`` are the keys of the buffers (for
-    aliases: of their roots) that are live there, largest first.
+    ``bytes`` is the bound on the pool's size, padding included; ``peak_bytes`` are the bytes live at ``instruction``,
+    the first one where most bytes are live, or ``None`` when nothing is ever live; ``alive`` are the keys of the
+    buffers (for aliases: of their roots) that are live there, largest first.
     """
 
     bytes: int

@@ -63,10 +63,10 @@ def _place(instance: Instance, order: Sequence[int], *, best: bool) -> Placement
 def place_shared_objects(instance: Instance, order: Sequence[int]) -> Placement:
     """ExecuTorch's ``greedy``: items share *objects*, which are laid out back to back.
 
-    An item joins the first object that holds nothing it conflicts with, at the object's start; else the first object with
-    enough room behind everything there that it conflicts with; else it gets an object of its own size. Objects are never
-    resized, so ``order`` must be by descending size. Items pinned to an offset, which ExecuTorch does not have, stay
-    where they are and the objects begin behind them, as they do behind ExecuTorch's reserve for sub-graphs.
+    An item joins the first object that holds nothing it conflicts with, at the object's start; else the first object
+    with enough room behind everything there that it conflicts with; else it gets an object of its own size. Objects are
+    never resized, so ``order`` must be by descending size. Items pinned to an offset, which ExecuTorch does not have,
+    stay where they are and the objects begin behind them, as they do behind ExecuTorch's reserve for sub-graphs.
     """
     sizes, alignments = instance.sizes, instance.alignments
     object_of = [UNPLACED] * len(sizes)

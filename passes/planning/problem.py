@@ -4,16 +4,17 @@ A *buffer* is a number of bytes that must stay untouched during certain instruct
 SRAM bank) that gets one contiguous block at run time; a *plan* gives each buffer an offset in its pool. Two buffers may
 get the same bytes when no instruction has both live.
 
-Lifetimes are sets of instruction indices, written as inclusive intervals: a buffer read by instruction 7 and one written
-by instruction 7 are both live at 7, so an operator's inputs and outputs never share memory unless one is declared an
-alias of the other. A lifetime may have holes (several intervals), which control flow and rewritten buffers produce.
+Lifetimes are sets of instruction indices, written as inclusive intervals: a buffer read by instruction 7 and one
+written by instruction 7 are both live at 7, so an operator's inputs and outputs never share memory unless one is
+declared an alias of the other. A lifetime may have holes (several intervals), which control flow and rewritten buffers
+produce.
 
 Aliases (views, in-place results) do not take part in planning: a buffer and all its aliases form a *group* that is
 placed as a whole, is live whenever a member is live, and is aligned so that every member is aligned.
 
-Bytes are counted in *granules*: the smallest alignment in a pool. Every offset is a multiple of it, so rounding each size
-up to it loses nothing, and makes lower bounds and pool sizes comparable byte for byte. With the one alignment of 16 that
-ExecuTorch uses, this is ExecuTorch's own rounding.
+Bytes are counted in *granules*: the smallest alignment in a pool. Every offset is a multiple of it, so rounding each
+size up to it loses nothing, and makes lower bounds and pool sizes comparable byte for byte. With the one alignment of
+16 that ExecuTorch uses, this is ExecuTorch's own rounding.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class Buffer:
     """One thing that needs memory.
 
     ``key`` identifies it; ``size`` is in bytes; ``alignment`` is a power of two in bytes; ``pool`` is the memory id,
-    counted from 1; ``live`` holds its lifetime as inclusive instruction intervals in any order. ``fixed_offset`` pins it
-    to an offset; ``alias_of`` is ``(key of the base, displacement in bytes)`` for a view into another buffer. ``name`` is
-    what diagnostics call it.
+    counted from 1; ``live`` holds its lifetime as inclusive instruction intervals in any order. ``fixed_offset`` pins
+    it to an offset; ``alias_of`` is ``(key of the base, displacement in bytes)`` for a view into another buffer.
+    ``name`` is what diagnostics call it.
     """
 
     key: int

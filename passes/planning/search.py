@@ -2,8 +2,8 @@
 
 Placing items one after the other at the lowest possible offset gives a plan that depends only on the order, and some
 order gives an optimal plan. So the search keeps an order and repeats: take an item that touches the top of the pool,
-follow the *tower* of items it rests on down to the bottom, swap the turns of one of them and of another from the tower or
-in conflict with it, and place again what the swap can change. The swap is kept when the plan gets no higher and what
+follow the *tower* of items it rests on down to the bottom, swap the turns of one of them and of another from the tower
+or in conflict with it, and place again what the swap can change. The swap is kept when the plan gets no higher and what
 sticks out above the lower bound does not grow noticeably. The idea is that of hill-climbing allocators for embedded
 compilers (TVM's unified static memory planner and Arm's Vela have one each); recomputing only what changes makes a step
 cost about as much as the tower is wide, rather than the whole program.
@@ -21,11 +21,17 @@ from etir.passes.planning.orders import by_area, by_breadth, by_duration, by_siz
 from etir.passes.planning.placement import place_lowest
 
 STARTS = (by_breadth, by_size, by_area, by_duration, by_start)
-"""Orders to try. The climb sets out from the first, by breadth: on random graphs and random lifetimes it gets lower from
-there than from the others, even where another one is lower to begin with."""
+"""Orders to try. The climb sets out from the first, by breadth: on random graphs and random lifetimes it gets lower
+from there than from the others, even where another one is lower to begin with."""
 
 DEFAULT_WORK = 400_000
-"""Conflicts looked at before giving up: a tenth of a second or so, whatever the size of the program."""
+"""Conflicts looked at before giving up: a tenth of a second or so, however large the program."""
+
+WORK_PER_ITEM = 10_000
+"""Less than :data:`DEFAULT_WORK` for a handful of items, whose orders are soon exhausted."""
+
+WORK_PER_STEP = 80
+"""What a step costs besides the conflicts, in their unit."""
 
 SLACK_DIVISOR = 100
 """A step may increase the excess above the target by this fraction of the target, to get out of local minima."""
@@ -34,9 +40,10 @@ SLACK_DIVISOR = 100
 def search(instance: Instance, work: int = DEFAULT_WORK) -> Placement:
     """The best placement found within ``work``, counted in conflicts looked at.
 
-    All :data:`STARTS` are tried as long as there is work left for them (the first in any case), then the climb begins at
-    the first.
+    All :data:`STARTS` are tried as long as there is work left for them (the first in any case), then the climb begins
+    at the first.
     """
+    work = min(work, WORK_PER_ITEM * len(instance.sizes))
     cost = sum(map(len, instance.conflicts))
     order = STARTS[0](instance)
     begin = best = place_lowest(instance, order)
@@ -88,7 +95,7 @@ class _Climb:
         best, best_height = list(self.offsets), height
         while best_height > target and self.work < limit:
             # Finding the top looks at every item, if quickly.
-            self.work += 1 + len(self.ends) // 4
+            self.work += WORK_PER_STEP + len(self.ends) // 4
             tower = self._tower(sequence.choose([item for item, end in enumerate(self.ends) if end == height]))
             first = sequence.choose(tower)
             second = sequence.choose([other for other in conflicts[first] if self.rank[other] >= 0] + tower)
@@ -136,7 +143,8 @@ class _Climb:
     def _place_again(self, affected: dict[int, None], height: int, undo: list[tuple[int, int]]) -> int | None:
         """Place ``affected`` again, by rank, and whatever depends on what moved.
 
-        Returns the new excess, or ``None`` as soon as an item ends above ``height``; old offsets are logged in ``undo``.
+        Returns the new excess, or ``None`` as soon as an item ends above ``height``; old offsets are logged in
+        ``undo``.
         """
         instance, rank, offsets, ends = (self.instance, self.rank, self.offsets, self.ends)
         sizes, alignments, target = instance.sizes, instance.alignments, instance.target

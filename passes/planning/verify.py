@@ -1,18 +1,18 @@
 """Proves a memory plan, or says exactly why it is wrong.
 
-The verifier knows nothing of how plans are made: apart from the definitions in ``problem.py`` it shares no code with the
-algorithms, so that a mistake in them cannot hide here. It checks that
+The verifier knows nothing of how plans are made: apart from the definitions in ``problem.py`` it shares no code with
+the algorithms, so that a mistake in them cannot hide here. It checks that
 
 * the plan gives an offset to exactly the buffers of the problem, and a size to every pool in use (E0711),
 * every offset is a multiple of the buffer's alignment (E0712) and the buffer lies inside its pool (E0713),
 * aliases sit inside their bases as declared and fixed buffers where they were fixed (E0715),
 * no pool is larger than its capacity (E0704), and
-* no two buffers of one pool that are live at the same instruction have a byte in common, unless they belong to one alias
-  group (E0714).
+* no two buffers of one pool that are live at the same instruction have a byte in common, unless they belong to one
+  alias group (E0714).
 
 For the last one it sweeps over time, keeping the address ranges of the buffers that are live. A new range [a, b) meets
-those that contain a, which a segment tree over the addresses finds, and those that begin inside (a, b), which lie next to
-each other in a sorted list (Edelsbrunner and Maurer 1981, "On the intersection of orthogonal objects"). That takes
+those that contain a, which a segment tree over the addresses finds, and those that begin inside (a, b), which lie next
+to each other in a sorted list (Edelsbrunner and Maurer 1981, "On the intersection of orthogonal objects"). That takes
 O(n log n + k) steps for n lifetime intervals and k pairs found, where pairs of one alias group count as found.
 """
 
@@ -78,11 +78,11 @@ def _misplaced(problem: Problem, plan: Plan, buffer: Buffer, offset: int) -> lis
     pool_size = plan.pool_sizes.get(buffer.pool)
     padding = problem.pool(buffer.pool).padding if buffer.size else 0
     if offset < 0 or (pool_size is not None and offset + buffer.size + padding > pool_size):
-        behind = f" and {padding} bytes of padding" if padding else ""
+        behind = f" and {padding} bytes of padding follow" if padding else ""
         found.append(
             E0713.diagnostic(
-                f"{buffer} is at bytes [{offset}, {offset + buffer.size}), which{behind} do not fit pool {buffer.pool} "
-                f"with {pool_size} bytes"
+                f"{buffer} is at bytes [{offset}, {offset + buffer.size}){behind}, "
+                f"but pool {buffer.pool} has {pool_size} bytes"
             )
         )
     if buffer.fixed_offset is not None and offset != buffer.fixed_offset:

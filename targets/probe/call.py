@@ -52,8 +52,8 @@ RARE = (ScalarType.ComplexDouble, ScalarType.UInt16, ScalarType.UInt32, ScalarTy
 """Types that a probe tries where all tensors have them or one tensor has."""
 DATA_FILLS = ("data", "small", "unit")
 _STORED_AS = {ScalarType.Bits16: torch.uint16}
+_RESULT_TYPES = (ScalarType.Float, ScalarType.Long, ScalarType.Bool, ScalarType.Int, ScalarType.ComplexFloat)
 _UNCHECKED = {"aten::rand.out", "aten::randn.out", "aten::empty.out", "aten::native_dropout.out"}
-_NO_VALUE = {"dim_order_ops::_empty_dim_order.out"}
 
 DimOrder = tuple[int, ...]
 
@@ -78,10 +78,14 @@ class Case:
 
 
 class Call:
-    """``sample`` of operator ``name``, whose signature is ``schema``."""
+    """``sample`` of operator ``name``, whose signature is ``schema``.
 
-    def __init__(self, name: str, schema: str, sample: Sample):
+    With ``grown`` the results have room for one more row than they need, and the kernel must give them their size.
+    """
+
+    def __init__(self, name: str, schema: str, sample: Sample, *, grown: bool = False):
         self.name = name
+        self._grown = grown
         self.sample = sample
         self.schema = torch._C.parse_schema(schema)
         self.tensors: list[Tensor] = []
@@ -101,6 +105,11 @@ class Call:
         self.base = tuple(t.spec.base for t in self.tensors)
         self._finish()
 
+    @property
+    def base_orders(self) -> tuple[DimOrder, ...]:
+        """The usual dim order of each tensor."""
+        return tuple(t.spec.dim_order or tuple(range(len(t.spec.shape))) for t in self.tensors)
+
     def variant(self, case: Case) -> bytes:
         """The file for ``case``."""
         for i, (tensor, slot) in enumerate(zip(self.tensors, self._slots, strict=True)):
@@ -111,15 +120,26 @@ class Call:
         return bytes(self.program.bytes)
 
     def reference(self, dtypes: Sequence[ScalarType]) -> list[torch.Tensor] | None:
-        """What PyTorch's operator of the same name writes for these types, ``None`` where it refuses them."""
+        """What PyTorch's operator of the same name writes for these types, ``None`` where it refuses them.
+
+        Many of PyTorch's operators take results of one type only, where the runtime casts; then PyTorch's result is
+        cast here.
+        """
         op = self._torch_op()
         if op is None or self.name in _UNCHECKED or any(d not in TORCH_DTYPES for d in dtypes):
             return None
-        tensors = iter(
-            _contents(t.spec, i, d) if t.is_input else torch.zeros(t.spec.shape, dtype=TORCH_DTYPES[d])
-            for i, (t, d) in enumerate(zip(self.tensors, dtypes, strict=True))
-        )
-        return self._run_torch(op, tensors)
+        inputs = [_contents(t.spec, i, d) for i, (t, d) in enumerate(zip(self.tensors, dtypes, strict=True)) if t.is_input]
+        results = [(t, d) for t, d in zip(self.tensors, dtypes, strict=True) if not t.is_input]
+        found = self._run_torch(op, iter(inputs), _zeros(results))
+        if found is not None or not results:
+            return found
+        wanted = [d for _, d in results]
+        for natural in COMMON:
+            types = [natural if d == wanted[0] else d for d in wanted]
+            found = self._run_torch(op, iter(inputs), _zeros([(t, d) for (t, _), d in zip(results, types, strict=True)]))
+            if found is not None:
+                return [tensor.to(TORCH_DTYPES[d]) for tensor, d in zip(found, wanted, strict=True)]
+        return None
 
     def dtype_cases(self, limit: int) -> Iterator[Case]:
         """Combinations of scalar types: all of the common ones if at most ``limit``, else all near a plain one.
@@ -135,9 +155,9 @@ class Call:
             seen.update(dict.fromkeys(self._near(COMMON, COMMON, steps=2)))
         seen.update(dict.fromkeys(self._near((*COMMON, *RARE), RARE, steps=1)))
         seen.update(dict.fromkeys(self._near(RARE, (*COMMON, *RARE), steps=1)))
-        orders = tuple(tuple(range(len(t.spec.shape))) for t in self.tensors)
         for combination in seen:
-            yield Case(combination, orders)
+            if not any(d in t.spec.exclude for d, t in zip(combination, self.tensors, strict=True)):
+                yield Case(combination, self.base_orders)
 
     def _near(
         self, plain: Sequence[ScalarType], other: Sequence[ScalarType], steps: int
@@ -165,7 +185,10 @@ class Call:
 
     def _add(self, tensor: Tensor, dynamic: bool = False) -> int:
         self.tensors.append(tensor)
-        slot = TensorSlot(tensor.spec.shape, tensor.is_input, tensor.is_written, dynamic)
+        shape = tensor.spec.shape
+        if self._grown and shape and not tensor.is_input:
+            shape, dynamic = (shape[0] + 1, *shape[1:]), True
+        slot = TensorSlot(shape, tensor.is_input, tensor.is_written, dynamic)
         self._slots.append(slot)
         self._values.append(slot)
         return len(self._values) - 1
@@ -224,71 +247,54 @@ class Call:
         packet = getattr(getattr(torch.ops, namespace), base, None)
         return None if packet is None else getattr(packet, overload or "default", None)
 
-    def _result_shapes(self) -> list[Any]:
+    def _result_shapes(self) -> list[T]:
+        """Shapes and usual types of the results, from the first types for which PyTorch takes empty ones."""
         results = [a for a in self.schema.arguments if _is_result(a)]
-        if not results:
-            return []
         op = self._torch_op()
-        inputs = iter(_contents(t.spec, i, t.spec.base) for i, t in enumerate(self.tensors))
-        outs: list[Any] = []
-        for argument in results:
-            if "List" in str(argument.type):
-                outs.append([torch.zeros(0) for _ in range(self._list_length())])
-            else:
-                outs.append(torch.zeros(0, dtype=torch.float32))
-        for dtypes in itertools.product((ScalarType.Float, ScalarType.Long, ScalarType.Bool, ScalarType.ComplexFloat), repeat=len(results)):
-            tensors = list(_contents(t.spec, i, t.spec.base) for i, t in enumerate(self.tensors))
-            fresh: list[Any] = [
-                [torch.zeros(0) for _ in out] if isinstance(out, list) else torch.zeros(0, dtype=TORCH_DTYPES[d])
-                for out, d in zip(outs, dtypes, strict=True)
-            ]
-            if self._run_torch(op, iter(tensors), fresh) is not None:
-                return [
-                    tuple(T(tuple(o.shape)) for o in out) if isinstance(out, list) else T(tuple(out.shape), dtype=d)
-                    for out, d in zip(fresh, dtypes, strict=True)
-                ]
+        for dtypes in itertools.product(_RESULT_TYPES, repeat=len(results)):
+            inputs = [_contents(t.spec, i, t.spec.base) for i, t in enumerate(self.tensors)]
+            fresh = [torch.zeros(0, dtype=TORCH_DTYPES[d]) for d in dtypes]
+            if self._run_torch(op, iter(inputs), fresh) is not None:
+                return [T(tuple(out.shape), dtype=d) for out, d in zip(fresh, dtypes, strict=True)]
         raise ValueError(f"PyTorch does not run the sample of {self.name}")
 
-    def _list_length(self) -> int:
-        # The three operators with a list of results split dimension ``dim`` of their first argument.
-        shape = self.tensors[0].spec.shape
-        arguments = dict(zip((a.name for a in self.schema.arguments), self.sample.args, strict=False))
-        if "split_sizes" in arguments:
-            return len(arguments["split_sizes"])
-        return shape[arguments["dim"]] // arguments.get("split_size", 1)
-
-    def _run_torch(self, op: Any, tensors: Iterator[torch.Tensor], outs: list[Any] | None = None) -> list[torch.Tensor] | None:
+    def _run_torch(
+        self, op: Any, inputs: Iterator[torch.Tensor], results: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor] | None:
+        """Run PyTorch's ``op`` on this sample, writing to ``results``; ``None`` if it refuses."""
         positional: list[Any] = []
         keywords: dict[str, Any] = {}
         written: list[torch.Tensor] = []
         samples = iter(self.sample.args)
-        fresh = iter(outs) if outs is not None else None
+        fresh = iter(results)
         for argument in self.schema.arguments:
             value: Any
-            if _is_result(argument):
-                if fresh is not None:
-                    value = next(fresh)
-                elif "List" in str(argument.type):
-                    value = [next(tensors) for t in self.tensors if t.name == argument.name]
-                else:
-                    value = next(tensors)
-                written.extend(value if isinstance(value, list) else [value])
-            else:
-                value = _torch_value(next(samples), tensors)
+            if not _is_result(argument):
+                value = _torch_value(next(samples), inputs)
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     value = value.clone()
                     written.append(value)
+            elif "List" in str(argument.type):
+                value = [next(fresh) for t in self.tensors if t.name == argument.name]
+                written.extend(value)
+            else:
+                value = next(fresh)
+                written.append(value)
             if argument.kwarg_only:
                 keywords[argument.name] = value
             else:
                 positional.append(value)
-        if "memory_format" in keywords and keywords["memory_format"] is not None:
+        if keywords.get("memory_format") is not None:
             keywords["memory_format"] = torch.contiguous_format
         try:
             op(*positional, **keywords)
         except (RuntimeError, NotImplementedError, IndexError, ValueError):
             return None
         return written
+
+
+def _zeros(results: Sequence[tuple[Tensor, ScalarType]]) -> list[torch.Tensor]:
+    return [torch.zeros(t.spec.shape, dtype=TORCH_DTYPES[d]) for t, d in results]
 
 
 def dim_orders(rank: int) -> tuple[DimOrder, ...]:
@@ -331,8 +337,6 @@ def _contents(spec: T, slot: int, dtype: ScalarType) -> torch.Tensor:
             values = (count + 1) % 2
         case "zero":
             values = count * 0
-        case "positions":
-            values = count
         case _:
             values = count % int(spec.fill.removeprefix("index"))
     return values.reshape(spec.shape).to(TORCH_DTYPES.get(dtype) or _STORED_AS.get(dtype, torch.uint8))

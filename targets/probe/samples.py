@@ -13,7 +13,7 @@ from typing import Literal
 
 from etir.targets.dtypes import ScalarType
 
-Fill = Literal["data", "unit", "small", "mask", "index2", "index3", "index6", "positions", "zero"]
+Fill = Literal["data", "unit", "small", "mask", "index2", "index3", "zero"]
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,15 @@ class T:
     """A tensor argument. ``fill`` names its contents and what dtype it has unless the probe says otherwise.
 
     ``data`` counts 1 to 4, ``small`` 1 to 3, ``unit`` alternates 0 and 1: Float. ``mask`` alternates 1 and 0: Bool.
-    ``indexN`` counts 0 to N-1: Long. ``positions`` is 0, 1, 2, ... : Long. ``zero`` is zeros: Float.
+    ``indexN`` counts 0 to N-1: Long. ``zero`` is zeros: Float. ``dtype`` and ``dim_order`` replace the usual ones.
+    ``exclude`` lists types with which the argument means something that the other shapes do not fit.
     """
 
     shape: tuple[int, ...]
     fill: Fill = "data"
     dtype: ScalarType | None = None
+    dim_order: tuple[int, ...] | None = None
+    exclude: tuple[ScalarType, ...] = ()
 
     @property
     def base(self) -> ScalarType:
@@ -35,7 +38,7 @@ class T:
             return self.dtype
         if self.fill == "mask":
             return ScalarType.Bool
-        if self.fill.startswith("index") or self.fill == "positions":
+        if self.fill.startswith("index"):
             return ScalarType.Long
         return ScalarType.Float
 
@@ -46,15 +49,24 @@ Argument = T | tuple[T | None, ...] | Literal_ | ScalarType
 
 @dataclass(frozen=True)
 class Sample:
-    """``args`` in schema order without results; ``outs`` replaces the results' shapes where PyTorch has no operator."""
+    """``args`` in schema order without results; ``outs`` gives the results' shapes where PyTorch does not tell them.
+
+    ``dynamic`` marks results whose shape depends on data; of a ``shape_only`` sample the dtypes stay as they are.
+    """
 
     args: tuple[Argument, ...]
     outs: tuple[T | tuple[T, ...], ...] | None = None
     dynamic: bool = False
+    shape_only: bool = False
 
 
 def _s(*args: Argument, outs: tuple[T | tuple[T, ...], ...] | None = None, dynamic: bool = False) -> Sample:
     return Sample(args, outs, dynamic)
+
+
+def _shape(*args: Argument) -> Sample:
+    """A sample for the sake of its shapes: only the usual dtypes are tried."""
+    return Sample(args, shape_only=True)
 
 
 _X = T((2, 3, 2, 3))
@@ -64,6 +76,19 @@ _UNIT = T((2, 3, 2, 3), "unit")
 _MASK = T((2, 3, 2, 3), "mask")
 _LONG, _INT, _FLOAT, _BOOL = ScalarType.Long, ScalarType.Int, ScalarType.Float, ScalarType.Bool
 _CL = (0, 2, 3, 1)
+_X_CL = T((2, 3, 2, 3), dim_order=_CL)
+_MASKS = (ScalarType.Byte, ScalarType.Bool)
+
+
+def _index(shape: tuple[int, ...], limit: Literal[2, 3]) -> T:
+    """Positions below ``limit``; a Byte or Bool tensor in its place would be a mask."""
+    return T(shape, "index2" if limit == 2 else "index3", exclude=_MASKS)
+
+
+def _index_mask(size: int) -> T:
+    return T((size,), "mask", exclude=(ScalarType.Int, ScalarType.Long))
+
+
 
 _UNARY = (
     "abs ceil floor round trunc neg sign relu logical_not isinf isnan reciprocal rsqrt sqrt exp expm1 erf "
@@ -98,7 +123,7 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     **{f"aten::{n}.Tensor_out": (_s(_INT_X, _INT_Y),) for n in _BITWISE},
     **{f"aten::{n}.{'Tensor_' * n.endswith('shift')}Scalar_out": (_s(_INT_X, 2), _s(_INT_X, True)) for n in _BITWISE},
     **{f"aten::{n}": (_s(_X, 2), _s(_X, 2.5), _s(_X, True)) for n in _SCALAR},
-    **{f"aten::{n}": (_s(_X, 2, 1), _s(_X, 2.5, 1), _s(_X, True, 1), _s(_X, 2, 2.5)) for n in _SCALAR_ALPHA},
+    **{f"aten::{n}": (_s(_X, 2, 1), _s(_X, 2.5, 1), _s(_X, 2, 2.5)) for n in _SCALAR_ALPHA},
     "aten::add.out": (_s(_X, _Y, 1), _s(_X, _Y, 2.5)),
     "aten::sub.out": (_s(_X, _Y, 1), _s(_X, _Y, 2.5)),
     "aten::div.out_mode": (_s(_X, _Y, None), _s(_X, _Y, "trunc"), _s(_X, _Y, "floor")),
@@ -183,17 +208,17 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "dim_order_ops::_clone_dim_order.out": (
         _s(_X, False, None, outs=(_X,)),
         _s(_X, False, (0, 1, 2, 3), outs=(_X,)),
-        _s(_X, False, _CL, outs=(_X,)),
+        _s(_X, False, _CL, outs=(_X_CL,)),
     ),
     "dim_order_ops::_empty_dim_order.out": (
         _s((2, 3, 2, 3), None, outs=(_X,)),
         _s((2, 3, 2, 3), (0, 1, 2, 3), outs=(_X,)),
-        _s((2, 3, 2, 3), _CL, outs=(_X,)),
+        _s((2, 3, 2, 3), _CL, outs=(_X_CL,)),
     ),
     "dim_order_ops::_to_dim_order_copy.out": (
         _s(_X, False, None, outs=(_X,)),
         _s(_X, False, (0, 1, 2, 3), outs=(_X,)),
-        _s(_X, False, _CL, outs=(_X,)),
+        _s(_X, False, _CL, outs=(_X_CL,)),
     ),
     "et_copy::_d2h_copy.out": (_s(_X, outs=(_X,)),),
     "et_copy::_h2d_copy.out": (_s(_X, outs=(_X,)),),
@@ -218,20 +243,28 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "aten::hardtanh.out": (_s(_X, 1, 3), _s(_X, 1.0, 3.0)),
     "aten::leaky_relu.out": (_s(_X, 0.01), _s(_X, 2)),
     "aten::index.Tensor_out": (
-        _s(_X, (None, T((2,), "index3"))),
-        _s(_X, (T((2,), "index2"), T((2,), "index3"))),
-        _s(_X, (None, T((3,), "mask"))),
-        _s(T((2, 3, 2)), (T((2, 2), "index2"),)),
+        _s(_X, (None, _index((2,), 3))),
+        _s(_X, (_index((2,), 2), _index((2,), 3))),
+        _s(_X, (None, _index_mask(3))),
+        _s(T((2, 3, 2)), (_index((2, 2), 2),)),
+        _shape(_X, (_index((2,), 2), None, _index((2,), 2))),
+        _shape(_X, (T((2, 3), "mask"),)),
     ),
     "aten::index_put.out": (
-        _s(_X, (T((1,), "index2"),), T((1, 3, 2, 3)), False),
-        _s(_X, (T((1,), "index2"),), T((1, 3, 2, 3)), True),
-        _s(_X, (T((2,), "mask"),), T((1, 3, 2, 3)), False),
+        _s(_X, (_index((1,), 2),), T((1, 3, 2, 3)), False),
+        _s(_X, (_index((1,), 2),), T((1, 3, 2, 3)), True),
+        _s(_X, (_index_mask(2),), T((1, 3, 2, 3)), False),
+        _shape(_X, (_index((2,), 2), _index((2,), 3)), T((2, 2, 3)), False),
+        _shape(_X, (None, _index((2,), 3)), T((2, 2, 2, 3)), False),
+        _shape(_X, (None, None, _index((2,), 2)), T((2, 3, 2, 3)), False),
     ),
     "aten::index_put_": (
-        _s(_X, (T((1,), "index2"),), T((1, 3, 2, 3)), False),
-        _s(_X, (T((1,), "index2"),), T((1, 3, 2, 3)), True),
-        _s(_X, (T((2,), "mask"),), T((1, 3, 2, 3)), False),
+        _s(_X, (_index((1,), 2),), T((1, 3, 2, 3)), False),
+        _s(_X, (_index((1,), 2),), T((1, 3, 2, 3)), True),
+        _s(_X, (_index_mask(2),), T((1, 3, 2, 3)), False),
+        _shape(_X, (_index((2,), 2), _index((2,), 3)), T((2, 2, 3)), False),
+        _shape(_X, (None, _index((2,), 3)), T((2, 2, 2, 3)), False),
+        _shape(_X, (None, None, _index((2,), 2)), T((2, 3, 2, 3)), False),
     ),
     "aten::index_select.out": (_s(_X, 1, T((2,), "index3")),),
     "aten::masked_fill.Scalar_out": (_s(_X, _MASK, 2), _s(_X, _MASK, 2.5), _s(_X, _MASK, True)),
@@ -276,9 +309,9 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "aten::select_scatter.out": (_s(_X, T((2, 2, 3)), 1, 1),),
     "aten::slice_copy.Tensor_out": (_s(_X, 1, 1, 3, 1), _s(_X, 1, None, None, 2)),
     "aten::slice_scatter.out": (_s(_X, T((2, 2, 2, 3)), 1, 1, 3, 1),),
-    "aten::split_copy.Tensor_out": (_s(_X, 1, 0),),
-    "aten::split_with_sizes_copy.out": (_s(_X, (1, 2), 1),),
-    "aten::unbind_copy.int_out": (_s(_X, 0),),
+    "aten::split_copy.Tensor_out": (_s(_X, 1, 0, outs=((T((1, 3, 2, 3)), T((1, 3, 2, 3))),)),),
+    "aten::split_with_sizes_copy.out": (_s(_X, (1, 2), 1, outs=((T((2, 1, 2, 3)), T((2, 2, 2, 3))),)),),
+    "aten::unbind_copy.int_out": (_s(_X, 0, outs=((T((3, 2, 3)), T((3, 2, 3))),)),),
     "aten::squeeze_copy.dim_out": (_s(T((2, 1, 2, 3)), 1),),
     "aten::squeeze_copy.dims_out": (_s(T((2, 1, 2, 3)), (1,)),),
     "aten::unsqueeze_copy.out": (_s(T((2, 3, 2)), 1),),
@@ -291,3 +324,86 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "aten::_fft_r2c.out": (_s(T((2, 4)), (1,), 0, True),),
     "aten::_fft_c2r.out": (_s(T((2, 3), "data", ScalarType.ComplexFloat), (1,), 0, 4),),
 }
+
+_BROADCAST = (T((3, 1, 1)), T((3,)), T((1, 3, 1, 1)), T(()), T((1, 1, 1, 1)), T((1,)))
+_CONV3D = (T((2, 2, 3, 2, 2)), T((2, 2, 1, 1, 2)), None, (1,) * 3, (0,) * 3, (1,) * 3, False, (0,) * 3, 1)
+
+SHAPE_SAMPLES: dict[str, tuple[Sample, ...]] = {
+    **{f"aten::{n}.out": tuple(_shape(_X, b, 1) for b in _BROADCAST) for n in ("add", "sub")},
+    **{f"aten::{n}.out": tuple(_shape(_X, b) for b in _BROADCAST) for n in ("mul", "div", "maximum", "floor_divide")},
+    **{f"aten::{n}.Tensor_out": tuple(_shape(_X, b) for b in _BROADCAST) for n in ("eq", "le", "remainder")},
+    **{f"aten::{n}.out": (_shape(T(())), _shape(T((4,))), _shape(T((2, 1, 2, 1, 2)))) for n in ("exp", "abs", "sigmoid")},
+    "aten::where.self_out": tuple(_shape(T(b.shape, "mask"), _X, T(())) for b in _BROADCAST),
+    "aten::_to_copy.out": (_shape(T(()), False, None), _shape(T((2, 1, 2, 1, 2)), False, None)),
+    "aten::convolution.out": (
+        _shape(*_CONV3D),
+        _shape(T((2, 4, 2, 3)), T((4, 1, 1, 2)), T((4,)), (1, 1), (0, 0), (1, 1), False, (0, 0), 4),
+        _shape(T((2, 4, 2, 3)), T((4, 2, 1, 2)), T((4,)), (1, 1), (0, 0), (1, 1), True, (0, 0), 2),
+        _shape(T((2, 3, 4)), T((3, 2, 2)), T((2,)), (2,), (1,), (1,), True, (1,), 1),
+    ),
+    "aten::avg_pool2d.out": (_shape(T((3, 2, 3)), *_POOL, False, True, None), _shape(_X, (2, 2), (), 0, True, False, None)),
+    "aten::max_pool2d_with_indices.out": (_shape(T((3, 2, 3)), *_POOL, (1, 1), False),),
+    "aten::_adaptive_avg_pool2d.out": (_shape(T((3, 2, 3)), (1, 2)),),
+    "aten::_native_batch_norm_legit_no_training.out": tuple(
+        _shape(T(shape), T((4,)), T((4,)), T((4,)), T((4,)), 0.1, 1e-5) for shape in ((2, 4), (2, 4, 3), (2, 4, 1, 2, 2))
+    ),
+    "aten::native_group_norm.out": (
+        _shape(T((2, 4, 3)), T((4,)), T((4,)), 2, 4, 3, 2, 1e-5),
+        _shape(T((2, 4)), T((4,)), T((4,)), 2, 4, 1, 2, 1e-5),
+        _shape(T((2, 4, 1, 2, 2)), T((4,)), T((4,)), 2, 4, 4, 2, 1e-5),
+    ),
+    "aten::native_layer_norm.out": (
+        _shape(T((4,)), (4,), T((4,)), T((4,)), 1e-5),
+        _shape(T((2, 3, 4)), (3, 4), T((3, 4)), T((3, 4)), 1e-5),
+        _shape(T((2, 3, 2, 4)), (4,), T((4,)), None, 1e-5),
+    ),
+    "aten::linear.out": tuple(_shape(T(shape), T((4, 3)), T((4,))) for shape in ((3,), (2, 2, 3), (2, 1, 2, 3))),
+    "aten::addmm.out": tuple(_shape(T(shape), T((2, 3)), T((3, 4)), 1, 1) for shape in ((), (1,), (2, 1), (1, 4))),
+    "aten::embedding.out": tuple(_shape(T((3, 4)), T(s, "index3"), -1, False, False) for s in ((), (2,), (2, 1, 3))),
+    "aten::mean.out": (
+        _shape(_X, (2, 3), True, None),
+        _shape(_X, (-1, -2), False, None),
+        _shape(_X, None, False, None),
+        _shape(T((2, 3, 2)), (-1,), True, None),
+    ),
+    "aten::sum.IntList_out": (
+        _shape(_X, (2, 3), True, None),
+        _shape(_X, (-1, -2), False, None),
+        _shape(_X, None, False, None),
+        _shape(_X, (), False, None),
+        _shape(T((2, 3, 2)), (-1,), True, None),
+    ),
+    "aten::amax.out": (_shape(_X, (2, 3), True), _shape(_X, (), False), _shape(T((2, 3, 2)), (-1,), True)),
+    "aten::any.dims_out": (_shape(_X, None, False), _shape(_X, (2, 3), False)),
+    "aten::var.correction_out": (_shape(_X, None, 1, False), _shape(_X, (2, 3), 0, True)),
+    "aten::_softmax.out": (_shape(T((4,)), 0, False), _shape(T((2, 3, 4)), -1, False), _shape(T(()), 0, False)),
+    "aten::_log_softmax.out": (_shape(T((4,)), 0, False), _shape(T((2, 3, 4)), -1, False)),
+    "aten::argmax.out": (_shape(T((4,)), 0, False), _shape(T((4,)), None, False)),
+    "aten::topk.values": (_shape(T((4,)), 2, -1, True, True), _shape(T((2, 4)), 2, -1, True, True)),
+    "aten::cat.out": (_shape((T((2,)), T((3,))), 0), _shape((_X, T((0,))), 1), _shape((T((2, 1, 2, 1, 2)),) * 2, 4)),
+    "aten::stack.out": (_shape((T(()), T(())), 0),),
+    "aten::cumsum.out": (_shape(T((4,)), 0, None),),
+    "aten::permute_copy.out": (_shape(T((2, 1, 3, 1, 2)), (4, 0, 3, 1, 2)), _shape(T((2, 3)), (1, 0))),
+    "aten::t_copy.out": (_shape(T((4,))),),
+    "aten::expand_copy.out": (_shape(T((3, 1)), (2, 3, 4), False), _shape(T((2, 1)), (-1, 4), False), _shape(T(()), (3,), False)),
+    "aten::repeat.out": (_shape(T((3, 1)), (2, 1, 2)),),
+    "aten::select_copy.int_out": (_shape(T((4,)), 0, -1),),
+    "aten::slice_copy.Tensor_out": (_shape(T((4,)), 0, -2, 9223372036854775807, 1),),
+    "aten::gather.out": (_shape(T((2, 3)), 1, T((2, 2), "index3"), False), _shape(T((4,)), 0, T((2,), "index3"), False)),
+    "aten::index_select.out": (_shape(T((4,)), 0, T((2,), "index3")),),
+    "aten::scatter.src_out": (_shape(T((2, 3)), 1, T((2, 2), "index2"), T((2, 3))),),
+    "aten::pixel_shuffle.out": (_shape(T((4, 2, 3)), 2), _shape(T((1, 2, 4, 2, 3)), 2)),
+    "aten::upsample_bilinear2d.vec_out": (_shape(_X, (4, 6), True, None),),
+    "aten::glu.out": (_shape(T((2, 4)), -1),),
+    "aten::tril.out": (_shape(T((3, 3)), 0), _shape(T((2, 3, 3)), -1)),
+    "aten::full.out": (_shape((), 1.0), _shape((2, 1, 2, 1, 2), 1.0)),
+    "aten::clamp.Tensor_out": (_shape(_X, T(()), T(())),),
+    "aten::copy_": tuple(_shape(_X, b, False) for b in _BROADCAST),
+    "aten::copy.out": tuple(_shape(_X, b, False) for b in _BROADCAST),
+    "aten::index_put_": (_shape(T((4,)), (_index((2,), 3),), T((2,)), False),),
+    "aten::constant_pad_nd.out": (_shape(T((4,)), (1, 1), 0.0), _shape(T((2, 3)), (1, 0, 0, 1), 0.0)),
+    "aten::_cdist_forward.out": (_shape(T((2, 2, 3)), T((2, 4, 3)), 2.0, None),),
+    "aten::masked_fill.Scalar_out": (_shape(_X, T((1, 1, 2, 3), "mask"), 0.0), _shape(_X, T((), "mask"), 0.0)),
+    "aten::bmm.out": (_shape(T((1, 1, 3)), T((1, 3, 1))),),
+}
+"""Further samples for shapes and ranks: broadcasting, vectors and scalars, reductions over several dimensions."""

@@ -38,13 +38,13 @@ class Mlp(nn.Module):
 
 
 class Conv(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, norm: nn.Module) -> None:
         super().__init__()
         self.conv = nn.Conv2d(3, 6, 3, padding=1)
-        self.norm = nn.BatchNorm2d(6)
+        self.norm = norm
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.avg_pool2d(torch.relu(self.norm(self.conv(x))), 2)
+        return torch.relu(self.norm(self.conv(x)))
 
 
 class Cond(nn.Module):
@@ -156,9 +156,9 @@ _X = torch.linspace(-2, 2, 8).reshape(2, 4)
 SAMPLES: dict[str, Callable[[], Sample]] = {
     "mlp": lambda: _plain(Mlp(), (torch.randn(2, 8),)),
     "mlp_aligned": lambda: _plain(Mlp(), (torch.randn(2, 8),), segment_alignment=4096, constant_tensor_alignment=64),
-    "conv": lambda: _plain(Conv(), (torch.randn(1, 3, 8, 8),)),
+    "conv": lambda: _plain(Conv(nn.BatchNorm2d(6)), (torch.randn(1, 3, 8, 8),)),
     "conv_channels_last": lambda: _plain(
-        Conv().to(memory_format=torch.channels_last),
+        Conv(nn.Identity()).to(memory_format=torch.channels_last),
         (torch.randn(1, 3, 8, 8).to(memory_format=torch.channels_last),),
     ),
     "cond": lambda: _plain(Cond(), (torch.tensor(True), _X), (torch.tensor(False), _X)),

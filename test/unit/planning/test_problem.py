@@ -82,7 +82,12 @@ def test_aliases_group_with_their_root_whatever_the_order():
     root = Buffer(2, 64, ((0, 4),), 16)
     other = Buffer(3, 8, ((1, 1),))
     first, second = Problem([leaf, middle, root, other]).groups
-    assert (first.root, first.members, first.alignment, first.live) == (root, (root, leaf, middle), 32, ((0, 6), (9, 9)))
+    assert (first.root, first.members, first.alignment, first.live) == (
+        root,
+        (root, leaf, middle),
+        32,
+        ((0, 6), (9, 9)),
+    )
     assert (second.root, second.members) == (other, (other,))
 
 

@@ -1,0 +1,277 @@
+"""`aten-to-edge`: functional ATen becomes the edge level.
+
+Before::
+
+    %1 = aten.add.Tensor(%x, 1.5) : (tensor<2x8xf32>) -> tensor<2x8xf32>
+    %2 = aten.view.default(%1, size = [16]) : (tensor<2x8xf32>) -> tensor<16xf32>
+
+After::
+
+    %1 = edge.aten.add.Scalar(%x, other = 1.5) : (tensor<2x8xf32>) -> tensor<2x8xf32>
+    %2 = edge.aten.view_copy.default(%1, size = [16]) : (tensor<2x8xf32>) -> tensor<16xf32>
+
+One walk, in order: views become copies, operators that give their argument back disappear, numbers in tensor slots
+become the overload that takes a number or a 0-d constant, memory formats become explicit dim orders, and a dim order that
+the user asked for is carried through the operators whose kernels keep it (elsewhere a copy to the contiguous order is
+inserted). What has no place at the edge level is collected and reported in one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from etir.diagnostics import Diagnostic, raise_if_errors
+from etir.dialects.aten.base import AtenOp
+from etir.dialects.aten.opaque import OpaqueOp
+from etir.dialects.aten.table import load_table
+from etir.dialects.context import EtContext
+from etir.dialects.control.ops import YieldOp
+from etir.dialects.dtypes import dtype_of, f32, f64, i1, i64
+from etir.dialects.edge.base import EdgeOp, edge_class, edge_op
+from etir.dialects.edge.rules import (
+    IDENTITIES,
+    ORDER_KEEPING,
+    copy_form,
+    is_pointwise,
+    scalar_form,
+)
+from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
+from etir.dialects.et.program import ConstantOp, UpdateInputOp, WriteStateOp
+from etir.dialects.literals import ArgValue
+from etir.dialects.schema import SchemaKind
+from etir.dialects.text import source_location
+from etir.lowering.errors import E0410, E0414
+from etir.passes.base import Pass, methods
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    FunctionType,
+    ModuleOp,
+    TensorType,
+)
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+_DROPPED_ARGUMENTS = ("layout", "device", "pin_memory")
+
+
+@dataclass(frozen=True)
+class AtenToEdgePass(Pass):
+    """Lower functional ATen to the edge level: copies for views, explicit dim order, no numbers in tensor slots."""
+
+    name = "aten-to-edge"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Raises one error with every operator that has no place at the edge level (E0410, E0414)."""
+        problems: list[Diagnostic] = []
+        for method in methods(module):
+            lowering = _Lowering(problems)
+            lowering.block(method.body.block)
+            last = method.body.block.last_op
+            if isinstance(last, ReturnOp):
+                method.function_type = FunctionType.from_lists(
+                    [a.type for a in method.body.block.args], [v.type for v in last.arguments]
+                )
+        raise_if_errors(problems)
+
+
+class _Lowering:
+    def __init__(self, problems: list[Diagnostic]):
+        self.problems = problems
+
+    def block(self, block: Block) -> None:
+        """Lower every operation of a block and of the regions inside it."""
+        for op in list(block.ops):
+            if isinstance(op, AtenOp):
+                self.operator(op)
+                continue
+            if isinstance(op, OpaqueOp):
+                reason = op.attributes.get("reason")
+                self.problems.append(
+                    E0410.diagnostic(f"'{op.target.data}' is not supported: {reason}", source_location(op.location))
+                )
+            for region in op.regions:
+                for inner in region.blocks:
+                    self.block(inner)
+            if isinstance(op, (YieldOp, WriteStateOp, UpdateInputOp)):
+                # These must agree with types declared elsewhere, which are contiguous (state, inputs, results).
+                for index, operand in enumerate(op.operands):
+                    op.operands[index] = self.in_order(operand, None, op)
+
+    def operator(self, op: AtenOp) -> None:
+        """Lower one operator."""
+        name = op.SCHEMA.op_name
+        if name in IDENTITIES:
+            _replace(op, [op.operands[0]])
+            return
+        if op.SCHEMA.kind is not SchemaKind.FUNCTIONAL:
+            self.problems.append(
+                E0414.diagnostic(
+                    f"'{op.name}' writes its arguments (E1): run functionalize first", source_location(op.location)
+                )
+            )
+            return
+        arguments = op.given_args()
+        if name in _MEMORY_FORMAT_OPS:
+            self.memory_format(op, arguments)
+            return
+        for dropped in _DROPPED_ARGUMENTS:
+            arguments.pop(dropped, None)
+        copied = copy_form(name)
+        if copied is not None:
+            name = copied
+        elif op.SCHEMA.is_view:
+            self.problems.append(
+                E0414.diagnostic(f"'{op.name}' is a view without a copying form (E2)", source_location(op.location))
+            )
+            return
+        arguments.pop("memory_format", None)
+        name = self.numbers(op, name, arguments)
+        order = self.orders(op, name, arguments)
+        cls = edge_op(name) if name in load_table() else edge_class(op.SCHEMA)
+        types = [with_order(r.type, order) for r in op.results]
+        self.emit(op, cls, arguments, types)
+
+    def emit(self, op: AtenOp, cls: type[EdgeOp], arguments: Mapping[str, ArgValue], types: Sequence[Attribute]) -> None:
+        """Replace ``op`` by an edge operator."""
+        new = cls.make(arguments, types, location=op.location)
+        new.attributes.update(op.attributes)
+        Rewriter.insert_op(new, InsertPoint.before(op))
+        _replace(op, new.results)
+
+    # --- numbers in tensor slots (E3) -------------------------------------------------------------------------------
+
+    def numbers(self, op: AtenOp, name: str, arguments: dict[str, ArgValue]) -> str:
+        """Rewrite numbers that stand in tensor slots; returns the overload to use."""
+        for argument in op.SCHEMA.arguments:
+            value = arguments.get(argument.name)
+            if not argument.is_tensor or argument.is_list or value is None:
+                continue
+            is_number = not isinstance(value, SSAValue) or not isinstance(value.type, TensorType)
+            if not is_number:
+                continue
+            scalar = scalar_form(name, argument.name)
+            if scalar is not None:
+                name = scalar
+            elif isinstance(value, SSAValue):
+                new = edge_op("aten.scalar_tensor.default").make(
+                    {"s": value, "dtype": value.type}, [tensor_type(value.type, ())], location=op.location
+                )
+                Rewriter.insert_op(new, InsertPoint.before(op))
+                arguments[argument.name] = new.results[0]
+            else:
+                arguments[argument.name] = self.constant(op, cast(Any, value))
+        return name
+
+    def constant(self, op: AtenOp, value: bool | float) -> SSAValue:
+        """A 0-d constant: int64, bool, or float32 (float64 beside a float64 tensor, so that no digit is lost)."""
+        if isinstance(value, bool):
+            element: Attribute = i1
+        elif isinstance(value, int):
+            element = i64
+        else:
+            doubles = [v for v in op.operands if isinstance(v.type, TensorType) and v.type.element_type == f64]
+            element = f64 if doubles else f32
+        attribute = DenseIntOrFPElementsAttr.from_list(TensorType(element, []), [value])  # type: ignore[arg-type]
+        new = ConstantOp(attribute)
+        new.location = op.location
+        Rewriter.insert_op(new, InsertPoint.before(op))
+        return new.result
+
+    # --- dim order (E4) ---------------------------------------------------------------------------------------------
+
+    def orders(self, op: AtenOp, name: str, arguments: dict[str, ArgValue]) -> tuple[int, ...] | None:
+        """Make the tensor arguments agree on a dim order; returns that of the result (None: contiguous)."""
+        orders = {
+            order_of(value.type): None
+            for value in op.operands
+            if isinstance(value.type, TensorType) and not is_contiguous(value.type)
+        }
+        if not orders:
+            return None
+        order = next(iter(orders))
+        ranks = [value.type.get_num_dims() for value in op.operands if isinstance(value.type, TensorType)]
+        keeps = len(orders) == 1 and (is_pointwise(name) or name in ORDER_KEEPING)
+        if keeps and is_pointwise(name):
+            keeps = all(rank == len(order) for rank in ranks)
+        wanted = order if keeps else None
+        for argument in op.SCHEMA.arguments:
+            value = arguments.get(argument.name)
+            if not argument.is_tensor or value is None:
+                continue
+            if argument.is_list:
+                arguments[argument.name] = [
+                    self.in_order(v, wanted, op) if isinstance(v, SSAValue) else v for v in cast(Sequence[Any], value)
+                ]
+            elif isinstance(value, SSAValue):
+                arguments[argument.name] = self.in_order(value, wanted, op)
+        return wanted
+
+    def in_order(self, value: SSAValue, order: tuple[int, ...] | None, op: Operation) -> SSAValue:
+        """``value`` in a dim order, through a copy before ``op`` when it is in another one."""
+        if not isinstance(value.type, TensorType):
+            return value
+        type = value.type
+        if order is not None and len(order) != type.get_num_dims():
+            order = None
+        wanted = tensor_type(type.element_type, dims_of(type), order)
+        if wanted == type:
+            return value
+        new = edge_op("dim_order_ops._to_dim_order_copy.default").make(
+            {"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location
+        )
+        Rewriter.insert_op(new, InsertPoint.before(op))
+        return new.results[0]
+
+    def memory_format(self, op: AtenOp, arguments: dict[str, ArgValue]) -> None:
+        """``_to_copy``, ``clone``, ``contiguous`` and ``empty`` with their memory format as a dim order."""
+        result = cast("TensorType[Attribute]", op.results[0].type)
+        rank = result.get_num_dims()
+        default = "contiguous" if op.SCHEMA.name in ("contiguous", "empty") else "preserve"
+        word = arguments.get("memory_format") or default
+        source = op.operands[0] if op.operands and op.SCHEMA.arguments[0].is_tensor else None
+        if word == "preserve" and source is not None:
+            order = order_of(cast("TensorType[Attribute]", source.type))
+        elif word in ("channels_last", "channels_last_3d"):
+            order = (0, *range(2, rank), 1)
+        else:
+            order = tuple(range(rank))
+        type = tensor_type(result.element_type, dims_of(result), order)
+        if source is not None and source.type == type:
+            _replace(op, [source])
+            return
+        dim_order = list(order)
+        if op.SCHEMA.name == "empty":
+            cls = edge_op("dim_order_ops._empty_dim_order.default")
+            self.emit(op, cls, {"size": arguments["size"], "dtype": type.element_type, "dim_order": dim_order}, [type])
+            return
+        given: dict[str, ArgValue] = {"self": source, "dim_order": dim_order}
+        assert source is not None and isinstance(source.type, TensorType)
+        if source.type.element_type != type.element_type:
+            given["dtype"] = type.element_type
+        self.emit(op, edge_op("dim_order_ops._to_dim_order_copy.default"), given, [type])
+
+
+_MEMORY_FORMAT_OPS = frozenset(
+    {"aten._to_copy.default", "aten.clone.default", "aten.contiguous.default", "aten.empty.memory_format"}
+)
+
+
+def with_order(type: Attribute, order: tuple[int, ...] | None) -> Attribute:
+    """A result type with a dim order, where the rank fits."""
+    if not isinstance(type, TensorType):
+        return type
+    dtype_of(type.element_type)
+    return tensor_type(
+        type.element_type, dims_of(type), order if order is not None and len(order) == type.get_num_dims() else None
+    )
+
+
+def _replace(op: Operation, values: Sequence[SSAValue]) -> None:
+    for old, new in zip(op.results, values, strict=True):
+        if new.name_hint is None and old.name_hint is not None:
+            new.name_hint = old.name_hint
+        old.replace_all_uses_with(new)
+    Rewriter.erase_op(op)

@@ -1,0 +1,190 @@
+"""Sizes known only at run time, as arguments of new operations.
+
+A :class:`Size` is a symbolic dim together with the run-time number that has its value. The number is made when an
+operation needs it and not before: a size that a reshape can write as ``-1`` costs no instruction. Arithmetic on sizes
+works on both halves; a result without symbols is an int again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from etir.dialects.aten.base import aten_op
+from etir.dialects.dtypes import i64
+from etir.dialects.et.layout import Dim, dims_of
+from etir.dialects.schema_op import SchemaOp
+from etir.dialects.sym.expr import SymExpr, as_expr, sym_max, sym_min
+from etir.dialects.sym.ops import ArithmeticOp, ConstantOp, arithmetic
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, OpResult, SSAValue
+
+MAX_PRODUCERS = 32
+"""How many operations :func:`dim_of` looks through."""
+
+
+class SizePool:
+    """Where the run-time numbers of one rewrite come from: each expression gets one value, made once.
+
+    ``sources`` are the tensors whose dims are the sizes to start from, ``insert`` puts an operation into the program.
+    """
+
+    def __init__(self, insert: Callable[[Operation], Operation], sources: Iterable[SSAValue]):
+        self.insert = insert
+        self.sources = [s for s in sources if isinstance(s.type, TensorType)]
+        self.values: dict[SymExpr, SSAValue] = {}
+
+    def size_of(self, tensor: SSAValue, dim: int) -> SizeLike:
+        """Dim ``dim`` (from 0) of ``tensor``."""
+        expr = _tensor_dims(tensor)[dim]
+        return expr if isinstance(expr, int) else Size(self, expr, lambda: self._read(tensor, dim))
+
+    def given(self, value: SSAValue) -> SizeLike | None:
+        """A run-time number of the program as a size, or None when nothing is known about it."""
+        expr = dim_of(value)
+        return expr if expr is None or isinstance(expr, int) else Size(self, expr, lambda: value)
+
+    def value(self, size: Size) -> SSAValue:
+        """The run-time number of ``size``."""
+        value = self.values.get(size.expr)
+        if value is None:
+            value = self.values[size.expr] = self._find(size.expr) or size.make()
+        return value
+
+    def _find(self, expr: SymExpr) -> SSAValue | None:
+        for source in self.sources:
+            for i, dim in enumerate(_tensor_dims(source)):
+                if dim == expr:
+                    return self._read(source, i)
+        return None
+
+    def _read(self, tensor: SSAValue, dim: int) -> SSAValue:
+        op = aten_op("aten.sym_size.int").make({"self": tensor, "dim": dim}, [i64])
+        return self.insert(op).results[0]
+
+    def number(self, size: SizeLike) -> SSAValue:
+        """The run-time number of any size; an int becomes a constant."""
+        return size.value if isinstance(size, Size) else self.insert(ConstantOp(size)).results[0]
+
+    def combine(self, name: str, expr: Dim, a: SizeLike, b: SizeLike) -> SizeLike:
+        """The size ``expr``, computed at run time as ``sym.<name>`` of ``a`` and ``b``."""
+        expr = as_expr(expr)
+        if expr.is_const:
+            return int(expr)
+        return Size(self, expr, lambda: self.insert(arithmetic(name, self.number(a), self.number(b))).results[0])
+
+
+class Size:
+    """A size that is not a constant. ``value`` is the run-time number (i64), made on first use."""
+
+    __slots__ = ("expr", "make", "pool")
+
+    def __init__(self, pool: SizePool, expr: SymExpr, make: Callable[[], SSAValue]):
+        self.pool = pool
+        self.expr = expr
+        self.make = make
+
+    @property
+    def value(self) -> SSAValue:
+        """The run-time number."""
+        return self.pool.value(self)
+
+    def __add__(self, other: SizeLike) -> SizeLike:
+        return self if other == 0 else self.pool.combine("add", self.expr + dim(other), self, other)
+
+    def __sub__(self, other: SizeLike) -> SizeLike:
+        return self if other == 0 else self.pool.combine("sub", self.expr - dim(other), self, other)
+
+    def __rsub__(self, other: int) -> SizeLike:
+        return self.pool.combine("sub", other - self.expr, other, self)
+
+    def __mul__(self, other: SizeLike) -> SizeLike:
+        return self if other == 1 else self.pool.combine("mul", self.expr * dim(other), self, other)
+
+    def __floordiv__(self, other: SizeLike) -> SizeLike:
+        return self if other == 1 else self.pool.combine("floordiv", self.expr // dim(other), self, other)
+
+    def __mod__(self, other: SizeLike) -> SizeLike:
+        return self.pool.combine("mod", self.expr % dim(other), self, other)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        return f"Size({self.expr})"
+
+
+SizeLike: TypeAlias = int | Size
+
+
+def dim(size: SizeLike) -> Dim:
+    """The dim of a tensor type that ``size`` stands for."""
+    return size.expr if isinstance(size, Size) else size
+
+
+def minimum(a: SizeLike, b: SizeLike) -> SizeLike:
+    """The smaller of two sizes."""
+    return _extremum("min", a, b)
+
+
+def maximum(a: SizeLike, b: SizeLike) -> SizeLike:
+    """The larger of two sizes."""
+    return _extremum("max", a, b)
+
+
+def _extremum(name: str, a: SizeLike, b: SizeLike) -> SizeLike:
+    pool = a.pool if isinstance(a, Size) else b.pool if isinstance(b, Size) else None
+    if pool is None:
+        assert isinstance(a, int) and isinstance(b, int)
+        return min(a, b) if name == "min" else max(a, b)
+    expr = (sym_min if name == "min" else sym_max)(dim(a), dim(b))
+    return a if expr == dim(a) else b if expr == dim(b) else pool.combine(name, expr, a, b)
+
+
+def product(sizes: Iterable[SizeLike]) -> SizeLike:
+    """The product of sizes."""
+    total: SizeLike = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def _tensor_dims(tensor: SSAValue) -> tuple[Dim, ...]:
+    assert isinstance(tensor.type, TensorType)
+    return dims_of(tensor.type)
+
+
+_EXPRESSIONS: dict[str, Callable[..., Dim]] = {
+    "sym.add": lambda a, b: a + b,
+    "sym.sub": lambda a, b: a - b,
+    "sym.mul": lambda a, b: a * b,
+    "sym.floordiv": lambda a, b: a // b,
+    "sym.mod": lambda a, b: a % b,
+    "sym.min": sym_min,
+    "sym.max": sym_max,
+    "sym.neg": lambda a: -a,
+}
+
+
+def dim_of(value: SSAValue, budget: int = MAX_PRODUCERS) -> Dim | None:
+    """What is known about a run-time number from the operations that compute it: a dim, or None."""
+    if not isinstance(value, OpResult) or budget <= 0:
+        return None
+    op = value.op
+    if isinstance(op, ConstantOp):
+        constant = op.value
+        number = getattr(getattr(constant, "value", None), "data", None)
+        return number if isinstance(number, int) and value.type == i64 else None
+    if isinstance(op, SchemaOp) and op.SCHEMA.op_name == "aten.sym_size.int":
+        tensor, index = op.arg("self"), op.arg("dim")
+        return _tensor_dims(tensor)[index] if isinstance(index, int) else None
+    if isinstance(op, ArithmeticOp) and op.name in _EXPRESSIONS:
+        operands = [dim_of(argument, budget // 2) for argument in op.arguments]
+        if any(operand is None for operand in operands):
+            return None
+        divides = op.name in ("sym.floordiv", "sym.mod")
+        if divides and operands[1] == 0:
+            return None
+        expr = as_expr(_EXPRESSIONS[op.name](*[as_expr(o) for o in operands if o is not None]))
+        return int(expr) if expr.is_const else expr
+    return None

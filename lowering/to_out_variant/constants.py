@@ -1,0 +1,55 @@
+"""Small constants of the text become weights of the program: the executable level has one kind of constant."""
+
+from __future__ import annotations
+
+from etir.dialects.et.program import ConstantOp, WeightOp
+from etir.dialects.et.weights import Blob, BlobAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Attribute, Operation
+
+
+class ConstantPool:
+    """Weights made from ``et.constant``; equal constants of one type share a symbol."""
+
+    def __init__(self, module: ModuleOp):
+        self._taken = {
+            op.properties["sym_name"].data: None  # type: ignore[attr-defined]
+            for op in module.body.block.ops
+            if "sym_name" in op.properties
+        }
+        self._known: dict[tuple[Attribute, Blob], str] = {}
+        self.ops: list[Operation] = []
+
+    def symbol(self, op: ConstantOp) -> str:
+        """The symbol of the weight that holds a constant."""
+        blob = Blob.of(constant_bytes(op))
+        key = (op.result.type, blob)
+        name = self._known.get(key)
+        if name is None:
+            index = len(self._known)
+            while (name := f"constant_{index}") in self._taken:
+                index += 1
+            self._taken[name] = None
+            weight = WeightOp(name, op.result.type, BlobAttr(blob), {"kind": StringAttr("constant")})
+            weight.location = op.location
+            self.ops.append(weight)
+            self._known[key] = name
+        return name
+
+
+def constant_bytes(op: ConstantOp) -> bytes:
+    """The bytes of a constant, row-major; a splat is spelled out, a bool is one byte of 0 or 1."""
+    from etir.dialects.dtypes import dtype_of, i1
+
+    type = op.value.get_type()
+    element = type.get_element_type()
+    data = op.value.data.data
+    count = 1
+    for dim in type.get_shape():
+        count *= dim
+    size = dtype_of(element).itemsize
+    if len(data) == size and count != 1:
+        data = data * count
+    if element == i1:
+        return bytes(1 if byte else 0 for byte in data)
+    return bytes(data)

@@ -1,0 +1,74 @@
+"""The pass `to-out-variant`: all methods of a module, and one report of what has no kernel form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from etir.diagnostics import Diagnostic, raise_if_errors
+from etir.dialects.context import EtContext
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.program import SchemaDeclOp
+from etir.dialects.sym.ops import DimOp
+from etir.dialects.text import source_location
+from etir.lowering.errors import E0415
+from etir.lowering.to_out_variant.constants import ConstantPool
+from etir.lowering.to_out_variant.method import MethodLowering
+from etir.passes.base import Pass, methods
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.rewriter import InsertPoint, Rewriter
+
+
+@dataclass(frozen=True)
+class ToOutVariantPass(Pass):
+    """Lower methods to the executable level: kernel calls over buffers, blocks and jumps.
+
+    ``plan-inputs`` and ``plan-outputs`` say whether the program's own memory holds inputs and outputs, or the caller's.
+    """
+
+    name = "to-out-variant"
+    plan_inputs: bool = True
+    plan_outputs: bool = True
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Raises one error with every operator without an out variant (E0415), unbounded dim (E0416) and operation
+        that the runtime cannot express (E0417).
+        """
+        for op in module.body.block.ops:
+            if isinstance(op, SchemaDeclOp):
+                ctx.declare_schema(op.schema.data)
+        ranges = {op.sym_name.data: op.range for op in module.body.block.ops if isinstance(op, DimOp)}
+        constants = ConstantPool(module)
+        missing: dict[str, list[EdgeOp]] = {}
+        problems: list[Diagnostic] = []
+        for func in methods(module):
+            lowering = MethodLowering(
+                ctx,
+                func,
+                ranges,
+                constants,
+                missing,
+                problems,
+                plan_inputs=self.plan_inputs,
+                plan_outputs=self.plan_outputs,
+            )
+            method = lowering.run()
+            if not problems and not missing:
+                Rewriter.insert_op(method, InsertPoint.before(func))
+                Rewriter.erase_op(func)
+        problems += [_missing_variant(ops) for ops in missing.values()]
+        raise_if_errors(problems)
+        first = module.body.block.first_op
+        for op in constants.ops:
+            assert first is not None
+            Rewriter.insert_op(op, InsertPoint.before(first))
+
+
+def _missing_variant(ops: list[EdgeOp]) -> Diagnostic:
+    schema = ops[0].SCHEMA
+    count = "" if len(ops) == 1 else f" ({len(ops)} uses, this is the first)"
+    return E0415.diagnostic(
+        f"'{schema.qualified_name}' has no out variant{count}",
+        source_location(ops[0].location),
+        help=f"register {schema.namespace}::{schema.name}.out with the same arguments and 'Tensor(a!) out', "
+        "or decompose the operator",
+    )

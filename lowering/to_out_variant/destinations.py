@@ -1,0 +1,82 @@
+"""Where a result may be written directly, so that no copy is needed.
+
+A value that is stored into state, into a caller's tensor or into a result of control flow has a destination. Its
+producer writes there directly when nothing reads what the destination held before at or after the producer: the old
+value's reads (and those of every view of it) all come earlier. Otherwise the value gets a buffer of its own and is
+copied at the store.
+
+``index_put`` into the current value of a state is the one operator that is done in place: it reads the old value and
+writes the new one element by element, and both runtimes have its in-place kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from etir.dialects.backend.ops import ViewOp
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.program import ReadStateOp, UpdateInputOp, WriteStateOp
+from xdsl.ir import Block, Operation, SSAValue
+
+IN_PLACE: dict[str, str] = {"aten.index_put.default": "aten.index_put_.default"}
+"""Functional operators whose in-place form the runtimes have, keyed to it; argument ``self`` is the one written."""
+
+
+def positions_in(block: Block) -> dict[Operation, int]:
+    """The place of every operation of a block in program order; nested ones take the place of what they are in."""
+    places: dict[Operation, int] = {}
+    for index, op in enumerate(block.ops):
+        for nested in op.walk():
+            places[nested] = index
+    return places
+
+
+def aliases_of(values: Iterable[SSAValue]) -> list[SSAValue]:
+    """``values`` and every view of them."""
+    found = list(values)
+    for value in found:
+        for use in value.uses:
+            if isinstance(use.operation, ViewOp):
+                found.append(use.operation.result)
+    return found
+
+
+def last_read(values: Iterable[SSAValue], places: dict[Operation, int], ignoring: Operation | None = None) -> int:
+    """The place of the last operation that reads one of ``values`` or a view of them; -1 when none does."""
+    last = -1
+    for value in aliases_of(values):
+        for use in value.uses:
+            op = use.operation
+            if op is ignoring or isinstance(op, ViewOp):
+                continue
+            if isinstance(op, UpdateInputOp) and use.index == 0:
+                continue
+            last = max(last, places.get(op, len(places)))
+    return last
+
+
+def stores_of(block: Block) -> list[tuple[WriteStateOp | UpdateInputOp, SSAValue, tuple[SSAValue, ...]]]:
+    """The stores at the end of a method: the operation, the stored value, and the values that hold the old content."""
+    reads: dict[str, list[SSAValue]] = {}
+    stores: list[tuple[WriteStateOp | UpdateInputOp, SSAValue, tuple[SSAValue, ...]]] = []
+    for op in block.ops:
+        if isinstance(op, ReadStateOp):
+            reads.setdefault(op.symbol.root_reference.data, []).append(op.result)
+        elif isinstance(op, WriteStateOp):
+            stores.append((op, op.value, tuple(reads.get(op.symbol.root_reference.data, ()))))
+        elif isinstance(op, UpdateInputOp):
+            stores.append((op, op.value, (op.input,)))
+    return stores
+
+
+def writes_in_place(op: Operation, old: tuple[SSAValue, ...], places: dict[Operation, int]) -> bool:
+    """Whether ``op`` may change the old content in place: it is the last to read it, and reads it as ``self`` only."""
+    if not isinstance(op, EdgeOp) or op.SCHEMA.op_name not in IN_PLACE:
+        return False
+    target = op.arg("self")
+    if target not in old or sum(1 for operand in op.operands if operand in old) != 1:
+        return False
+    views = [v for v in aliases_of(old) if v not in old]
+    if any(operand in views for operand in op.operands):
+        return False
+    return last_read(old, places, ignoring=op) < places[op]

@@ -1,0 +1,482 @@
+"""Lower one method: values become definitions in the entry block, operators become calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from etir.diagnostics import Diagnostic
+from etir.dialects.backend.ops import CallDelegateOp, ViewOp
+from etir.dialects.context import EtContext
+from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
+from etir.dialects.dtypes import dtype_of, f64, i1
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et import executable as et
+from etir.dialects.et.arguments import OPERAND
+from etir.dialects.et.layout import Dim, dims_of, is_static, order_of, tensor_type
+from etir.dialects.et.program import (
+    ConstantOp,
+    GetWeightOp,
+    NoneOp,
+    NoneType,
+    ReadStateOp,
+    StringOp,
+    UpdateInputOp,
+    WriteStateOp,
+)
+from etir.dialects.literals import scalar_of
+from etir.dialects.sym import expr as sym_expr
+from etir.dialects.sym.ops import ArithmeticOp, AssertOp
+from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.text import source_location
+from etir.lowering.errors import E0416, E0417
+from etir.lowering.to_out_variant.calls import (
+    PRIMITIVES,
+    ArgumentList,
+    copy_call,
+    kernel_call,
+    primitive_call,
+)
+from etir.lowering.to_out_variant.constants import ConstantPool
+from etir.lowering.to_out_variant.destinations import (
+    IN_PLACE,
+    last_read,
+    positions_in,
+    stores_of,
+    writes_in_place,
+)
+from xdsl.dialects.builtin import StringAttr, TensorType, UnknownLoc
+from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import ReturnOp as FuncReturnOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+
+Ranges = dict[str, tuple[int, int | None]]
+
+
+class MethodLowering:
+    """Lowers one ``func.func`` to an ``et.method``.
+
+    ``missing`` collects operators without an out variant, ``problems`` everything else that cannot be lowered;
+    ``plan_inputs`` False leaves the memory of all inputs to the caller.
+    """
+
+    def __init__(
+        self,
+        ctx: EtContext,
+        func: FuncOp,
+        ranges: Ranges,
+        constants: ConstantPool,
+        missing: dict[str, list[EdgeOp]],
+        problems: list[Diagnostic],
+        *,
+        plan_inputs: bool,
+        plan_outputs: bool,
+    ):
+        self.ctx = ctx
+        self.func = func
+        self.ranges = ranges
+        self.constants = constants
+        self.missing = missing
+        self.problems = problems
+        self.plan_inputs = plan_inputs
+        self.plan_outputs = plan_outputs
+        self.definitions: list[Operation] = []
+        self.blocks: list[Block] = [Block()]
+        self.values: dict[SSAValue, SSAValue] = {}
+        self.destinations: dict[SSAValue, SSAValue] = {}
+        self.weights: dict[str, SSAValue] = {}
+        self.states: dict[str, SSAValue] = {}
+        self.unbounded: dict[str, None] = {}
+
+    def run(self) -> et.MethodOp:
+        """Lower the whole method."""
+        block = self.func.body.block
+        inputs = [self._input(argument, index) for index, argument in enumerate(block.args)]
+        self._find_destinations(block)
+        entry = self.blocks[0]
+        self.emit(et.InputsOp(inputs), self.func)
+        self.lower_block(block)
+        region = Region(self.blocks)
+        first = entry.first_op
+        assert first is not None
+        for definition in self.definitions:
+            entry.insert_op_before(definition, first)
+        spec = {name: self.func.attributes.get(f"et.{name}") for name in ("in_spec", "out_spec")}
+        texts = {name: a.data for name, a in spec.items() if isinstance(a, StringAttr)}
+        method = et.MethodOp(self.func.sym_name.data, region, **texts)
+        method.location = self.func.location
+        for name in ("et.input_names", "et.output_names"):
+            if name in self.func.attributes:
+                method.attributes[name] = self.func.attributes[name]
+        return method
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def define(self, op: Any, source: Operation | SSAValue | None = None) -> SSAValue:
+        """Add the definition of a value, with the location and name of what it stands for."""
+        self.definitions.append(op)
+        if isinstance(source, Operation):
+            op.location = source.location
+        elif isinstance(source, SSAValue):
+            owner = source.owner
+            op.location = owner.location if isinstance(owner, Operation) else cast(BlockArgument, source).location
+            op.results[0].name_hint = source.name_hint
+        return op.results[0]
+
+    def bounded(self, type: Attribute, source: SSAValue) -> tuple[Attribute, str | None]:
+        """The static type of upper bounds, and ``"bound"`` when the type is dynamic."""
+        assert isinstance(type, TensorType)
+        if is_static(type):
+            return type, None
+        return tensor_type(type.element_type, [self._bound(d, source) for d in dims_of(type)], order_of(type)), "bound"
+
+    def _bound(self, dim: Dim, source: SSAValue) -> int:
+        if isinstance(dim, int):
+            return dim
+        _, high = sym_expr.bounds(dim, self.ranges)
+        if high is not None:
+            return max(high, 0)
+        for name in dim.symbols:
+            if self.ranges.get(name, (0, None))[1] is None and name not in self.unbounded:
+                self.unbounded[name] = None
+                owner = source.owner
+                location = source_location(owner.location) if isinstance(owner, Operation) else None
+                self.problems.append(
+                    E0416.diagnostic(
+                        f"dim '{name}' has no upper bound: the size '{dim}' of %{source.name_hint or '?'} in method "
+                        f"'{self.func.sym_name.data}' cannot be planned",
+                        location,
+                    )
+                )
+        return 1
+
+    def buffer(self, source: SSAValue, **options: Any) -> SSAValue:
+        """A new buffer for a tensor value."""
+        type, dynamic = self.bounded(source.type, source)
+        return self.define(et.BufferOp(type, dynamic=dynamic, **options), source)
+
+    def number(self, source: SSAValue, value: bool | float = 0) -> SSAValue:
+        """A slot for a number."""
+        if source.type == i1:
+            value = bool(value)
+        elif source.type == f64:
+            value = float(value)
+        return self.define(et.ScalarOp(value), source)
+
+    def _input(self, argument: BlockArgument, index: int) -> SSAValue:
+        attributes = self.func.arg_attrs.data[index].data if self.func.arg_attrs is not None else {}
+        value = attributes.get("et.value")
+        if isinstance(argument.type, TensorType):
+            updated = any(isinstance(use.operation, UpdateInputOp) and use.index == 0 for use in argument.uses)
+            lowered = self.buffer(argument, caller=updated or not self.plan_inputs)
+        elif isinstance(argument.type, NoneType):
+            lowered = self.define(NoneOp(), argument)
+        elif isinstance(value, StringAttr):
+            lowered = self.define(StringOp(value.data), argument)
+        else:
+            lowered = self.number(argument, 0 if value is None else cast(Any, scalar_of(value)))
+        self.values[argument] = lowered
+        return lowered
+
+    def lower(self, value: SSAValue) -> SSAValue:
+        """The executable value that stands for ``value``; literals get a slot when they are needed as values."""
+        known = self.values.get(value)
+        if known is None:
+            raise KeyError(f"%{value.name_hint} has no value at the executable level")
+        return known
+
+    def literal_or_value(self, value: SSAValue) -> object:
+        """A number that is a constant as a literal, anything else as a value."""
+        if isinstance(value.owner, NumberOp):
+            return scalar_of(value.owner.value)
+        return self.lower(value)
+
+    # --- instructions -----------------------------------------------------------------------------------------------
+
+    def emit(self, op: Operation, source: Operation) -> None:
+        """Append an instruction to the current block, with the location of ``source``."""
+        if isinstance(op.location, UnknownLoc):
+            op.location = source.location
+        self.blocks[-1].add_op(op)
+
+    def copy(self, target: SSAValue, source: SSAValue, op: Operation) -> None:
+        """Copy ``source`` to ``target`` unless they are the same value; numbers are moved."""
+        if target is source:
+            return
+        if isinstance(target.type, TensorType):
+            self.emit(copy_call(target, source, dynamic=_is_dynamic(target) or _is_dynamic(source)), op)
+        else:
+            self.emit(et.MoveOp(source, target), op)
+
+    def copy_all(self, pairs: Sequence[tuple[SSAValue, SSAValue]], op: Operation) -> None:
+        """Copy several (target, source) pairs as if at once: a source that is another pair's target is saved first."""
+        pending = [(t, s) for t, s in pairs if t is not s]
+        targets = [root_of(t) for t, _ in pending]
+        saved: list[tuple[SSAValue, SSAValue]] = []
+        for target, source in pending:
+            overwritten = [t for t in targets if t is root_of(source) and t is not root_of(target)]
+            if overwritten and isinstance(source.type, TensorType):
+                dynamic = "bound" if _is_dynamic(source) else None
+                temporary = self.define(et.BufferOp(source.type, dynamic=dynamic), op)
+                self.copy(temporary, source, op)
+                source = temporary
+            elif overwritten:
+                temporary = self.number(source)
+                self.copy(temporary, source, op)
+                source = temporary
+            saved.append((target, source))
+        for target, source in saved:
+            self.copy(target, source, op)
+
+    # --- operations -------------------------------------------------------------------------------------------------
+
+    def lower_block(self, block: Block) -> None:
+        """Lower the operations of a block into the current one; terminators of regions are their parents' business."""
+        stores: list[WriteStateOp | UpdateInputOp] = []
+        for op in block.ops:
+            if isinstance(op, (WriteStateOp, UpdateInputOp)):
+                stores.append(op)
+                continue
+            if isinstance(op, FuncReturnOp):
+                self._store(stores)
+            self.lower_operation(op)
+
+    def lower_operation(self, op: Operation) -> None:
+        """Lower one operation."""
+        from etir.lowering.to_out_variant.control_flow import (
+            lower_cond,
+            lower_scan,
+            lower_while,
+        )
+
+        match op:
+            case EdgeOp():
+                self._operator(op)
+            case GetWeightOp():
+                self.values[op.result] = self._weight(op.symbol.root_reference.data, op.result)
+            case ConstantOp():
+                self.values[op.result] = self._weight(self.constants.symbol(op), op.result)
+            case ReadStateOp():
+                self.values[op.result] = self._state(op.symbol.root_reference.data, op.result)
+            case ViewOp():
+                self.values[op.result] = self._view(op)
+            case NumberOp():
+                if any(not isinstance(use.operation, (EdgeOp, ArithmeticOp)) for use in op.result.uses):
+                    self.values[op.result] = self.number(op.result, cast(Any, scalar_of(op.value)))
+            case ArithmeticOp():
+                self._arithmetic(op)
+            case NoneOp():
+                self.values[op.result] = self.define(NoneOp(), op.result)
+            case StringOp():
+                self.values[op.result] = self.define(StringOp(op.value.data), op.result)
+            case CondOp():
+                lower_cond(self, op)
+            case WhileOp():
+                lower_while(self, op)
+            case ScanOp():
+                lower_scan(self, op)
+            case CallDelegateOp():
+                self._delegate(op)
+            case FuncReturnOp():
+                self._return(op)
+            case AssertOp():
+                pass
+            case _:
+                if op.results:
+                    self._refuse(op, "has no counterpart at the executable level")
+
+    def _refuse(self, op: Operation, why: str) -> None:
+        self.problems.append(E0417.diagnostic(f"'{op.name}' {why}", source_location(op.location)))
+        for result in op.results:
+            if isinstance(result.type, TensorType):
+                self.values[result] = self.buffer(result)
+            else:
+                self.values[result] = self.number(result)
+
+    def _weight(self, symbol: str, source: SSAValue) -> SSAValue:
+        value = self.weights.get(symbol)
+        if value is None:
+            value = self.weights[symbol] = self.define(GetWeightOp(symbol, source.type), source)
+        return value
+
+    def _state(self, symbol: str, source: SSAValue) -> SSAValue:
+        value = self.states.get(symbol)
+        if value is None:
+            value = self.states[symbol] = self.buffer(source, state=symbol)
+        return value
+
+    def result_buffer(self, result: SSAValue) -> SSAValue:
+        """The buffer that a result is written to: its destination, or one of its own."""
+        known = self.destinations.get(result)
+        return self.buffer(result) if known is None else known
+
+    def _operator(self, op: EdgeOp) -> None:
+        name = op.SCHEMA.op_name
+        if name in PRIMITIVES:
+            result = self.number(op.results[0])
+            values = [self.literal_or_value(v) if isinstance(v, SSAValue) else v for v in op.args().values()]
+            self.emit(primitive_call(PRIMITIVES[name], values, result), op)
+            self.values[op.results[0]] = result
+            return
+        given = {k: self._argument(v) for k, v in op.args().items()}
+        in_place = self._in_place(op)
+        if in_place is not None:
+            self.emit(in_place, op)
+            return
+        schema = self.ctx.out_variant(op.SCHEMA)
+        if schema is None:
+            self.missing.setdefault(op.name, []).append(op)
+            self._placeholders(op)
+            return
+        outs: list[SSAValue | None] = []
+        for result in op.results:
+            if isinstance(result.type, TensorType):
+                lowered = self.result_buffer(result)
+                self.values[result] = lowered
+                outs.append(lowered)
+            else:
+                self.values[result] = self.define(NoneOp(), result)
+                outs.append(None)
+        try:
+            self.emit(kernel_call(schema, given, outs, lambda v: v), op)
+        except TypeError as error:
+            self._refuse(op, str(error))
+
+    def _placeholders(self, op: Operation) -> None:
+        for result in op.results:
+            self.values[result] = self.buffer(result) if isinstance(result.type, TensorType) else self.number(result)
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, SSAValue):
+            return self.literal_or_value(value)
+        if isinstance(value, tuple):
+            return tuple(self._argument(v) for v in value)
+        return value
+
+    def _in_place(self, op: EdgeOp) -> et.CallOp | None:
+        result = op.results[0] if op.results else None
+        target = None if result is None else self.destinations.get(result)
+        if target is None or op.SCHEMA.op_name not in IN_PLACE or self.values.get(op.arg("self")) is not target:
+            return None
+        from etir.dialects.aten.table import load_table
+
+        schema = load_table().get(IN_PLACE[op.SCHEMA.op_name])
+        assert schema is not None and result is not None
+        arguments = ArgumentList.empty()
+        from etir.lowering.to_out_variant.calls import add_argument
+
+        for argument in schema.arguments:
+            add_argument(arguments, argument, self._argument(op.arg(argument.name)), lambda v: v)
+        self.values[result] = target
+        return arguments.call(schema.qualified_name, (OPERAND,), [target])
+
+    def _arithmetic(self, op: ArithmeticOp) -> None:
+        kernel = PRIMITIVES.get(op.name)
+        arguments = [self.literal_or_value(v) for v in op.arguments]
+        result = self.number(op.result)
+        self.values[op.result] = result
+        if kernel is not None:
+            self.emit(primitive_call(kernel, arguments, result), op)
+        elif op.name == "sym.ne":
+            equal = self.define(et.ScalarOp(False), op)
+            self.emit(primitive_call(PRIMITIVES["sym.eq"], arguments, equal), op)
+            self.emit(primitive_call(PRIMITIVES["sym.not"], [equal], result), op)
+        elif op.name in ("sym.and", "sym.or"):
+            # a and b is b if a else false; a or b is true if a else b
+            first, second = arguments
+            chosen = [first, second, False] if op.name == "sym.and" else [first, True, second]
+            self.emit(primitive_call(PRIMITIVES["sym.ite"], chosen, result), op)
+        else:
+            self._refuse(op, "has no primitive operator at run time")
+
+    def _view(self, op: ViewOp) -> SSAValue:
+        base = self.lower(op.base)
+        type, dynamic = self.bounded(op.result.type, op.result)
+        assert isinstance(type, TensorType)
+        offset = op.element_offset * dtype_of(type.element_type).itemsize
+        owner = base.owner
+        placed = isinstance(owner, (et.BufferOp, et.ViewOp)) and not _is_unplanned(owner)
+        if placed and dynamic is None and not _is_dynamic(base):
+            return self.define(et.ViewOp(base, type, offset), op.result)
+        view = self.define(et.ViewOp(base, type, offset, dynamic=dynamic, late=True), op.result)
+        sizes = [d if isinstance(d, int) else -1 for d in dims_of(cast(Any, op.result.type))]
+        if offset or sizes.count(-1) > 1:
+            self._refuse(op, "is a view that the runtime cannot make: elide-views keeps the copy")
+            return view
+        arguments = ArgumentList.empty()
+        arguments.add(base)
+        arguments.add_list("ints", sizes)
+        arguments.add(view)
+        self.emit(arguments.call("executorch_prim::et_view.default", None, ()), op)
+        return view
+
+    def _delegate(self, op: CallDelegateOp) -> None:
+        outs = []
+        for result in op.outputs:
+            lowered = self.result_buffer(result) if isinstance(result.type, TensorType) else self.number(result)
+            self.values[result] = lowered
+            outs.append(lowered)
+        operands = [self.lower(v) for v in op.arguments]
+        template = (OPERAND,) * (len(operands) + len(outs))
+        self.emit(et.DelegateCallOp(op.callee.root_reference.data, template, [*operands, *outs]), op)
+
+    # --- stores and outputs -----------------------------------------------------------------------------------------
+
+    def _find_destinations(self, block: Block) -> None:
+        """Let the producer of a stored value write where it is stored, wherever nothing still reads what was there."""
+        places = positions_in(block)
+        for store, value, old in stores_of(block):
+            producer = value.owner
+            if not isinstance(producer, EdgeOp) or producer.parent is not block or value in self.destinations:
+                continue
+            if any(isinstance(v.type, TensorType) and not is_static(v.type) for v in (value, *old)):
+                continue
+            if last_read(old, places) < places[producer] or writes_in_place(producer, old, places):
+                self.destinations[value] = self._target(store)
+
+    def _target(self, store: WriteStateOp | UpdateInputOp) -> SSAValue:
+        if isinstance(store, UpdateInputOp):
+            return self.values[store.input]
+        return self._state(store.symbol.root_reference.data, store.value)
+
+    def _store(self, stores: Sequence[WriteStateOp | UpdateInputOp]) -> None:
+        if stores:
+            self.copy_all([(self._target(s), self.lower(s.value)) for s in stores], stores[0])
+
+    def _return(self, op: FuncReturnOp) -> None:
+        outputs: list[SSAValue] = []
+        for value in op.arguments:
+            lowered = self.lower(value)
+            owner = lowered.owner
+            shared = isinstance(owner, GetWeightOp) or (
+                isinstance(owner, et.ViewOp) and (_is_unplanned(owner) or not self.plan_outputs)
+            )
+            if shared and isinstance(value.type, TensorType):
+                # A constant, or a view whose place is only known at run time, is handed out as a copy.
+                clone = self.buffer(value, caller=not self.plan_outputs)
+                self.emit(copy_call(clone, lowered, dynamic=True), op)
+                lowered = clone
+            elif isinstance(owner, et.BufferOp) and not self.plan_outputs and owner.state is None:
+                owner.caller = et.BufferOp(owner.result.type, caller=True).caller
+            outputs.append(lowered)
+        self.emit(et.ReturnOp(outputs), op)
+
+
+def root_of(value: SSAValue) -> SSAValue:
+    """The buffer behind views."""
+    while isinstance(value.owner, et.ViewOp):
+        value = value.owner.base
+    return value
+
+
+def _is_dynamic(value: SSAValue) -> bool:
+    return isinstance(value.owner, (et.BufferOp, et.ViewOp)) and value.owner.dynamic is not None
+
+
+def _is_unplanned(op: Operation) -> bool:
+    """Whether the place of a buffer or view is only known at run time."""
+    if isinstance(op, et.ViewOp):
+        return op.late is not None or _is_unplanned(cast(Operation, op.base.owner))
+    return not isinstance(op, et.BufferOp) or op.caller is not None
+
+

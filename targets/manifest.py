@@ -1,0 +1,255 @@
+"""Manifests: what a runtime can execute.
+
+A manifest is a JSON file beside this module: limits and backends of the runtime, and one entry per kernel with its
+schema, library and the rules of :mod:`etir.targets.rules`. It answers the question of the link check: will this call,
+with these types, dim orders and ranks, run there and give right results? Where the runtime executes a call but writes
+wrong bytes, the manifest says no.
+
+Form of an entry::
+
+    "aten::relu.out": {
+        "schema": "aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "library": "portable",          # the library that registers it; see Manifest.libraries
+        "dtypes": [{"self": "RHBf", "out": "=self"}],
+        "dim_orders": "same",
+        "kind": "prim",                 # optional; default "kernel"
+        "ranks": {"self": [3, 4]},      # optional; least and greatest rank of an argument
+        "optimized": true,              # optional; a vectorised kernel replaces the portable one
+        "resizes_output": false,        # optional; default true
+        "notes": "..."                  # optional
+    }
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from etir.dialects.schema import Argument, OpSchema, SchemaError, parse_schema
+from etir.targets.dtypes import DTypeLike, scalar_type
+from etir.targets.errors import E0601, E0602
+from etir.targets.rules import Call, DimOrder, DimOrderRule, DtypeRule, Literal
+
+T = TypeVar("T")
+PerTensor = Sequence[T | Sequence[T] | None] | Mapping[str, T | Sequence[T] | None]
+"""One item per tensor argument, in schema order with the results last, or by name; a list where the argument is one."""
+
+_FILES = {"executorch": "executorch_1_5_1.json"}
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """One kernel. ``ranks`` gives the least and greatest rank, inclusive, of the arguments that have a limit.
+
+    ``kind`` is ``kernel`` or ``prim`` (an operator on values that is called without the trailing return slot);
+    ``library`` is where it lives. A kernel that does not ``resizes_output`` needs its results in their final size.
+    """
+
+    name: str
+    schema_text: str
+    library: str
+    dtypes: DtypeRule
+    dim_orders: DimOrderRule
+    kind: str = "kernel"
+    ranks: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    optimized: bool = False
+    resizes_output: bool = True
+    notes: str = ""
+
+    @cached_property
+    def schema(self) -> OpSchema:
+        """The parsed schema."""
+        return parse_schema(self.schema_text)
+
+    @cached_property
+    def tensor_arguments(self) -> tuple[Argument, ...]:
+        """The arguments that are tensors or lists of tensors, in schema order."""
+        return tuple(a for a in self.schema.arguments if a.is_tensor)
+
+    def check(
+        self,
+        dtypes: PerTensor[DTypeLike],
+        dim_orders: PerTensor[DimOrder] | None = None,
+        ranks: PerTensor[int] | None = None,
+        others: Mapping[str, Literal] | None = None,
+    ) -> str | None:
+        """``None`` if the kernel takes such a call, otherwise the reason; see :meth:`Manifest.check_call`."""
+        types = {name: tuple(map(scalar_type, items)) for name, items in self._by_name("dtypes", dtypes).items()}
+        problem = self.dtypes.failure(Call(types, others or {}))
+        if problem is not None:
+            return f"unsupported dtypes: {problem}"
+        orders: dict[str, tuple[DimOrder, ...]] = {}
+        if dim_orders is not None:
+            given = self._by_name("dim_orders", dim_orders, item_is_sequence=True)
+            orders = {name: tuple(tuple(order) for order in items) for name, items in given.items()}
+            problem = self.dim_orders.failure(orders)
+            if problem is not None:
+                return f"unsupported dim orders: {problem}"
+        known = {name: tuple(map(len, items)) for name, items in orders.items()}
+        if ranks is not None:
+            known = self._by_name("ranks", ranks)
+        for name, (least, greatest) in self.ranks.items():
+            for rank in known.get(name, ()):
+                if not least <= rank <= greatest:
+                    wanted = f"{least}" if least == greatest else f"{least} to {greatest}"
+                    return f"unsupported rank: '{name}' has rank {rank}, must be {wanted}"
+        return None
+
+    def _by_name(self, what: str, given: PerTensor[Any], item_is_sequence: bool = False) -> dict[str, tuple[Any, ...]]:
+        """Items of each argument as a tuple, empty if absent. Raises E0602 if they do not fit the schema."""
+        arguments = self.tensor_arguments
+        names = [a.name for a in arguments]
+        if isinstance(given, Mapping):
+            unknown = [name for name in given if name not in names]
+            if unknown:
+                raise E0602.error(f"{self.name} has no tensor argument '{unknown[0]}'; it has {', '.join(names)}")
+            values = [given.get(name) for name in names]
+        elif len(given) == len(names):
+            values = list(given)
+        else:
+            raise E0602.error(
+                f"{len(given)} {what} are given for {self.name}, which has {len(names)} tensor arguments: "
+                f"{', '.join(names)}"
+            )
+        result: dict[str, tuple[Any, ...]] = {}
+        for argument, value in zip(arguments, values, strict=True):
+            if value is None:
+                result[argument.name] = ()
+            elif argument.is_list:
+                result[argument.name] = tuple(item for item in value if item is not None)
+            else:
+                result[argument.name] = (value,)
+        return result
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A runtime: its kernels, backends and limits.
+
+    ``libraries`` maps each library to whether the runtime always has it; kernels of the others need an extra library
+    to be linked or imported. ``tensor_alignment`` is in bytes: what the runtime guarantees for the start of constants
+    and planned memory. ``limits`` holds ``rank``, ``operator_name`` (characters), ``instructions`` (executed per run)
+    and ``kernel_key`` (bytes, see the runtime's kernel lookup).
+    """
+
+    name: str
+    version: str
+    schema_version: int
+    tensor_alignment: int
+    limits: Mapping[str, int]
+    backends: tuple[str, ...]
+    libraries: Mapping[str, bool]
+    kernels: Mapping[str, KernelEntry]
+
+    def lookup(self, op_name: str) -> KernelEntry | None:
+        """The kernel called ``op_name`` (``aten::add.out``), ``None`` if there is none."""
+        return self.kernels.get(op_name)
+
+    def check_call(
+        self,
+        op_name: str,
+        dtypes: PerTensor[DTypeLike],
+        dim_orders: PerTensor[DimOrder] | None = None,
+        ranks: PerTensor[int] | None = None,
+        others: Mapping[str, Literal] | None = None,
+    ) -> str | None:
+        """``None`` if the runtime executes such a call correctly, otherwise the reason as text.
+
+        ``dtypes``, ``dim_orders`` and ``ranks`` have one item per tensor argument of the schema, results included, in
+        order or by name: a list for a list of tensors, ``None`` for an absent one. Ranks are taken from the dim orders
+        if left out; what is left out of all is not checked. ``others`` holds the arguments that are no tensors, by
+        name: a Python value, a :class:`~etir.emit.scalar_type.ScalarType` for a dtype, or ``int``, ``float``, ``bool``
+        itself for a number that is only known at run time. Names left out are not checked.
+
+        Raises E0602 if the items do not fit the schema.
+        """
+        entry = self.lookup(op_name)
+        if entry is None:
+            return f"{self.name} {self.version} has no kernel '{op_name}'"
+        return entry.check(dtypes, dim_orders, ranks, others)
+
+    def nearest(self, op_name: str, count: int = 3) -> tuple[str, ...]:
+        """Up to ``count`` kernels to suggest for a missing one: other overloads first, then similar names."""
+        base = op_name.partition(".")[0]
+        overloads = [name for name in self.kernels if name.partition(".")[0] == base]
+        similar = difflib.get_close_matches(op_name, [n for n in self.kernels if n not in overloads], n=count, cutoff=0.75)
+        return (*overloads, *similar)[:count]
+
+
+def available() -> tuple[str, ...]:
+    """The names that :func:`load` knows."""
+    return tuple(_FILES)
+
+
+@cache
+def load(name: str) -> Manifest:
+    """The manifest of a target: ``executorch`` is the stock 1.5.1 runtime. Raises E0601 for an unknown name."""
+    file = _FILES.get(name)
+    if file is None:
+        raise E0601.error(f"unknown target '{name}'; available are {', '.join(available())}")
+    return parse_manifest((Path(__file__).parent / file).read_text("utf-8"), file)
+
+
+def parse_manifest(text: str, source: str) -> Manifest:
+    """A manifest from the JSON ``text`` of file ``source``. Raises E0602 with the kernel and what is wrong with it."""
+    try:
+        data: dict[str, Any] = json.loads(text)
+        kernels = {name: _parse_entry(name, entry) for name, entry in data["kernels"].items()}
+        return Manifest(
+            name=data["name"],
+            version=data["version"],
+            schema_version=data["schema_version"],
+            tensor_alignment=data["tensor_alignment"],
+            limits=data["limits"],
+            backends=tuple(data["backends"]),
+            libraries=data["libraries"],
+            kernels=kernels,
+        )
+    except json.JSONDecodeError as error:
+        raise E0602.error(f"{source} is not JSON: {error}") from None
+    except KeyError as error:
+        raise E0602.error(f"{source} lacks the field {error}") from None
+
+
+def _parse_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
+    ranks = {argument: (least, greatest) for argument, (least, greatest) in entry.get("ranks", {}).items()}
+    parsed = KernelEntry(
+        name=name,
+        schema_text=entry["schema"],
+        library=entry["library"],
+        dtypes=DtypeRule.parse(entry["dtypes"]),
+        dim_orders=DimOrderRule(entry["dim_orders"]),
+        kind=entry.get("kind", "kernel"),
+        ranks=ranks,
+        optimized=entry.get("optimized", False),
+        resizes_output=entry.get("resizes_output", True),
+        notes=entry.get("notes", ""),
+    )
+    return parsed
+
+
+def check_entry(entry: KernelEntry) -> list[str]:
+    """What is inconsistent in an entry: a schema of another operator, rules about arguments that it does not have."""
+    try:
+        schema = entry.schema
+    except SchemaError as error:
+        return [f"{entry.name}: {error}"]
+    problems: list[str] = []
+    if schema.qualified_name != entry.name:
+        problems.append(f"{entry.name}: the schema is of {schema.qualified_name}")
+    names = [a.name for a in schema.arguments]
+    tensors = [a.name for a in entry.tensor_arguments]
+    for row in entry.dtypes.rows:
+        mentioned = [*row, *(name for constraint in row.values() for name in constraint.arguments)]
+        problems += [f"{entry.name}: no argument '{name}'" for name in mentioned if name not in names]
+        problems += [f"{entry.name}: a dtype row says nothing of '{name}'" for name in tensors if name not in row]
+    words = entry.dim_orders.words
+    for name in (*entry.ranks, *(() if isinstance(words, str) else words)):
+        if name not in tensors:
+            problems.append(f"{entry.name}: no tensor argument '{name}'")
+    return problems

@@ -1,0 +1,220 @@
+"""What the command-line tools share: reading and writing, printing diagnostics, exit codes.
+
+A tool's body takes parsed arguments and raises ``EtirError`` for anything that is wrong with its input. :func:`run_tool`
+turns that, and unreadable or unwritable files, into diagnostics on standard error and exit code 1; a wrong command
+line exits with 2. Output is written whole and only at the end, so that a failing tool leaves no half of a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from etir.diagnostics import Diagnostic, EtirError
+from etir.tools.errors import E0901, E0902, E0903, E0909, E0911
+
+OK, FAILED, USAGE = 0, 1, 2
+"""Exit codes: done; diagnostics were printed; the command line is wrong."""
+
+STDIN_NAME = "<stdin>"
+
+_STYLES = (
+    (re.compile(r"^( +\^)$"), "\x1b[1;32m"),
+    (re.compile(r"\b(error\[E\d+\]:)"), "\x1b[1;31m"),
+    (re.compile(r"\b(warning\[E\d+\]:)"), "\x1b[1;35m"),
+    (re.compile(r"\b(remark\[E\d+\]:)"), "\x1b[1;34m"),
+    (re.compile(r"^  (note:|help:)"), "\x1b[1;36m"),
+)
+
+
+class Console:
+    """Prints diagnostics with the source line they point at, in colour if wanted.
+
+    ``sources`` maps a file name to its text; lines of other files are not shown.
+    """
+
+    def __init__(self, color: str = "auto"):
+        self.sources: dict[str, str] = {}
+        self._color = color
+
+    def _use_color(self) -> bool:
+        if self._color == "auto":
+            return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        return self._color == "always"
+
+    def set_color(self, color: str) -> None:
+        """``auto`` (when standard error is a terminal), ``always`` or ``never``."""
+        self._color = color
+
+    def source_line(self, diagnostic: Diagnostic) -> str | None:
+        """The text of the line a diagnostic points at, if the file is known."""
+        location = diagnostic.location
+        if location is None or not location.line or location.file not in self.sources:
+            return None
+        lines = self.sources[location.file].split("\n")
+        return lines[location.line - 1].rstrip("\r") if location.line <= len(lines) else None
+
+    def report(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Print diagnostics on standard error."""
+        for diagnostic in diagnostics:
+            text = diagnostic.render(self.source_line(diagnostic))
+            if self._use_color():
+                text = "\n".join(_paint(line) for line in text.split("\n"))
+            print(text, file=sys.stderr)
+
+
+def _paint(line: str) -> str:
+    for pattern, style in _STYLES:
+        painted = pattern.sub(lambda m: m.group(0).replace(m.group(1), f"{style}{m.group(1)}\x1b[0m"), line, count=1)
+        if painted != line:
+            return painted
+    return line
+
+
+class ToolParser(argparse.ArgumentParser):
+    """An argument parser that reports a wrong command line as diagnostic E0901 and exits with 2."""
+
+    def __init__(self, prog: str, description: str, epilog: str | None = None):
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        self.add_argument("--version", action="version", version=_LazyVersion(prog))  # type: ignore[arg-type]
+        self.add_argument("--debug", action="store_true", help="show Python tracebacks of unexpected errors")
+        self.add_argument(
+            "--color", choices=("auto", "always", "never"), default="auto", help="colour diagnostics (default: auto)"
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Print the problem and exit."""
+        Console().report([E0901.diagnostic(f"{self.prog}: {message}", help=f"{self.prog} --help lists the options")])
+        raise SystemExit(USAGE)
+
+
+class _LazyVersion:
+    """Looks the version up only when it is printed: package metadata takes longer to read than the arguments."""
+
+    def __init__(self, prog: str):
+        self._prog = prog
+
+    def __mod__(self, values: object) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return f"{self._prog} {tool_version()}"
+
+
+def tool_version() -> str:
+    """etir's version and that of the framework it runs on."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"{version('etir')} (xdsl {version('xdsl')})"
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def usage_error(message: str, help: str | None = None) -> EtirError:
+    """Options that parse but do not go together."""
+    return E0901.error(message, help=help)
+
+
+def run_tool(
+    parser: ToolParser, body: Callable[[argparse.Namespace, Console], int], argv: Sequence[str] | None = None
+) -> int:
+    """Parse the command line, run ``body``, print what goes wrong. Returns the exit code."""
+    console = Console()
+    debug = "--debug" in (sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = parser.parse_args(argv)
+        console.set_color(arguments.color)
+        code = body(arguments, console)
+        sys.stdout.flush()
+        return code
+    except EtirError as error:
+        console.report(error.diagnostics)
+        if debug and error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        return FAILED
+    except BrokenPipeError:
+        # The reader of our output is gone; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:  # Last resort: whatever escapes is a bug, and users get one line of it.
+        if debug:
+            traceback.print_exception(error)
+        message = (str(error).splitlines() or [""])[0]
+        console.report([E0909.diagnostic(f"{type(error).__name__}: {message}".rstrip(": "))])
+        return FAILED
+
+
+def read_bytes(path: str) -> tuple[str, bytes]:
+    """The name for diagnostics and the bytes of an input; ``-`` is standard input. Raises error E0902."""
+    if path == "-":
+        return STDIN_NAME, sys.stdin.buffer.read()
+    try:
+        return path, Path(path).read_bytes()
+    except OSError as error:
+        raise E0902.error(f"cannot read '{path}': {error.strerror or error}") from None
+
+
+_NOT_TEXT: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"ML\xefR", "it is MLIR bytecode; print it as text first"),
+    (4, b"ET12", "it is a .pte file; turn it into text with et-translate --pte-to-mlir"),
+    (0, b"PK\x03\x04", "it is a zip archive; import a .pt2 file with et-translate --import-pt2"),
+)
+"""Offset, magic bytes, and what to do about a file that is not text."""
+
+
+def read_text(path: str, console: Console) -> tuple[str, str]:
+    """The name and the text of an input; its lines are then shown with diagnostics. Raises error E0902."""
+    name, data = read_bytes(path)
+    for offset, magic, advice in _NOT_TEXT:
+        if data[offset : offset + len(magic)] == magic:
+            raise E0902.error(f"'{name}' is not text: {advice}")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise E0902.error(f"'{name}' is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}") from None
+    console.sources[name] = text
+    return name, text
+
+
+def write_output(path: str, data: str | bytes | memoryview) -> None:
+    """Write to a file, whole or not at all, or to standard output (``-``). Raises error E0903.
+
+    What is not an ordinary file (``/dev/null``, a pipe) is written in place.
+    """
+    raw = data.encode() if isinstance(data, str) else data
+    if path == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(raw)
+        return
+    from etir.dialects.et.weights import write_atomically
+
+    target = Path(path)
+    try:
+        if target.exists() and not target.is_file():
+            with target.open("wb") as file:
+                file.write(raw)
+        else:
+            write_atomically(target.resolve(), [raw])
+    except OSError as error:
+        raise E0903.error(f"cannot write '{path}': {error.strerror or error}") from None
+
+
+def missing_package(error: ImportError, what: str) -> EtirError:
+    """An error for a package that a step needs and that is not installed."""
+    name = (error.name or str(error)).split(".")[0]
+    extra = "pip install 'etir[torch]'" if name == "torch" else f"pip install {name}"
+    return E0911.error(f"{what} needs the package '{name}', which is not installed", help=extra)
+

@@ -1,0 +1,238 @@
+"""``et-opt``: text in, passes, text out. What mlir-opt is for MLIR.
+
+One run reads one file, or several modules in it (``--split-input-file``); each module is parsed, verified, run through
+the pipeline and printed. Problems of all modules are reported together, and output is written only when there are none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etir.diagnostics import Diagnostic, EtirError, Severity
+from etir.tools.common import FAILED, OK, Console, read_text, run_tool, usage_error, write_output
+from etir.tools.opt_arguments import OptParser
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.passes import ModulePass
+
+    from etir.dialects.et.weights import WeightFile
+    from etir.passes.instrumentation import Instrument
+    from etir.passes.report import PipelineReport, Time
+    from etir.passes.reproducer import Settings
+    from etir.tools.split import Chunk
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tool; returns the exit code."""
+    return run_tool(OptParser(), _run, argv)
+
+
+def _run(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.list_passes or arguments.list_dialects:
+        from etir.tools.listing import dialects_text, passes_text
+
+        sys.stdout.write(passes_text() if arguments.list_passes else dialects_text())
+        return OK
+    return _Run(arguments, console).run()
+
+
+class _Run:
+    """One run of the tool: what is the same for all modules of the input."""
+
+    def __init__(self, arguments: argparse.Namespace, console: Console):
+        from etir.passes.report import Time
+        from etir.tools.printing import PrintOptions
+
+        self.arguments = arguments
+        self.console = console
+        self.printing = PrintOptions(arguments.generic, arguments.locations, arguments.elide_weights)
+        self.parsing, self.writing = Time(), Time()
+        self.reports: list[PipelineReport] = []
+
+    def run(self) -> int:
+        """Read, work on every module, and report. Returns the exit code."""
+        from etir.tools.split import SEPARATOR, Chunk, split_input
+
+        arguments = self.arguments
+        self.name, text = read_text(arguments.run_reproducer or arguments.input, self.console)
+        pipeline, self.settings = self._what_to_run(text)
+        self.passes = self._parse_pipeline(pipeline)
+        self.weights = self._open_weights()
+        if arguments.dump_pass_pipeline:
+            from etir.passes.pipeline import pipeline_text
+
+            print(pipeline_text(self.passes, with_defaults=True), file=sys.stderr)
+        chunks = split_input(text) if arguments.split_input_file else [Chunk(text, 1)]
+        outputs: list[str] = []
+        diagnostics: list[Diagnostic] = []
+        for index, chunk in enumerate(chunks):
+            output, found = self._work_on(chunk, index if len(chunks) > 1 else None)
+            outputs.extend([] if output is None else [output])
+            diagnostics.extend(self._unexpected(chunk, found) if arguments.verify_diagnostics else found)
+        self.console.report(diagnostics)
+        self._print_reports()
+        if any(d.severity is Severity.ERROR for d in diagnostics):
+            return FAILED
+        if not arguments.no_output and (outputs or not arguments.verify_diagnostics):
+            write_output(arguments.output, SEPARATOR.join(outputs))
+        return OK
+
+    # --- before the modules -------------------------------------------------------------------------------------------
+
+    def _what_to_run(self, text: str) -> tuple[str, Settings]:
+        from etir.passes.reproducer import Settings, read_reproducer
+
+        arguments = self.arguments
+        if arguments.run_reproducer is not None:
+            reproducer = read_reproducer(text, self.name)
+            return reproducer.pipeline, reproducer.settings
+        flags = [f"--{n.replace('_', '-')}" for n in ("allow_unregistered_dialect", "require_locations")]
+        given = [f for f in flags if getattr(arguments, f[2:].replace("-", "_"))]
+        settings = Settings(tuple(given), tuple(arguments.weights))
+        pipeline = arguments.pipeline or ""
+        if arguments.compile_to is None and arguments.compile_from is None:
+            return pipeline, settings
+        if pipeline:
+            raise usage_error(
+                "--compile-to and --compile-from are pipelines and do not go with -p",
+                "run et-opt twice, or write the passes of the phase out: --dump-pass-pipeline shows them",
+            )
+        from etir.tools.phases import phase_pipeline
+
+        return phase_pipeline(arguments.compile_from, arguments.compile_to), settings
+
+    def _parse_pipeline(self, pipeline: str) -> tuple[ModulePass, ...]:
+        from etir.passes.pipeline import PIPELINE_FILE, parse_pipeline
+
+        self.console.sources[PIPELINE_FILE] = pipeline
+        return parse_pipeline(pipeline)
+
+    def _open_weights(self) -> list[WeightFile]:
+        from etir.dialects.et.weights import WeightFile
+
+        return [WeightFile(path) for path in dict.fromkeys((*self.settings.weights, *self.arguments.weights))]
+
+    # --- one module ---------------------------------------------------------------------------------------------------
+
+    def _work_on(self, chunk: Chunk, index: int | None) -> tuple[str | None, list[Diagnostic]]:
+        """The text of one module after the pipeline, or None, and its diagnostics."""
+        from etir.dialects.text import parse_module
+        from etir.passes.manager import PipelineOptions, run_pipeline
+        from etir.tools.context import ToolContext
+
+        ctx = ToolContext(allow_unregistered="--allow-unregistered-dialect" in self._flags())
+        options = PipelineOptions(
+            instruments=self._instruments(index),
+            reproducer=self._reproducer(index),
+            settings=self.settings,
+            require_locations="--require-locations" in self._flags(),
+        )
+        try:
+            with self.parsing.measure():
+                module = parse_module(
+                    chunk.text, ctx, name=self.name, weights=self.weights, first_line=chunk.first_line
+                )
+            self.reports.append(run_pipeline(ctx, module, self.passes, options))
+            if self.arguments.verify_roundtrip:
+                from etir.tools.roundtrip import verify_roundtrip
+
+                verify_roundtrip(module, ctx)
+            return self._render(module), ctx.diagnostics
+        except EtirError as error:
+            if self.arguments.debug and error.__cause__ is not None:
+                import traceback
+
+                traceback.print_exception(error.__cause__)
+            return None, [*ctx.diagnostics, *error.diagnostics]
+
+    def _flags(self) -> tuple[str, ...]:
+        extra = ("--allow-unregistered-dialect",) if self.arguments.allow_unregistered_dialect else ()
+        return (*self.settings.flags, *extra)
+
+    def _render(self, module: ModuleOp) -> str:
+        if self.arguments.no_output:
+            return ""
+        with self.writing.measure():
+            return self.printing.render(module)
+
+    def _reproducer(self, index: int | None) -> Path | None:
+        if self.arguments.reproducer is None:
+            return None
+        path = Path(self.arguments.reproducer)
+        return path if index is None else path.with_stem(f"{path.stem}-{index}")
+
+    def _instruments(self, index: int | None) -> tuple[Instrument, ...]:
+        from etir.passes.instrumentation import ExplainMatch, TraceOp
+
+        arguments = self.arguments
+        write = sys.stderr.write
+        found: list[Instrument] = []
+        if arguments.explain_match is not None:
+            found.append(ExplainMatch(arguments.explain_match, write))
+        if arguments.trace_op is not None:
+            found.append(TraceOp(arguments.trace_op, write))
+        printer = self._ir_printer(index)
+        return (*found, *([] if printer is None else [printer]))
+
+    def _ir_printer(self, index: int | None) -> Instrument | None:
+        from etir.passes.instrumentation import PrintIR, write_to_directory, write_to_stream
+
+        arguments = self.arguments
+        before = _names(arguments.print_before, arguments.print_before_all)
+        every = arguments.print_after_all or (arguments.print_after_change and arguments.print_after is None)
+        after = _names(arguments.print_after, every)
+        directory = arguments.print_dir
+        asked = bool(before or after or arguments.print_after_failure)
+        if not asked and directory is None:
+            return None
+        if directory is None:
+            write = write_to_stream(sys.stderr.write)
+        else:
+            write = write_to_directory(Path(directory), "" if index is None else f"{index}-")
+        return PrintIR(
+            write,
+            self.printing.render,
+            before=before,
+            after=after if asked else ("*",),
+            only_changes=arguments.print_after_change,
+            on_failure=arguments.print_after_failure,
+            with_input=directory is not None,
+        )
+
+    def _unexpected(self, chunk: Chunk, found: list[Diagnostic]) -> list[Diagnostic]:
+        from etir.tools.expectations import check, parse_expectations
+
+        try:
+            expectations = parse_expectations(chunk.text, self.name, chunk.first_line)
+        except EtirError as error:
+            return list(error.diagnostics)
+        return check(expectations, found, self.name)
+
+    # --- after the modules --------------------------------------------------------------------------------------------
+
+    def _print_reports(self) -> None:
+        from etir.passes.report import merge_reports
+
+        if not self.arguments.timing and not self.arguments.statistics:
+            return
+        report = merge_reports(self.reports)
+        if self.arguments.statistics:
+            sys.stderr.write(report.statistics_text())
+        if self.arguments.timing:
+            phases: dict[str, Time] = {"(parse)": self.parsing, "(print)": self.writing}
+            sys.stderr.write(report.timing_text(phases))
+
+
+def _names(names: str | None, all_of_them: bool) -> tuple[str, ...]:
+    if all_of_them:
+        return ("*",)
+    return () if names is None else tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

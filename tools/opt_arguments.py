@@ -1,0 +1,142 @@
+"""The command line of ``et-opt``. Options that mlir-opt has too also go by its names."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from etir.tools.common import ToolParser
+
+_DESCRIPTION = """\
+Read a module as text, run passes over it, print it.
+
+  et-opt -p 'decompose-aten,aten-to-edge{...}' in.mlir -o out.mlir
+  et-opt --cse --dce in.mlir                 a pass is an option, too
+  et-opt --compile-to=edge in.mlir           all passes up to a named phase
+"""
+
+PHASE_NAMES = ("aten", "core", "edge", "backend", "et")
+"""What the help shows; the phases themselves are data of ``lowering.pipeline``."""
+
+_STARRED = tuple(
+    f"--{prefix}print-ir-{place}" for prefix in ("", "mlir-") for place in ("before", "after")
+)
+
+
+class OptParser(ToolParser):
+    """The options of ``et-opt``; what is left over and names a pass becomes part of the pipeline."""
+
+    def __init__(self) -> None:
+        super().__init__("et-opt", _DESCRIPTION)
+        self.add_argument("input", nargs="?", default="-", help="a file with a module, or - for standard input")
+        self.add_argument("-o", dest="output", default="-", metavar="FILE", help="where the module goes (default: -)")
+        self._add_running()
+        self._add_reading()
+        self._add_printing()
+        self._add_watching()
+        self._add_listing()
+
+    def _add_running(self) -> None:
+        group = self.add_argument_group("running passes")
+        group.add_argument("-p", "--pass-pipeline", dest="pipeline", metavar="TEXT", help="passes: a,b{option=1}")
+        phases = ", ".join(PHASE_NAMES)
+        group.add_argument("--compile-to", metavar="PHASE", help=f"run the passes up to a phase: {phases}")
+        group.add_argument("--compile-from", metavar="PHASE", help="the phase that the input is in (default: aten)")
+        group.add_argument("--require-locations", action="store_true", help="refuse operations without a location")
+        group.add_argument("--reproducer", metavar="FILE", help="on failure, write what reruns the failing pass")
+        group.add_argument("--run-reproducer", metavar="FILE", help="run a file that --reproducer wrote")
+
+    def _add_reading(self) -> None:
+        group = self.add_argument_group("reading")
+        group.add_argument(
+            "--weights", action="append", default=[], metavar="FILE", help="safetensors with the bytes of weights"
+        )
+        group.add_argument("--allow-unregistered-dialect", action="store_true", help="accept unknown operations")
+        group.add_argument("--split-input-file", action="store_true", help="modules between lines '// -----'")
+        group.add_argument(
+            "--verify-diagnostics", action="store_true", help="check // expected-error @below {{text}} comments"
+        )
+        group.add_argument("--verify-roundtrip", action="store_true", help="check that printed text reads back")
+
+    def _add_printing(self) -> None:
+        group = self.add_argument_group("printing the result")
+        group.add_argument("--print-op-generic", "--mlir-print-op-generic", dest="generic", action="store_true")
+        group.add_argument("--print-debuginfo", "--mlir-print-debuginfo", dest="locations", action="store_true")
+        group.add_argument("--elide-weights", action="store_true", help="weights as #et.synthetic: readable anywhere")
+        group.add_argument("--no-output", action="store_true", help="do not print the result")
+
+    def _add_watching(self) -> None:
+        group = self.add_argument_group("watching passes (on standard error)")
+        for place in ("before", "after"):
+            group.add_argument(
+                f"--print-ir-{place}",
+                f"--mlir-print-ir-{place}",
+                dest=f"print_{place}",
+                metavar="NAMES",
+                help=f"print the IR {place} these passes (a,b); all without =NAMES",
+            )
+        for what, help in (
+            ("before-all", "print the IR before every pass"),
+            ("after-all", "print the IR after every pass"),
+            ("after-change", "print only what a pass changed"),
+            ("after-failure", "print what a failing pass left"),
+        ):
+            dest = "print_" + what.replace("-", "_")
+            group.add_argument(
+                f"--print-ir-{what}", f"--mlir-print-ir-{what}", dest=dest, action="store_true", help=help
+            )
+        group.add_argument(
+            "--print-ir-dir",
+            "--mlir-print-ir-tree-dir",
+            dest="print_dir",
+            metavar="DIR",
+            help="IR to numbered files; the input and after every pass unless another option says when",
+        )
+        group.add_argument("--explain-match", metavar="PATTERN", help="why a pattern matched or did not (* for any)")
+        group.add_argument("--trace-op", metavar="NAME", help="every rewrite of an operation: aten.silu")
+        group.add_argument("--timing", "--mlir-timing", action="store_true", help="wall and CPU time of every pass")
+        group.add_argument(
+            "--statistics", "--mlir-pass-statistics", action="store_true", help="operations and rewrites of every pass"
+        )
+        group.add_argument("--dump-pass-pipeline", action="store_true", help="print the pipeline with all options")
+
+    def _add_listing(self) -> None:
+        group = self.add_argument_group("what there is")
+        group.add_argument("--list-passes", action="store_true", help="every pass with its options")
+        group.add_argument("--list-dialects", action="store_true", help="every dialect")
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: None = None) -> argparse.Namespace:  # type: ignore[override]
+        """Parse, taking ``--NAME[=OPTIONS]`` of a known pass as a pass."""
+        import sys
+
+        words = [f"{w}=*" if w in _STARRED else w for w in (sys.argv[1:] if args is None else args)]
+        arguments, rest = self.parse_known_args(words)
+        passes = [_pass_option(word) for word in rest]
+        if unknown := [word for word, spec in zip(rest, passes, strict=True) if spec is None]:
+            self.error(f"unknown option '{unknown[0]}'{_nearest(unknown[0], self)}")
+        if passes and arguments.pipeline is not None:
+            self.error("give passes either as options or with -p")
+        if passes:
+            arguments.pipeline = ",".join(spec for spec in passes if spec is not None)
+        if arguments.run_reproducer is not None and (arguments.pipeline is not None or arguments.input != "-"):
+            self.error("--run-reproducer takes pipeline and input from its file")
+        return arguments
+
+
+def _pass_option(word: str) -> str | None:
+    from etir.passes.registry import PASSES, all_passes
+
+    name, _, options = word.removeprefix("--").partition("=")
+    if not word.startswith("--") or not (name in PASSES or name in all_passes()):
+        return None
+    return f"{name}{{{options}}}" if options else name
+
+
+def _nearest(word: str, parser: argparse.ArgumentParser) -> str:
+    from difflib import get_close_matches
+
+    from etir.passes.registry import all_passes
+
+    options = [o for action in parser._actions for o in action.option_strings]  # pyright: ignore[reportPrivateUsage]
+    near = get_close_matches(word.partition("=")[0], [*options, *(f"--{name}" for name in all_passes())], 1)
+    return f"; did you mean {near[0]}?" if near else ""
