@@ -142,3 +142,13 @@ E0862 = define(
     "a delegate has no payload",
     "Lower the delegate with its backend first; et.delegate holds the payload that et.delegate_call names.",
 )
+E0863 = define(
+    "E0863",
+    "external weights are missing",
+    "Pass the .ptd file that was written beside the program: --data=FILE.ptd.",
+)
+E0864 = define(
+    "E0864",
+    "a list is used as a value",
+    "The executable level keeps lists inside calls; return the elements of the list instead of the list.",
+)

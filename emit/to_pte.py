@@ -182,7 +182,9 @@ class _MethodEmitter:
             elif not isinstance(op, NextOp):
                 instructions.append(self._instruction(op, starts))
                 frames.append(_frames(op))
-        chain = model.Chain(tuple(instructions), stacktrace=tuple(frames) if self.options.debug_info else None)
+        # A file that was read with its source lines is written with them again.
+        debug_info = self.options.debug_info or "stacktrace" in self.method.attributes
+        chain = model.Chain(tuple(instructions), stacktrace=tuple(frames) if debug_info else None)
         meta = None
         if self.method.in_spec is not None or self.method.out_spec is not None:
             specs = (self.method.in_spec, self.method.out_spec)

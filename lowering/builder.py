@@ -14,10 +14,8 @@ ints and with values of the program.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, Literal, TypeAlias
-
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.dialects.aten.base import aten_op
 from etir.dialects.dtypes import BY_TYPE, i64
@@ -32,6 +30,8 @@ from etir.lowering.inference.shape import resolve_view
 from etir.lowering.promotion import category_of, result_type
 from etir.lowering.sizes import Size, SizeLike, SizePool, dim
 from etir.passes.rewriting import Rewriter
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
 
 Number: TypeAlias = int | float | bool | complex | SSAValue
 TensorOrNumber: TypeAlias = SSAValue | int | float | bool
@@ -68,7 +68,13 @@ class Builder:
 
     # --- operators --------------------------------------------------------------------------------------------------
 
-    def __call__(self, op_name: str, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any) -> SSAValue:
+    def __call__(
+        self,
+        op_name: str,
+        *args: Any,
+        types: Sequence[Attribute] | None = None,
+        **kwargs: Any,
+    ) -> SSAValue:
         """The single result of ``op_name``; arguments by position or name, in the order of the schema.
 
         ``types`` replaces the inferred result types. Raises ``KeyError`` for an unknown operator, ``TypeError`` for
@@ -77,15 +83,29 @@ class Builder:
         return self.results(op_name, *args, types=types, **kwargs)[0]
 
     def results(
-        self, op_name: str, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any
+        self,
+        op_name: str,
+        *args: Any,
+        types: Sequence[Attribute] | None = None,
+        **kwargs: Any,
     ) -> tuple[SSAValue, ...]:
         """All results of ``op_name``."""
         return tuple(self.op(op_name, *args, types=types, **kwargs).results)
 
-    def op(self, op_name: str, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any) -> SchemaOp:
+    def op(
+        self,
+        op_name: str,
+        *args: Any,
+        types: Sequence[Attribute] | None = None,
+        **kwargs: Any,
+    ) -> SchemaOp:
         """The operation itself."""
-        cls: type[SchemaOp] = edge_op(_edge_name(op_name)) if self.is_edge else aten_op(op_name)
-        given = dict(zip(cls.SCHEMA.index, args, strict=False)) | kwargs if args else kwargs
+        cls: type[SchemaOp] = (
+            edge_op(_edge_name(op_name)) if self.is_edge else aten_op(op_name)
+        )
+        given = (
+            dict(zip(cls.SCHEMA.index, args, strict=False)) | kwargs if args else kwargs
+        )
         if types is None:
             types = infer(cls.SCHEMA, given)
         made = cls.make({name: _element(value) for name, value in given.items()}, types)
@@ -112,9 +132,13 @@ class Builder:
 
     # --- arithmetic -------------------------------------------------------------------------------------------------
 
-    def binary(self, packet: str, x: SSAValue, y: TensorOrNumber, **kwargs: Any) -> SSAValue:
+    def binary(
+        self, packet: str, x: SSAValue, y: TensorOrNumber, **kwargs: Any
+    ) -> SSAValue:
         """``packet`` (``"mul"``) in its ``Tensor`` or ``Scalar`` overload."""
-        return self(f"aten.{packet}.{'Tensor' if is_tensor(y) else 'Scalar'}", x, y, **kwargs)
+        return self(
+            f"aten.{packet}.{'Tensor' if is_tensor(y) else 'Scalar'}", x, y, **kwargs
+        )
 
     def add(self, x: SSAValue, y: TensorOrNumber) -> SSAValue:
         """``x + y``."""
@@ -132,11 +156,11 @@ class Builder:
         """``x / y``, in floating point."""
         return self.binary("div", x, y)
 
-    def rsub(self, x: SSAValue, y: int | float) -> SSAValue:
+    def rsub(self, x: SSAValue, y: float) -> SSAValue:
         """``y - x``."""
         return self("aten.rsub.Scalar", x, y)
 
-    def pow(self, x: SSAValue, exponent: int | float) -> SSAValue:
+    def pow(self, x: SSAValue, exponent: float) -> SSAValue:
         """``x ** exponent``."""
         return self("aten.pow.Tensor_Scalar", x, exponent)
 
@@ -152,21 +176,35 @@ class Builder:
         """``logical_and``, ``logical_or`` or ``logical_xor``."""
         return self(f"aten.{packet}.default", x, y)
 
-    def clamp(self, x: SSAValue, low: int | float | None = None, high: int | float | None = None) -> SSAValue:
+    def clamp(
+        self, x: SSAValue, low: float | None = None, high: float | None = None
+    ) -> SSAValue:
         """``x`` limited to the range."""
         return self("aten.clamp.default", x, low, high)
 
-    def where(self, condition: SSAValue, x: TensorOrNumber, y: TensorOrNumber) -> SSAValue:
+    def where(
+        self, condition: SSAValue, x: TensorOrNumber, y: TensorOrNumber
+    ) -> SSAValue:
         """``x`` where the condition holds, ``y`` elsewhere; numbers become tensors of the common type."""
         common = result_type((x, y))
-        return self("aten.where.self", condition, self.as_tensor(x, common), self.as_tensor(y, common))
+        return self(
+            "aten.where.self",
+            condition,
+            self.as_tensor(x, common),
+            self.as_tensor(y, common),
+        )
 
     def as_tensor(self, value: Number, type: Attribute | None = None) -> SSAValue:
         """A number as a tensor without dims of element type ``type`` (default: as it takes part in promotion)."""
         if is_tensor(value):
             assert isinstance(value, SSAValue)
             return value
-        return self("aten.full.default", [], _of_category(value, type), dtype=type or result_type((value,)))
+        return self(
+            "aten.full.default",
+            [],
+            _of_category(value, type),
+            dtype=type or result_type((value,)),
+        )
 
     # --- types ------------------------------------------------------------------------------------------------------
 
@@ -176,7 +214,12 @@ class Builder:
             return x
         if self.is_edge:
             order = order_of(tensor_type_of(x))
-            return self("dim_order_ops._to_dim_order_copy.default", x, dtype=type, dim_order=order)
+            return self(
+                "dim_order_ops._to_dim_order_copy.default",
+                x,
+                dtype=type,
+                dim_order=order,
+            )
         return self("aten._to_copy.default", x, dtype=type)
 
     # --- shapes -----------------------------------------------------------------------------------------------------
@@ -186,11 +229,17 @@ class Builder:
         known = resolve_view(dims(x), sizes)
         if tuple(known) == dims(x):
             return x
-        given: list[Any] = [d if isinstance(d, int) else s for s, d in zip(sizes, known, strict=True)]
+        given: list[Any] = [
+            d if isinstance(d, int) else s for s, d in zip(sizes, known, strict=True)
+        ]
         dynamic = [i for i, d in enumerate(known) if not isinstance(d, int)]
-        if len(dynamic) == 1 and all(known[i] for i in range(len(known)) if i not in dynamic):
+        if len(dynamic) == 1 and all(
+            known[i] for i in range(len(known)) if i not in dynamic
+        ):
             given[dynamic[0]] = -1
-        return self("aten.view.default", x, given, types=[tensor_type(element(x), known)])
+        return self(
+            "aten.view.default", x, given, types=[tensor_type(element(x), known)]
+        )
 
     def permute(self, x: SSAValue, order: Sequence[int]) -> SSAValue:
         """Dims in another order; a view when only dims of size 1 move."""
@@ -225,15 +274,20 @@ class Builder:
         """``x`` repeated along dims of size 1 and along new leading dims; ``x`` itself when nothing grows."""
         own = (*(1,) * (len(sizes) - rank(x)), *dims(x))
         new = len(sizes) - rank(x)
-        known = [d if s == -1 else size_as_dim(s) for s, d in zip(sizes, own, strict=True)]
+        known = [
+            d if s == -1 else size_as_dim(s) for s, d in zip(sizes, own, strict=True)
+        ]
         if tuple(known) == dims(x):
             return x
         if all(k == o for k, o in zip(known, own, strict=True)):
             return self.view(x, [*(1,) * new, *self.sizes(x)])
         given = [
-            k if isinstance(k, int) else -1 if i >= new and k == own[i] else sizes[i] for i, k in enumerate(known)
+            k if isinstance(k, int) else -1 if i >= new and k == own[i] else sizes[i]
+            for i, k in enumerate(known)
         ]
-        return self("aten.expand.default", x, given, types=[tensor_type(element(x), known)])
+        return self(
+            "aten.expand.default", x, given, types=[tensor_type(element(x), known)]
+        )
 
     def broadcast(self, *tensors: SSAValue) -> list[SSAValue]:
         """All tensors expanded to their common shape."""
@@ -255,7 +309,14 @@ class Builder:
         """One entry of a dim, which disappears."""
         return self("aten.select.int", x, wrap(position, rank(x)), index)
 
-    def slice(self, x: SSAValue, position: int, start: SizeLike, end: SizeLike | None, step: int = 1) -> SSAValue:
+    def slice(
+        self,
+        x: SSAValue,
+        position: int,
+        start: SizeLike,
+        end: SizeLike | None,
+        step: int = 1,
+    ) -> SSAValue:
         """``x[start:end:step]`` along a dim, ``0 <= start <= end``; ``x`` itself when that is all of it."""
         position = wrap(position, rank(x))
         size = dims(x)[position]
@@ -268,26 +329,42 @@ class Builder:
             length = dim(end) - dim(start) if end != 2**63 - 1 else size - dim(start)
             shape = [*dims(x)]
             shape[position] = length if step == 1 else -((-length) // step)
-            return self("aten.slice.Tensor", types=[tensor_type(element(x), shape)], **given)
+            return self(
+                "aten.slice.Tensor", types=[tensor_type(element(x), shape)], **given
+            )
         return self("aten.slice.Tensor", **given)
 
     def cat(self, tensors: Sequence[SSAValue], position: int = 0) -> SSAValue:
         """Tensors joined along a dim; a single one as it is."""
-        return tensors[0] if len(tensors) == 1 else self("aten.cat.default", tensors, wrap(position, rank(tensors[0])))
+        return (
+            tensors[0]
+            if len(tensors) == 1
+            else self("aten.cat.default", tensors, wrap(position, rank(tensors[0])))
+        )
 
     # --- reductions and products ------------------------------------------------------------------------------------
 
-    def sum(self, x: SSAValue, positions: Sequence[int], keepdim: bool = False) -> SSAValue:
+    def sum(
+        self, x: SSAValue, positions: Sequence[int], keepdim: bool = False
+    ) -> SSAValue:
         """The sum over dims."""
-        return self("aten.sum.dim_IntList", x, [wrap(p, rank(x)) for p in positions], keepdim)
+        return self(
+            "aten.sum.dim_IntList", x, [wrap(p, rank(x)) for p in positions], keepdim
+        )
 
-    def mean(self, x: SSAValue, positions: Sequence[int], keepdim: bool = False) -> SSAValue:
+    def mean(
+        self, x: SSAValue, positions: Sequence[int], keepdim: bool = False
+    ) -> SSAValue:
         """The mean over dims."""
         return self("aten.mean.dim", x, [wrap(p, rank(x)) for p in positions], keepdim)
 
-    def amax(self, x: SSAValue, positions: Sequence[int], keepdim: bool = False) -> SSAValue:
+    def amax(
+        self, x: SSAValue, positions: Sequence[int], keepdim: bool = False
+    ) -> SSAValue:
         """The maximum over dims."""
-        return self("aten.amax.default", x, [wrap(p, rank(x)) for p in positions], keepdim)
+        return self(
+            "aten.amax.default", x, [wrap(p, rank(x)) for p in positions], keepdim
+        )
 
     def mm(self, x: SSAValue, y: SSAValue) -> SSAValue:
         """[n, k] by [k, m]."""
@@ -308,7 +385,9 @@ class Builder:
         """A tensor with the same value everywhere."""
         return self("aten.full.default", sizes, _of_category(value, type), dtype=type)
 
-    def arange(self, end: SizeLike, type: Attribute = i64, start: SizeLike = 0) -> SSAValue:
+    def arange(
+        self, end: SizeLike, type: Attribute = i64, start: SizeLike = 0
+    ) -> SSAValue:
         """``start, start + 1, ... end - 1``."""
         length = dim(end) - dim(start)
         result = tensor_type(type, [length])
@@ -319,7 +398,9 @@ class Builder:
         import numpy as np
 
         array = np.ascontiguousarray(np.asarray(values, dtype=BY_TYPE[type].numpy_name))
-        attribute = DenseIntOrFPElementsAttr.from_list(TensorType(type, array.shape), array.flatten().tolist())
+        attribute = DenseIntOrFPElementsAttr.from_list(
+            TensorType(type, array.shape), array.flatten().tolist()
+        )
         return self.insert(ConstantOp(attribute)).results[0]
 
     def insert(self, op: Operation) -> Operation:
@@ -327,6 +408,7 @@ class Builder:
         return self.rewriter.insert(op)
 
 
+@cache
 def _edge_name(op_name: str) -> str:
     """The operator that the edge level has for ``op_name``: views are copies there."""
     packet, overload = op_name.rsplit(".", 1)
@@ -361,4 +443,14 @@ def _of_category(value: Number, type: Attribute | None) -> Number:
     return bool(value) if category == 0 else value
 
 
-__all__ = ["EDGE_PREFIX", "Builder", "Number", "SizeLike", "TensorOrNumber", "dims", "element", "is_tensor", "rank"]
+__all__ = [
+    "EDGE_PREFIX",
+    "Builder",
+    "Number",
+    "SizeLike",
+    "TensorOrNumber",
+    "dims",
+    "element",
+    "is_tensor",
+    "rank",
+]

@@ -75,7 +75,13 @@ def slice_length(size: Dim, start: Dim | None, end: Dim | None, step: int) -> Di
         if isinstance(position, int):
             if position >= 2**62:
                 return size
-            return sym_max(size + position, 0) if position < 0 else sym_min(position, size) if position else 0
+            return (
+                sym_max(size + position, 0)
+                if position < 0
+                else sym_min(position, size)
+                if position
+                else 0
+            )
         return position
 
     first = bound(0 if start is None else start)
@@ -86,7 +92,14 @@ def slice_length(size: Dim, start: Dim | None, end: Dim | None, step: int) -> Di
     return as_int_if_const(length if step == 1 else ceildiv(length, step))
 
 
-def window_count(size: Dim, kernel: int, stride: int, padding: int, dilation: int = 1, ceil_mode: bool = False) -> Dim:
+def window_count(
+    size: Dim,
+    kernel: int,
+    stride: int,
+    padding: int,
+    dilation: int = 1,
+    ceil_mode: bool = False,
+) -> Dim:
     """How many windows of a convolution or of a pooling fit along one dim.
 
     With ``ceil_mode`` a last window may hang over the end, if it starts inside the input or its left padding.

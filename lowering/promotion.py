@@ -33,7 +33,11 @@ Operand: TypeAlias = SSAValue | bool | int | float | complex
 _i16 = BY_TORCH_NAME["int16"].type
 _SIGNED: tuple[Attribute, ...] = (i8, _i16, i32, i64)
 _FLOATS: tuple[Attribute, ...] = (f16, bf16, f32, f64)
-_COMPLEX_OF: dict[Attribute, Attribute] = {f16: ComplexType(f16), f32: ComplexType(f32), f64: ComplexType(f64)}
+_COMPLEX_OF: dict[Attribute, Attribute] = {
+    f16: ComplexType(f16),
+    f32: ComplexType(f32),
+    f64: ComplexType(f64),
+}
 _REAL_OF: dict[Attribute, Attribute] = {c: r for r, c in _COMPLEX_OF.items()}
 
 BOOL, INTEGER, FLOATING, COMPLEX = 0, 1, 2, 3
@@ -59,13 +63,17 @@ def promote_types(a: Attribute, b: Attribute) -> Attribute:
     if category_of(high) == COMPLEX:
         real = _REAL_OF[high]
         other = _REAL_OF.get(low, low)
-        promoted = promote_types(real, other) if category_of(other) == FLOATING else real
+        promoted = (
+            promote_types(real, other) if category_of(other) == FLOATING else real
+        )
         return _COMPLEX_OF[promoted]
     if category_of(high) == FLOATING and high in _FLOATS:
         if category_of(low) == INTEGER:
             return high
         if low in _FLOATS:
-            return f32 if {low, high} == {f16, bf16} else max(low, high, key=_FLOATS.index)
+            return (
+                f32 if {low, high} == {f16, bf16} else max(low, high, key=_FLOATS.index)
+            )
     elif category_of(low) == category_of(high) == INTEGER:
         if {low, high} <= {ui8, *_SIGNED}:
             signed = [t for t in (low, high) if t in _SIGNED]
@@ -104,7 +112,10 @@ def result_type(operands: Iterable[Operand]) -> Attribute:
     groups: list[Attribute | None] = [None, None, None]
     for operand in operands:
         if isinstance(operand, SSAValue) and isinstance(operand.type, TensorType):
-            group, element = (0 if operand.type.get_num_dims() else 1), operand.type.element_type
+            group, element = (
+                (0 if operand.type.get_num_dims() else 1),
+                operand.type.element_type,
+            )
         else:
             group, element = 2, number_type_of(operand)
         known = groups[group]

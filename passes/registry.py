@@ -22,6 +22,7 @@ PASSES: dict[str, str] = {
     "cse": "etir.passes.cse:CsePass",
     "dce": "etir.passes.dce:DcePass",
     "aten-to-edge": "etir.lowering.aten_to_edge:AtenToEdgePass",
+    "elide-views": "etir.passes.elide_views:ElideViewsPass",
     "plan-memory": "etir.passes.plan_memory:PlanMemoryPass",
     "verify-plan": "etir.passes.verify_plan:VerifyPlanPass",
     "to-out-variant": "etir.lowering.to_out_variant:ToOutVariantPass",

@@ -14,6 +14,7 @@ Form of an entry::
         "dim_orders": "same",
         "kind": "prim",                 # optional; default "kernel"
         "ranks": {"self": [3, 4]},      # optional; least and greatest rank of an argument
+        "items": {"indices": [1, 1]},   # optional; least and greatest number of tensors in a list
         "optimized": true,              # optional; a vectorised kernel replaces the portable one
         "resizes_output": false,        # optional; default true
         "notes": "..."                  # optional
@@ -30,7 +31,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from etir.dialects.schema import Argument, OpSchema, SchemaError, parse_schema
+from etir.dialects.schema import Argument, OpSchema, parse_schema
 from etir.targets.dtypes import DTypeLike, scalar_type
 from etir.targets.errors import E0601, E0602
 from etir.targets.rules import Call, DimOrder, DimOrderRule, DtypeRule, Literal
@@ -44,7 +45,8 @@ _FILES = {"executorch": "executorch_1_5_1.json"}
 
 @dataclass(frozen=True)
 class KernelEntry:
-    """One kernel. ``ranks`` gives the least and greatest rank, inclusive, of the arguments that have a limit.
+    """One kernel. ``ranks`` gives the least and greatest rank, inclusive, of the arguments that have a limit, and
+    ``items`` the least and greatest number of tensors, absent ones not counted, of lists that have one.
 
     ``kind`` is ``kernel`` or ``prim`` (an operator on values that is called without the trailing return slot);
     ``library`` is where it lives. A kernel that does not ``resizes_output`` needs its results in their final size.
@@ -57,6 +59,7 @@ class KernelEntry:
     dim_orders: DimOrderRule
     kind: str = "kernel"
     ranks: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    items: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     optimized: bool = False
     resizes_output: bool = True
     notes: str = ""
@@ -83,6 +86,9 @@ class KernelEntry:
         problem = self.dtypes.failure(Call(types, others or {}))
         if problem is not None:
             return f"unsupported dtypes: {problem}"
+        for name, limits in self.items.items():
+            if not limits[0] <= len(types[name]) <= limits[1]:
+                return f"unsupported list: '{name}' has {len(types[name])} tensors, must have {_range(limits)}"
         orders: dict[str, tuple[DimOrder, ...]] = {}
         if dim_orders is not None:
             given = self._by_name("dim_orders", dim_orders, item_is_sequence=True)
@@ -93,11 +99,10 @@ class KernelEntry:
         known = {name: tuple(map(len, items)) for name, items in orders.items()}
         if ranks is not None:
             known = self._by_name("ranks", ranks)
-        for name, (least, greatest) in self.ranks.items():
+        for name, limits in self.ranks.items():
             for rank in known.get(name, ()):
-                if not least <= rank <= greatest:
-                    wanted = f"{least}" if least == greatest else f"{least} to {greatest}"
-                    return f"unsupported rank: '{name}' has rank {rank}, must be {wanted}"
+                if not limits[0] <= rank <= limits[1]:
+                    return f"unsupported rank: '{name}' has rank {rank}, must be {_range(limits)}"
         return None
 
     def _by_name(self, what: str, given: PerTensor[Any], item_is_sequence: bool = False) -> dict[str, tuple[Any, ...]]:
@@ -216,40 +221,25 @@ def parse_manifest(text: str, source: str) -> Manifest:
         raise E0602.error(f"{source} lacks the field {error}") from None
 
 
+def _range(limits: tuple[int, int]) -> str:
+    return f"{limits[0]}" if limits[0] == limits[1] else f"{limits[0]} to {limits[1]}"
+
+
+def _limits(limits: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, int]]:
+    return {argument: (least, greatest) for argument, (least, greatest) in limits.items()}
+
+
 def _parse_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
-    ranks = {argument: (least, greatest) for argument, (least, greatest) in entry.get("ranks", {}).items()}
-    parsed = KernelEntry(
+    return KernelEntry(
         name=name,
         schema_text=entry["schema"],
         library=entry["library"],
         dtypes=DtypeRule.parse(entry["dtypes"]),
         dim_orders=DimOrderRule(entry["dim_orders"]),
         kind=entry.get("kind", "kernel"),
-        ranks=ranks,
+        ranks=_limits(entry.get("ranks", {})),
+        items=_limits(entry.get("items", {})),
         optimized=entry.get("optimized", False),
         resizes_output=entry.get("resizes_output", True),
         notes=entry.get("notes", ""),
     )
-    return parsed
-
-
-def check_entry(entry: KernelEntry) -> list[str]:
-    """What is inconsistent in an entry: a schema of another operator, rules about arguments that it does not have."""
-    try:
-        schema = entry.schema
-    except SchemaError as error:
-        return [f"{entry.name}: {error}"]
-    problems: list[str] = []
-    if schema.qualified_name != entry.name:
-        problems.append(f"{entry.name}: the schema is of {schema.qualified_name}")
-    names = [a.name for a in schema.arguments]
-    tensors = [a.name for a in entry.tensor_arguments]
-    for row in entry.dtypes.rows:
-        mentioned = [*row, *(name for constraint in row.values() for name in constraint.arguments)]
-        problems += [f"{entry.name}: no argument '{name}'" for name in mentioned if name not in names]
-        problems += [f"{entry.name}: a dtype row says nothing of '{name}'" for name in tensors if name not in row]
-    words = entry.dim_orders.words
-    for name in (*entry.ranks, *(() if isinstance(words, str) else words)):
-        if name not in tensors:
-            problems.append(f"{entry.name}: no tensor argument '{name}'")
-    return problems

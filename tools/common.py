@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from etir.diagnostics import Diagnostic, EtirError
-from etir.tools.errors import E0901, E0902, E0903, E0909, E0911
+from etir.tools.errors import E0901, E0902, E0903, E0909
 
 OK, FAILED, USAGE = 0, 1, 2
 """Exit codes: done; diagnostics were printed; the command line is wrong."""
@@ -88,7 +88,7 @@ class ToolParser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        self.add_argument("--version", action="version", version=_LazyVersion(prog))  # type: ignore[arg-type]
+        self.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version and exit")
         self.add_argument("--debug", action="store_true", help="show Python tracebacks of unexpected errors")
         self.add_argument(
             "--color", choices=("auto", "always", "never"), default="auto", help="colour diagnostics (default: auto)"
@@ -100,17 +100,12 @@ class ToolParser(argparse.ArgumentParser):
         raise SystemExit(USAGE)
 
 
-class _LazyVersion:
-    """Looks the version up only when it is printed: package metadata takes longer to read than the arguments."""
+class _PrintVersion(argparse.Action):
+    """Looks the version up only when it is asked for: package metadata takes longer to read than the arguments."""
 
-    def __init__(self, prog: str):
-        self._prog = prog
-
-    def __mod__(self, values: object) -> str:
-        return str(self)
-
-    def __str__(self) -> str:
-        return f"{self._prog} {tool_version()}"
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(f"{parser.prog} {tool_version()}")
+        raise SystemExit(OK)
 
 
 def tool_version() -> str:
@@ -210,11 +205,3 @@ def write_output(path: str, data: str | bytes | memoryview) -> None:
             write_atomically(target.resolve(), [raw])
     except OSError as error:
         raise E0903.error(f"cannot write '{path}': {error.strerror or error}") from None
-
-
-def missing_package(error: ImportError, what: str) -> EtirError:
-    """An error for a package that a step needs and that is not installed."""
-    name = (error.name or str(error)).split(".")[0]
-    extra = "pip install 'etir[torch]'" if name == "torch" else f"pip install {name}"
-    return E0911.error(f"{what} needs the package '{name}', which is not installed", help=extra)
-

@@ -12,4 +12,3 @@ E0907 = define("E0907", "an expectation is malformed", "write // expected-error 
 E0908 = define("E0908", "unknown phase", "the phases are those of --compile-to in --help, in that order")
 E0909 = define("E0909", "internal error", "this is a bug in etir: run again with --debug for the traceback, and report it with the input")
 E0910 = define("E0910", "the inputs do not fit the method", "write them with numpy.savez, named like the method's inputs or in their order")
-E0911 = define("E0911", "a package is missing", "install it; reading, checking and transforming text needs neither torch nor sympy")

@@ -73,7 +73,7 @@ class _Run:
         for index, chunk in enumerate(chunks):
             output, found = self._work_on(chunk, index if len(chunks) > 1 else None)
             outputs.extend([] if output is None else [output])
-            diagnostics.extend(self._unexpected(chunk, found) if arguments.verify_diagnostics else found)
+            diagnostics.extend(self._unexpected(chunk, found) if arguments.verify_diagnostics else _in_order(found))
         self.console.report(diagnostics)
         self._print_reports()
         if any(d.severity is Severity.ERROR for d in diagnostics):
@@ -226,6 +226,17 @@ class _Run:
         if self.arguments.timing:
             phases: dict[str, Time] = {"(parse)": self.parsing, "(print)": self.writing}
             sys.stderr.write(report.timing_text(phases))
+
+
+def _in_order(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Diagnostics in the order of the text; what has no place comes first, since it says what the others are about."""
+    files = list(dict.fromkeys(d.location.file for d in diagnostics if d.location is not None))
+
+    def place(diagnostic: Diagnostic) -> tuple[int, int, int]:
+        at = diagnostic.location
+        return (-1, 0, 0) if at is None else (files.index(at.file), at.line, at.column)
+
+    return sorted(diagnostics, key=place)
 
 
 def _names(names: str | None, all_of_them: bool) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ _I32 = struct.Struct("<i")
 _U16_PAIR = struct.Struct("<HH")
 _SCALAR_NAMES = {"B": "bytes", "i": "32-bit ints", "q": "64-bit ints", "Q": "64-bit ints", "d": "doubles"}
 
-_BUDGET_FACTOR, _BUDGET_BASE = 16, 1 << 20
+_BUDGET_FACTOR, _BUDGET_BASE = 8, 1 << 20
 
 
 class _RowLayout:

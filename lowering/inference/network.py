@@ -25,7 +25,14 @@ def mm(call: Call) -> Tensor:
 def bmm(call: Call) -> Tensor:
     """[b, n, k] by [b, k, m]."""
     batch, other = call.dims()[0], call.dims("mat2")[0]
-    return contiguous(call.element(), [batch if isinstance(batch, int) else other, call.dims()[1], call.dims("mat2")[2]])
+    return contiguous(
+        call.element(),
+        [
+            batch if isinstance(batch, int) else other,
+            call.dims()[1],
+            call.dims("mat2")[2],
+        ],
+    )
 
 
 @rule("aten.addmm.default")
@@ -37,7 +44,9 @@ def addmm(call: Call) -> Tensor:
 @rule("aten.linear.default")
 def linear(call: Call) -> Tensor:
     """The last dim becomes the number of rows of the weight."""
-    return contiguous(call.element("input"), [*call.dims("input")[:-1], *call.dims("weight")[:-1]])
+    return contiguous(
+        call.element("input"), [*call.dims("input")[:-1], *call.dims("weight")[:-1]]
+    )
 
 
 @rule("aten.convolution.default")
@@ -46,7 +55,8 @@ def convolution(call: Call) -> Tensor:
     dims, kernel = call.dims("input"), call.dims("weight")
     spatial = len(kernel) - 2
     stride, padding, dilation, extra = (
-        call.ints(name, spatial) for name in ("stride", "padding", "dilation", "output_padding")
+        call.ints(name, spatial)
+        for name in ("stride", "padding", "dilation", "output_padding")
     )
     sizes: list[Dim] = []
     for i, size in enumerate(dims[-spatial:]):
@@ -54,7 +64,13 @@ def convolution(call: Call) -> Tensor:
         if not isinstance(window, int):
             raise TypeError("the kernel of a convolution has a constant size")
         if call["transposed"]:
-            sizes.append((size - 1) * stride[i] - 2 * padding[i] + dilation[i] * (window - 1) + extra[i] + 1)
+            sizes.append(
+                (size - 1) * stride[i]
+                - 2 * padding[i]
+                + dilation[i] * (window - 1)
+                + extra[i]
+                + 1
+            )
         else:
             sizes.append(window_count(size, window, stride[i], padding[i], dilation[i]))
     channels = kernel[1] * int(call["groups"]) if call["transposed"] else kernel[0]
@@ -63,7 +79,11 @@ def convolution(call: Call) -> Tensor:
 
 def _ordered_like(type: Tensor, dims: Sequence[Dim]) -> Tensor:
     """A type of the same rank in the same dim order."""
-    order = None if is_contiguous(type) or type.get_num_dims() != len(dims) else order_of(type)
+    order = (
+        None
+        if is_contiguous(type) or type.get_num_dims() != len(dims)
+        else order_of(type)
+    )
     return tensor_type(type.element_type, dims, order)
 
 
@@ -72,9 +92,13 @@ def _pooled(call: Call, rank: int) -> Tensor:
     kernel = call.ints("kernel_size", rank)
     stride = call.ints("stride", rank) or kernel
     padding = call.ints("padding", rank)
-    dilation = call.ints("dilation", rank) if "dilation" in call.schema.index else (1,) * rank
+    dilation = (
+        call.ints("dilation", rank) if "dilation" in call.schema.index else (1,) * rank
+    )
     sizes = [
-        window_count(size, kernel[i], stride[i], padding[i], dilation[i], bool(call["ceil_mode"]))
+        window_count(
+            size, kernel[i], stride[i], padding[i], dilation[i], bool(call["ceil_mode"])
+        )
         for i, size in enumerate(dims[-rank:])
     ]
     return _ordered_like(call.type(), [*dims[:-rank], *sizes])
@@ -99,7 +123,11 @@ def max_pool(call: Call) -> list[Attribute]:
     return [type, TensorType(i64, type.shape, type.encoding)]
 
 
-@rule("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool1d.default")
+@rule(
+    "aten._adaptive_avg_pool2d.default",
+    "aten._adaptive_avg_pool3d.default",
+    "aten.adaptive_avg_pool1d.default",
+)
 def adaptive_pool(call: Call) -> Tensor:
     """The sizes asked for."""
     sizes = call.sizes("output_size")
@@ -109,7 +137,9 @@ def adaptive_pool(call: Call) -> Tensor:
 @rule("aten._softmax.default", "aten._log_softmax.default")
 def softmax(call: Call) -> Tensor:
     """The input's type; ``half_to_float`` gives f32."""
-    return contiguous(f32 if call["half_to_float"] else to_floating(call.element()), call.dims())
+    return contiguous(
+        f32 if call["half_to_float"] else to_floating(call.element()), call.dims()
+    )
 
 
 @rule("aten.native_layer_norm.default")
@@ -117,7 +147,9 @@ def layer_norm(call: Call) -> list[Attribute]:
     """The input's type; mean and reciprocal deviation with size 1 along the normalised dims."""
     dims = call.dims("input")
     normalized = len(call["normalized_shape"])
-    statistics = contiguous(call.element("input"), [*dims[: len(dims) - normalized], *(1,) * normalized])
+    statistics = contiguous(
+        call.element("input"), [*dims[: len(dims) - normalized], *(1,) * normalized]
+    )
     return [contiguous(call.element("input"), dims), statistics, statistics]
 
 
@@ -143,13 +175,20 @@ def batch_norm_of_batch(call: Call) -> list[Attribute]:
     return [call.type("input"), statistics, statistics]
 
 
-@rule("aten.upsample_nearest2d.vec", "aten.upsample_bilinear2d.vec", "aten._upsample_bilinear2d_aa.vec")
+@rule(
+    "aten.upsample_nearest2d.vec",
+    "aten.upsample_bilinear2d.vec",
+    "aten._upsample_bilinear2d_aa.vec",
+)
 def upsample2d(call: Call) -> Tensor:
     """The sizes asked for, or those that the scale factors give."""
     *outer, height, width = call.dims("input")
     if call["output_size"] is not None:
         return _ordered_like(call.type("input"), [*outer, *call.sizes("output_size")])
-    sizes = [scaled(size, factor) for size, factor in zip((height, width), call["scale_factors"], strict=True)]
+    sizes = [
+        scaled(size, factor)
+        for size, factor in zip((height, width), call["scale_factors"], strict=True)
+    ]
     return _ordered_like(call.type("input"), [*outer, *sizes])
 
 
@@ -165,7 +204,9 @@ def scaled(size: Dim, factor: float) -> Dim:
 @rule("aten.grid_sampler_2d.default")
 def grid_sampler(call: Call) -> Tensor:
     """The grid's height and width."""
-    return contiguous(call.element("input"), [*call.dims("input")[:2], *call.dims("grid")[1:3]])
+    return contiguous(
+        call.element("input"), [*call.dims("input")[:2], *call.dims("grid")[1:3]]
+    )
 
 
 @rule("aten._cdist_forward.default")

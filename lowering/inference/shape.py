@@ -32,20 +32,33 @@ Tensor = TensorType[Attribute]
 
 def with_view(*op_names: str) -> list[str]:
     """The overloads, and the ``*_copy`` forms that the edge level has for them."""
-    copies = [f"{packet}_copy.{overload}" for packet, overload in (n.rsplit(".", 1) for n in op_names)]
+    copies = [
+        f"{packet}_copy.{overload}"
+        for packet, overload in (n.rsplit(".", 1) for n in op_names)
+    ]
     return [*op_names, *copies]
 
 
-@rule(*with_view("aten.alias.default", "aten.detach.default"), "aten.lift_fresh_copy.default")
+@rule(
+    *with_view("aten.alias.default", "aten.detach.default"),
+    "aten.lift_fresh_copy.default",
+)
 def same(call: Call) -> Tensor:
     """The input's type."""
     return call.type()
 
 
-@rule(*with_view("aten.view.default"), "aten.reshape.default", "aten._unsafe_view.default")
+@rule(
+    *with_view("aten.view.default"), "aten.reshape.default", "aten._unsafe_view.default"
+)
 def view(call: Call) -> Tensor:
     """The given sizes; one of them may be -1."""
-    return contiguous(call.element(), resolve_view(call.dims(), call["shape" if call.schema.name == "reshape" else "size"]))
+    return contiguous(
+        call.element(),
+        resolve_view(
+            call.dims(), call["shape" if call.schema.name == "reshape" else "size"]
+        ),
+    )
 
 
 def resolve_view(dims: Sequence[Dim], sizes: Sequence[Any]) -> list[Dim]:
@@ -63,7 +76,10 @@ def expand(call: Call) -> Tensor:
     dims = call.dims()
     sizes = call.sizes("size")
     padded = (*(1,) * (len(sizes) - len(dims)), *dims)
-    return contiguous(call.element(), [d if s == -1 else s for s, d in zip(sizes, padded, strict=True)])
+    return contiguous(
+        call.element(),
+        [d if s == -1 else s for s, d in zip(sizes, padded, strict=True)],
+    )
 
 
 @rule(*with_view("aten.permute.default"))
@@ -102,7 +118,9 @@ def squeeze(call: Call) -> Tensor:
     dims = call.dims()
     dim = call["dim"]
     dropped = wrap_all((dim,) if isinstance(dim, int) else dim, len(dims))
-    return contiguous(call.element(), [d for i, d in enumerate(dims) if i not in dropped or d != 1])
+    return contiguous(
+        call.element(), [d for i, d in enumerate(dims) if i not in dropped or d != 1]
+    )
 
 
 @rule(*with_view("aten.select.int"))
@@ -133,7 +151,10 @@ def split_with_sizes(call: Call) -> list[Attribute]:
     """One part for each size."""
     dims = list(call.dims())
     dim = wrap(call["dim"], len(dims))
-    return [contiguous(call.element(), [*dims[:dim], s, *dims[dim + 1 :]]) for s in call.sizes("split_sizes")]
+    return [
+        contiguous(call.element(), [*dims[:dim], s, *dims[dim + 1 :]])
+        for s in call.sizes("split_sizes")
+    ]
 
 
 @rule(*with_view("aten.unbind.int"))
@@ -158,7 +179,10 @@ def diagonal(call: Call) -> Tensor:
         length: Dim = rows
     else:
         length = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
-    return contiguous(call.element(), [*(d for i, d in enumerate(dims) if i not in (first, second)), length])
+    return contiguous(
+        call.element(),
+        [*(d for i, d in enumerate(dims) if i not in (first, second)), length],
+    )
 
 
 @rule(*with_view("aten.as_strided.default"))
@@ -209,7 +233,9 @@ def repeat(call: Call) -> Tensor:
     """Sizes multiplied."""
     dims, repeats = call.dims(), call.sizes("repeats")
     padded = (*(1,) * (len(repeats) - len(dims)), *dims)
-    return contiguous(call.element(), [d * r for d, r in zip(padded, repeats, strict=True)])
+    return contiguous(
+        call.element(), [d * r for d, r in zip(padded, repeats, strict=True)]
+    )
 
 
 @rule("aten.constant_pad_nd.default")
@@ -218,7 +244,13 @@ def constant_pad(call: Call) -> Tensor:
     return contiguous(call.element(), padded_dims(call.dims(), call.sizes("pad")))
 
 
-@rule(*(f"aten.{kind}_pad{n}d.default" for kind in ("reflection", "replication") for n in (1, 2, 3)))
+@rule(
+    *(
+        f"aten.{kind}_pad{n}d.default"
+        for kind in ("reflection", "replication")
+        for n in (1, 2, 3)
+    )
+)
 def border_pad(call: Call) -> Tensor:
     """As a constant padding."""
     return contiguous(call.element(), padded_dims(call.dims(), call.sizes("padding")))
@@ -271,7 +303,9 @@ def gather(call: Call) -> Tensor:
 @rule("aten.embedding.default")
 def embedding(call: Call) -> Tensor:
     """A row for each index."""
-    return contiguous(call.element("weight"), [*call.dims("indices"), call.dims("weight")[1]])
+    return contiguous(
+        call.element("weight"), [*call.dims("indices"), call.dims("weight")[1]]
+    )
 
 
 @rule("aten.index.Tensor")
@@ -294,7 +328,9 @@ def pixel_shuffle(call: Call) -> Tensor:
     """Channels move into the image."""
     *batch, channels, height, width = call.dims()
     factor = int(call["upscale_factor"])
-    return contiguous(call.element(), [*batch, channels // factor**2, height * factor, width * factor])
+    return contiguous(
+        call.element(), [*batch, channels // factor**2, height * factor, width * factor]
+    )
 
 
 @rule("aten.pixel_unshuffle.default")
@@ -302,7 +338,10 @@ def pixel_unshuffle(call: Call) -> Tensor:
     """The image moves into the channels."""
     *batch, channels, height, width = call.dims()
     factor = int(call["downscale_factor"])
-    return contiguous(call.element(), [*batch, channels * factor**2, height // factor, width // factor])
+    return contiguous(
+        call.element(),
+        [*batch, channels * factor**2, height // factor, width // factor],
+    )
 
 
 @rule("aten.glu.default")
@@ -318,7 +357,11 @@ def glu(call: Call) -> Tensor:
 def clone(call: Call) -> Tensor:
     """The input's type, in the memory format asked for."""
     memory_format = call["memory_format"]
-    return call.type() if memory_format in (None, "preserve") else in_format(call.type(), memory_format)
+    return (
+        call.type()
+        if memory_format in (None, "preserve")
+        else in_format(call.type(), memory_format)
+    )
 
 
 @rule("aten._to_copy.default", "aten.to.dtype")
@@ -326,7 +369,9 @@ def to_copy(call: Call) -> Tensor:
     """Another element type, memory format or both."""
     type = like(call.type(), call["dtype"])
     memory_format = call["memory_format"]
-    return type if memory_format in (None, "preserve") else in_format(type, memory_format)
+    return (
+        type if memory_format in (None, "preserve") else in_format(type, memory_format)
+    )
 
 
 def in_format(type: Tensor, memory_format: str) -> Tensor:
@@ -338,7 +383,9 @@ def in_format(type: Tensor, memory_format: str) -> Tensor:
     return tensor_type(type.element_type, dims, order)
 
 
-@rule("dim_order_ops._to_dim_order_copy.default", "dim_order_ops._clone_dim_order.default")
+@rule(
+    "dim_order_ops._to_dim_order_copy.default", "dim_order_ops._clone_dim_order.default"
+)
 def to_dim_order(call: Call) -> Tensor:
     """Another element type, dim order or both."""
     from etir.dialects.et.layout import order_of, tensor_type
@@ -346,4 +393,8 @@ def to_dim_order(call: Call) -> Tensor:
     type = call.type()
     dtype = call["dtype"] if "dtype" in call.schema.index else None
     order = call["dim_order"]
-    return tensor_type(dtype or type.element_type, dims_of(type), order_of(type) if order is None else order)
+    return tensor_type(
+        dtype or type.element_type,
+        dims_of(type),
+        order_of(type) if order is None else order,
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.program import SchemaDeclOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
@@ -15,6 +16,7 @@ from etir.lowering.to_out_variant.constants import ConstantPool
 from etir.lowering.to_out_variant.method import MethodLowering
 from etir.passes.base import Pass, methods
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
 
@@ -40,6 +42,7 @@ class ToOutVariantPass(Pass):
         constants = ConstantPool(module)
         missing: dict[str, list[EdgeOp]] = {}
         problems: list[Diagnostic] = []
+        lowered: list[tuple[FuncOp, MethodOp]] = []
         for func in methods(module):
             lowering = MethodLowering(
                 ctx,
@@ -51,12 +54,12 @@ class ToOutVariantPass(Pass):
                 plan_inputs=self.plan_inputs,
                 plan_outputs=self.plan_outputs,
             )
-            method = lowering.run()
-            if not problems and not missing:
-                Rewriter.insert_op(method, InsertPoint.before(func))
-                Rewriter.erase_op(func)
+            lowered.append((func, lowering.run()))
         problems += [_missing_variant(ops) for ops in missing.values()]
         raise_if_errors(problems)
+        for func, method in lowered:
+            Rewriter.insert_op(method, InsertPoint.before(func))
+            Rewriter.erase_op(func)
         first = module.body.block.first_op
         for op in constants.ops:
             assert first is not None

@@ -40,6 +40,7 @@ from etir.lowering.to_out_variant.calls import (
 from etir.lowering.to_out_variant.constants import ConstantPool
 from etir.lowering.to_out_variant.destinations import (
     IN_PLACE,
+    aliases_of,
     last_read,
     positions_in,
     stores_of,
@@ -238,6 +239,7 @@ class MethodLowering:
                 stores.append(op)
                 continue
             if isinstance(op, FuncReturnOp):
+                self._save_old_outputs(block, op)
                 self._store(stores)
             self.lower_operation(op)
 
@@ -438,6 +440,15 @@ class MethodLowering:
         if isinstance(store, UpdateInputOp):
             return self.values[store.input]
         return self._state(store.symbol.root_reference.data, store.value)
+
+    def _save_old_outputs(self, block: Block, op: FuncReturnOp) -> None:
+        """Copy what the method returns of old contents (``old = cache.clone(); cache += 1; return old``)."""
+        old = dict.fromkeys(v for _, _, values in stores_of(block) for v in aliases_of(values))
+        for value in dict.fromkeys(op.arguments):
+            if value in old:
+                saved = self.buffer(value)
+                self.copy(saved, self.lower(value), op)
+                self.values[value] = saved
 
     def _store(self, stores: Sequence[WriteStateOp | UpdateInputOp]) -> None:
         if stores:

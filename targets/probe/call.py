@@ -4,66 +4,62 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Any
 
 import torch
 
-from etir.targets.dtypes import ScalarType
-from etir.targets.probe.program import BoolList, DoubleList, IntList, OneOpProgram, TensorList, TensorSlot, Value
+from etir.dialects.schema import Argument, OpSchema
+from etir.emit.buffers import Buffer
+from etir.emit.pte import model, write_pte
+from etir.emit.scalar_type import ScalarType
 from etir.targets.probe.samples import Sample, T
+from etir.targets.rules import DimOrder, Literal
 
 TORCH_DTYPES: dict[ScalarType, torch.dtype] = {
-    ScalarType.Byte: torch.uint8,
-    ScalarType.Char: torch.int8,
-    ScalarType.Short: torch.int16,
-    ScalarType.Int: torch.int32,
-    ScalarType.Long: torch.int64,
-    ScalarType.Half: torch.float16,
-    ScalarType.Float: torch.float32,
-    ScalarType.Double: torch.float64,
-    ScalarType.ComplexHalf: torch.complex32,
-    ScalarType.ComplexFloat: torch.complex64,
-    ScalarType.ComplexDouble: torch.complex128,
-    ScalarType.Bool: torch.bool,
-    ScalarType.BFloat16: torch.bfloat16,
-    ScalarType.UInt16: torch.uint16,
-    ScalarType.UInt32: torch.uint32,
-    ScalarType.UInt64: torch.uint64,
+    ScalarType.BYTE: torch.uint8,
+    ScalarType.CHAR: torch.int8,
+    ScalarType.SHORT: torch.int16,
+    ScalarType.INT: torch.int32,
+    ScalarType.LONG: torch.int64,
+    ScalarType.HALF: torch.float16,
+    ScalarType.FLOAT: torch.float32,
+    ScalarType.DOUBLE: torch.float64,
+    ScalarType.COMPLEXHALF: torch.complex32,
+    ScalarType.COMPLEXFLOAT: torch.complex64,
+    ScalarType.COMPLEXDOUBLE: torch.complex128,
+    ScalarType.BOOL: torch.bool,
+    ScalarType.BFLOAT16: torch.bfloat16,
+    ScalarType.UINT16: torch.uint16,
+    ScalarType.UINT32: torch.uint32,
+    ScalarType.UINT64: torch.uint64,
 }
-COMMON = (
-    ScalarType.Byte,
-    ScalarType.Char,
-    ScalarType.Short,
-    ScalarType.Int,
-    ScalarType.Long,
-    ScalarType.Half,
-    ScalarType.Float,
-    ScalarType.Double,
-    ScalarType.Bool,
-    ScalarType.BFloat16,
-    ScalarType.ComplexHalf,
-    ScalarType.ComplexFloat,
+_STORED_AS = {ScalarType.BITS16: torch.uint16}
+COMMON = tuple(
+    ScalarType[n] for n in "BYTE CHAR SHORT INT LONG HALF FLOAT DOUBLE BOOL BFLOAT16 COMPLEXHALF COMPLEXFLOAT".split()
 )
 """Types that a probe combines freely."""
-RARE = (ScalarType.ComplexDouble, ScalarType.UInt16, ScalarType.UInt32, ScalarType.UInt64, ScalarType.Bits16, ScalarType.QInt8)
-"""Types that a probe tries where all tensors have them or one tensor has."""
+RARE = tuple(ScalarType[n] for n in "COMPLEXDOUBLE UINT16 UINT32 UINT64 BITS16 QINT8".split())
+"""Types that a probe tries where all tensors have them, but for one with a usual type, and the other way round."""
+TYPICAL = (ScalarType.LONG, ScalarType.HALF, ScalarType.FLOAT, ScalarType.BOOL)
+USUAL = (ScalarType.LONG, ScalarType.FLOAT)
 DATA_FILLS = ("data", "small", "unit")
-_STORED_AS = {ScalarType.Bits16: torch.uint16}
-_RESULT_TYPES = (ScalarType.Float, ScalarType.Long, ScalarType.Bool, ScalarType.Int, ScalarType.ComplexFloat)
-_UNCHECKED = {"aten::rand.out", "aten::randn.out", "aten::empty.out", "aten::native_dropout.out"}
-
-DimOrder = tuple[int, ...]
+_RESULT_TYPES = (ScalarType.FLOAT, ScalarType.LONG, ScalarType.BOOL, ScalarType.INT, ScalarType.COMPLEXFLOAT)
+_WITHOUT_REFERENCE = (
+    *("aten::rand.out", "aten::randn.out", "aten::empty.out", "aten::native_dropout.out"),  # not determined
+    *("quantized_decomposed::", "llama::", "preprocess::"),  # PyTorch would run the very same kernels
+)
+_PLANNED_BYTES_PER_ELEMENT = 16
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of a call: ``name`` is the argument's, ``item`` counts inside a list argument."""
+    """One tensor of a call: ``name`` is the argument's, ``value`` the index in the value table of the file."""
 
     name: str
-    item: int | None
+    value: int
     spec: T
     is_input: bool
     is_written: bool
@@ -78,46 +74,71 @@ class Case:
 
 
 class Call:
-    """``sample`` of operator ``name``, whose signature is ``schema``.
+    """``sample`` of the operator with ``schema``.
 
     With ``grown`` the results have room for one more row than they need, and the kernel must give them their size.
     """
 
-    def __init__(self, name: str, schema: str, sample: Sample, *, grown: bool = False):
-        self.name = name
-        self._grown = grown
+    def __init__(self, schema: OpSchema, sample: Sample, *, grown: bool = False, is_prim: bool = False):
+        self.name = schema.qualified_name
+        self.schema = schema
         self.sample = sample
-        self.schema = torch._C.parse_schema(schema)
+        self._grown = grown
+        self._is_prim = is_prim
         self.tensors: list[Tensor] = []
-        self._slots: list[TensorSlot] = []
-        self._values: list[Value] = []
+        self._values: list[model.EValue] = []
         self._args: list[int] = []
-        inputs = [a for a in self.schema.arguments if not _is_result(a)]
-        results = [a for a in self.schema.arguments if _is_result(a)]
-        if len(inputs) != len(sample.args):
-            raise ValueError(f"sample of {name} has {len(sample.args)} arguments, its schema {len(inputs)}")
-        for argument, value in zip(inputs, sample.args, strict=True):
+        self._inputs = [a for a in schema.arguments if not _is_result(a)]
+        self._result_arguments = [a for a in schema.arguments if _is_result(a)]
+        for argument, value in zip(self._inputs, sample.args, strict=True):
             self._add_input(argument, value)
-        self.base = tuple(t.spec.base for t in self.tensors)
         shapes = sample.outs if sample.outs is not None else self._result_shapes()
-        for argument, shape in zip(results, shapes, strict=True):
+        for argument, shape in zip(self._result_arguments, shapes, strict=True):
             self._add_result(argument, shape)
-        self.base = tuple(t.spec.base for t in self.tensors)
+        self.base = Case(
+            tuple(t.spec.base for t in self.tensors),
+            tuple(t.spec.dim_order or tuple(range(len(t.spec.shape))) for t in self.tensors),
+        )
         self._finish()
 
     @property
-    def base_orders(self) -> tuple[DimOrder, ...]:
-        """The usual dim order of each tensor."""
-        return tuple(t.spec.dim_order or tuple(range(len(t.spec.shape))) for t in self.tensors)
+    def results(self) -> list[int]:
+        """Indices into ``tensors`` of what the call writes."""
+        return [i for i, t in enumerate(self.tensors) if t.is_written]
 
-    def variant(self, case: Case) -> bytes:
-        """The file for ``case``."""
-        for i, (tensor, slot) in enumerate(zip(self.tensors, self._slots, strict=True)):
-            data = None
+    @property
+    def others(self) -> dict[str, Literal]:
+        """The arguments that are no tensors, by name."""
+        return {a.name: v for a, v in zip(self._inputs, self.sample.args, strict=True) if not a.is_tensor}  # type: ignore[misc]
+
+    def by_name(self, items: Sequence[Any]) -> dict[str, Any]:
+        """One item per tensor of the call as one per argument, in the form that the manifest takes."""
+        found: dict[str, Any] = {}
+        for argument in self.schema.arguments:
+            if argument.is_tensor:
+                own = [item for t, item in zip(self.tensors, items, strict=True) if t.name == argument.name]
+                found[argument.name] = own if argument.is_list else own[0] if own else None
+        return found
+
+    def file(self, case: Case) -> bytes:
+        """The ``.pte`` file that makes the call with the types and dim orders of ``case``."""
+        values = list(self._values)
+        constants: list[Buffer] = [b""]
+        initial: list[Buffer] = [b""]
+        for i, tensor in enumerate(self.tensors):
+            planned = values[tensor.value]
+            assert isinstance(planned, model.Tensor)
+            index = 0
             if tensor.is_input:
-                data = _bytes(_contents(tensor.spec, i, case.dtypes[i]), case.dim_orders[i])
-            self.program.set_tensor(slot, case.dtypes[i], case.dim_orders[i], data)
-        return bytes(self.program.bytes)
+                store = initial if tensor.is_written else constants
+                index = len(store)
+                store.append(_bytes(_contents(tensor.spec, i, case.dtypes[i]), case.dim_orders[i]))
+            values[tensor.value] = replace(
+                planned, scalar_type=case.dtypes[i], dim_order=case.dim_orders[i], data_buffer_idx=index
+            )
+        plan = replace(self._plan, values=tuple(values))
+        mutable = tuple(initial) if len(initial) > 1 else ()
+        return write_pte(model.Program((plan,), tuple(constants), mutable))
 
     def reference(self, dtypes: Sequence[ScalarType]) -> list[torch.Tensor] | None:
         """What PyTorch's operator of the same name writes for these types, ``None`` where it refuses them.
@@ -126,9 +147,11 @@ class Call:
         cast here.
         """
         op = self._torch_op()
-        if op is None or self.name in _UNCHECKED or any(d not in TORCH_DTYPES for d in dtypes):
+        if op is None or self.name.startswith(_WITHOUT_REFERENCE) or any(d not in TORCH_DTYPES for d in dtypes):
             return None
-        inputs = [_contents(t.spec, i, d) for i, (t, d) in enumerate(zip(self.tensors, dtypes, strict=True)) if t.is_input]
+        inputs = [
+            _contents(t.spec, i, d) for i, (t, d) in enumerate(zip(self.tensors, dtypes, strict=True)) if t.is_input
+        ]
         results = [(t, d) for t, d in zip(self.tensors, dtypes, strict=True) if not t.is_input]
         found = self._run_torch(op, iter(inputs), _zeros(results))
         if found is not None or not results:
@@ -136,7 +159,8 @@ class Call:
         wanted = [d for _, d in results]
         for natural in COMMON:
             types = [natural if d == wanted[0] else d for d in wanted]
-            found = self._run_torch(op, iter(inputs), _zeros([(t, d) for (t, _), d in zip(results, types, strict=True)]))
+            changed = [(t, d) for (t, _), d in zip(results, types, strict=True)]
+            found = self._run_torch(op, iter(inputs), _zeros(changed))
             if found is not None:
                 return [tensor.to(TORCH_DTYPES[d]) for tensor, d in zip(found, wanted, strict=True)]
         return None
@@ -145,25 +169,27 @@ class Call:
         """Combinations of scalar types: all of the common ones if at most ``limit``, else all near a plain one.
 
         A plain combination gives every data tensor the same type and every index or mask tensor its usual one; near
-        means up to two tensors with another type. Rare types take part in plain combinations and one step from them.
+        means one tensor with another type, or two for some plain ones. Of rare types there are few combinations.
         """
         count = len(self.tensors)
         seen: dict[tuple[ScalarType, ...], None] = {}
         if len(COMMON) ** count <= limit:
             seen.update(dict.fromkeys(itertools.product(COMMON, repeat=count)))
         else:
-            seen.update(dict.fromkeys(self._near(COMMON, COMMON, steps=2)))
-        seen.update(dict.fromkeys(self._near((*COMMON, *RARE), RARE, steps=1)))
-        seen.update(dict.fromkeys(self._near(RARE, (*COMMON, *RARE), steps=1)))
+            seen.update(dict.fromkeys(self._near(COMMON, COMMON, steps=1)))
+            seen.update(dict.fromkeys(self._near(TYPICAL, COMMON, steps=2)))
+        seen.update(dict.fromkeys(self._near(RARE, USUAL, steps=1)))
+        seen.update(dict.fromkeys(self._near(USUAL, RARE, steps=1)))
         for combination in seen:
             if not any(d in t.spec.exclude for d, t in zip(combination, self.tensors, strict=True)):
-                yield Case(combination, self.base_orders)
+                yield Case(combination, self.base.dim_orders)
 
     def _near(
         self, plain: Sequence[ScalarType], other: Sequence[ScalarType], steps: int
     ) -> Iterator[tuple[ScalarType, ...]]:
         for dtype in plain:
-            start = tuple(dtype if t.spec.fill in DATA_FILLS else b for t, b in zip(self.tensors, self.base, strict=True))
+            pairs = zip(self.tensors, self.base.dtypes, strict=True)
+            start = tuple(dtype if t.spec.fill in DATA_FILLS else base for t, base in pairs)
             yield start
             for places in itertools.combinations(range(len(start)), min(steps, len(start))):
                 for types in itertools.product(other, repeat=len(places)):
@@ -176,87 +202,95 @@ class Call:
         """Every combination of plain, channels-last and last-two-swapped orders, with the usual dtypes."""
         choices = [dim_orders(len(t.spec.shape)) for t in self.tensors]
         for combination in itertools.product(*choices):
-            yield Case(self.base, combination)
+            yield Case(self.base.dtypes, combination)
 
-    @property
-    def results(self) -> list[int]:
-        """Indices into ``tensors`` of what the call writes."""
-        return [i for i, t in enumerate(self.tensors) if t.is_written]
-
-    def _add(self, tensor: Tensor, dynamic: bool = False) -> int:
-        self.tensors.append(tensor)
-        shape = tensor.spec.shape
-        if self._grown and shape and not tensor.is_input:
+    def _add_tensor(self, name: str, spec: T, *, is_input: bool, is_written: bool) -> int:
+        shape, dynamic = spec.shape, self.sample.dynamic and not is_input
+        if self._grown and shape and not is_input:
             shape, dynamic = (shape[0] + 1, *shape[1:]), True
-        slot = TensorSlot(shape, tensor.is_input, tensor.is_written, dynamic)
-        self._slots.append(slot)
-        self._values.append(slot)
-        return len(self._values) - 1
+        dynamism = model.TensorShapeDynamism.DYNAMIC_BOUND if dynamic else model.TensorShapeDynamism.STATIC
+        index = self._add_value(
+            model.Tensor(ScalarType.FLOAT, shape, tuple(range(len(shape))), shape_dynamism=dynamism)
+        )
+        self.tensors.append(Tensor(name, index, spec, is_input, is_written))
+        return index
 
-    def _add_value(self, value: Value) -> int:
+    def _add_value(self, value: model.EValue) -> int:
         self._values.append(value)
         return len(self._values) - 1
 
-    def _add_input(self, argument: Any, value: Any) -> None:
-        kind = str(argument.type)
-        written = argument.alias_info is not None and argument.alias_info.is_write
+    def _add_input(self, argument: Argument, value: Any) -> None:
         if isinstance(value, T):
-            index = self._add(Tensor(argument.name, None, value, True, written))
-        elif isinstance(value, tuple) and "Tensor" in kind:
+            index = self._add_tensor(argument.name, value, is_input=True, is_written=argument.is_write)
+        elif argument.is_tensor_list:
             items = tuple(
-                -1 if v is None else self._add(Tensor(argument.name, i, v, True, False)) for i, v in enumerate(value)
+                -1 if v is None else self._add_tensor(argument.name, v, is_input=True, is_written=False) for v in value
             )
-            index = self._add_value(TensorList(items, optional="Optional" in kind))
+            kind = model.OptionalTensorList if argument.elements_optional else model.TensorList
+            index = self._add_value(kind(items))
         elif isinstance(value, tuple):
-            index = self._add_value(self._list(kind, value))
-        elif isinstance(value, ScalarType):
-            index = self._add_value(int(value))
+            index = self._add_value(self._list(argument, value))
         else:
-            index = self._add_value(value)
+            index = self._add_value(_literal(value))
         self._args.append(index)
 
-    def _list(self, kind: str, value: tuple[Any, ...]) -> Value:
-        if "float" in kind:
-            return DoubleList(value)
-        if "bool" in kind:
-            return BoolList(value)
-        return IntList(tuple(self._add_value(v) for v in value))
+    def _list(self, argument: Argument, value: tuple[Any, ...]) -> model.EValue:
+        base = argument.type_text.partition("[")[0]
+        if base == "float":
+            return model.DoubleList(value)
+        if base == "bool":
+            return model.BoolList(value)
+        return model.IntList(tuple(self._add_value(model.Int(v)) for v in value))
 
-    def _add_result(self, argument: Any, shape: T | tuple[T, ...]) -> None:
+    def _add_result(self, argument: Argument, shape: T | tuple[T, ...]) -> None:
         if isinstance(shape, tuple):
-            items = tuple(self._add(Tensor(argument.name, i, s, False, True)) for i, s in enumerate(shape))
-            self._args.append(self._add_value(TensorList(items)))
+            items = tuple(self._add_tensor(argument.name, s, is_input=False, is_written=True) for s in shape)
+            self._args.append(self._add_value(model.TensorList(items)))
         else:
-            self._args.append(self._add(Tensor(argument.name, None, shape, False, True), self.sample.dynamic))
+            self._args.append(self._add_tensor(argument.name, shape, is_input=False, is_written=True))
 
     def _finish(self) -> None:
+        """Plan the written tensors, with room for any type, and make the method that the cases vary."""
         args = list(self._args)
-        written = [i for i, v in enumerate(self._values) if isinstance(v, TensorSlot) and v.mutable]
-        returned = self.schema.returns
-        if len(returned) > 1:
-            args.append(self._add_value(TensorList(tuple(written))))
-        elif len(returned) == 1:
-            args.append(written[0])
-        else:
-            args.append(self._args[-1])
-        self.program = OneOpProgram(self.name, self._values, args, written)
+        written = [t.value for t in self.tensors if t.is_written]
+        offset = 0
+        for index in written:
+            tensor = self._values[index]
+            assert isinstance(tensor, model.Tensor)
+            self._values[index] = replace(tensor, allocation_info=model.AllocationDetails(1, offset))
+            offset += max(prod(tensor.sizes), 1) * _PLANNED_BYTES_PER_ELEMENT
+        outputs = tuple(written)
+        if self._is_prim and not written:
+            outputs = (self._add_value(model.Int(0)),)
+            args += outputs
+        elif len(self.schema.returns) > 1:
+            args.append(self._add_value(model.TensorList(tuple(written))))
+        elif not self._is_prim:
+            args.append(written[0] if self.schema.returns else args[-1])
+        base, _, overload = self.name.partition(".")
+        self._plan = model.ExecutionPlan(
+            name="forward",
+            values=tuple(self._values),
+            inputs=(),
+            outputs=outputs,
+            chains=(model.Chain((model.KernelCall(0, tuple(args)),)),),
+            operators=(model.Operator(base, overload),),
+            non_const_buffer_sizes=(0, offset) if offset else (0,),
+        )
 
     def _torch_op(self) -> Any:
-        namespace, _, rest = self.name.partition("::")
-        base, _, overload = rest.partition(".")
-        packet = getattr(getattr(torch.ops, namespace), base, None)
-        return None if packet is None else getattr(packet, overload or "default", None)
+        packet = getattr(getattr(torch.ops, self.schema.namespace), self.schema.name, None)
+        return None if packet is None else getattr(packet, self.schema.overload or "default", None)
 
     def _result_shapes(self) -> list[T]:
         """Shapes and usual types of the results, from the first types for which PyTorch takes empty ones."""
-        results = [a for a in self.schema.arguments if _is_result(a)]
         op = self._torch_op()
-        for dtypes in itertools.product(_RESULT_TYPES, repeat=len(results)):
+        for dtypes in itertools.product(_RESULT_TYPES, repeat=len(self._result_arguments)):
             inputs = [_contents(t.spec, i, t.spec.base) for i, t in enumerate(self.tensors)]
             fresh = [torch.zeros(0, dtype=TORCH_DTYPES[d]) for d in dtypes]
             if self._run_torch(op, iter(inputs), fresh) is not None:
                 return [T(tuple(out.shape), dtype=d) for out, d in zip(fresh, dtypes, strict=True)]
-        raise ValueError(f"PyTorch does not run the sample of {self.name}")
+        raise ValueError(f"PyTorch does not run the sample {self.sample} of {self.name}")
 
     def _run_torch(
         self, op: Any, inputs: Iterator[torch.Tensor], results: Sequence[torch.Tensor]
@@ -271,10 +305,10 @@ class Call:
             value: Any
             if not _is_result(argument):
                 value = _torch_value(next(samples), inputs)
-                if argument.alias_info is not None and argument.alias_info.is_write:
+                if argument.is_write:
                     value = value.clone()
                     written.append(value)
-            elif "List" in str(argument.type):
+            elif argument.is_list:
                 value = [next(fresh) for t in self.tensors if t.name == argument.name]
                 written.extend(value)
             else:
@@ -293,10 +327,6 @@ class Call:
         return written
 
 
-def _zeros(results: Sequence[tuple[Tensor, ScalarType]]) -> list[torch.Tensor]:
-    return [torch.zeros(t.spec.shape, dtype=TORCH_DTYPES[d]) for t, d in results]
-
-
 def dim_orders(rank: int) -> tuple[DimOrder, ...]:
     """The orders a probe tries for a tensor of this rank: plain, the last two swapped, channels last."""
     plain = tuple(range(rank))
@@ -308,9 +338,26 @@ def dim_orders(rank: int) -> tuple[DimOrder, ...]:
     return tuple(orders)
 
 
-def _is_result(argument: Any) -> bool:
-    alias = argument.alias_info
-    return bool(argument.kwarg_only and alias is not None and alias.is_write)
+def _is_result(argument: Argument) -> bool:
+    return argument.is_write and argument.kwarg_only
+
+
+def _literal(value: Any) -> model.EValue:
+    match value:
+        case None:
+            return model.Null()
+        case bool():
+            return model.Bool(value)
+        case int():
+            return model.Int(int(value))
+        case float():
+            return model.Double(value)
+        case _:
+            return model.String(value)
+
+
+def _zeros(results: Sequence[tuple[Tensor, ScalarType]]) -> list[torch.Tensor]:
+    return [torch.zeros(t.spec.shape, dtype=TORCH_DTYPES[d]) for t, d in results]
 
 
 def _torch_value(value: Any, tensors: Iterator[torch.Tensor]) -> Any:

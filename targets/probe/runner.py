@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
-from etir.targets.dtypes import ScalarType
+from etir.emit.scalar_type import ScalarType
 from etir.targets.probe.call import TORCH_DTYPES, Call, Case
 
 _SECONDS_PER_CASE = 20.0
 _RAN_SO_FAR = 255
-_HALF = (ScalarType.Half, ScalarType.BFloat16, ScalarType.ComplexHalf)
+_HALF = (ScalarType.HALF, ScalarType.BFLOAT16, ScalarType.COMPLEXHALF)
 
 
 class Outcome(IntEnum):
@@ -107,7 +107,7 @@ def _silence() -> None:
 
 def run_case(runtime: Any, call: Call, case: Case) -> tuple[Outcome, list[Any]]:
     """Load and run one case in this process, which may not survive it: the outcome, ``RAN`` at best, and the results."""
-    file = call.variant(case)  # named, because the binding reads it without keeping it alive
+    file = call.file(case)  # named, because the binding reads it without keeping it alive
     try:
         program = runtime._load_program_from_buffer(file)
         method = program.load_method("forward")

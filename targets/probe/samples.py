@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from etir.targets.dtypes import ScalarType
+from etir.emit.scalar_type import ScalarType
 
 Fill = Literal["data", "unit", "small", "mask", "index2", "index3", "zero"]
 
@@ -37,10 +37,10 @@ class T:
         if self.dtype is not None:
             return self.dtype
         if self.fill == "mask":
-            return ScalarType.Bool
+            return ScalarType.BOOL
         if self.fill.startswith("index"):
-            return ScalarType.Long
-        return ScalarType.Float
+            return ScalarType.LONG
+        return ScalarType.FLOAT
 
 
 Literal_ = bool | int | float | str | None | tuple[int, ...] | tuple[float, ...]
@@ -74,10 +74,10 @@ _Y = T((2, 3, 2, 3))
 _SMALL = T((2, 3, 2, 3), "small")
 _UNIT = T((2, 3, 2, 3), "unit")
 _MASK = T((2, 3, 2, 3), "mask")
-_LONG, _INT, _FLOAT, _BOOL = ScalarType.Long, ScalarType.Int, ScalarType.Float, ScalarType.Bool
+_LONG, _INT, _FLOAT, _BOOL = ScalarType.LONG, ScalarType.INT, ScalarType.FLOAT, ScalarType.BOOL
 _CL = (0, 2, 3, 1)
 _X_CL = T((2, 3, 2, 3), dim_order=_CL)
-_MASKS = (ScalarType.Byte, ScalarType.Bool)
+_MASKS = (ScalarType.BYTE, ScalarType.BOOL)
 
 
 def _index(shape: tuple[int, ...], limit: Literal[2, 3]) -> T:
@@ -86,7 +86,7 @@ def _index(shape: tuple[int, ...], limit: Literal[2, 3]) -> T:
 
 
 def _index_mask(size: int) -> T:
-    return T((size,), "mask", exclude=(ScalarType.Int, ScalarType.Long))
+    return T((size,), "mask", exclude=(ScalarType.INT, ScalarType.LONG))
 
 
 
@@ -96,8 +96,8 @@ _UNARY = (
     "_conj_physical nonzero"
 ).split()
 _UNARY_UNIT = "acos acosh asin atanh logit".split()
-_INT_X = T((2, 3, 2, 3), dtype=ScalarType.Int)
-_INT_Y = T((2, 3, 2, 3), "small", ScalarType.Int)
+_INT_X = T((2, 3, 2, 3), dtype=ScalarType.INT)
+_INT_Y = T((2, 3, 2, 3), "small", ScalarType.INT)
 _BITWISE = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift".split()
 _BINARY = (
     "atan2.out div.out eq.Tensor_out ne.Tensor_out lt.Tensor_out le.Tensor_out gt.Tensor_out ge.Tensor_out "
@@ -318,11 +318,11 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "aten::topk.values": (_s(T((2, 3, 2, 4)), 2, -1, True, True), _s(_X, 2, 1, False, True)),
     "aten::tril.out": (_s(_X, 0),),
     "aten::unfold_copy.out": (_s(_X, 1, 2, 1),),
-    "aten::view_as_real_copy.out": (_s(T((2, 3, 2), "data", ScalarType.ComplexFloat)),),
+    "aten::view_as_real_copy.out": (_s(T((2, 3, 2), "data", ScalarType.COMPLEXFLOAT)),),
     "aten::view_copy.out": (_s(_X, (6, 6)), _s(_X, (2, 3, 6, -1)), _s(T((6, 6)), (2, 3, 2, 3))),
     "aten::where.self_out": (_s(_MASK, _X, _Y),),
     "aten::_fft_r2c.out": (_s(T((2, 4)), (1,), 0, True),),
-    "aten::_fft_c2r.out": (_s(T((2, 3), "data", ScalarType.ComplexFloat), (1,), 0, 4),),
+    "aten::_fft_c2r.out": (_s(T((2, 3), "data", ScalarType.COMPLEXFLOAT), (1,), 0, 4),),
 }
 
 _BROADCAST = (T((3, 1, 1)), T((3,)), T((1, 3, 1, 1)), T(()), T((1, 1, 1, 1)), T((1,)))

@@ -79,22 +79,23 @@ class Raw:
         instructions: Sequence[int] = (),
         operators: Sequence[int] = (),
         delegates: Sequence[int] = (),
-        **slots: Slot,
+        slots: Mapping[str, Slot] | None = None,
     ) -> int:
         """A method; ``slots`` replaces some of the plan's slots by name."""
         empty = ("o", self.scalars("i", ()))
+        table, called = self.tables(values), self.tables(delegates)
         chain = self.table(empty, empty, ("o", self.tables(instructions)), None)
         fields: dict[str, Slot] = {
             "name": ("o", self.string("forward")),
             "container_meta_type": None,
-            "values": ("o", self.tables(values)),
+            "values": ("o", table),
             "inputs": empty,
             "outputs": empty,
             "chains": ("o", self.tables([chain])),
             "operators": ("o", self.tables(operators)),
-            "delegates": ("o", self.tables(delegates)),
+            "delegates": ("o", called),
             "non_const_buffer_sizes": ("o", self.scalars("q", (0, 64))),
-            **slots,
+            **(slots or {}),
         }
         return self.table(*fields.values())
 

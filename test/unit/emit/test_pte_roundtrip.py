@@ -44,7 +44,7 @@ def constant(index: int, size: int) -> Tensor:
     return Tensor(ScalarType.BYTE, (size,), (0,), data_buffer_idx=index)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(programs())
 def test_random_programs_round_trip(program: Program) -> None:
     data = write_pte(program)

@@ -1,0 +1,134 @@
+"""Casts, copies and other operators that give back their input, maybe in another type or memory format.
+
+At this level values are immutable, so that a copy is its input.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from etir.dialects.dtypes import BY_TORCH_NAME, f32, i1
+from etir.dialects.et.layout import order_of
+from etir.lowering.builder import Builder, element
+from etir.lowering.decompose_aten.decomposition import ALL, decomposition, rename
+from etir.lowering.inference import tensor_type_of
+
+rename([("aten._to_cpu.default", "aten.alias.default")])
+
+
+def _declared(b: Builder) -> TensorType[Attribute]:
+    """The type of the result."""
+    return tensor_type_of(b.rewriter.root.results[0])
+
+
+def _converted(b: Builder, x: SSAValue) -> SSAValue:
+    """``x`` in the element type and dim order of the result."""
+    wanted = _declared(b)
+    given = tensor_type_of(x)
+    if order_of(given) != order_of(wanted):
+        rank = wanted.get_num_dims()
+        contiguous = order_of(wanted) == tuple(range(rank))
+        memory_format = "contiguous" if contiguous else "channels_last" if rank == 4 else "channels_last_3d"
+        if element(x) == wanted.element_type:
+            return b("aten.clone.default", x, memory_format=memory_format, types=[wanted])
+        return b("aten._to_copy.default", x, dtype=wanted.element_type, memory_format=memory_format, types=[wanted])
+    return b.cast(x, wanted.element_type)
+
+
+@decomposition("aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.type_as.default")
+def to(b: Builder, x: SSAValue, *_options: object) -> SSAValue:
+    """A cast, or the input where nothing changes. Everything is on one device, so that only the type counts."""
+    return _converted(b, x)
+
+
+@decomposition("aten._to_copy.default")
+def to_copy(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
+    """The input where neither the type nor the dim order changes."""
+    wanted, given = _declared(b), tensor_type_of(x)
+    if element(x) != wanted.element_type or order_of(given) != order_of(wanted):
+        return b.no_match("it changes the element type or the dim order")
+    return x
+
+
+@decomposition("aten.clone.default", "aten.contiguous.default")
+def copy(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
+    """The input where the dim order does not change."""
+    if order_of(_declared(b)) == order_of(tensor_type_of(x)):
+        return x
+    return b.no_match("it changes the dim order") if b.rewriter.root.name == "aten.clone.default" else _converted(b, x)
+
+
+@decomposition(
+    "aten.alias.default",
+    "aten.detach.default",
+    "aten.detach_copy.default",
+    "aten.alias_copy.default",
+    "aten.lift.default",
+    "aten.lift_fresh.default",
+    "aten.lift_fresh_copy.default",
+    "aten.data.default",
+    "aten.positive.default",
+    "aten.resolve_conj.default",
+    "aten.resolve_neg.default",
+    "aten._lazy_clone.default",
+)
+def identity(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
+    """The input."""
+    if b.rewriter.root.name == "aten.alias.default" and x.type != b.rewriter.root.results[0].type:
+        return b.no_match("it gives the type another spelling")
+    return x
+
+
+@decomposition("aten.conj_physical.default", "aten._conj_physical.default", "aten.conj.default", "aten._conj.default")
+def conjugate(b: Builder, x: SSAValue) -> SSAValue | None:
+    """The input, for real types."""
+    if element(x) != element(b.rewriter.root.results[0]) or "complex" in str(element(x)):
+        return b.no_match("it is complex")
+    return x
+
+
+@decomposition("aten.real.default")
+def real(b: Builder, x: SSAValue) -> SSAValue | None:
+    """The input, for real types."""
+    return conjugate(b, x)
+
+
+def _cast_to(name: str) -> None:
+    type = BY_TORCH_NAME[{"Byte": "uint8", "Char": "int8", "Short": "int16", "Int": "int32", "Long": "int64"}[name]].type
+
+    @decomposition(f"aten._cast_{name}.default", name=f"cast-{name.lower()}")
+    def cast(b: Builder, x: SSAValue, _non_blocking: bool) -> SSAValue:
+        """A cast to one type."""
+        return b.cast(x, type)
+
+    assert cast is not None
+
+
+for _name in ("Byte", "Char", "Short", "Int", "Long"):
+    _cast_to(_name)
+
+
+@decomposition("aten._cast_Float.default")
+def cast_float(b: Builder, x: SSAValue, _non_blocking: bool) -> SSAValue:
+    """A cast to f32."""
+    return b.cast(x, f32)
+
+
+@decomposition("aten.copy.default", numbers=("non_blocking",))
+def overwrite(b: Builder, x: SSAValue, source: SSAValue, _non_blocking: bool) -> SSAValue:
+    """The source in the type and shape of the destination."""
+    return b.expand(b.cast(source, element(x)), b.sizes(x))
+
+
+@decomposition("aten.logical_not.default", numbers=ALL)
+def logical_not(b: Builder, x: SSAValue) -> SSAValue | None:
+    """``logical_not`` of a comparison stays; of another ``logical_not`` of a bool it is the input."""
+    from etir.dialects.schema_op import SchemaOp
+
+    owner = x.owner
+    if isinstance(owner, SchemaOp) and owner.name == "aten.logical_not.default":
+        inner = owner.arg("self")
+        if element(inner) == i1:
+            return inner
+    return b.no_match("it does not undo another one")

@@ -1,0 +1,259 @@
+"""A decomposition is a function from the arguments of one operator to the values that replace its results.
+
+::
+
+    @decomposition("aten.silu.default", in_float=True)
+    def silu(b: Builder, x: SSAValue) -> SSAValue:
+        '''``x * sigmoid(x)``'''
+        return b.mul(x, b.unary("sigmoid", x))
+
+The decorator makes a :class:`Pattern` of it, named after the function in kebab case, and registers it. The function gets
+every argument of the schema in order, defaults filled in. It returns one value, one for each result (None where the
+result must be unused), or None after ``b.no_match(reason)``, having emitted nothing: then the next pattern for the
+operator is tried, and tracing after the last one.
+
+A *run-time number* (a size, or a number in a tensor's place) is only handed to a function that says so in ``numbers``:
+most decompositions compute with their numbers while compiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+from etir.dialects.dtypes import bf16, f16, f32
+from etir.dialects.et.layout import dims_of, is_contiguous
+from etir.dialects.schema_op import SchemaOp
+from etir.dialects.text import source_location
+from etir.lowering.builder import Builder, is_tensor
+from etir.lowering.decompose_aten.errors import E0420
+from etir.passes.rewriting import Pattern, Rewriter
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.rewriter import Rewriter as BaseRewriter
+
+Outcome: TypeAlias = "SSAValue | Sequence[SSAValue | None] | None"
+Function: TypeAlias = "Callable[..., Outcome]"
+_FunctionT = TypeVar("_FunctionT", bound="Callable[..., Outcome]")
+
+ALL = ("*",)
+"""For ``numbers``: every argument may be a run-time number."""
+
+
+class Decomposition(Pattern):
+    """The pattern around a decomposition function; each one is a subclass that :func:`decomposition` makes."""
+
+    function: ClassVar[Function]
+    in_float: ClassVar[bool] = False
+    numbers: ClassVar[tuple[str, ...]] = ()
+
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        """Replace ``op`` by what the function makes of its arguments."""
+        assert isinstance(op, SchemaOp)
+        arguments = op.args()
+        blocked = _run_time_numbers(op, arguments, self.numbers)
+        if blocked:
+            rewriter.no_match(
+                f"'{blocked[0]}' is a number that is only known at run time"
+            )
+            return
+        b = Builder(rewriter)
+        values = list(arguments.values())
+        narrow = _narrow_type(op) if self.in_float else None
+        if narrow is not None:
+            values = [
+                b.cast(v, f32) if is_tensor(v) and _element_of(v) == narrow else v
+                for v in values
+            ]
+        outcome = type(self).function(b, *values)
+        if outcome is None:
+            return
+        results = [outcome] if isinstance(outcome, SSAValue) else list(outcome)
+        if narrow is not None:
+            results = [
+                r if r is None or _element_of(r) != f32 else b.cast(r, narrow)
+                for r in results
+            ]
+        replace(b, op, results, self.name)
+
+
+def _run_time_numbers(
+    op: SchemaOp, arguments: dict[str, Any], allowed: tuple[str, ...]
+) -> list[str]:
+    if allowed == ALL:
+        return []
+    found: list[str] = []
+    for argument in op.SCHEMA.arguments:
+        if argument.name in allowed:
+            continue
+        value = arguments[argument.name]
+        if argument.is_tensor:
+            items = value if argument.is_list else (value,)
+            if any(item is not None and not is_tensor(item) for item in items or ()):
+                found.append(argument.name)
+        elif isinstance(value, SSAValue) or (
+            isinstance(value, tuple) and any(isinstance(v, SSAValue) for v in value)
+        ):
+            found.append(argument.name)
+    return found
+
+
+def _element_of(value: SSAValue) -> Attribute | None:
+    return value.type.element_type if isinstance(value.type, TensorType) else None
+
+
+def _narrow_type(op: Operation) -> Attribute | None:
+    """f16 or bf16 when the first result has that type: torch computes these pointwise functions in f32."""
+    element = _element_of(op.results[0])
+    return element if element in (f16, bf16) else None
+
+
+def replace(
+    b: Builder, op: Operation, results: Sequence[SSAValue | None], pattern: str
+) -> None:
+    """Replace ``op``; its results may be None where they are not used.
+
+    A result takes the declared type when it only spells a symbolic dim or the dim order differently. Raises E0420 when
+    the types really differ, or when a missing result is used: that is a bug of the decomposition.
+    """
+    declared = [result.type for result in op.results]
+    if len(results) != len(declared):
+        raise _broken(pattern, op, f"gave {len(results)} results for {len(declared)}")
+    values: list[SSAValue] = []
+    for i, (value, type) in enumerate(zip(results, declared, strict=True)):
+        if value is None:
+            if op.results[i].first_use is not None:
+                raise _broken(
+                    pattern, op, f"gave nothing for result {i}, which is used"
+                )
+            values.append(op.results[i])
+        else:
+            values.append(_conform(b, op, value, type, pattern))
+    if any(value is result for value, result in zip(values, op.results, strict=True)):
+        for old, new in zip(op.results, values, strict=True):
+            if old is not new:
+                b.rewriter.replace_value(old, new)
+        b.rewriter.erase(op)
+    else:
+        b.rewriter.replace(op, values)
+
+
+def _conform(
+    b: Builder, op: Operation, value: SSAValue, type: Attribute, pattern: str
+) -> SSAValue:
+    if value.type == type:
+        return value
+    if not _same_but_for_spelling(value.type, type):
+        raise _broken(pattern, op, f"gave {value.type} for {type}")
+    assert isinstance(type, TensorType)
+    if (
+        isinstance(value, OpResult)
+        and value.op in b.rewriter.new_ops
+        and value.first_use is None
+    ):
+        return BaseRewriter.replace_value_with_new_type(value, type)
+    memory_format = "contiguous" if is_contiguous(type) else "channels_last"
+    if isinstance(value.type, TensorType) and is_contiguous(
+        value.type
+    ) == is_contiguous(type):
+        return b("aten.alias.default", value, types=[type])
+    return b("aten.clone.default", value, memory_format=memory_format, types=[type])
+
+
+def _same_but_for_spelling(made: Attribute, declared: Attribute) -> bool:
+    if not isinstance(made, TensorType) or not isinstance(declared, TensorType):
+        return False
+    if (
+        made.element_type != declared.element_type
+        or made.get_num_dims() != declared.get_num_dims()
+    ):
+        return False
+    pairs = zip(dims_of(made), dims_of(declared), strict=True)
+    return all(
+        not (isinstance(a, int) and isinstance(d, int)) or a == d for a, d in pairs
+    )
+
+
+def _broken(pattern: str, op: Operation, what: str) -> Exception:
+    return E0420.error(
+        f"pattern '{pattern}' on '{op.name}' {what}", source_location(op.location)
+    )
+
+
+DECOMPOSITIONS: list[type[Decomposition]] = []
+"""Every registered decomposition, in the order in which the patterns of one operator are tried."""
+
+
+def decomposition(
+    *op_names: str,
+    in_float: bool = False,
+    numbers: Collection[str] = (),
+    name: str | None = None,
+) -> Callable[[_FunctionT], _FunctionT]:
+    """Register the decorated function as a decomposition of the overloads ``op_names``, which share a signature.
+
+    ``in_float``: for f16 and bf16 the function runs on f32 casts of its tensors, and its result is cast back, as torch
+    does inside such kernels. ``numbers``: the arguments that may be run-time numbers. ``name``: instead of the
+    function's.
+    """
+
+    def register(function: _FunctionT) -> _FunctionT:
+        kebab = name or function.__name__.strip("_").replace("_", "-")
+        DECOMPOSITIONS.append(
+            type(
+                "".join(word.capitalize() for word in kebab.split("-")),
+                (Decomposition,),
+                {
+                    "name": kebab,
+                    "roots": tuple(op_names),
+                    "function": staticmethod(function),
+                    "in_float": in_float,
+                    "numbers": tuple(numbers),
+                    "__doc__": function.__doc__,
+                    "__module__": function.__module__,
+                },
+            )
+        )
+        return function
+
+    return register
+
+
+class Rename(Pattern):
+    """One overload in place of another with the same arguments; each pair is a subclass that :func:`rename` makes."""
+
+    target: ClassVar[str]
+
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        """Give the arguments to the other overload."""
+        from etir.dialects.aten.base import aten_op
+
+        assert isinstance(op, SchemaOp)
+        cls = aten_op(self.target)
+        given = list(op.given_args().items())
+        names = [op.SCHEMA.index[name] for name, _ in given]
+        arguments = {
+            cls.SCHEMA.arguments[i].name: value
+            for i, (_, value) in zip(names, given, strict=True)
+        }
+        rewriter.replace(op, cls.make(arguments, [r.type for r in op.results]))
+
+
+RENAMES: list[type[Rename]] = []
+"""Every registered renaming."""
+
+
+def rename(pairs: Iterable[tuple[str, str]]) -> None:
+    """Register overloads that are other names of overloads with the same arguments in the same order."""
+    for alias, target in pairs:
+        kebab = (
+            alias.removeprefix("aten.")
+            .removesuffix(".default")
+            .replace(".", "-")
+            .replace("_", "-")
+            .lower()
+        )
+        name = f"rename-{kebab.strip('-')}"
+        RENAMES.append(
+            type(name, (Rename,), {"name": name, "roots": (alias,), "target": target})
+        )

@@ -1,0 +1,104 @@
+"""The pass: which patterns run, and what stays whole.
+
+An operator stays when it is core, a view, named by ``keep``, or in the table of operators that are better whole and have
+a kernel in the target (``kept.py``). For all others the hand-written patterns run, one family of operators per module,
+and what has none is decomposed by tracing torch's own decomposition on the operand types (``traced.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+from etir.dialects.aten.table import load_table
+from etir.dialects.context import EtContext
+from etir.lowering.decompose_aten.decomposition import DECOMPOSITIONS, RENAMES
+from etir.lowering.decompose_aten.kept import kept_operators
+from etir.passes.base import Pass
+from etir.passes.errors import E0503
+from etir.passes.rewriting import Pattern, apply_patterns
+from xdsl.dialects.builtin import ModuleOp
+
+FAMILIES = (
+    "casts",
+    "creation",
+    "elementwise",
+    "activation",
+    "rearrange",
+    "joining",
+    "contraction",
+    "einsum",
+    "attention",
+    "convolution",
+    "normalization",
+    "pooling",
+    "reduction",
+    "statistics",
+    "indexing",
+    "padding",
+    "resampling",
+    "recurrent",
+    "loss",
+)
+"""Modules of this package; importing one registers its decompositions."""
+
+
+@cache
+def hand_written() -> tuple[type[Pattern], ...]:
+    """Every hand-written pattern, in the order in which they are tried."""
+    for family in FAMILIES:
+        import_module(f"{__package__}.{family}")
+    return (*RENAMES, *DECOMPOSITIONS)
+
+
+@dataclass(frozen=True)
+class DecomposeAten(Pass):
+    """Replace operators by compositions of core ATen ones.
+
+    ``aten.silu.default(%x)`` becomes ``aten.mul.Tensor(%x, aten.sigmoid.default(%x))``. Options: ``keep`` names
+    operators that stay whole, ``only`` the patterns or operators to decompose (default: all), ``target`` the target
+    whose kernels decide what else stays whole (empty: none).
+    """
+
+    name = "decompose-aten"
+    keep: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    target: str = "executorch"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Decompose in place. Raises E0411, E0412, E0421 or E0422 for what cannot be decomposed, all of them at once."""
+        apply_patterns(ctx, module, self.patterns(ctx))
+
+    def patterns(self, ctx: EtContext) -> list[Pattern]:
+        """The patterns that run under these options. Raises E0503 for a name that is neither pattern nor operator."""
+        check_names(ctx, "keep", self.keep, ())
+        check_names(ctx, "only", self.only, [p.name for p in hand_written()])
+        kept = kept_operators(self.target, self.keep)
+        chosen: list[Pattern] = []
+        for pattern in hand_written():
+            roots = [r for r in pattern.roots if r not in kept]
+            if self.only and pattern.name not in self.only:
+                roots = [r for r in roots if r in self.only]
+            if roots:
+                made = pattern()
+                made.roots = tuple(roots)  # type: ignore[misc]
+                chosen.append(made)
+        return chosen
+
+
+def check_names(
+    ctx: EtContext, option: str, names: Sequence[str], others: Iterable[str]
+) -> None:
+    """Raise E0503 when one of ``names`` is neither an operator (``aten.linear.default``) nor one of ``others``."""
+    known = list(others)
+    for name in names:
+        if ctx.schema(name) is None and name not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, [*known, *load_table()], 3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise E0503.error(
+                f"decompose-aten: '{option}' names '{name}', which is no operator or pattern{hint}"
+            )

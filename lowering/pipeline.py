@@ -1,0 +1,39 @@
+"""The phases of a compilation and the passes that lead into each.
+
+A phase is a place to stop (``--compile-to=edge``), to look, or to start again from text (``--compile-from=backend``). The
+table is the pipeline: the driver, the tools and the documentation read it. ``{target}`` stands for the target's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+PHASES: dict[str, tuple[str, ...]] = {
+    "aten": (),
+    "core": ("functionalize", "decompose-aten{target={target}}", "verify-core-aten{target={target}}"),
+    "edge": (
+        "aten-to-edge",
+        "canonicalize",
+        "fold-constants",
+        "fold-batch-norm",
+        "canonicalize",
+        "cse",
+        "dce",
+        "verify-edge",
+    ),
+    "backend": ("elide-views", "dce", "verify-link{target={target}}"),
+    "et": ("to-out-variant", "plan-memory", "verify-plan"),
+}
+"""Phase to the passes that lead into it from the phase before."""
+
+
+def pipeline(*, start: str = "aten", stop: str = "et", target: str = "executorch") -> tuple[str, ...]:
+    """The passes from phase ``start`` (already reached) to phase ``stop``. Raises ``ValueError`` for unknown phases."""
+    names = list(PHASES)
+    for phase in (start, stop):
+        if phase not in PHASES:
+            raise ValueError(f"there is no phase '{phase}'; the phases are {', '.join(names)}")
+    passes: Sequence[str] = [
+        spec for name in names[names.index(start) + 1 : names.index(stop) + 1] for spec in PHASES[name]
+    ]
+    return tuple(spec.replace("{target}", target) for spec in passes)

@@ -1,0 +1,244 @@
+"""`elide-views`: copies that move no byte become views.
+
+Before::
+
+    %1 = edge.aten.view_copy.default(%0, size = [2, 8]) : (tensor<16xf32>) -> tensor<2x8xf32>
+    %2 = edge.aten.select_copy.int(%1, dim = 0, index = 1) : (tensor<2x8xf32>) -> tensor<8xf32>
+
+After::
+
+    %1 = backend.view %0 : tensor<16xf32> -> tensor<2x8xf32>
+    %2 = backend.view %1 {offset = 8 : i64} : tensor<2x8xf32> -> tensor<8xf32>
+
+Any reshape of a contiguous tensor is a view; so are squeezing and unsqueezing, a permutation that only moves dims of
+size 1, an expansion that repeats nothing, and a slice or selection along the first dim that is longer than 1. Views of
+views collapse. A view of a weight is a weight over the same bytes, cut to size, under the other type.
+
+Left alone: dynamic tensors whose new shape the runtime could not compute (more than one dynamic dim), dynamic tensors
+with an offset, and views of state that is written while the view is still read: what the view shows would change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from etir.dialects.backend.ops import ViewOp
+from etir.dialects.context import EtContext
+from etir.dialects.control.ops import ScanOp, WhileOp
+from etir.dialects.dtypes import dtype_of
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import dims_of, is_contiguous, is_static
+from etir.dialects.et.program import GetWeightOp, WeightOp
+from etir.dialects.et.weights import Blob, BlobAttr
+from etir.passes.base import Pass, methods
+from etir.passes.rewriting import Pattern, Rewriter, apply_patterns
+
+RESHAPES = (
+    "edge.aten.view_copy.default",
+    "edge.aten.squeeze_copy.default",
+    "edge.aten.squeeze_copy.dim",
+    "edge.aten.squeeze_copy.dims",
+    "edge.aten.unsqueeze_copy.default",
+)
+PERMUTES = ("edge.aten.permute_copy.default", "edge.aten.transpose_copy.int", "edge.aten.t_copy.default")
+SLICES = ("edge.aten.slice_copy.Tensor", "edge.aten.select_copy.int")
+EXPANDS = ("edge.aten.expand_copy.default",)
+
+
+@dataclass(frozen=True)
+class ElideViewsPass(Pass):
+    """Turn copies that move no byte into views."""
+
+    name = "elide-views"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Rewrite every method; weights seen under another type become weights of their own over the same bytes."""
+        symbols = _Weights(module)
+        for method in methods(module):
+            apply_patterns(ctx, method, [CopyToView(), ViewOfView(), ViewOfWeight(symbols)])
+
+
+def element_offset(op: EdgeOp) -> int | None:
+    """How many elements into its operand a copy starts when it moves no byte; None when it moves some."""
+    source = op.operands[0].type
+    result = op.results[0].type
+    if not isinstance(source, TensorType) or not isinstance(result, TensorType):
+        return None
+    if not is_contiguous(source) or not is_contiguous(result) or source.element_type != result.element_type:
+        return None
+    if op.name in RESHAPES:
+        return 0
+    dims = dims_of(source)
+    if op.name in EXPANDS:
+        return 0 if _without_ones(dims) == _without_ones(dims_of(result)) else None
+    if op.name in PERMUTES:
+        order = _permutation(op, len(dims))
+        kept = [d for d in order if dims[d] != 1]
+        return 0 if kept == sorted(kept) else None
+    if op.name in SLICES and is_static(source) and is_static(result):
+        return _slice_offset(op, source.get_shape(), result.get_shape())
+    return None
+
+
+def _without_ones(dims: tuple[object, ...]) -> list[object]:
+    return [d for d in dims if d != 1]
+
+
+def _permutation(op: EdgeOp, rank: int) -> list[int]:
+    if op.name == "edge.aten.permute_copy.default":
+        return [d % rank for d in op.arg("dims")] if rank else []
+    order = list(range(rank))
+    if rank > 1:
+        first, second = (0, 1) if op.name == "edge.aten.t_copy.default" else (op.arg("dim0"), op.arg("dim1"))
+        order[first], order[second] = order[second], order[first]
+    return order
+
+
+def _slice_offset(op: EdgeOp, source: tuple[int, ...], result: tuple[int, ...]) -> int | None:
+    dim = op.arg("dim") % len(source)
+    if any(size != 1 for size in source[:dim]):
+        return None
+    inner = 1
+    for size in source[dim + 1 :]:
+        inner *= size
+    if op.name == "edge.aten.select_copy.int":
+        index = op.arg("index")
+        return None if isinstance(index, SSAValue) else (index % source[dim]) * inner
+    start, step = op.arg("start"), op.arg("step")
+    if isinstance(start, SSAValue) or isinstance(step, SSAValue) or (step != 1 and result[dim] > 1):
+        return None
+    start = 0 if start is None else start
+    start = min(max(start + source[dim] if start < 0 else start, 0), source[dim])
+    return start * inner
+
+
+class CopyToView(Pattern):
+    """A copying operator that moves no byte is a view."""
+
+    name = "copy-to-view"
+    roots = (*RESHAPES, *PERMUTES, *SLICES, *EXPANDS)
+
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        assert isinstance(op, EdgeOp)
+        offset = element_offset(op)
+        if offset is None:
+            rewriter.no_match("bytes move, or the dim order or element type changes")
+            return
+        source, result = op.operands[0], op.results[0]
+        if source.type == result.type and offset == 0:
+            rewriter.replace(op, [source])
+            return
+        types = (cast("TensorType[Attribute]", source.type), cast("TensorType[Attribute]", result.type))
+        dynamic = [d for d in dims_of(types[1]) if not isinstance(d, int)]
+        if not all(is_static(t) for t in types) and (len(dynamic) > 1 or offset):
+            rewriter.no_match("the runtime cannot compute a shape with several dynamic dims, or a dynamic offset")
+            return
+        if loop := _carried(source):
+            rewriter.no_match(f"the operand is carried by '{loop.name}', which overwrites it")
+            return
+        rewriter.replace(op, ViewOp(source, result.type, offset))
+
+
+def _carried(value: SSAValue) -> Operation | None:
+    """The loop that carries ``value`` as a block argument, whose buffer is overwritten while views may live on."""
+    owner = value.owner
+    if isinstance(owner, Operation):
+        return None
+    parent = owner.parent_op()
+    return parent if isinstance(parent, (WhileOp, ScanOp)) else None
+
+
+class ViewOfView(Pattern):
+    """A view of a view is a view of the base."""
+
+    name = "view-of-view"
+    roots = ("backend.view",)
+
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        assert isinstance(op, ViewOp)
+        base = op.base.owner
+        if not isinstance(base, ViewOp):
+            return
+        offset = base.element_offset + op.element_offset
+        if base.base.type == op.result.type and offset == 0:
+            rewriter.replace(op, [base.base])
+        else:
+            rewriter.replace(op, ViewOp(base.base, op.result.type, offset))
+
+
+class ViewOfWeight(Pattern):
+    """A view of a weight is a weight."""
+
+    name = "view-of-weight"
+    roots = ("backend.view",)
+
+    def __init__(self, weights: _Weights):
+        self.weights = weights
+
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        assert isinstance(op, ViewOp)
+        owner = op.base.owner
+        if not isinstance(owner, GetWeightOp):
+            return
+        name = self.weights.view(owner.symbol.root_reference.data, op)
+        if name is None:
+            rewriter.no_match("the bytes of the weight are not loaded, and the view is only a part of them")
+            return
+        rewriter.replace(op, GetWeightOp(name, op.result.type))
+
+
+class _Weights:
+    """The weights of a module, and those made for views of them."""
+
+    def __init__(self, module: ModuleOp):
+        self.ops = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, WeightOp)}
+        self.taken = {
+            name.data: None
+            for op in module.body.block.ops
+            if isinstance(name := op.properties.get("sym_name"), StringAttr)
+        }
+        self.known: dict[tuple[str, Attribute, int], str] = {}
+
+    def view(self, symbol: str, op: ViewOp) -> str | None:
+        """The symbol of the weight that shows part of another, or None when its bytes cannot be had."""
+        key = (symbol, op.result.type, op.element_offset)
+        if key in self.known:
+            return self.known[key]
+        weight = self.ops[symbol]
+        if not isinstance(weight.value, BlobAttr) or "external" in weight.attributes:
+            return None
+        blob = self._part(weight.value.data, op)
+        if blob is None:
+            return None
+        count = 0
+        while (name := f"{symbol}_view{count or ''}") in self.taken:
+            count += 1
+        self.taken[name] = None
+        new = WeightOp(name, op.result.type, BlobAttr(blob), dict(weight.attributes))
+        new.location = weight.location
+        parent = weight.parent
+        assert parent is not None
+        parent.insert_op_after(new, weight)
+        self.ops[name] = new
+        self.known[key] = name
+        return name
+
+    @staticmethod
+    def _part(blob: Blob, op: ViewOp) -> Blob | None:
+        type = cast("TensorType[Attribute]", op.result.type)
+        itemsize = dtype_of(type.element_type).itemsize
+        size = itemsize
+        for dim in type.get_shape():
+            size *= dim
+        if size == blob.size:
+            return blob
+        if not blob.has_data:
+            return None
+        start = op.element_offset * itemsize
+        return Blob.of(blob.data[start : start + size])
+
+

@@ -1,0 +1,91 @@
+"""Runs a module of ATen operators with torch: the oracle that decompositions are compared with.
+
+Every value is checked against its declared type, with the symbols of the types bound by the inputs, so that a wrong
+inferred type anywhere is a failure and not only a wrong result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from etir.dialects.et.layout import dims_of
+from etir.dialects.et.program import ConstantOp as TensorConstant
+from etir.dialects.schema_op import SchemaOp
+from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, ConstantOp
+from etir.lowering.import_fx.types import MEMORY_FORMATS, TORCH_DTYPES
+from etir.passes.base import methods
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+_FORMATS = {word: memory_format for memory_format, word in MEMORY_FORMATS.items()}
+
+
+def evaluate(module: ModuleOp, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of the only method for ``inputs`` (tensors and numbers)."""
+    (method,) = methods(module)
+    values: dict[SSAValue, Any] = dict(zip(method.body.block.args, inputs, strict=True))
+    symbols: dict[str, int] = {}
+    for argument, value in zip(method.body.block.args, inputs, strict=True):
+        if isinstance(argument.type, TensorType):
+            for dim, size in zip(dims_of(argument.type), value.shape, strict=True):
+                if not isinstance(dim, int) and str(dim) in dim.symbols:
+                    symbols[str(dim)] = size
+    for op in method.body.block.ops:
+        if isinstance(op, ReturnOp):
+            return [values[v] for v in op.arguments]
+        for result, value in zip(op.results, _run(op, values), strict=True):
+            _check(op, result.type, value, symbols)
+            values[result] = value
+    raise AssertionError("the method does not return")
+
+
+def _run(op: Operation, values: dict[SSAValue, Any]) -> list[Any]:
+    if isinstance(op, ConstantOp):
+        return [op.value.value.data]  # type: ignore[attr-defined]
+    if isinstance(op, ArithmeticOp):
+        return [BY_NAME[op.name].function(*[values[a] for a in op.arguments])]
+    if isinstance(op, TensorConstant):
+        type = op.value.type
+        return [
+            torch.tensor(
+                op.value.get_values(), dtype=TORCH_DTYPES[type.element_type]
+            ).reshape(type.get_shape())
+        ]
+    assert isinstance(op, SchemaOp), op.name
+    arguments = {
+        name: _plain(name, value, values) for name, value in op.given_args().items()
+    }
+    if (
+        op.name == "aten.view.default"
+    ):  # a functional program has no strides that could forbid it
+        return [arguments["self"].reshape(arguments["size"])]
+    namespace, packet, overload = op.name.split(".")
+    result = getattr(getattr(getattr(torch.ops, namespace), packet), overload)(
+        **arguments
+    )
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def _plain(name: str, value: Any, values: dict[SSAValue, Any]) -> Any:
+    if isinstance(value, SSAValue):
+        return values[value]
+    if isinstance(value, tuple):
+        return [_plain(name, item, values) for item in value]
+    if isinstance(value, Attribute):
+        return TORCH_DTYPES[value]
+    return _FORMATS[value] if name == "memory_format" else value
+
+
+def _check(op: Operation, type: Attribute, value: Any, symbols: dict[str, int]) -> None:
+    if not isinstance(type, TensorType):
+        return
+    expected = tuple(
+        d if isinstance(d, int) else d.evaluate(symbols) for d in dims_of(type)
+    )
+    assert TORCH_DTYPES[type.element_type] == value.dtype, f"{op} gives {value.dtype}"
+    assert expected == tuple(value.shape), (
+        f"{op} gives {tuple(value.shape)}, not {expected}"
+    )

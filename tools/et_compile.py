@@ -1,0 +1,58 @@
+"""``et-compile``: an exported program (``.pt2``) to a ``.pte`` file in one go, with a report of what happened.
+
+::
+
+    et-compile model.pt2 -o model.pte --target executorch --report
+
+The same as ``etir.compile(torch.export.load("model.pt2"), ...)``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from etir.tools.common import OK, Console, ToolParser, run_tool, write_output
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tool; returns the exit code."""
+    return run_tool(_parser(), _run, argv)
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("et-compile", "Compile an exported program (.pt2) to a .pte file.")
+    parser.add_argument("input", help="what torch.export.save wrote")
+    parser.add_argument("-o", dest="output", required=True, metavar="FILE", help="the .pte file to write")
+    parser.add_argument("--target", default="etir", help="whose kernels to link against: etir (default), executorch")
+    parser.add_argument(
+        "--delegate", action="append", default=[], metavar="NAME", help="a backend to hand work to; in this order"
+    )
+    parser.add_argument("--dump-dir", metavar="DIR", help="write the IR after every pass, in numbered files")
+    parser.add_argument(
+        "--report", nargs="?", const="text", choices=("text", "json"), help="print what the program is made of"
+    )
+    return parser
+
+
+def _run(arguments: argparse.Namespace, console: Console) -> int:
+    from etir.driver import compile
+    from etir.tools.exported import load_exported_program
+
+    program = compile(
+        load_exported_program(arguments.input),
+        target=arguments.target,
+        delegates=arguments.delegate,
+        dump_dir=arguments.dump_dir,
+    )
+    write_output(arguments.output, program.buffer)
+    if arguments.report is not None:
+        report = program.report()
+        print(json.dumps(report.to_json(), indent=2) if arguments.report == "json" else str(report))
+    return OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""``et-run``: execute a program, a ``.pte`` file or text at any level, on inputs from an ``.npz`` file.
+
+::
+
+    et-run model.pte --inputs x.npz --outputs y.npz
+    et-run module.mlir --inputs x.npz --oracle numpy
+
+The level does not matter: the same inputs can be run before and after any pass and the outputs compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from etir.tools.common import OK, Console, ToolParser, read_bytes, run_tool
+from etir.tools.errors import E0902, E0903, E0910
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tool; returns the exit code."""
+    return run_tool(_parser(), _run, argv)
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("et-run", "Execute a program on inputs from an .npz file.")
+    parser.add_argument("input", help="a .pte file, or text at any level")
+    parser.add_argument("--inputs", metavar="FILE", help=".npz with the inputs, by the method's names or in order")
+    parser.add_argument("--outputs", metavar="FILE", help=".npz to write the outputs to")
+    parser.add_argument("--method", default="forward", help="the method to execute (default: forward)")
+    parser.add_argument(
+        "--oracle", choices=("auto", "numpy", "torch"), default="auto", help="what computes operators (default: auto)"
+    )
+    parser.add_argument(
+        "--weights", action="append", default=[], metavar="FILE", help="safetensors with the bytes of weights"
+    )
+    return parser
+
+
+def _run(arguments: argparse.Namespace, console: Console) -> int:
+    from etir.interpret import run_module
+
+    module = _load(arguments, console)
+    names = _method_names(module, arguments.method, "input_names")
+    inputs = _order_inputs(_load_inputs(arguments.inputs), names)
+    outputs: list[Any] = run_module(module, inputs, method=arguments.method, oracle=arguments.oracle)
+    labels = _output_labels(outputs, _method_names(module, arguments.method, "output_names"))
+    if arguments.outputs is not None:
+        _save_outputs(arguments.outputs, dict(zip(labels, outputs, strict=True)))
+    else:
+        for label, value in zip(labels, outputs, strict=True):
+            print(_describe(label, value))
+    return OK
+
+
+def _load(arguments: argparse.Namespace, console: Console) -> ModuleOp:
+    if arguments.input.endswith(".pte"):
+        from etir.emit.from_pte import read_program
+
+        return read_program(read_bytes(arguments.input)[1])
+    from etir.tools.context import ToolContext
+    from etir.tools.files import read_module
+
+    return read_module(arguments.input, arguments.weights, ToolContext(), console)
+
+
+def _method_names(module: ModuleOp, method: str, what: str) -> tuple[str, ...]:
+    """The names of a method's inputs or outputs, empty when the module does not have them."""
+    from xdsl.dialects.builtin import ArrayAttr, StringAttr
+    from xdsl.dialects.func import FuncOp
+
+    for op in module.body.block.ops:
+        if isinstance(op, FuncOp) and op.sym_name.data == method:
+            names = op.attributes.get(f"et.{what}")
+            if isinstance(names, ArrayAttr):
+                return tuple(n.data for n in names.data if isinstance(n, StringAttr))
+    return ()
+
+
+def _load_inputs(path: str | None) -> dict[str, Any]:
+    """The arrays of an ``.npz`` file in file order."""
+    if path is None:
+        return {}
+    import zipfile
+
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        raise E0902.error(f"cannot read the inputs '{path}': {error}", help="write them with numpy.savez") from None
+
+
+def _order_inputs(arrays: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    """The arrays in the order of the method's inputs: by name when all are named like inputs, else as they stand.
+
+    Raises error E0910 when some are named like inputs and others not.
+    """
+    known = [name for name in arrays if name in names]
+    if not known:
+        return list(arrays.values())
+    missing = [name for name in names if name not in arrays]
+    strange = [name for name in arrays if name not in names]
+    if missing or strange:
+        parts = [f"missing {', '.join(missing)}"] if missing else []
+        parts += [f"unknown {', '.join(strange)}"] if strange else []
+        raise E0910.error(f"the inputs do not fit: {'; '.join(parts)}; the method takes {', '.join(names)}")
+    return [arrays[name] for name in names]
+
+
+def _output_labels(outputs: Sequence[Any], names: Sequence[str]) -> list[str]:
+    return list(names) if len(names) == len(outputs) else [f"output_{i}" for i in range(len(outputs))]
+
+
+def _describe(label: str, value: Any) -> str:
+    """One output for people: dtype and shape, and its values, shortened when there are many."""
+    import numpy as np
+
+    if not isinstance(value, np.ndarray):
+        return f"{label} = {value!r}"
+    text = np.array2string(value, threshold=16, precision=6, separator=", ")
+    return f"{label}: {value.dtype}{list(value.shape)}\n{text}"
+
+
+def _save_outputs(path: str, outputs: dict[str, Any]) -> None:
+    """Write the outputs, whole or not at all. ``None`` and strings have no place in an ``.npz`` file: left out."""
+    from io import BytesIO
+
+    import numpy as np
+
+    from etir.dialects.et.weights import write_atomically
+
+    arrays = {name: np.asarray(value) for name, value in outputs.items() if not isinstance(value, str | None)}
+    stream = BytesIO()
+    np.savez(stream, **arrays)
+    try:
+        write_atomically(path, [stream.getbuffer()])
+    except OSError as error:
+        raise E0903.error(f"cannot write '{path}': {error.strerror or error}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

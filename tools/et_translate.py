@@ -1,0 +1,93 @@
+"""``et-translate``: between ``.pt2`` files, text and ``.pte`` files.
+
+::
+
+    et-translate --import-pt2 model.pt2 -o model.mlir      # and model.safetensors beside it
+    et-translate --mlir-to-pte model.mlir -o model.pte
+    et-translate --pte-to-mlir model.pte -o model.mlir
+
+Importing needs torch; the other two do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from etir.tools.common import OK, Console, ToolParser, read_bytes, run_tool, usage_error, write_output
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tool; returns the exit code."""
+    return run_tool(_parser(), _run, argv)
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("et-translate", "Translate between .pt2 files, text and .pte files.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--import-pt2", action="store_true", help="an exported program to text (needs torch)")
+    what.add_argument("--mlir-to-pte", action="store_true", help="text at the executable level to a .pte file")
+    what.add_argument("--pte-to-mlir", action="store_true", help="any .pte file to text")
+    parser.add_argument("input", help="the file to read, - for standard input")
+    parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="the file to write (default: -)")
+    parser.add_argument(
+        "--weights", action="append", default=[], metavar="FILE", help="safetensors beside the text that is read"
+    )
+    parser.add_argument("--weights-out", metavar="FILE", help="safetensors to write (default: beside the output)")
+    parser.add_argument("--print-debuginfo", dest="locations", action="store_true", help="keep locations: in text, or as source lines in a .pte file")
+    return parser
+
+
+def _run(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.import_pt2:
+        return _import_pt2(arguments)
+    if arguments.mlir_to_pte:
+        return _mlir_to_pte(arguments, console)
+    return _pte_to_mlir(arguments)
+
+
+def _import_pt2(arguments: argparse.Namespace) -> int:
+    from etir.lowering.import_fx import import_program
+    from etir.tools.exported import load_exported_program
+
+    module = import_program(load_exported_program(arguments.input))
+    _write(arguments, module, locations=True)
+    return OK
+
+
+def _mlir_to_pte(arguments: argparse.Namespace, console: Console) -> int:
+    from etir.emit.to_pte import EmitOptions, emit_program
+    from etir.tools.context import ToolContext
+    from etir.tools.files import read_module
+
+    module = read_module(arguments.input, arguments.weights, ToolContext(), console)
+    emission = emit_program(module, EmitOptions(debug_info=arguments.locations))
+    if emission.external and arguments.output == "-":
+        raise usage_error("external weights are files beside the program: name the program's with -o")
+    for tag in emission.external:
+        write_output(str(Path(arguments.output).with_name(f"{tag}.ptd")), emission.ptd(tag))
+    write_output(arguments.output, emission.pte())
+    return OK
+
+
+def _pte_to_mlir(arguments: argparse.Namespace) -> int:
+    from etir.emit.from_pte import read_program
+
+    _, data = read_bytes(arguments.input)
+    _write(arguments, read_program(data), locations=arguments.locations)
+    return OK
+
+
+def _write(arguments: argparse.Namespace, module: object, *, locations: bool) -> None:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from etir.tools.files import write_module
+
+    assert isinstance(module, ModuleOp)
+    write_module(module, arguments.output, arguments.weights_out, locations=locations)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""Reading ``.pt2`` files: the one place of the tools that needs torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from etir.tools.errors import E0902
+
+
+def load_exported_program(path: str) -> Any:
+    """The ``torch.export.ExportedProgram`` of a file.
+
+    Raises error E0902 for a missing file, E0401 without torch, E0406 for a file that torch cannot load.
+    """
+    if not Path(path).is_file():
+        raise E0902.error(f"cannot read '{path}': no such file")
+    from etir.lowering.errors import E0406
+    from etir.lowering.import_fx import require_torch
+
+    torch = require_torch()
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # torch raises whatever its unpickler and its zip reader meet
+        message = (str(error).splitlines() or [""])[0]
+        raise E0406.error(f"torch cannot load '{path}': {type(error).__name__}: {message}") from error
