@@ -34,24 +34,28 @@ def verify_module(module: ModuleOp, *, require_locations: bool = False) -> None:
 def problems(module: ModuleOp, *, require_locations: bool = False) -> Iterator[Diagnostic]:
     """Every problem of ``module``, in the order of the text."""
     symbols: dict[str, Operation] = {}
+    unique = True
     for op in module.body.block.ops:
         name = op.properties.get("sym_name")
         if not isinstance(name, StringAttr):
             continue
         if name.data in symbols:
+            unique = False
             yield E0304.diagnostic(f"symbol @{name.data} is defined twice", source_location(op.location))
         symbols[name.data] = op
     declared = {name: None for name, op in symbols.items() if isinstance(op, DimOp)}
-    yield from _verify_operation(module)
+    if unique:  # ModuleOp's own verifier would say the same again, without the place
+        yield from _verify_operation(module)
     checked_types: dict[Attribute, tuple[str, ...]] = {}
     for op in module.body.block.ops:
-        if require_locations and isinstance(op.location, UnknownLoc) and not isinstance(op, DimOp):
-            yield E0307.diagnostic(f"'{op.name}' has no location")
         for nested in op.walk():
-            if nested is not op:
-                yield from _verify_operation(nested)
-                if require_locations and isinstance(nested.location, UnknownLoc):
-                    yield E0307.diagnostic(f"'{nested.name}' has no location")
+            yield from _verify_operation(nested)
+            if (
+                require_locations
+                and isinstance(nested.location, UnknownLoc)
+                and not isinstance(nested, DimOp)
+            ):
+                yield E0307.diagnostic(f"'{nested.name}' has no location")
             yield from _verify_symbols(nested, symbols)
             for value in nested.results:
                 yield from _verify_dims(nested, value.type, declared, checked_types)

@@ -100,12 +100,8 @@ class Builder:
         **kwargs: Any,
     ) -> SchemaOp:
         """The operation itself."""
-        cls: type[SchemaOp] = (
-            edge_op(_edge_name(op_name)) if self.is_edge else aten_op(op_name)
-        )
-        given = (
-            dict(zip(cls.SCHEMA.index, args, strict=False)) | kwargs if args else kwargs
-        )
+        cls: type[SchemaOp] = edge_op(_edge_name(op_name)) if self.is_edge else aten_op(op_name)
+        given = dict(zip(cls.SCHEMA.index, args, strict=False)) | kwargs if args else kwargs
         if types is None:
             types = infer(cls.SCHEMA, given)
         made = cls.make({name: _element(value) for name, value in given.items()}, types)
@@ -132,13 +128,9 @@ class Builder:
 
     # --- arithmetic -------------------------------------------------------------------------------------------------
 
-    def binary(
-        self, packet: str, x: SSAValue, y: TensorOrNumber, **kwargs: Any
-    ) -> SSAValue:
+    def binary(self, packet: str, x: SSAValue, y: TensorOrNumber, **kwargs: Any) -> SSAValue:
         """``packet`` (``"mul"``) in its ``Tensor`` or ``Scalar`` overload."""
-        return self(
-            f"aten.{packet}.{'Tensor' if is_tensor(y) else 'Scalar'}", x, y, **kwargs
-        )
+        return self(f"aten.{packet}.{'Tensor' if is_tensor(y) else 'Scalar'}", x, y, **kwargs)
 
     def add(self, x: SSAValue, y: TensorOrNumber) -> SSAValue:
         """``x + y``."""
@@ -176,15 +168,11 @@ class Builder:
         """``logical_and``, ``logical_or`` or ``logical_xor``."""
         return self(f"aten.{packet}.default", x, y)
 
-    def clamp(
-        self, x: SSAValue, low: float | None = None, high: float | None = None
-    ) -> SSAValue:
+    def clamp(self, x: SSAValue, low: float | None = None, high: float | None = None) -> SSAValue:
         """``x`` limited to the range."""
         return self("aten.clamp.default", x, low, high)
 
-    def where(
-        self, condition: SSAValue, x: TensorOrNumber, y: TensorOrNumber
-    ) -> SSAValue:
+    def where(self, condition: SSAValue, x: TensorOrNumber, y: TensorOrNumber) -> SSAValue:
         """``x`` where the condition holds, ``y`` elsewhere; numbers become tensors of the common type."""
         common = result_type((x, y))
         return self(
@@ -229,17 +217,11 @@ class Builder:
         known = resolve_view(dims(x), sizes)
         if tuple(known) == dims(x):
             return x
-        given: list[Any] = [
-            d if isinstance(d, int) else s for s, d in zip(sizes, known, strict=True)
-        ]
+        given: list[Any] = [d if isinstance(d, int) else s for s, d in zip(sizes, known, strict=True)]
         dynamic = [i for i, d in enumerate(known) if not isinstance(d, int)]
-        if len(dynamic) == 1 and all(
-            known[i] for i in range(len(known)) if i not in dynamic
-        ):
+        if len(dynamic) == 1 and all(known[i] for i in range(len(known)) if i not in dynamic):
             given[dynamic[0]] = -1
-        return self(
-            "aten.view.default", x, given, types=[tensor_type(element(x), known)]
-        )
+        return self("aten.view.default", x, given, types=[tensor_type(element(x), known)])
 
     def permute(self, x: SSAValue, order: Sequence[int]) -> SSAValue:
         """Dims in another order; a view when only dims of size 1 move."""
@@ -274,20 +256,13 @@ class Builder:
         """``x`` repeated along dims of size 1 and along new leading dims; ``x`` itself when nothing grows."""
         own = (*(1,) * (len(sizes) - rank(x)), *dims(x))
         new = len(sizes) - rank(x)
-        known = [
-            d if s == -1 else size_as_dim(s) for s, d in zip(sizes, own, strict=True)
-        ]
+        known = [d if s == -1 else size_as_dim(s) for s, d in zip(sizes, own, strict=True)]
         if tuple(known) == dims(x):
             return x
         if all(k == o for k, o in zip(known, own, strict=True)):
             return self.view(x, [*(1,) * new, *self.sizes(x)])
-        given = [
-            k if isinstance(k, int) else -1 if i >= new and k == own[i] else sizes[i]
-            for i, k in enumerate(known)
-        ]
-        return self(
-            "aten.expand.default", x, given, types=[tensor_type(element(x), known)]
-        )
+        given = [k if isinstance(k, int) else -1 if i >= new and k == own[i] else sizes[i] for i, k in enumerate(known)]
+        return self("aten.expand.default", x, given, types=[tensor_type(element(x), known)])
 
     def broadcast(self, *tensors: SSAValue) -> list[SSAValue]:
         """All tensors expanded to their common shape."""
@@ -329,42 +304,26 @@ class Builder:
             length = dim(end) - dim(start) if end != 2**63 - 1 else size - dim(start)
             shape = [*dims(x)]
             shape[position] = length if step == 1 else -((-length) // step)
-            return self(
-                "aten.slice.Tensor", types=[tensor_type(element(x), shape)], **given
-            )
+            return self("aten.slice.Tensor", types=[tensor_type(element(x), shape)], **given)
         return self("aten.slice.Tensor", **given)
 
     def cat(self, tensors: Sequence[SSAValue], position: int = 0) -> SSAValue:
         """Tensors joined along a dim; a single one as it is."""
-        return (
-            tensors[0]
-            if len(tensors) == 1
-            else self("aten.cat.default", tensors, wrap(position, rank(tensors[0])))
-        )
+        return tensors[0] if len(tensors) == 1 else self("aten.cat.default", tensors, wrap(position, rank(tensors[0])))
 
     # --- reductions and products ------------------------------------------------------------------------------------
 
-    def sum(
-        self, x: SSAValue, positions: Sequence[int], keepdim: bool = False
-    ) -> SSAValue:
+    def sum(self, x: SSAValue, positions: Sequence[int], keepdim: bool = False) -> SSAValue:
         """The sum over dims."""
-        return self(
-            "aten.sum.dim_IntList", x, [wrap(p, rank(x)) for p in positions], keepdim
-        )
+        return self("aten.sum.dim_IntList", x, [wrap(p, rank(x)) for p in positions], keepdim)
 
-    def mean(
-        self, x: SSAValue, positions: Sequence[int], keepdim: bool = False
-    ) -> SSAValue:
+    def mean(self, x: SSAValue, positions: Sequence[int], keepdim: bool = False) -> SSAValue:
         """The mean over dims."""
         return self("aten.mean.dim", x, [wrap(p, rank(x)) for p in positions], keepdim)
 
-    def amax(
-        self, x: SSAValue, positions: Sequence[int], keepdim: bool = False
-    ) -> SSAValue:
+    def amax(self, x: SSAValue, positions: Sequence[int], keepdim: bool = False) -> SSAValue:
         """The maximum over dims."""
-        return self(
-            "aten.amax.default", x, [wrap(p, rank(x)) for p in positions], keepdim
-        )
+        return self("aten.amax.default", x, [wrap(p, rank(x)) for p in positions], keepdim)
 
     def mm(self, x: SSAValue, y: SSAValue) -> SSAValue:
         """[n, k] by [k, m]."""
@@ -385,9 +344,7 @@ class Builder:
         """A tensor with the same value everywhere."""
         return self("aten.full.default", sizes, _of_category(value, type), dtype=type)
 
-    def arange(
-        self, end: SizeLike, type: Attribute = i64, start: SizeLike = 0
-    ) -> SSAValue:
+    def arange(self, end: SizeLike, type: Attribute = i64, start: SizeLike = 0) -> SSAValue:
         """``start, start + 1, ... end - 1``."""
         length = dim(end) - dim(start)
         result = tensor_type(type, [length])
@@ -398,9 +355,7 @@ class Builder:
         import numpy as np
 
         array = np.ascontiguousarray(np.asarray(values, dtype=BY_TYPE[type].numpy_name))
-        attribute = DenseIntOrFPElementsAttr.from_list(
-            TensorType(type, array.shape), array.flatten().tolist()
-        )
+        attribute = DenseIntOrFPElementsAttr.from_list(TensorType(type, array.shape), array.flatten().tolist())
         return self.insert(ConstantOp(attribute)).results[0]
 
     def insert(self, op: Operation) -> Operation:

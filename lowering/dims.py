@@ -19,7 +19,7 @@ def broadcast_dim(a: Dim, b: Dim) -> Dim:
     if a == 1:
         return b
     if isinstance(a, int) and isinstance(b, int):
-        raise ValueError(f"sizes {a} and {b} do not broadcast")
+        raise ValueError(f"sizes {a} and {b} do not broadcast")  # noqa: TRY004
     return a if isinstance(a, int) or not isinstance(b, int) else b
 
 
@@ -75,13 +75,7 @@ def slice_length(size: Dim, start: Dim | None, end: Dim | None, step: int) -> Di
         if isinstance(position, int):
             if position >= 2**62:
                 return size
-            return (
-                sym_max(size + position, 0)
-                if position < 0
-                else sym_min(position, size)
-                if position
-                else 0
-            )
+            return sym_max(size + position, 0) if position < 0 else sym_min(position, size) if position else 0
         return position
 
     first = bound(0 if start is None else start)

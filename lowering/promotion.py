@@ -63,17 +63,13 @@ def promote_types(a: Attribute, b: Attribute) -> Attribute:
     if category_of(high) == COMPLEX:
         real = _REAL_OF[high]
         other = _REAL_OF.get(low, low)
-        promoted = (
-            promote_types(real, other) if category_of(other) == FLOATING else real
-        )
+        promoted = promote_types(real, other) if category_of(other) == FLOATING else real
         return _COMPLEX_OF[promoted]
     if category_of(high) == FLOATING and high in _FLOATS:
         if category_of(low) == INTEGER:
             return high
         if low in _FLOATS:
-            return (
-                f32 if {low, high} == {f16, bf16} else max(low, high, key=_FLOATS.index)
-            )
+            return f32 if {low, high} == {f16, bf16} else max(low, high, key=_FLOATS.index)
     elif category_of(low) == category_of(high) == INTEGER:
         if {low, high} <= {ui8, *_SIGNED}:
             signed = [t for t in (low, high) if t in _SIGNED]

@@ -29,9 +29,7 @@ class SizePool:
     ``sources`` are the tensors whose dims are the sizes to start from, ``insert`` puts an operation into the program.
     """
 
-    def __init__(
-        self, insert: Callable[[Operation], Operation], sources: Iterable[SSAValue]
-    ):
+    def __init__(self, insert: Callable[[Operation], Operation], sources: Iterable[SSAValue]):
         self.insert = insert
         self.sources = [s for s in sources if isinstance(s.type, TensorType)]
         self.values: dict[SymExpr, SSAValue] = {}
@@ -39,20 +37,12 @@ class SizePool:
     def size_of(self, tensor: SSAValue, dim: int) -> SizeLike:
         """Dim ``dim`` (from 0) of ``tensor``."""
         expr = _tensor_dims(tensor)[dim]
-        return (
-            expr
-            if isinstance(expr, int)
-            else Size(self, expr, lambda: self._read(tensor, dim))
-        )
+        return expr if isinstance(expr, int) else Size(self, expr, lambda: self._read(tensor, dim))
 
     def given(self, value: SSAValue) -> SizeLike | None:
         """A run-time number of the program as a size, or None when nothing is known about it."""
         expr = dim_of(value)
-        return (
-            expr
-            if expr is None or isinstance(expr, int)
-            else Size(self, expr, lambda: value)
-        )
+        return expr if expr is None or isinstance(expr, int) else Size(self, expr, lambda: value)
 
     def value(self, size: Size) -> SSAValue:
         """The run-time number of ``size``."""
@@ -74,11 +64,7 @@ class SizePool:
 
     def number(self, size: SizeLike) -> SSAValue:
         """The run-time number of any size; an int becomes a constant."""
-        return (
-            size.value
-            if isinstance(size, Size)
-            else self.insert(ConstantOp(size)).results[0]
-        )
+        return size.value if isinstance(size, Size) else self.insert(ConstantOp(size)).results[0]
 
     def combine(self, name: str, expr: Dim, a: SizeLike, b: SizeLike) -> SizeLike:
         """The size ``expr``, computed at run time as ``sym.<name>`` of ``a`` and ``b``."""
@@ -88,9 +74,7 @@ class SizePool:
         return Size(
             self,
             expr,
-            lambda: self.insert(
-                arithmetic(name, self.number(a), self.number(b))
-            ).results[0],
+            lambda: self.insert(arithmetic(name, self.number(a), self.number(b))).results[0],
         )
 
 
@@ -110,35 +94,19 @@ class Size:
         return self.pool.value(self)
 
     def __add__(self, other: SizeLike) -> SizeLike:
-        return (
-            self
-            if other == 0
-            else self.pool.combine("add", self.expr + dim(other), self, other)
-        )
+        return self if other == 0 else self.pool.combine("add", self.expr + dim(other), self, other)
 
     def __sub__(self, other: SizeLike) -> SizeLike:
-        return (
-            self
-            if other == 0
-            else self.pool.combine("sub", self.expr - dim(other), self, other)
-        )
+        return self if other == 0 else self.pool.combine("sub", self.expr - dim(other), self, other)
 
     def __rsub__(self, other: int) -> SizeLike:
         return self.pool.combine("sub", other - self.expr, other, self)
 
     def __mul__(self, other: SizeLike) -> SizeLike:
-        return (
-            self
-            if other == 1
-            else self.pool.combine("mul", self.expr * dim(other), self, other)
-        )
+        return self if other == 1 else self.pool.combine("mul", self.expr * dim(other), self, other)
 
     def __floordiv__(self, other: SizeLike) -> SizeLike:
-        return (
-            self
-            if other == 1
-            else self.pool.combine("floordiv", self.expr // dim(other), self, other)
-        )
+        return self if other == 1 else self.pool.combine("floordiv", self.expr // dim(other), self, other)
 
     def __mod__(self, other: SizeLike) -> SizeLike:
         return self.pool.combine("mod", self.expr % dim(other), self, other)
@@ -174,9 +142,7 @@ def _extremum(name: str, a: SizeLike, b: SizeLike) -> SizeLike:
         assert isinstance(a, int) and isinstance(b, int)
         return min(a, b) if name == "min" else max(a, b)
     expr = (sym_min if name == "min" else sym_max)(dim(a), dim(b))
-    return (
-        a if expr == dim(a) else b if expr == dim(b) else pool.combine(name, expr, a, b)
-    )
+    return a if expr == dim(a) else b if expr == dim(b) else pool.combine(name, expr, a, b)
 
 
 def product(sizes: Iterable[SizeLike]) -> SizeLike:
@@ -223,8 +189,6 @@ def dim_of(value: SSAValue, budget: int = MAX_PRODUCERS) -> Dim | None:
         divides = op.name in ("sym.floordiv", "sym.mod")
         if divides and operands[1] == 0:
             return None
-        expr = as_expr(
-            _EXPRESSIONS[op.name](*[as_expr(o) for o in operands if o is not None])
-        )
+        expr = as_expr(_EXPRESSIONS[op.name](*[as_expr(o) for o in operands if o is not None]))
         return int(expr) if expr.is_const else expr
     return None

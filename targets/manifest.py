@@ -82,8 +82,9 @@ class KernelEntry:
         others: Mapping[str, Literal] | None = None,
     ) -> str | None:
         """``None`` if the kernel takes such a call, otherwise the reason; see :meth:`Manifest.check_call`."""
+        others = others or {}
         types = {name: tuple(map(scalar_type, items)) for name, items in self._by_name("dtypes", dtypes).items()}
-        problem = self.dtypes.failure(Call(types, others or {}))
+        problem = self.dtypes.failure(Call(types, others))
         if problem is not None:
             return f"unsupported dtypes: {problem}"
         for name, limits in self.items.items():
@@ -93,7 +94,7 @@ class KernelEntry:
         if dim_orders is not None:
             given = self._by_name("dim_orders", dim_orders, item_is_sequence=True)
             orders = {name: tuple(tuple(order) for order in items) for name, items in given.items()}
-            problem = self.dim_orders.failure(orders)
+            problem = self.dim_orders.failure(orders, others)
             if problem is not None:
                 return f"unsupported dim orders: {problem}"
         known = {name: tuple(map(len, items)) for name, items in orders.items()}

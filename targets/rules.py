@@ -20,9 +20,10 @@ constraint when each item does. A number takes part in a promotion with its kind
 only if it is of a higher category than all tensors. An argument that asks for a scalar type takes the constraints of
 tensors too (``"dtype": "=out"``), none of which holds for None. What a caller does not know satisfies everything.
 
-A dim order rule gives each tensor argument one of three words: ``contiguous`` (dims in plain order), ``any``, or
-``same``: the tensors with this word are all contiguous or all channels-last, as most kernels require. A single word
-stands for all arguments.
+A dim order rule gives each tensor argument a word: ``contiguous`` (dims in plain order), ``any``, ``same`` (the
+tensors with this word are all contiguous or all channels-last, as most kernels require) or ``requested`` (the order
+that the argument ``dim_order`` asks for, and if that is None the order of the first tensor). A single word stands for
+all arguments.
 """
 
 from __future__ import annotations
@@ -210,7 +211,7 @@ def _shown(call: Call, name: str) -> str:
     return value.__name__ if isinstance(value, type) else repr(value)
 
 
-DIM_ORDER_WORDS = ("contiguous", "same", "any")
+DIM_ORDER_WORDS = ("contiguous", "same", "any", "requested")
 
 
 @dataclass(frozen=True)
@@ -229,9 +230,10 @@ class DimOrderRule:
         """The word for one argument."""
         return self.words if isinstance(self.words, str) else self.words.get(argument, "contiguous")
 
-    def failure(self, dim_orders: Mapping[str, Sequence[DimOrder]]) -> str | None:
+    def failure(self, dim_orders: Mapping[str, Sequence[DimOrder]], others: Mapping[str, Literal]) -> str | None:
         """``None`` if the orders are accepted, otherwise why not."""
         together: list[tuple[str, DimOrder]] = []
+        first = next((order for orders in dim_orders.values() for order in orders), None)
         for name, orders in dim_orders.items():
             word = self.word(name)
             for order in orders:
@@ -239,6 +241,11 @@ class DimOrderRule:
                     return f"'{name}' has dim order {list(order)}, the kernel takes contiguous only"
                 if word == "same":
                     together.append((name, order))
+                if word == "requested" and "dim_order" in others:
+                    asked = others["dim_order"]
+                    wanted = tuple(asked) if isinstance(asked, Sequence) else first
+                    if order != wanted:
+                        return f"'{name}' has dim order {list(order)}, but {list(wanted or ())} is asked for"
         if all(is_contiguous(order) for _, order in together) or all(is_channels_last(order) for _, order in together):
             return None
         shown = ", ".join(f"'{name}' {list(order)}" for name, order in together)

@@ -39,7 +39,7 @@ from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, MemoryReadEffect, MemoryWriteEffect, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from etir.dialects.dtypes import dtype_of
+from etir.dialects.dtypes import dtype_of, i1
 from etir.dialects.et.layout import layout_errors
 from etir.dialects.et.weights import BlobAttr, SyntheticAttr
 from etir.dialects.schema import SchemaError, parse_schema
@@ -274,6 +274,21 @@ class StringOp(IRDLOperation):
 
     def __init__(self, value: str):
         super().__init__(properties={"value": StringAttr(value)}, result_types=[StringType()])
+
+
+def dense_bytes(value: DenseIntOrFPElementsAttr) -> bytes:
+    """The bytes of a constant, row-major; a splat is spelled out, a bool is one byte of 0 or 1."""
+    type = value.get_type()
+    element = type.get_element_type()
+    data = value.data.data
+    count = 1
+    for dim in type.get_shape():
+        count *= dim
+    if len(data) == dtype_of(element).itemsize and count != 1:
+        data = data * count
+    if element == i1:
+        return bytes(1 if byte else 0 for byte in data)
+    return bytes(data)
 
 
 PROGRAM_OPS: tuple[type[Operation], ...] = (

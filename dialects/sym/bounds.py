@@ -50,10 +50,9 @@ Ranges: TypeAlias = Mapping[str, tuple[int | None, int | None]]
 def bounds(expr: ExprLike, ranges: Ranges) -> tuple[int | None, int | None]:
     """The lowest and the highest value that ``expr`` can have, None where there is no bound.
 
-    Sound always; exact when every symbol occurs once under ``+ - * floordiv min max``, where the expression is monotone
-    in each symbol that occurs more often, and for one symbol with at most 256 values. Points that divide by zero do not
-    count. Raises ``ValueError`` for a
-    range whose lower end is above its upper end.
+    Sound always; exact when every symbol occurs once under ``+ - * floordiv min max``, for one symbol with at most 256
+    values, and where the expression is found to be monotone in each symbol that occurs more often. Points that divide
+    by zero do not count. Raises ``ValueError`` for a range whose lower end is above its upper end.
     """
     expr = as_expr(expr)
     box = [(name, intervals.from_optional(ranges[name])) for name in expr.symbols if name in ranges]
@@ -61,7 +60,7 @@ def bounds(expr: ExprLike, ranges: Ranges) -> tuple[int | None, int | None]:
 
 
 def prove_equal(a: ExprLike, b: ExprLike, ranges: Ranges) -> bool | None:
-    """True when ``a == b`` everywhere in the ranges, False when nowhere, None when undecided."""
+    """True when ``a == b`` everywhere in the ranges, False when nowhere, None when undecided; see :func:`bounds`."""
     low, high = bounds(as_expr(a) - b, ranges)
     if low == 0 and high == 0:
         return True
@@ -69,7 +68,7 @@ def prove_equal(a: ExprLike, b: ExprLike, ranges: Ranges) -> bool | None:
 
 
 def prove_le(a: ExprLike, b: ExprLike, ranges: Ranges) -> bool | None:
-    """True when ``a <= b`` everywhere in the ranges, False when nowhere, None when undecided."""
+    """True when ``a <= b`` everywhere in the ranges, False when nowhere, None when undecided; see :func:`bounds`."""
     low, high = bounds(as_expr(b) - a, ranges)
     if low is not None and low >= 0:
         return True
@@ -132,8 +131,13 @@ def _split_extremum(expr: SymExpr) -> tuple[Callable[..., Interval], list[SymExp
             if atom is None:
                 continue
             rest = expr - of_atom(atom) * coefficient
-            if not set(atom.symbols).isdisjoint(rest.symbols):
-                return combine if coefficient > 0 else opposite, [rest + e * coefficient for e in operands_of(atom)]
+            if set(atom.symbols).isdisjoint(rest.symbols):
+                continue
+            try:
+                cases = [rest + e * coefficient for e in operands_of(atom)]
+            except EtirError:  # past the size limits of expressions; bounds without the cases are sound
+                return None
+            return combine if coefficient > 0 else opposite, cases
     return None
 
 

@@ -25,7 +25,7 @@ from etir.dialects.sym.errors import E0110
 from etir.dialects.sym.normal import SymExpr, ceildiv, const, sym_max, sym_min, symbol
 
 MAX_EXACT_BITS = 20
-"""Bits of the numerator and of the denominator of a factor whose product with a size is exact in double precision."""
+"""Bits of the numerator and of the denominator of a short factor: times a size below 2**33 it is an exact double."""
 MAX_TRIED_VALUES = 1 << 16
 """How many values of a size are tried to confirm a fraction for an inexact factor."""
 _DENOMINATORS = (1000, 1000000)

@@ -52,7 +52,12 @@ def softplus(b: Builder, x: SSAValue, beta: float, threshold: float) -> SSAValue
     """``log1p(exp(beta * x)) / beta``, and ``x`` itself above the threshold, where the exponential could overflow."""
     scaled = x if beta == 1 else b.mul(x, beta)
     soft = b.unary("log1p", b.unary("exp", scaled))
-    return b("aten.where.self", b.compare("gt", scaled, threshold), x, soft if beta == 1 else b.div(soft, beta))
+    return b(
+        "aten.where.self",
+        b.compare("gt", scaled, threshold),
+        x,
+        soft if beta == 1 else b.div(soft, beta),
+    )
 
 
 @decomposition("aten.mish.default", in_float=True)
@@ -104,17 +109,13 @@ def prelu(b: Builder, x: SSAValue, weight: SSAValue) -> SSAValue:
 def glu(b: Builder, x: SSAValue, dim: int) -> SSAValue:
     """``a * sigmoid(b)`` of the two halves."""
     half = b.size(x, dim) // 2
-    return b.mul(
-        b.slice(x, dim, 0, half), b.unary("sigmoid", b.slice(x, dim, half, None))
-    )
+    return b.mul(b.slice(x, dim, 0, half), b.unary("sigmoid", b.slice(x, dim, half, None)))
 
 
 @decomposition("aten.threshold.default")
 def threshold(b: Builder, x: SSAValue, limit: float, value: float) -> SSAValue:
     """``where(x <= limit, value, x)``"""
-    return b(
-        "aten.where.self", b.compare("le", x, limit), b.as_tensor(value, element(x)), x
-    )
+    return b("aten.where.self", b.compare("le", x, limit), b.as_tensor(value, element(x)), x)
 
 
 @decomposition("aten.hardshrink.default")

@@ -5,14 +5,12 @@ At this level values are immutable, so that a copy is its input.
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
-
-from etir.dialects.dtypes import BY_TORCH_NAME, f32, i1
 from etir.dialects.et.layout import order_of
 from etir.lowering.builder import Builder, element
-from etir.lowering.decompose_aten.decomposition import ALL, decomposition, rename
+from etir.lowering.decompose_aten.decomposition import decomposition, rename
 from etir.lowering.inference import tensor_type_of
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
 
 rename([("aten._to_cpu.default", "aten.alias.default")])
 
@@ -32,11 +30,24 @@ def _converted(b: Builder, x: SSAValue) -> SSAValue:
         memory_format = "contiguous" if contiguous else "channels_last" if rank == 4 else "channels_last_3d"
         if element(x) == wanted.element_type:
             return b("aten.clone.default", x, memory_format=memory_format, types=[wanted])
-        return b("aten._to_copy.default", x, dtype=wanted.element_type, memory_format=memory_format, types=[wanted])
+        return b(
+            "aten._to_copy.default",
+            x,
+            dtype=wanted.element_type,
+            memory_format=memory_format,
+            types=[wanted],
+        )
     return b.cast(x, wanted.element_type)
 
 
-@decomposition("aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.type_as.default")
+@decomposition(
+    "aten.to.dtype",
+    "aten.to.dtype_layout",
+    "aten.to.device",
+    "aten.to.other",
+    "aten.type_as.default",
+    *(f"aten._cast_{name}.default" for name in ["Byte", "Char", "Short", "Int", "Long", "Half", "Float", "Double"]),
+)
 def to(b: Builder, x: SSAValue, *_options: object) -> SSAValue:
     """A cast, or the input where nothing changes. Everything is on one device, so that only the type counts."""
     return _converted(b, x)
@@ -80,7 +91,12 @@ def identity(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
     return x
 
 
-@decomposition("aten.conj_physical.default", "aten._conj_physical.default", "aten.conj.default", "aten._conj.default")
+@decomposition(
+    "aten.conj_physical.default",
+    "aten._conj_physical.default",
+    "aten.conj.default",
+    "aten._conj.default",
+)
 def conjugate(b: Builder, x: SSAValue) -> SSAValue | None:
     """The input, for real types."""
     if element(x) != element(b.rewriter.root.results[0]) or "complex" in str(element(x)):
@@ -94,41 +110,7 @@ def real(b: Builder, x: SSAValue) -> SSAValue | None:
     return conjugate(b, x)
 
 
-def _cast_to(name: str) -> None:
-    type = BY_TORCH_NAME[{"Byte": "uint8", "Char": "int8", "Short": "int16", "Int": "int32", "Long": "int64"}[name]].type
-
-    @decomposition(f"aten._cast_{name}.default", name=f"cast-{name.lower()}")
-    def cast(b: Builder, x: SSAValue, _non_blocking: bool) -> SSAValue:
-        """A cast to one type."""
-        return b.cast(x, type)
-
-    assert cast is not None
-
-
-for _name in ("Byte", "Char", "Short", "Int", "Long"):
-    _cast_to(_name)
-
-
-@decomposition("aten._cast_Float.default")
-def cast_float(b: Builder, x: SSAValue, _non_blocking: bool) -> SSAValue:
-    """A cast to f32."""
-    return b.cast(x, f32)
-
-
 @decomposition("aten.copy.default", numbers=("non_blocking",))
 def overwrite(b: Builder, x: SSAValue, source: SSAValue, _non_blocking: bool) -> SSAValue:
     """The source in the type and shape of the destination."""
     return b.expand(b.cast(source, element(x)), b.sizes(x))
-
-
-@decomposition("aten.logical_not.default", numbers=ALL)
-def logical_not(b: Builder, x: SSAValue) -> SSAValue | None:
-    """``logical_not`` of a comparison stays; of another ``logical_not`` of a bool it is the input."""
-    from etir.dialects.schema_op import SchemaOp
-
-    owner = x.owner
-    if isinstance(owner, SchemaOp) and owner.name == "aten.logical_not.default":
-        inner = owner.arg("self")
-        if element(inner) == i1:
-            return inner
-    return b.no_match("it does not undo another one")

@@ -53,33 +53,23 @@ class Decomposition(Pattern):
         arguments = op.args()
         blocked = _run_time_numbers(op, arguments, self.numbers)
         if blocked:
-            rewriter.no_match(
-                f"'{blocked[0]}' is a number that is only known at run time"
-            )
+            rewriter.no_match(f"'{blocked[0]}' is a number that is only known at run time")
             return
         b = Builder(rewriter)
         values = list(arguments.values())
         narrow = _narrow_type(op) if self.in_float else None
         if narrow is not None:
-            values = [
-                b.cast(v, f32) if is_tensor(v) and _element_of(v) == narrow else v
-                for v in values
-            ]
+            values = [b.cast(v, f32) if is_tensor(v) and _element_of(v) == narrow else v for v in values]
         outcome = type(self).function(b, *values)
         if outcome is None:
             return
         results = [outcome] if isinstance(outcome, SSAValue) else list(outcome)
         if narrow is not None:
-            results = [
-                r if r is None or _element_of(r) != f32 else b.cast(r, narrow)
-                for r in results
-            ]
+            results = [r if r is None or _element_of(r) != f32 else b.cast(r, narrow) for r in results]
         replace(b, op, results, self.name)
 
 
-def _run_time_numbers(
-    op: SchemaOp, arguments: dict[str, Any], allowed: tuple[str, ...]
-) -> list[str]:
+def _run_time_numbers(op: SchemaOp, arguments: dict[str, Any], allowed: tuple[str, ...]) -> list[str]:
     if allowed == ALL:
         return []
     found: list[str] = []
@@ -91,9 +81,7 @@ def _run_time_numbers(
             items = value if argument.is_list else (value,)
             if any(item is not None and not is_tensor(item) for item in items or ()):
                 found.append(argument.name)
-        elif isinstance(value, SSAValue) or (
-            isinstance(value, tuple) and any(isinstance(v, SSAValue) for v in value)
-        ):
+        elif isinstance(value, SSAValue) or (isinstance(value, tuple) and any(isinstance(v, SSAValue) for v in value)):
             found.append(argument.name)
     return found
 
@@ -108,9 +96,7 @@ def _narrow_type(op: Operation) -> Attribute | None:
     return element if element in (f16, bf16) else None
 
 
-def replace(
-    b: Builder, op: Operation, results: Sequence[SSAValue | None], pattern: str
-) -> None:
+def replace(b: Builder, op: Operation, results: Sequence[SSAValue | None], pattern: str) -> None:
     """Replace ``op``; its results may be None where they are not used.
 
     A result takes the declared type when it only spells a symbolic dim or the dim order differently. Raises E0420 when
@@ -123,9 +109,7 @@ def replace(
     for i, (value, type) in enumerate(zip(results, declared, strict=True)):
         if value is None:
             if op.results[i].first_use is not None:
-                raise _broken(
-                    pattern, op, f"gave nothing for result {i}, which is used"
-                )
+                raise _broken(pattern, op, f"gave nothing for result {i}, which is used")
             values.append(op.results[i])
         else:
             values.append(_conform(b, op, value, type, pattern))
@@ -138,24 +122,16 @@ def replace(
         b.rewriter.replace(op, values)
 
 
-def _conform(
-    b: Builder, op: Operation, value: SSAValue, type: Attribute, pattern: str
-) -> SSAValue:
+def _conform(b: Builder, op: Operation, value: SSAValue, type: Attribute, pattern: str) -> SSAValue:
     if value.type == type:
         return value
     if not _same_but_for_spelling(value.type, type):
         raise _broken(pattern, op, f"gave {value.type} for {type}")
     assert isinstance(type, TensorType)
-    if (
-        isinstance(value, OpResult)
-        and value.op in b.rewriter.new_ops
-        and value.first_use is None
-    ):
+    if isinstance(value, OpResult) and value.op in b.rewriter.new_ops and value.first_use is None:
         return BaseRewriter.replace_value_with_new_type(value, type)
     memory_format = "contiguous" if is_contiguous(type) else "channels_last"
-    if isinstance(value.type, TensorType) and is_contiguous(
-        value.type
-    ) == is_contiguous(type):
+    if isinstance(value.type, TensorType) and is_contiguous(value.type) == is_contiguous(type):
         return b("aten.alias.default", value, types=[type])
     return b("aten.clone.default", value, memory_format=memory_format, types=[type])
 
@@ -163,21 +139,14 @@ def _conform(
 def _same_but_for_spelling(made: Attribute, declared: Attribute) -> bool:
     if not isinstance(made, TensorType) or not isinstance(declared, TensorType):
         return False
-    if (
-        made.element_type != declared.element_type
-        or made.get_num_dims() != declared.get_num_dims()
-    ):
+    if made.element_type != declared.element_type or made.get_num_dims() != declared.get_num_dims():
         return False
     pairs = zip(dims_of(made), dims_of(declared), strict=True)
-    return all(
-        not (isinstance(a, int) and isinstance(d, int)) or a == d for a, d in pairs
-    )
+    return all(not (isinstance(a, int) and isinstance(d, int)) or a == d for a, d in pairs)
 
 
 def _broken(pattern: str, op: Operation, what: str) -> Exception:
-    return E0420.error(
-        f"pattern '{pattern}' on '{op.name}' {what}", source_location(op.location)
-    )
+    return E0420.error(f"pattern '{pattern}' on '{op.name}' {what}", source_location(op.location))
 
 
 DECOMPOSITIONS: list[type[Decomposition]] = []
@@ -232,10 +201,7 @@ class Rename(Pattern):
         cls = aten_op(self.target)
         given = list(op.given_args().items())
         names = [op.SCHEMA.index[name] for name, _ in given]
-        arguments = {
-            cls.SCHEMA.arguments[i].name: value
-            for i, (_, value) in zip(names, given, strict=True)
-        }
+        arguments = {cls.SCHEMA.arguments[i].name: value for i, (_, value) in zip(names, given, strict=True)}
         rewriter.replace(op, cls.make(arguments, [r.type for r in op.results]))
 
 
@@ -246,14 +212,6 @@ RENAMES: list[type[Rename]] = []
 def rename(pairs: Iterable[tuple[str, str]]) -> None:
     """Register overloads that are other names of overloads with the same arguments in the same order."""
     for alias, target in pairs:
-        kebab = (
-            alias.removeprefix("aten.")
-            .removesuffix(".default")
-            .replace(".", "-")
-            .replace("_", "-")
-            .lower()
-        )
+        kebab = alias.removeprefix("aten.").removesuffix(".default").replace(".", "-").replace("_", "-").lower()
         name = f"rename-{kebab.strip('-')}"
-        RENAMES.append(
-            type(name, (Rename,), {"name": name, "roots": (alias,), "target": target})
-        )
+        RENAMES.append(type(name, (Rename,), {"name": name, "roots": (alias,), "target": target}))

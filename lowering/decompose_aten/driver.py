@@ -88,9 +88,7 @@ class DecomposeAten(Pass):
         return chosen
 
 
-def check_names(
-    ctx: EtContext, option: str, names: Sequence[str], others: Iterable[str]
-) -> None:
+def check_names(ctx: EtContext, option: str, names: Sequence[str], others: Iterable[str]) -> None:
     """Raise E0503 when one of ``names`` is neither an operator (``aten.linear.default``) nor one of ``others``."""
     known = list(others)
     for name in names:
@@ -99,6 +97,4 @@ def check_names(
 
             near = get_close_matches(name, [*known, *load_table()], 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise E0503.error(
-                f"decompose-aten: '{option}' names '{name}', which is no operator or pattern{hint}"
-            )
+            raise E0503.error(f"decompose-aten: '{option}' names '{name}', which is no operator or pattern{hint}")

@@ -89,9 +89,7 @@ def size_as_dim(size: Any) -> Dim:
     if isinstance(size, SSAValue):
         known = dim_of(size)
         if known is None:
-            raise TypeError(
-                "a size is only known at run time: the result type must be given"
-            )
+            raise TypeError("a size is only known at run time: the result type must be given")
         return known
     return int(size)
 
@@ -111,15 +109,9 @@ def rule(*op_names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def like(
-    type: TensorType[Attribute], element: Attribute | None = None
-) -> TensorType[Attribute]:
+def like(type: TensorType[Attribute], element: Attribute | None = None) -> TensorType[Attribute]:
     """The same dims and dim order with another element type."""
-    return (
-        type
-        if element is None or element == type.element_type
-        else TensorType(element, type.shape, type.encoding)
-    )
+    return type if element is None or element == type.element_type else TensorType(element, type.shape, type.encoding)
 
 
 def contiguous(element: Attribute, dims: Sequence[Dim]) -> TensorType[Attribute]:

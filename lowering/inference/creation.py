@@ -18,9 +18,7 @@ Tensor = TensorType[Attribute]
 @rule("aten.full.default")
 def full(call: Call) -> Tensor:
     """The value's type unless one is asked for."""
-    return contiguous(
-        call["dtype"] or number_type_of(call["fill_value"]), call.sizes("size")
-    )
+    return contiguous(call["dtype"] or number_type_of(call["fill_value"]), call.sizes("size"))
 
 
 @rule("aten.full_like.default")
@@ -53,16 +51,12 @@ def arange(call: Call) -> Tensor:
     start, end = (call[n] if n in call.schema.index else None for n in ("start", "end"))
     step = call["step"] if "step" in call.schema.index else 1
     start = 0 if start is None else start
-    element = call["dtype"] or (
-        f32 if any(_is_float(v) for v in (start, end, step)) else i64
-    )
+    element = call["dtype"] or (f32 if any(_is_float(v) for v in (start, end, step)) else i64)
     return contiguous(element, [range_length(start, end, step)])
 
 
 def _is_float(value: Any) -> bool:
-    return isinstance(value, float) or (
-        isinstance(value, SSAValue) and value.type != i64
-    )
+    return isinstance(value, float) or (isinstance(value, SSAValue) and value.type != i64)
 
 
 def range_length(start: Any, end: Any, step: Any) -> Dim:
@@ -71,9 +65,7 @@ def range_length(start: Any, end: Any, step: Any) -> Dim:
         import math
 
         return max(math.ceil((end - start) / step), 0)
-    if any(isinstance(v, float) for v in (start, end, step)) or isinstance(
-        step, (Size, SSAValue)
-    ):
+    if any(isinstance(v, float) for v in (start, end, step)) or isinstance(step, (Size, SSAValue)):
         raise TypeError("the length of a range of run-time numbers is not known")
     length = size_as_dim(end) - size_as_dim(start)
     return -((-length) // step)

@@ -44,9 +44,7 @@ def addmm(call: Call) -> Tensor:
 @rule("aten.linear.default")
 def linear(call: Call) -> Tensor:
     """The last dim becomes the number of rows of the weight."""
-    return contiguous(
-        call.element("input"), [*call.dims("input")[:-1], *call.dims("weight")[:-1]]
-    )
+    return contiguous(call.element("input"), [*call.dims("input")[:-1], *call.dims("weight")[:-1]])
 
 
 @rule("aten.convolution.default")
@@ -55,8 +53,7 @@ def convolution(call: Call) -> Tensor:
     dims, kernel = call.dims("input"), call.dims("weight")
     spatial = len(kernel) - 2
     stride, padding, dilation, extra = (
-        call.ints(name, spatial)
-        for name in ("stride", "padding", "dilation", "output_padding")
+        call.ints(name, spatial) for name in ("stride", "padding", "dilation", "output_padding")
     )
     sizes: list[Dim] = []
     for i, size in enumerate(dims[-spatial:]):
@@ -64,13 +61,7 @@ def convolution(call: Call) -> Tensor:
         if not isinstance(window, int):
             raise TypeError("the kernel of a convolution has a constant size")
         if call["transposed"]:
-            sizes.append(
-                (size - 1) * stride[i]
-                - 2 * padding[i]
-                + dilation[i] * (window - 1)
-                + extra[i]
-                + 1
-            )
+            sizes.append((size - 1) * stride[i] - 2 * padding[i] + dilation[i] * (window - 1) + extra[i] + 1)
         else:
             sizes.append(window_count(size, window, stride[i], padding[i], dilation[i]))
     channels = kernel[1] * int(call["groups"]) if call["transposed"] else kernel[0]
@@ -79,11 +70,7 @@ def convolution(call: Call) -> Tensor:
 
 def _ordered_like(type: Tensor, dims: Sequence[Dim]) -> Tensor:
     """A type of the same rank in the same dim order."""
-    order = (
-        None
-        if is_contiguous(type) or type.get_num_dims() != len(dims)
-        else order_of(type)
-    )
+    order = None if is_contiguous(type) or type.get_num_dims() != len(dims) else order_of(type)
     return tensor_type(type.element_type, dims, order)
 
 
@@ -92,13 +79,9 @@ def _pooled(call: Call, rank: int) -> Tensor:
     kernel = call.ints("kernel_size", rank)
     stride = call.ints("stride", rank) or kernel
     padding = call.ints("padding", rank)
-    dilation = (
-        call.ints("dilation", rank) if "dilation" in call.schema.index else (1,) * rank
-    )
+    dilation = call.ints("dilation", rank) if "dilation" in call.schema.index else (1,) * rank
     sizes = [
-        window_count(
-            size, kernel[i], stride[i], padding[i], dilation[i], bool(call["ceil_mode"])
-        )
+        window_count(size, kernel[i], stride[i], padding[i], dilation[i], bool(call["ceil_mode"]))
         for i, size in enumerate(dims[-rank:])
     ]
     return _ordered_like(call.type(), [*dims[:-rank], *sizes])
@@ -137,9 +120,7 @@ def adaptive_pool(call: Call) -> Tensor:
 @rule("aten._softmax.default", "aten._log_softmax.default")
 def softmax(call: Call) -> Tensor:
     """The input's type; ``half_to_float`` gives f32."""
-    return contiguous(
-        f32 if call["half_to_float"] else to_floating(call.element()), call.dims()
-    )
+    return contiguous(f32 if call["half_to_float"] else to_floating(call.element()), call.dims())
 
 
 @rule("aten.native_layer_norm.default")
@@ -147,9 +128,7 @@ def layer_norm(call: Call) -> list[Attribute]:
     """The input's type; mean and reciprocal deviation with size 1 along the normalised dims."""
     dims = call.dims("input")
     normalized = len(call["normalized_shape"])
-    statistics = contiguous(
-        call.element("input"), [*dims[: len(dims) - normalized], *(1,) * normalized]
-    )
+    statistics = contiguous(call.element("input"), [*dims[: len(dims) - normalized], *(1,) * normalized])
     return [contiguous(call.element("input"), dims), statistics, statistics]
 
 
@@ -185,10 +164,7 @@ def upsample2d(call: Call) -> Tensor:
     *outer, height, width = call.dims("input")
     if call["output_size"] is not None:
         return _ordered_like(call.type("input"), [*outer, *call.sizes("output_size")])
-    sizes = [
-        scaled(size, factor)
-        for size, factor in zip((height, width), call["scale_factors"], strict=True)
-    ]
+    sizes = [scaled(size, factor) for size, factor in zip((height, width), call["scale_factors"], strict=True)]
     return _ordered_like(call.type("input"), [*outer, *sizes])
 
 
@@ -204,9 +180,7 @@ def scaled(size: Dim, factor: float) -> Dim:
 @rule("aten.grid_sampler_2d.default")
 def grid_sampler(call: Call) -> Tensor:
     """The grid's height and width."""
-    return contiguous(
-        call.element("input"), [*call.dims("input")[:2], *call.dims("grid")[1:3]]
-    )
+    return contiguous(call.element("input"), [*call.dims("input")[:2], *call.dims("grid")[1:3]])
 
 
 @rule("aten._cdist_forward.default")

@@ -122,16 +122,8 @@ def result_dims(call: Call) -> TensorType[Attribute]:
     if all(t.shape == first.shape and t.encoding == first.encoding for t in types):
         return first
     dims = broadcast(*map(dims_of, types))
-    orders = [
-        order_of(t)
-        for t in types
-        if t.get_num_dims() == len(dims) and dims_of(t) == dims
-    ]
-    ordered = (
-        orders
-        and not all(is_contiguous(t) for t in types)
-        and all(o == orders[0] for o in orders)
-    )
+    orders = [order_of(t) for t in types if t.get_num_dims() == len(dims) and dims_of(t) == dims]
+    ordered = orders and not all(is_contiguous(t) for t in types) and all(o == orders[0] for o in orders)
     return tensor_type(first.element_type, dims, orders[0] if ordered else None)
 
 
@@ -148,30 +140,20 @@ def _promoted(call: Call, skip: Sequence[str] = ()) -> Attribute:
 
 def _with_element(call: Call, element: Attribute) -> TensorType[Attribute]:
     shape = result_dims(call)
-    return (
-        shape
-        if shape.element_type == element
-        else TensorType(element, shape.shape, shape.encoding)
-    )
+    return shape if shape.element_type == element else TensorType(element, shape.shape, shape.encoding)
 
 
 def _overloads(packets: Sequence[str]) -> list[str]:
     table = load_table()
     names = [name for packet in packets for name in table.overloads(packet)]
-    return [
-        n
-        for n in names
-        if not n.endswith("out") and not n.rsplit(".", 1)[0].endswith("_")
-    ]
+    return [n for n in names if not n.endswith("out") and not n.rsplit(".", 1)[0].endswith("_")]
 
 
 _MODES = ("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 
 
 @rule(
-    *_overloads(
-        [p for p in _SAME if p not in ("aten.where", "aten.masked_fill", "aten.fill")]
-    ),
+    *_overloads([p for p in _SAME if p not in ("aten.where", "aten.masked_fill", "aten.fill")]),
     *_MODES,
 )
 def promoted(call: Call) -> TensorType[Attribute]:
@@ -217,13 +199,7 @@ def magnitude(call: Call) -> TensorType[Attribute]:
     return _with_element(call, real_of(call.element()))
 
 
-@rule(
-    *[
-        n
-        for n in load_table().overloads("aten.where")
-        if n not in ("aten.where.default", "aten.where.self_out")
-    ]
-)
+@rule(*[n for n in load_table().overloads("aten.where") if n not in ("aten.where.default", "aten.where.self_out")])
 def where(call: Call) -> TensorType[Attribute]:
     """The common type of the two alternatives."""
     return _with_element(call, _promoted(call, skip=("condition",)))

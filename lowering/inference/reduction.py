@@ -15,17 +15,11 @@ from xdsl.ir import Attribute
 Tensor = TensorType[Attribute]
 
 
-def reduced_dims(
-    dims: Sequence[Dim], dim: int | Sequence[int] | None, keepdim: bool
-) -> list[Dim]:
+def reduced_dims(dims: Sequence[Dim], dim: int | Sequence[int] | None, keepdim: bool) -> list[Dim]:
     """The dims that are left; None or an empty list reduces all."""
     given = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     reduced = wrap_all(given, len(dims)) or range(len(dims))
-    return [
-        1 if i in reduced else d
-        for i, d in enumerate(dims)
-        if keepdim or i not in reduced
-    ]
+    return [1 if i in reduced else d for i, d in enumerate(dims) if keepdim or i not in reduced]
 
 
 def _argument(call: Call, name: str) -> object:
@@ -35,15 +29,9 @@ def _argument(call: Call, name: str) -> object:
 def _reduced(call: Call, element: Attribute) -> Tensor:
     dim = _argument(call, "dim")
     assert dim is None or isinstance(dim, (int, tuple, list))
-    if (
-        isinstance(dim, (tuple, list))
-        and not dim
-        and call.schema.op_name in ("aten.any.dims", "aten.all.dims")
-    ):
+    if isinstance(dim, (tuple, list)) and not dim and call.schema.op_name in ("aten.any.dims", "aten.all.dims"):
         return contiguous(element, call.dims())
-    return contiguous(
-        element, reduced_dims(call.dims(), dim, bool(_argument(call, "keepdim")))
-    )
+    return contiguous(element, reduced_dims(call.dims(), dim, bool(_argument(call, "keepdim"))))
 
 
 def _total_type(element: Attribute) -> Attribute:
@@ -92,13 +80,7 @@ def variance_and_mean(call: Call) -> list[Attribute]:
     return [_reduced(call, real_of(call.element())), _reduced(call, call.element())]
 
 
-@rule(
-    *(
-        f"aten.{name}.{overload}"
-        for name in ("any", "all")
-        for overload in ("default", "dim", "dims")
-    )
-)
+@rule(*(f"aten.{name}.{overload}" for name in ("any", "all") for overload in ("default", "dim", "dims")))
 def quantifier(call: Call) -> Tensor:
     """Bool, but ui8 for ui8."""
     return _reduced(call, ui8 if call.element() == ui8 else i1)

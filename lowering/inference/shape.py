@@ -32,10 +32,7 @@ Tensor = TensorType[Attribute]
 
 def with_view(*op_names: str) -> list[str]:
     """The overloads, and the ``*_copy`` forms that the edge level has for them."""
-    copies = [
-        f"{packet}_copy.{overload}"
-        for packet, overload in (n.rsplit(".", 1) for n in op_names)
-    ]
+    copies = [f"{packet}_copy.{overload}" for packet, overload in (n.rsplit(".", 1) for n in op_names)]
     return [*op_names, *copies]
 
 
@@ -48,16 +45,12 @@ def same(call: Call) -> Tensor:
     return call.type()
 
 
-@rule(
-    *with_view("aten.view.default"), "aten.reshape.default", "aten._unsafe_view.default"
-)
+@rule(*with_view("aten.view.default"), "aten.reshape.default", "aten._unsafe_view.default")
 def view(call: Call) -> Tensor:
     """The given sizes; one of them may be -1."""
     return contiguous(
         call.element(),
-        resolve_view(
-            call.dims(), call["shape" if call.schema.name == "reshape" else "size"]
-        ),
+        resolve_view(call.dims(), call["shape" if call.schema.name == "reshape" else "size"]),
     )
 
 
@@ -118,9 +111,7 @@ def squeeze(call: Call) -> Tensor:
     dims = call.dims()
     dim = call["dim"]
     dropped = wrap_all((dim,) if isinstance(dim, int) else dim, len(dims))
-    return contiguous(
-        call.element(), [d for i, d in enumerate(dims) if i not in dropped or d != 1]
-    )
+    return contiguous(call.element(), [d for i, d in enumerate(dims) if i not in dropped or d != 1])
 
 
 @rule(*with_view("aten.select.int"))
@@ -151,10 +142,7 @@ def split_with_sizes(call: Call) -> list[Attribute]:
     """One part for each size."""
     dims = list(call.dims())
     dim = wrap(call["dim"], len(dims))
-    return [
-        contiguous(call.element(), [*dims[:dim], s, *dims[dim + 1 :]])
-        for s in call.sizes("split_sizes")
-    ]
+    return [contiguous(call.element(), [*dims[:dim], s, *dims[dim + 1 :]]) for s in call.sizes("split_sizes")]
 
 
 @rule(*with_view("aten.unbind.int"))
@@ -233,9 +221,7 @@ def repeat(call: Call) -> Tensor:
     """Sizes multiplied."""
     dims, repeats = call.dims(), call.sizes("repeats")
     padded = (*(1,) * (len(repeats) - len(dims)), *dims)
-    return contiguous(
-        call.element(), [d * r for d, r in zip(padded, repeats, strict=True)]
-    )
+    return contiguous(call.element(), [d * r for d, r in zip(padded, repeats, strict=True)])
 
 
 @rule("aten.constant_pad_nd.default")
@@ -244,13 +230,7 @@ def constant_pad(call: Call) -> Tensor:
     return contiguous(call.element(), padded_dims(call.dims(), call.sizes("pad")))
 
 
-@rule(
-    *(
-        f"aten.{kind}_pad{n}d.default"
-        for kind in ("reflection", "replication")
-        for n in (1, 2, 3)
-    )
-)
+@rule(*(f"aten.{kind}_pad{n}d.default" for kind in ("reflection", "replication") for n in (1, 2, 3)))
 def border_pad(call: Call) -> Tensor:
     """As a constant padding."""
     return contiguous(call.element(), padded_dims(call.dims(), call.sizes("padding")))
@@ -303,9 +283,7 @@ def gather(call: Call) -> Tensor:
 @rule("aten.embedding.default")
 def embedding(call: Call) -> Tensor:
     """A row for each index."""
-    return contiguous(
-        call.element("weight"), [*call.dims("indices"), call.dims("weight")[1]]
-    )
+    return contiguous(call.element("weight"), [*call.dims("indices"), call.dims("weight")[1]])
 
 
 @rule("aten.index.Tensor")
@@ -328,9 +306,7 @@ def pixel_shuffle(call: Call) -> Tensor:
     """Channels move into the image."""
     *batch, channels, height, width = call.dims()
     factor = int(call["upscale_factor"])
-    return contiguous(
-        call.element(), [*batch, channels // factor**2, height * factor, width * factor]
-    )
+    return contiguous(call.element(), [*batch, channels // factor**2, height * factor, width * factor])
 
 
 @rule("aten.pixel_unshuffle.default")
@@ -357,11 +333,7 @@ def glu(call: Call) -> Tensor:
 def clone(call: Call) -> Tensor:
     """The input's type, in the memory format asked for."""
     memory_format = call["memory_format"]
-    return (
-        call.type()
-        if memory_format in (None, "preserve")
-        else in_format(call.type(), memory_format)
-    )
+    return call.type() if memory_format in (None, "preserve") else in_format(call.type(), memory_format)
 
 
 @rule("aten._to_copy.default", "aten.to.dtype")
@@ -369,9 +341,7 @@ def to_copy(call: Call) -> Tensor:
     """Another element type, memory format or both."""
     type = like(call.type(), call["dtype"])
     memory_format = call["memory_format"]
-    return (
-        type if memory_format in (None, "preserve") else in_format(type, memory_format)
-    )
+    return type if memory_format in (None, "preserve") else in_format(type, memory_format)
 
 
 def in_format(type: Tensor, memory_format: str) -> Tensor:
@@ -383,9 +353,7 @@ def in_format(type: Tensor, memory_format: str) -> Tensor:
     return tensor_type(type.element_type, dims, order)
 
 
-@rule(
-    "dim_order_ops._to_dim_order_copy.default", "dim_order_ops._clone_dim_order.default"
-)
+@rule("dim_order_ops._to_dim_order_copy.default", "dim_order_ops._clone_dim_order.default")
 def to_dim_order(call: Call) -> Tensor:
     """Another element type, dim order or both."""
     from etir.dialects.et.layout import order_of, tensor_type

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etir.dialects.et.program import ConstantOp, WeightOp
+from etir.dialects.et.program import ConstantOp, WeightOp, dense_bytes
 from etir.dialects.et.weights import Blob, BlobAttr
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation
@@ -22,7 +22,7 @@ class ConstantPool:
 
     def symbol(self, op: ConstantOp) -> str:
         """The symbol of the weight that holds a constant."""
-        blob = Blob.of(constant_bytes(op))
+        blob = Blob.of(dense_bytes(op.value))
         key = (op.result.type, blob)
         name = self._known.get(key)
         if name is None:
@@ -36,20 +36,3 @@ class ConstantPool:
             self._known[key] = name
         return name
 
-
-def constant_bytes(op: ConstantOp) -> bytes:
-    """The bytes of a constant, row-major; a splat is spelled out, a bool is one byte of 0 or 1."""
-    from etir.dialects.dtypes import dtype_of, i1
-
-    type = op.value.get_type()
-    element = type.get_element_type()
-    data = op.value.data.data
-    count = 1
-    for dim in type.get_shape():
-        count *= dim
-    size = dtype_of(element).itemsize
-    if len(data) == size and count != 1:
-        data = data * count
-    if element == i1:
-        return bytes(1 if byte else 0 for byte in data)
-    return bytes(data)

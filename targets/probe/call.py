@@ -50,6 +50,7 @@ _RESULT_TYPES = (ScalarType.FLOAT, ScalarType.LONG, ScalarType.BOOL, ScalarType.
 _WITHOUT_REFERENCE = (
     *("aten::rand.out", "aten::randn.out", "aten::empty.out", "aten::native_dropout.out"),  # not determined
     *("quantized_decomposed::", "llama::", "preprocess::"),  # PyTorch would run the very same kernels
+    *("executorch_prim::", "aten::sym_", "aten::_local_scalar_dense"),  # the result is no tensor
 )
 _PLANNED_BYTES_PER_ELEMENT = 16
 
@@ -76,14 +77,16 @@ class Case:
 class Call:
     """``sample`` of the operator with ``schema``.
 
-    With ``grown`` the results have room for one more row than they need, and the kernel must give them their size.
+    With ``grown`` the results have room for one more row than they need, and the kernel must give them their size;
+    the attribute says whether there is any result with rows.
     """
 
     def __init__(self, schema: OpSchema, sample: Sample, *, grown: bool = False, is_prim: bool = False):
         self.name = schema.qualified_name
         self.schema = schema
         self.sample = sample
-        self._grown = grown
+        self.grown = False
+        self._grow = grown
         self._is_prim = is_prim
         self.tensors: list[Tensor] = []
         self._values: list[model.EValue] = []
@@ -206,7 +209,8 @@ class Call:
 
     def _add_tensor(self, name: str, spec: T, *, is_input: bool, is_written: bool) -> int:
         shape, dynamic = spec.shape, self.sample.dynamic and not is_input
-        if self._grown and shape and not is_input:
+        if self._grow and shape and not is_input:
+            self.grown = True
             shape, dynamic = (shape[0] + 1, *shape[1:]), True
         dynamism = model.TensorShapeDynamism.DYNAMIC_BOUND if dynamic else model.TensorShapeDynamism.STATIC
         index = self._add_value(

@@ -41,6 +41,11 @@ class Outcome(IntEnum):
     """Ended the process, or did not return in time."""
 
     @property
+    def is_good(self) -> bool:
+        """Whether it ran, and not wrongly as far as is known."""
+        return self <= Outcome.RAN
+
+    @property
     def ran(self) -> bool:
         """Whether the runtime accepted the call."""
         return self <= Outcome.WRONG

@@ -100,8 +100,8 @@ HALF_ACCUMULATED = dict.fromkeys(
 
 
 def samples(info: Any, dtype: torch.dtype) -> Iterator[Any]:
-    """The first few sample inputs of an OpInfo; none when it does not take ``dtype``."""
-    if info.supports_dtype(dtype, "cpu"):
+    """The first few sample inputs of an OpInfo; none when it does not take ``dtype``, or only compiles for GPUs."""
+    if info.supports_dtype(dtype, "cpu") and not info.name.startswith("jiterator_"):
         yield from itertools.islice(info.sample_inputs("cpu", dtype), SAMPLES[dtype])
 
 
@@ -127,12 +127,8 @@ def compare_samples(dtype: torch.dtype) -> Tally:
     for info in op_db:
         for sample in samples(info, dtype):
             arguments = (sample.input, *sample.args)
-            try:
-                with Checked(tally, tolerances, left_out):
-                    info.op(*arguments, **sample.kwargs)
-            except (RuntimeError, NotImplementedError, TypeError, AttributeError):
-                # Functions that read tensors outside of the dispatcher do not run under a mode at all.
-                continue
+            with Checked(tally, tolerances, left_out):
+                info.op(*arguments, **sample.kwargs)
             overload = same_named_overload(info, sample)
             random = sample.kwargs.get("dropout_p", 0.0) > 0
             if overload is None or lookup(str(overload)) is None or random:

@@ -49,23 +49,13 @@ def _run(op: Operation, values: dict[SSAValue, Any]) -> list[Any]:
         return [BY_NAME[op.name].function(*[values[a] for a in op.arguments])]
     if isinstance(op, TensorConstant):
         type = op.value.type
-        return [
-            torch.tensor(
-                op.value.get_values(), dtype=TORCH_DTYPES[type.element_type]
-            ).reshape(type.get_shape())
-        ]
+        return [torch.tensor(op.value.get_values(), dtype=TORCH_DTYPES[type.element_type]).reshape(type.get_shape())]
     assert isinstance(op, SchemaOp), op.name
-    arguments = {
-        name: _plain(name, value, values) for name, value in op.given_args().items()
-    }
-    if (
-        op.name == "aten.view.default"
-    ):  # a functional program has no strides that could forbid it
+    arguments = {name: _plain(name, value, values) for name, value in op.given_args().items()}
+    if op.name == "aten.view.default":  # a functional program has no strides that could forbid it
         return [arguments["self"].reshape(arguments["size"])]
     namespace, packet, overload = op.name.split(".")
-    result = getattr(getattr(getattr(torch.ops, namespace), packet), overload)(
-        **arguments
-    )
+    result = getattr(getattr(getattr(torch.ops, namespace), packet), overload)(**arguments)
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
@@ -82,10 +72,6 @@ def _plain(name: str, value: Any, values: dict[SSAValue, Any]) -> Any:
 def _check(op: Operation, type: Attribute, value: Any, symbols: dict[str, int]) -> None:
     if not isinstance(type, TensorType):
         return
-    expected = tuple(
-        d if isinstance(d, int) else d.evaluate(symbols) for d in dims_of(type)
-    )
+    expected = tuple(d if isinstance(d, int) else d.evaluate(symbols) for d in dims_of(type))
     assert TORCH_DTYPES[type.element_type] == value.dtype, f"{op} gives {value.dtype}"
-    assert expected == tuple(value.shape), (
-        f"{op} gives {tuple(value.shape)}, not {expected}"
-    )
+    assert expected == tuple(value.shape), f"{op} gives {tuple(value.shape)}, not {expected}"

@@ -32,9 +32,7 @@ Dynamic = Mapping[int, Sequence[int]]
 def call(op_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """What torch gives for the call, flat."""
     namespace, packet, overload = op_name.split(".")
-    result = getattr(getattr(getattr(torch.ops, namespace), packet), overload)(
-        *args, **kwargs
-    )
+    result = getattr(getattr(getattr(torch.ops, namespace), packet), overload)(*args, **kwargs)
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
@@ -45,17 +43,11 @@ def one_op_module(
     dynamic: Dynamic | None = None,
 ) -> tuple[ModuleOp, list[torch.Tensor]]:
     """A module whose method takes the tensors among the arguments and returns all results of the operator."""
-    tensors = [
-        t
-        for t in pytree.tree_leaves((list(args), dict(kwargs)))
-        if isinstance(t, torch.Tensor)
-    ]
+    tensors = [t for t in pytree.tree_leaves((list(args), dict(kwargs))) if isinstance(t, torch.Tensor)]
     mode = FakeTensorMode(shape_env=ShapeEnv())
     fakes = [_fake(mode, t, (dynamic or {}).get(i, ())) for i, t in enumerate(tensors)]
     fake_of = {id(t): f for t, f in zip(tensors, fakes, strict=True)}
-    fake_args, fake_kwargs = pytree.tree_map(
-        lambda v: fake_of.get(id(v), v), (list(args), dict(kwargs))
-    )
+    fake_args, fake_kwargs = pytree.tree_map(lambda v: fake_of.get(id(v), v), (list(args), dict(kwargs)))
     with mode:
         outputs = call(op_name, fake_args, fake_kwargs)
     method = FuncOp.from_region(
@@ -65,32 +57,22 @@ def one_op_module(
     )
     value_of = {id(f): a for f, a in zip(fakes, method.body.block.args, strict=True)}
     cls = aten_op(op_name)
-    given: dict[str, Any] = dict(zip(cls.SCHEMA.index, fake_args, strict=False)) | dict(
-        fake_kwargs
-    )
+    given: dict[str, Any] = dict(zip(cls.SCHEMA.index, fake_args, strict=False)) | dict(fake_kwargs)
     arguments = {
         n: _argument(v, value_of)
         for n, v in given.items()
-        if cls.SCHEMA.arguments[cls.SCHEMA.index[n]].kind
-        not in (Kind.DEVICE, Kind.LAYOUT)
+        if cls.SCHEMA.arguments[cls.SCHEMA.index[n]].kind not in (Kind.DEVICE, Kind.LAYOUT)
     }
     op = cls.make(arguments, [type_of_value(o) for o in outputs])
     method.body.block.add_ops([op, ReturnOp(*op.results)])
     return ModuleOp([method]), tensors
 
 
-def _fake(
-    mode: FakeTensorMode, tensor: torch.Tensor, dynamic: Sequence[int]
-) -> torch.Tensor:
+def _fake(mode: FakeTensorMode, tensor: torch.Tensor, dynamic: Sequence[int]) -> torch.Tensor:
     if not dynamic:
         return mode.from_tensor(tensor, static_shapes=True)
-    sizes = [
-        DimDynamic.DYNAMIC if i in dynamic else DimDynamic.STATIC
-        for i in range(tensor.dim())
-    ]
-    return mode.from_tensor(
-        tensor, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes)
-    )
+    sizes = [DimDynamic.DYNAMIC if i in dynamic else DimDynamic.STATIC for i in range(tensor.dim())]
+    return mode.from_tensor(tensor, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
 
 
 def _argument(value: Any, value_of: Mapping[int, SSAValue]) -> Any:
@@ -108,9 +90,7 @@ def decompose(module: ModuleOp, **options: Any) -> list[str]:
     ctx = EtContext()
     DecomposeAten(**{"target": "", **options}).run(ctx, module)
     verify_dims_are_declared(module)
-    return [
-        op.name for op in methods(module)[0].body.block.ops if op.name != "func.return"
-    ]
+    return [op.name for op in methods(module)[0].body.block.ops if op.name != "func.return"]
 
 
 def verify_dims_are_declared(module: ModuleOp) -> None:
@@ -168,9 +148,7 @@ def compare(got: Any, wanted: Any, tolerance: float) -> None:
     got, wanted = got.double(), wanted.double()
     finite = wanted.isfinite()
     assert torch.equal(got.isnan(), wanted.isnan())
-    assert torch.equal(
-        got[~finite & ~wanted.isnan()], wanted[~finite & ~wanted.isnan()]
-    )
+    assert torch.equal(got[~finite & ~wanted.isnan()], wanted[~finite & ~wanted.isnan()])
     if finite.any():
         error = (got[finite] - wanted[finite]).abs().max().item()
         scale = max(wanted[finite].abs().max().item(), 1e-6)

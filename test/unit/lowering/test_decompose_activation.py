@@ -24,9 +24,7 @@ POINTWISE = [
 
 
 @pytest.mark.parametrize("name", POINTWISE)
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16]
-)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_pointwise(name: str, dtype: torch.dtype) -> None:
     tolerance = {
         torch.float64: 1e-12,
@@ -45,6 +43,4 @@ def test_small_results_keep_their_relative_precision() -> None:
         from unit.lowering.evaluate import evaluate
 
         (got,) = evaluate(module, [x])
-        torch.testing.assert_close(
-            got, torch.ops.aten.__getattr__(name)(x), rtol=1e-5, atol=0
-        )
+        torch.testing.assert_close(got, torch.ops.aten.__getattr__(name)(x), rtol=1e-5, atol=0)

@@ -47,7 +47,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 @given(problems())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_every_algorithm_gives_a_sound_plan_between_the_bounds(problem: Problem):
     bounds = lower_bound(problem)
     sizes: dict[str, dict[int, int]] = {}

@@ -197,7 +197,7 @@ roles = st.lists(st.integers(0, BUFFERS - 1), max_size=2, unique=True)
 
 
 @given(programs(), roles, roles, st.lists(st.integers(0, BUFFERS - 1), max_size=1))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_intervals_are_what_a_search_over_all_paths_finds(program, inputs, outputs, persistent):
     found = live_intervals(program, inputs=inputs, outputs=outputs, persistent=persistent)
     expected = live_by_search(program, inputs, outputs, persistent)
@@ -232,7 +232,7 @@ class Machine:
 
 
 @given(programs(), roles, roles, st.lists(st.integers(0, BUFFERS - 1), max_size=1), st.integers(0, 2**32))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_planned_programs_compute_the_same_as_with_separate_memories(program, inputs, outputs, persistent, seed):
     sizes = [1, 2, 3, 2]
     found = live_intervals(program, inputs=inputs, outputs=outputs, persistent=persistent)

@@ -96,7 +96,7 @@ def try_build(tree: Tree) -> SymExpr:
 # Meaning
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.one_of(trees, affine_trees), st.lists(points, min_size=4, max_size=4))
 def test_value_is_pythons(tree: Tree, where: list[dict[str, int]]) -> None:
     expr = try_build(tree)
@@ -212,7 +212,7 @@ def test_canonical_text(expr: SymExpr, text: str) -> None:
     assert parse(text) == expr
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(trees, trees, trees)
 def test_ring_laws_hold_structurally(x: Tree, y: Tree, z: Tree) -> None:
     a, b, c = try_build(x), try_build(y), try_build(z)
@@ -228,7 +228,7 @@ def test_ring_laws_hold_structurally(x: Tree, y: Tree, z: Tree) -> None:
     assert sym_max(a, a) == a
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(trees, st.integers(-9, 9).filter(bool), trees)
 def test_exact_division(x: Tree, k: int, y: Tree) -> None:
     a, b = try_build(x), try_build(y)
@@ -311,7 +311,7 @@ def test_sizes_are_limited() -> None:
 # Text
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.one_of(trees, affine_trees))
 def test_text_round_trip(tree: Tree) -> None:
     expr = try_build(tree)
@@ -371,7 +371,7 @@ def test_parse_errors_have_a_position(text: str, position: int, message: str) ->
     assert isinstance(caught.value, ValueError)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="s01 +-*(),$.<\nmodfliordvinaxce", max_size=40))
 def test_any_text_parses_or_is_a_parse_error(text: str) -> None:
     try:
@@ -431,7 +431,7 @@ def within(value: int, interval: tuple[int | None, int | None]) -> bool:
     return (low is None or low <= value) and (high is None or value <= high)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.one_of(trees, affine_trees), boxes(finite=False), st.data())
 def test_bounds_are_sound(tree: Tree, box: dict[str, tuple[int | None, int | None]], data: st.DataObject) -> None:
     expr = try_build(tree)

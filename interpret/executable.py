@@ -1,0 +1,364 @@
+"""Running ``et.method``: instructions over buffers that share memory exactly as planned.
+
+Planned buffers are slices of one array of bytes for each memory id, so that two buffers placed on each other overwrite
+each other here as they would on a device: a wrong plan gives wrong numbers. Before planning every buffer has memory of
+its own. Kernels are computed by the functional operator whose out variant they are, and the result is written to the
+outs; a dynamic out takes the result's shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from etir.diagnostics import EtirError
+from etir.dialects.aten.table import load_table, out_variant
+from etir.dialects.dtypes import BY_NUMBER, dtype_of
+from etir.dialects.et import executable as et
+from etir.dialects.et.arguments import OPERAND, ListArg
+from etir.dialects.et.layout import order_of, tensor_type
+from etir.dialects.et.program import GetWeightOp, NoneOp, SchemaDeclOp, StateOp, StringOp
+from etir.dialects.et.weights import payload_of
+from etir.dialects.literals import scalar_of
+from etir.dialects.schema import Kind, OpSchema, SchemaKind, parse_schema
+from etir.dialects.sym.ops import BY_NAME
+from etir.dialects.text import source_location
+from etir.interpret.errors import E1001, E1002, E1005
+
+if TYPE_CHECKING:
+    from etir.interpret.interpreter import Interpreter
+
+MAX_INSTRUCTIONS = 10_000_000
+"""Executed instructions before the interpreter gives up, as in the runtimes."""
+
+_NUMBERS: dict[str, Callable[..., Any]] = {
+    "add": BY_NAME["sym.add"].function,
+    "sub": BY_NAME["sym.sub"].function,
+    "mul": BY_NAME["sym.mul"].function,
+    "floordiv": BY_NAME["sym.floordiv"].function,
+    "truediv": BY_NAME["sym.truediv"].function,
+    # The runtimes compute the remainder as C++ does: its sign is the dividend's.
+    "mod": lambda a, b: a - b * int(a / b),
+    "eq": BY_NAME["sym.eq"].function,
+    "gt": BY_NAME["sym.gt"].function,
+    "lt": BY_NAME["sym.lt"].function,
+    "ge": BY_NAME["sym.ge"].function,
+    "le": BY_NAME["sym.le"].function,
+    "neg": BY_NAME["sym.neg"].function,
+    "ceil": BY_NAME["sym.ceil"].function,
+    "round": BY_NAME["sym.round"].function,
+    "trunc": BY_NAME["sym.trunc"].function,
+    "sym_float": float,
+    "sym_int": int,
+    "sym_not": BY_NAME["sym.not"].function,
+    "sym_max": max,
+    "sym_min": min,
+    "sym_ite": BY_NAME["sym.ite"].function,
+}
+"""Primitive operators on numbers, by the name between ``executorch_prim::`` and the overload."""
+
+
+class _Cell:
+    """The memory of a tensor: bytes, element type, dim order, the current shape."""
+
+    def __init__(self, memory: Any, type: TensorType[Any]):
+        self.memory = memory
+        self.type = type
+        self.shape: tuple[int, ...] = type.get_shape()
+
+
+class ExecutableMethod:
+    """A loaded method: its arenas and values stay between runs."""
+
+    def __init__(self, interpreter: Interpreter, method: et.MethodOp):
+        self.interpreter = interpreter
+        self.oracle = interpreter.oracle
+        self.method = method
+        self.functional: dict[str, OpSchema] = {}
+        sizes = method.pool_sizes or (0,)
+        self.arenas = [np.zeros(size, np.uint8) for size in sizes]
+        self.cells: dict[SSAValue, _Cell] = {}
+        self.numbers: dict[SSAValue, Any] = {}
+        for op in method.body.blocks[0].ops:
+            if op.results:
+                self._define(op)
+        self.declared = [
+            parse_schema(op.schema.data)
+            for op in interpreter.module.body.block.ops
+            if isinstance(op, SchemaDeclOp)
+        ]
+
+    # --- memory -----------------------------------------------------------------------------------------------------
+
+    def _define(self, op: Operation) -> None:
+        value = op.results[0]
+        match op:
+            case et.BufferOp():
+                self.cells[value] = _Cell(self._memory(op), op.result.type)
+                if op.state is not None:
+                    self._initialise(value, op.state.root_reference.data)
+            case et.ViewOp():
+                base = self.cells[op.base]
+                offset = op.offset.value.data
+                memory = base.memory[offset : offset + _size(op.result.type)]
+                self.cells[value] = _Cell(memory, op.result.type)
+            case GetWeightOp():
+                assert isinstance(op.result.type, TensorType)
+                data = np.frombuffer(self._weight_bytes(op), np.uint8)
+                self.cells[value] = _Cell(data, op.result.type)
+            case et.ScalarOp():
+                self.numbers[value] = scalar_of(op.value)
+            case StringOp():
+                self.numbers[value] = op.value.data
+            case NoneOp():
+                self.numbers[value] = None
+            case _:
+                raise E1001.error(f"'{op.name}' does not define a value")
+
+    def _memory(self, op: et.BufferOp) -> Any:
+        size = _size(op.result.type)
+        if op.place is None:
+            return np.zeros(size, np.uint8)
+        memory_id, offset = op.place
+        arena = self.arenas[memory_id] if memory_id < len(self.arenas) else np.zeros(0, np.uint8)
+        if offset + size > len(arena):
+            raise E1002.error(f"a buffer of {size} bytes at {offset} does not fit memory {memory_id} ({len(arena)})")
+        return arena[offset : offset + size]
+
+    def _initialise(self, value: SSAValue, name: str) -> None:
+        state = self.interpreter.symbols.get(name)
+        if isinstance(state, StateOp) and state.value is not None:
+            assert isinstance(state.type, TensorType)
+            data = np.frombuffer(payload_of(state.value, state.type).data, np.uint8)
+            self.cells[value].memory[: len(data)] = data
+
+    def _weight_bytes(self, op: GetWeightOp) -> memoryview:
+        weight = self.interpreter.symbols[op.symbol.root_reference.data]
+        return payload_of(weight.properties["value"], weight.properties["type"]).data  # type: ignore[arg-type]
+
+    def read(self, value: SSAValue) -> Any:
+        """The current value: a tensor of the oracle (a copy), or a number."""
+        cell = self.cells.get(value)
+        if cell is None:
+            return self.numbers[value]
+        type = tensor_type(cell.type.element_type, cell.shape, order_of(cell.type))
+        return self.oracle.from_bytes(cell.memory[: _size(type)].tobytes(), type)
+
+    def write(self, value: SSAValue, tensor: Any) -> None:
+        """Store a result. Raises error E1002 when it does not fit the buffer."""
+        cell = self.cells.get(value)
+        if cell is None:
+            self.numbers[value] = self.oracle.item(tensor) if self.oracle.is_tensor(tensor) else tensor
+            return
+        shape = tuple(tensor.shape)
+        owner = value.owner
+        dynamic = isinstance(owner, (et.BufferOp, et.ViewOp)) and owner.dynamic is not None
+        got = self.oracle.dtype(tensor)
+        if got.type != cell.type.element_type or (shape != cell.shape and not dynamic):
+            raise E1002.error(
+                f"a result of shape {list(shape)} and dtype {got.torch_name} is written to a buffer of {cell.type}"
+            )
+        order = order_of(cell.type)
+        data = np.frombuffer(self.oracle.to_bytes(_permuted(tensor, order)), np.uint8)
+        if len(data) > len(cell.memory):
+            raise E1002.error(f"a result of shape {list(shape)} is larger than its buffer of {cell.type}")
+        cell.shape = shape
+        cell.memory[: len(data)] = data
+
+    # --- instructions -----------------------------------------------------------------------------------------------
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run the method once."""
+        block = self.method.body.blocks[0]
+        op: Operation | None = block.first_op
+        while op is not None and not isinstance(op, et.InputsOp):
+            op = op.next_op
+        outputs: list[Any] = []
+        for _ in range(MAX_INSTRUCTIONS):
+            if op is None:
+                break
+            try:
+                following = self._step(op, inputs)
+            except EtirError as error:
+                place = source_location(op.location)
+                raise EtirError([d.at(place) for d in error.diagnostics]) from error.__cause__
+            if isinstance(op, et.ReturnOp):
+                outputs = [self.read(v) for v in op.arguments]
+                break
+            op = op.next_op if following is None else following
+        else:
+            raise E1005.error(f"the method ran {MAX_INSTRUCTIONS} instructions")
+        return outputs
+
+    def _step(self, op: Operation, inputs: Sequence[Any]) -> Operation | None:
+        """Run one instruction; returns the next one when it is not simply the next."""
+        match op:
+            case et.InputsOp():
+                self._set_inputs(op, inputs)
+            case et.CallOp():
+                self._call(op)
+            case et.MoveOp():
+                if op.source in self.cells:
+                    self.cells[op.target] = self.cells[op.source]
+                else:
+                    self.numbers[op.target] = self.numbers[op.source]
+            case et.JumpFalseOp():
+                held = self.read(op.condition)
+                holds = bool(held.all()) if self.oracle.is_tensor(held) else bool(held)
+                return (op.fallthrough if holds else op.target).first_op
+            case et.JumpOp() | et.NextOp():
+                return op.target.first_op
+            case et.ReturnOp() | et.FreeOp():
+                pass
+            case _:
+                raise E1001.error(f"'{op.name}' cannot be interpreted: a delegate's blob only runs on its backend")
+        return None
+
+    def _set_inputs(self, op: et.InputsOp, inputs: Sequence[Any]) -> None:
+        if len(inputs) != len(op.arguments):
+            raise E1002.error(f"the method takes {len(op.arguments)} inputs, {len(inputs)} given")
+        for value, given in zip(op.arguments, inputs, strict=True):
+            self.write(value, self.oracle.from_user(given) if value in self.cells else given)
+
+    def _items(self, op: et.CallOp) -> list[Any]:
+        """The arguments: SSA values where operands stand, literals, and lists of both."""
+        operands = iter(op.arguments)
+
+        def item(element: Any) -> Any:
+            return next(operands) if element is OPERAND else element
+
+        return [
+            [item(e) for e in entry.items] if isinstance(entry, ListArg) else item(entry) for entry in op.template.data
+        ]
+
+    def _value(self, item: Any) -> Any:
+        if isinstance(item, SSAValue):
+            return self.read(item)
+        return [self._value(e) for e in item] if isinstance(item, list) else item
+
+    def _call(self, op: et.CallOp) -> None:
+        kernel = op.kernel.data
+        items = self._items(op)
+        if kernel.startswith("executorch_prim::"):
+            self._primitive(kernel.removeprefix("executorch_prim::"), items)
+            return
+        if kernel == "aten::sym_size.int":
+            self.write(items[2], int(self._value(items[0]).shape[self._value(items[1])]))
+        elif kernel == "aten::sym_numel":
+            self.write(items[1], int(np.prod(self._value(items[0]).shape)))
+        elif kernel == "aten::_local_scalar_dense":
+            self.write(items[1], self.oracle.item(self._value(items[0])))
+        else:
+            self._kernel(kernel, items)
+
+    def _primitive(self, name: str, items: list[Any]) -> None:
+        base, _, overload = name.partition(".")
+        if base == "et_view":
+            source, sizes, target = items
+            self.cells[target].memory = self.cells[source].memory
+            count = int(np.prod(self.cells[source].shape))
+            shape = [self._value(s) for s in sizes]
+            known = int(np.prod([s for s in shape if s != -1]))
+            self.cells[target].shape = tuple(s if s != -1 else count // max(known, 1) for s in shape)
+        elif base == "et_copy_index":
+            target, source, index = items
+            piece, position = self._value(source), self._value(index)
+            cell = self.cells[target]
+            data = np.frombuffer(self.oracle.to_bytes(piece), np.uint8)
+            cell.shape = (position + 1, *piece.shape)
+            cell.memory[position * len(data) : (position + 1) * len(data)] = data
+        elif base in _NUMBERS:
+            self.write(items[-1], _NUMBERS[base](*(self._value(i) for i in items[:-1])))
+        else:
+            raise E1001.error(f"there is no primitive operator 'executorch_prim::{name}'")
+
+    def _kernel(self, kernel: str, items: list[Any]) -> None:
+        schema, functional = self._schemas(kernel)
+        if len(items) != len(schema.arguments):
+            raise E1002.error(f"'{kernel}' takes {len(schema.arguments)} arguments, {len(items)} given")
+        arguments: dict[str, Any] = {}
+        outs: list[Any] = []
+        for argument, item in zip(schema.arguments, items, strict=True):
+            if argument.is_write:
+                outs += item if isinstance(item, list) else [item]
+            if argument.name not in functional.index:
+                continue
+            value = self._value(item)
+            kind = argument.kind
+            if kind is Kind.DTYPE and isinstance(value, int):
+                value = BY_NUMBER[value].type
+            elif kind is Kind.MEMORY_FORMAT:
+                value = None
+            if value is None and functional.arguments[functional.index[argument.name]].has_default:
+                if functional.arguments[functional.index[argument.name]].default is not None:
+                    continue
+            arguments[argument.name] = value
+        for argument in functional.arguments:
+            # A functional overload that creates a tensor needs the dtype that the out variant reads off its out.
+            if argument.name == "dtype" and argument.name not in schema.index and outs:
+                arguments["dtype"] = self.cells[outs[0]].type.element_type
+        from etir.interpret.interpreter import flat
+
+        results = flat(self.oracle.call(functional, arguments))
+        for out, result in zip([o for o in outs if o is not None], results, strict=False):
+            self.write(out, self._converted(result, out))
+
+    def _converted(self, result: Any, out: SSAValue) -> Any:
+        """A result in the dtype of its out: kernels cast what they write."""
+        cell = self.cells.get(out)
+        if cell is None or self.oracle.dtype(result).type == cell.type.element_type:
+            return result
+        schema = load_table().get("aten._to_copy.default")
+        assert schema is not None
+        return self.oracle.call(schema, {"self": result, "dtype": cell.type.element_type})
+
+    def _schemas(self, kernel: str) -> tuple[OpSchema, OpSchema]:
+        """The kernel's own schema and that of the functional operator it computes."""
+        namespace, _, rest = kernel.partition("::")
+        name, _, overload = rest.partition(".")
+        op_name = f"{namespace}.{name}.{overload or 'default'}"
+        schema = load_table().get(op_name) or next((s for s in self.declared if s.op_name == op_name), None)
+        if schema is None:
+            raise E1001.error(f"the schema of kernel '{kernel}' is not known")
+        known = self.functional.get(kernel)
+        if known is None:
+            known = self.functional[kernel] = self._functional(schema)
+        return schema, known
+
+    def _functional(self, schema: OpSchema) -> OpSchema:
+        table = load_table()
+        if schema.kind is SchemaKind.INPLACE:
+            found = table.get(f"{schema.namespace}.{schema.name.removesuffix('_')}.{schema.overload or 'default'}")
+            if found is not None:
+                return found
+        for name in table.overloads(f"{schema.namespace}.{schema.name}"):
+            if out_variant(name) == schema:
+                found = table.get(name)
+                assert found is not None
+                return found
+        wanted = schema.signature_without_outs()
+        for declared in self.declared:
+            if declared.kind is SchemaKind.FUNCTIONAL and declared.name == schema.name:
+                if declared.signature_without_outs() == wanted:
+                    return declared
+        raise E1001.error(f"no functional operator computes what '{schema.qualified_name}' writes")
+
+
+def _size(type: TensorType[Any]) -> int:
+    size = dtype_of(type.element_type).itemsize
+    for dim in type.get_shape():
+        size *= dim
+    return size
+
+
+def _permuted(tensor: Any, order: Sequence[int]) -> Any:
+    """The tensor with its dims in storage order, so that its row-major bytes are those of the dim order."""
+    if list(order) == list(range(len(order))):
+        return tensor
+    return tensor.permute(*order) if hasattr(tensor, "permute") else np.transpose(tensor, order)
+
+

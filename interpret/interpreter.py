@@ -1,0 +1,295 @@
+"""Running methods at any level.
+
+One :class:`Interpreter` keeps the state of a module between calls, as a loaded program does. Above the executable level
+operators are computed one by one; regions, state and views have their plain meaning. Methods at the executable level are
+handed to ``executable.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import ReturnOp as FuncReturnOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from etir.dialects.aten.opaque import OpaqueOp
+from etir.dialects.backend.ops import CallDelegateOp, ViewOp
+from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.layout import dims_of
+from etir.dialects.et.program import (
+    ConstantOp,
+    GetWeightOp,
+    NoneOp,
+    ReadStateOp,
+    StateOp,
+    StringOp,
+    UpdateInputOp,
+    WeightOp,
+    WriteStateOp,
+    dense_bytes,
+)
+from etir.dialects.et.weights import payload_of
+from etir.dialects.literals import scalar_of
+from etir.dialects.schema import SchemaKind
+from etir.dialects.schema_op import SchemaOp
+from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, AssertOp
+from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.text import source_location
+from etir.diagnostics import EtirError
+from etir.interpret.errors import E1001, E1002, E1003, E1005
+from etir.interpret.oracle import Oracle, get_oracle
+
+MAX_ITERATIONS = 10_000_000
+"""Iterations of one loop before the interpreter gives up: the runtimes' limit on instructions."""
+
+
+class Interpreter:
+    """Runs the methods of one module; mutable buffers keep their contents between calls.
+
+    ``oracle`` is ``"torch"``, ``"numpy"`` or ``"auto"``.
+    """
+
+    def __init__(self, module: ModuleOp, oracle: str | Oracle = "auto"):
+        self.module = module
+        self.oracle = get_oracle(oracle) if isinstance(oracle, str) else oracle
+        self.symbols: dict[str, Operation] = {}
+        for op in module.body.block.ops:
+            name = op.properties.get("sym_name")
+            if isinstance(name, StringAttr):
+                self.symbols[name.data] = op
+        self._weights: dict[str, Any] = {}
+        self._states: dict[str, Any] = {}
+        self._methods: dict[str, Any] = {}
+
+    @property
+    def methods(self) -> list[str]:
+        """Names of the methods, in order."""
+        return [n for n, op in self.symbols.items() if isinstance(op, (FuncOp, MethodOp))]
+
+    def run(self, inputs: Sequence[Any], method: str = "forward") -> list[Any]:
+        """Run a method once and return its flat outputs.
+
+        Raises error E1003 for an unknown method, E1002 for inputs that do not fit, E1001 for operations that cannot be
+        run, E1004 when an operator fails.
+        """
+        op = self.symbols.get(method)
+        if isinstance(op, MethodOp):
+            from etir.interpret.executable import ExecutableMethod
+
+            known = self._methods.get(method)
+            if known is None:
+                known = self._methods[method] = ExecutableMethod(self, op)
+            return known.run(inputs)
+        if not isinstance(op, FuncOp):
+            raise E1003.error(f"there is no method '{method}'; the module has {', '.join(self.methods) or 'none'}")
+        return self.call(op, inputs)
+
+    def call(self, func: FuncOp, inputs: Sequence[Any]) -> list[Any]:
+        """Run one function above the executable level."""
+        block = func.body.block
+        values = dict(zip(block.args, self.check_inputs([a.type for a in block.args], inputs), strict=True))
+        return _Frame(self, values).run(block)
+
+    def check_inputs(self, types: Sequence[Attribute], inputs: Sequence[Any]) -> list[Any]:
+        """The inputs as the oracle's values. Raises error E1002 when count, rank, dtype or a static dim differs."""
+        if len(inputs) != len(types):
+            raise E1002.error(f"the method takes {len(types)} inputs, {len(inputs)} given")
+        checked: list[Any] = []
+        for index, (type, value) in enumerate(zip(types, inputs, strict=True)):
+            if not isinstance(type, TensorType):
+                checked.append(value)
+                continue
+            tensor = self.oracle.from_user(value)
+            shape = tuple(tensor.shape)
+            fits = len(shape) == type.get_num_dims() and all(
+                d in (-1, s) for d, s in zip(type.get_shape(), shape, strict=True)
+            )
+            if not fits or self.oracle.dtype(tensor).type != type.element_type:
+                raise E1002.error(
+                    f"input {index} has shape {list(shape)} and dtype {self.oracle.dtype(tensor).torch_name}, the "
+                    f"method takes {type}"
+                )
+            checked.append(tensor)
+        return checked
+
+    def weight(self, name: str) -> Any:
+        """The tensor of a weight."""
+        if name not in self._weights:
+            op = self.symbols.get(name)
+            if not isinstance(op, WeightOp) or not isinstance(op.type, TensorType):
+                raise E1001.error(f"there is no weight @{name}")
+            self._weights[name] = self.oracle.from_bytes(payload_of(op.value, op.type).data, op.type)
+        return self._weights[name]
+
+    def state(self, name: str) -> Any:
+        """The tensor of a mutable buffer: the same one for every caller. Zero where it has no initial value."""
+        if name not in self._states:
+            op = self.symbols.get(name)
+            if not isinstance(op, StateOp) or not isinstance(op.type, TensorType):
+                raise E1001.error(f"there is no state @{name}")
+            if op.value is None:
+                self._states[name] = self.oracle.stack([], op.type)
+            else:
+                initial = self.oracle.from_bytes(payload_of(op.value, op.type).data, op.type)
+                self._states[name] = self.oracle.clone(initial)
+        return self._states[name]
+
+
+class _Frame:
+    """The values of one activation."""
+
+    def __init__(self, interpreter: Interpreter, values: dict[SSAValue, Any]):
+        self.interpreter = interpreter
+        self.oracle = interpreter.oracle
+        self.values = values
+        self.pending: list[tuple[Any, Any]] = []
+
+    def run(self, block: Block) -> list[Any]:
+        """Run a function's block and return what it returns."""
+        for op in block.ops:
+            if isinstance(op, FuncReturnOp):
+                outputs = [self.values[v] for v in op.arguments]
+                targets = [id(t) for t, _ in self.pending]
+                # What is returned was computed before the stores: a stored-into tensor is handed out as a copy.
+                outputs = [self.oracle.clone(o) if id(o) in targets else o for o in outputs]
+                for target, value in [(t, self.oracle.clone(v)) for t, v in self.pending]:
+                    self.oracle.assign(target, value)
+                return outputs
+            self.operation(op)
+        return []
+
+    def region(self, block: Block) -> list[Any]:
+        """Run a region's block and return what it yields."""
+        for op in block.ops:
+            if isinstance(op, YieldOp):
+                return [self.values[v] for v in op.arguments]
+            self.operation(op)
+        return []
+
+    def operation(self, op: Operation) -> None:
+        """Run one operation."""
+        try:
+            results = self._results(op)
+        except EtirError as error:
+            place = source_location(op.location)
+            raise EtirError([d.at(place) for d in error.diagnostics]) from error.__cause__
+        for result, value in zip(op.results, results, strict=True):
+            self.values[result] = value
+
+    def _results(self, op: Operation) -> Sequence[Any]:
+        values = self.values
+        match op:
+            case SchemaOp():
+                return self._operator(op)
+            case GetWeightOp():
+                return [self.interpreter.weight(op.symbol.root_reference.data)]
+            case ReadStateOp():
+                return [self.interpreter.state(op.symbol.root_reference.data)]
+            case WriteStateOp():
+                self.pending.append((self.interpreter.state(op.symbol.root_reference.data), values[op.value]))
+                return []
+            case UpdateInputOp():
+                self.pending.append((values[op.input], values[op.value]))
+                return []
+            case ConstantOp():
+                return [self.oracle.from_bytes(dense_bytes(op.value), op.value.get_type())]  # type: ignore[arg-type]
+            case NumberOp():
+                return [scalar_of(op.value)]
+            case ArithmeticOp():
+                return [BY_NAME[op.name].function(*(values[a] for a in op.arguments))]
+            case NoneOp():
+                return [None]
+            case StringOp():
+                return [op.value.data]
+            case AssertOp():
+                return []
+            case ViewOp():
+                return [self._view(op)]
+            case CondOp():
+                taken = op.then_region if self._truth(op.predicate) else op.else_region
+                return self.region(taken.block)
+            case WhileOp():
+                return self._while(op)
+            case ScanOp():
+                return self._scan(op)
+            case CallDelegateOp():
+                callee = self.interpreter.symbols.get(op.callee.root_reference.data)
+                if isinstance(callee, FuncOp):
+                    return self.interpreter.call(callee, [values[a] for a in op.arguments])
+                raise E1001.error(f"delegate @{op.callee.root_reference.data} is not a function of the module")
+            case OpaqueOp():
+                raise E1001.error(f"'{op.target.data}' is opaque: {op.attributes.get('reason')}")
+            case _:
+                raise E1001.error(f"'{op.name}' has no meaning in the interpreter")
+
+    def _truth(self, value: SSAValue) -> bool:
+        held = self.values[value]
+        return bool(self.oracle.item(held)) if self.oracle.is_tensor(held) else bool(held)
+
+    def _operator(self, op: SchemaOp) -> Sequence[Any]:
+        schema = op.SCHEMA
+        if schema.kind is not SchemaKind.FUNCTIONAL and self.oracle.name != "torch":
+            raise E1001.error(f"'{op.name}' writes its arguments: run functionalize first, or install torch")
+        arguments = {name: self._argument(value) for name, value in op.given_args().items()}
+        outputs = flat(self.oracle.call(schema, arguments))
+        if len(outputs) != len(op.results):
+            raise E1001.error(f"'{op.name}' gave {len(outputs)} results, the operation has {len(op.results)}")
+        return outputs
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, SSAValue):
+            return self.values[value]
+        if isinstance(value, tuple):
+            return [self._argument(v) for v in value]
+        return value
+
+    def _view(self, op: ViewOp) -> Any:
+        base = self.values[op.base]
+        assert isinstance(op.result.type, TensorType)
+        sizes = [d if isinstance(d, int) else -1 for d in dims_of(op.result.type)]
+        if sizes.count(-1) > 1:
+            raise E1001.error("a view with several dynamic dims has no shape here")
+        flattened = base.reshape(-1)
+        if -1 not in sizes:
+            count = 1
+            for size in sizes:
+                count *= size
+            flattened = flattened[op.element_offset : op.element_offset + count]
+        return flattened.reshape(sizes)
+
+    def _while(self, op: WhileOp) -> Sequence[Any]:
+        carried = [self.values[v] for v in op.inits]
+        for _ in range(MAX_ITERATIONS):
+            self.values.update(zip(op.condition.block.args, carried, strict=True))
+            condition = self.region(op.condition.block)[0]
+            if not (self.oracle.item(condition) if self.oracle.is_tensor(condition) else condition):
+                return carried
+            self.values.update(zip(op.body.block.args, carried, strict=True))
+            carried = self.region(op.body.block)
+        raise E1005.error(f"the loop ran {MAX_ITERATIONS} times")
+
+    def _scan(self, op: ScanOp) -> Sequence[Any]:
+        carried = [self.values[v] for v in op.inits]
+        inputs = [self.values[v] for v in op.inputs]
+        columns: list[list[Any]] = [[] for _ in op.outputs[len(carried) :]]
+        for index in range(inputs[0].shape[0]):
+            pieces = [tensor[index] for tensor in inputs]
+            self.values.update(zip(op.body.block.args, [*carried, *pieces], strict=True))
+            yielded = self.region(op.body.block)
+            carried = yielded[: len(carried)]
+            for column, value in zip(columns, yielded[len(carried) :], strict=True):
+                column.append(value)
+        types = [o.type for o in op.outputs[len(carried) :]]
+        return [*carried, *(self.oracle.stack(c, t) for c, t in zip(columns, types, strict=True))]
+
+
+def flat(value: Any) -> list[Any]:
+    """The results of an operator as a flat list."""
+    if isinstance(value, (tuple, list)):
+        return [v for item in value for v in flat(item)]
+    return [value]
+

@@ -1,0 +1,126 @@
+"""The torch oracle. Importing this module imports torch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+
+from etir.dialects.dtypes import BY_TORCH_NAME, DType, dtype_of
+from etir.dialects.et.layout import order_of
+from etir.dialects.schema import Kind, OpSchema
+from etir.interpret.errors import E1001
+from etir.interpret.oracle import Oracle, wrap_failure
+
+_DTYPES = {row.type: getattr(torch, name) for name, row in BY_TORCH_NAME.items() if hasattr(torch, name)}
+_FORMATS = {
+    "contiguous": torch.contiguous_format,
+    "preserve": torch.preserve_format,
+    "channels_last": torch.channels_last,
+    "channels_last_3d": torch.channels_last_3d,
+}
+
+
+def _dim_order_copy(self: torch.Tensor, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+    return torch.ops.aten._to_copy.default(self, dtype=self.dtype if dtype is None else dtype).contiguous()
+
+
+def _dim_order_empty(size: list[int], dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+    return torch.zeros(size, dtype=dtype)
+
+
+_DIM_ORDER_OPS = {
+    "dim_order_ops._to_dim_order_copy.default": _dim_order_copy,
+    "dim_order_ops._clone_dim_order.default": _dim_order_copy,
+    "dim_order_ops._empty_dim_order.default": _dim_order_empty,
+}
+"""The edge level's own operators: values do not depend on the dim order, so the oracle keeps everything contiguous."""
+
+
+class TorchOracle(Oracle):
+    """torch tensors and torch's own operators, custom libraries' included."""
+
+    name = "torch"
+
+    def from_bytes(self, data: memoryview | bytes, type: TensorType[Attribute]) -> Any:
+        shape, order = type.get_shape(), order_of(type)
+        dtype = _DTYPES[type.element_type]
+        if not len(data):
+            return torch.empty(shape, dtype=dtype)
+        with warnings.catch_warnings():
+            # The tensor is never written; torch warns about any read-only buffer.
+            warnings.simplefilter("ignore")
+            flat = torch.frombuffer(data, dtype=torch.uint8).view(dtype)
+        if list(order) == list(range(len(order))):
+            return flat.reshape(shape)
+        return flat.reshape([shape[d] for d in order]).permute([order.index(d) for d in range(len(order))])
+
+    def from_user(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.detach()
+        return torch.from_numpy(np.ascontiguousarray(value).copy()).reshape(np.shape(value))
+
+    def to_bytes(self, tensor: Any) -> bytes:
+        if not tensor.numel():
+            return b""
+        return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+    def dtype(self, tensor: Any) -> DType:
+        return BY_TORCH_NAME[str(tensor.dtype).removeprefix("torch.")]
+
+    def call(self, schema: OpSchema, arguments: Mapping[str, Any]) -> Any:
+        own = _DIM_ORDER_OPS.get(schema.op_name)
+        converted = {k: _argument(schema, k, v) for k, v in arguments.items()}
+        with torch.no_grad():
+            if own is not None:
+                return own(**converted)
+            try:
+                packet = getattr(getattr(torch.ops, schema.namespace), schema.name)
+                function = getattr(packet, schema.overload or "default")
+            except AttributeError:
+                raise E1001.error(
+                    f"torch has no operator '{schema.op_name}'", help="import the library that registers it"
+                ) from None
+            try:
+                return function(**converted)
+            except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+                raise wrap_failure(schema, error) from error
+
+    def clone(self, tensor: Any) -> Any:
+        return tensor.clone()
+
+    def assign(self, target: Any, value: Any) -> None:
+        target.copy_(value)
+
+    def stack(self, tensors: list[Any], type: Attribute) -> Any:
+        if tensors:
+            return torch.stack([torch.as_tensor(t) for t in tensors])
+        assert isinstance(type, TensorType)
+        return torch.zeros([max(d, 0) for d in type.get_shape()], dtype=_DTYPES[type.element_type])
+
+    def item(self, tensor: Any) -> bool | int | float:
+        return tensor.item()
+
+
+def torch_dtype(type: Attribute) -> torch.dtype:
+    """The torch dtype of an element type."""
+    return _DTYPES[dtype_of(type).type]
+
+
+def _argument(schema: OpSchema, name: str, value: Any) -> Any:
+    index = schema.index.get(name)
+    if index is None or value is None:
+        return value
+    kind = schema.arguments[index].kind
+    if kind is Kind.DTYPE and isinstance(value, Attribute):
+        return _DTYPES[value]
+    if kind is Kind.MEMORY_FORMAT and isinstance(value, str):
+        return _FORMATS[value]
+    if kind in (Kind.DEVICE, Kind.LAYOUT):
+        return None
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,67 @@
+"""``python -m etir.targets.probe``: check the manifest of the stock runtime against the installed one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+
+import torch
+
+from etir.diagnostics import EtirError
+from etir.targets.manifest import load
+from etir.targets.probe.check import Observation, observe, samples_of
+from etir.targets.probe.runner import load_runtime
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; 1 if the manifest accepts anything that the runtime does not run correctly."""
+    parser = argparse.ArgumentParser(prog="python -m etir.targets.probe", description=__doc__)
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--all", action="store_true", help="probe every kernel that has a sample")
+    chosen.add_argument("--op", action="append", default=[], metavar="NAME", help="probe this kernel (repeatable)")
+    parser.add_argument("--target", default="executorch", help="the manifest to check (default: %(default)s)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="try one in N combinations of dtypes")
+    parser.add_argument("--show", type=int, default=5, metavar="N", help="disagreements to print per kernel and kind")
+    parser.add_argument("--table", action="store_true", help="print every case that runs")
+    options = parser.parse_args(arguments)
+    try:
+        manifest = load(options.target)
+    except EtirError as error:
+        print(error, file=sys.stderr)
+        return 1
+    names = [n for n in manifest.kernels if samples_of(n)] if options.all else options.op
+    missing = [n for n in names if manifest.lookup(n) is None or not samples_of(n)]
+    if missing:
+        near = ", ".join(manifest.nearest(missing[0]))
+        print(f"error: no kernel or no sample for '{missing[0]}'; similar: {near}", file=sys.stderr)
+        return 1
+    torch.set_num_threads(1)
+    runtime = load_runtime([library for library, always in manifest.libraries.items() if not always])
+    unsafe = strict = 0
+    for name in names:
+        seen = list(observe(runtime, manifest.kernels[name], every=options.every))
+        found_unsafe = [o for o in seen if o.is_unsafe]
+        found_strict = [o for o in seen if o.is_strict]
+        unsafe += len(found_unsafe)
+        strict += len(found_strict)
+        _report(name, seen, found_unsafe, found_strict, options.show)
+        if options.table:
+            print(*(f"  {o}" for o in seen if o.outcome.ran), sep="\n")
+    print(f"{len(names)} kernels: {unsafe} calls accepted that do not work, {strict} refused that do")
+    return 1 if unsafe else 0
+
+
+def _report(
+    name: str, seen: list[Observation], unsafe: list[Observation], strict: list[Observation], show: int
+) -> None:
+    outcomes = Counter(o.outcome.name for o in seen)
+    print(f"{name}: {', '.join(f'{count} {outcome}' for outcome, count in sorted(outcomes.items()))}", flush=True)
+    for kind, found in (("accepted but does not work", unsafe), ("refused but works", strict)):
+        if found:
+            print(f"  {kind}: {len(found)}")
+            print(*(f"    {o}" for o in found[:show]), sep="\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

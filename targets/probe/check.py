@@ -1,0 +1,75 @@
+"""Compares a manifest with the runtime: runs what it says runs, and what it says does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from etir.targets.manifest import KernelEntry
+from etir.targets.probe.call import Call, Case
+from etir.targets.probe.library_samples import LIBRARY_SAMPLES
+from etir.targets.probe.runner import Outcome, run_cases
+from etir.targets.probe.samples import SAMPLES, SHAPE_SAMPLES, Sample
+
+FULL_LIMIT = 25_000
+"""Most combinations of scalar types that are all tried for the first sample of an operator."""
+FURTHER_LIMIT = 2_000
+"""The same for its further samples."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One case: what the runtime did, and what the manifest says, ``None`` if that it works."""
+
+    call: Call
+    sample: int
+    case: Case
+    outcome: Outcome
+    reason: str | None
+
+    @property
+    def is_unsafe(self) -> bool:
+        """The manifest lets through what the runtime refuses or gets wrong."""
+        return self.reason is None and not self.outcome.is_good
+
+    @property
+    def is_strict(self) -> bool:
+        """The manifest refuses what PyTorch agrees that the runtime gets right."""
+        return self.reason is not None and self.outcome is Outcome.SAME
+
+    def __str__(self) -> str:
+        tensors = [
+            f"{t.name}: {d.name}{list(o)}"
+            for t, d, o in zip(self.call.tensors, self.case.dtypes, self.case.dim_orders, strict=True)
+        ]
+        grown = ", results too large" if self.call.grown else ""
+        said = "accepted" if self.reason is None else self.reason
+        return f"{self.call.name} sample {self.sample}{grown}, {', '.join(tensors)}: {self.outcome.name}; {said}"
+
+
+def samples_of(op_name: str) -> tuple[Sample, ...]:
+    """All samples of an operator; their position is the number in reports."""
+    return SAMPLES.get(op_name, ()) + SHAPE_SAMPLES.get(op_name, ()) + LIBRARY_SAMPLES.get(op_name, ())
+
+
+def observe(runtime: Any, entry: KernelEntry, *, every: int = 1) -> Iterator[Observation]:
+    """Probe one kernel. With ``every`` above 1 only one in so many combinations of types is tried."""
+    for number, sample in enumerate(samples_of(entry.name)):
+        call = Call(entry.schema, sample, is_prim=entry.kind == "prim")
+        cases: list[Case] = [call.base]
+        if not sample.shape_only:
+            cases += list(call.dtype_cases(FURTHER_LIMIT if number else FULL_LIMIT))[::every]
+        cases += call.dim_order_cases()
+        yield from _observe_call(runtime, entry, call, number, cases)
+        grown = Call(entry.schema, sample, is_prim=entry.kind == "prim", grown=True)
+        if entry.resizes_output and grown.grown:
+            yield from _observe_call(runtime, entry, grown, number, [grown.base])
+
+
+def _observe_call(
+    runtime: Any, entry: KernelEntry, call: Call, number: int, cases: Sequence[Case]
+) -> Iterator[Observation]:
+    for case, outcome in zip(cases, run_cases(runtime, call, cases), strict=True):
+        reason = entry.check(call.by_name(case.dtypes), call.by_name(case.dim_orders), others=call.others)
+        yield Observation(call, number, case, outcome, reason)

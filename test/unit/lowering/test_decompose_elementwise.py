@@ -1,0 +1,118 @@
+"""Element-wise operators against torch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from unit.lowering.one_op import check
+
+torch.manual_seed(0)
+X = torch.randn(3, 4) * 3
+Y = torch.randn(4)
+W = torch.rand(3, 4)
+SPECIAL = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.5, -2.5, 1e30])
+OTHER = torch.tensor([1.0, math.inf, -math.inf, math.nan, 2.0, 1.5, -2.5 + 1e-7, -math.inf])
+I = torch.arange(-6, 6).reshape(3, 4)
+J = torch.tensor([1, -2, 3, 5])
+MASK = torch.tensor([True, False, True, False])
+
+CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("aten.absolute.default", (X,), {}),
+    ("aten.subtract.Tensor", (X, Y), {"alpha": 2}),
+    ("aten.multiply.Scalar", (X, 3), {}),
+    ("aten.divide.Tensor_mode", (X, Y), {"rounding_mode": "floor"}),
+    ("aten.true_divide.Tensor", (I, J), {}),
+    ("aten.greater_equal.Scalar", (X, 0.5), {}),
+    ("aten.not_equal.Tensor", (I, J), {}),
+    ("aten.clip.default", (X, -1, None), {}),
+    ("aten.__and__.Tensor", (I, J), {}),
+    ("aten.__or__.Scalar", (I, 3), {}),
+    ("aten.square.default", (X,), {}),
+    ("aten.square.default", (I,), {}),
+    ("aten.rsub.Scalar", (X, 2), {}),
+    ("aten.rsub.Scalar", (I, 2.5), {"alpha": 3}),
+    ("aten.rsub.Tensor", (X, Y), {"alpha": 0.5}),
+    ("aten.clamp_min.default", (X, 0), {}),
+    ("aten.clamp_max.default", (I, 1.5), {}),
+    ("aten.clamp_min.Tensor", (X, Y), {}),
+    ("aten.floor_divide.default", (I, J), {}),
+    ("aten.floor_divide.Scalar", (X, 2), {}),
+    ("aten.remainder.Scalar_Tensor", (7, J), {}),
+    ("aten.bitwise_and.Scalar_Tensor", (5, I), {}),
+    ("aten.max.other", (X, Y), {}),
+    ("aten.min.other", (I, J), {}),
+    ("aten.fmax.default", (SPECIAL, OTHER), {}),
+    ("aten.fmin.default", (SPECIAL, OTHER), {}),
+    ("aten.fmax.default", (I, Y), {}),
+    ("aten.isfinite.default", (SPECIAL,), {}),
+    ("aten.isfinite.default", (I,), {}),
+    ("aten.isposinf.default", (SPECIAL,), {}),
+    ("aten.isneginf.default", (SPECIAL,), {}),
+    ("aten.isreal.default", (X,), {}),
+    ("aten.isclose.default", (SPECIAL, OTHER), {}),
+    ("aten.isclose.default", (SPECIAL, OTHER), {"equal_nan": True}),
+    ("aten.isclose.default", (I, J), {"atol": 3.0}),
+    ("aten.isclose.default", (I, J), {"rtol": 0.0, "atol": 0.0}),
+    ("aten.signbit.default", (SPECIAL[1:],), {}),
+    ("aten.signbit.default", (I,), {}),
+    ("aten.copysign.Tensor", (X, SPECIAL[1:5]), {}),
+    ("aten.copysign.Scalar", (I, -0.0), {}),
+    ("aten.addcmul.default", (X, Y, W), {"value": 0.3}),
+    ("aten.addcmul.default", (I, J, J), {"value": 2}),
+    ("aten.addcdiv.default", (X, Y, W + 1), {"value": -2}),
+    ("aten.lerp.Scalar", (X, W, 0.25), {}),
+    ("aten.lerp.Scalar", (X, W, 0.75), {}),
+    ("aten.lerp.Tensor", (X, W, W), {}),
+    ("aten.logaddexp.default", (SPECIAL, OTHER), {}),
+    ("aten.logaddexp2.default", (X, Y), {}),
+    ("aten.xlogy.Tensor", (SPECIAL, OTHER), {}),
+    ("aten.xlogy.Scalar_Self", (0, OTHER), {}),
+    ("aten.xlogy.Scalar_Other", (I, 2), {}),
+    ("aten.special_xlog1py.default", (X, W), {}),
+    ("aten.float_power.Tensor_Scalar", (W, 2), {}),
+    ("aten.float_power.Scalar", (2, I), {}),
+    ("aten.float_power.Tensor_Tensor", (W, X), {}),
+    ("aten.exp2.default", (X,), {}),
+    ("aten.exp2.default", (I,), {}),
+    ("aten.erfc.default", (X,), {}),
+    ("aten.frac.default", (X,), {}),
+    ("aten.deg2rad.default", (X,), {}),
+    ("aten.rad2deg.default", (X,), {}),
+    ("aten.hypot.default", (X, Y), {}),
+    ("aten.ldexp.Tensor", (X, J), {}),
+    ("aten.heaviside.default", (SPECIAL, OTHER), {}),
+    ("aten.nan_to_num.default", (SPECIAL,), {}),
+    ("aten.nan_to_num.default", (SPECIAL, 2.0, 3.0, -4.0), {}),
+    ("aten.nan_to_num.default", (SPECIAL, None, 3.0), {}),
+    ("aten.nan_to_num.default", (I,), {}),
+    ("aten.round.decimals", (X,), {"decimals": 2}),
+    ("aten.round.decimals", (X * 100,), {"decimals": -1}),
+    ("aten.where.ScalarOther", (MASK, X, 2.0), {}),
+    ("aten.where.ScalarSelf", (MASK, 1, I), {}),
+    ("aten.where.Scalar", (MASK, 1, 0.5), {}),
+    ("aten.masked_fill.Scalar", (X, MASK, -math.inf), {}),
+    ("aten.masked_fill.Scalar", (I, MASK, 3), {}),
+    ("aten.masked_fill.Tensor", (X, MASK, torch.tensor(2)), {}),
+    ("aten.sgn.default", (X,), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), CASES, ids=lambda v: v if isinstance(v, str) else "")
+def test_elementwise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    check(name, *args, **kwargs)
+
+
+@pytest.mark.parametrize("name", ["addcmul", "addcdiv"])
+def test_half(name: str) -> None:
+    x = [t.half() for t in (X, Y, W + 1)]
+    names = check(f"aten.{name}.default", *x, tolerance=2e-3, value=0.3)
+    assert names.count("aten._to_copy.default") == 4
+
+
+def test_dynamic() -> None:
+    assert check("aten.isfinite.default", X, dynamic={0: [0]}) == ["aten.abs.default", "aten.lt.Scalar"]
+    check("aten.isfinite.default", I, dynamic={0: [0, 1]})
+    check("aten.where.ScalarOther", MASK, X, 2.0, dynamic={0: [0], 1: [0, 1]})
