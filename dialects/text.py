@@ -23,15 +23,17 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnknownLoc,
 )
-from xdsl.ir import Attribute, Operation, TypeAttribute
-from xdsl.parser import Parser
+from xdsl.ir import Attribute, Operation, SSAValue, TypeAttribute
+from xdsl.irdl import AttributeInvT
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser.core import ForwardDeclaredValue
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from etir.diagnostics import EtirError, SourceLocation
 from etir.dialects.context import EtContext
-from etir.dialects.errors import E0101, E0102
+from etir.dialects.errors import E0101, E0102, E0302
 from etir.dialects.et.program import SchemaDeclOp
 from etir.dialects.et.weights import BlobAttr, WeightFile
 from etir.dialects.schema import SchemaError
@@ -46,16 +48,34 @@ class EtParser(Parser):
         self._file = StringAttr(name)
         self._first_line = first_line
         self._tensor_types: dict[str, TypeAttribute] = {}
+        self.forward_uses: dict[str, int] = {}
+        """Where each value that was used before its definition was first used so."""
+        self.failed_at: int | None = None
+        """Start of the operation whose construction raised, or None."""
 
     def line_and_column(self, position: int) -> tuple[int, int]:
         """Line and column, from 1, of a character position; the line counts from ``first_line``."""
         line = bisect_right(self._line_starts, position)
         return line - 1 + self._first_line, position - self._line_starts[line - 1] + 1
 
+    def location_of(self, position: int) -> SourceLocation:
+        """File, line and column of a character position."""
+        return SourceLocation(self._file.data, *self.line_and_column(position))
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing but white space and comments is left."""
+        return self._current_token.kind is MLIRTokenKind.EOF
+
     def parse_operation(self) -> Operation:
         """Parse one operation and stamp where it stands."""
         start = self.pos
-        op = super().parse_operation()
+        try:
+            op = super().parse_operation()
+        except (VerifyException, ValueError, TypeError):
+            if self.failed_at is None:
+                self.failed_at = start
+            raise
         if isinstance(op, SchemaDeclOp) and isinstance(self.ctx, EtContext):
             try:
                 self.ctx.declare_schema(op.schema.data)
@@ -65,6 +85,13 @@ class EtParser(Parser):
             line, column = self.line_and_column(start)
             op.location = FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
         return op
+
+    def resolve_operand(self, operand: UnresolvedOperand, type: AttributeInvT) -> SSAValue[AttributeInvT]:
+        """Resolve an operand, remembering where a value is used before its definition."""
+        value = super().resolve_operand(operand, type)
+        if isinstance(value, ForwardDeclaredValue):
+            self.forward_uses.setdefault(operand.operand_name, operand.span.start)
+        return value
 
     def parse_optional_type(self) -> TypeAttribute | None:
         """Parse a type; a tensor type whose text was met before is not parsed again."""
@@ -98,15 +125,17 @@ def parse_module(
 ) -> ModuleOp:
     """Read a module. It is *not* verified: that is ``verify_module``'s, which reports all problems at once.
 
-    ``weights`` supply the bytes of blobs. Raises error E0101 (or E0102 for an unknown operation) at the place of the
-    first syntax error.
+    ``weights`` supply the bytes of blobs; text without any operation is an empty module. Raises error E0101 (or E0102
+    for an unknown operation) at the place of the first syntax error, or E0302 for each value that is never defined.
     """
     parser = EtParser(ctx or EtContext(), text, name, first_line)
+    if parser.at_end:
+        return ModuleOp([])
     collecting = gc.isenabled()
     gc.disable()
     try:
         module = parser.parse_module()
-    except (ParseError, VerifyException, ValueError, RecursionError) as error:
+    except (ParseError, VerifyException, ValueError, TypeError, RecursionError) as error:
         raise _parse_error(parser, error, text) from None
     finally:
         if collecting:
@@ -119,14 +148,18 @@ def parse_module(
 
 def _parse_error(parser: EtParser, error: Exception, text: str) -> EtirError:
     if isinstance(error, ParseError):
+        if error.msg.startswith("values used but not defined"):
+            uses = [(name, at) for name, at in parser.forward_uses.items() if name in parser.forward_ssa_references]
+            return EtirError(
+                [E0302.diagnostic(f"there is no value %{name} here", parser.location_of(at)) for name, at in uses]
+            )
         position, message = error.span.start, error.msg
     else:
-        position, message = parser.pos, str(error) or type(error).__name__
-    position = min(position, len(text))
-    line, column = parser.line_and_column(position)
+        position = parser.pos if parser.failed_at is None else parser.failed_at
+        message = str(error) or type(error).__name__
     message = message.split("\n")[0].rstrip(".")
     kind = E0102 if message.endswith("is not registered") else E0101
-    return kind.error(message, SourceLocation(parser._file.data, line, column))
+    return kind.error(message, parser.location_of(min(position, len(text))))
 
 
 def attach_weights(module: ModuleOp, files: Iterable[WeightFile]) -> list[BlobAttr]:

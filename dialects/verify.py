@@ -16,8 +16,8 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from etir.diagnostics import Diagnostic, raise_if_errors
-from etir.dialects.errors import E0301, E0302, E0303, E0304, E0306, E0307
-from etir.dialects.et.layout import LayoutAttr
+from etir.dialects.errors import E0301, E0302, E0303, E0304, E0305, E0306, E0307
+from etir.dialects.et.layout import LayoutAttr, layout_errors
 from etir.dialects.et.program import GetWeightOp, ReadStateOp, StateOp, WeightOp, WriteStateOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
@@ -59,6 +59,9 @@ def problems(module: ModuleOp, *, require_locations: bool = False) -> Iterator[D
             yield from _verify_symbols(nested, symbols)
             for value in nested.results:
                 yield from _verify_dims(nested, value.type, declared, checked_types)
+            for argument in _block_arguments(nested):
+                yield from _verify_argument(nested, argument.type)
+                yield from _verify_dims(nested, argument.type, declared, checked_types)
         for region in op.regions:
             yield from _verify_dominance(region, {})
 
@@ -110,6 +113,18 @@ def _verify_symbols(op: Operation, symbols: dict[str, Operation]) -> Iterator[Di
                 f"'{op.name}' names @{attribute.root_reference.data}, which is not defined",
                 source_location(op.location),
             )
+
+
+def _block_arguments(op: Operation) -> Iterator[SSAValue]:
+    for region in op.regions:
+        for block in region.blocks:
+            yield from block.args
+
+
+def _verify_argument(op: Operation, type: Attribute) -> Iterator[Diagnostic]:
+    """The layout of a block argument's type; operations check those of their own results."""
+    if isinstance(type, TensorType) and (problem := layout_errors(type)) is not None:
+        yield E0305.diagnostic(f"'{op.name}' has an argument of type {type}: {problem}", source_location(op.location))
 
 
 def _verify_dims(

@@ -121,6 +121,11 @@ class _Lowering:
             arguments.pop(dropped, None)
         copied = copy_form(name)
         if copied is not None:
+            # The copying form may call an argument something else (reshape's shape is view's size).
+            target = load_table().get(copied)
+            assert target is not None
+            positions = op.SCHEMA.index
+            arguments = {target.arguments[positions[k]].name: v for k, v in arguments.items()}
             name = copied
         elif op.SCHEMA.is_view:
             self.problems.append(

@@ -299,13 +299,13 @@ class Builder:
             if start == 0 and step == 1:
                 return x
             end = 2**63 - 1
-        given = {"self": x, "dim": position, "start": start, "end": end, "step": step}
+        types: list[Attribute] | None = None
         if any(isinstance(bound, Size) for bound in (start, end)):
-            length = dim(end) - dim(start) if end != 2**63 - 1 else size - dim(start)
+            length = (size if end == 2**63 - 1 else dim(end)) - dim(start)
             shape = [*dims(x)]
             shape[position] = length if step == 1 else -((-length) // step)
-            return self("aten.slice.Tensor", types=[tensor_type(element(x), shape)], **given)
-        return self("aten.slice.Tensor", **given)
+            types = [tensor_type(element(x), shape)]
+        return self("aten.slice.Tensor", x, position, start, end, step, types=types)
 
     def cat(self, tensors: Sequence[SSAValue], position: int = 0) -> SSAValue:
         """Tensors joined along a dim; a single one as it is."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etir.dialects.et.layout import Dim
-from etir.dialects.sym.expr import SymExpr, ceildiv, sym_max, sym_min
+from etir.dialects.sym.expr import SymExpr, ceildiv, sym_min
 
 
 def broadcast_dim(a: Dim, b: Dim) -> Dim:
@@ -67,16 +67,19 @@ def exact_quotient(total: Dim, part: Dim) -> Dim:
 
 
 def slice_length(size: Dim, start: Dim | None, end: Dim | None, step: int) -> Dim:
-    """The length of ``[start:end:step]`` with Python's rules, for a positive ``step``."""
+    """The length of ``[start:end:step]`` with Python's rules, for a positive ``step``.
+
+    Of a symbolic size it is assumed that a negative bound lies inside: ``[1:-1]`` of s0 has the length s0 - 2.
+    """
 
     def bound(position: Dim) -> Dim:
-        if isinstance(position, int) and isinstance(size, int):
+        if not isinstance(position, int):
+            return position
+        if isinstance(size, int):
             return min(max(position + size if position < 0 else position, 0), size)
-        if isinstance(position, int):
-            if position >= 2**62:
-                return size
-            return sym_max(size + position, 0) if position < 0 else sym_min(position, size) if position else 0
-        return position
+        if position < 0:
+            return size + position
+        return size if position >= 2**62 else sym_min(position, size) if position else 0
 
     first = bound(0 if start is None else start)
     last = size if end is None else bound(end)

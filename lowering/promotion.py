@@ -70,10 +70,9 @@ def promote_types(a: Attribute, b: Attribute) -> Attribute:
             return high
         if low in _FLOATS:
             return f32 if {low, high} == {f16, bf16} else max(low, high, key=_FLOATS.index)
-    elif category_of(low) == category_of(high) == INTEGER:
-        if {low, high} <= {ui8, *_SIGNED}:
-            signed = [t for t in (low, high) if t in _SIGNED]
-            return max(_i16 if ui8 in (low, high) else i8, *signed, key=_SIGNED.index)
+    elif {low, high} <= {ui8, *_SIGNED}:
+        signed = [t for t in (low, high) if t in _SIGNED]
+        return max(_i16 if ui8 in (low, high) else i8, *signed, key=_SIGNED.index)
     raise TypeError(f"{a} and {b} have no common element type")
 
 

@@ -111,6 +111,9 @@ class Size:
     def __mod__(self, other: SizeLike) -> SizeLike:
         return self.pool.combine("mod", self.expr % dim(other), self, other)
 
+    def __rmod__(self, other: int) -> SizeLike:
+        return self.pool.combine("mod", other % self.expr, other, self)
+
     __radd__ = __add__
     __rmul__ = __mul__
 

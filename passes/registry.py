@@ -18,6 +18,9 @@ from xdsl.passes import ModulePass
 from etir.passes.errors import E0502
 
 PASSES: dict[str, str] = {
+    "fold-batch-norm": "etir.passes.fold_batch_norm:FoldBatchNormPass",
+    "fold-constants": "etir.passes.fold_constants:FoldConstantsPass",
+    "canonicalize": "etir.passes.canonicalize:CanonicalizePass",
     "apply-pdl": "etir.passes.apply_pdl:ApplyPdlPass",
     "cse": "etir.passes.cse:CsePass",
     "dce": "etir.passes.dce:DcePass",

@@ -34,7 +34,7 @@ from typing import Any, TypeVar
 from etir.dialects.schema import Argument, OpSchema, parse_schema
 from etir.targets.dtypes import DTypeLike, scalar_type
 from etir.targets.errors import E0601, E0602
-from etir.targets.rules import Call, DimOrder, DimOrderRule, DtypeRule, Literal
+from etir.targets.rules import Call, DimOrder, DimOrderRule, DtypeRule, Literal, Shape
 
 T = TypeVar("T")
 PerTensor = Sequence[T | Sequence[T] | None] | Mapping[str, T | Sequence[T] | None]
@@ -80,6 +80,7 @@ class KernelEntry:
         dim_orders: PerTensor[DimOrder] | None = None,
         ranks: PerTensor[int] | None = None,
         others: Mapping[str, Literal] | None = None,
+        shapes: PerTensor[Shape] | None = None,
     ) -> str | None:
         """``None`` if the kernel takes such a call, otherwise the reason; see :meth:`Manifest.check_call`."""
         others = others or {}
@@ -90,23 +91,22 @@ class KernelEntry:
         for name, limits in self.items.items():
             if not limits[0] <= len(types[name]) <= limits[1]:
                 return f"unsupported list: '{name}' has {len(types[name])} tensors, must have {_range(limits)}"
-        orders: dict[str, tuple[DimOrder, ...]] = {}
-        if dim_orders is not None:
-            given = self._by_name("dim_orders", dim_orders, item_is_sequence=True)
-            orders = {name: tuple(tuple(order) for order in items) for name, items in given.items()}
-            problem = self.dim_orders.failure(orders, others)
-            if problem is not None:
-                return f"unsupported dim orders: {problem}"
-        known = {name: tuple(map(len, items)) for name, items in orders.items()}
+        orders = {} if dim_orders is None else self._by_name("dim_orders", dim_orders)
+        sizes = {} if shapes is None else self._by_name("shapes", shapes)
+        problem = self.dim_orders.failure(orders, sizes, others)
+        if problem is not None:
+            return f"unsupported dim orders: {problem}"
         if ranks is not None:
             known = self._by_name("ranks", ranks)
+        else:
+            known = {name: tuple(map(len, items)) for name, items in (sizes or orders).items()}
         for name, limits in self.ranks.items():
             for rank in known.get(name, ()):
                 if not limits[0] <= rank <= limits[1]:
                     return f"unsupported rank: '{name}' has rank {rank}, must be {_range(limits)}"
         return None
 
-    def _by_name(self, what: str, given: PerTensor[Any], item_is_sequence: bool = False) -> dict[str, tuple[Any, ...]]:
+    def _by_name(self, what: str, given: PerTensor[Any]) -> dict[str, tuple[Any, ...]]:
         """Items of each argument as a tuple, empty if absent. Raises E0602 if they do not fit the schema."""
         arguments = self.tensor_arguments
         names = [a.name for a in arguments]
@@ -163,12 +163,14 @@ class Manifest:
         dim_orders: PerTensor[DimOrder] | None = None,
         ranks: PerTensor[int] | None = None,
         others: Mapping[str, Literal] | None = None,
+        shapes: PerTensor[Shape] | None = None,
     ) -> str | None:
         """``None`` if the runtime executes such a call correctly, otherwise the reason as text.
 
         ``dtypes``, ``dim_orders`` and ``ranks`` have one item per tensor argument of the schema, results included, in
-        order or by name: a list for a list of tensors, ``None`` for an absent one. Ranks are taken from the dim orders
-        if left out; what is left out of all is not checked. ``others`` holds the arguments that are no tensors, by
+        order or by name: a list for a list of tensors, ``None`` for an absent one. So does ``shapes``, in which ``None``
+        stands for a size that is not known; some kernels broadcast channels-last tensors wrongly. Ranks are taken from
+        shapes or dim orders if left out; what is left out of all is not checked. ``others`` holds the arguments that are no tensors, by
         name: a Python value, a :class:`~etir.emit.scalar_type.ScalarType` for a dtype, or ``int``, ``float``, ``bool``
         itself for a number that is only known at run time. Names left out are not checked.
 
@@ -177,7 +179,7 @@ class Manifest:
         entry = self.lookup(op_name)
         if entry is None:
             return f"{self.name} {self.version} has no kernel '{op_name}'"
-        return entry.check(dtypes, dim_orders, ranks, others)
+        return entry.check(dtypes, dim_orders, ranks, others, shapes)
 
     def nearest(self, op_name: str, count: int = 3) -> tuple[str, ...]:
         """Up to ``count`` kernels to suggest for a missing one: other overloads first, then similar names."""

@@ -20,10 +20,15 @@ constraint when each item does. A number takes part in a promotion with its kind
 only if it is of a higher category than all tensors. An argument that asks for a scalar type takes the constraints of
 tensors too (``"dtype": "=out"``), none of which holds for None. What a caller does not know satisfies everything.
 
-A dim order rule gives each tensor argument a word: ``contiguous`` (dims in plain order), ``any``, ``same`` (the
-tensors with this word are all contiguous or all channels-last, as most kernels require) or ``requested`` (the order
-that the argument ``dim_order`` asks for, and if that is None the order of the first tensor). A single word stands for
-all arguments.
+A dim order rule gives each tensor argument a word, or one word to all:
+
+* ``contiguous``: dims in plain order;
+* ``either``: contiguous or channels-last;
+* ``any``: whatever order;
+* ``same``: the tensors with this word are all contiguous or all channels-last, as most kernels require;
+* ``same_shape``: as ``same``, and channels-last tensors must have one shape: kernels that broadcast plain tensors
+  correctly, but channels-last ones wrongly;
+* ``requested``: the order that the argument ``dim_order`` asks for, and if that is None the order of the first tensor.
 """
 
 from __future__ import annotations
@@ -41,6 +46,8 @@ Literal = bool | int | float | str | ScalarType | type | Sequence[object] | None
 """An argument that is no tensor. A number that is only known at run time is given as ``int``, ``float`` or ``bool``."""
 
 DimOrder = tuple[int, ...]
+Shape = tuple[int | None, ...]
+"""Sizes; ``None`` stands for one that is not known, and is taken to be whatever suits."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +218,7 @@ def _shown(call: Call, name: str) -> str:
     return value.__name__ if isinstance(value, type) else repr(value)
 
 
-DIM_ORDER_WORDS = ("contiguous", "same", "any", "requested")
+DIM_ORDER_WORDS = ("contiguous", "either", "any", "same", "same_shape", "requested")
 
 
 @dataclass(frozen=True)
@@ -230,26 +237,49 @@ class DimOrderRule:
         """The word for one argument."""
         return self.words if isinstance(self.words, str) else self.words.get(argument, "contiguous")
 
-    def failure(self, dim_orders: Mapping[str, Sequence[DimOrder]], others: Mapping[str, Literal]) -> str | None:
-        """``None`` if the orders are accepted, otherwise why not."""
-        together: list[tuple[str, DimOrder]] = []
-        first = next((order for orders in dim_orders.values() for order in orders), None)
-        for name, orders in dim_orders.items():
-            word = self.word(name)
-            for order in orders:
-                if word == "contiguous" and not is_contiguous(order):
-                    return f"'{name}' has dim order {list(order)}, the kernel takes contiguous only"
-                if word == "same":
-                    together.append((name, order))
-                if word == "requested" and "dim_order" in others:
-                    asked = others["dim_order"]
-                    wanted = tuple(asked) if isinstance(asked, Sequence) else first
-                    if order != wanted:
-                        return f"'{name}' has dim order {list(order)}, but {list(wanted or ())} is asked for"
-        if all(is_contiguous(order) for _, order in together) or all(is_channels_last(order) for _, order in together):
+    def failure(
+        self,
+        dim_orders: Mapping[str, Sequence[DimOrder]],
+        shapes: Mapping[str, Sequence[Shape]],
+        others: Mapping[str, Literal],
+    ) -> str | None:
+        """``None`` if the orders are accepted, otherwise why not. ``shapes`` may be empty: not known."""
+        orders = [(name, order) for name, items in dim_orders.items() for order in items]
+        for name, order in orders:
+            problem = self._failure_of_one(name, order, orders[0][1], others)
+            if problem is not None:
+                return f"'{name}' has dim order {list(order)}, {problem}"
+        together = [(name, order) for name, order in orders if self.word(name) in ("same", "same_shape")]
+        if all(is_contiguous(order) for _, order in together):
             return None
-        shown = ", ".join(f"'{name}' {list(order)}" for name, order in together)
-        return f"all of these must be contiguous, or all be channels-last: {shown}"
+        if not all(is_channels_last(order) for _, order in together):
+            shown = ", ".join(f"'{name}' {list(order)}" for name, order in together)
+            return f"all of these must be contiguous, or all be channels-last: {shown}"
+        broadcast = [(name, shape) for name, items in shapes.items() for shape in items]
+        broadcast = [(name, shape) for name, shape in broadcast if self.word(name) == "same_shape"]
+        if all(_may_be_equal(shape, broadcast[0][1]) for _, shape in broadcast):
+            return None
+        shown = ", ".join(f"'{name}' {list(shape)}" for name, shape in broadcast)
+        return f"channels-last tensors are not broadcast correctly: {shown}"
+
+    def _failure_of_one(
+        self, name: str, order: DimOrder, first: DimOrder, others: Mapping[str, Literal]
+    ) -> str | None:
+        word = self.word(name)
+        if word == "contiguous" and not is_contiguous(order):
+            return "the kernel takes contiguous tensors only"
+        if word == "either" and not is_contiguous(order) and not is_channels_last(order):
+            return "the kernel takes contiguous and channels-last tensors only"
+        if word == "requested" and "dim_order" in others:
+            asked = others["dim_order"]
+            wanted = tuple(asked) if isinstance(asked, Sequence) else first
+            if order != wanted:
+                return f"but {list(wanted)} is asked for"
+        return None
+
+
+def _may_be_equal(a: Shape, b: Shape) -> bool:
+    return len(a) == len(b) and all(x == y or x is None or y is None for x, y in zip(a, b, strict=True))
 
 
 def is_contiguous(dim_order: DimOrder) -> bool:

@@ -40,7 +40,7 @@ from xdsl.traits import ConstantLike, MemoryReadEffect, MemoryWriteEffect, Pure,
 from xdsl.utils.exceptions import VerifyException
 
 from etir.dialects.dtypes import dtype_of, i1
-from etir.dialects.et.layout import layout_errors
+from etir.dialects.et.layout import is_static, layout_errors
 from etir.dialects.et.weights import BlobAttr, SyntheticAttr
 from etir.dialects.schema import SchemaError, parse_schema
 
@@ -95,7 +95,7 @@ def _verify_payload(value: Attribute, type: Attribute) -> None:
         raise VerifyException(f"a weight is a tensor, not {type}")
     if (problem := layout_errors(type)) is not None:
         raise VerifyException(problem)
-    if -1 in type.get_shape():
+    if not is_static(type):
         raise VerifyException("the shape of a weight is static")
     if isinstance(value, BlobAttr):
         size = dtype_of(type.element_type).itemsize

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from etir.dialects.et.layout import order_of
 from etir.lowering.builder import Builder, element
-from etir.lowering.decompose_aten.decomposition import decomposition, rename
+from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.inference import tensor_type_of
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
-
-rename([("aten._to_cpu.default", "aten.alias.default")])
 
 
 def _declared(b: Builder) -> TensorType[Attribute]:

@@ -46,7 +46,6 @@ ALIASES: dict[str, str] = {
     "__xor__": "bitwise_xor",
     "__lshift__": "bitwise_left_shift",
     "__rshift__": "bitwise_right_shift",
-    "sgn": "sign",
 }
 """Packets that are other names of packets; the overloads have the same names except for those below."""
 
@@ -85,6 +84,12 @@ rename(
 def square(b: Builder, x: SSAValue) -> SSAValue:
     """``x * x``"""
     return b.mul(x, x)
+
+
+@decomposition("aten.sgn.default")
+def sgn(b: Builder, x: SSAValue) -> SSAValue | None:
+    """``sign``, for real types"""
+    return b.unary("sign", x) if category_of(element(x)) <= FLOATING else b.no_match("it is complex")
 
 
 @decomposition("aten.rsub.Scalar", "aten.rsub.Tensor", numbers=("other",))

@@ -198,6 +198,9 @@ class _MethodImporter:
         if kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             if node.users or spec.target in self.module.mutated:
                 self._weight(node, spec)
+            else:
+                # Nothing reads it: the program does not carry it.
+                self.values[node] = None
             return
         if kind is not InputKind.USER_INPUT:
             self.module.problems.append(

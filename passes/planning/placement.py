@@ -49,7 +49,7 @@ def _place(instance: Instance, order: Sequence[int], *, best: bool) -> Placement
         chosen = 0
         for other in sorted([other for other in conflicts[item] if placement[other] >= 0], key=offset_of):
             gap = placement[other] - start
-            if gap > size and (smallest_gap is None or gap < smallest_gap):
+            if gap >= size and (smallest_gap is None or gap < smallest_gap):
                 smallest_gap, chosen = gap, start
                 if not best:
                     break

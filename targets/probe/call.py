@@ -114,6 +114,11 @@ class Call:
         """The arguments that are no tensors, by name."""
         return {a.name: v for a, v in zip(self._inputs, self.sample.args, strict=True) if not a.is_tensor}  # type: ignore[misc]
 
+    @property
+    def shapes(self) -> dict[str, Any]:
+        """The shapes of the tensors, as :meth:`by_name`."""
+        return self.by_name([t.spec.shape for t in self.tensors])
+
     def by_name(self, items: Sequence[Any]) -> dict[str, Any]:
         """One item per tensor of the call as one per argument, in the form that the manifest takes."""
         found: dict[str, Any] = {}

@@ -71,5 +71,7 @@ def _observe_call(
     runtime: Any, entry: KernelEntry, call: Call, number: int, cases: Sequence[Case]
 ) -> Iterator[Observation]:
     for case, outcome in zip(cases, run_cases(runtime, call, cases), strict=True):
-        reason = entry.check(call.by_name(case.dtypes), call.by_name(case.dim_orders), others=call.others)
+        reason = entry.check(
+            call.by_name(case.dtypes), call.by_name(case.dim_orders), others=call.others, shapes=call.shapes
+        )
         yield Observation(call, number, case, outcome, reason)

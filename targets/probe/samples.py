@@ -341,7 +341,7 @@ SHAPE_SAMPLES: dict[str, tuple[Sample, ...]] = {
         _shape(T((2, 4, 2, 3)), T((4, 2, 1, 2)), T((4,)), (1, 1), (0, 0), (1, 1), True, (0, 0), 2),
         _shape(T((2, 3, 4)), T((3, 2, 2)), T((2,)), (2,), (1,), (1,), True, (1,), 1),
     ),
-    "aten::avg_pool2d.out": (_shape(T((3, 2, 3)), *_POOL, False, True, None), _shape(_X, (2, 2), (), 0, True, False, None)),
+    "aten::avg_pool2d.out": (_shape(T((3, 2, 3)), *_POOL, False, True, None), _shape(_X, (2, 2), (), (0, 0), True, False, None)),
     "aten::max_pool2d_with_indices.out": (_shape(T((3, 2, 3)), *_POOL, (1, 1), False),),
     "aten::_adaptive_avg_pool2d.out": (_shape(T((3, 2, 3)), (1, 2)),),
     "aten::_native_batch_norm_legit_no_training.out": tuple(

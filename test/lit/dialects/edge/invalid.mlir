@@ -73,3 +73,17 @@ func.func @undeclared(%x: tensor<4xf32>) {
   %0 = edge.aten.relu.default(%x) : (tensor<4xf32>) -> tensor<?xf32, #et.layout<dims = [s7]>>
   func.return
 }
+
+// -----
+
+// expected-error @below [E0306] {{'func.func' has a dim 's7' that no sym.dim declares}}
+func.func @undeclared_argument(%x: tensor<?xf32, #et.layout<dims = [s7]>>) {
+  func.return
+}
+
+// -----
+
+// expected-error @below [E0305] {{'func.func' has an argument of type tensor<?xf32>: a dynamic dim ('?') needs a name}}
+func.func @unnamed_argument(%x: tensor<?xf32>) {
+  func.return
+}
