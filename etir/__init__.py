@@ -1,1 +1,41 @@
-"""etir: a multi-dialect compiler from ``torch.export`` programs to ExecuTorch ``.pte`` files."""
+"""etir: a multi-dialect compiler from ``torch.export`` programs to ExecuTorch ``.pte`` files.
+
+    ep = torch.export.export(model, inputs)
+    program = etir.compile(ep)          # all levels down to the file
+    program.save("model.pte")
+
+``etir.import_program`` gives the module at the first level; the command-line tools work on its text. Importing this
+package imports neither torch nor the dialects.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from etir.diagnostics import Diagnostic, EtirError
+
+if TYPE_CHECKING:
+    from etir.driver import Program
+    from etir.driver import compile_program as compile
+    from etir.lowering.import_fx import import_program
+
+__version__ = "0.1.0"
+
+__all__ = ["Diagnostic", "EtirError", "Program", "compile", "import_program"]
+
+
+def __getattr__(name: str) -> Any:
+    match name:
+        case "compile":
+            from etir.driver import compile_program
+
+            return compile_program
+        case "import_program":
+            from etir.lowering.import_fx import import_program
+
+            return import_program
+        case "Program":
+            from etir.driver import Program
+
+            return Program
+    raise AttributeError(f"module 'etir' has no attribute '{name}'")

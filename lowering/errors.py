@@ -16,3 +16,4 @@ E0414 = define("E0414", "an operator breaks the rules of the edge level", "docs/
 E0415 = define("E0415", "an operator has no out variant", "register an out variant with the same signature: mylib::op.out(..., *, Tensor(a!) out) -> Tensor(a!)")
 E0416 = define("E0416", "a dynamic dim has no upper bound", 'give it one when exporting: torch.export.Dim("name", max=...), or torch._check(size <= ...) for a size from data')
 E0417 = define("E0417", "an operation cannot be expressed at the executable level", "docs/dialects/et.md lists what the runtime can do")
+E0418 = define("E0418", "unknown delegate", "the message lists the installed backends; leave `delegates` empty to run on the target's kernels")

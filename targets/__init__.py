@@ -1,1 +1,7 @@
-""""""
+"""Targets: what the runtimes that programs are compiled for can execute, as data.
+
+One JSON manifest per runtime (``executorch_1_5_1.json``: the stock ExecuTorch 1.5.1 libraries) says for every kernel
+which scalar types, dim orders and ranks it takes; ``manifest`` loads it and answers the link check, ``rules`` defines
+what an entry means, ``dtypes`` has the type sets and promotion that rules use. ``probe`` compares a manifest with the
+installed runtime, one kernel call at a time. No lowering happens here, and nothing outside ``probe`` needs torch.
+"""

@@ -12,3 +12,19 @@ E0602 = define(
     "malformed target manifest or query",
     "Correct the entry that the message names; the format is described in etir.targets.manifest.",
 )
+
+E0603 = define(
+    "E0603",
+    "the target has no kernel for an operator",
+    "Decompose the operator, delegate it, or register the kernel in a library of your own.",
+)
+E0604 = define(
+    "E0604",
+    "the target's kernel does not take a call",
+    "Insert the cast or copy that the message suggests, or decompose the operator.",
+)
+E0605 = define(
+    "E0605",
+    "a kernel is in a library that is not linked",
+    "Link the library that the message names (for the wheel: import it), and pass its name: libraries=[...].",
+)

@@ -75,14 +75,14 @@ class Case:
 
 
 class Call:
-    """``sample`` of the operator with ``schema``.
+    """``sample`` of the operator that the runtime calls ``name`` and that has ``schema``.
 
     With ``grown`` the results have room for one more row than they need, and the kernel must give them their size;
     the attribute says whether there is any result with rows.
     """
 
-    def __init__(self, schema: OpSchema, sample: Sample, *, grown: bool = False, is_prim: bool = False):
-        self.name = schema.qualified_name
+    def __init__(self, name: str, schema: OpSchema, sample: Sample, *, grown: bool = False, is_prim: bool = False):
+        self.name = name
         self.schema = schema
         self.sample = sample
         self.grown = False

@@ -56,13 +56,13 @@ def samples_of(op_name: str) -> tuple[Sample, ...]:
 def observe(runtime: Any, entry: KernelEntry, *, every: int = 1) -> Iterator[Observation]:
     """Probe one kernel. With ``every`` above 1 only one in so many combinations of types is tried."""
     for number, sample in enumerate(samples_of(entry.name)):
-        call = Call(entry.schema, sample, is_prim=entry.kind == "prim")
+        call = Call(entry.name, entry.schema, sample, is_prim=entry.kind == "prim")
         cases: list[Case] = [call.base]
         if not sample.shape_only:
             cases += list(call.dtype_cases(FURTHER_LIMIT if number else FULL_LIMIT))[::every]
         cases += call.dim_order_cases()
         yield from _observe_call(runtime, entry, call, number, cases)
-        grown = Call(entry.schema, sample, is_prim=entry.kind == "prim", grown=True)
+        grown = Call(entry.name, entry.schema, sample, is_prim=entry.kind == "prim", grown=True)
         if entry.resizes_output and grown.grown:
             yield from _observe_call(runtime, entry, grown, number, [grown.base])
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from etir.diagnostics import EtirError
 from etir.passes.planning.algorithms import ALGORITHM_NAMES, ALGORITHMS, plan
-from etir.passes.planning.instance import find_conflicts
+from etir.passes.planning.instance import build_instance, find_conflicts
 from etir.passes.planning.lower_bound import lower_bound
+from etir.passes.planning.placement import place_best_fit, place_lowest
 from etir.passes.planning.problem import Buffer, Plan, Pool, Problem, align_up, merge_intervals
 from etir.passes.planning.verify import verify_plan
 
@@ -115,6 +116,14 @@ def test_pinned_buffers_stay_and_the_gaps_around_them_are_used():
     assert result.offsets[0] == 128
     assert sorted(result.offsets[key] for key in (1, 2)) == [0, 64]
     assert result.pool_sizes == {1: 192}
+
+
+def test_best_fit_takes_the_tightest_gap_and_lowest_fit_the_first():
+    walls = [Buffer(key, 16, ((0, 9),), fixed_offset=offset) for key, offset in enumerate((0, 48, 80))]
+    problem = Problem([*walls, Buffer(3, 16, ((0, 9),))])  # gaps of 32 bytes at 16 and of 16 bytes at 64
+    instance = build_instance(problem, 1, lower_bound(problem)[1])
+    assert place_best_fit(instance, [3]) == [0, 48, 80, 64]
+    assert place_lowest(instance, [3]) == [0, 48, 80, 16]
 
 
 def test_pinned_buffers_that_exclude_each_other_are_refused():

@@ -1,0 +1,136 @@
+"""What a compiled program consists of, as data, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+
+@dataclass(frozen=True)
+class MethodReport:
+    """One method. Sizes are in bytes; ``pools`` are the planned memories by memory id."""
+
+    name: str
+    instructions: int
+    operators: dict[str, int]
+    delegates: dict[str, int]
+    pools: dict[int, int]
+    pools_lower_bound: dict[int, int]
+    peak: list[str]
+    inputs: list[str]
+    outputs: list[str]
+    state_bytes: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole program. ``constants`` counts distinct contents; ``passes`` are names with seconds."""
+
+    target: str
+    file_bytes: int
+    constants: int
+    constant_bytes: int
+    methods: list[MethodReport]
+    passes: list[tuple[str, float]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """The report as JSON text."""
+        return json.dumps(self.as_dict(), indent=2)
+
+    def __str__(self) -> str:
+        lines = [
+            f"program for {self.target}: {self.file_bytes:,} bytes, {self.constants} constants ({self.constant_bytes:,} bytes)"
+        ]
+        for method in self.methods:
+            lines.append(
+                f"method {method.name}: {method.instructions} instructions, {len(method.operators)} operators, "
+                f"{sum(method.delegates.values())} delegate calls"
+            )
+            lines.append(f"  inputs   {', '.join(method.inputs) or 'none'}")
+            lines.append(f"  outputs  {', '.join(method.outputs) or 'none'}")
+            for pool, size in method.pools.items():
+                bound = method.pools_lower_bound.get(pool, 0)
+                gap = f", lower bound {bound:,}" if bound != size else ", which is the lower bound"
+                lines.append(f"  memory {pool}: {size:,} bytes{gap}")
+            if method.state_bytes:
+                lines.append(f"  state    {method.state_bytes:,} bytes")
+            lines += [f"  at the peak: {text}" for text in method.peak]
+            lines += [f"  {count:5d} x {name}" for name, count in method.operators.items()]
+            lines += [f"  {count:5d} x delegate {name}" for name, count in method.delegates.items()]
+        seconds = sum(time for _, time in self.passes)
+        lines.append(f"{len(self.passes)} passes in {seconds:.2f} s")
+        return "\n".join(lines)
+
+
+def make_report(module: ModuleOp, target: str, file_bytes: int, passes: Sequence[tuple[str, float]]) -> Report:
+    """The report of a module at the executable level."""
+    from etir.dialects.et.executable import MethodOp
+    from etir.dialects.et.program import WeightOp
+    from etir.dialects.et.weights import BlobAttr
+
+    blobs = {
+        op.value.data.digest: op.value.data.size
+        for op in module.body.block.ops
+        if isinstance(op, WeightOp) and isinstance(op.value, BlobAttr)
+    }
+    methods = [_method(module, op) for op in module.body.block.ops if isinstance(op, MethodOp)]
+    return Report(target, file_bytes, len(blobs), sum(blobs.values()), methods, list(passes))
+
+
+def _method(module: ModuleOp, method: Any) -> MethodReport:
+    from etir.dialects.context import EtContext
+    from etir.dialects.et.executable import BufferOp, CallOp, DelegateCallOp, InputsOp, NextOp, ReturnOp
+    from etir.passes.memory_effects import memory_of, tensor_bytes
+    from etir.passes.planning.lower_bound import lower_bound
+
+    kernels: Counter[str] = Counter()
+    delegates: Counter[str] = Counter()
+    inputs: list[str] = []
+    outputs: list[str] = []
+    count = 0
+    for op in method.instructions:
+        match op:
+            case InputsOp():
+                inputs = [f"%{v.name_hint or i}: {v.type}" for i, v in enumerate(op.arguments)]
+            case ReturnOp():
+                outputs = [f"%{v.name_hint or i}: {v.type}" for i, v in enumerate(op.arguments)]
+            case NextOp():
+                pass
+            case _:
+                count += 1
+                if isinstance(op, CallOp):
+                    kernels[op.kernel.data] += 1
+                elif isinstance(op, DelegateCallOp):
+                    delegates[op.delegate.root_reference.data] += 1
+    buffers = [op for op in method.body.blocks[0].ops if isinstance(op, BufferOp)]
+    fixed = {op: (op.place[0], op.place[1]) for op in buffers if op.place is not None and op.place[0] != 1}
+    memory = memory_of(EtContext(), method, fixed=dict(fixed))
+    bounds = lower_bound(memory.problem)
+    peak = []
+    if 1 in bounds:
+        for key in bounds[1].alive[:8]:
+            buffer = memory.problem.by_key[key]
+            peak.append(f"{buffer.size:,} bytes {buffer.name}")
+    sizes = method.pool_sizes or (0,)
+    return MethodReport(
+        method.sym_name.data,
+        count,
+        dict(kernels.most_common()),
+        dict(delegates.most_common()),
+        {pool: size for pool, size in enumerate(sizes) if pool},
+        {pool: bound.bytes for pool, bound in bounds.items()},
+        peak,
+        inputs,
+        outputs,
+        sum(tensor_bytes(op.result.type) for op in buffers if op.state is not None),
+    )
