@@ -5,9 +5,9 @@
 
 How it is measured:
 
-* *Seconds* go from an ``ExportedProgram`` in memory to the bytes of the ``.pte``. Both compilers run in one process on
-  deep copies of one program, once to warm up (imports, caches) and then ``--repeats`` times in turns, so that a noisy
-  machine slows both. The ratio is that of the medians.
+* *Seconds* go from an ``ExportedProgram`` in memory to the bytes of the ``.pte``. Both compilers run in one process, each
+  time on a program exported afresh outside the measured time, once to warm up (imports, caches) and then ``--repeats``
+  times in turns, so that a noisy machine slows both. The ratio is that of the medians.
 * *Peak* is the high-water mark of resident memory above a process that holds the ``ExportedProgram`` and has imported
   torch only: the compiler's own imports count. Each figure comes from a new process, whose high-water mark is reset
   (``/proc/self/clear_refs``, hence Linux only) when freed memory has been given back to the system.
@@ -32,7 +32,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -115,20 +114,19 @@ def weights_bytes(ep: ExportedProgram) -> int:
 def measure_time(model: str, compilers: Sequence[str], repeats: int, check: bool) -> ModelFigures:
     """Compile ``model`` with all ``compilers`` in turns; with ``check``, also run the files and compare with eager."""
     case = MODELS[model]
-    ep = case.export()
-    result = ModelFigures(model, weights_bytes(ep))
+    result = ModelFigures(model, weights_bytes(case.export()))
     for name in compilers:
-        buffer = COMPILERS[name](deepcopy(ep))
+        buffer = COMPILERS[name](case.export())
         row = CompilerFigures([], pte_figures(buffer))
         if check:
             row.difference = case.check(run_stock_runtime(buffer, [case.inputs(step) for step in range(case.steps)]))
         result.compilers[name] = row
     for _ in range(repeats):
         for name in compilers:
-            private = deepcopy(ep)
+            ep = case.export()
             gc.collect()
             start = time.perf_counter()
-            COMPILERS[name](private)
+            COMPILERS[name](ep)
             result.compilers[name].seconds.append(time.perf_counter() - start)
     return result
 

@@ -163,7 +163,7 @@ class SchemaOp(Operation):
             return literal_of(argument, stored)
         return argument.default if argument.has_default else None  # type: ignore[return-value]
 
-    def with_args(self, result_types: Sequence[Attribute] | None = None, **changes: ArgValue) -> Self:
+    def with_args(self, result_types: Sequence[Attribute] | None = None, /, **changes: ArgValue) -> Self:
         """A new operation of the same kind with some arguments changed; location and attributes are kept."""
         arguments = {**self.given_args(), **changes}
         op = type(self).make(

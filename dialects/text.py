@@ -8,6 +8,7 @@ Errors come out as diagnostics with id, position and caret instead of exceptions
 from __future__ import annotations
 
 import gc
+import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from io import StringIO
@@ -51,7 +52,7 @@ class EtParser(Parser):
         self.forward_uses: dict[str, int] = {}
         """Where each value that was used before its definition was first used so."""
         self.failed_at: int | None = None
-        """Start of the operation whose construction raised, or None."""
+        """Start of the innermost operation whose parsing raised, or None."""
 
     def line_and_column(self, position: int) -> tuple[int, int]:
         """Line and column, from 1, of a character position; the line counts from ``first_line``."""
@@ -72,7 +73,7 @@ class EtParser(Parser):
         start = self.pos
         try:
             op = super().parse_operation()
-        except (VerifyException, ValueError, TypeError):
+        except (ParseError, VerifyException, ValueError, TypeError):
             if self.failed_at is None:
                 self.failed_at = start
             raise
@@ -158,8 +159,11 @@ def _parse_error(parser: EtParser, error: Exception, text: str) -> EtirError:
         position = parser.pos if parser.failed_at is None else parser.failed_at
         message = str(error) or type(error).__name__
     message = message.split("\n")[0].rstrip(".")
-    kind = E0102 if message.endswith("is not registered") else E0101
-    return kind.error(message, parser.location_of(min(position, len(text))))
+    unknown = re.fullmatch(r"Operation (\S+) is not registered", message)
+    if unknown is None:
+        return E0101.error(message, parser.location_of(min(position, len(text))))
+    named_at = text.find(unknown[1], parser.failed_at or 0)
+    return E0102.error(message, parser.location_of(position if named_at < 0 else named_at))
 
 
 def attach_weights(module: ModuleOp, files: Iterable[WeightFile]) -> list[BlobAttr]:

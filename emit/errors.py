@@ -152,3 +152,8 @@ E0864 = define(
     "a list is used as a value",
     "The executable level keeps lists inside calls; return the elements of the list instead of the list.",
 )
+E0865 = define(
+    "E0865",
+    "the file does not say what the module says",
+    "This is a bug in the writer: nothing was written. Report it with the module's text.",
+)

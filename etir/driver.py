@@ -36,8 +36,12 @@ class Program:
 
     @cached_property
     def buffer(self) -> bytes:
-        """The bytes of the ``.pte`` file."""
-        return self._emission.pte()
+        """The bytes of the ``.pte`` file, read back and compared with the module."""
+        from etir.emit.verify_bytes import verify_bytes
+
+        data = self._emission.pte()
+        verify_bytes(data, self.module)
+        return data
 
     @property
     def external(self) -> dict[str, bytes]:

@@ -18,6 +18,8 @@ from xdsl.passes import ModulePass
 from etir.passes.errors import E0502
 
 PASSES: dict[str, str] = {
+    "verify-edge": "etir.lowering.verify_edge:VerifyEdgePass",
+    "decompose-aten": "etir.lowering.decompose_aten.driver:DecomposeAten",
     "verify-link": "etir.passes.verify_link:VerifyLinkPass",
     "fold-batch-norm": "etir.passes.fold_batch_norm:FoldBatchNormPass",
     "fold-constants": "etir.passes.fold_constants:FoldConstantsPass",

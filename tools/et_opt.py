@@ -104,7 +104,7 @@ class _Run:
             )
         from etir.tools.phases import phase_pipeline
 
-        return phase_pipeline(arguments.compile_from, arguments.compile_to), settings
+        return phase_pipeline(arguments.compile_from, arguments.compile_to, arguments.target), settings
 
     def _parse_pipeline(self, pipeline: str) -> tuple[ModulePass, ...]:
         from etir.passes.pipeline import PIPELINE_FILE, parse_pipeline

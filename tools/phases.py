@@ -1,26 +1,22 @@
-"""``--compile-from`` and ``--compile-to``: named phases as pipelines.
-
-The table is ``lowering.pipeline.PHASES``: for each phase, the passes that lead into it from the one before.
-"""
+"""``--compile-from`` and ``--compile-to``: named phases as pipelines, from the table ``lowering.pipeline.PHASES``."""
 
 from __future__ import annotations
 
 from etir.tools.errors import E0908
 
 
-def phase_pipeline(start: str | None, end: str | None) -> str:
-    """The pipeline from phase ``start`` (the first one if None) to phase ``end`` (the last one if None).
+def phase_pipeline(start: str | None, stop: str | None, target: str) -> str:
+    """The pipeline from phase ``start`` (the first one if None) to phase ``stop`` (the last one if None).
 
-    Raises error E0908 for an unknown phase, or one that comes before the start.
+    Raises error E0908 for an unknown phase, or a stop that comes before the start.
     """
-    from etir.lowering.pipeline import PHASES
+    from etir.lowering.pipeline import PHASES, pipeline
 
     names = list(PHASES)
-    for name in (start, end):
-        if name is not None and name not in PHASES:
+    start, stop = start or names[0], stop or names[-1]
+    for name in (start, stop):
+        if name not in PHASES:
             raise E0908.error(f"there is no phase '{name}'; the phases are {', '.join(names)}")
-    first = 0 if start is None else names.index(start)
-    last = len(names) - 1 if end is None else names.index(end)
-    if last < first:
-        raise E0908.error(f"phase '{names[last]}' comes before '{names[first]}'; the order is {', '.join(names)}")
-    return ",".join(spec for name in names[first + 1 : last + 1] for spec in PHASES[name])
+    if names.index(stop) < names.index(start):
+        raise E0908.error(f"phase '{stop}' comes before '{start}'; the order is {', '.join(names)}")
+    return ",".join(pipeline(start=start, stop=stop, target=target))

@@ -55,7 +55,7 @@ def windows(
     batch, channels = x.shape[:2]
     result = np.empty((batch, channels, math.prod(kernel), math.prod(out)), x.dtype)
     for i, (_, part) in enumerate(taps(kernel, out, stride, dilation)):
-        result[:, :, i] = x[(slice(None), slice(None), *part)].reshape(batch, channels, -1)
+        result[:, :, i] = x[(slice(None), slice(None), *part)].reshape(batch, channels, math.prod(out))
     return result
 
 

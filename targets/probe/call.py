@@ -45,7 +45,7 @@ RARE = tuple(ScalarType[n] for n in "COMPLEXDOUBLE UINT16 UINT32 UINT64 BITS16 Q
 """Types that a probe tries where all tensors have them, but for one with a usual type, and the other way round."""
 TYPICAL = (ScalarType.LONG, ScalarType.HALF, ScalarType.FLOAT, ScalarType.BOOL)
 USUAL = (ScalarType.LONG, ScalarType.FLOAT)
-DATA_FILLS = ("data", "small", "unit")
+DATA_FILLS = ("data", "signed", "small", "sparse", "unit")
 _RESULT_TYPES = (ScalarType.FLOAT, ScalarType.LONG, ScalarType.BOOL, ScalarType.INT, ScalarType.COMPLEXFLOAT)
 _WITHOUT_REFERENCE = (
     *("aten::rand.out", "aten::randn.out", "aten::empty.out", "aten::native_dropout.out"),  # not determined
@@ -385,6 +385,10 @@ def _contents(spec: T, slot: int, dtype: ScalarType) -> torch.Tensor:
     match spec.fill:
         case "data":
             values = 1 + (count * 5 + slot) % 4
+        case "signed":
+            values = ((count * 5 + slot) % 9 - 4) / 2
+        case "sparse":
+            values = (count % 8 == 3).long()
         case "small":
             values = 1 + (count * 5 + slot) % 3
         case "unit":

@@ -13,14 +13,15 @@ from typing import Literal
 
 from etir.emit.scalar_type import ScalarType
 
-Fill = Literal["data", "unit", "small", "mask", "index2", "index3", "zero"]
+Fill = Literal["data", "signed", "unit", "sparse", "small", "mask", "index2", "index3", "zero"]
 
 
 @dataclass(frozen=True)
 class T:
     """A tensor argument. ``fill`` names its contents and what dtype it has unless the probe says otherwise.
 
-    ``data`` counts 1 to 4, ``small`` 1 to 3, ``unit`` alternates 0 and 1: Float. ``mask`` alternates 1 and 0: Bool.
+    ``data`` counts 1 to 4, ``signed`` -2 to 2 in halves, ``small`` 1 to 3, ``unit`` alternates 0 and 1,
+    ``sparse`` is 1 in one of 8 places: Float. ``mask`` alternates 1 and 0: Bool.
     ``indexN`` counts 0 to N-1: Long. ``zero`` is zeros: Float. ``dtype`` and ``dim_order`` replace the usual ones.
     ``exclude`` lists types with which the argument means something that the other shapes do not fit.
     """
@@ -72,6 +73,7 @@ def _shape(*args: Argument) -> Sample:
 _X = T((2, 3, 2, 3))
 _Y = T((2, 3, 2, 3))
 _SMALL = T((2, 3, 2, 3), "small")
+_SIGNED = T((2, 3, 2, 3), "signed")
 _UNIT = T((2, 3, 2, 3), "unit")
 _MASK = T((2, 3, 2, 3), "mask")
 _LONG, _INT, _FLOAT, _BOOL = ScalarType.LONG, ScalarType.INT, ScalarType.FLOAT, ScalarType.BOOL
@@ -91,18 +93,19 @@ def _index_mask(size: int) -> T:
 
 
 _UNARY = (
-    "abs ceil floor round trunc neg sign relu logical_not isinf isnan reciprocal rsqrt sqrt exp expm1 erf "
-    "log log10 log1p log2 cos cosh sin sinh tan tanh sigmoid asinh atan alias_copy detach_copy lift_fresh_copy "
-    "_conj_physical nonzero"
+    "isinf isnan reciprocal rsqrt sqrt log log10 log1p log2 alias_copy detach_copy lift_fresh_copy _conj_physical"
+).split()
+_UNARY_SIGNED = (
+    "abs ceil floor round trunc neg sign relu exp expm1 erf cos cosh sin sinh tan tanh sigmoid asinh atan"
 ).split()
 _UNARY_UNIT = "acos acosh asin atanh logit".split()
+_SPARSE = T((2, 3, 2, 3), "sparse")
 _INT_X = T((2, 3, 2, 3), dtype=ScalarType.INT)
 _INT_Y = T((2, 3, 2, 3), "small", ScalarType.INT)
 _BITWISE = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift".split()
 _BINARY = (
     "atan2.out div.out eq.Tensor_out ne.Tensor_out lt.Tensor_out le.Tensor_out gt.Tensor_out ge.Tensor_out "
-    "floor_divide.out fmod.Tensor_out remainder.Tensor_out logical_and.out logical_or.out logical_xor.out maximum.out "
-    "minimum.out mul.out"
+    "floor_divide.out fmod.Tensor_out remainder.Tensor_out maximum.out minimum.out mul.out"
 ).split()
 _SCALAR = (
     "eq.Scalar_out ne.Scalar_out lt.Scalar_out le.Scalar_out gt.Scalar_out ge.Scalar_out div.Scalar_out "
@@ -113,11 +116,13 @@ _NORM = (T((2, 4, 2, 3)), T((4,)), T((4,)))
 _POOL = ((2, 2), (1, 1), (0, 0))
 
 SAMPLES: dict[str, tuple[Sample, ...]] = {
-    **{f"aten::{n}.out": (_s(_X),) for n in _UNARY if n not in ("logical_not", "nonzero")},
+    **{f"aten::{n}.out": (_s(_X),) for n in _UNARY},
+    **{f"aten::{n}.out": (_s(_SIGNED),) for n in _UNARY_SIGNED},
     "aten::logical_not.out": (_s(_UNIT),),
     "aten::nonzero.out": (_s(_UNIT, dynamic=True),),
     **{f"aten::{n}.out": (_s(_UNIT, *([None] if n == "logit" else [])),) for n in _UNARY_UNIT},
     **{f"aten::{n}": (_s(_X, _Y),) for n in _BINARY},
+    **{f"aten::logical_{n}.out": (_s(_UNIT, _MASK),) for n in ("and", "or", "xor")},
     "aten::pow.Tensor_Tensor_out": (_s(_X, _SMALL),),
     "aten::bitwise_not.out": (_s(_INT_X),),
     **{f"aten::{n}.Tensor_out": (_s(_INT_X, _INT_Y),) for n in _BITWISE},
@@ -163,9 +168,9 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "aten::linear.out": (_s(T((2, 3)), T((4, 3)), T((4,))), _s(T((2, 3)), T((4, 3)), None)),
     "aten::amax.out": (_s(_X, (1,), False), _s(_X, (3,), True)),
     "aten::amin.out": (_s(_X, (1,), False), _s(_X, (3,), True)),
-    "aten::any.all_out": (_s(_X),),
-    "aten::any.dims_out": (_s(_X, (1,), False), _s(_X, (3,), True)),
-    "aten::any.out": (_s(_X, 1, False), _s(_X, 3, True)),
+    "aten::any.all_out": (_s(_UNIT),),
+    "aten::any.dims_out": (_s(_SPARSE, (1,), False), _s(_SPARSE, (3,), True)),
+    "aten::any.out": (_s(_SPARSE, 1, False), _s(_SPARSE, 3, True)),
     "aten::arange.out": (_s(4), _s(4.0)),
     "aten::arange.start_out": (_s(0, 4, 1), _s(0.0, 4.0, 1.0)),
     "aten::argmax.out": (_s(_X, 1, False), _s(_X, None, False), _s(_X, 3, True)),
@@ -222,7 +227,7 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     ),
     "et_copy::_d2h_copy.out": (_s(_X, outs=(_X,)),),
     "et_copy::_h2d_copy.out": (_s(_X, outs=(_X,)),),
-    "aten::elu.out": (_s(_X, 1, 1, 1), _s(_X, 1.5, 1.5, 1.5)),
+    "aten::elu.out": (_s(_SIGNED, 1, 1, 1), _s(_SIGNED, 1.5, 1.5, 1.5)),
     "aten::embedding.out": (_s(T((3, 4)), T((2, 3), "index3"), -1, False, False),),
     "aten::empty.out": (_s((2, 3, 2, 3), None),),
     "aten::expand_copy.out": (_s(T((2, 3, 1, 3)), (2, 3, 2, 3), False),),
@@ -237,11 +242,11 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "aten::rand.out": (_s((2, 3)),),
     "aten::randn.out": (_s((2, 3)),),
     "aten::gather.out": (_s(_X, 1, T((2, 2, 2, 3), "index3"), False),),
-    "aten::gelu.out": (_s(_X, "none"), _s(_X, "tanh")),
+    "aten::gelu.out": (_s(_SIGNED, "none"), _s(_SIGNED, "tanh")),
     "aten::glu.out": (_s(T((2, 4, 2, 3)), 1),),
     "aten::grid_sampler_2d.out": (_s(_X, T((2, 2, 2, 2), "unit"), 0, 0, False),),
-    "aten::hardtanh.out": (_s(_X, 1, 3), _s(_X, 1.0, 3.0)),
-    "aten::leaky_relu.out": (_s(_X, 0.01), _s(_X, 2)),
+    "aten::hardtanh.out": (_s(_X, 2, 3), _s(_X, 2.0, 3.0)),
+    "aten::leaky_relu.out": (_s(_SIGNED, 0.01), _s(_SIGNED, 2)),
     "aten::index.Tensor_out": (
         _s(_X, (None, _index((2,), 3))),
         _s(_X, (_index((2,), 2), _index((2,), 3))),
@@ -374,7 +379,7 @@ SHAPE_SAMPLES: dict[str, tuple[Sample, ...]] = {
         _shape(T((2, 3, 2)), (-1,), True, None),
     ),
     "aten::amax.out": (_shape(_X, (2, 3), True), _shape(_X, (), False), _shape(T((2, 3, 2)), (-1,), True)),
-    "aten::any.dims_out": (_shape(_X, None, False), _shape(_X, (2, 3), False)),
+    "aten::any.dims_out": (_shape(_SPARSE, None, False), _shape(_SPARSE, (2, 3), False)),
     "aten::var.correction_out": (_shape(_X, None, 1, False), _shape(_X, (2, 3), 0, True)),
     "aten::_softmax.out": (_shape(T((4,)), 0, False), _shape(T((2, 3, 4)), -1, False), _shape(T(()), 0, False)),
     "aten::_log_softmax.out": (_shape(T((4,)), 0, False), _shape(T((2, 3, 4)), -1, False)),

@@ -118,7 +118,9 @@ def instructions(table: tuple[EValue, ...], operators: int, delegates: int, leng
     value = st.integers(0, len(table) - 1)
     args = st.lists(value, max_size=8).map(tuple)
     conditions = [
-        i for i, v in enumerate(table) if isinstance(v, Bool) or (isinstance(v, Tensor) and v.scalar_type == ScalarType.BOOL)
+        i
+        for i, v in enumerate(table)
+        if isinstance(v, Bool) or (isinstance(v, Tensor) and v.scalar_type == ScalarType.BOOL)
     ]
     freed = [i for i, v in enumerate(table) if isinstance(v, Tensor)]
     choices: list[st.SearchStrategy[Instruction]] = [

@@ -110,7 +110,7 @@ class Raw:
 
 
 def with_header(tables: bytes, data: bytes, length: int = 32, **fields: int) -> bytes:
-    """``tables`` with an extended header of ``length`` bytes, followed by ``data``; ``fields`` replaces header fields."""
+    """``tables`` with an extended header of ``length`` bytes, then ``data``; ``fields`` replaces header fields."""
     program_size = len(tables) + 32
     base = -(-program_size // 128) * 128
     values = {"length": length, "program_size": program_size, "base": base, "size": len(data), **fields}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-import flatbuffers.number_types as number_types
 import pytest
+from flatbuffers import number_types
 from flatbuffers.table import Table
 
 from etir.diagnostics import EtirError

@@ -15,7 +15,7 @@ from raw_flatbuffer import Raw
 from etir.diagnostics import EtirError
 from etir.emit.ptd import read_ptd, write_ptd
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
-from etir.emit.scalar_type import ITEM_BYTES, ScalarType
+from etir.emit.scalar_type import ScalarType
 
 
 @st.composite
@@ -192,7 +192,9 @@ def test_malformed_tables() -> None:
     assert_rejected(raw_file(raw, named, segments=((0, 16),)), "E0809", "scalar_type is 99")
     raw = Raw()
     named = (("o", raw.string("w")), None, ("o", layout(raw, 7)))
-    assert_rejected(raw_file(raw, named, segments=((0, 16),)), "E0850", r"DOUBLE .* has 32 bytes, the data 16 \(at byte")
+    assert_rejected(
+        raw_file(raw, named, segments=((0, 16),)), "E0850", r"DOUBLE .* has 32 bytes, the data 16 \(at byte"
+    )
 
 
 def test_damaged_files_are_read_or_rejected() -> None:

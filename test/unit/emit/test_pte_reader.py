@@ -380,7 +380,10 @@ def test_segments_without_header() -> None:
     ("slots", "message"),
     [
         (lambda r: {"constant_segment": r.table(("I", 1), ("o", r.scalars("Q", (0,))))}, "offsets is in segment 1"),
-        (lambda r: {"constant_segment": r.table(None, ("o", r.scalars("Q", (0, 9))))}, "entry 1 starts at 9 of segment 0"),
+        (
+            lambda r: {"constant_segment": r.table(None, ("o", r.scalars("Q", (0, 9))))},
+            "entry 1 starts at 9 of segment 0",
+        ),
         (
             lambda r: {"mutable_data_segments": r.tables([r.table(None, ("o", r.scalars("Q", (0, 1 << 63))))])},
             "entry 1 starts at 9223372036854775808",
@@ -397,7 +400,9 @@ def test_data_outside(slots: Callable[[Raw], dict[str, int]], message: str) -> N
     assert_rejected(with_segments(raw, [(0, 8)], **more), "E0812", message)
 
 
-@pytest.mark.parametrize(("location", "message"), [(0, "inline entry 3, but there are 0"), (1, "in segment 3, but there")])
+@pytest.mark.parametrize(
+    ("location", "message"), [(0, "inline entry 3, but there are 0"), (1, "in segment 3, but there")]
+)
 def test_delegate_data_outside(location: int, message: str) -> None:
     raw = Raw()
     delegate = raw.table(("o", raw.string("d")), ("o", raw.table(("b", location), ("I", 3))), None)

@@ -53,6 +53,8 @@ PLANNED = replace(FLOAT, allocation_info=AllocationDetails(1, 16))
 MASK = Tensor(ScalarType.BOOL, (2,), (0,))
 EXTERNAL = ExtraTensorInfo(fully_qualified_name="w", location=TensorDataLocation.EXTERNAL)
 
+UNNAMED = replace(EXTERNAL, fully_qualified_name=None)
+
 
 def method(*values: EValue, **fields: Any) -> ExecutionPlan:
     defaults: dict[str, Any] = {
@@ -105,7 +107,7 @@ VALUES: list[tuple[str, str, tuple[EValue, ...]]] = [
     ("E0826", "memory id 0 is not in 1 to 1", (replace(FLOAT, allocation_info=AllocationDetails(0, 0)),)),
     ("E0826", "24 bytes at offset 17 end outside", (replace(FLOAT, allocation_info=AllocationDetails(1, 17)),)),
     ("E0826", "24 bytes at offset -1 end outside", (replace(FLOAT, allocation_info=AllocationDetails(1, -1)),)),
-    ("E0833", "has no fully_qualified_name", (replace(FLOAT, extra_tensor_info=replace(EXTERNAL, fully_qualified_name=None)),)),
+    ("E0833", "has no fully_qualified_name", (replace(FLOAT, extra_tensor_info=UNNAMED),)),
     ("E0828", "has a NUL", (replace(FLOAT, extra_tensor_info=ExtraTensorInfo(fully_qualified_name="a\0b")),)),
     ("E0835", "surrogate", (replace(FLOAT, extra_tensor_info=ExtraTensorInfo(fully_qualified_name="\udfff")),)),
     ("E0830", "mutable_data_segments_idx -1", (replace(FLOAT, extra_tensor_info=ExtraTensorInfo(-1)),)),
@@ -175,7 +177,12 @@ def test_instruction_rules(expected: str, message: str, wrong: Instruction) -> N
 
 def test_instructions_within_the_rules() -> None:
     checked = in_chain(
-        KernelCall(0, (0, 3)), DelegateCall(0, ()), MoveCall(1, 1), JumpFalseCall(2, 6), JumpFalseCall(3, 0), FreeCall(0)
+        KernelCall(0, (0, 3)),
+        DelegateCall(0, ()),
+        MoveCall(1, 1),
+        JumpFalseCall(2, 6),
+        JumpFalseCall(3, 0),
+        FreeCall(0),
     )
     assert validate_program(checked) == []
 
@@ -268,7 +275,8 @@ def test_program_rules(expected: str, make: Callable[[], Program]) -> None:
 
 def test_mistakes_are_collected() -> None:
     plan = method(Int(1 << 70), FLOAT, inputs=(9,), chains=(Chain((KernelCall(5, (8,)),)),))
-    assert ids(program(plan, plan)) == ["E0830", "E0820", "E0821", "E0820", "E0831"] + ["E0830", "E0820", "E0821", "E0820"]
+    once = ["E0830", "E0820", "E0821", "E0820"]
+    assert ids(program(plan, plan)) == [*once, "E0831", *once]
 
 
 def test_a_list_is_checked_at_every_place_where_it_could_be_wrong() -> None:

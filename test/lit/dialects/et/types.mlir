@@ -25,7 +25,7 @@ func.func @values(%n: !et.none, %s: !et.string, %i: i64, %f: f64, %b: i1) {
 func.func @constants() {
   // CHECK-NEXT: et.constant dense<true> : tensor<i1>
   %0 = et.constant dense<true> : tensor<i1>
-  // CHECK-NEXT: et.constant dense<[-1.000000e+00, 1.000000e-01, 0.3333333333333333]> : tensor<3xf64>
+  // CHECK-NEXT: et.constant dense<[-1.000000e+00, 1.000000e-01, 0.33333333333333331]> : tensor<3xf64>
   %1 = et.constant dense<[-1.0, 0.1, 0.3333333333333333]> : tensor<3xf64>
   // CHECK-NEXT{LITERAL}: et.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi32>
   %2 = et.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi32>

@@ -1,0 +1,81 @@
+"""`verify-edge`: the legality check of the edge level.
+
+The numbered rules of docs/dialects/edge.md: E1 every operator is functional; E2 none is a view; E3 every tensor slot
+holds a tensor; E4 memory formats are explicit dim orders; E5 element types and static dims of results are those that the
+operator's promotion rule gives. All violations are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Operation, SSAValue
+
+from etir.diagnostics import Diagnostic, raise_if_errors
+from etir.dialects.aten.base import AtenOp
+from etir.dialects.aten.opaque import OpaqueOp
+from etir.dialects.context import EtContext
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.schema import Kind, SchemaKind
+from etir.dialects.text import source_location
+from etir.lowering.errors import E0410, E0414
+from etir.lowering.inference import infer
+from etir.passes.base import Pass, methods
+
+
+@dataclass(frozen=True)
+class VerifyEdgePass(Pass):
+    """Check that a module is at the edge level and keeps its rules."""
+
+    name = "verify-edge"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Raises one error with every violation (E0410, E0414)."""
+        raise_if_errors([d for method in methods(module) for op in method.walk() for d in violations(op)])
+
+
+def violations(op: Operation) -> Iterator[Diagnostic]:
+    """What is wrong with one operation at the edge level."""
+    place = source_location(op.location)
+    if isinstance(op, OpaqueOp):
+        yield E0410.diagnostic(f"'{op.target.data}' is not supported: {op.attributes.get('reason')}", place)
+    elif isinstance(op, AtenOp):
+        yield E0414.diagnostic(f"'{op.name}' is an ATen operator: run aten-to-edge", place)
+    elif isinstance(op, EdgeOp):
+        for problem in _operator(op):
+            yield E0414.diagnostic(f"'{op.name}' {problem}", place)
+
+
+def _operator(op: EdgeOp) -> Iterator[str]:
+    schema = op.SCHEMA
+    if schema.kind is not SchemaKind.FUNCTIONAL:
+        yield "writes its arguments (E1)"
+        return
+    if schema.is_view:
+        yield "is a view (E2)"
+    arguments = op.given_args()
+    for argument in schema.arguments:
+        value = arguments.get(argument.name)
+        if argument.is_tensor and not argument.is_list and value is not None:
+            if not isinstance(value, SSAValue) or not isinstance(value.type, TensorType):
+                yield f"has a number in tensor slot '{argument.name}' (E3)"
+                return
+        if argument.kind is Kind.MEMORY_FORMAT and value is not None:
+            yield f"has a memory format ('{argument.name}') instead of a dim order (E4)"
+    try:
+        expected = infer(schema, arguments)
+    except (LookupError, TypeError, ValueError):
+        # Operators without a rule (rare ones, custom libraries) have the types that torch gave them.
+        return
+    for index, (result, type) in enumerate(zip(op.results, expected, strict=False)):
+        got = result.type
+        if not isinstance(got, TensorType) or not isinstance(type, TensorType):
+            continue
+        if got.element_type != type.element_type:
+            yield f"gives result {index} element type {got.element_type}; its rule gives {type.element_type} (E5)"
+        elif len(got.get_shape()) != len(type.get_shape()) or any(
+            a != b and -1 not in (a, b) for a, b in zip(got.get_shape(), type.get_shape(), strict=True)
+        ):
+            yield f"gives result {index} type {got}; its rule gives {type} (E5)"
