@@ -5,9 +5,9 @@
 
 How it is measured:
 
-* *Seconds* go from an ``ExportedProgram`` in memory to the bytes of the ``.pte``. Both compilers run in one process, each
-  time on a program exported afresh outside the measured time, once to warm up (imports, caches) and then ``--repeats``
-  times in turns, so that a noisy machine slows both. The ratio is that of the medians.
+* *Seconds* go from an ``ExportedProgram`` in memory to the bytes of the ``.pte``. Both compilers run in one process,
+  each time on a program exported afresh outside the measured time, once to warm up (imports, caches) and then
+  ``--repeats`` times in turns, so that a noisy machine slows both. The ratio is that of the medians.
 * *Peak* is the high-water mark of resident memory above a process that holds the ``ExportedProgram`` and has imported
   torch only: the compiler's own imports count. Each figure comes from a new process, whose high-water mark is reset
   (``/proc/self/clear_refs``, hence Linux only) when freed memory has been given back to the system.

@@ -66,8 +66,8 @@ def stock_buffer(ep: ExportedProgram) -> bytes:
 def independent_copy(ep: ExportedProgram) -> ExportedProgram:
     """A copy that shares nothing with ``ep``, by saving and loading it.
 
-    ``copy.deepcopy`` is not enough: it shares the symbols' environment, where the stock pipeline leaves unbacked symbols
-    of one run behind that make the next run on any copy of a data-dependent program fail.
+    ``copy.deepcopy`` is not enough: it shares the symbols' environment, where the stock pipeline leaves the unbacked
+    symbols of one run behind, which make the next run on any copy of a data-dependent program fail.
     """
     file = io.BytesIO()
     torch.export.save(ep, file)

@@ -188,6 +188,7 @@ class ExecutableMethod:
                 raise EtirError([d.at(place) for d in error.diagnostics]) from error.__cause__
             if isinstance(op, et.ReturnOp):
                 outputs = [self.read(v) for v in op.arguments]
+                self._update_inputs(inputs)
                 break
             op = op.next_op if following is None else following
         else:
@@ -223,6 +224,13 @@ class ExecutableMethod:
             raise E1002.error(f"the method takes {len(op.arguments)} inputs, {len(inputs)} given")
         for value, given in zip(op.arguments, inputs, strict=True):
             self.write(value, self.oracle.from_user(given) if value in self.cells else given)
+
+    def _update_inputs(self, inputs: Sequence[Any]) -> None:
+        """Hand what a method wrote into the caller's memory back to the caller's tensors."""
+        op = next(o for o in self.method.instructions if isinstance(o, et.InputsOp))
+        for value, given in zip(op.arguments, inputs, strict=True):
+            if isinstance(value.owner, et.BufferOp) and value.owner.caller is not None:
+                self.oracle.assign(self.oracle.from_user(given), self.read(value))
 
     def _items(self, op: et.CallOp) -> list[Any]:
         """The arguments: SSA values where operands stand, literals, and lists of both."""

@@ -1,1 +1,179 @@
-"""x"""
+"""Scaled dot-product attention and the softmax forms around it.
+
+The form is as small as the mask allows: scaled query, two products, one softmax, and for a mask one ``where`` or ``add``.
+torch gives 0 for a row whose mask hides everything, where softmax alone gives NaN; the ``where`` that does so at the end is
+left out when there can be no such row (no mask, causal, or a mask that ``value_facts`` sees through).
+
+Heads that share keys and values (``enable_gqa``, or keys and values repeated with ``repeat_interleave``) are multiplied as
+more query rows: nothing is copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from etir.dialects.dtypes import i1
+from etir.dialects.et.layout import Dim
+from etir.dialects.schema_op import SchemaOp
+from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.decompose_aten.contraction import matmul
+from etir.lowering.decompose_aten.decomposition import decomposition
+from etir.lowering.decompose_aten.rearrange import triangle_mask
+from etir.lowering.decompose_aten.value_facts import every_row_has_true, never_minus_infinity
+from etir.lowering.dims import wrap
+from xdsl.ir import SSAValue
+
+
+@decomposition("aten._safe_softmax.default")
+def safe_softmax(b: Builder, x: SSAValue, dim: int, dtype: object) -> SSAValue:
+    """``_softmax``, with 0 where all of a row is minus infinity"""
+    if dtype is not None:
+        x = b.cast(x, dtype)  # type: ignore[arg-type]
+    position = wrap(dim, rank(x))
+    result = b("aten._softmax.default", x, position, False)
+    if never_minus_infinity(x):
+        return result
+    hidden = b.compare("eq", b.amax(x, [position], True), -math.inf)
+    return b("aten.where.self", hidden, b.as_tensor(0, element(result)), result)
+
+
+@decomposition("aten.scaled_dot_product_attention.default")
+def scaled_dot_product_attention(
+    b: Builder,
+    query: SSAValue,
+    key: SSAValue,
+    value: SSAValue,
+    mask: SSAValue | None,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> SSAValue | None:
+    """``softmax(query * scale @ key^T + mask) @ value``"""
+    width = dims(query)[-1]
+    if scale is None:
+        if not isinstance(width, int):
+            return b.no_match("the width of the heads is only known at run time")
+        scale = 1 / math.sqrt(width) if width else 1.0
+    rows, columns = b.size(query, -2), b.size(key, -2)
+    if is_causal:
+        mask = triangle_mask(b, rows, columns, 0, "le")
+    key, value = _without_repeats(key, value)
+    shape = [*b.sizes(query)[:-1], b.size(value, -1)]
+    group = _group(query, key) if rank(query) > 2 else 1
+    if scale != 1:
+        query = b.mul(query, scale)
+    if group > 1:
+        *outer, heads, _, _ = b.sizes(query)
+        query = b.view(query, [*outer, heads // group, rows * group, width])
+    scores = matmul(b, query, b.transpose(key, -2, -1))
+    if mask is not None:
+        scores = _masked(b, b.view(scores, [*shape[:-1], columns]), mask)
+    weights = b("aten._softmax.default", scores, rank(scores) - 1, False)
+    if dropout:
+        weights = b.results("aten.native_dropout.default", weights, dropout, True)[0]
+    if mask is not None and group > 1:
+        weights = b.view(weights, [*b.sizes(query)[:-1], columns])
+    result = b.view(matmul(b, weights, value), shape)
+    return result if mask is None or is_causal else _without_hidden_rows(b, result, mask)
+
+
+def _masked(b: Builder, scores: SSAValue, mask: SSAValue) -> SSAValue:
+    """Scores plus a floating-point mask, or minus infinity where a bool mask is false."""
+    if element(mask) != i1:
+        return b.add(scores, b.cast(mask, element(scores)))
+    return b("aten.where.self", mask, scores, b.as_tensor(-math.inf, element(scores)))
+
+
+def _without_hidden_rows(b: Builder, result: SSAValue, mask: SSAValue) -> SSAValue:
+    """The result with 0 in rows whose mask hides everything, unless there can be none."""
+    last = rank(mask) - 1
+    if element(mask) == i1:
+        if every_row_has_true(mask):
+            return result
+        visible = b("aten.any.dim", mask, last, True)
+    else:
+        if never_minus_infinity(mask):
+            return result
+        visible = b.compare("ne", b.amax(mask, [last], True), -math.inf)
+    return b("aten.where.self", visible, result, b.as_tensor(0, element(result)))
+
+
+def _group(query: SSAValue, key: SSAValue) -> int:
+    """How many query heads share a key head; 1 when the numbers are equal or not known."""
+    ours, theirs = dims(query)[-3], dims(key)[-3]
+    if isinstance(ours, int) and isinstance(theirs, int) and theirs > 1 and ours > theirs and ours % theirs == 0:
+        return ours // theirs
+    return 1
+
+
+def _without_repeats(key: SSAValue, value: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """Keys and values before every head was repeated the same number of times."""
+    sources = [_before_repeat(t) for t in (key, value)]
+    if sources[0] is None or sources[1] is None or dims(sources[0])[-3] != dims(sources[1])[-3]:
+        return key, value
+    return sources[0], sources[1]
+
+
+def _before_repeat(x: SSAValue) -> SSAValue | None:
+    """The source of ``[..., h, s, w]`` viewed from ``[..., h, n, s, w]`` expanded from ``[..., h, 1, s, w]``."""
+    names = ("aten.view.default", "aten.expand.default")
+    ops: list[SchemaOp] = []
+    for name in names:
+        op = ops[-1].operands[0].owner if ops else x.owner
+        if not isinstance(op, SchemaOp) or op.name != name:
+            return None
+        ops.append(op)
+    spread = ops[1].results[0]
+    inner = ops[1].operands[0].owner
+    if not isinstance(inner, SchemaOp) or inner.name != "aten.unsqueeze.default":
+        return None
+    source = inner.operands[0]
+    given: Sequence[Dim] = dims(source)
+    if len(given) < 3 or wrap(inner.arg("dim"), len(given) + 1) != len(given) - 2:
+        return None
+    expanded, merged = dims(spread), dims(x)
+    heads, times = expanded[-4], expanded[-3]
+    fits = (*expanded[:-3], *expanded[-2:]) == tuple(given) and len(merged) == len(given)
+    if not fits or not isinstance(heads, int) or heads < 2 or merged[-3] != heads * times:
+        return None
+    return source if (*merged[:-3], *merged[-2:]) == (*given[:-3], *given[-2:]) else None
+
+
+@decomposition("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def flash_attention(
+    b: Builder,
+    query: SSAValue,
+    key: SSAValue,
+    value: SSAValue,
+    dropout: float,
+    is_causal: bool,
+    mask: SSAValue | None,
+    scale: float | None,
+) -> list[SSAValue | None] | None:
+    """The attention; the logarithms of the sums must not be used"""
+    if b.rewriter.root.results[1].first_use is not None:
+        return b.no_match("the second result is used")
+    result = scaled_dot_product_attention(b, query, key, value, mask, dropout, is_causal, scale, False)
+    return None if result is None else [result, None]
+
+
+@decomposition("aten._scaled_dot_product_attention_math.default")
+def attention_math(
+    b: Builder,
+    query: SSAValue,
+    key: SSAValue,
+    value: SSAValue,
+    mask: SSAValue | None,
+    dropout: float,
+    is_causal: bool,
+    dropout_mask: SSAValue | None,
+    scale: float | None,
+    enable_gqa: bool,
+) -> list[SSAValue | None] | None:
+    """The attention; the weights must not be used"""
+    if b.rewriter.root.results[1].first_use is not None or dropout_mask is not None:
+        return b.no_match("the second result is used")
+    result = scaled_dot_product_attention(b, query, key, value, mask, dropout, is_causal, scale, enable_gqa)
+    return None if result is None else [result, None]

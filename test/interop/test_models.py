@@ -12,6 +12,14 @@ import pytest
 from models.registry import MODELS
 
 import etir
+from etir.dialects.context import EtContext
+from etir.dialects.text import parse_module, print_module
+from etir.dialects.verify import verify_module
+from etir.emit.from_pte import read_program
+from etir.emit.to_pte import emit_program
+from etir.interpret.interpreter import Interpreter
+from etir.lowering.pipeline import PHASES, pipeline
+from etir.passes.manager import run_pipeline
 
 torch = pytest.importorskip("torch")
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
@@ -39,8 +47,89 @@ def run_stock(data: bytes, name: str) -> list[list[torch.Tensor]]:
     return [[torch.as_tensor(o).clone() for o in loaded.forward(case.inputs(step))] for step in range(case.steps)]
 
 
+def interpret(module, name: str) -> list[list[torch.Tensor]]:
+    """The outputs of every step in the interpreter."""
+    case = MODELS[name]
+    interpreter = Interpreter(module, "torch")
+    return [[torch.as_tensor(o) for o in interpreter.run(case.inputs(step))] for step in range(case.steps)]
+
+
 @pytest.mark.parametrize("name", list(MODELS))
 def test_stock_runtime_gives_eager_results(name: str) -> None:
     """Largest difference relative to the largest magnitude within the case's tolerance."""
     case = MODELS[name]
     assert case.check(run_stock(compiled(name).buffer, name)) <= case.tolerance
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_every_pass_keeps_the_meaning(name: str) -> None:
+    """The interpreter gives eager's results after every pass; locations and text survive every level."""
+    case = MODELS[name]
+    module = etir.import_program(exported(name))
+    ctx = EtContext()
+    levels = {spec: phase for phase in PHASES for spec in pipeline(stop=phase)[-1:]}
+    assert case.check(interpret(module.clone(), name)) <= case.tolerance
+    for spec in pipeline():
+        run_pipeline(ctx, module, spec)
+        verify_module(module, require_locations=True)
+        if spec.startswith("verify"):
+            continue
+        difference = case.check(interpret(module.clone(), name))
+        assert difference <= case.tolerance, f"after {spec}: {difference}"
+        if spec in levels:
+            check_round_trip(module, ctx)
+    check_round_trip(module, ctx)
+
+
+def check_round_trip(module, ctx: EtContext) -> None:
+    """Text in both forms reads back to the same module, with the same locations."""
+    for generic in (False, True):
+        text = print_module(module, generic=generic, locations=True)
+        again = parse_module(text, ctx.clone())
+        assert again.is_structurally_equivalent(module)
+        assert print_module(again, generic=generic, locations=True).splitlines()[1:-1] == text.splitlines()[1:-1]
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_own_files_come_back_byte_for_byte(name: str) -> None:
+    """.pte to text to .pte gives the same bytes."""
+    data = compiled(name).buffer
+    module = read_program(data)
+    text = print_module(module)
+    again = parse_module(text, weights=[_Blobs(module)])
+    assert emit_program(again).pte() == data
+
+
+class _Blobs:
+    """Supplies the blobs of another module: what a weights file does."""
+
+    def __init__(self, module):
+        from etir.dialects.et.weights import BlobAttr
+
+        self.blobs = {
+            a.data.digest: a.data for op in module.walk() for a in op.properties.values() if isinstance(a, BlobAttr)
+        }
+
+    def supply(self, blob) -> bool:
+        known = self.blobs.get(blob.digest)
+        if known is None:
+            return False
+        blob.attach(known.data)
+        return True
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_stock_files_become_text_and_run(name: str) -> None:
+    """What the stock pipeline writes becomes text, and goes back to a file that gives the stock file's outputs."""
+    from stock import independent_copy, stock_buffer
+
+    case = MODELS[name]
+    data = stock_buffer(independent_copy(exported(name)))
+    module = read_program(data)
+    verify_module(module)
+    parse_module(print_module(module))
+    expected = run_stock(data, name)
+    got = run_stock(emit_program(module).pte(), name)
+    for step in range(case.steps):
+        for a, b in zip(got[step], expected[step], strict=True):
+            assert torch.equal(a, b)
