@@ -11,7 +11,7 @@ How it is measured:
 * *Peak* is the high-water mark of resident memory above a process that holds the ``ExportedProgram`` and has imported
   torch only: the compiler's own imports count. Each figure comes from a new process, whose high-water mark is reset
   (``/proc/self/clear_refs``, hence Linux only) when freed memory has been given back to the system.
-* *Arena*, instructions and bytes are read from the files by ExecuTorch's deserialiser.
+* *Arena*, instructions and file bytes are read from the files by ExecuTorch's deserialiser.
 
 etir compiles for the stock runtime (``target="executorch"``), so both files are for the same machine. The last column
 names the bars that a row misses: etir's time at most half of stock's, its arena no larger, its peak at most 1.5 times
@@ -191,26 +191,27 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 COLUMNS: tuple[tuple[str, Callable[[CompilerFigures], str]], ...] = (
     ("seconds", lambda row: f"{row.median:.2f}"),
-    ("arena", lambda row: f"{row.figures.arena_bytes:,}"),
-    ("instr", lambda row: f"{row.figures.instructions:,}"),
+    ("arena bytes", lambda row: f"{row.figures.arena_bytes:,}"),
+    ("instructions", lambda row: f"{row.figures.instructions:,}"),
     ("file bytes", lambda row: f"{row.figures.file_bytes:,}"),
     ("peak MiB", lambda row: f"{row.peak_bytes / MIB:.0f}"),
-    ("vs eager", lambda row: "-" if row.difference is None else f"{row.difference:.1e}"),
+    ("from eager", lambda row: "-" if row.difference is None else f"{row.difference:.1e}"),
 )
 """Title and text of each column that every compiler has."""
 
 
-def report(results: Sequence[ModelFigures], compilers: Sequence[str]) -> str:
-    """The figures as a text table, one line per model, compilers beside each other within each column."""
-    titles = ["model", *(f"{title} {name}" for title, _ in COLUMNS for name in compilers)]
-    both = "etir" in compilers and "stock" in compilers
-    rows = [[*titles, *(["time ratio"] if both else []), "peak bar MiB", "missed"]]
+def report(results: Sequence[ModelFigures]) -> str:
+    """The figures as a text table, one line per model and compiler; etir's has the ratio, the peak bar and the misses."""
+    rows = [["model", "compiler", *(title for title, _ in COLUMNS), "time ratio", "peak bar MiB", "missed"]]
     for result in results:
-        row = [result.model, *(text(result.compilers[name]) for _, text in COLUMNS for name in compilers)]
-        if both:
-            row.append(f"{result.compilers['etir'].median / result.compilers['stock'].median:.3f}")
-        row.append(f"{(PEAK_WEIGHTS_BAR * result.weights_bytes + PEAK_FIXED_BAR) / MIB:.0f}")
-        rows.append([*row, ",".join(result.missed_bars()) or "-"])
+        for name, figures in result.compilers.items():
+            ratio = peak_bar = missed = "-"
+            if name == "etir":
+                peak_bar = f"{(PEAK_WEIGHTS_BAR * result.weights_bytes + PEAK_FIXED_BAR) / MIB:.0f}"
+                missed = ",".join(result.missed_bars()) or "-"
+                if "stock" in result.compilers:
+                    ratio = f"{figures.median / result.compilers['stock'].median:.3f}"
+            rows.append([result.model, name, *(text(figures) for _, text in COLUMNS), ratio, peak_bar, missed])
     return table(rows)
 
 
@@ -250,7 +251,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps([{**asdict(result), "missed": result.missed_bars()} for result in results], indent=2))
     elif results:
-        print(report(results, compilers))
+        print(report(results))
     return 1 if failed else 0
 
 

@@ -71,13 +71,14 @@ def compile_program(
     plan_outputs: bool = True,
     share_state: bool = False,
     debug_info: bool = False,
+    external_weights: str | None = None,
     dump_dir: str | Path | None = None,
 ) -> Program:
     """Compile an exported program (several by method name, or a module at the ATen level) for a target.
 
     ``target`` names whose kernels the program must link against; ``plan_inputs`` and ``plan_outputs`` False leave those
     tensors' memory to the caller; ``share_state`` lets methods share mutable buffers of one name; ``debug_info`` writes
-    source lines into the file; ``dump_dir`` receives the module after every phase as text.
+    source lines into the file; ``external_weights`` names a ``.ptd`` file that holds the weights; ``dump_dir`` receives the module after every phase as text.
 
     Raises one :class:`~etir.diagnostics.EtirError` with everything that keeps the program from compiling.
     """
@@ -112,6 +113,9 @@ def compile_program(
     phases = list(PHASES)
     for before, phase in zip(phases, phases[1:], strict=False):
         specs = [s + options.get(s, "") for s in pipeline(start=before, stop=phase, target=target)]
+        if phase == "et" and external_weights is not None:
+            # Folding has made its constants by now; what is a weight here is a weight of the file.
+            specs.insert(0, f"externalize-weights{{tag={external_weights}}}")
         report = run_pipeline(ctx, module, ",".join(specs))
         ran += [(p.name, p.time.wall + p.verify.wall) for p in report.passes]
         if dump is not None:

@@ -17,7 +17,7 @@ For operators with a schema:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -187,13 +187,16 @@ def _replaced_types(step: pdl.OperationOp, bound: Mapping[SSAValue, Bound]) -> l
 # --- schemas ------------------------------------------------------------------------------------------------------------
 
 
-def default_segments(schema: OpSchema, count: int) -> tuple[int, ...] | None:
-    """How ``count`` operands spread over the tensor arguments of a schema, or None when they do not."""
-    required = sum(1 for a in schema.arguments if a.is_tensor and not a.is_tensor_list and not a.optional)
-    spare = count - required
+def default_segments(schema: OpSchema, count: int, literals: Collection[str] = ()) -> tuple[int, ...] | None:
+    """How ``count`` operands spread over the tensor arguments of a schema, or None when they do not.
+
+    ``literals`` names the arguments that are numbers, also in tensor slots.
+    """
+    open_arguments = [a for a in schema.arguments if a.is_tensor and a.name not in literals]
+    spare = count - sum(1 for a in open_arguments if not a.is_tensor_list and not a.optional)
     segments: list[int] = []
     for argument in schema.arguments:
-        if not argument.is_tensor:
+        if argument not in open_arguments:
             segments.append(0)
         elif argument.is_tensor_list:
             segments.append(max(spare, 0))
@@ -214,14 +217,14 @@ def _build_schema_op(
     if SEGMENTS in given:
         properties = {n: a for n, a in given.items() if n not in attributes}
         return cls.create(operands=operands, result_types=types, properties=properties, attributes=attributes)
-    segments = default_segments(cls.SCHEMA, len(operands))
+    segments = default_segments(cls.SCHEMA, len(operands), given)
     if segments is None:
         raise TypeError(f"{len(operands)} operands do not fit {cls.SCHEMA}; give \"{SEGMENTS}\"")
     arguments: dict[str, ArgValue] = {}
     rest = iter(operands)
     for argument, count in zip(cls.SCHEMA.arguments, segments, strict=True):
         taken = [next(rest) for _ in range(count)]
-        if argument.is_tensor_list:
+        if argument.is_tensor_list and argument.name not in given:
             arguments[argument.name] = taken
         elif taken:
             arguments[argument.name] = taken[0]
@@ -242,9 +245,9 @@ def _attribute_of(op: Operation, name: str) -> Attribute | None:
     return stored
 
 
-def _segments_agree(op: SchemaOp) -> bool:
-    """Whether the operands belong to the arguments that a pattern without segments means."""
-    segments = default_segments(op.SCHEMA, len(op.operands))
+def _segments_agree(op: SchemaOp, literals: Collection[str]) -> bool:
+    """Whether the operands belong to the arguments that a pattern with these ``literals`` and no segments means."""
+    segments = default_segments(op.SCHEMA, len(op.operands), literals)
     if segments is None or op.properties[SEGMENTS] != segments_attr(segments):
         return False
     masks = [a for a in op.SCHEMA.arguments if a.is_tensor_list and a.elements_optional]
@@ -291,7 +294,7 @@ class _Match:
                 return self._no(f"'{name}' of '{op.name}' is {stored}")
         if len(op.operands) != len(pattern.operand_values):
             return self._no(f"'{op.name}' has {len(op.operands)} operands, not {len(pattern.operand_values)}")
-        if isinstance(op, SchemaOp) and SEGMENTS not in names and not _segments_agree(op):
+        if isinstance(op, SchemaOp) and SEGMENTS not in names and not _segments_agree(op, names):
             return self._no(f"the operands of '{op.name}' belong to other arguments than the pattern's")
         for index, (expected, operand) in enumerate(zip(pattern.operand_values, op.operands, strict=True)):
             if not self._operand(expected, operand):

@@ -28,17 +28,10 @@ rename(
 @decomposition("aten.linear.default")
 def linear(b: Builder, x: SSAValue, weight: SSAValue, bias: SSAValue | None) -> SSAValue:
     """``addmm`` or ``mm`` with the transposed weight, over all rows"""
-    if rank(weight) == 1:
-        result = matmul(b, x, weight)
-        return result if bias is None else b.add(result, bias)
     *outer, width = b.sizes(x)
     rows = b.view(x, [-1, width])
     transposed = b.permute(weight, [1, 0])
-    if bias is not None and rank(bias) == 1:
-        result = b("aten.addmm.default", bias, rows, transposed)
-    else:
-        result = b.mm(rows, transposed)
-        result = result if bias is None else b.add(result, bias)
+    result = b.mm(rows, transposed) if bias is None else b("aten.addmm.default", bias, rows, transposed)
     return b.view(result, [*outer, b.size(weight, 0)])
 
 

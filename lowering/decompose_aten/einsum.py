@@ -31,7 +31,7 @@ def parse_equation(text: str, ranks: Sequence[int]) -> Equation:
     left, arrow, right = text.replace(" ", "").partition("->")
     inputs = tuple(_labels(term, count) for term, count in zip(left.split(","), ranks, strict=True))
     longest = max((sum(label[0] == "." for label in labels) for labels in inputs), default=0)
-    ellipsis = tuple(f".{i}" for i in range(longest))[::-1]
+    ellipsis = tuple(f".{i}" for i in reversed(range(longest)))
     if arrow:
         head, dots, tail = right.partition("...")
         return Equation(inputs, (*head, *(ellipsis if dots else ()), *tail))
@@ -42,7 +42,7 @@ def parse_equation(text: str, ranks: Sequence[int]) -> Equation:
 def _labels(term: str, count: int) -> Labels:
     head, dots, tail = term.partition("...")
     hidden = count - len(head) - len(tail) if dots else 0
-    return (*head, *(f".{i}" for i in range(hidden))[::-1], *tail) if hidden else (*head, *tail)
+    return (*head, *(f".{i}" for i in reversed(range(hidden))), *tail)
 
 
 @decomposition("aten.einsum.default")

@@ -44,6 +44,8 @@ COMMON = tuple(
 RARE = tuple(ScalarType[n] for n in "COMPLEXDOUBLE UINT16 UINT32 UINT64 BITS16 QINT8".split())
 """Types that a probe tries where all tensors have them, but for one with a usual type, and the other way round."""
 TYPICAL = (ScalarType.LONG, ScalarType.HALF, ScalarType.FLOAT, ScalarType.BOOL)
+STORED = (*COMMON[:-2], ScalarType.UINT16, ScalarType.BITS16)
+"""Types that quantized data and its parameters are stored in, and others for contrast."""
 USUAL = (ScalarType.LONG, ScalarType.FLOAT)
 DATA_FILLS = ("data", "signed", "small", "sparse", "unit")
 _RESULT_TYPES = (ScalarType.FLOAT, ScalarType.LONG, ScalarType.BOOL, ScalarType.INT, ScalarType.COMPLEXFLOAT)
@@ -191,6 +193,18 @@ class Call:
         for combination in seen:
             if not any(d in t.spec.exclude for d, t in zip(combination, self.tensors, strict=True)):
                 yield Case(combination, self.base.dim_orders)
+
+    def near_base(self, steps: int) -> Iterator[Case]:
+        """The usual types with up to ``steps`` of them changed: for kernels whose tensors play different roles."""
+        seen = {self.base.dtypes: None}
+        for places in itertools.combinations(range(len(self.tensors)), min(steps, len(self.tensors))):
+            for types in itertools.product(STORED, repeat=len(places)):
+                changed = list(self.base.dtypes)
+                for place, new in zip(places, types, strict=True):
+                    changed[place] = new
+                seen[tuple(changed)] = None
+        for combination in seen:
+            yield Case(combination, self.base.dim_orders)
 
     def _near(
         self, plain: Sequence[ScalarType], other: Sequence[ScalarType], steps: int

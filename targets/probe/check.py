@@ -8,7 +8,7 @@ from typing import Any
 
 from etir.targets.manifest import KernelEntry
 from etir.targets.probe.call import Call, Case
-from etir.targets.probe.library_samples import LIBRARY_SAMPLES
+from etir.targets.probe.library_samples import CUSTOM_SAMPLES, PRIM_SAMPLES, QUANTIZED_SAMPLES
 from etir.targets.probe.runner import Outcome, run_cases
 from etir.targets.probe.samples import SAMPLES, SHAPE_SAMPLES, Sample
 
@@ -50,7 +50,8 @@ class Observation:
 
 def samples_of(op_name: str) -> tuple[Sample, ...]:
     """All samples of an operator; their position is the number in reports."""
-    return SAMPLES.get(op_name, ()) + SHAPE_SAMPLES.get(op_name, ()) + LIBRARY_SAMPLES.get(op_name, ())
+    tables = (SAMPLES, SHAPE_SAMPLES, PRIM_SAMPLES, QUANTIZED_SAMPLES, CUSTOM_SAMPLES)
+    return tuple(sample for table in tables for sample in table.get(op_name, ()))
 
 
 def observe(runtime: Any, entry: KernelEntry, *, every: int = 1) -> Iterator[Observation]:
@@ -59,7 +60,11 @@ def observe(runtime: Any, entry: KernelEntry, *, every: int = 1) -> Iterator[Obs
         call = Call(entry.name, entry.schema, sample, is_prim=entry.kind == "prim")
         cases: list[Case] = [call.base]
         if not sample.shape_only:
-            cases += list(call.dtype_cases(FURTHER_LIMIT if number else FULL_LIMIT))[::every]
+            if entry.name in QUANTIZED_SAMPLES or entry.name in CUSTOM_SAMPLES:
+                combinations = call.near_base(steps=1 if number else 2)
+            else:
+                combinations = call.dtype_cases(FURTHER_LIMIT if number else FULL_LIMIT)
+            cases += list(combinations)[::every]
         cases += call.dim_order_cases()
         yield from _observe_call(runtime, entry, call, number, cases)
         grown = Call(entry.name, entry.schema, sample, is_prim=entry.kind == "prim", grown=True)

@@ -135,5 +135,3 @@ CUSTOM_SAMPLES: dict[str, tuple[Sample, ...]] = {
     "llama::fallback.out": (_s(T((2, 3)), outs=(T((2, 3)),)),),
     "preprocess::tile_crop.out": (_s(T((3, 4, 4)), 2, outs=(T((4, 3, 2, 2)),)),),
 }
-
-LIBRARY_SAMPLES = PRIM_SAMPLES | QUANTIZED_SAMPLES | CUSTOM_SAMPLES

@@ -17,9 +17,10 @@
 // ALL: IR dump after dce
 
 // Only what a pass changed.
-// RUN: et-opt -p 'dce,cse,cse' --print-ir-after-change --no-output %s 2>&1 | filecheck %s --check-prefix=CHANGE
-// CHANGE: IR dump after dce
+// RUN: et-opt -p 'cse,cse,dce,cse' --print-ir-after-change --no-output %s 2>&1 | filecheck %s --check-prefix=CHANGE
 // CHANGE: IR dump after cse
+// CHANGE-NOT: IR dump after cse
+// CHANGE: IR dump after dce
 // CHANGE-NOT: IR dump
 
 // The dumps are in the form that is asked for.

@@ -15,7 +15,6 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.linear.default", (R(2, 5, 4), R(3, 4), R(3)), {}),
     ("aten.linear.default", (R(5, 4), R(3, 4)), {}),
     ("aten.linear.default", (R(4), R(3, 4), R(3)), {}),
-    ("aten.linear.default", (R(2, 4), R(4), R(())), {}),
     ("aten.matmul.default", (R(4), R(4)), {}),
     ("aten.matmul.default", (R(3, 4), R(4)), {}),
     ("aten.matmul.default", (R(4), R(4, 5)), {}),

@@ -1,0 +1,235 @@
+"""Strides of tensors before mutation is gone: whether ``reshape``, ``contiguous`` and ``to`` gave a view or a copy.
+
+Only eager PyTorch's strides decide that, and types do not have them. They follow from the program: inputs and weights
+are laid out as their types say, views rearrange strides, pointwise operators keep those of their operands, most others
+give contiguous results. Where nothing is known the answer is None, and it is an error only if the difference shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etir.dialects.aten.table import load_table
+from etir.dialects.et.layout import Dim, dims_of, order_of
+from etir.dialects.et.program import ConstantOp, GetWeightOp, ReadStateOp
+from etir.dialects.schema_op import SchemaOp
+from etir.lowering.dims import product, wrap
+from etir.lowering.functionalize.aliases import Alias, AliasSets
+from etir.lowering.functionalize.emitter import Tensor, tensor_of
+from etir.lowering.functionalize.permutations import permutation, squeezed
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import OpResult, SSAValue
+
+Strides = tuple[Dim, ...]
+
+_ODD_LAYOUTS = (
+    "aten.scaled_dot_product", "aten._scaled_dot_product", "aten.linalg_", "aten._linalg", "aten.fft_", "aten._fft",
+    "aten.stft", "aten.istft", "aten.einsum", "aten.tensordot", "aten.lstm", "aten.gru", "aten.rnn", "aten.cholesky",
+    "aten.triangular_solve", "aten.qr", "aten.svd", "aten.index.", "aten.channel_shuffle", "aten.empty_strided",
+    "aten.empty_permuted", "aten.new_empty_strided", "aten.lu_", "aten.geqrf", "aten.ormqr", "aten.multi_head",
+)  # fmt: skip
+"""Operators whose results need not be contiguous for contiguous operands, by the beginning of their names."""
+
+_FACTORIES_LIKE = frozenset({"clone", "_to_copy", "to", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "contiguous", "dropout", "native_dropout"})  # fmt: skip
+"""Operators that keep the layout of their tensor unless a memory format is given."""
+
+_UNKNOWN = object()
+
+
+def contiguous_strides(dims: Sequence[Dim], order: Sequence[int] | None = None) -> Strides:
+    """The strides of a dense tensor with its dims in ``order``, outermost first."""
+    strides: list[Dim] = [1] * len(dims)
+    step: Dim = 1
+    for position in reversed(range(len(dims)) if order is None else list(order)):
+        strides[position] = step
+        step = step * dims[position]
+    return tuple(strides)
+
+
+def same_layout(dims: Sequence[Dim], a: Strides, b: Strides) -> bool:
+    """Whether two strides place the elements alike: those of dims of size 1 do not count."""
+    return all(x == y for size, x, y in zip(dims, a, b, strict=True) if size != 1)
+
+
+def is_view_possible(dims: Sequence[Dim], strides: Strides, wanted: Sequence[Dim]) -> Strides | None:
+    """The strides with which the elements can be seen with the sizes ``wanted``; None when that takes a copy.
+
+    Neighbouring dims that are dense among themselves form runs; each run must be made up of whole new dims.
+    """
+    runs: list[tuple[Dim, Dim]] = []  # (number of elements, stride of the innermost), from the outermost
+    for size, stride in zip(dims, strides, strict=True):
+        if size == 1:
+            continue
+        if runs and runs[-1][1] == stride * size:
+            runs[-1] = (runs[-1][0] * size, stride)
+        else:
+            runs.append((size, stride))
+    result: list[Dim] = [1] * len(wanted)
+    position = len(wanted) - 1
+    for count, stride in reversed(runs):
+        filled: Dim = 1
+        while filled != count:
+            if position < 0:
+                return None
+            result[position] = stride * filled
+            filled = filled * wanted[position]
+            position -= 1
+            if isinstance(filled, int) and isinstance(count, int) and filled > count:
+                return None
+    return tuple(result) if all(d == 1 for d in wanted[: position + 1]) else None
+
+
+class Layouts:
+    """Strides of the tensors of one method."""
+
+    def __init__(self, aliases: AliasSets):
+        self.aliases = aliases
+        self._roots: dict[SSAValue, Strides | None] = {}
+
+    def strides(self, alias: Alias) -> Strides | None:
+        """The strides of a tensor, or None when they are not known."""
+        chain: list[Alias] = []
+        one = alias
+        while one.strides is None and one.view is not None:
+            chain.append(one)
+            one = one.view.parent
+        if one.strides is None:
+            one.strides = self._of_value(one.storage.original) or _UNKNOWN
+        for each in reversed(chain):
+            assert each.view is not None
+            parent = each.view.parent
+            known = None if parent.strides is _UNKNOWN else _strides_of_view(each, parent.strides)  # type: ignore[arg-type]
+            each.strides = _UNKNOWN if known is None else known
+        return None if alias.strides is _UNKNOWN else alias.strides  # type: ignore[return-value]
+
+    def _of_value(self, value: SSAValue) -> Strides | None:
+        """The strides of a value of the program that is no view; its producers are looked at without recursion."""
+        pending = [value]
+        while pending:
+            top = pending[-1]
+            if top in self._roots:
+                pending.pop()
+                continue
+            missing = [v for v in _layout_sources(top) if self._known(v) is _UNKNOWN]
+            if missing:
+                pending.extend(missing)
+                continue
+            self._roots[top] = self._compute(top)
+            pending.pop()
+        return self._roots[value]
+
+    def _known(self, value: SSAValue) -> object:
+        """Strides, None for ones that cannot be known, or ``_UNKNOWN`` for ones that were not computed yet."""
+        alias = self.aliases.of.get(value) or self.aliases.written_by.get(value)
+        if alias is not None and (alias.view is not None or alias.strides is not None):
+            return self.strides(alias)
+        return self._roots.get(value, _UNKNOWN)
+
+    def _compute(self, value: SSAValue) -> Strides | None:
+        type = tensor_of(value)
+        dims = dims_of(type)
+        if not isinstance(value, OpResult):
+            return contiguous_strides(dims, order_of(type)) if value.owner is self.aliases.entry else None
+        op = value.op
+        if isinstance(op, (GetWeightOp, ReadStateOp, ConstantOp)):
+            return contiguous_strides(dims, order_of(type))
+        if not isinstance(op, SchemaOp):
+            return None
+        if op.SCHEMA.name in _FACTORIES_LIKE and (known := self._kept_or_given(op, type)) is not None:
+            return known
+        if op.name.startswith(_ODD_LAYOUTS):
+            return None
+        operands = [(tensor_of(v), self._known(v)) for v in _layout_sources(value)]
+        if any(strides is None or strides is _UNKNOWN for _, strides in operands):
+            return None
+        if all(same_layout(dims_of(t), s, contiguous_strides(dims_of(t))) for t, s in operands):  # type: ignore[arg-type]
+            return contiguous_strides(dims)
+        if "p" in load_table().flags(op.name) or op.SCHEMA.name in _FACTORIES_LIKE:
+            full: list[Strides] = [s for t, s in operands if dims_of(t) == dims]  # type: ignore[misc]
+            small = [t for t, _ in operands if dims_of(t) != dims]
+            if full and not small and all(same_layout(dims, full[0], s) for s in full) and _is_dense(dims, full[0]):
+                return full[0]
+        return None
+
+    def _kept_or_given(self, op: SchemaOp, type: Tensor) -> Strides | None:
+        word = op.arg("memory_format") if "memory_format" in op.SCHEMA.index else None
+        dims = dims_of(type)
+        if word == "contiguous" or (word is None and op.SCHEMA.name == "contiguous"):
+            return contiguous_strides(dims)
+        return memory_format_strides(word, dims)
+
+
+def memory_format_strides(word: object, dims: Sequence[Dim]) -> Strides | None:
+    """The strides of a memory format; None for ``preserve`` and for none given."""
+    match word:
+        case "contiguous" | 0:
+            return contiguous_strides(dims)
+        case "channels_last" | "channels_last_3d":
+            return contiguous_strides(dims, (0, *range(2, len(dims)), 1))
+        case _:
+            return None
+
+
+def _layout_sources(value: SSAValue) -> list[SSAValue]:
+    """The tensors whose layout that of a result may depend on."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, SchemaOp):
+        return []
+    return [v for v in value.op.operands if isinstance(v.type, TensorType)]
+
+
+def _is_dense(dims: Sequence[Dim], strides: Strides) -> bool:
+    """Whether the elements fill memory without gaps and overlaps, in some order of the dims."""
+    pairs = [(s, d) for s, d in zip(strides, dims, strict=True) if d != 1]
+    step: Dim = 1
+    while pairs:
+        found = next((p for p in pairs if p[0] == step), None)
+        if found is None:
+            return False
+        pairs.remove(found)
+        step = step * found[1]
+    return True
+
+
+def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:
+    view = alias.view
+    assert view is not None
+    op, dims = view.op, dims_of(view.parent.type)
+    wanted = dims_of(alias.type)
+    rank = len(dims)
+    if view.same:
+        return parent
+    order = permutation(op, rank)
+    if order is not None:
+        return tuple(parent[d] for d in order)
+    removed = squeezed(op, dims)
+    if removed is not None:
+        return tuple(s for i, s in enumerate(parent) if i not in removed)
+    match op.SCHEMA.name:
+        case "slice":
+            position, step = wrap(op.arg("dim"), rank), op.arg("step")
+            return tuple(s * step if i == position else s for i, s in enumerate(parent)) if isinstance(step, int) else None
+        case "narrow" | "split" | "split_with_sizes" | "chunk" | "tensor_split" | "hsplit" | "vsplit" | "dsplit":
+            return parent
+        case "select" | "unbind":
+            position = wrap(op.arg("dim"), rank)
+            return parent[:position] + parent[position + 1 :]
+        case "unsqueeze":
+            position = wrap(op.arg("dim"), rank + 1)
+            inner = dims[position] * parent[position] if position < rank else 1
+            return (*parent[:position], inner, *parent[position:])
+        case "expand" | "expand_as" | "broadcast_to":
+            new = len(wanted) - rank
+            kept = [s if dims[i] == wanted[new + i] else 0 for i, s in enumerate(parent)]
+            return (*([0] * new), *kept)
+        case "diagonal":
+            first, second = wrap(op.arg("dim1"), rank), wrap(op.arg("dim2"), rank)
+            rest = tuple(s for i, s in enumerate(parent) if i not in (first, second))
+            return (*rest, parent[first] + parent[second])
+        case "view" if op.name == "aten.view.dtype":
+            return None
+        case "view" | "reshape" | "flatten" | "unflatten" | "view_as" | "reshape_as" | "ravel" | "_unsafe_view":
+            if product(dims) == 0:
+                return contiguous_strides(wanted)
+            return is_view_possible(dims, parent, wanted)
+        case _:
+            return None
