@@ -50,11 +50,7 @@ def problems(module: ModuleOp, *, require_locations: bool = False) -> Iterator[D
     for op in module.body.block.ops:
         for nested in op.walk():
             yield from _verify_operation(nested)
-            if (
-                require_locations
-                and isinstance(nested.location, UnknownLoc)
-                and not isinstance(nested, DimOp)
-            ):
+            if require_locations and isinstance(nested.location, UnknownLoc) and not isinstance(nested, DimOp):
                 yield E0307.diagnostic(f"'{nested.name}' has no location")
             yield from _verify_symbols(nested, symbols)
             for value in nested.results:

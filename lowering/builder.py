@@ -17,6 +17,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
 from etir.dialects.aten.base import aten_op
 from etir.dialects.dtypes import BY_TYPE, i64
 from etir.dialects.edge.base import PREFIX as EDGE_PREFIX
@@ -30,8 +33,6 @@ from etir.lowering.inference.shape import resolve_view
 from etir.lowering.promotion import category_of, result_type
 from etir.lowering.sizes import Size, SizeLike, SizePool, dim
 from etir.passes.rewriting import Rewriter
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
 
 Number: TypeAlias = int | float | bool | complex | SSAValue
 TensorOrNumber: TypeAlias = SSAValue | int | float | bool

@@ -19,7 +19,7 @@ def broadcast_dim(a: Dim, b: Dim) -> Dim:
     if a == 1:
         return b
     if isinstance(a, int) and isinstance(b, int):
-        raise ValueError(f"sizes {a} and {b} do not broadcast")  # noqa: TRY004
+        raise ValueError(f"sizes {a} and {b} do not broadcast")
     return a if isinstance(a, int) or not isinstance(b, int) else b
 
 

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
+from xdsl.dialects.builtin import ComplexType, TensorType
+from xdsl.ir import Attribute, SSAValue
+
 from etir.dialects.dtypes import (
     BY_TORCH_NAME,
     bf16,
@@ -24,8 +27,6 @@ from etir.dialects.dtypes import (
     i64,
     ui8,
 )
-from xdsl.dialects.builtin import ComplexType, TensorType
-from xdsl.ir import Attribute, SSAValue
 
 Operand: TypeAlias = SSAValue | bool | int | float | complex
 """A tensor, a run-time number (a value of type i64, f64 or i1) or a literal number."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, OpResult, SSAValue
+
 from etir.dialects.aten.base import aten_op
 from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr, as_expr, sym_max, sym_min
 from etir.dialects.sym.ops import ArithmeticOp, ConstantOp, arithmetic
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, OpResult, SSAValue
 
 MAX_PRODUCERS = 32
 """How many operations :func:`dim_of` looks through."""

@@ -15,8 +15,8 @@ from pathlib import Path
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Operation
 
-from etir.dialects.text import print_module, source_location
 from etir.dialects.et.weights import write_atomically
+from etir.dialects.text import print_module, source_location
 from etir.passes.rewriting import Observer, Pattern
 
 
@@ -68,7 +68,7 @@ class Relay(Observer):
             listener.on_no_match(pattern, op, reason)
 
 
-# --- printing the IR ----------------------------------------------------------------------------------------------------
+# --- printing the IR -------------------------------------------------------------------------------------------------
 
 Render = Callable[[ModuleOp], str]
 """Module to text."""
@@ -157,7 +157,7 @@ def _selected(name: str, names: Collection[str]) -> bool:
     return name in names or "*" in names
 
 
-# --- explaining rewrites ------------------------------------------------------------------------------------------------
+# --- explaining rewrites ---------------------------------------------------------------------------------------------
 
 
 def _place(location: LocationAttr) -> str:

@@ -96,8 +96,8 @@ def _rewrite_of(pattern: pdl.PatternOp) -> pdl.RewriteOp:
 class PdlPattern(Pattern):
     """One ``pdl.pattern``; its name is its symbol, or the file and line where it stands."""
 
-    name: str  # type: ignore[misc]  # an instance has its own
-    roots: tuple[str, ...]  # type: ignore[misc]
+    name: str  # pyright: ignore[reportIncompatibleVariableOverride]  # an instance has its own
+    roots: tuple[str, ...]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, pattern: pdl.PatternOp, ctx: EtContext):
         self._rewrite = _rewrite_of(pattern)
@@ -184,7 +184,7 @@ def _replaced_types(step: pdl.OperationOp, bound: Mapping[SSAValue, Bound]) -> l
     return []
 
 
-# --- schemas ------------------------------------------------------------------------------------------------------------
+# --- schemas ---------------------------------------------------------------------------------------------------------
 
 
 def default_segments(schema: OpSchema, count: int, literals: Collection[str] = ()) -> tuple[int, ...] | None:
@@ -219,7 +219,7 @@ def _build_schema_op(
         return cls.create(operands=operands, result_types=types, properties=properties, attributes=attributes)
     segments = default_segments(cls.SCHEMA, len(operands), given)
     if segments is None:
-        raise TypeError(f"{len(operands)} operands do not fit {cls.SCHEMA}; give \"{SEGMENTS}\"")
+        raise TypeError(f'{len(operands)} operands do not fit {cls.SCHEMA}; give "{SEGMENTS}"')
     arguments: dict[str, ArgValue] = {}
     rest = iter(operands)
     for argument, count in zip(cls.SCHEMA.arguments, segments, strict=True):
@@ -257,7 +257,7 @@ def _segments_agree(op: SchemaOp, literals: Collection[str]) -> bool:
     )
 
 
-# --- matching -----------------------------------------------------------------------------------------------------------
+# --- matching --------------------------------------------------------------------------------------------------------
 
 
 class _Match:

@@ -57,7 +57,7 @@ class PassOption:
     default: str | None
 
 
-# --- reading ------------------------------------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def parse_pipeline(text: str) -> tuple[ModulePass, ...]:
@@ -165,7 +165,7 @@ def _parse_value(reader: _Reader) -> Value:
     return Value(re.sub(r"\\(.)", r"\1", token[1:-1]), quoted=True)
 
 
-# --- making passes ------------------------------------------------------------------------------------------------------
+# --- making passes ---------------------------------------------------------------------------------------------------
 
 
 def make_pass(spec: PassSpec) -> ModulePass:
@@ -188,9 +188,7 @@ def make_pass(spec: PassSpec) -> ModulePass:
             try:
                 values[field] = _convert(given, hints[field])
             except ValueError as error:
-                problems.append(
-                    E0503.diagnostic(f"option '{name}' of pass '{spec.name}' takes {error}", location)
-                )
+                problems.append(E0503.diagnostic(f"option '{name}' of pass '{spec.name}' takes {error}", location))
                 values[field] = None
     for name, field in fields.items():
         if name not in values and _is_required(field):
@@ -274,7 +272,7 @@ def _union_parts(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
-# --- writing ------------------------------------------------------------------------------------------------------------
+# --- writing ---------------------------------------------------------------------------------------------------------
 
 
 def type_text(hint: Any) -> str:

@@ -28,6 +28,7 @@ PASSES: dict[str, str] = {
     "apply-pdl": "etir.passes.apply_pdl:ApplyPdlPass",
     "cse": "etir.passes.cse:CsePass",
     "dce": "etir.passes.dce:DcePass",
+    "functionalize": "etir.lowering.functionalize:FunctionalizePass",
     "aten-to-edge": "etir.lowering.aten_to_edge:AtenToEdgePass",
     "elide-views": "etir.passes.elide_views:ElideViewsPass",
     "plan-memory": "etir.passes.plan_memory:PlanMemoryPass",

@@ -1,12 +1,86 @@
-"""Makes the shared test material importable: ``models.registry`` (whole models) and ``stock`` (the stock pipeline)."""
+"""What all tests share: helper modules on ``sys.path``, markers, and no silent skipping.
+
+Test folders are no packages and pytest imports test files by path (``--import-mode=importlib``), so that two files may
+have the same name. What tests import from each other is found through ``sys.path``: ``models.registry`` from ``test/``,
+``stock`` from ``benchmarks/``, and helper modules beside the tests that use them. Each has a name of its own.
+
+Folders give markers: everything in ``test/interop`` is ``interop``. ``--require-everything``, which the gate uses, turns
+a skip for a missing package into a failure.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-TEST_FOLDER = Path(__file__).resolve().parent
+import pytest
 
-for folder in (TEST_FOLDER.parent / "benchmarks", TEST_FOLDER):
+TEST_FOLDER = Path(__file__).resolve().parent
+HELPER_FOLDERS = ("interop", "unit/docs", "unit/emit", "unit/interpret", "unit/lowering")
+"""Folders with modules that are no tests and that tests import by name."""
+
+for folder in (TEST_FOLDER.parent / "benchmarks", TEST_FOLDER, *(TEST_FOLDER / name for name in HELPER_FOLDERS)):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+
+_NOT_INSTALLED = re.compile(r"not installed|could not import|no module named|needs? [\w.-]+$", re.IGNORECASE)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--require-everything``."""
+    parser.addoption(
+        "--require-everything", action="store_true", help="fail when a test is skipped because something is missing"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Markers, and the check of skips in the process that reports."""
+    config.addinivalue_line("markers", "interop: needs the stock ExecuTorch package or another real tool")
+    config.addinivalue_line("markers", "slow: takes more than ten seconds")
+    if config.getoption("--require-everything") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_NoMissingPackages(), "etir-no-missing-packages")
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Mark by folder."""
+    interop = TEST_FOLDER / "interop"
+    for item in items:
+        if interop in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+
+
+class _NoMissingPackages:
+    """Collects skips for missing packages and makes the run fail when there are any."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def _look_at(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and isinstance(report.longrepr, tuple):
+            reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+            if _NOT_INSTALLED.search(reason):
+                self.found.append(f"{report.nodeid}: {reason}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test or fixture that skips."""
+        self._look_at(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A test file that skips."""
+        self._look_at(report)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
+        """Fail the run."""
+        if self.found and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        yield
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say why."""
+        if self.found:
+            terminalreporter.section("skipped for missing packages, which --require-everything does not allow")
+            for line in dict.fromkeys(self.found):
+                terminalreporter.line(line)

@@ -1,8 +1,9 @@
 """What the command-line tools share: reading and writing, printing diagnostics, exit codes.
 
-A tool's body takes parsed arguments and raises ``EtirError`` for anything that is wrong with its input. :func:`run_tool`
-turns that, and unreadable or unwritable files, into diagnostics on standard error and exit code 1; a wrong command
-line exits with 2. Output is written whole and only at the end, so that a failing tool leaves no half of a file.
+A tool's body takes parsed arguments and raises ``EtirError`` for anything that is wrong with its input.
+:func:`run_tool` turns that, and unreadable or unwritable files, into diagnostics on standard error and exit code 1; a
+wrong command line exits with 2. Output is written whole and only at the end, so that a failing tool leaves no half of a
+file.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ class Console:
 
 def _paint(line: str) -> str:
     for pattern, style in _STYLES:
-        painted = pattern.sub(lambda m: m.group(0).replace(m.group(1), f"{style}{m.group(1)}\x1b[0m"), line, count=1)
-        if painted != line:
-            return painted
+        if match := pattern.search(line):
+            start, end = match.span(1)
+            return f"{line[:start]}{style}{line[start:end]}\x1b[0m{line[end:]}"
     return line
 
 

@@ -3,12 +3,41 @@
 from etir.diagnostics import define
 
 E0901 = define("E0901", "wrong command line", "--help lists the options")
-E0902 = define("E0902", "the input cannot be read", "pass the path of a file in the format that the tool reads, or - for standard input")
+E0902 = define(
+    "E0902",
+    "the input cannot be read",
+    "pass the path of a file in the format that the tool reads, or - for standard input",
+)
 E0903 = define("E0903", "the output cannot be written", "check that the folder exists, is writable and has room")
-E0904 = define("E0904", "the text does not round-trip", "this is a bug in the syntax of the operation on the line shown: printing and parsing must give the same IR")
-E0905 = define("E0905", "an expected diagnostic was not produced", "fix the expectation, or what should have caused the diagnostic")
-E0906 = define("E0906", "a diagnostic was not expected", "fix its cause, or expect it: // expected-error @below [ID] {{text}}")
-E0907 = define("E0907", "an expectation is malformed", "write // expected-error @below [E0301] {{part of the message}}; @above, @+2, @-1, @unknown and expected-error-re work too")
+E0904 = define(
+    "E0904",
+    "the text does not round-trip",
+    "this is a bug in the syntax of the operation on the line shown: printing and parsing must give the same IR",
+)
+E0905 = define(
+    "E0905",
+    "an expected diagnostic was not produced",
+    "fix the expectation, or what should have caused the diagnostic",
+)
+E0906 = define(
+    "E0906",
+    "a diagnostic was not expected",
+    "fix its cause, or expect it: // expected-error @below [ID] {{text}}",
+)
+E0907 = define(
+    "E0907",
+    "an expectation is malformed",
+    "write // expected-error @below [E0301] {{part of the message}}; @above, @+2, @-1, @unknown and "
+    "expected-error-re work too",
+)
 E0908 = define("E0908", "unknown phase", "the phases are those of --compile-to in --help, in that order")
-E0909 = define("E0909", "internal error", "this is a bug in etir: run again with --debug for the traceback, and report it with the input")
-E0910 = define("E0910", "the inputs do not fit the method", "write them with numpy.savez, named like the method's inputs or in their order")
+E0909 = define(
+    "E0909",
+    "internal error",
+    "this is a bug in etir: run again with --debug for the traceback, and report it with the input",
+)
+E0910 = define(
+    "E0910",
+    "the inputs do not fit the method",
+    "write them with numpy.savez, named like the method's inputs or in their order",
+)

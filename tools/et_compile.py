@@ -10,11 +10,11 @@ The same as ``etir.compile(torch.export.load("model.pt2"), ...)``.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 
-from etir.tools.common import OK, Console, ToolParser, run_tool, write_output
+from etir.tools.common import OK, Console, ToolParser, run_tool
+from etir.tools.errors import E0903
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,7 +26,7 @@ def _parser() -> ToolParser:
     parser = ToolParser("et-compile", "Compile an exported program (.pt2) to a .pte file.")
     parser.add_argument("input", help="what torch.export.save wrote")
     parser.add_argument("-o", dest="output", required=True, metavar="FILE", help="the .pte file to write")
-    parser.add_argument("--target", default="etir", help="whose kernels to link against: etir (default), executorch")
+    parser.add_argument("--target", default="executorch", help="whose kernels to link against (default: executorch)")
     parser.add_argument(
         "--delegate", action="append", default=[], metavar="NAME", help="a backend to hand work to; in this order"
     )
@@ -38,19 +38,22 @@ def _parser() -> ToolParser:
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
-    from etir.driver import compile
+    from etir.driver import compile_program
     from etir.tools.exported import load_exported_program
 
-    program = compile(
+    program = compile_program(
         load_exported_program(arguments.input),
         target=arguments.target,
         delegates=arguments.delegate,
         dump_dir=arguments.dump_dir,
     )
-    write_output(arguments.output, program.buffer)
+    try:
+        program.save(arguments.output)
+    except OSError as error:
+        raise E0903.error(f"cannot write '{arguments.output}': {error.strerror or error}") from None
     if arguments.report is not None:
         report = program.report()
-        print(json.dumps(report.to_json(), indent=2) if arguments.report == "json" else str(report))
+        print(report.to_json() if arguments.report == "json" else str(report))
     return OK
 
 

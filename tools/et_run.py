@@ -48,7 +48,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     module = _load(arguments, console)
     names = _method_names(module, arguments.method, "input_names")
     inputs = _order_inputs(_load_inputs(arguments.inputs), names)
-    outputs: list[Any] = run_module(module, inputs, method=arguments.method, oracle=arguments.oracle)
+    outputs = [_to_numpy(v) for v in run_module(module, inputs, method=arguments.method, oracle=arguments.oracle)]
     labels = _output_labels(outputs, _method_names(module, arguments.method, "output_names"))
     if arguments.outputs is not None:
         _save_outputs(arguments.outputs, dict(zip(labels, outputs, strict=True)))
@@ -114,6 +114,17 @@ def _order_inputs(arrays: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     return [arrays[name] for name in names]
 
 
+def _to_numpy(value: Any) -> Any:
+    """A tensor of either oracle as a NumPy array; what NumPy has no type for (bfloat16) is widened to float32."""
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach()
+    try:
+        return tensor.numpy()
+    except TypeError:
+        return tensor.float().numpy()
+
+
 def _output_labels(outputs: Sequence[Any], names: Sequence[str]) -> list[str]:
     return list(names) if len(names) == len(outputs) else [f"output_{i}" for i in range(len(outputs))]
 
@@ -138,7 +149,7 @@ def _save_outputs(path: str, outputs: dict[str, Any]) -> None:
 
     arrays = {name: np.asarray(value) for name, value in outputs.items() if not isinstance(value, str | None)}
     stream = BytesIO()
-    np.savez(stream, **arrays)
+    np.savez(stream, **arrays)  # pyright: ignore[reportArgumentType]
     try:
         write_atomically(path, [stream.getbuffer()])
     except OSError as error:

@@ -36,7 +36,12 @@ def _parser() -> ToolParser:
         "--weights", action="append", default=[], metavar="FILE", help="safetensors beside the text that is read"
     )
     parser.add_argument("--weights-out", metavar="FILE", help="safetensors to write (default: beside the output)")
-    parser.add_argument("--print-debuginfo", dest="locations", action="store_true", help="keep locations: in text, or as source lines in a .pte file")
+    parser.add_argument(
+        "--print-debuginfo",
+        dest="locations",
+        action="store_true",
+        help="keep locations: in text, or in a .pte file",
+    )
     return parser
 
 

@@ -63,7 +63,8 @@ def parse_expectations(text: str, name: str, first_line: int = 1) -> list[Expect
         location = SourceLocation(name, i + first_line, comment.start() + 1)
         detail = _DETAIL.fullmatch(comment[2])
         if detail is None or (detail["id"] is None and detail["text"] is None):
-            problems.append(E0907.diagnostic(f"'expected-{comment[1]}' is not followed by a place, id or text", location))
+            what = f"'expected-{comment[1]}' is not followed by a place, id or text"
+            problems.append(E0907.diagnostic(what, location))
             continue
         try:
             pattern = _pattern(detail["text"] or "") if detail["re"] else None
@@ -94,9 +95,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile("".join(re.escape(p) if i % 2 == 0 else f"(?:{p})" for i, p in enumerate(parts)))
 
 
-def check(
-    expectations: Sequence[Expectation], diagnostics: Sequence[Diagnostic], name: str
-) -> list[Diagnostic]:
+def check(expectations: Sequence[Expectation], diagnostics: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
     """What does not agree: E0905 for each expectation that nothing met, E0906 for each unexpected diagnostic."""
     open_diagnostics = list(diagnostics)
     unmet: list[Expectation] = []

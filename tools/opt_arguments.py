@@ -18,9 +18,7 @@ Read a module as text, run passes over it, print it.
 PHASE_NAMES = ("aten", "core", "edge", "backend", "et")
 """What the help shows; the phases themselves are data of ``lowering.pipeline``."""
 
-_STARRED = tuple(
-    f"--{prefix}print-ir-{place}" for prefix in ("", "mlir-") for place in ("before", "after")
-)
+_STARRED = tuple(f"--{prefix}print-ir-{place}" for prefix in ("", "mlir-") for place in ("before", "after"))
 
 
 class OptParser(ToolParser):

@@ -46,5 +46,7 @@ def _read_back(module: ModuleOp, ctx: EtContext, form: str) -> ModuleOp:
 def _first_difference(first: str, second: str) -> tuple[int, str, str]:
     """Number of the first line that differs, and what stands there in both texts."""
     lines, others = first.split("\n"), second.split("\n")
-    number = next((i for i, (a, b) in enumerate(zip(lines, others, strict=False)) if a != b), min(len(lines), len(others)))
+    number = next(
+        (i for i, (a, b) in enumerate(zip(lines, others, strict=False)) if a != b), min(len(lines), len(others))
+    )
     return number + 1, "".join(lines[number : number + 1]).strip(), "".join(others[number : number + 1]).strip()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import DTypeLike
+
 from etir.interpret.numpy_ops import creation, special
 from etir.interpret.numpy_ops.arguments import axis_of
 from etir.interpret.numpy_ops.dtype import (
@@ -22,7 +24,6 @@ from etir.interpret.numpy_ops.dtype import (
 )
 from etir.interpret.numpy_ops.elementwise import clamp, sigmoid
 from etir.interpret.numpy_ops.registry import op
-from numpy.typing import DTypeLike
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -63,8 +64,8 @@ def leaky_relu(self: Array, negative_slope: Scalar = 0.01) -> Array:
 
 @op("aten.prelu.default", "aten._prelu_kernel.default")
 def prelu(self: Array, weight: Array) -> Array:
-    if weight.ndim == 1 and self.ndim > 1:
-        weight = weight.reshape([-1 if i == 1 else 1 for i in range(self.ndim)])
+    if weight.ndim == 1:
+        weight = weight.reshape([-1 if i == min(1, self.ndim - 1) else 1 for i in range(self.ndim)])
     return _compute(self, lambda x: np.where(x > 0, x, x * to(weight, x.dtype)))
 
 
@@ -169,7 +170,7 @@ def log_sigmoid_forward(self: Array) -> tuple[Array, Array]:
     return log_sigmoid(self), _compute(self, lambda x: np.exp(-np.abs(x)))
 
 
-@op("aten.logit.default")
+@op("aten.logit.default", "aten.special_logit.default")
 def logit(self: Array, eps: float | None = None) -> Array:
     dtype = float_dtype(self.dtype)
     x = to(self, compute_dtype(dtype))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from etir.interpret.numpy_ops.dtype import Array
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from etir.interpret.numpy_ops.activation import native_dropout
 from etir.interpret.numpy_ops.dtype import BOOL, Array, compute_dtype, to
 from etir.interpret.numpy_ops.registry import op
@@ -16,8 +17,8 @@ def _attention(
     dropout_p: float,
     is_causal: bool,
     scale: float | None,
-) -> tuple[Array, Array]:
-    """The weighted values, and the logarithm of each row's sum of weights, in the dtype computed in.
+) -> tuple[Array, Array, Array]:
+    """The weighted values, the weights, and the logarithm of each row's sum, in the dtype computed in.
 
     query (*, heads, L, E), key (*, heads, S, E), value (*, heads, S, Ev). A row that is masked entirely gives zeros.
     """
@@ -37,7 +38,7 @@ def _attention(
     weights = weights / np.where(sums == 0, 1, sums)
     if dropout_p:
         weights = native_dropout(weights, dropout_p, True)[0]
-    return np.matmul(weights, v), np.squeeze(top + np.log(sums), -1)
+    return np.matmul(weights, v), weights, np.squeeze(top + np.log(sums), -1)
 
 
 def _repeated_heads(x: Array, heads: int) -> Array:
@@ -64,6 +65,30 @@ def scaled_dot_product_attention(
     return to(_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)[0], query.dtype)
 
 
+@op("aten._scaled_dot_product_attention_math.default")
+def attention_math(
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    dropout_mask: Array | None = None,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Array, Array]:
+    """The second result is the weight of every value for every query. The mask is added to the scores, even a bool."""
+    if dropout_mask is not None:
+        raise ValueError("dropout_mask is not supported")
+    if attn_mask is not None:
+        attn_mask = to(attn_mask, query.dtype)
+    if enable_gqa:
+        key, value = (_repeated_heads(x, query.shape[-3]) for x in (key, value))
+    result, weights, _ = _attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    return to(result, query.dtype), to(weights, query.dtype)
+
+
 @op("aten._scaled_dot_product_flash_attention_for_cpu.default")
 def flash_attention_for_cpu(
     query: Array,
@@ -77,5 +102,5 @@ def flash_attention_for_cpu(
 ) -> tuple[Array, Array]:
     if key.shape[-3] != query.shape[-3]:
         key, value = (_repeated_heads(x, query.shape[-3]) for x in (key, value))
-    result, log_sums = _attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    result, _, log_sums = _attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
     return to(result, query.dtype), log_sums

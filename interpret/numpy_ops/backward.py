@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+
 from etir.interpret.numpy_ops.arguments import ints
 from etir.interpret.numpy_ops.convolution import convolve, convolve_transposed, padded, taps
 from etir.interpret.numpy_ops.dtype import Array, accumulate_dtype, compute_dtype, to

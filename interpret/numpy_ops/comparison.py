@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+
 from etir.interpret.numpy_ops.dtype import BOOL, Array, Operand, is_complex, is_integral, result_type, to
 from etir.interpret.numpy_ops.registry import op
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
+
 from etir.interpret.numpy_ops.dtype import Array, as_dtype, to
 from etir.interpret.numpy_ops.registry import op
-from numpy.typing import DTypeLike
 
 
 def converted_copy(self: Array, dtype: DTypeLike | None) -> Array:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+
 from etir.interpret.numpy_ops.arguments import ints, per_channel
 from etir.interpret.numpy_ops.dtype import Array, compute_dtype, to
 from etir.interpret.numpy_ops.registry import op

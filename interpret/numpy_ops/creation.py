@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
+
 from etir.interpret.numpy_ops.dtype import (
     DEFAULT_FLOAT,
     INT64,
@@ -19,12 +21,12 @@ from etir.interpret.numpy_ops.dtype import (
     as_dtype,
     category,
     compute_dtype,
+    is_integral,
     result_type,
     scalar_dtype,
     to,
 )
 from etir.interpret.numpy_ops.registry import op
-from numpy.typing import DTypeLike
 
 _random = [np.random.default_rng(0)]
 
@@ -121,10 +123,12 @@ def arange(start: float, end: float, step: float = 1, *, dtype: DTypeLike | None
     if (end - start) / step < 0:
         raise ValueError(f"a step of {step} does not lead from {start} to {end}")
     result = as_dtype(dtype, INT64 if all(isinstance(b, int) for b in bounds) else DEFAULT_FLOAT)
-    if category(result) == 1:
-        first, last, stride = (int(b) for b in bounds)
-        return to(first + stride * np.arange(max(math.ceil((last - first) / stride), 0)), result)
-    return to(start + step * np.arange(math.ceil((end - start) / step)), result)
+    if category(result) != 1:
+        return to(start + step * np.arange(math.ceil((end - start) / step)), result)
+    # Only int64 rounds the bounds before it counts; every integer dtype does before it steps.
+    first, last, stride = (int(b) for b in bounds)
+    span = (last - first) / stride if result == INT64 else (end - start) / step
+    return to(first + stride * np.arange(math.ceil(span)), result)
 
 
 @op("aten.arange.default")
@@ -139,7 +143,13 @@ def arange_from(start: float, end: float, *, dtype: DTypeLike | None = None) -> 
 
 @op("aten.linspace.default")
 def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: DTypeLike | None = None) -> Array:
-    return to(np.linspace(start, end, steps), as_dtype(dtype, result_type(start, end, 0.0)))
+    """Stepped from the nearer end, so that it is symmetric and both ends are exact; integers are cut, not rounded."""
+    result = as_dtype(dtype, result_type(start, end, 0.0))
+    if is_integral(result):
+        start, end = int(start.real), int(end.real)
+    step = (end - start) / max(steps - 1, 1)
+    index = np.arange(steps)
+    return to(np.where(index < steps / 2, start + step * index, end - step * (steps - 1 - index)), result)
 
 
 @op("aten.eye.default")

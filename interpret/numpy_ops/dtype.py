@@ -18,8 +18,9 @@ import math
 from typing import Any, TypeAlias
 
 import numpy as np
-from etir.interpret.numpy_ops.errors import E1051
 from numpy.typing import DTypeLike
+
+from etir.interpret.numpy_ops.errors import E1051
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Dtype: TypeAlias = np.dtype[Any]

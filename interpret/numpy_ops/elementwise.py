@@ -10,10 +10,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+
 from etir.interpret.numpy_ops import special
 from etir.interpret.numpy_ops.dtype import (
     BOOL,
+    COMPLEX128,
     FLOAT16,
+    FLOAT64,
     Array,
     Operand,
     Scalar,
@@ -66,11 +69,27 @@ FLOAT_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 }
 """Functions to a floating-point result: integers and bool become the default float first."""
 
+FLOAT_FUNCTION_ALIASES = {
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctanh": "atanh",
+    "special_erf": "erf",
+    "special_erfc": "erfc",
+    "special_exp2": "exp2",
+    "special_expit": "sigmoid",
+    "special_expm1": "expm1",
+    "special_log1p": "log1p",
+}
+
 ROUNDING_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "ceil": np.ceil,
     "floor": np.floor,
     "round": np.rint,
     "trunc": np.trunc,
+    "fix": np.trunc,
 }
 """Functions that leave integers as they are."""
 
@@ -83,12 +102,14 @@ BITWISE_FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {
 
 def _register_unary_tables() -> None:
     for name, function in FLOAT_FUNCTIONS.items():
-        op(f"aten.{name}.default")(_float_function(function))
+        aliases = (alias for alias, target in FLOAT_FUNCTION_ALIASES.items() if target == name)
+        op(*(f"aten.{n}.default" for n in (name, *aliases)))(_float_function(function))
     for name, function in ROUNDING_FUNCTIONS.items():
         op(f"aten.{name}.default")(_rounding_function(function))
     for name, function in BITWISE_FUNCTIONS.items():
-        overloads = ("Tensor", "Scalar", "Scalar_Tensor")
-        op(*(f"aten.{name}.{overload}" for overload in overloads))(_bitwise_function(function))
+        overloads = [f"{name}.{overload}" for overload in ("Tensor", "Scalar", "Scalar_Tensor")]
+        dunder = name.replace("bitwise_", "__") + "__"
+        op(*(f"aten.{n}" for n in (*overloads, f"{dunder}.Tensor", f"{dunder}.Scalar")))(_bitwise_function(function))
 
 
 def _float_function(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -121,7 +142,7 @@ def _unary(x: Array, function: Callable[[Array], Array]) -> Array:
 _register_unary_tables()
 
 
-@op("aten.abs.default")
+@op("aten.abs.default", "aten.absolute.default")
 def absolute(self: Array) -> Array:
     return np.abs(self)
 
@@ -307,6 +328,13 @@ def power(self: Operand, exponent: Operand) -> Array:
     return to(np.where((exp < 0) & (np.abs(base) != 1), 0, powers), dtype)
 
 
+@op("aten.float_power.Tensor_Tensor", "aten.float_power.Tensor_Scalar", "aten.float_power.Scalar")
+def float_power(self: Operand, exponent: Operand) -> Array:
+    """A power in double precision, whatever the operands are."""
+    dtype = COMPLEX128 if is_complex(result_type(self, exponent)) else FLOAT64
+    return np.power(to(self, dtype), to(exponent, dtype))
+
+
 @op("aten.maximum.default", "aten.max.other")
 def maximum(self: Operand, other: Operand) -> Array:
     return _arithmetic(np.maximum, self, other)
@@ -353,18 +381,21 @@ def logaddexp(self: Operand, other: Operand) -> Array:
 
 
 @op("aten.xlogy.Tensor", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self")
+@op("aten.special_xlogy.default", "aten.special_xlogy.other_scalar", "aten.special_xlogy.self_scalar")
 def xlogy(self: Operand, other: Operand) -> Array:
     return _float_arithmetic(lambda x, y: np.where((x == 0) & ~np.isnan(y), 0, x * np.log(y)), self, other)
 
 
-@op("aten.bitwise_left_shift.Tensor", "aten.bitwise_left_shift.Tensor_Scalar", "aten.__lshift__.Scalar")
+@op("aten.bitwise_left_shift.Tensor", "aten.bitwise_left_shift.Tensor_Scalar")
+@op("aten.__lshift__.Scalar", "aten.__lshift__.Tensor")
 def bitwise_left_shift(self: Operand, other: Operand) -> Array:
     (a, b), dtype = operands_in_compute_dtype(self, other)
     outside = (b < 0) | (b >= 8 * dtype.itemsize)
     return np.where(outside, 0, np.left_shift(a, np.where(outside, 0, b))).astype(dtype)
 
 
-@op("aten.bitwise_right_shift.Tensor", "aten.bitwise_right_shift.Tensor_Scalar", "aten.__rshift__.Scalar")
+@op("aten.bitwise_right_shift.Tensor", "aten.bitwise_right_shift.Tensor_Scalar")
+@op("aten.__rshift__.Scalar", "aten.__rshift__.Tensor")
 def bitwise_right_shift(self: Operand, other: Operand) -> Array:
     (a, b), dtype = operands_in_compute_dtype(self, other)
     bits = 8 * dtype.itemsize

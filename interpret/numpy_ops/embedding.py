@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from etir.interpret.numpy_ops.dtype import INT64, Array, compute_dtype, to
 from etir.interpret.numpy_ops.registry import op
 
@@ -24,22 +25,23 @@ def one_hot(self: Array, num_classes: int = -1) -> Array:
     return to(self[..., None] == np.arange(count), INT64)
 
 
-@op("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
-def embedding_bag(
+Bags = tuple[Array, Array, Array, Array]
+
+
+def _bags(
     weight: Array,
     indices: Array,
     offsets: Array,
-    scale_grad_by_freq: bool = False,
-    mode: int = 0,
-    sparse: bool = False,
-    per_sample_weights: Array | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> tuple[Array, Array, Array, Array]:
+    mode: int,
+    per_sample_weights: Array | None,
+    include_last_offset: bool,
+    padding_idx: int,
+) -> Bags:
     """The sum (mode 0), mean (1) or maximum (2) of the rows in each bag, and three results that gradients need.
 
-    Bag ``b`` is ``indices[offsets[b]:offsets[b + 1]]`` without ``padding_idx``. The other results are as in eager's
-    CPU path for float32: the bag of every index, the size of every bag (zeros for sums) and the row of every maximum.
+    Bag ``b`` is ``indices[offsets[b]:offsets[b + 1]]`` without ``padding_idx``. The other results are what eager's CPU
+    path for float32 saves: the bag of every index (empty for sums without padding), the size of every bag (zeros for
+    sums) and the row of every maximum.
     """
     starts = offsets[:-1] if include_last_offset else offsets
     ends = np.append(starts[1:], offsets[-1] if include_last_offset else indices.size)
@@ -60,7 +62,52 @@ def embedding_bag(
         else:
             output[bag] = rows.mean(0) if mode == 1 else rows.sum(0)
     result = to(output, weight.dtype)
-    bag_of_index = np.searchsorted(ends, np.arange(indices.size), "right")
+    bag_of_index = to(np.searchsorted(ends, np.arange(indices.size), "right"), indices.dtype)
     if mode == 0:
-        return (result, to(bag_of_index, indices.dtype)[: None if padding_idx >= 0 else 0], sizes * 0, sizes * 0)
-    return (result, to(bag_of_index, indices.dtype), sizes, best_rows if mode == 2 else sizes)
+        return result, bag_of_index[: None if padding_idx >= 0 else 0], sizes * 0, sizes * 0
+    return result, bag_of_index, sizes, best_rows if mode == 2 else sizes
+
+
+@op("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
+def embedding_bag(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Array | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Bags:
+    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+
+
+@op("aten.embedding_bag.default")
+def embedding_bag_composite(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Array | None = None,
+    include_last_offset: bool = False,
+) -> Bags:
+    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, -1)
+
+
+@op("aten.embedding_bag.padding_idx")
+def embedding_bag_padding(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Array | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> Bags:
+    padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding)

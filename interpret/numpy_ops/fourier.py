@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
+
 from etir.interpret.numpy_ops.arguments import axis_of
-from etir.interpret.numpy_ops.dtype import Array, complex_dtype, is_complex, real_dtype, to
+from etir.interpret.numpy_ops.dtype import Array, complex_dtype, float_dtype, is_complex, real_dtype, to
 from etir.interpret.numpy_ops.registry import op
 
 Norm = Literal["backward", "ortho", "forward"]
@@ -42,3 +43,52 @@ def fft_c2r(self: Array, dim: Sequence[int], normalization: int, last_dim_size: 
     sizes = [*(self.shape[a] for a in axes[:-1]), last_dim_size]
     result = np.fft.irfftn(self, sizes, axes, norm=_INVERSE[normalization])
     return to(result, real_dtype(self.dtype))
+
+
+LINE_TRANSFORMS: dict[str, Callable[..., Array]] = {
+    "fft_fft": np.fft.fft,
+    "fft_ifft": np.fft.ifft,
+    "fft_rfft": np.fft.rfft,
+    "fft_irfft": np.fft.irfft,
+}
+"""What ``torch.fft`` calls by NumPy's own names, along one dimension."""
+
+PLANE_TRANSFORMS: dict[str, Callable[..., Array]] = {
+    "fft_fft2": np.fft.fftn,
+    "fft_ifft2": np.fft.ifftn,
+    "fft_rfft2": np.fft.rfftn,
+    "fft_irfft2": np.fft.irfftn,
+}
+"""The same along two dimensions."""
+
+
+def _register_named_transforms() -> None:
+    for name, transform in LINE_TRANSFORMS.items():
+        op(f"aten.{name}.default")(_line(transform))
+    for name, transform in PLANE_TRANSFORMS.items():
+        op(f"aten.{name}.default")(_plane(transform))
+
+
+def _line(transform: Callable[..., Array]) -> Callable[..., Array]:
+    def apply(self: Array, n: int | None = None, dim: int = -1, norm: Norm | None = None) -> Array:
+        return _in_precision_of(self, transform(self, n, axis_of(dim, self.ndim), norm))
+
+    return apply
+
+
+def _plane(transform: Callable[..., Array]) -> Callable[..., Array]:
+    def apply(
+        self: Array, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: Norm | None = None
+    ) -> Array:
+        return _in_precision_of(self, transform(self, s, [axis_of(d, self.ndim) for d in dim], norm))
+
+    return apply
+
+
+def _in_precision_of(x: Array, result: Array) -> Array:
+    """The transform's result in the precision of its input: single for integers."""
+    dtype = float_dtype(x.dtype)
+    return to(result, complex_dtype(dtype) if is_complex(result.dtype) else real_dtype(dtype))
+
+
+_register_named_transforms()

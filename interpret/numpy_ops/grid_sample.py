@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
+
 from etir.interpret.numpy_ops.dtype import Array, compute_dtype, to
 from etir.interpret.numpy_ops.registry import op
 

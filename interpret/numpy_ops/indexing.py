@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from etir.interpret.numpy_ops.arguments import along, axes_of, axis_of, with_dims
 from etir.interpret.numpy_ops.dtype import BOOL, INT32, INT64, Array, Operand, Scalar, to
 from etir.interpret.numpy_ops.registry import op

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
+
 from etir.interpret.numpy_ops.arguments import axes_of, axis_of
 from etir.interpret.numpy_ops.dtype import Array, Scalar, compute_dtype, is_integral, real_dtype, result_type, to
 from etir.interpret.numpy_ops.registry import op
-from numpy.typing import DTypeLike
 
 
 def _same_dtype(*operands: Array) -> None:
@@ -137,6 +138,20 @@ def tensordot(self: Array, other: Array, dims_self: Sequence[int], dims_other: S
     return to(np.tensordot(to(self, dtype), to(other, dtype), (list(dims_self), list(dims_other))), self.dtype)
 
 
+@op("aten.inner.default")
+def inner(self: Array, other: Array) -> Array:
+    if self.ndim == 0 or other.ndim == 0:
+        return self * other
+    return tensordot(self, other, [self.ndim - 1], [other.ndim - 1])
+
+
+@op("aten.linalg_vecdot.default")
+def linalg_vecdot(x: Array, y: Array, *, dim: int = -1) -> Array:
+    a, b = np.broadcast_arrays(x, y)
+    axis = axis_of(dim, a.ndim)
+    return einsum("...i,...i->...", [np.moveaxis(np.conj(a), axis, -1), np.moveaxis(b, axis, -1)])
+
+
 @op("aten.linalg_cross.default")
 def linalg_cross(self: Array, other: Array, *, dim: int = -1) -> Array:
     dtype = result_type(self, other)
@@ -195,6 +210,33 @@ def norm_dtype(self: Array, p: Scalar | None, dim: int | Sequence[int], keepdim:
 @op("aten.norm.Scalar")
 def norm_of_all(self: Array, p: Scalar = 2) -> Array:
     return _norm(self, p, None, False, None)
+
+
+@op("aten.linalg_norm.default")
+def linalg_norm(
+    self: Array,
+    ord: Scalar | None = None,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """The norm of vectors; that of matrices only where it is the vector norm, without ``ord``."""
+    if ord is not None and len(axes_of(dim, self.ndim)) > 1:
+        raise ValueError(f"the matrix norm of order {ord} is not supported")
+    return _norm(self, 2 if ord is None else ord, dim, keepdim, dtype)
+
+
+@op("aten.frobenius_norm.dim")
+def frobenius_norm(self: Array, dim: int | Sequence[int], keepdim: bool = False) -> Array:
+    return _norm(self, 2, dim, keepdim, None)
+
+
+@op("aten.pairwise_distance.default")
+def pairwise_distance(x1: Array, x2: Array, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> Array:
+    dtype = result_type(x1, x2)
+    difference = to(x1, compute_dtype(dtype)) - to(x2, compute_dtype(dtype)) + eps
+    return to(vector_norm(difference, p, (difference.ndim - 1,), keepdims=keepdim), dtype)
 
 
 @op("aten.cosine_similarity.default")

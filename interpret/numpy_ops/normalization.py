@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+
 from etir.interpret.numpy_ops.arguments import axis_of, per_channel
 from etir.interpret.numpy_ops.dtype import Array, Dtype, accumulate_dtype, average, compute_dtype, to
 from etir.interpret.numpy_ops.registry import op
@@ -86,11 +87,16 @@ def weight_norm_interface(v: Array, g: Array, dim: int = 0) -> tuple[Array, Arra
     return to(wide * (g / length), v.dtype), to(length, g.dtype)
 
 
+@op("aten._weight_norm.default")
+def weight_norm(v: Array, g: Array, dim: int = 0) -> Array:
+    return weight_norm_interface(v, g, dim)[0]
+
+
 @op("aten.native_group_norm.default")
 def native_group_norm(
     input: Array, weight: Array | None, bias: Array | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Array, Array, Array]:
-    grouped = input.reshape(N, group, -1)
+    grouped = input.reshape(N, group, C // group * HxW)
     mean, variance = _moments(grouped, (2,))
     scale = 1 / np.sqrt(variance + eps)
     normal = ((to(grouped, scale.dtype) - mean) * scale).reshape(N, C, HxW)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
 from etir.interpret.numpy_ops.dtype import Array, Scalar, to
 from etir.interpret.numpy_ops.registry import op
 
@@ -71,7 +72,8 @@ def replication_pad(self: Array, padding: Sequence[int]) -> Array:
 
 @op("aten._pad_circular.default")
 def pad_circular(self: Array, pad: Sequence[int]) -> Array:
-    return _pad_by_index(self, pad, _wrapped, 0)
+    """Negative widths cut first, so that what wraps around is what is left."""
+    return _pad_by_index(constant_pad_nd(self, [min(p, 0) for p in pad]), [max(p, 0) for p in pad], _wrapped, 0)
 
 
 @op("aten.pad.default")

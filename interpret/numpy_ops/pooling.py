@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from etir.interpret.numpy_ops.arguments import ints
 from etir.interpret.numpy_ops.convolution import taps
 from etir.interpret.numpy_ops.dtype import FLOAT64, INT64, Array, compute_dtype, is_integral, to

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from etir.interpret.numpy_ops.convolution import taps
 from etir.interpret.numpy_ops.dtype import FLOAT64, Array, compute_dtype, to
 from etir.interpret.numpy_ops.pooling import Ints, apply_along, averaging_matrix, divisors, window

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numpy.typing import DTypeLike
+
 from etir.interpret.numpy_ops.arguments import axis_of, per_channel
 from etir.interpret.numpy_ops.dtype import (
     FLOAT32,
@@ -26,7 +28,6 @@ from etir.interpret.numpy_ops.dtype import (
     to,
 )
 from etir.interpret.numpy_ops.registry import op
-from numpy.typing import DTypeLike
 
 _FLOAT32_EPSILON = 2.0**-23
 _INT8_MIN, _INT8_MAX = -128, 127

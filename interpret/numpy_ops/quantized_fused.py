@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import DTypeLike
+
 from etir.interpret.numpy_ops.dtype import FLOAT32, Array, Dtype, Scalar, as_dtype, compute_dtype, to
 from etir.interpret.numpy_ops.quantized import dequantize_per_channel_group, dequantize_per_tensor, quantize
 from etir.interpret.numpy_ops.registry import op
-from numpy.typing import DTypeLike
 
 
 def _dequantized(x: Array, scale: float, zero_point: int) -> Array:

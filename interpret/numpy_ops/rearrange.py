@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from etir.interpret.numpy_ops.arguments import along, axes_of, axis_of
-from etir.interpret.numpy_ops.dtype import Array, result_type, to
+from etir.interpret.numpy_ops.dtype import BOOL, Array, result_type, to
 from etir.interpret.numpy_ops.registry import op
 from etir.interpret.numpy_ops.shape import diagonal
 
@@ -33,9 +34,29 @@ def hstack(tensors: Sequence[Array]) -> Array:
     return cat(parts, 0 if parts[0].ndim == 1 else 1)
 
 
-@op("aten.vstack.default")
+@op("aten.vstack.default", "aten.row_stack.default")
 def vstack(tensors: Sequence[Array]) -> Array:
     return cat([np.atleast_2d(x) for x in tensors], 0)
+
+
+@op("aten.dstack.default")
+def dstack(tensors: Sequence[Array]) -> Array:
+    return cat([np.atleast_3d(x) for x in tensors], 2)
+
+
+@op("aten.column_stack.default")
+def column_stack(tensors: Sequence[Array]) -> Array:
+    return hstack([x.reshape(-1, 1) if x.ndim < 2 else x for x in tensors])
+
+
+@op("aten.diff.default")
+def diff(self: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None) -> Array:
+    x = cat([part for part in (prepend, self, append) if part is not None], dim)
+    axis = axis_of(dim, x.ndim)
+    for _ in range(min(n, x.shape[axis])):
+        later, earlier = x[along(axis, slice(1, None))], x[along(axis, slice(None, -1))]
+        x = later != earlier if x.dtype == BOOL else later - earlier
+    return x
 
 
 @op("aten.repeat.default")
@@ -101,6 +122,11 @@ def meshgrid_indexing(tensors: Sequence[Array], *, indexing: str) -> list[Array]
     if indexing not in ("ij", "xy"):
         raise ValueError(f"indexing is {indexing!r}; it can be 'ij' or 'xy'")
     return list(np.meshgrid(*tensors, indexing=indexing))
+
+
+@op("aten.diag.default")
+def diag(self: Array, diagonal: int = 0) -> Array:
+    return np.diag(self, diagonal)
 
 
 @op("aten.diag_embed.default")

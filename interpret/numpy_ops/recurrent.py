@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from etir.interpret.numpy_ops.activation import native_dropout
 from etir.interpret.numpy_ops.dtype import Array, compute_dtype, to
 from etir.interpret.numpy_ops.elementwise import sigmoid

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
+
 from etir.interpret.numpy_ops.arguments import axes_of, axis_of, with_dims
 from etir.interpret.numpy_ops.dtype import (
     BOOL,
@@ -30,7 +32,6 @@ from etir.interpret.numpy_ops.dtype import (
 )
 from etir.interpret.numpy_ops.elementwise import maximum, minimum
 from etir.interpret.numpy_ops.registry import op
-from numpy.typing import DTypeLike
 
 Dims = int | Sequence[int] | None
 
@@ -53,6 +54,15 @@ def sum_dims(self: Array, dim: Dims, keepdim: bool = False, *, dtype: DTypeLike 
 @op("aten.nansum.default")
 def nansum(self: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike | None = None) -> Array:
     return sum_dims(np.where(np.isnan(self), 0, self).astype(self.dtype), dim, keepdim, dtype=dtype)
+
+
+@op("aten.nanmean.default")
+def nanmean(self: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike | None = None) -> Array:
+    result = as_dtype(dtype, self.dtype)
+    valid = ~np.isnan(self)
+    counts = total(valid, axes_of(dim, self.ndim), keepdims=keepdim)
+    sums = total(np.where(valid, to(self, result), 0).astype(result), axes_of(dim, self.ndim), keepdims=keepdim)
+    return to(sums / counts, result)
 
 
 @op("aten.mean.default")
@@ -220,6 +230,26 @@ def std_mean(
     return to(np.sqrt(variance), real_dtype(self.dtype)), to(mean, self.dtype)
 
 
+@op("aten.var_mean.dim")
+def var_mean_dim(self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> tuple[Array, Array]:
+    return var_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@op("aten.var_mean.default")
+def var_mean_all(self: Array, unbiased: bool = True) -> tuple[Array, Array]:
+    return var_mean(self, correction=int(unbiased))
+
+
+@op("aten.std_mean.dim")
+def std_mean_dim(self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> tuple[Array, Array]:
+    return std_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@op("aten.std_mean.default")
+def std_mean_all(self: Array, unbiased: bool = True) -> tuple[Array, Array]:
+    return std_mean(self, correction=int(unbiased))
+
+
 def _running(function: np.ufunc, self: Array, dim: int, dtype: DTypeLike | None) -> Array:
     result = _result_dtype(self, dtype)
     wide = to(to(self, result), accumulate_dtype(result))
@@ -264,7 +294,7 @@ def cummin(self: Array, dim: int) -> tuple[Array, Array]:
     return _running_extreme(minimum, self, dim)
 
 
-@op("aten.logsumexp.default")
+@op("aten.logsumexp.default", "aten.special_logsumexp.default")
 def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
     dtype = float_dtype(self.dtype)
     axes = axes_of(dim, self.ndim)

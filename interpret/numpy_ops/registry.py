@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+
 from etir.interpret.numpy_ops.errors import E1052
 
 FAMILIES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from etir.interpret.numpy_ops.arguments import along, axis_of, with_dims
 from etir.interpret.numpy_ops.dtype import BOOL, INT64, Array, Dtype, Scalar, category, compute_dtype, is_integral, to
 from etir.interpret.numpy_ops.indexing import index_tuple

@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided as strided_view
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import DTypeLike
+
 from etir.interpret.numpy_ops.arguments import along, axes_of, axis_of
 from etir.interpret.numpy_ops.dtype import FLOAT16, Array, complex_dtype, is_complex, real_dtype
 from etir.interpret.numpy_ops.elementwise import conj_physical
 from etir.interpret.numpy_ops.registry import op
-from numpy.lib.stride_tricks import as_strided as strided_view
-from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import DTypeLike
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -98,6 +99,11 @@ def flatten(self: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
         raise ValueError(f"start_dim {start_dim} comes after end_dim {end_dim}")
     middle = math.prod(self.shape[first : last + 1])
     return self.reshape((*self.shape[:first], middle, *self.shape[last + 1 :]))
+
+
+@op("aten.ravel.default")
+def ravel(self: Array) -> Array:
+    return self.reshape(-1)
 
 
 @op("aten.unflatten.int")

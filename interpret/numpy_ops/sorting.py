@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from etir.interpret.numpy_ops.arguments import along, axis_of, with_dims
 from etir.interpret.numpy_ops.dtype import INT64, Array, to
 from etir.interpret.numpy_ops.registry import op

@@ -12,8 +12,9 @@ grows with the rounding of x² beyond (1e-13 at x = 20).
 from __future__ import annotations
 
 import numpy as np
-from etir.interpret.numpy_ops.dtype import Array
 from numpy.polynomial.chebyshev import chebval
+
+from etir.interpret.numpy_ops.dtype import Array
 
 _ERF_NEAR_ZERO = np.array(
     [

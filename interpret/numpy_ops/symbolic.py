@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from etir.interpret.numpy_ops.arguments import axis_of
 from etir.interpret.numpy_ops.dtype import Array, Scalar
 from etir.interpret.numpy_ops.registry import op

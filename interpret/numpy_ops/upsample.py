@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
+
 from etir.interpret.numpy_ops.dtype import FLOAT32, FLOAT64, Array, Dtype, compute_dtype, is_integral, to
 from etir.interpret.numpy_ops.pooling import apply_along
 from etir.interpret.numpy_ops.registry import op

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 
+from xdsl.ir import SSAValue
+
 from etir.dialects.et.layout import Dim
 from etir.lowering.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 from etir.lowering.decompose_aten.errors import E0421
 from etir.lowering.dims import wrap
 from etir.lowering.promotion import FLOATING, category_of
-from xdsl.ir import SSAValue
 
 rename(
     [

@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xdsl.ir import SSAValue
+
 from etir.dialects.dtypes import i1
 from etir.dialects.et.layout import Dim
 from etir.dialects.schema_op import SchemaOp
@@ -22,7 +24,6 @@ from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.rearrange import triangle_mask
 from etir.lowering.decompose_aten.value_facts import every_row_has_true, never_minus_infinity
 from etir.lowering.dims import wrap
-from xdsl.ir import SSAValue
 
 
 @decomposition("aten._safe_softmax.default")

@@ -5,12 +5,13 @@ At this level values are immutable, so that a copy is its input.
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
 from etir.dialects.et.layout import order_of
 from etir.lowering.builder import Builder, element
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.inference import tensor_type_of
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
 
 
 def _declared(b: Builder) -> TensorType[Attribute]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.ir import SSAValue
+
 from etir.dialects.dtypes import i64
 from etir.lowering.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 from etir.lowering.dims import broadcast, wrap, wrap_all
 from etir.lowering.promotion import FLOATING, category_of, result_type
 from etir.lowering.sizes import SizeLike, product
-from xdsl.ir import SSAValue
 
 rename(
     [
@@ -132,9 +133,9 @@ def addbmm(b: Builder, x: SSAValue, first: SSAValue, second: SSAValue, beta: flo
 def addmm_activation(
     b: Builder, x: SSAValue, first: SSAValue, second: SSAValue, beta: float, alpha: float, use_gelu: bool
 ) -> SSAValue:
-    """``addmm``, then ``relu`` or the tanh form of ``gelu``"""
+    """``addmm``, then ``relu`` or ``gelu``"""
     result = b("aten.addmm.default", x, first, second, beta=beta, alpha=alpha)
-    return b("aten.gelu.default", result, approximate="tanh") if use_gelu else b.unary("relu", result)
+    return b.unary("gelu" if use_gelu else "relu", result)
 
 
 @decomposition("aten.tensordot.default")

@@ -9,13 +9,14 @@ import math
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
 from etir.dialects.dtypes import BY_TYPE, i64
 from etir.dialects.et.layout import dims_of
 from etir.lowering.builder import Builder, Number, element, is_tensor, rank
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition
 from etir.lowering.inference import tensor_type_of
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
 
 MAX_CONSTANT = 65536
 """Largest number of elements of a tensor that a decomposition writes into the text as a constant."""

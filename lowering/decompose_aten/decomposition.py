@@ -21,6 +21,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.rewriter import Rewriter as BaseRewriter
+
 from etir.dialects.dtypes import bf16, f16, f32
 from etir.dialects.et.layout import dims_of, is_contiguous
 from etir.dialects.schema_op import SchemaOp
@@ -28,9 +32,6 @@ from etir.dialects.text import source_location
 from etir.lowering.builder import Builder, is_tensor
 from etir.lowering.decompose_aten.errors import E0420
 from etir.passes.rewriting import Pattern, Rewriter
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation, OpResult, SSAValue
-from xdsl.rewriter import Rewriter as BaseRewriter
 
 Outcome: TypeAlias = "SSAValue | Sequence[SSAValue | None] | None"
 Function: TypeAlias = "Callable[..., Outcome]"

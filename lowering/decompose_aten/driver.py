@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
+from xdsl.dialects.builtin import ModuleOp
+
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
 from etir.lowering.decompose_aten.decomposition import DECOMPOSITIONS, RENAMES
@@ -19,7 +21,6 @@ from etir.lowering.decompose_aten.kept import kept_operators
 from etir.passes.base import Pass
 from etir.passes.errors import E0503
 from etir.passes.rewriting import Pattern, apply_patterns
-from xdsl.dialects.builtin import ModuleOp
 
 FAMILIES = (
     "casts",

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.ir import SSAValue
+
 from etir.lowering.builder import Builder, dims, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.sizes import SizeLike, product
-from xdsl.ir import SSAValue
 
 Labels = tuple[str, ...]
 """One name for each dim; dims of an ellipsis are called ``.0`` from the right."""

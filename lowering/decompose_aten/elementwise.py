@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import struct
 
+from xdsl.ir import Attribute, SSAValue
+
 from etir.dialects.dtypes import bf16, f16, f32, f64, i1
 from etir.lowering.builder import Builder, Number, TensorOrNumber, element, is_tensor
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition, rename
 from etir.lowering.promotion import FLOATING, category_of, result_type, to_floating
-from xdsl.ir import Attribute, SSAValue
 
 ALIASES: dict[str, str] = {
     "absolute": "abs",

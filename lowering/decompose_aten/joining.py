@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from etir.dialects.dtypes import i1
 from etir.dialects.et.layout import Dim
 from etir.lowering.builder import Builder, dims, element, rank
@@ -13,7 +15,6 @@ from etir.lowering.decompose_aten.rearrange import at_least
 from etir.lowering.dims import broadcast, wrap, wrap_all
 from etir.lowering.inference import tensor_type_of
 from etir.lowering.sizes import SizeLike
-from xdsl.ir import SSAValue
 
 rename(
     [

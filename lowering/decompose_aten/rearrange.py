@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from etir.dialects.et.layout import dims_of
 from etir.dialects.sym.ops import arithmetic
 from etir.lowering.builder import Builder, SizeLike, dims, rank
@@ -16,7 +18,6 @@ from etir.lowering.decompose_aten.decomposition import decomposition, rename
 from etir.lowering.dims import wrap, wrap_all
 from etir.lowering.inference import tensor_type_of
 from etir.lowering.sizes import Size, product
-from xdsl.ir import SSAValue
 
 rename(
     [

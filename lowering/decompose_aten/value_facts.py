@@ -11,6 +11,9 @@ import math
 from typing import Any, TypeAlias
 
 import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
 from etir.dialects.dtypes import BY_TYPE, i1
 from etir.dialects.et.layout import is_contiguous, is_static
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp
@@ -20,8 +23,6 @@ from etir.lowering.builder import dims, element, is_tensor, rank
 from etir.lowering.decompose_aten.elementwise import LARGEST
 from etir.lowering.dims import wrap
 from etir.lowering.inference import tensor_type_of
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
 
 MAX_DEPTH = 24
 """How many operations deep the functions look."""

@@ -35,7 +35,17 @@ class Origin(Enum):
 class Storage:
     """Memory that several tensors share. ``original`` is the root's value on entry; ``version`` changes with each write."""
 
-    __slots__ = ("declared", "depth", "doubts", "location", "may_doubt", "origin", "original", "root", "version")
+    __slots__ = (
+        "declared",
+        "depth",
+        "doubts",
+        "location",
+        "may_doubt",
+        "origin",
+        "original",
+        "root",
+        "version",
+    )
 
     def __init__(self, value: SSAValue, origin: Origin, depth: int):
         self.original = value
@@ -77,9 +87,28 @@ class Alias:
     ``doubts`` numbers the operators between the root and this alias of which it is not known whether they give a view.
     """
 
-    __slots__ = ("created", "depth", "doubts", "handles", "index", "storage", "strides", "type", "value", "version", "view")
+    __slots__ = (
+        "created",
+        "depth",
+        "doubts",
+        "handles",
+        "index",
+        "storage",
+        "strides",
+        "type",
+        "value",
+        "version",
+        "view",
+    )
 
-    def __init__(self, storage: Storage, value: SSAValue, view: View | None = None, index: int = 0, depth: int = 0):
+    def __init__(
+        self,
+        storage: Storage,
+        value: SSAValue,
+        view: View | None = None,
+        index: int = 0,
+        depth: int = 0,
+    ):
         self.storage = storage
         self.value = value
         self.type: Tensor = tensor_of(value)
@@ -102,7 +131,8 @@ class AliasSets:
         self.entry = entry
         self.of: dict[SSAValue, Alias] = {}
         self.storages: list[Storage] = []
-        self.written_by: dict[SSAValue, Alias] = {}
+        self.stands_for: dict[SSAValue, Alias] = {}
+        """Which tensor a new value is the contents of."""
         self.removed: list[Operation] = []
         self.depth = 0
         self._version = 0
@@ -135,7 +165,14 @@ class AliasSets:
         return Origin.INPUT if value.owner is self.entry else Origin.FRESH
 
     def view(
-        self, op: SchemaOp, parent: Alias, operand: int, results: Sequence[SSAValue], *, same: bool, certain: bool
+        self,
+        op: SchemaOp,
+        parent: Alias,
+        operand: int,
+        results: Sequence[SSAValue],
+        *,
+        same: bool,
+        certain: bool,
     ) -> View:
         """``results`` are views of ``parent``, made by ``op`` from its operand number ``operand``."""
         view = View(op, parent, operand, same)
@@ -241,6 +278,7 @@ class AliasSets:
             self._journal[-1].append((alias, alias.value, alias.version))
         alias.value = value
         alias.version = version
+        self.stands_for[value] = alias
 
     def next_version(self, storage: Storage) -> int:
         """Give the storage a new version: all its aliases are stale until they are set."""
@@ -254,14 +292,18 @@ class AliasSets:
             storage.declared = None
         return self._version
 
-    def store(self, storage: Storage, values: Sequence[tuple[Alias, SSAValue]], doubts: tuple[int, ...] = ()) -> None:
+    def store(
+        self,
+        storage: Storage,
+        values: Sequence[tuple[Alias, SSAValue]],
+        doubts: tuple[int, ...] = (),
+    ) -> None:
         """After a write ``values`` are what these aliases hold, the root's among them."""
         version = self.next_version(storage)
         if storage.may_doubt:
             storage.doubts.append((version, doubts))
         for alias, value in values:
             self._set(alias, value, version)
-            self.written_by[value] = alias
 
     # --- regions ----------------------------------------------------------------------------------------------------
 

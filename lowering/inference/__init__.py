@@ -14,11 +14,12 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeAlias, cast
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
 from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.dialects.schema import NO_DEFAULT, OpSchema
 from etir.lowering.sizes import Size, dim_of
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
 
 FAMILIES = ("pointwise", "shape", "reduction", "network", "creation")
 """Modules of this package; importing one registers its rules."""

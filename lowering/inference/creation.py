@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
 from etir.dialects.dtypes import f32, i64
 from etir.dialects.et.layout import Dim
 from etir.lowering.inference import Call, contiguous, like, rule, size_as_dim
 from etir.lowering.promotion import number_type_of
 from etir.lowering.sizes import Size
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
 
 Tensor = TensorType[Attribute]
 

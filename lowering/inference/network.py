@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+
 from etir.dialects.dtypes import f32, i64
 from etir.dialects.et.layout import Dim, is_contiguous, order_of, tensor_type
 from etir.lowering.dims import product, window_count
 from etir.lowering.inference import Call, contiguous, rule
 from etir.lowering.promotion import to_floating
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute
 
 Tensor = TensorType[Attribute]
 

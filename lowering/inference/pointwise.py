@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+
 from etir.dialects.aten.table import load_table
 from etir.dialects.dtypes import i1
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
 from etir.lowering.dims import broadcast
 from etir.lowering.inference import Call, rule, tensor_type_of
 from etir.lowering.promotion import real_of, result_type, to_floating
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute
 
 _SAME = [
     "aten.neg",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+
 from etir.dialects.dtypes import i1, i64, ui8
 from etir.dialects.et.layout import Dim
 from etir.lowering.dims import wrap, wrap_all
 from etir.lowering.inference import Call, contiguous, rule, size_as_dim
 from etir.lowering.promotion import BOOL, INTEGER, category_of, real_of, to_floating
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute
 
 Tensor = TensorType[Attribute]
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+
 from etir.dialects.dtypes import i1, ui8
 from etir.dialects.et.layout import Dim, dims_of
 from etir.lowering.dims import (
@@ -24,8 +27,6 @@ from etir.lowering.inference import (
     tensor_type_of,
 )
 from etir.lowering.promotion import common_type
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute
 
 Tensor = TensorType[Attribute]
 

@@ -51,9 +51,11 @@ DATA_FILLS = ("data", "signed", "small", "sparse", "unit")
 _RESULT_TYPES = (ScalarType.FLOAT, ScalarType.LONG, ScalarType.BOOL, ScalarType.INT, ScalarType.COMPLEXFLOAT)
 _WITHOUT_REFERENCE = (
     *("aten::rand.out", "aten::randn.out", "aten::empty.out", "aten::native_dropout.out"),  # not determined
-    *("quantized_decomposed::", "llama::", "preprocess::"),  # PyTorch would run the very same kernels
+    *("llama::", "preprocess::"),  # PyTorch would run the very same kernels
     *("executorch_prim::", "aten::sym_", "aten::_local_scalar_dense"),  # the result is no tensor
 )
+_FUNCTIONAL_OVERLOADS = {"out": "default", "Tensor_out": "tensor", "dtype_out": "dtype"}
+_REFUSALS = (RuntimeError, NotImplementedError, IndexError, ValueError, AssertionError)
 _PLANNED_BYTES_PER_ELEMENT = 16
 
 
@@ -156,13 +158,15 @@ class Call:
         Many of PyTorch's operators take results of one type only, where the runtime casts; then PyTorch's result is
         cast here.
         """
-        op = self._torch_op()
-        if op is None or self.name.startswith(_WITHOUT_REFERENCE) or any(d not in TORCH_DTYPES for d in dtypes):
+        if self.name.startswith(_WITHOUT_REFERENCE) or any(d not in TORCH_DTYPES for d in dtypes):
             return None
         inputs = [
             _contents(t.spec, i, d) for i, (t, d) in enumerate(zip(self.tensors, dtypes, strict=True)) if t.is_input
         ]
         results = [(t, d) for t, d in zip(self.tensors, dtypes, strict=True) if not t.is_input]
+        if self.schema.namespace == "quantized_decomposed":
+            return self._functional_reference(inputs, results)
+        op = self._torch_op(self.schema.overload or "default")
         found = self._run_torch(op, iter(inputs), _zeros(results))
         if found is not None or not results:
             return found
@@ -174,6 +178,23 @@ class Call:
             if found is not None:
                 return [tensor.to(TORCH_DTYPES[d]) for tensor, d in zip(found, wanted, strict=True)]
         return None
+
+    def _functional_reference(
+        self, inputs: Sequence[torch.Tensor], results: Sequence[tuple[Tensor, ScalarType]]
+    ) -> list[torch.Tensor] | None:
+        """From the functional operator: PyTorch's out variants of these run the runtime's own kernels."""
+        op = self._torch_op(_FUNCTIONAL_OVERLOADS[self.schema.overload])
+        tensors = iter(inputs)
+        values = {a.name: _torch_value(v, tensors) for a, v in zip(self._inputs, self.sample.args, strict=True)}
+        positional = [values[a.name] for a in self._inputs if not a.kwarg_only]
+        try:
+            found = op(*positional, **{a.name: values[a.name] for a in self._inputs if a.kwarg_only})
+        except _REFUSALS:
+            return None
+        found = found if isinstance(found, tuple) else (found,)
+        return [
+            tensor.reshape(t.spec.shape).to(TORCH_DTYPES[d]) for tensor, (t, d) in zip(found, results, strict=True)
+        ]
 
     def dtype_cases(self, limit: int) -> Iterator[Case]:
         """Combinations of scalar types: all of the common ones if at most ``limit``, else all near a plain one.
@@ -301,13 +322,12 @@ class Call:
             non_const_buffer_sizes=(0, offset) if offset else (0,),
         )
 
-    def _torch_op(self) -> Any:
-        packet = getattr(getattr(torch.ops, self.schema.namespace), self.schema.name, None)
-        return None if packet is None else getattr(packet, self.schema.overload or "default", None)
+    def _torch_op(self, overload: str) -> Any:
+        return getattr(getattr(getattr(torch.ops, self.schema.namespace), self.schema.name), overload)
 
     def _result_shapes(self) -> list[T]:
         """Shapes and usual types of the results, from the first types for which PyTorch takes empty ones."""
-        op = self._torch_op()
+        op = self._torch_op(self.schema.overload or "default")
         for dtypes in itertools.product(_RESULT_TYPES, repeat=len(self._result_arguments)):
             inputs = [_contents(t.spec, i, t.spec.base) for i, t in enumerate(self.tensors)]
             fresh = [torch.zeros(0, dtype=TORCH_DTYPES[d]) for d in dtypes]
@@ -345,7 +365,7 @@ class Call:
             keywords["memory_format"] = torch.contiguous_format
         try:
             op(*positional, **keywords)
-        except (RuntimeError, NotImplementedError, IndexError, ValueError):
+        except _REFUSALS:
             return None
         return written
 

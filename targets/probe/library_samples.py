@@ -74,10 +74,10 @@ def _embedding(columns: int, least: int, greatest: int, weight: ScalarType, *tai
 QUANTIZED_SAMPLES: dict[str, tuple[Sample, ...]] = {
     f"{_Q}add.out": (
         _s(
-            *(T((2, 3), dtype=_CHAR), 0.5, 0, -128, 127),
-            *(T((2, 3), dtype=_CHAR), 0.5, 0, -128, 127),
-            *(0.5, 0, -128, 127),
-            outs=(T((2, 3), dtype=_CHAR),),
+            *(T((2, 3), dtype=_BYTE), 0.5, 0, 0, 255),
+            *(T((2, 3), dtype=_BYTE), 0.5, 0, 0, 255),
+            *(0.5, 0, 0, 255),
+            outs=(T((2, 3), dtype=_BYTE),),
         ),
     ),
     f"{_Q}choose_qparams.Tensor_out": (

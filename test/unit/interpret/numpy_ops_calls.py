@@ -91,11 +91,35 @@ def arithmetic() -> Iterator[Call]:
         for a, other in ((n, 6), (m, -3), (b, True), (b, 3), (rand(3, dtype=u8), 12)):
             yield call(f"bitwise_{name}.Scalar", a, other)
             yield call(f"bitwise_{name}.Scalar_Tensor", other, a)
+        yield call(f"__{name}__.Scalar", n, 6)
+        yield call(f"__{name}__.Tensor", n, m)
     for other in (0, 2, 31, 32, 40):
         for name in ("bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor_Scalar"):
             yield call(name, n, other)
-    yield call("__lshift__.Scalar", n, 3)
-    yield call("__rshift__.Scalar", n, 1)
+    for name in ("__lshift__", "__rshift__"):
+        yield call(f"{name}.Scalar", n, 3)
+        yield call(f"{name}.Tensor", n, m % 4)
+    for base, exponent in ((x, 2), (n, torch.tensor(0.5)), (rand(2, dtype=c64), 2.5)):
+        yield call(f"float_power.Tensor_{'Tensor' if isinstance(exponent, torch.Tensor) else 'Scalar'}", base, exponent)
+    yield call("float_power.Scalar", 2, n)
+    for alias in [
+        "absolute",
+        "arcsin",
+        "arctan",
+        "arcsinh",
+        "fix",
+        "special_erf",
+        "special_erfc",
+        "special_exp2",
+        "special_expit",
+    ]:
+        yield call(f"{alias}.default", x)
+    for alias in ["arccos", "arctanh", "special_expm1", "special_log1p", "special_logit"]:
+        yield call(f"{alias}.default", torch.rand(4))
+    yield call("arccosh.default", torch.rand(4) + 1)
+    yield call("special_xlogy.default", x.abs(), y.abs())
+    yield call("special_xlogy.other_scalar", x.abs(), 2.0)
+    yield call("special_xlogy.self_scalar", 2.0, x.abs())
     for name in ("clip.default", "clamp.default"):
         yield call(name, x, -0.5, 0.5)
         yield call(name, n, 0)
@@ -190,6 +214,7 @@ def views() -> Iterator[Call]:
     yield call("view_as_real_copy.default", rand(3, dtype=c64))
     yield call("broadcast_tensors.default", [rand(3, 1), rand(2)])
     yield call("unflatten.int", x, 2, [2, -1])
+    yield call("ravel.default", x.transpose(0, 1))
     yield call("expand.default", rand(3, 1), [2, -1, 4])
 
 
@@ -206,6 +231,15 @@ def arrangements() -> Iterator[Call]:
             yield call(f"{name}{rank}d.default", rand(*shape), list(range(1, 3)) * rank)
     yield call("replication_pad2d.default", rand(2, 3, 3), [-1, 4, 2, -1])
     yield call("_pad_circular.default", x, [1, 2, 3, 0])
+    yield call("_pad_circular.default", x, [-1, 2, 1, 0])
+    for name in ("row_stack", "dstack", "column_stack"):
+        yield call(f"{name}.default", [rand(3), rand(3, dtype=i64)])
+        yield call(f"{name}.default", [rand(2, 3), rand(2, 3)])
+    yield call("diff.default", rand(3, 5), 2, 0)
+    yield call("diff.default", rand(4, dtype=i32), 1, -1, torch.tensor([3]), None)
+    yield call("diff.default", rand(5, dtype=torch.bool))
+    yield call("diag.default", rand(3, 4), 1)
+    yield call("diag.default", rand(3), -1)
     yield call("constant_pad_nd.default", x, [1, -1, 0, 2], 1.5)
     yield call("constant_pad_nd.default", rand(3, dtype=i64), [2, 1], 7)
 
@@ -243,6 +277,9 @@ def indexing() -> Iterator[Call]:
             yield call("_embedding_bag.default", weight, bags, offsets, False, mode, False, None, False, padding)
     yield call("_embedding_bag.default", weight, bags, offsets, False, 0, False, rand(6))
     yield call("_embedding_bag.default", weight, bags, torch.tensor([0, 3, 3, 6]), False, 1, False, None, True)
+    yield call("embedding_bag.default", weight, bags, offsets, False, 2)
+    yield call("embedding_bag.padding_idx", weight, bags, offsets, False, 1, False, None, False, -2)
+    yield call("embedding_bag.padding_idx", weight, bags, offsets, False, 0, False, None, False, None)
 
 
 def creation() -> Iterator[Call]:
@@ -251,6 +288,11 @@ def creation() -> Iterator[Call]:
     yield call("arange.start_step", 5, -2, -2)
     yield call("arange.start_step", 0, 1, 0.1)
     yield call("arange.start_step", 0, 5, 2, dtype=f16)
+    yield call("arange.start", 0, 3.1, dtype=i32)
+    yield call("arange.start", 0, 3.1, dtype=i64)
+    yield call("linspace.default", 4.3, 0, 50, dtype=u8)
+    yield call("linspace.default", -1, 1, 7)
+    yield call("linspace.default", 2, 3, 1)
     yield call("scalar_tensor.default", 3)
     yield call("scalar_tensor.default", True, dtype=torch.bool)
     yield call("full.default", [2, 3], 1.5, dtype=i32, layout=torch.strided, device="cpu", pin_memory=False)
@@ -277,6 +319,25 @@ def products() -> Iterator[Call]:
     for p in (0.0, 1.0, 2.0, 3.5, float("inf")):
         yield call("_cdist_forward.default", rand(2, 4, 3), rand(2, 5, 3), p, None)
         yield call("_pdist_forward.default", rand(4, 3), p)
+    yield call("cdist.default", rand(4, 3), rand(5, 3))
+    yield call("pdist.default", rand(4, 3), 1.0)
+    yield call("pairwise_distance.default", rand(4, 3), rand(3), 2.0, 1e-6, True)
+    yield call("inner.default", rand(2, 3), rand(4, 3))
+    yield call("inner.default", rand(2, 3), torch.tensor(2.0))
+    yield call("linalg_vecdot.default", rand(2, 3, dtype=c64), rand(2, 3, dtype=c64), dim=0)
+    yield call("linalg_norm.default", rand(2, 3))
+    yield call("linalg_norm.default", rand(2, 3), 1, [1], True)
+    yield call("frobenius_norm.dim", rand(2, 3), [0, 1])
+    for name in ("var_mean", "std_mean"):
+        yield call(f"{name}.default", rand(2, 3), False)
+        yield call(f"{name}.dim", rand(2, 3), [1], True, True)
+    yield call("nanmean.default", torch.tensor([[1.0, torch.nan], [2.0, 4.0]]), [1])
+    yield call("special_logsumexp.default", rand(2, 3), [1], True)
+    for name in ("fft_fft", "fft_ifft", "fft_rfft", "fft_irfft"):
+        yield call(f"{name}.default", rand(3, 6, dtype=f64), None, 0, "ortho")
+        yield call(f"{name}.default", rand(3, 6), 4)
+        yield call(f"{name}2.default", rand(3, 6), [4, 4], [-2, -1], "forward")
+        yield call(f"{name}2.default", rand(3, 6))
     for p in (0, 1, 2, -2, 0.5, float("inf"), float("-inf")):
         yield call("linalg_vector_norm.default", rand(2, 3), p, [-1])
 
@@ -342,6 +403,7 @@ def normalizations() -> Iterator[Call]:
     yield call("_safe_softmax.default", torch.tensor([[-torch.inf, -torch.inf], [0.0, 1.0]]), -1)
     yield call("dropout.default", x, 0.5, False)
     yield call("feature_dropout.default", x, 0.5, False)
+    yield call("_weight_norm.default", rand(4, 3, 2), rand(1, 1, 2), 2)
     yield call("_weight_norm_interface.default", rand(4, 3, 2), rand(4, 1, 1), 0)
     yield call("native_dropout.default", x, 0.5, False)
 
@@ -414,6 +476,9 @@ def attention() -> Iterator[Call]:
     yield call(sdpa, q, k, v, None, 0.0, True)
     yield call(sdpa, q, k[:, :2], v[:, :2], scale=0.1, enable_gqa=True)
     yield call(sdpa, q.half(), k.half(), v.half())
+    for additive in (mask, rand(5, 6)):
+        args = q, k[:, :1], v[:, :1], additive
+        yield call("_scaled_dot_product_attention_math.default", *args, enable_gqa=True)
 
 
 def gradients() -> Iterator[Call]:

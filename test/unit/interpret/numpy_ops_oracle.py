@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from etir.interpret.numpy_ops import lookup
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from etir.diagnostics import EtirError
+from etir.interpret.numpy_ops import lookup
 
 RELATIVE = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-11, "complex64": 1e-5, "complex128": 1e-11}
 ABSOLUTE = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-11, "complex64": 1e-5, "complex128": 1e-11}

@@ -16,16 +16,16 @@ import numpy as np
 import numpy_ops_calls
 import pytest
 import torch
-from etir.interpret.numpy_ops import OPS, lookup, supported
-from etir.interpret.numpy_ops import dtype as dtypes
-from etir.interpret.numpy_ops.creation import seed
-from etir.interpret.numpy_ops.registry import IGNORED
-from etir.interpret.numpy_ops.special import erf, erfc
 from executorch.exir.passes import _quant_patterns_and_replacements, dim_order_ops_registry
 from numpy_ops_oracle import Checked, Tally, check_call, difference, representable, to_numpy
 from torch.testing._internal.common_methods_invocations import op_db
 
 from etir.diagnostics import EtirError
+from etir.interpret.numpy_ops import OPS, lookup, supported
+from etir.interpret.numpy_ops import dtype as dtypes
+from etir.interpret.numpy_ops.creation import seed
+from etir.interpret.numpy_ops.registry import IGNORED
+from etir.interpret.numpy_ops.special import erf, erfc
 
 REGISTERED = (_quant_patterns_and_replacements, dim_order_ops_registry)
 """Importing these defines the quantized_decomposed, dim_order_ops and et_copy operators."""
@@ -456,11 +456,10 @@ def run_exported(program: torch.export.ExportedProgram, *inputs: torch.Tensor) -
     for node in program.graph.nodes:
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: values[n])
         if node.op == "placeholder":
-            if node.name in constants:
-                tensor = program.constants[constants[node.name]]
-            else:
-                tensor = program.state_dict[state[node.name]] if node.name in state else next(user_inputs)
-            values[node] = to_numpy(tensor)
+            name = constants.get(node.name, state.get(node.name))
+            # Buffers that are not saved with the model are kept with the constants.
+            kept = program.state_dict if name in program.state_dict else program.constants
+            values[node] = to_numpy(next(user_inputs) if name is None else kept[name])
         elif node.op == "output":
             return list(args[0])
         elif node.target is operator.getitem:

@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import ConstantOp as TensorConstant
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, ConstantOp
 from etir.lowering.import_fx.types import MEMORY_FORMATS, TORCH_DTYPES
 from etir.passes.base import methods
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
 
 _FORMATS = {word: memory_format for memory_format, word in MEMORY_FORMATS.items()}
 
@@ -51,7 +52,9 @@ def _run(op: Operation, values: dict[SSAValue, Any]) -> list[Any]:
         type = op.value.type
         return [torch.tensor(op.value.get_values(), dtype=TORCH_DTYPES[type.element_type]).reshape(type.get_shape())]
     assert isinstance(op, SchemaOp), op.name
-    arguments = {name: _plain(name, value, values) for name, value in op.given_args().items()}
+    given = op.given_args()
+    given.update({a.name: None for a in op.SCHEMA.arguments if not a.has_default and a.name not in given})
+    arguments = {name: _plain(name, value, values) for name, value in given.items()}
     if op.name == "aten.view.default":  # a functional program has no strides that could forbid it
         return [arguments["self"].reshape(arguments["size"])]
     namespace, packet, overload = op.name.split(".")

@@ -6,13 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from etir.dialects.aten.base import aten_op
-from etir.dialects.context import EtContext
-from etir.dialects.schema import Kind
-from etir.dialects.verify import verify_module
-from etir.lowering.decompose_aten.driver import DecomposeAten
-from etir.lowering.import_fx.types import ELEMENT_TYPES, MEMORY_FORMATS, type_of_value
-from etir.passes.base import methods
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
@@ -24,6 +17,14 @@ from unit.lowering.evaluate import evaluate
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
+
+from etir.dialects.aten.base import aten_op
+from etir.dialects.context import EtContext
+from etir.dialects.schema import Kind
+from etir.dialects.verify import verify_module
+from etir.lowering.decompose_aten.driver import DecomposeAten
+from etir.lowering.import_fx.types import ELEMENT_TYPES, MEMORY_FORMATS, type_of_value
+from etir.passes.base import methods
 
 Dynamic = Mapping[int, Sequence[int]]
 """For each tensor argument (counted in order) the dims that are symbolic."""
@@ -95,9 +96,10 @@ def decompose(module: ModuleOp, **options: Any) -> list[str]:
 
 def verify_dims_are_declared(module: ModuleOp) -> None:
     """Verify the module, with the symbols of its inputs declared."""
+    from xdsl.dialects.builtin import TensorType
+
     from etir.dialects.et.layout import dims_of
     from etir.dialects.sym.ops import DimOp
-    from xdsl.dialects.builtin import TensorType
 
     copy = module.clone()
     names: dict[str, None] = {}

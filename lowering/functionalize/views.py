@@ -1,0 +1,459 @@
+"""View operators: which results alias which argument, and how a changed view is put back into what it looks at.
+
+Putting back is the inverse that functionalisation needs for each view: ``slice_scatter`` for ``slice``, the opposite
+permutation for ``permute``, a view back for ``view``. A view with overlapping elements has none (``expand``, ``unfold``
+with a step smaller than its size): error E0413.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from etir.dialects.et.layout import Dim, dims_of, tensor_type
+from etir.dialects.schema import OpSchema, SchemaKind
+from etir.dialects.schema_op import SchemaOp
+from etir.dialects.text import source_location
+from etir.lowering.dims import wrap
+from etir.lowering.errors import E0413
+from etir.lowering.functionalize.aliases import Alias, View, is_tensor
+from etir.lowering.functionalize.emitter import Emitter, Number, Tensor, tensor_of
+from etir.lowering.functionalize.permutations import permutation, squeezed
+from etir.lowering.functionalize.strides import (
+    Layouts,
+    Strides,
+    contiguous_strides,
+    is_view_possible,
+    memory_format_strides,
+    same_layout,
+)
+from xdsl.dialects.builtin import ComplexType
+from xdsl.ir import SSAValue
+
+# --- which operators give views -------------------------------------------------------------------------------------
+
+_RETURNS_INPUT = {
+    "aten.dropout.default": "train",
+    "aten.feature_dropout.default": "train",
+    "aten.alpha_dropout.default": "train",
+    "aten.feature_alpha_dropout.default": "train",
+}
+"""Operators whose schema says nothing of aliases and that return their input itself unless the named flag is set."""
+
+_RESHAPES = frozenset({"reshape", "flatten", "ravel", "reshape_as"})
+_NEW_MEMORY = frozenset({"pin_memory", "coalesce"})
+_ONLY_COMPLEX = frozenset({"_conj", "conj", "real", "resolve_conj", "resolve_neg"})
+_SAME = frozenset(
+    {
+        "alias",
+        "detach",
+        "lift_fresh",
+        "contiguous",
+        "to",
+        "positive",
+        "resolve_conj",
+        "resolve_neg",
+        "_fw_primal",
+    }
+)
+"""Views with every element of their operand in its place."""
+
+
+@lru_cache(maxsize=4096)
+def viewed_argument(schema: OpSchema) -> str | None:
+    """The argument that the results of a functional schema may alias."""
+    if schema.kind is not SchemaKind.FUNCTIONAL or schema.name in _NEW_MEMORY:
+        return None
+    if schema.op_name in _RETURNS_INPUT:
+        return schema.arguments[0].name
+    aliased = [r.alias for r in schema.returns if r.alias is not None]
+    if not aliased:
+        return None
+    return next(
+        (
+            a.name
+            for a in schema.arguments
+            if a.alias is not None and a.kind.value == "Tensor"
+        ),
+        None,
+    )
+
+
+def is_same_tensor(op: SchemaOp, source: Tensor) -> bool:
+    """Whether a view is its operand under another name."""
+    name = op.SCHEMA.name
+    is_real = not isinstance(source.element_type, ComplexType)
+    return (
+        name in _SAME
+        or op.name in _RETURNS_INPUT
+        or (name in _ONLY_COMPLEX and is_real)
+    )
+
+
+def gives_view(op: SchemaOp, alias: Alias, layouts: Layouts) -> bool | None:
+    """Whether the result of ``op`` shares the storage of its operand ``alias``; None when strides leave it open."""
+    name = op.SCHEMA.name
+    flag = _RETURNS_INPUT.get(op.name)
+    if flag is not None:
+        return not op.arg(flag) or op.arg("p") == 0
+    if name == "to":
+        return _is_conversion_free(op, alias, layouts)
+    dims = dims_of(alias.type)
+    if name == "contiguous":
+        wanted = memory_format_strides(op.arg("memory_format"), dims)
+        known = layouts.strides(alias)
+        return (
+            None
+            if known is None or wanted is None
+            else same_layout(dims, known, wanted)
+        )
+    if name in _RESHAPES:
+        result = dims_of(tensor_of(op.results[0]))
+        if result == dims:
+            return True
+        known = layouts.strides(alias)
+        return (
+            None if known is None else is_view_possible(dims, known, result) is not None
+        )
+    return True
+
+
+def _is_conversion_free(op: SchemaOp, alias: Alias, layouts: Layouts) -> bool | None:
+    result = tensor_of(op.results[0])
+    if op.arg("copy") or result.element_type != alias.type.element_type:
+        return False
+    dims = dims_of(alias.type)
+    wanted = memory_format_strides(op.arg("memory_format"), dims)
+    if wanted is None:
+        return True
+    known = layouts.strides(alias)
+    return None if known is None else same_layout(dims, known, wanted)
+
+
+def operand_index(op: SchemaOp, name: str) -> int:
+    """The index of the operand that a tensor argument is."""
+    return sum(op.segments[: op.SCHEMA.index[name]])
+
+
+# --- putting a changed view back ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Step:
+    """One view on the way back: ``new`` is the changed view, ``base()`` what its parent held before."""
+
+    emit: Emitter
+    alias: Alias
+    view: View
+    base: Callable[[], SSAValue]
+    new: SSAValue
+    layouts: Layouts
+
+    @property
+    def op(self) -> SchemaOp:
+        """The view operator."""
+        return self.view.op
+
+    @property
+    def type(self) -> Tensor:
+        """The type of the parent."""
+        return self.view.parent.type
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The dims of the parent."""
+        return dims_of(self.type)
+
+    def make(self, op_name: str, /, **arguments: object) -> SSAValue:
+        """An operator that gives the parent."""
+        return self.emit(op_name, self.type, arguments)  # type: ignore[arg-type]
+
+    def reshape(self) -> SSAValue:
+        """The changed view with the parent's sizes."""
+        return self.emit.reshape(self.new, self.type, self.base)
+
+    def slice_scatter(
+        self, dim: int, start: Number | None, end: Number | None, step: Number = 1
+    ) -> SSAValue:
+        """The parent with a changed slice; the slice itself when it is all of the parent."""
+        if dims_of(tensor_of(self.new)) == self.dims:
+            return self.emit.ordered(self.new, self.type)
+        return self.make(
+            "aten.slice_scatter.default",
+            self=self.base(),
+            src=self.new,
+            dim=dim,
+            start=start,
+            end=end,
+            step=step,
+        )
+
+    def unsupported(self, why: str) -> Exception:
+        """Error E0413 at the write."""
+        assert self.emit.point is not None
+        return E0413.error(
+            f"'{self.emit.point.name}' changes a tensor through '{self.op.name}': {why}",
+            source_location(self.emit.location),
+        )
+
+
+def put_back(step: Step) -> SSAValue:
+    """What the parent holds after the view of ``step`` was changed. Raises error E0413."""
+    op = step.op
+    if step.view.same:
+        return step.emit.ordered(step.new, step.type)
+    order = permutation(op, len(step.dims))
+    if order is not None:
+        return _unpermute(step, order)
+    removed = squeezed(op, step.dims)
+    if removed is not None:
+        return _unsqueeze_all(step, removed)
+    function = _INVERSES.get(op.SCHEMA.name)
+    if function is None:
+        raise step.unsupported("it is not known how to put the change back")
+    return function(step)
+
+
+def _unpermute(step: Step, order: list[int]) -> SSAValue:
+    if order == list(range(len(order))):
+        return step.emit.ordered(step.new, step.type)
+    value = step.make(
+        "aten.permute.default",
+        self=step.new,
+        dims=[order.index(d) for d in range(len(order))],
+    )
+    if step.op.SCHEMA.name in ("mH", "adjoint", "matrix_H") and isinstance(
+        step.type.element_type, ComplexType
+    ):
+        value = step.make("aten._conj.default", self=value)
+    return value
+
+
+def _unsqueeze_all(step: Step, removed: list[int]) -> SSAValue:
+    value, dims = step.new, list(dims_of(tensor_of(step.new)))
+    for position in removed:
+        dims.insert(position, 1)
+        type = tensor_type(step.type.element_type, dims)
+        value = step.emit(
+            "aten.unsqueeze.default", type, {"self": value, "dim": position}
+        )
+    return step.emit.ordered(value, step.type)
+
+
+def _slice(step: Step) -> SSAValue:
+    op = step.op
+    return step.slice_scatter(
+        op.arg("dim"), op.arg("start"), op.arg("end"), op.arg("step")
+    )
+
+
+def _narrow(step: Step) -> SSAValue:
+    op = step.op
+    start, length = op.arg("start"), op.arg("length")
+    if is_tensor(start):
+        raise step.unsupported("its start is a tensor")
+    dim = wrap(op.arg("dim"), len(step.dims))
+    if isinstance(start, int) and start < 0:
+        start = step.emit.add(start, step.emit.size(step.base(), dim))
+    return step.slice_scatter(dim, start, step.emit.add(start, length))
+
+
+def _select(step: Step) -> SSAValue:
+    op = step.op
+    return step.make(
+        "aten.select_scatter.default",
+        self=step.base(),
+        src=step.new,
+        dim=op.arg("dim"),
+        index=op.arg("index"),
+    )
+
+
+def _unbind(step: Step) -> SSAValue:
+    dim = step.op.arg("dim")
+    return step.make(
+        "aten.select_scatter.default",
+        self=step.base(),
+        src=step.new,
+        dim=dim,
+        index=step.alias.index,
+    )
+
+
+_SPLIT_DIMS = {
+    "hsplit": lambda rank: 0 if rank == 1 else 1,
+    "vsplit": lambda _: 0,
+    "dsplit": lambda _: 2,
+}
+
+
+def _split(step: Step) -> SSAValue:
+    op = step.op
+    fixed = _SPLIT_DIMS.get(op.SCHEMA.name)
+    dim = (
+        wrap(op.arg("dim"), len(step.dims)) if fixed is None else fixed(len(step.dims))
+    )
+    start: Number = 0
+    for piece in op.results[: step.alias.index]:
+        start = step.emit.add(start, step.emit.size(piece, dim))
+    end = step.emit.add(start, step.emit.size(op.results[step.alias.index], dim))
+    return step.slice_scatter(dim, start, end)
+
+
+def _view(step: Step) -> SSAValue:
+    if step.op.name == "aten.view.dtype":
+        return step.make("aten.view.dtype", self=step.new, dtype=step.type.element_type)
+    return step.reshape()
+
+
+def _unsqueeze(step: Step) -> SSAValue:
+    position = wrap(step.op.arg("dim"), len(step.dims) + 1)
+    return step.make("aten.squeeze.dim", self=step.new, dim=position)
+
+
+def _expand(step: Step) -> SSAValue:
+    dims = dims_of(step.alias.type)
+    new = len(dims) - len(step.dims)
+    if dims[new:] != step.dims or any(d != 1 for d in dims[:new]):
+        raise step.unsupported(
+            "several of its elements are one element of the expanded tensor"
+        )
+    return step.reshape()
+
+
+def _diagonal(step: Step) -> SSAValue:
+    op = step.op
+    first, second = op.arg("dim1"), op.arg("dim2")
+    return step.make(
+        "aten.diagonal_scatter.default",
+        self=step.base(), src=step.new, offset=op.arg("offset"), dim1=first, dim2=second,
+    )  # fmt: skip
+
+
+def _as_strided(step: Step) -> SSAValue:
+    op, parent = step.op, step.view.parent
+    known = step.layouts.strides(parent)
+    if known is None or not same_layout(
+        step.dims, known, contiguous_strides(step.dims)
+    ):
+        raise step.unsupported("the tensor it starts from is not contiguous")
+    while parent.view is not None:
+        if not parent.view.same:
+            raise step.unsupported("it starts from a view")
+        parent = parent.view.parent
+    size, stride = op.arg("size"), op.arg("stride")
+    if not all(isinstance(n, int) for n in (*size, *stride)) or _overlaps(size, stride):
+        raise step.unsupported("several of its elements may be one element in memory")
+    return step.make(
+        "aten.as_strided_scatter.default",
+        self=step.base(), src=step.new, size=size, stride=stride, storage_offset=op.arg("storage_offset"),
+    )  # fmt: skip
+
+
+def _overlaps(size: Strides, stride: Strides) -> bool:
+    """Whether two indices may meet: not when each stride steps over all that the smaller ones reach."""
+    reach = 0
+    for step, count in sorted(
+        (int(s), int(n)) for s, n in zip(stride, size, strict=True) if n != 1
+    ):
+        if step <= reach:
+            return True
+        reach += step * (count - 1)
+    return False
+
+
+def _unfold(step: Step) -> SSAValue:
+    op = step.op
+    dim, size, stride = (
+        wrap(op.arg("dimension"), len(step.dims)),
+        op.arg("size"),
+        op.arg("step"),
+    )
+    windows = dims_of(step.alias.type)[dim] if step.dims else 1
+    if stride < size:
+        raise step.unsupported("its windows overlap")
+    if not isinstance(windows, int):
+        raise step.unsupported("the number of its windows is only known at run time")
+    value, last = step.base(), len(step.dims)
+    column_type = tensor_type(step.type.element_type, dims_of(step.alias.type)[:-1])
+    for offset in range(size):
+        column = step.emit(
+            "aten.select.int",
+            column_type,
+            {"self": step.new, "dim": last, "index": offset},
+        )
+        end = offset + (windows - 1) * stride + 1
+        value = step.make(
+            "aten.slice_scatter.default",
+            self=value,
+            src=column,
+            dim=dim,
+            start=offset,
+            end=end,
+            step=stride,
+        )
+    return value
+
+
+def _real(step: Step) -> SSAValue:
+    imaginary = step.emit(
+        "aten.imag.default", tensor_of(step.new), {"self": step.base()}
+    )
+    return step.make("aten.complex.default", real=step.new, imag=imaginary)
+
+
+def _imag(step: Step) -> SSAValue:
+    real = step.emit("aten.real.default", tensor_of(step.new), {"self": step.base()})
+    return step.make("aten.complex.default", real=real, imag=step.new)
+
+
+_INVERSES: dict[str, Callable[[Step], SSAValue]] = {
+    "slice": _slice,
+    "narrow": _narrow,
+    "select": _select,
+    "unbind": _unbind,
+    **dict.fromkeys(
+        (
+            "split",
+            "split_with_sizes",
+            "chunk",
+            "tensor_split",
+            "hsplit",
+            "vsplit",
+            "dsplit",
+        ),
+        _split,
+    ),
+    "view": _view,
+    **dict.fromkeys(
+        (
+            "view_as",
+            "reshape",
+            "reshape_as",
+            "flatten",
+            "unflatten",
+            "ravel",
+            "_reshape_alias",
+        ),
+        _view,
+    ),
+    "unsqueeze": _unsqueeze,
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _expand),
+    "diagonal": _diagonal,
+    "linalg_diagonal": _diagonal,
+    "as_strided": _as_strided,
+    "unfold": _unfold,
+    "real": _real,
+    "imag": _imag,
+    "view_as_real": lambda step: step.make(
+        "aten.view_as_complex.default", self=step.new
+    ),
+    "view_as_complex": lambda step: step.make(
+        "aten.view_as_real.default", self=step.new
+    ),
+    "_conj": lambda step: step.make("aten._conj.default", self=step.new),
+    "conj": lambda step: step.make("aten._conj.default", self=step.new),
+    "_neg_view": lambda step: step.make("aten.neg.default", self=step.new),
+}
+"""How each view is put back, by the operator's name."""

@@ -1,0 +1,76 @@
+"""Modules and weights as files: text has its weights beside it, and they come back with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etir.diagnostics import EtirError
+from etir.dialects.context import EtContext
+from etir.dialects.dtypes import f32
+from etir.dialects.et.layout import tensor_type
+from etir.dialects.et.program import WeightOp
+from etir.dialects.et.weights import Blob, BlobAttr
+from etir.dialects.text import parse_module
+from etir.tools.common import Console
+from etir.tools.et_opt import main as et_opt
+from etir.tools.files import read_module, weights_path, write_module
+
+DATA = bytes(range(16))
+
+
+def _module() -> object:
+    module = parse_module("func.func @forward() {\n  func.return\n}\n", EtContext())
+    block = module.body.block
+    blob = BlobAttr(Blob.of(DATA))
+    block.insert_op_before(WeightOp("w", tensor_type(f32, (4,)), blob), block.first_op)  # type: ignore[arg-type]
+    delegate = parse_module(f'et.delegate @d "B" = #et.blob<"{blob.data.digest}", 16>', EtContext()).body.block.first_op
+    assert delegate is not None
+    delegate.detach()
+    delegate.properties["value"] = BlobAttr(Blob.of(bytes(16)))
+    block.insert_op_before(delegate, block.first_op)  # type: ignore[arg-type]
+    return module
+
+
+def _payloads(module: object) -> list[bytes]:
+    return [bytes(op.properties["value"].data.data) for op in module.body.block.ops if "value" in op.properties]  # type: ignore
+
+
+def test_weights_travel_beside_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "model.mlir"
+    write_module(_module(), str(path), None, locations=False)  # type: ignore[arg-type]
+    assert weights_path(str(path)).is_file()
+    assert len(path.read_text()) < 400
+    again = read_module(str(path), [], EtContext(), Console())
+    assert _payloads(again) == [bytes(16), DATA]
+
+
+def test_weights_can_be_named(tmp_path: Path) -> None:
+    path, weights = tmp_path / "model.mlir", tmp_path / "elsewhere.safetensors"
+    write_module(_module(), str(path), str(weights), locations=False)  # type: ignore[arg-type]
+    assert not weights_path(str(path)).exists()
+    with pytest.raises(EtirError) as caught:
+        _payloads(read_module(str(path), [], EtContext(), Console()))
+    assert caught.value.ids == ("E0201",)
+    assert _payloads(read_module(str(path), [str(weights)], EtContext(), Console())) == [bytes(16), DATA]
+
+
+def test_changed_weights_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.mlir"
+    write_module(_module(), str(path), None, locations=False)  # type: ignore[arg-type]
+    weights = weights_path(str(path))
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(EtirError) as caught:
+        _payloads(read_module(str(path), [], EtContext(), Console()))
+    assert caught.value.ids == ("E0202",)
+
+
+def test_et_opt_keeps_the_link_to_the_weights(tmp_path: Path) -> None:
+    path, out = tmp_path / "model.mlir", tmp_path / "out.mlir"
+    write_module(_module(), str(path), None, locations=False)  # type: ignore[arg-type]
+    weights = str(weights_path(str(path)))
+    assert et_opt([str(path), "--weights", weights, "-o", str(out)]) == 0
+    assert _payloads(read_module(str(out), [weights], EtContext(), Console())) == [bytes(16), DATA]
