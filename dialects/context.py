@@ -15,6 +15,7 @@ from xdsl.ir import Dialect, Operation
 from etir.diagnostics import Diagnostic
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
+from etir.dialects.verified import VerifiedOperations
 
 
 def _builtin() -> Dialect:
@@ -99,6 +100,8 @@ class EtContext(Context):
         """Told of every rewrite and of every pattern that did not match (``passes.rewriting.Observer``), or None."""
         self.diagnostics: list[Diagnostic] = []
         """Warnings and remarks of passes, in order: they stop nothing, tools print them."""
+        self.verified = VerifiedOperations()
+        """What the passes run in this context have verified so far."""
         for name, factory in DIALECTS.items():
             self.register_dialect(name, factory)
 

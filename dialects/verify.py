@@ -21,18 +21,25 @@ from etir.dialects.et.layout import LayoutAttr, layout_errors
 from etir.dialects.et.program import GetWeightOp, ReadStateOp, StateOp, WeightOp, WriteStateOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
+from etir.dialects.verified import VerifiedOperations
 
 
-def verify_module(module: ModuleOp, *, require_locations: bool = False) -> None:
+def verify_module(
+    module: ModuleOp, *, require_locations: bool = False, verified: VerifiedOperations | None = None
+) -> None:
     """Raise one error with every problem of ``module``.
 
     ``require_locations`` also reports operations without a source location (E0307): what the importer guarantees.
+    ``verified`` carries over between the verifications of one run of passes.
     """
-    raise_if_errors(list(problems(module, require_locations=require_locations)))
+    raise_if_errors(list(problems(module, require_locations=require_locations, verified=verified)))
 
 
-def problems(module: ModuleOp, *, require_locations: bool = False) -> Iterator[Diagnostic]:
+def problems(
+    module: ModuleOp, *, require_locations: bool = False, verified: VerifiedOperations | None = None
+) -> Iterator[Diagnostic]:
     """Every problem of ``module``, in the order of the text."""
+    verified = verified or VerifiedOperations()
     symbols: dict[str, Operation] = {}
     unique = True
     for op in module.body.block.ops:
@@ -45,11 +52,11 @@ def problems(module: ModuleOp, *, require_locations: bool = False) -> Iterator[D
         symbols[name.data] = op
     declared = {name: None for name, op in symbols.items() if isinstance(op, DimOp)}
     if unique:  # ModuleOp's own verifier would say the same again, without the place
-        yield from _verify_operation(module)
+        yield from _verify_operation(module, verified)
     checked_types: dict[Attribute, tuple[str, ...]] = {}
     for op in module.body.block.ops:
         for nested in op.walk():
-            yield from _verify_operation(nested)
+            yield from _verify_operation(nested, verified)
             if require_locations and isinstance(nested.location, UnknownLoc) and not isinstance(nested, DimOp):
                 yield E0307.diagnostic(f"'{nested.name}' has no location")
             yield from _verify_symbols(nested, symbols)
@@ -62,10 +69,10 @@ def problems(module: ModuleOp, *, require_locations: bool = False) -> Iterator[D
             yield from _verify_dominance(region, {})
 
 
-def _verify_operation(op: Operation) -> Iterator[Diagnostic]:
+def _verify_operation(op: Operation, verified: VerifiedOperations) -> Iterator[Diagnostic]:
     try:
         _verify_structure(op)
-        op.verify_()
+        verified.verify(op)
     except VerifyException as error:
         yield E0301.diagnostic(f"'{op.name}' {error}", source_location(op.location))
     except (ValueError, TypeError, KeyError) as error:

@@ -106,7 +106,7 @@ class Interpreter:
             tensor = self.oracle.from_user(value)
             shape = tuple(tensor.shape)
             fits = len(shape) == type.get_num_dims() and all(
-                d in (-1, s) for d, s in zip(type.get_shape(), shape, strict=True)
+                not isinstance(d, int) or d == s for d, s in zip(dims_of(type), shape, strict=True)
             )
             if not fits or self.oracle.dtype(tensor).type != type.element_type:
                 raise E1002.error(

@@ -18,6 +18,7 @@ from etir.dialects.aten.base import AtenOp
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import dims_of
 from etir.dialects.schema import Kind, SchemaKind
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0410, E0414
@@ -75,7 +76,8 @@ def _operator(op: EdgeOp) -> Iterator[str]:
             continue
         if got.element_type != type.element_type:
             yield f"gives result {index} element type {got.element_type}; its rule gives {type.element_type} (E5)"
-        elif len(got.get_shape()) != len(type.get_shape()) or any(
-            a != b and -1 not in (a, b) for a, b in zip(got.get_shape(), type.get_shape(), strict=True)
+        elif got.get_num_dims() != type.get_num_dims() or any(
+            a != b and isinstance(a, int) and isinstance(b, int)
+            for a, b in zip(dims_of(got), dims_of(type), strict=True)
         ):
             yield f"gives result {index} type {got}; its rule gives {type} (E5)"

@@ -99,24 +99,33 @@ class ConvolutionBatchNorm(Pattern):
         flat = np.frombuffer(self.store.data(value), dtype_of(type.element_type).numpy_name)
         return flat.reshape(type.get_shape()).astype(np.float64)
 
+    def _scaled(self, value: SSAValue, scale: Any, *, axis: int) -> Any:
+        """The filter times ``scale`` along ``axis``: products in float64, one channel at a time to stay in the cache."""
+        type = cast("TensorType[Attribute]", value.type)
+        weight = np.frombuffer(self.store.data(value), dtype_of(type.element_type).numpy_name)
+        weight = weight.reshape(type.get_shape())
+        result = np.empty_like(weight)
+        source, target = np.moveaxis(weight, axis, 0), np.moveaxis(result, axis, 0)
+        for channel, factor in enumerate(scale):
+            target[channel] = source[channel] * factor
+        return result
+
     def _fold(self, op: EdgeOp, convolution: EdgeOp) -> tuple[Operation, Operation]:
         weight_value, bias_value = convolution.arg("weight"), convolution.arg("bias")
-        weight = self._array(weight_value)
         mean, variance = self._array(op.arg("running_mean")), self._array(op.arg("running_var"))
         channels = mean.shape[0]
         gamma = np.ones(channels) if op.arg("weight") is None else self._array(op.arg("weight"))
         beta = np.zeros(channels) if op.arg("bias") is None else self._array(op.arg("bias"))
         bias = np.zeros(channels) if bias_value is None else self._array(bias_value)
         scale = gamma / np.sqrt(variance + op.arg("eps"))
-        axis = 1 if convolution.arg("transposed") else 0
-        weight = weight * scale.reshape([-1 if d == axis else 1 for d in range(weight.ndim)])
         bias = (bias - mean) * scale + beta
         type = cast("TensorType[Attribute]", weight_value.type)
         name = dtype_of(type.element_type).numpy_name
+        weight = self._scaled(weight_value, scale, axis=1 if convolution.arg("transposed") else 0)
         hint = getattr(weight_value.owner, "symbol", None)
         base = hint.root_reference.data if hint is not None else "folded"
         bias_type = tensor_type(type.element_type, [channels])
         return (
-            self.store.make(memoryview(weight.astype(name)).cast("B"), type, op, f"{base}_folded"),
+            self.store.make(memoryview(weight).cast("B"), type, op, f"{base}_folded"),
             self.store.make(memoryview(bias.astype(name)).cast("B"), bias_type, op, f"{base}_bias_folded"),
         )

@@ -57,7 +57,7 @@ def run_pipeline(
     sequence = parse_pipeline(passes) if isinstance(passes, str) else tuple(passes)
     report = PipelineReport()
     with report.verify.measure():
-        verify_module(module, require_locations=options.require_locations)
+        verify_module(module, require_locations=options.require_locations, verified=ctx.verified)
     for instrument in options.instruments:
         instrument.before_pipeline(module)
     listeners = options.instruments if ctx.observer is None else (ctx.observer, *options.instruments)
@@ -99,7 +99,7 @@ def _run_one(ctx: EtContext, module: ModuleOp, p: ModulePass, done: PassReport, 
         raise EtirError([_unexpected(p.name, error)]) from error
     try:
         with done.verify.measure():
-            verify_module(module, require_locations=options.require_locations)
+            verify_module(module, require_locations=options.require_locations, verified=ctx.verified)
     except EtirError as error:
         count = len(error.diagnostics)
         head = E0504.diagnostic(f"pass '{p.name}' left invalid IR behind: {count} problem{'s' if count > 1 else ''}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ def load_exported_program(path: str) -> Any:
     from etir.lowering.import_fx import require_torch
 
     torch = require_torch()
+    logging.disable(logging.WARNING)  # torch logs the traceback of what it then raises
     try:
         return torch.export.load(path)
     except Exception as error:  # torch raises whatever its unpickler and its zip reader meet
         message = (str(error).splitlines() or [""])[0]
         raise E0406.error(f"torch cannot load '{path}': {type(error).__name__}: {message}") from error
+    finally:
+        logging.disable(logging.NOTSET)

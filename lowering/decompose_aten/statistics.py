@@ -51,16 +51,23 @@ def deviation(b: Builder, x: SSAValue, dim: Dims, correction: float | None, keep
     return _finished(b, _variance(b, x, dim, correction, keepdim))
 
 
+def _with_mean(b: Builder, x: SSAValue, dim: Dims, correction: float | None, keepdim: bool) -> Sequence[SSAValue]:
+    """``var_mean.correction``, or the root of the variance and the mean"""
+    if b.rewriter.root.name.startswith("aten.std"):
+        return [_finished(b, _variance(b, x, dim, correction, keepdim)), _mean(b, x, dim, keepdim)]
+    return b.results("aten.var_mean.correction", x, positions(x, dim), correction=correction, keepdim=keepdim)
+
+
 @decomposition("aten.var_mean.default", "aten.std_mean.default")
-def variance_and_mean_of_all(b: Builder, x: SSAValue, unbiased: bool) -> list[SSAValue]:
-    """``var.correction`` and ``mean``"""
-    return [_finished(b, _variance(b, x, None, int(unbiased), False)), _mean(b, x, None, False)]
+def variance_and_mean_of_all(b: Builder, x: SSAValue, unbiased: bool) -> Sequence[SSAValue]:
+    """``var_mean.correction``, or the root of the variance and the mean"""
+    return _with_mean(b, x, None, int(unbiased), False)
 
 
 @decomposition("aten.var_mean.dim", "aten.std_mean.dim")
-def variance_and_mean_along(b: Builder, x: SSAValue, dim: Dims, unbiased: bool, keepdim: bool) -> list[SSAValue]:
-    """``var.correction`` and ``mean``"""
-    return [_finished(b, _variance(b, x, dim, int(unbiased), keepdim)), _mean(b, x, dim, keepdim)]
+def variance_and_mean_along(b: Builder, x: SSAValue, dim: Dims, unbiased: bool, keepdim: bool) -> Sequence[SSAValue]:
+    """``var_mean.correction``, or the root of the variance and the mean"""
+    return _with_mean(b, x, dim, int(unbiased), keepdim)
 
 
 @decomposition("aten.var_mean.correction", "aten.std_mean.correction")

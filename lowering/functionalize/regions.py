@@ -71,6 +71,11 @@ def _note_views(
             roots[result] = roots.get(value, value)
 
 
+def _detached(op: Operation) -> list[Region]:
+    """The regions of ``op``, taken out of it."""
+    return [op.detach_region(region) for region in list(op.regions)]
+
+
 class Regions:
     """Rewrites the control flow of one method; ``block`` functionalises the operations of a block."""
 
@@ -97,14 +102,9 @@ class Regions:
                     self._run(region, changed, [])
                 if not changed:
                     return
-                types = [*op.outputs.types, *(s.root.type for s in changed)]
-                new: Operation = CondOp(
-                    op.predicate,
-                    types,
-                    op.detach_region(op.then_region),
-                    op.detach_region(op.else_region),
-                )
                 position = len(op.outputs)
+                types = [*op.outputs.types, *(s.root.type for s in changed)]
+                new: Operation = CondOp(op.predicate, types, *_detached(op))
             case WhileOp():
                 if changed_storages(aliases, [op.condition]):
                     raise E0413.error(
@@ -120,9 +120,7 @@ class Regions:
                 self._run(op.body, changed, self._arguments(op.body, changed, position))
                 if not changed:
                     return
-                new = WhileOp(
-                    inits, op.detach_region(op.condition), op.detach_region(op.body)
-                )
+                new = WhileOp(inits, *_detached(op))
             case ScanOp():
                 inits = [*op.inits, *(s.root.value for s in changed)]
                 position = len(op.inits)
@@ -135,7 +133,7 @@ class Regions:
                 if not changed:
                     return
                 types = [*(v.type for v in inits), *op.outputs.types[position:]]
-                new = ScanOp(inits, list(op.inputs), types, op.detach_region(op.body))
+                new = ScanOp(inits, list(op.inputs), types, *_detached(op))
             case _:
                 raise TypeError(f"{op.name} is not control flow")
         self._finish(op, new, changed, position)

@@ -138,6 +138,8 @@ class Layouts:
     def _compute(self, value: SSAValue) -> Strides | None:
         type = tensor_of(value)
         dims = dims_of(type)
+        if product(dims) == 1:
+            return contiguous_strides(dims)
         if not isinstance(value, OpResult):
             return (
                 contiguous_strides(dims, order_of(type))
@@ -223,6 +225,8 @@ def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:
     rank = len(dims)
     if view.same:
         return parent
+    if product(wanted) == 1:
+        return contiguous_strides(wanted)
     order = permutation(op, rank)
     if order is not None:
         return tuple(parent[d] for d in order)

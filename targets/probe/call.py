@@ -55,7 +55,7 @@ _WITHOUT_REFERENCE = (
     *("executorch_prim::", "aten::sym_", "aten::_local_scalar_dense"),  # the result is no tensor
 )
 _FUNCTIONAL_OVERLOADS = {"out": "default", "Tensor_out": "tensor", "dtype_out": "dtype"}
-_REFUSALS = (RuntimeError, NotImplementedError, IndexError, ValueError, AssertionError)
+_REFUSALS = (RuntimeError, NotImplementedError, IndexError, ValueError, TypeError, AssertionError)
 _PLANNED_BYTES_PER_ELEMENT = 16
 
 

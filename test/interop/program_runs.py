@@ -43,11 +43,16 @@ def plain(value: Any) -> Any:
     return torch.from_numpy(value.copy()) if hasattr(value, "__array__") and hasattr(value, "shape") else value
 
 
+def fresh(values: Any) -> Any:
+    """A copy in which no two tensors share memory, whatever the original does."""
+    return pytree.tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, values)
+
+
 def trace(call: Callable[[list[Any]], Sequence[Any]], calls: Calls) -> Trace:
     """Run ``call`` with copies of the inputs of every call."""
     found = Trace()
     for given in calls:
-        flat = pytree.tree_leaves(copy.deepcopy(given), is_leaf=lambda v: v is None)
+        flat = pytree.tree_leaves(fresh(given), is_leaf=lambda v: v is None)
         found.outputs.append([plain(v) for v in call(flat)])
         found.inputs.append([plain(v) for v in flat])
     return found
@@ -59,7 +64,7 @@ def eager(module: torch.nn.Module, calls: Calls) -> Trace:
     found = Trace()
     with torch.no_grad():
         for given in calls:
-            own = copy.deepcopy(given)
+            own = fresh(given)
             result = module(*own)
             found.outputs.append([plain(v) for v in pytree.tree_leaves(result, is_leaf=lambda v: v is None)])
             found.inputs.append([plain(v) for v in pytree.tree_leaves(own, is_leaf=lambda v: v is None)])
@@ -102,7 +107,7 @@ def _assert_value(got: Any, expected: Any, where: str, tolerance: float) -> None
 def exported(module: torch.nn.Module, args: tuple[Any, ...], **options: Any) -> torch.export.ExportedProgram:
     """The exported program of a copy of ``module``, made functional by torch: what comes behind functionalize is tested."""
     with torch.no_grad():
-        program = torch.export.export(copy.deepcopy(module).eval(), copy.deepcopy(args), **options)
+        program = torch.export.export(copy.deepcopy(module).eval(), fresh(args), **options)
         return program.run_decompositions()
 
 

@@ -1,0 +1,341 @@
+"""Inputs, outputs and state of methods: eager, the interpreter at every level and the stock runtime agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("executorch.extension.pybindings.portable_lib")
+
+from etir.driver import compile_program  # noqa: E402
+from interop.program_runs import assert_same, check_program, eager, exported, stock  # noqa: E402
+from torch.export import Dim  # noqa: E402
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+class Function(torch.nn.Module):
+    """A module from a function."""
+
+    def __init__(self, function: Any):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+CALLS = [(numbers(2, 3, seed=s),) for s in range(3)]
+
+OUTPUTS: dict[str, Any] = {
+    "input": lambda x: (x, x + 1),
+    "only_the_input": lambda x: (x,),
+    "repeated": lambda x: (y := x + 1, y, y),
+    "repeated_input": lambda x: (x, x),
+    "view_of_input": lambda x: x.reshape(3, 2),
+    "view_and_base": lambda x: ((y := x + 1), y.reshape(3, 2), y[0], y[1]),
+    "transposed": lambda x: ((x + 1).t(), x.t()),
+    "constant": lambda x: (x + 1, torch.ones(2), torch.tensor(3)),
+    "only_constants": lambda x: (torch.ones(2, 3), 4),
+    "none_and_numbers": lambda x: (None, x + 1, 3, True, 2.5, None),
+    "string": lambda x: ("abc", x * 2),
+    "nested": lambda x: {"a": [x + 1, (x * 2, None)], "b": {"c": x}},
+    "zero_dims": lambda x: (x.sum(), x.mean(), (x > 0).any()),
+    "empty": lambda x: (x[:0], x[:, 3:], torch.cat([x[:0], x])),
+    "several_results": lambda x: (*x.max(1), *x.topk(2, 1)),
+    "one_of_several": lambda x: (x.max(1).indices, x.sort(1).values),
+    "list_results": lambda x: (*x.split(1, 0), *x.unbind(1), *x.chunk(2, 1)),
+    "list_partly_used": lambda x: x.split([1, 2], 1)[1] + 1,
+}
+
+
+@pytest.mark.parametrize("name", list(OUTPUTS))
+def test_outputs(name: str) -> None:
+    """Every kind of output, over several calls."""
+    check_program(Function(OUTPUTS[name]), CALLS)
+
+
+@pytest.mark.parametrize("name", ["input", "only_the_input", "repeated_input", "view_and_base", "constant", "nested"])
+@pytest.mark.parametrize("planned", [(True, False), (False, True), (False, False)])
+def test_memory_of_the_caller(name: str, planned: tuple[bool, bool]) -> None:
+    """``plan_inputs`` and ``plan_outputs`` off: the caller supplies the memory, the numbers stay the same."""
+    module = Function(OUTPUTS[name])
+    program = compile_program(exported(module, CALLS[0]), plan_inputs=planned[0], plan_outputs=planned[1])
+    assert_same(stock(program.buffer, CALLS), eager(module, CALLS), "stock runtime", 1e-6)
+
+
+class Buffers(torch.nn.Module):
+    """Mutable buffers; ``step`` says what a call does with them."""
+
+    def __init__(self, step: Any, **buffers: torch.Tensor):
+        super().__init__()
+        self.step = step
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+
+    def forward(self, *args: Any) -> Any:
+        return self.step(self, *args)
+
+
+def accumulate(m, x):
+    m.a.add_(x)
+    return m.a * 2
+
+
+def returns_state(m, x):
+    m.a.add_(x)
+    return m.a.clone()
+
+
+def returns_old(m, x):
+    old = m.a.clone()
+    m.a.add_(x)
+    return old
+
+
+def returns_old_and_new(m, x):
+    old = m.a.clone()
+    m.a.mul_(2).add_(x)
+    return old, m.a.clone(), old + m.a
+
+
+def swap(m, x):
+    a, b = m.a.clone(), m.b.clone()
+    m.a.copy_(b)
+    m.b.copy_(a + x)
+    return m.a - m.b
+
+
+def rotate(m, x):
+    a, b, c = m.a.clone(), m.b.clone(), m.c.clone()
+    m.a.copy_(b)
+    m.b.copy_(c)
+    m.c.copy_(a)
+    return m.a + x
+
+
+def stores_input(m, x):
+    old = m.a + 0
+    m.a.copy_(x)
+    return old
+
+
+def stores_view(m, x):
+    m.a.copy_((m.a + x).reshape(3, 2).flip(0).reshape(2, 3))
+    return m.a.sum()
+
+
+def cache(m, x, position):
+    m.a.index_put_((position,), x)
+    return m.a.sum(0)
+
+
+def cache_read_before(m, x, position):
+    before = m.a.sum(0)
+    m.a.index_put_((position,), x)
+    return before, m.a.mean(0)
+
+
+def counter(m, x):
+    m.n.add_(1)
+    return x * m.n
+
+
+def unused_result(m, x):
+    m.a.copy_(x * 2)
+    return x + 1
+
+
+def same_value_twice(m, x):
+    new = x + m.a
+    m.a.copy_(new)
+    m.b.copy_(new)
+    return new
+
+
+def in_branch(m, x):
+    new = torch.cond(x.sum() > 0, lambda x, a: a + x, lambda x, a: a * 2, (x, m.a.clone()))
+    m.a.copy_(new)
+    return new
+
+
+STATE: dict[str, Any] = {
+    "accumulate": (accumulate, {"a": torch.zeros(2, 3)}),
+    "with_initial_data": (accumulate, {"a": numbers(2, 3, seed=9)}),
+    "returns_state": (returns_state, {"a": numbers(2, 3, seed=9)}),
+    "returns_old": (returns_old, {"a": numbers(2, 3, seed=9)}),
+    "returns_old_and_new": (returns_old_and_new, {"a": numbers(2, 3, seed=9)}),
+    "swap": (swap, {"a": numbers(2, 3, seed=9), "b": numbers(2, 3, seed=8)}),
+    "rotate": (rotate, {name: numbers(2, 3, seed=i) for i, name in enumerate("abc")}),
+    "stores_input": (stores_input, {"a": numbers(2, 3, seed=9)}),
+    "stores_view": (stores_view, {"a": numbers(2, 3, seed=9)}),
+    "counter": (counter, {"n": torch.zeros((), dtype=torch.int64)}),
+    "unused_result": (unused_result, {"a": torch.zeros(2, 3)}),
+    "same_value_twice": (same_value_twice, {"a": numbers(2, 3, seed=9), "b": torch.zeros(2, 3)}),
+    "in_branch": (in_branch, {"a": numbers(2, 3, seed=9)}),
+}
+
+
+@pytest.mark.parametrize("name", list(STATE))
+def test_state(name: str) -> None:
+    """Five calls on one loaded method."""
+    step, buffers = STATE[name]
+    check_program(Buffers(step, **buffers), [(numbers(2, 3, seed=s),) for s in range(5)])
+
+
+@pytest.mark.parametrize("step", [cache, cache_read_before])
+def test_cache_is_written_in_place(step: Any) -> None:
+    """``index_put`` into state is the in-place kernel on the state's own memory: no copy of the cache."""
+    calls = [(numbers(1, 4, seed=s), torch.tensor([s])) for s in range(5)]
+    program = check_program(Buffers(step, a=torch.zeros(8, 4)), calls)
+    kernels = program.report().methods[0].operators
+    assert kernels["aten::index_put_"] == 1
+    assert "aten::copy_" not in kernels and "aten::index_put.out" not in kernels
+
+
+def test_cache_that_is_read_later_is_copied() -> None:
+    """The old content is still needed behind the write, so that it may not be done in place."""
+
+    def step(m, x, position):
+        old = m.a.clone()
+        m.a.index_put_((position,), x)
+        return old.sum(0), m.a.sum(0)
+
+    calls = [(numbers(1, 4, seed=s), torch.tensor([s])) for s in range(4)]
+    check_program(Buffers(step, a=torch.zeros(8, 4)), calls)
+
+
+def mutates(x, y):
+    x.add_(y)
+    return x * 2
+
+
+def mutates_and_returns(x, y):
+    x.mul_(y)
+    return x
+
+
+def mutates_both(x, y):
+    old = x.clone()
+    x.copy_(y)
+    y.copy_(old)
+    return x - y
+
+
+def mutates_row(x, y):
+    x[0] = y[1]
+    return x.sum()
+
+
+def mutates_without_output(x, y):
+    x.add_(y)
+    return ()
+
+
+@pytest.mark.parametrize("step", [mutates, mutates_and_returns, mutates_both, mutates_row])
+def test_mutated_inputs(step: Any) -> None:
+    """The caller's tensor changes, on the runtime as in eager."""
+    check_program(Function(step), [(numbers(2, 3, seed=s), numbers(2, 3, seed=s + 5)) for s in range(3)])
+
+
+INPUTS: dict[str, Any] = {
+    "fixed_int": (lambda x, n: x * n, (3,)),
+    "fixed_float": (lambda x, n: x * n, (0.5,)),
+    "fixed_bool": (lambda x, flag: x + 1 if flag else x - 1, (True,)),
+    "fixed_string": (lambda x, mode: x + 1 if mode == "up" else x - 1, ("up",)),
+    "fixed_none": (lambda x, other: x + 1 if other is None else x + other, (None,)),
+    "unused_tensor": (lambda x, y: x + 1, (numbers(4),)),
+    "returned_number": (lambda x, n: (x + n, n), (3,)),
+}
+
+
+@pytest.mark.parametrize("name", list(INPUTS))
+def test_inputs_that_are_no_tensors(name: str) -> None:
+    """Numbers, strings and None that the export fixed stay arguments of the method."""
+    function, rest = INPUTS[name]
+    check_program(Function(function), [(x, *rest) for (x,) in CALLS])
+
+
+BATCH = Dim("batch", min=1, max=8)
+TOKENS = Dim("tokens", min=2, max=16)
+SIZES = ((3, 5), (1, 2), (8, 16), (2, 7))
+
+DYNAMIC: dict[str, Any] = {
+    "pointwise": lambda x: (x + 1).relu() * x,
+    "reshape": lambda x: (x + 1).reshape(-1, 4),
+    "reshape_one": lambda x: (x + 1).reshape(x.shape[0], -1),
+    "merge_heads": lambda x: x.reshape(x.shape[0], x.shape[1], 2, 2).transpose(1, 2).reshape(x.shape[0], 2, -1),
+    "split_heads": lambda x: x.view(x.shape[0], -1, 2, 2).permute(0, 2, 1, 3) * 2,
+    "sizes_as_outputs": lambda x: (x + 1, x.shape[0], x.shape[1] * 2 + 1),
+    "arithmetic": lambda x: x[:, : x.shape[1] // 2] + x.shape[0] * 3,
+    "slices": lambda x: (x[:, 1:], x[:, :-1], x[:1]),
+    "select": lambda x: (x[0], x[:, 1], x[:, -1]),
+    "cat": lambda x: torch.cat([x, x * 2], 1),
+    "expand": lambda x: (x[:, :1] + 1).expand(-1, x.shape[1], -1) * 1.5,
+    "unsqueeze": lambda x: (x.unsqueeze(1) + 1).squeeze(1),
+    "softmax": lambda x: x.softmax(1),
+    "matmul": lambda x: x @ x.transpose(1, 2),
+    "sums": lambda x: (x.sum(), x.sum(1), x.sum((0, 2), keepdim=True)),
+    "arange": lambda x: torch.arange(x.shape[1]) + 1,
+    "zeros": lambda x: torch.zeros(x.shape[0], x.shape[1]) + x[..., 0],
+    "full": lambda x: torch.full((x.shape[1], 2), 1.5),
+    "mask": lambda x: torch.where(torch.arange(x.shape[1])[None, :, None] < 2, x, 0.0),
+    "view_output": lambda x: (x + 1).view(x.shape[0] * x.shape[1], 4),
+    "flatten_output": lambda x: x.flatten(),
+    "tril": lambda x: torch.ones(x.shape[1], x.shape[1]).tril() @ x,
+}
+
+
+@pytest.mark.parametrize("name", list(DYNAMIC))
+def test_dynamic_shapes(name: str) -> None:
+    """One loaded method at several sizes, the smallest and the largest among them."""
+    calls = [(numbers(b, t, 4, seed=b),) for b, t in SIZES]
+    check_program(Function(DYNAMIC[name]), calls, dynamic_shapes=(((({0: BATCH, 1: TOKENS}),)),))
+
+
+INDEXED: dict[str, Any] = {
+    "rows": lambda x, i: x[i],
+    "columns": lambda x, i: x[:, i],
+    "both": lambda x, i: x[i, i],
+    "index_put": lambda x, i: x.index_put((i,), torch.zeros(())),
+    "index_select": lambda x, i: x.index_select(1, i),
+    "gather": lambda x, i: x.gather(0, i[None].expand(3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", list(INDEXED))
+def test_indices(name: str) -> None:
+    """Optional lists of tensors with holes."""
+    calls = [(numbers(3, 3, seed=s), torch.tensor([s, 2, 0])) for s in range(3)]
+    check_program(Function(INDEXED[name]), calls)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float64"])
+def test_dtypes(dtype: str) -> None:
+    """Every dtype as input, output and constant."""
+    type = getattr(torch, dtype)
+
+    def function(x, y):
+        if type is torch.bool:
+            return x & y, x | torch.tensor([True, False, True]), x.to(torch.float32)
+        return x + y, x * torch.tensor([1, 2, 3], dtype=type), x.to(torch.float32), x == y
+
+    values = torch.tensor([[1, 0, 2], [3, 1, 0]])
+    calls = [((values * (s + 1)).to(type), values.flip(0).to(type)) for s in range(2)]
+    check_program(Function(function), calls, tolerance=0.0)
+
+
+def test_sizes_from_data_are_refused_without_a_bound() -> None:
+    """An unbounded dim is a diagnostic that says how to give it a bound."""
+    from etir.diagnostics import EtirError
+
+    rows = Dim("rows", min=1)
+    program = exported(Function(lambda x: x + 1), (numbers(3, 2),), dynamic_shapes=(({0: rows},),))
+    with pytest.raises(EtirError) as raised:
+        compile_program(program)
+    assert set(raised.value.ids) == {"E0416"}
+    assert "Dim(" in str(raised.value)

@@ -1,0 +1,131 @@
+"""Indexing, padding and losses against torch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from unit.lowering.one_op import Dynamic, check
+
+torch.manual_seed(0)
+X = torch.randn(3, 5, 4)
+M = torch.randn(4, 6)
+IMAGE = torch.randn(2, 3, 6, 7)
+INDEX = torch.tensor([3, 0, 1])
+BOUNDARIES = torch.tensor([-1.0, 0.0, 0.5, 2.0])
+VALUES = torch.tensor([[-1.0, 0.3, 2.0], [0.0, 5.0, math.nan]])
+LABELS = torch.tensor([1, -100, 5, 0])
+PROBABILITIES = torch.rand(4, 6)
+CLASS_WEIGHTS = torch.rand(6) + 0.1
+BINARY = (torch.rand(4, 6) > 0.5).float()
+
+CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("aten._unsafe_index.Tensor", (X, [None, INDEX]), {}),
+    ("aten._unsafe_index_put.default", (X, [None, INDEX], torch.tensor(2.0)), {}),
+    ("aten._index_put_impl.default", (X, [None, INDEX], torch.tensor(2.0), True), {}),
+    ("aten.index_fill.int_Scalar", (X, 1, INDEX, 7), {}),
+    ("aten.index_fill.int_Tensor", (X, -1, INDEX, torch.tensor(3)), {}),
+    ("aten.index_copy.default", (X, 1, INDEX, torch.randn(3, 3, 4)), {}),
+    ("aten.index_add.default", (X, 2, torch.tensor([0, 0, 3]), torch.randn(3, 5, 3)), {"alpha": 2}),
+    ("aten.take.default", (M, torch.tensor([[3, -1], [10, 0]])), {}),
+    ("aten.scatter.reduce", (M, 0, torch.tensor([[0, 0, 1]]), torch.randn(1, 3)), {"reduce": "add"}),
+    ("aten.scatter.reduce", (M, 1, torch.tensor([[0, 0, 1]]), torch.randn(1, 3)), {"reduce": "multiply"}),
+    ("aten.scatter.value_reduce", (M, 0, torch.tensor([[0, 0, 1]]), 2.5), {"reduce": "add"}),
+    ("aten.isin.Tensor_Tensor", (torch.arange(6).reshape(2, 3), torch.tensor([2, 5, 9])), {}),
+    ("aten.isin.Tensor_Tensor", (torch.arange(6), torch.tensor([[2, 5]])), {"invert": True}),
+    ("aten.isin.Tensor_Scalar", (torch.arange(6), 2), {}),
+    ("aten.isin.Scalar_Tensor", (2, torch.arange(6)), {}),
+    ("aten.bucketize.Tensor", (VALUES, BOUNDARIES), {}),
+    ("aten.bucketize.Tensor", (VALUES, BOUNDARIES), {"right": True, "out_int32": True}),
+    ("aten.bucketize.Scalar", (0.5, BOUNDARIES), {}),
+    ("aten.searchsorted.Tensor", (BOUNDARIES, VALUES), {}),
+    ("aten.searchsorted.Tensor", (torch.sort(X[0]).values, X[0]), {"side": "right"}),
+    ("aten.searchsorted.Tensor", (X[0, :, 0], X[1]), {"sorter": torch.argsort(X[0, :, 0])}),
+    ("aten.im2col.default", (IMAGE, [2, 3], [1, 2], [1, 0], [2, 1]), {}),
+    ("aten.im2col.default", (IMAGE[0], [2, 2], [1, 1], [0, 0], [1, 1]), {}),
+    ("aten.diagonal_scatter.default", (M, torch.randn(4)), {}),
+    ("aten.diagonal_scatter.default", (M, torch.randn(3), -1), {}),
+    ("aten.diagonal_scatter.default", (X, torch.randn(5, 2), 2, 0, 2), {}),
+    ("aten.pad.default", (X, [1, 2]), {}),
+    ("aten.pad.default", (X, [0, 0, -1, 2], "constant", 1.5), {}),
+    ("aten.pad.default", (X, [0, 0]), {}),
+    ("aten.pad.default", (IMAGE, [1, 2, 0, 3], "reflect"), {}),
+    ("aten.pad.default", (X, [1, 2], "replicate"), {}),
+    ("aten.pad.default", (IMAGE, [2, 1, 0, 3], "circular"), {}),
+    ("aten._pad_enum.default", (X, [1, 2], 0), {}),
+    ("aten._pad_circular.default", (X, [2, 0]), {}),
+    ("aten.constant_pad_nd.default", (X, [0, 0]), {}),
+    *[(f"aten.{name}.default", (M, BINARY, r), {}) for name in ("mse_loss", "l1_loss") for r in (0, 1, 2)],
+    ("aten.smooth_l1_loss.default", (M, BINARY, 1, 0.7), {}),
+    ("aten.smooth_l1_loss.default", (M, BINARY, 0, 0.0), {}),
+    ("aten.huber_loss.default", (M, BINARY, 2, 0.7), {}),
+    ("aten.binary_cross_entropy.default", (PROBABILITIES, BINARY, CLASS_WEIGHTS), {}),
+    ("aten.binary_cross_entropy.default", (BINARY, 1 - BINARY, None, 0), {}),
+    ("aten.binary_cross_entropy_with_logits.default", (M * 30, BINARY), {}),
+    ("aten.binary_cross_entropy_with_logits.default", (M, BINARY, CLASS_WEIGHTS, CLASS_WEIGHTS, 0), {}),
+    ("aten.kl_div.default", (M, BINARY, 0), {}),
+    ("aten.kl_div.default", (M, PROBABILITIES.log(), 2), {"log_target": True}),
+    *[("aten.nll_loss_nd.default", (M, LABELS, w, r), {}) for w in (None, CLASS_WEIGHTS) for r in (0, 1, 2)],
+    ("aten.nll_loss.default", (M[0], torch.tensor(3)), {}),
+    ("aten.nll_loss2d.default", (IMAGE, torch.randint(3, (2, 6, 7))), {}),
+    ("aten.nll_loss_forward.default", (M, LABELS, CLASS_WEIGHTS, 1, -100), {}),
+    ("aten.nll_loss_forward.default", (M, LABELS, None, 0, -100), {}),
+    *[("aten.cross_entropy_loss.default", (M, LABELS, w, r), {}) for w in (None, CLASS_WEIGHTS) for r in (0, 1, 2)],
+    ("aten.cross_entropy_loss.default", (M, PROBABILITIES, CLASS_WEIGHTS, 1, -100, 0.1), {}),
+    ("aten.cross_entropy_loss.default", (M[0], PROBABILITIES[0]), {}),
+    ("aten.cross_entropy_loss.default", (IMAGE, torch.rand(2, 3, 6, 7)), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), CASES, ids=lambda v: v if isinstance(v, str) else "")
+def test_static(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    check(name, *args, **kwargs)
+
+
+DYNAMIC: list[tuple[str, tuple[Any, ...], Dynamic]] = [
+    ("aten.index_copy.default", (X, 1, INDEX, torch.randn(3, 3, 4)), {0: [0], 2: [0]}),
+    ("aten.take.default", (M, torch.tensor([[3, -1], [10, 0]])), {0: [0, 1]}),
+    ("aten.bucketize.Tensor", (VALUES, BOUNDARIES), {0: [0, 1], 1: [0]}),
+    ("aten.im2col.default", (IMAGE, [2, 3], [1, 2], [1, 0], [2, 1]), {0: [0]}),
+    ("aten.pad.default", (IMAGE, [1, 2, 0, 3], "reflect"), {0: [0, 2, 3]}),
+    ("aten.pad.default", (IMAGE, [2, 1, 0, 3], "circular"), {0: [0, 2, 3]}),
+    ("aten.diagonal_scatter.default", (X, torch.randn(5, 3)), {}),
+    ("aten.cross_entropy_loss.default", (M, LABELS), {0: [0], 1: [0]}),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "dynamic"), DYNAMIC[:-2] + DYNAMIC[-1:], ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_dynamic(name: str, args: tuple[Any, ...], dynamic: Dynamic) -> None:
+    check(name, *args, dynamic=dynamic)
+
+
+def test_replication_of_one_dim() -> None:
+    names = check("aten.replication_pad1d.default", X, [1, 2])
+    assert "aten.replication_pad2d.default" in names
+    assert check("aten.pad.default", X, [1, 2], "replicate", options={"keep": ("aten.replication_pad1d.default",)}) == [
+        "aten.replication_pad1d.default"
+    ]
+
+
+@pytest.mark.parametrize(("mode", "include_last"), [(0, False), (1, False), (1, True)])
+def test_embedding_bag(mode: int, include_last: bool) -> None:
+    from unit.lowering.evaluate import evaluate
+    from unit.lowering.one_op import compare, decompose, one_op_module
+    from xdsl.dialects.func import ReturnOp
+
+    weight, indices = torch.randn(7, 3), torch.tensor([4, 2, 2, 0, 6])
+    offsets = torch.tensor([0, 2, 2, 5] if include_last else [0, 2, 2])
+    args = [weight, indices, offsets, False, mode, False, None, include_last]
+    module, tensors = one_op_module("aten.embedding_bag.default", args, {})
+    block = module.body.block.first_op.body.block  # type: ignore[union-attr]
+    last = block.last_op
+    value = last.operands[0]
+    last.detach()
+    last.erase()
+    block.add_op(ReturnOp(value))
+    decompose(module)
+    compare(evaluate(module, tensors)[0], torch.ops.aten.embedding_bag(*args)[0], 1e-6)
