@@ -20,9 +20,9 @@ LARGE = ("minilm", "mobilenet_v2", "resnet18")
 
 def main() -> None:
     """Compile all of them."""
-    from models.registry import MODELS
-
     import etir
+
+    from models.registry import MODELS
 
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True)

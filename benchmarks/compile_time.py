@@ -39,9 +39,10 @@ from typing import ParamSpec, TypeVar
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 
 import torch
+from torch.export import ExportedProgram
+
 from models.registry import MODELS
 from stock import PteFigures, pte_figures, run_stock_runtime, stock_buffer
-from torch.export import ExportedProgram
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -201,7 +202,7 @@ COLUMNS: tuple[tuple[str, Callable[[CompilerFigures], str]], ...] = (
 
 
 def report(results: Sequence[ModelFigures]) -> str:
-    """The figures as a text table, one line per model and compiler; etir's has the ratio, the peak bar and the misses."""
+    """The figures as a text table, one line per model and compiler; etir's has ratio, peak bar and misses."""
     rows = [["model", "compiler", *(title for title, _ in COLUMNS), "time ratio", "peak bar MiB", "missed"]]
     for result in results:
         for name, figures in result.compilers.items():

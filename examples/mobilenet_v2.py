@@ -38,10 +38,11 @@ def classify(seed: int, size: int, top: int, path: Path) -> int:
     """The whole example: build, compile to ``path``, run, compare with eager; returns the exit code."""
     import torch
     from executorch.runtime import Runtime
-    from models.mobilenet_v2 import MobileNetV2
-    from models.seeding import seed_weights
 
     import etir
+
+    from models.mobilenet_v2 import MobileNetV2
+    from models.seeding import seed_weights
 
     with step("Building MobileNetV2 with seeded weights"):
         model = seed_weights(MobileNetV2(), seed)

@@ -121,8 +121,9 @@ def print_ranking(query: str, scores: torch.Tensor, sentences: Sequence[str], to
 def search(sentences: Sequence[str], queries: Sequence[str], top: int, path: Path) -> int:
     """The whole example: compile to ``path``, embed, rank, compare with eager; returns the exit code."""
     import torch
-    from models.minilm import LONGEST, load_minilm, model_files
     from tokenizers import Tokenizer
+
+    from models.minilm import LONGEST, load_minilm, model_files
 
     torch.set_num_threads(1)  # one sentence is too little work to be worth waking threads for
     with step("Loading weights and tokenizer"):

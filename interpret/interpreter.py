@@ -250,9 +250,8 @@ class _Frame:
     def _view(self, op: ViewOp) -> Any:
         base = self.values[op.base]
         assert isinstance(op.result.type, TensorType)
-        sizes = [d if isinstance(d, int) else -1 for d in dims_of(op.result.type)]
-        if sizes.count(-1) > 1:
-            raise E1001.error("a view with several dynamic dims has no shape here")
+        named = iter([self.values[v] for v in op.sizes])
+        sizes = [d if isinstance(d, int) else next(named, -1) for d in dims_of(op.result.type)]
         flattened = base.reshape(-1)
         if -1 not in sizes:
             count = 1

@@ -17,11 +17,12 @@ PHASES: dict[str, tuple[str, ...]] = {
         "fold-constants",
         "fold-batch-norm",
         "canonicalize",
+        "share-sizes",
         "cse",
         "dce",
         "verify-edge",
     ),
-    "backend": ("elide-views", "dce", "verify-link{target={target}}"),
+    "backend": ("elide-views", "share-sizes", "dce", "verify-link{target={target}}"),
     "et": ("to-out-variant", "plan-memory", "verify-plan"),
 }
 """Phase to the passes that lead into it from the phase before."""

@@ -14,8 +14,10 @@ Any reshape of a contiguous tensor is a view; so are squeezing and unsqueezing, 
 size 1, an expansion that repeats nothing, and a slice or selection along the first dim that is longer than 1. Views of
 views collapse. A view of a weight is a weight over the same bytes, cut to size, under the other type.
 
-Left alone: dynamic tensors whose new shape the runtime could not compute (more than one dynamic dim), dynamic tensors
-with an offset, and views of state that is written while the view is still read: what the view shows would change.
+A result with several dynamic dims needs their sizes at run time: those that the operator names, or sizes of its operand.
+
+Left alone: dynamic tensors whose sizes are not at hand, dynamic tensors with an offset, and what a loop carries, since the
+loop overwrites it while the view may still be read.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from etir.dialects.backend.ops import ViewOp
 from etir.dialects.context import EtContext
 from etir.dialects.control.ops import ScanOp, WhileOp
-from etir.dialects.dtypes import dtype_of
-from etir.dialects.edge.base import EdgeOp
+from etir.dialects.dtypes import dtype_of, i64
+from etir.dialects.edge.base import EdgeOp, edge_op
 from etir.dialects.et.layout import dims_of, is_contiguous, is_static
 from etir.dialects.et.program import GetWeightOp, WeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
@@ -133,14 +135,47 @@ class CopyToView(Pattern):
             rewriter.replace(op, [source])
             return
         types = (cast("TensorType[Attribute]", source.type), cast("TensorType[Attribute]", result.type))
-        dynamic = [d for d in dims_of(types[1]) if not isinstance(d, int)]
-        if not all(is_static(t) for t in types) and (len(dynamic) > 1 or offset):
-            rewriter.no_match("the runtime cannot compute a shape with several dynamic dims, or a dynamic offset")
+        if not all(is_static(t) for t in types) and offset:
+            rewriter.no_match("the offset of a dynamic tensor is not known")
+            return
+        named = _named_sizes(op, types[0], types[1])
+        if named is None:
+            rewriter.no_match("the runtime cannot compute a shape with several dynamic dims")
             return
         if loop := _carried(source):
             rewriter.no_match(f"the operand is carried by '{loop.name}', which overwrites it")
             return
-        rewriter.replace(op, ViewOp(source, result.type, offset))
+        sizes = [_size_value(size, source, rewriter) for size in named]
+        rewriter.replace(op, ViewOp(source, result.type, offset, sizes))
+
+
+def _named_sizes(
+    op: EdgeOp, source: TensorType[Attribute], result: TensorType[Attribute]
+) -> list[SSAValue | int] | None:
+    """Where the sizes of the result's dynamic dims come from: a value, or a dim of the operand; None if from nowhere.
+
+    With at most one dynamic dim none is needed.
+    """
+    dims = dims_of(result)
+    dynamic = [i for i, d in enumerate(dims) if not isinstance(d, int)]
+    if len(dynamic) <= 1:
+        return []
+    written = op.arg("size") if op.name == "edge.aten.view_copy.default" else ()
+    found: list[SSAValue | int] = []
+    for index in dynamic:
+        if index < len(written) and isinstance(written[index], SSAValue):
+            found.append(written[index])
+        elif dims[index] in dims_of(source):
+            found.append(dims_of(source).index(dims[index]))
+        else:
+            return None
+    return found
+
+
+def _size_value(size: SSAValue | int, source: SSAValue, rewriter: Rewriter) -> SSAValue:
+    if isinstance(size, SSAValue):
+        return size
+    return rewriter.insert(edge_op("aten.sym_size.int").make({"self": source, "dim": size}, [i64])).results[0]
 
 
 def _carried(value: SSAValue) -> Operation | None:
@@ -167,7 +202,7 @@ class ViewOfView(Pattern):
         if base.base.type == op.result.type and offset == 0:
             rewriter.replace(op, [base.base])
         else:
-            rewriter.replace(op, ViewOp(base.base, op.result.type, offset))
+            rewriter.replace(op, ViewOp(base.base, op.result.type, offset, op.sizes))
 
 
 class ViewOfWeight(Pattern):

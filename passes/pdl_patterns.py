@@ -51,8 +51,10 @@ def load_patterns(path: str | Path, ctx: EtContext) -> list[PdlPattern]:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise E0508.error(f"cannot read the patterns '{path}': {error}") from None
+    except OSError as error:
+        raise E0508.error(f"cannot read the patterns '{path}': {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise E0508.error(f"the patterns '{path}' are not UTF-8 text: {error}") from None
     module = parse_module(text, ctx, name=str(path))
     verify_module(module)
     found = [op for op in module.walk() if isinstance(op, pdl.PatternOp)]

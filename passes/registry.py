@@ -21,6 +21,7 @@ PASSES: dict[str, str] = {
     "verify-edge": "etir.lowering.verify_edge:VerifyEdgePass",
     "decompose-aten": "etir.lowering.decompose_aten.driver:DecomposeAten",
     "externalize-weights": "etir.passes.externalize_weights:ExternalizeWeightsPass",
+    "share-sizes": "etir.passes.share_sizes:ShareSizesPass",
     "verify-link": "etir.passes.verify_link:VerifyLinkPass",
     "fold-batch-norm": "etir.passes.fold_batch_norm:FoldBatchNormPass",
     "fold-constants": "etir.passes.fold_constants:FoldConstantsPass",

@@ -17,13 +17,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
 from etir.diagnostics import SourceLocation
-from etir.dialects.et.weights import write_atomically
+from etir.dialects.et.weights import WeightFile, write_atomically, write_weight_file
+from etir.dialects.payloads import loose_payloads
 from etir.dialects.text import print_module
 from etir.passes.errors import E0507
 
@@ -53,8 +54,17 @@ class Reproducer:
         return shlex.join(["et-opt", "-p", self.pipeline, *self.settings.flags, *weights])
 
 
-def write_reproducer(path: str | Path, module: ModuleOp, reproducer: Reproducer, reason: Sequence[str]) -> None:
-    """Write ``path``, whole or not at all. ``reason`` are lines that say what failed. Raises ``OSError``."""
+def write_reproducer(path: Path, module: ModuleOp, reproducer: Reproducer, reason: Sequence[str]) -> None:
+    """Write ``path``, whole or not at all. ``reason`` are lines that say what failed. Raises ``OSError``.
+
+    Bytes that are in none of the weights files (passes made them) go into one beside ``path``.
+    """
+    settings = reproducer.settings
+    loose = loose_payloads(module, [WeightFile(file) for file in settings.weights])
+    if loose:
+        weights = path.with_suffix(".safetensors")
+        write_weight_file(weights, loose)
+        reproducer = replace(reproducer, settings=replace(settings, weights=(*settings.weights, str(weights))))
     header = [f"// {line}" for text in reason for line in text.splitlines()]
     header += ["// " + reproducer.command(), "// Rerun this file: et-opt --run-reproducer FILE"]
     text = "\n".join(header) + "\n" + print_module(module, locations=True)

@@ -4,8 +4,8 @@ Test folders are no packages and pytest imports test files by path (``--import-m
 have the same name. What tests import from each other is found through ``sys.path``: ``models.registry`` from ``test/``,
 ``stock`` from ``benchmarks/``, and helper modules beside the tests that use them. Each has a name of its own.
 
-Folders give markers: everything in ``test/interop`` is ``interop``. ``--require-everything``, which the gate uses, turns
-a skip for a missing package into a failure.
+Folders give markers: everything in ``test/interop`` is ``interop``. ``--require-everything``, which the gate uses,
+turns a skip for a missing package into a failure.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def operators_page() -> str:
     lines = [
         "# Operators",
         "",
-        f"The {len(rows)} functional overloads of the schema table ({len(table)} with their in-place and out forms), from",
+        f"The {len(rows)} functional overloads of the schema table ({len(table)} with in-place and out forms), from",
         "`dialects/aten/schemas.txt` and `dialects/edge/schemas.txt`.",
         "",
         "* *kind*: core ATen, a view, random, pointwise, composite (torch always decomposes it).",

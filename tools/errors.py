@@ -41,3 +41,8 @@ E0910 = define(
     "the inputs do not fit the method",
     "write them with numpy.savez, named like the method's inputs or in their order",
 )
+E0911 = define(
+    "E0911",
+    "bytes of weights are not written",
+    "write to a file (-o FILE): the weights go into FILE.safetensors beside it; or name one with --weights-out",
+)

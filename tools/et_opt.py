@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from etir.diagnostics import Diagnostic, EtirError, Severity
 from etir.tools.common import FAILED, OK, Console, read_text, run_tool, usage_error, write_output
+from etir.tools.errors import E0911
 from etir.tools.opt_arguments import OptParser
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
 
     from etir.dialects.et.weights import WeightFile
+    from etir.dialects.payloads import Payload
     from etir.passes.instrumentation import Instrument
     from etir.passes.report import PipelineReport, Time
     from etir.passes.reproducer import Settings
@@ -53,6 +55,8 @@ class _Run:
         self.printing = PrintOptions(arguments.generic, arguments.locations, arguments.elide_weights)
         self.parsing, self.writing = Time(), Time()
         self.reports: list[PipelineReport] = []
+        self.payloads: list[Payload] = []
+        self.has_loose_payloads = False
 
     def run(self) -> int:
         """Read, work on every module, and report. Returns the exit code."""
@@ -79,13 +83,27 @@ class _Run:
         if any(d.severity is Severity.ERROR for d in diagnostics):
             return FAILED
         if not arguments.no_output and (outputs or not arguments.verify_diagnostics):
+            self._write_weights()
             write_output(arguments.output, SEPARATOR.join(outputs))
         return OK
+
+    def _write_weights(self) -> None:
+        """Write the bytes that the output refers to, if passes have made some of them or a file is named."""
+        from etir.tools.files import weights_path, write_payloads
+
+        if self.arguments.weights_out is not None:
+            write_payloads(Path(self.arguments.weights_out), self.payloads)
+        elif self.has_loose_payloads and self.arguments.output == "-":
+            message = "passes made weights; the text on standard output names them by digest only"
+            self.console.report([E0911.diagnostic(message, severity=Severity.WARNING)])
+        elif self.has_loose_payloads:
+            write_payloads(weights_path(self.arguments.output), self.payloads)
 
     # --- before the modules -------------------------------------------------------------------------------------------
 
     def _what_to_run(self, text: str) -> tuple[str, Settings]:
         from etir.passes.reproducer import Settings, read_reproducer
+        from etir.tools.files import weights_beside
 
         arguments = self.arguments
         if arguments.run_reproducer is not None:
@@ -93,7 +111,7 @@ class _Run:
             return reproducer.pipeline, reproducer.settings
         flags = [f"--{n.replace('_', '-')}" for n in ("allow_unregistered_dialect", "require_locations")]
         given = [f for f in flags if getattr(arguments, f[2:].replace("-", "_"))]
-        settings = Settings(tuple(given), tuple(arguments.weights))
+        settings = Settings(tuple(given), tuple(arguments.weights or weights_beside(arguments.input)))
         pipeline = arguments.pipeline or ""
         if arguments.compile_to is None and arguments.compile_from is None:
             return pipeline, settings
@@ -142,6 +160,7 @@ class _Run:
                 from etir.tools.roundtrip import verify_roundtrip
 
                 verify_roundtrip(module, ctx)
+            self._collect_payloads(module, index)
             return self._render(module), ctx.diagnostics
         except EtirError as error:
             if self.arguments.debug and error.__cause__ is not None:
@@ -149,6 +168,13 @@ class _Run:
 
                 traceback.print_exception(error.__cause__)
             return None, [*ctx.diagnostics, *error.diagnostics]
+
+    def _collect_payloads(self, module: ModuleOp, index: int | None) -> None:
+        from etir.dialects.payloads import loose_payloads, payloads
+
+        prefix = "" if index is None else f"{index}."
+        self.payloads.extend((prefix + name, type, blob) for name, type, blob in payloads(module))
+        self.has_loose_payloads |= bool(loose_payloads(module, self.weights))
 
     def _flags(self) -> tuple[str, ...]:
         extra = ("--allow-unregistered-dialect",) if self.arguments.allow_unregistered_dialect else ()

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from etir.tools.common import OK, Console, ToolParser, read_bytes, run_tool
+from etir.tools.common import OK, Console, ToolParser, run_tool
 from etir.tools.errors import E0902, E0903, E0910
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _load(arguments: argparse.Namespace, console: Console) -> ModuleOp:
     if arguments.input.endswith(".pte"):
-        from etir.emit.from_pte import read_program
+        from etir.tools.files import read_pte_module
 
-        return read_program(read_bytes(arguments.input)[1])
+        return read_pte_module(arguments.input)
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
 

@@ -15,8 +15,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from etir.tools.common import OK, Console, ToolParser, read_bytes, run_tool, usage_error, write_output
+from etir.tools.common import OK, Console, ToolParser, run_tool, usage_error, write_output
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,19 +82,15 @@ def _mlir_to_pte(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _pte_to_mlir(arguments: argparse.Namespace) -> int:
-    from etir.emit.from_pte import read_program
+    from etir.tools.files import read_pte_module
 
-    _, data = read_bytes(arguments.input)
-    _write(arguments, read_program(data), locations=arguments.locations)
+    _write(arguments, read_pte_module(arguments.input), locations=arguments.locations)
     return OK
 
 
-def _write(arguments: argparse.Namespace, module: object, *, locations: bool) -> None:
-    from xdsl.dialects.builtin import ModuleOp
-
+def _write(arguments: argparse.Namespace, module: ModuleOp, *, locations: bool) -> None:
     from etir.tools.files import write_module
 
-    assert isinstance(module, ModuleOp)
     write_module(module, arguments.output, arguments.weights_out, locations=locations)
 
 

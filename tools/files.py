@@ -6,19 +6,18 @@ none is named; writing makes it when the module has any bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import ModuleOp
 
+from etir.diagnostics import Diagnostic, EtirError, SourceLocation
 from etir.dialects.context import EtContext
-from etir.dialects.dtypes import ui8
-from etir.dialects.et.layout import tensor_type
-from etir.dialects.et.weights import Blob, BlobAttr, WeightFile, write_weight_file
+from etir.dialects.et.weights import WeightFile, write_weight_file
+from etir.dialects.payloads import Payload, payloads
 from etir.dialects.text import parse_module, print_module
 from etir.dialects.verify import verify_module
-from etir.tools.common import Console, read_text, write_output
+from etir.tools.common import Console, read_bytes, read_text, write_output
 from etir.tools.errors import E0903
 
 
@@ -30,12 +29,25 @@ def weights_path(path: str) -> Path:
 def read_module(path: str, weights: list[str], ctx: EtContext, console: Console) -> ModuleOp:
     """Read and verify a module with its weights. Raises the errors of parsing, weights and verification."""
     name, text = read_text(path, console)
-    files = weights
-    if not files and path != "-" and weights_path(path).is_file():
-        files = [str(weights_path(path))]
+    files = weights or weights_beside(path)
     module = parse_module(text, ctx, name=name, weights=[WeightFile(file) for file in files])
     verify_module(module)
     return module
+
+
+def read_pte_module(path: str) -> ModuleOp:
+    """The module of a ``.pte`` file, with the file's name in errors. Raises the errors of the reader (E08xx)."""
+    from etir.emit.from_pte import read_program
+
+    name, data = read_bytes(path)
+    try:
+        return read_program(data)
+    except EtirError as error:
+        raise EtirError([_named(diagnostic, name) for diagnostic in error.diagnostics]) from error.__cause__
+
+
+def _named(diagnostic: Diagnostic, name: str) -> Diagnostic:
+    return replace(diagnostic, location=replace(diagnostic.location or SourceLocation(""), file=name))
 
 
 def write_module(module: ModuleOp, path: str, weights: str | None, *, locations: bool) -> None:
@@ -44,24 +56,21 @@ def write_module(module: ModuleOp, path: str, weights: str | None, *, locations:
     Standard output gets the text alone unless ``weights`` names a file. Raises error E0903.
     """
     target = Path(weights) if weights is not None else None if path == "-" else weights_path(path)
-    payloads = list(_payloads(module))
-    if target is not None and payloads:
-        try:
-            write_weight_file(target, payloads)
-        except OSError as error:
-            raise E0903.error(f"cannot write '{target}': {error.strerror or error}") from None
+    if target is not None:
+        write_payloads(target, list(payloads(module)))
     write_output(path, print_module(module, locations=locations))
 
 
-def _payloads(module: ModuleOp) -> Iterator[tuple[str, TensorType[Attribute], Blob]]:
-    """Name, type and bytes of every payload; what is no tensor (a delegate's bytes) is one of ``ui8``."""
-    for index, op in enumerate(module.body.block.ops):
-        for attribute in op.properties.values():
-            if not isinstance(attribute, BlobAttr) or not attribute.data.has_data:
-                continue
-            symbol = op.properties.get("sym_name") or op.properties.get("key")
-            name = symbol.data if isinstance(symbol, StringAttr) else f"{op.name}.{index}"
-            type = op.properties.get("type")
-            if not isinstance(type, TensorType):
-                type = tensor_type(ui8, (attribute.data.size,))
-            yield name, type, attribute.data
+def write_payloads(path: Path, found: list[Payload]) -> None:
+    """Write a weights file, unless there is nothing to write. Raises error E0903."""
+    if not found:
+        return
+    try:
+        write_weight_file(path, found)
+    except OSError as error:
+        raise E0903.error(f"cannot write '{path}': {error.strerror or error}") from None
+
+
+def weights_beside(path: str) -> list[str]:
+    """The weights file beside a text file, if there is one."""
+    return [str(weights_path(path))] if path != "-" and weights_path(path).is_file() else []

@@ -48,7 +48,16 @@ class OptParser(ToolParser):
     def _add_reading(self) -> None:
         group = self.add_argument_group("reading")
         group.add_argument(
-            "--weights", action="append", default=[], metavar="FILE", help="safetensors with the bytes of weights"
+            "--weights",
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="the bytes of weights (default: the .safetensors beside the input)",
+        )
+        group.add_argument(
+            "--weights-out",
+            metavar="FILE",
+            help="safetensors to write (default: beside the output, if passes made any)",
         )
         group.add_argument("--allow-unregistered-dialect", action="store_true", help="accept unknown operations")
         group.add_argument("--split-input-file", action="store_true", help="modules between lines '// -----'")

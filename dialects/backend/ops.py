@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import FlatSymbolRefAttr, IntegerAttr, StringAttr, SymbolRefAttr, TensorType
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    FlatSymbolRefAttr,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    SymbolRefAttr,
+    TensorType,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -35,20 +43,24 @@ from etir.dialects.literals import int_attr
 class ViewOp(IRDLOperation):
     """The bytes of a contiguous tensor under another shape: ``%v = backend.view %x {offset = 128} : T1 -> T2``.
 
-    ``offset`` counts elements; 0 when left out.
+    ``offset`` counts elements; 0 when left out. A result with several dynamic dims names their sizes at run time, in
+    order: ``backend.view %x sizes(%b, %t : i64, i64) : T1 -> T2``; with one dynamic dim the size follows from the rest.
     """
 
     name = "backend.view"
     base = operand_def(TensorType)
+    sizes = var_operand_def(IntegerType)
     offset = opt_prop_def(IntegerAttr)
     result = result_def(TensorType)
     traits = traits_def(Pure())
     irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$base attr-dict `:` type($base) `->` type($result)"
+    assembly_format = (
+        "$base (`sizes` `(` $sizes^ `:` type($sizes) `)`)? attr-dict `:` type($base) `->` type($result)"
+    )
 
-    def __init__(self, base: SSAValue, type: Attribute, offset: int = 0):
+    def __init__(self, base: SSAValue, type: Attribute, offset: int = 0, sizes: Sequence[SSAValue] = ()):
         super().__init__(
-            operands=[base], result_types=[type], properties={"offset": int_attr(offset) if offset else None}
+            operands=[base, sizes], result_types=[type], properties={"offset": int_attr(offset) if offset else None}
         )
 
     @property
@@ -66,6 +78,9 @@ class ViewOp(IRDLOperation):
                 raise VerifyException(problem)
         if self.element_offset < 0:
             raise VerifyException("the offset of a view is not negative")
+        dynamic = sum(1 for dim in result.get_shape() if dim == DYNAMIC_INDEX)
+        if len(self.sizes) != (dynamic if dynamic > 1 else 0):
+            raise VerifyException(f"a view with {dynamic} dynamic dims does not take {len(self.sizes)} sizes")
 
 
 @irdl_op_definition

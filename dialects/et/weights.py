@@ -190,6 +190,10 @@ class WeightFile:
             digest = digests.get(name) or digest_of(self._map[base + start : base + end])
             self._spans[digest] = (base + start, base + end)
 
+    def __contains__(self, blob: Blob) -> bool:
+        """Whether the file has bytes with the digest of ``blob``."""
+        return blob.digest in self._spans
+
     def supply(self, blob: Blob) -> bool:
         """Attach the bytes to ``blob`` if the file has them; they are checked on first use. False when it has not."""
         span = self._spans.get(blob.digest)

@@ -38,7 +38,9 @@ def clone(self: Array) -> Array:
 
 
 @op("aten.to.dtype")
-def to_dtype(self: Array, dtype: DTypeLike, non_blocking: bool = False, copy: bool = False) -> Array:
+def to_dtype(
+    self: Array, dtype: DTypeLike, non_blocking: bool = False, copy: bool = False, memory_format: str | None = None
+) -> Array:
     return converted_copy(self, dtype) if copy else to(self, np.dtype(dtype))
 
 
@@ -48,12 +50,21 @@ def to_dtype_layout(self: Array, *, dtype: DTypeLike | None = None, copy: bool =
 
 
 @op("aten.to.device")
-def to_device(self: Array, device: object, dtype: DTypeLike, non_blocking: bool = False, copy: bool = False) -> Array:
+def to_device(
+    self: Array,
+    device: object,
+    dtype: DTypeLike,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: str | None = None,
+) -> Array:
     return to_dtype(self, dtype, copy=copy)
 
 
 @op("aten.to.other")
-def to_other(self: Array, other: Array, non_blocking: bool = False, copy: bool = False) -> Array:
+def to_other(
+    self: Array, other: Array, non_blocking: bool = False, copy: bool = False, memory_format: str | None = None
+) -> Array:
     return to_dtype(self, other.dtype, copy=copy)
 
 

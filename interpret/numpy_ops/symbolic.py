@@ -46,8 +46,9 @@ def sym_storage_offset(self: Array) -> int:
 
 
 @op("aten.sym_is_contiguous.default")
-def sym_is_contiguous(self: Array) -> bool:
-    return self.flags.c_contiguous
+def sym_is_contiguous(self: Array, memory_format: object = 0) -> bool:
+    """Whether the elements are in row-major order, or with channels last where the format's name says so."""
+    return (np.moveaxis(self, 1, -1) if "channels_last" in str(memory_format) else self).flags.c_contiguous
 
 
 @op("aten._assert_scalar.default")

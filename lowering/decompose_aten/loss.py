@@ -6,6 +6,7 @@ from xdsl.ir import SSAValue
 
 from etir.lowering.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
+from etir.lowering.decompose_aten.elementwise import xlogy
 from etir.lowering.promotion import FLOATING, category_of
 
 NONE, MEAN, SUM = 0, 1, 2
@@ -81,7 +82,7 @@ def kl_div(b: Builder, x: SSAValue, target: SSAValue, reduction: int, log_target
     """``target * (log(target) - x)``"""
     if log_target:
         return reduced(b, b.mul(b.unary("exp", target), b.sub(target, x)), reduction)
-    return reduced(b, b.sub(b("aten.xlogy.Tensor", target, target), b.mul(target, x)), reduction)
+    return reduced(b, b.sub(xlogy(b, target, target), b.mul(target, x)), reduction)
 
 
 # --- classes ------------------------------------------------------------------------------------------------------------

@@ -13,9 +13,7 @@ from collections.abc import Iterable, Mapping
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema import Argument, OpSchema, SchemaKind
 
-_OTHER_NAMES = {
-    "fused_moving_avg_obs_fake_quant": "_fused_moving_avg_obs_fq_helper_functional"
-}
+_OTHER_NAMES = {"fused_moving_avg_obs_fake_quant": "_fused_moving_avg_obs_fq_helper_functional"}
 """Counterparts whose name does not follow from the operator's; their results begin with the operator's own."""
 
 _OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format"})
@@ -27,9 +25,7 @@ class Counterparts:
     def __init__(self, declared: Mapping[str, OpSchema]):
         self._declared: dict[str, list[OpSchema]] = {}
         for schema in declared.values():
-            self._declared.setdefault(f"{schema.namespace}.{schema.name}", []).append(
-                schema
-            )
+            self._declared.setdefault(f"{schema.namespace}.{schema.name}", []).append(schema)
         self._found: dict[str, OpSchema | None] = {}
 
     def find(self, schema: OpSchema) -> OpSchema | None:
@@ -50,9 +46,7 @@ class Counterparts:
         """The functional overloads of a name; the overload called ``first`` comes first."""
         table = load_table()
         packet = f"{namespace}.{name}"
-        schemas = [
-            s for n in table.overloads(packet) if (s := table.get(n)) is not None
-        ]
+        schemas = [s for n in table.overloads(packet) if (s := table.get(n)) is not None]
         schemas += self._declared.get(packet, [])
         functional = [s for s in schemas if s.kind is SchemaKind.FUNCTIONAL]
         return sorted(functional, key=lambda s: s.overload != first)
@@ -69,17 +63,11 @@ class Counterparts:
             return None
         wanted = _signature(schema.arguments)
         types = [a.type_text for a in schema.arguments]
-        for candidate in (
-            c
-            for n in names
-            for c in self._overloads(schema.namespace, n, schema.overload)
-        ):
+        for candidate in (c for n in names for c in self._overloads(schema.namespace, n, schema.overload)):
             if _signature(candidate.arguments) == wanted:
                 return candidate
             # The tensor itself may be called differently: dropout_(self, ...), dropout(input, ...).
-            same_rest = _signature(candidate.arguments[1:]) == _signature(
-                schema.arguments[1:]
-            )
+            same_rest = _signature(candidate.arguments[1:]) == _signature(schema.arguments[1:])
             if same_rest and [a.type_text for a in candidate.arguments] == types:
                 return candidate
         return None
@@ -87,16 +75,12 @@ class Counterparts:
     def _out(self, schema: OpSchema) -> OpSchema | None:
         wanted = _signature(a for a in schema.arguments if not a.is_write)
         relaxed = [pair for pair in wanted if pair[0] not in _OPTIONS]
-        candidates = self._overloads(
-            schema.namespace, schema.name, schema.overload.removesuffix("_out")
-        )
+        candidates = self._overloads(schema.namespace, schema.name, schema.overload.removesuffix("_out"))
         for candidate in candidates:
             if _signature(candidate.arguments) == wanted:
                 return candidate
         for candidate in candidates:
-            if [
-                p for p in _signature(candidate.arguments) if p[0] not in _OPTIONS
-            ] == relaxed:
+            if [p for p in _signature(candidate.arguments) if p[0] not in _OPTIONS] == relaxed:
                 return candidate
         return None
 
@@ -106,9 +90,7 @@ class Counterparts:
         own = sum(not r.is_write for r in schema.returns)
         wanted = _signature(schema.arguments)
         other = _OTHER_NAMES.get(schema.name)
-        names = [f"{schema.name.rstrip('_')}_functional", schema.name] + (
-            [] if other is None else [other]
-        )
+        names = [f"{schema.name.rstrip('_')}_functional", schema.name] + ([] if other is None else [other])
         for name in names:
             for candidate in self._overloads(schema.namespace, name, schema.overload):
                 exact = name == other or len(candidate.returns) == own + written

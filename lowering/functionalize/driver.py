@@ -98,11 +98,7 @@ def _has_mutation(method: FuncOp) -> bool:
 
 
 def _declared_schemas(module: ModuleOp) -> dict[str, OpSchema]:
-    schemas = [
-        parse_schema(op.schema.data)
-        for op in module.body.block.ops
-        if isinstance(op, SchemaDeclOp)
-    ]
+    schemas = [parse_schema(op.schema.data) for op in module.body.block.ops if isinstance(op, SchemaDeclOp)]
     return {schema.op_name: schema for schema in schemas}
 
 
@@ -111,11 +107,7 @@ class _Weights:
 
     def __init__(self, module: ModuleOp):
         self.module = module
-        self.by_name = {
-            op.sym_name.data: op
-            for op in module.body.block.ops
-            if isinstance(op, WeightOp)
-        }
+        self.by_name = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, WeightOp)}
         self.changed: dict[str, WeightOp] = {}
 
     def claim(self, value: SSAValue) -> bool:
@@ -130,19 +122,14 @@ class _Weights:
     def promote(self) -> None:
         """Make the changed ones state, in every method."""
         for weight in self.changed.values():
-            state = StateOp(
-                weight.sym_name.data, weight.type, weight.value, weight.attributes
-            )
+            state = StateOp(weight.sym_name.data, weight.type, weight.value, weight.attributes)
             state.location = weight.location
             Rewriter.replace_op(weight, state)
         if not self.changed:
             return
         for method in methods(self.module):
             for op in list(method.walk()):
-                if (
-                    isinstance(op, GetWeightOp)
-                    and op.symbol.root_reference.data in self.changed
-                ):
+                if isinstance(op, GetWeightOp) and op.symbol.root_reference.data in self.changed:
                     read = ReadStateOp(op.symbol.root_reference.data, op.result.type)
                     read.location = op.location
                     read.attributes.update(op.attributes)
@@ -158,9 +145,7 @@ class _Method:
         self.emit = Emitter()
         self.aliases = AliasSets(self.emit, self.entry)
         self.layouts = Layouts(self.aliases)
-        self.mutations = Mutations(
-            self.aliases, self.layouts, counterparts, weights.claim
-        )
+        self.mutations = Mutations(self.aliases, self.layouts, counterparts, weights.claim)
         self.regions = Regions(self.aliases, self.mutations.check_writable, self._block)
         self.first_reads: dict[str, SSAValue] = {}
         self.views: list[Operation] = []
@@ -184,9 +169,7 @@ class _Method:
                 first = self.entry.first_op
                 assert first is not None
                 self.entry.insert_op_before(op, first)
-            known = self.first_reads.setdefault(
-                op.symbol.root_reference.data, op.result
-            )
+            known = self.first_reads.setdefault(op.symbol.root_reference.data, op.result)
             if known is not op.result:
                 op.result.replace_all_uses_with(known)
                 Rewriter.erase_op(op)
@@ -260,9 +243,7 @@ class _Method:
         if storage.origin is Origin.INPUT:
             return UpdateInputOp(original, value)
         if storage.origin is Origin.STATE:
-            assert isinstance(original, OpResult) and isinstance(
-                original.op, (ReadStateOp, GetWeightOp)
-            )
+            assert isinstance(original, OpResult) and isinstance(original.op, (ReadStateOp, GetWeightOp))
             return WriteStateOp(original.op.symbol.root_reference.data, value)
         return None
 
@@ -271,7 +252,5 @@ class _Method:
         for op in reversed(self.aliases.removed):
             Rewriter.erase_op(op)
         for op in reversed(self.views):
-            if op.parent is not None and all(
-                result.first_use is None for result in op.results
-            ):
+            if op.parent is not None and all(result.first_use is None for result in op.results):
                 Rewriter.erase_op(op)

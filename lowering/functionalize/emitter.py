@@ -29,11 +29,7 @@ def tensor_of(value: SSAValue) -> Tensor:
 
 def with_element(type: Tensor, element: Attribute) -> Tensor:
     """The same dims and dim order with another element type."""
-    return (
-        type
-        if type.element_type == element
-        else TensorType(element, type.shape, type.encoding)
-    )
+    return type if type.element_type == element else TensorType(element, type.shape, type.encoding)
 
 
 class Emitter:
@@ -63,15 +59,9 @@ class Emitter:
         types: Sequence[Attribute],
     ) -> list[SSAValue]:
         """All results of a new operator."""
-        return list(
-            self.insert(
-                aten_op(op_name).make(arguments, types, location=self.location)
-            ).results
-        )
+        return list(self.insert(aten_op(op_name).make(arguments, types, location=self.location)).results)
 
-    def __call__(
-        self, op_name: str, type: Attribute, arguments: Mapping[str, ArgValue]
-    ) -> SSAValue:
+    def __call__(self, op_name: str, type: Attribute, arguments: Mapping[str, ArgValue]) -> SSAValue:
         """The single result of a new operator."""
         return self.results(op_name, arguments, [type])[0]
 
@@ -80,11 +70,7 @@ class Emitter:
     def size(self, value: SSAValue, dim: int) -> Number:
         """The size of one dim: a literal where it is known."""
         known = dims_of(tensor_of(value))[dim]
-        return (
-            known
-            if isinstance(known, int)
-            else self("aten.sym_size.int", i64, {"self": value, "dim": dim})
-        )
+        return known if isinstance(known, int) else self("aten.sym_size.int", i64, {"self": value, "dim": dim})
 
     def add(self, a: Number, b: Number) -> Number:
         """``a + b``."""
@@ -92,17 +78,12 @@ class Emitter:
             return a + b
         if isinstance(a, int) and a == 0:
             return b
-        operands = [
-            self.insert(ConstantOp(n)).result if isinstance(n, int) else n
-            for n in (a, b)
-        ]
+        operands = [self.insert(ConstantOp(n)).result if isinstance(n, int) else n for n in (a, b)]
         return self.insert(arithmetic("add", *operands)).result
 
     # --- tensors ----------------------------------------------------------------------------------------------------
 
-    def reshape(
-        self, value: SSAValue, type: Tensor, model: Callable[[], SSAValue]
-    ) -> SSAValue:
+    def reshape(self, value: SSAValue, type: Tensor, model: Callable[[], SSAValue]) -> SSAValue:
         """``value`` with the dims of ``type``; run-time sizes are read from ``model()``, a tensor with these dims."""
         dims = dims_of(type)
         if dims_of(tensor_of(value)) == dims:
@@ -115,9 +96,7 @@ class Emitter:
                 sizes[i] = self.size(source, i)
         return self("aten.view.default", type, {"self": value, "size": sizes})
 
-    def expand(
-        self, value: SSAValue, dims: Sequence[Dim], model: Callable[[], SSAValue]
-    ) -> SSAValue:
+    def expand(self, value: SSAValue, dims: Sequence[Dim], model: Callable[[], SSAValue]) -> SSAValue:
         """``value`` broadcast to ``dims``, which are those of ``model()``."""
         own = dims_of(tensor_of(value))
         if own == tuple(dims):
@@ -128,9 +107,7 @@ class Emitter:
             if isinstance(d, int):
                 sizes.append(d)
             else:
-                sizes.append(
-                    -1 if i >= new and own[i - new] == d else self.size(model(), i)
-                )
+                sizes.append(-1 if i >= new and own[i - new] == d else self.size(model(), i))
         type = tensor_type(tensor_of(value).element_type, dims)
         return self("aten.expand.default", type, {"self": value, "size": sizes})
 
@@ -145,9 +122,7 @@ class Emitter:
             {"self": value, "memory_format": memory_format},
         )
 
-    def fit(
-        self, value: SSAValue, type: Tensor, model: Callable[[], SSAValue]
-    ) -> SSAValue:
+    def fit(self, value: SSAValue, type: Tensor, model: Callable[[], SSAValue]) -> SSAValue:
         """``value`` as ``copy_`` stores it into a tensor of ``type``: cast, broadcast, laid out.
 
         Raises ``ValueError`` when the shapes do not broadcast.
@@ -162,9 +137,7 @@ class Emitter:
             extra = len(given) - len(dims)
             if any(d != 1 for d in given[:extra]):
                 raise ValueError(f"{own} is stored into {type}")
-            value = self.reshape(
-                value, tensor_type(own.element_type, given[extra:]), lambda: value
-            )
+            value = self.reshape(value, tensor_type(own.element_type, given[extra:]), lambda: value)
         if own.element_type != type.element_type:
             cast = with_element(tensor_of(value), type.element_type)
             value = self(
@@ -174,15 +147,10 @@ class Emitter:
             )
         return self.ordered(self.expand(value, dims, model), type)
 
-    def full(
-        self, fill: ArgValue, type: Tensor, model: Callable[[], SSAValue]
-    ) -> SSAValue:
+    def full(self, fill: ArgValue, type: Tensor, model: Callable[[], SSAValue]) -> SSAValue:
         """A tensor of ``type`` filled with a number."""
         dims = dims_of(type)
-        sizes: list[Number] = [
-            d if isinstance(d, int) else self.size(model(), i)
-            for i, d in enumerate(dims)
-        ]
+        sizes: list[Number] = [d if isinstance(d, int) else self.size(model(), i) for i, d in enumerate(dims)]
         plain = tensor_type(type.element_type, dims)
         value = self(
             "aten.full.default",

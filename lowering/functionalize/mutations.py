@@ -72,9 +72,7 @@ _COMPARISONS = frozenset(
 _NO_EFFECT = frozenset({"detach_", "requires_grad_", "retain_grad", "record_stream"})
 """Operators that change no element and no size."""
 
-_REPLACES_STORAGE = frozenset(
-    {"set_", "set_data", "resize_", "resize_as_", "_resize_output_", "sparse_resize_"}
-)
+_REPLACES_STORAGE = frozenset({"set_", "set_data", "resize_", "resize_as_", "_resize_output_", "sparse_resize_"})
 
 
 def mutates(op: SchemaOp) -> bool:
@@ -99,15 +97,11 @@ def written_tensors(op: SchemaOp) -> list[SSAValue]:
         return statistics_of(op) if changes_statistics(op) else []
     if op.SCHEMA.name in _NO_EFFECT:
         return []
-    return [
-        v for a in op.SCHEMA.arguments if a.is_write for v in _tensors(op.arg(a.name))
-    ]
+    return [v for a in op.SCHEMA.arguments if a.is_write for v in _tensors(op.arg(a.name))]
 
 
 def _tensors(value: Any) -> list[SSAValue]:
-    return [
-        v for v in (value if isinstance(value, tuple) else (value,)) if is_tensor(v)
-    ]
+    return [v for v in (value if isinstance(value, tuple) else (value,)) if is_tensor(v)]
 
 
 class Mutations:
@@ -171,9 +165,7 @@ class Mutations:
         return "the end" if self.emit.point is None else self.emit.point.name
 
     def _error(self, why: str, help: str | None = None) -> EtirError:
-        return E0413.error(
-            f"'{self._name}' {why}", source_location(self.emit.location), help=help
-        )
+        return E0413.error(f"'{self._name}' {why}", source_location(self.emit.location), help=help)
 
     # --- operators --------------------------------------------------------------------------------------------------
 
@@ -223,16 +215,11 @@ class Mutations:
                 f"register {schema.namespace}::{schema.name.rstrip('_')} with the same arguments that returns the new "
                 "contents of what it changes, after its own results",
             )
-        if (
-            schema.kind is SchemaKind.INPLACE
-            and viewed_argument(functional) is not None
-        ):
+        if schema.kind is SchemaKind.INPLACE and viewed_argument(functional) is not None:
             self._change_sizes(op, functional)
             return
         written = {
-            a.name: [self.aliases.alias(v) for v in _tensors(op.arg(a.name))]
-            for a in schema.arguments
-            if a.is_write
+            a.name: [self.aliases.alias(v) for v in _tensors(op.arg(a.name))] for a in schema.arguments if a.is_write
         }
         targets = [alias for group in written.values() for alias in group]
         self.aliases.refresh(op)
@@ -244,16 +231,12 @@ class Mutations:
         new_types = self._types(schema, functional, arguments, targets)
         hidden = _hidden_types(functional, len(own), len(written), own_results, targets)
         types = [*(r.type for r in own_results), *hidden, *new_types]
-        made = self.emit.insert(
-            op_class(functional).make(arguments, types, location=op.location)
-        )
+        made = self.emit.insert(op_class(functional).make(arguments, types, location=op.location))
         contents = made.results[len(types) - len(new_types) :]
         for alias, value in zip(targets, contents, strict=True):
             self.write(
                 alias,
-                self.emit.fit(
-                    value, alias.type, lambda alias=alias: self.aliases.current(alias)
-                ),
+                self.emit.fit(value, alias.type, lambda alias=alias: self.aliases.current(alias)),
             )
         for old, new in zip(own_results, made.results, strict=False):
             new.name_hint = old.name_hint
@@ -275,27 +258,19 @@ class Mutations:
         if op.SCHEMA.kind is not SchemaKind.OUT:
             return
         for result, alias in zip(op.results, targets, strict=False):
-            if isinstance(result.type, TensorType) and dims_of(result.type) != dims_of(
-                alias.type
-            ):
+            if isinstance(result.type, TensorType) and dims_of(result.type) != dims_of(alias.type):
                 raise self._error(
                     f"resizes its out tensor of {alias.type}",
                     "give an out of the result's size",
                 )
 
-    def _arguments(
-        self, op: SchemaOp, functional: OpSchema, targets: Sequence[Alias]
-    ) -> dict[str, ArgValue]:
+    def _arguments(self, op: SchemaOp, functional: OpSchema, targets: Sequence[Alias]) -> dict[str, ArgValue]:
         """The arguments of the functional operator; the operands of ``op`` are current."""
         given = op.given_args()
         if op.SCHEMA.kind is SchemaKind.OUT:
             for argument in op.SCHEMA.out_arguments:
                 given.pop(argument.name, None)
-            if (
-                "dtype" in functional.index
-                and "dtype" not in op.SCHEMA.index
-                and len(targets) == 1
-            ):
+            if "dtype" in functional.index and "dtype" not in op.SCHEMA.index and len(targets) == 1:
                 given["dtype"] = targets[0].type.element_type
             return given
         first, counterpart = op.SCHEMA.arguments[0].name, functional.arguments[0].name
@@ -317,14 +292,10 @@ class Mutations:
             return [a.type for a in targets]
         try:
             elements = [
-                tensor.element_type
-                for tensor in infer(functional, arguments)
-                if isinstance(tensor, TensorType)
+                tensor.element_type for tensor in infer(functional, arguments) if isinstance(tensor, TensorType)
             ]
         except (LookupError, TypeError, ValueError):
-            elements = [
-                _element(functional, arguments, alias.type) for alias in targets
-            ]
+            elements = [_element(functional, arguments, alias.type) for alias in targets]
         if len(elements) != len(targets):
             return [a.type for a in targets]
         return [with_element(a.type, e) for a, e in zip(targets, elements, strict=True)]
@@ -334,9 +305,7 @@ class Mutations:
         first = op.SCHEMA.arguments[0].name
         alias = self.aliases.alias(op.arg(first))
         if alias.depth != self.aliases.depth:
-            raise self._error(
-                "changes the sizes of a tensor from outside of the region"
-            )
+            raise self._error("changes the sizes of a tensor from outside of the region")
         if alias.storage.root is alias and alias.storage.origin is not Origin.FRESH:
             raise self._error(
                 f"changes the sizes of {alias.storage.origin.value}",
@@ -377,9 +346,7 @@ class Mutations:
             "momentum",
             "eps",
         )
-        saved = tensor_type(
-            statistics[0].type.element_type, dims_of(statistics[0].type)
-        )
+        saved = tensor_type(statistics[0].type.element_type, dims_of(statistics[0].type))
         own = [r.type for r in op.results]
         types = [*own, *[saved] * (3 - len(own)), *(a.type for a in statistics)]
         results = self.emit.results(
@@ -415,11 +382,7 @@ class Mutations:
     def fill_diagonal(self, op: SchemaOp, alias: Alias) -> SSAValue:
         """The contents after ``fill_diagonal_`` of a matrix."""
         dims = dims_of(alias.type)
-        if (
-            len(dims) != 2
-            or not all(isinstance(d, int) for d in dims)
-            or (op.arg("wrap") and dims[0] > dims[1])
-        ):
+        if len(dims) != 2 or not all(isinstance(d, int) for d in dims) or (op.arg("wrap") and dims[0] > dims[1]):
             raise self._error(
                 "is supported for matrices of known size that do not wrap",
                 "use index_put or where",
@@ -465,9 +428,7 @@ def _hidden_types(
     return [with_element(tensor_of(own_results[0]), i1)] * extra
 
 
-def _element(
-    functional: OpSchema, arguments: dict[str, ArgValue], target: Tensor
-) -> Attribute:
+def _element(functional: OpSchema, arguments: dict[str, ArgValue], target: Tensor) -> Attribute:
     """The element type that an operator without an inference rule computes in."""
     if functional.name in _COMPARISONS or functional.name.startswith("logical_"):
         return i1
@@ -478,8 +439,7 @@ def _element(
     operands: list[Any] = [
         value
         for argument in functional.arguments
-        if (argument.is_tensor or argument.kind.value == "Scalar")
-        and not argument.is_list
+        if (argument.is_tensor or argument.kind.value == "Scalar") and not argument.is_list
         if (value := arguments.get(argument.name)) is not None
     ]
     try:

@@ -29,30 +29,18 @@ def _move(rank: int, source: Sequence[int], destination: Sequence[int]) -> Order
 _PERMUTATIONS: dict[str, Callable[[SchemaOp, int], Order]] = {
     "aten.permute.default": lambda op, rank: list(wrap_all(op.arg("dims"), rank)),
     "aten.transpose.int": lambda op, rank: _swap(rank, op.arg("dim0"), op.arg("dim1")),
-    "aten.swapdims.default": lambda op, rank: _swap(
-        rank, op.arg("dim0"), op.arg("dim1")
-    ),
-    "aten.swapaxes.default": lambda op, rank: _swap(
-        rank, op.arg("axis0"), op.arg("axis1")
-    ),
+    "aten.swapdims.default": lambda op, rank: _swap(rank, op.arg("dim0"), op.arg("dim1")),
+    "aten.swapaxes.default": lambda op, rank: _swap(rank, op.arg("axis0"), op.arg("axis1")),
     "aten.t.default": lambda _, rank: list(reversed(range(rank))),
     "aten.numpy_T.default": lambda _, rank: list(reversed(range(rank))),
     "aten.mT.default": lambda _, rank: _swap(rank, -2, -1),
     "aten.mH.default": lambda _, rank: _swap(rank, -2, -1),
     "aten.adjoint.default": lambda _, rank: _swap(rank, -2, -1),
     "aten.matrix_H.default": lambda _, rank: _swap(rank, 0, -1),
-    "aten.movedim.int": lambda op, rank: _move(
-        rank, [op.arg("source")], [op.arg("destination")]
-    ),
-    "aten.moveaxis.int": lambda op, rank: _move(
-        rank, [op.arg("source")], [op.arg("destination")]
-    ),
-    "aten.movedim.intlist": lambda op, rank: _move(
-        rank, op.arg("source"), op.arg("destination")
-    ),
-    "aten.moveaxis.intlist": lambda op, rank: _move(
-        rank, op.arg("source"), op.arg("destination")
-    ),
+    "aten.movedim.int": lambda op, rank: _move(rank, [op.arg("source")], [op.arg("destination")]),
+    "aten.moveaxis.int": lambda op, rank: _move(rank, [op.arg("source")], [op.arg("destination")]),
+    "aten.movedim.intlist": lambda op, rank: _move(rank, op.arg("source"), op.arg("destination")),
+    "aten.moveaxis.intlist": lambda op, rank: _move(rank, op.arg("source"), op.arg("destination")),
 }
 """The source dim of each result dim."""
 

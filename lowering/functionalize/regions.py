@@ -51,9 +51,7 @@ def _note_arguments(region: Region, inside: dict[SSAValue, None]) -> None:
         inside.update(dict.fromkeys(block.args))
 
 
-def _note_views(
-    op: SchemaOp, written: Sequence[SSAValue], roots: dict[SSAValue, SSAValue]
-) -> None:
+def _note_views(op: SchemaOp, written: Sequence[SSAValue], roots: dict[SSAValue, SSAValue]) -> None:
     """Which values the results of ``op`` share storage with."""
     source = viewed_argument(op.SCHEMA)
     if source is not None:
@@ -114,9 +112,7 @@ class Regions:
                     )
                 inits = [*op.inits, *(s.root.value for s in changed)]
                 position = len(op.inits)
-                self._run(
-                    op.condition, [], self._arguments(op.condition, changed, position)
-                )
+                self._run(op.condition, [], self._arguments(op.condition, changed, position))
                 self._run(op.body, changed, self._arguments(op.body, changed, position))
                 if not changed:
                     return
@@ -138,9 +134,7 @@ class Regions:
                 raise TypeError(f"{op.name} is not control flow")
         self._finish(op, new, changed, position)
 
-    def _finish(
-        self, op: Operation, new: Operation, changed: Sequence[Storage], position: int
-    ) -> None:
+    def _finish(self, op: Operation, new: Operation, changed: Sequence[Storage], position: int) -> None:
         new.attributes.update(op.attributes)
         new.location = op.location
         self.aliases.emit.at(op)
@@ -150,19 +144,12 @@ class Regions:
             value.name_hint = old.name_hint
             old.replace_all_uses_with(value)
         self.aliases.removed.append(op)
-        for storage, value in zip(
-            changed, new.results[position : position + len(changed)], strict=True
-        ):
+        for storage, value in zip(changed, new.results[position : position + len(changed)], strict=True):
             self.aliases.store(storage, [(storage.root, value)])
 
-    def _arguments(
-        self, region: Region, changed: Sequence[Storage], position: int
-    ) -> list[tuple[Storage, SSAValue]]:
+    def _arguments(self, region: Region, changed: Sequence[Storage], position: int) -> list[tuple[Storage, SSAValue]]:
         block = region.block
-        return [
-            (s, block.insert_arg(s.root.type, position + i))
-            for i, s in enumerate(changed)
-        ]
+        return [(s, block.insert_arg(s.root.type, position + i)) for i, s in enumerate(changed)]
 
     def _run(
         self,

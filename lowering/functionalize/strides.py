@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etir.dialects.aten.table import load_table
+from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import Dim, dims_of, order_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp, ReadStateOp
 from etir.dialects.schema_op import SchemaOp
@@ -36,9 +37,7 @@ _FACTORIES_LIKE = frozenset({"clone", "_to_copy", "to", "empty_like", "zeros_lik
 _UNKNOWN = object()
 
 
-def contiguous_strides(
-    dims: Sequence[Dim], order: Sequence[int] | None = None
-) -> Strides:
+def contiguous_strides(dims: Sequence[Dim], order: Sequence[int] | None = None) -> Strides:
     """The strides of a dense tensor with its dims in ``order``, outermost first."""
     strides: list[Dim] = [1] * len(dims)
     step: Dim = 1
@@ -53,16 +52,12 @@ def same_layout(dims: Sequence[Dim], a: Strides, b: Strides) -> bool:
     return all(x == y for size, x, y in zip(dims, a, b, strict=True) if size != 1)
 
 
-def is_view_possible(
-    dims: Sequence[Dim], strides: Strides, wanted: Sequence[Dim]
-) -> Strides | None:
+def is_view_possible(dims: Sequence[Dim], strides: Strides, wanted: Sequence[Dim]) -> Strides | None:
     """The strides with which the elements can be seen with the sizes ``wanted``; None when that takes a copy.
 
     Neighbouring dims that are dense among themselves form runs; each run must be made up of whole new dims.
     """
-    runs: list[
-        tuple[Dim, Dim]
-    ] = []  # (number of elements, stride of the innermost), from the outermost
+    runs: list[tuple[Dim, Dim]] = []  # (number of elements, stride of the innermost), from the outermost
     for size, stride in zip(dims, strides, strict=True):
         if size == 1:
             continue
@@ -100,15 +95,12 @@ class Layouts:
             chain.append(one)
             one = one.view.parent
         if one.strides is None:
-            one.strides = self._of_value(one.storage.original) or _UNKNOWN
+            known = self._of_value(one.storage.original)
+            one.strides = _UNKNOWN if known is None else known
         for each in reversed(chain):
             assert each.view is not None
             parent = each.view.parent
-            known = (
-                None
-                if parent.strides is _UNKNOWN
-                else _strides_of_view(each, parent.strides)
-            )  # type: ignore[arg-type]
+            known = None if parent.strides is _UNKNOWN else _strides_of_view(each, parent.strides)  # type: ignore[arg-type]
             each.strides = _UNKNOWN if known is None else known
         return None if alias.strides is _UNKNOWN else alias.strides  # type: ignore[return-value]
 
@@ -141,40 +133,25 @@ class Layouts:
         if product(dims) == 1:
             return contiguous_strides(dims)
         if not isinstance(value, OpResult):
-            return (
-                contiguous_strides(dims, order_of(type))
-                if value.owner is self.aliases.entry
-                else None
-            )
+            return contiguous_strides(dims, order_of(type)) if value.owner is self.aliases.entry else None
         op = value.op
         if isinstance(op, (GetWeightOp, ReadStateOp, ConstantOp)):
             return contiguous_strides(dims, order_of(type))
         if not isinstance(op, SchemaOp):
             return None
-        if (
-            op.SCHEMA.name in _FACTORIES_LIKE
-            and (known := self._kept_or_given(op, type)) is not None
-        ):
+        if op.SCHEMA.name in _FACTORIES_LIKE and (known := self._kept_or_given(op, type)) is not None:
             return known
         if op.name.startswith(_ODD_LAYOUTS):
             return None
         operands = [(tensor_of(v), self._known(v)) for v in _layout_sources(value)]
         if any(strides is None or strides is _UNKNOWN for _, strides in operands):
             return None
-        if all(
-            same_layout(dims_of(t), s, contiguous_strides(dims_of(t)))
-            for t, s in operands
-        ):  # type: ignore[arg-type]
+        if all(same_layout(dims_of(t), s, contiguous_strides(dims_of(t))) for t, s in operands):  # type: ignore[arg-type]
             return contiguous_strides(dims)
         if "p" in load_table().flags(op.name) or op.SCHEMA.name in _FACTORIES_LIKE:
             full: list[Strides] = [s for t, s in operands if dims_of(t) == dims]  # type: ignore[misc]
             small = [t for t, _ in operands if dims_of(t) != dims]
-            if (
-                full
-                and not small
-                and all(same_layout(dims, full[0], s) for s in full)
-                and _is_dense(dims, full[0])
-            ):
+            if full and not small and all(same_layout(dims, full[0], s) for s in full) and _is_dense(dims, full[0]):
                 return full[0]
         return None
 
@@ -237,20 +214,9 @@ def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:
         case "slice":
             position, step = wrap(op.arg("dim"), rank), op.arg("step")
             return (
-                tuple(s * step if i == position else s for i, s in enumerate(parent))
-                if isinstance(step, int)
-                else None
+                tuple(s * step if i == position else s for i, s in enumerate(parent)) if isinstance(step, int) else None
             )
-        case (
-            "narrow"
-            | "split"
-            | "split_with_sizes"
-            | "chunk"
-            | "tensor_split"
-            | "hsplit"
-            | "vsplit"
-            | "dsplit"
-        ):
+        case "narrow" | "split" | "split_with_sizes" | "chunk" | "tensor_split" | "hsplit" | "vsplit" | "dsplit":
             return parent
         case "select" | "unbind":
             position = wrap(op.arg("dim"), rank)
@@ -261,26 +227,26 @@ def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:
             return (*parent[:position], inner, *parent[position:])
         case "expand" | "expand_as" | "broadcast_to":
             new = len(wanted) - rank
-            kept = [
-                s if dims[i] == wanted[new + i] else 0 for i, s in enumerate(parent)
-            ]
+            kept = [s if dims[i] == wanted[new + i] else 0 for i, s in enumerate(parent)]
             return (*([0] * new), *kept)
         case "diagonal":
             first, second = wrap(op.arg("dim1"), rank), wrap(op.arg("dim2"), rank)
             rest = tuple(s for i, s in enumerate(parent) if i not in (first, second))
             return (*rest, parent[first] + parent[second])
+        case "unfold":
+            position = wrap(op.arg("dimension"), rank) if rank else 0
+            moved = tuple(s * op.arg("step") if i == position else s for i, s in enumerate(parent))
+            return (*moved, parent[position] if rank else 1)
+        case "as_strided":
+            return tuple(op.arg("stride")) if all(isinstance(s, int) for s in op.arg("stride")) else None
+        case "real" | "imag":
+            return tuple(s * 2 for s in parent)
+        case "view_as_real":
+            return (*(s * 2 for s in parent), 1)
         case "view" if op.name == "aten.view.dtype":
-            return None
-        case (
-            "view"
-            | "reshape"
-            | "flatten"
-            | "unflatten"
-            | "view_as"
-            | "reshape_as"
-            | "ravel"
-            | "_unsafe_view"
-        ):
+            kept = dtype_of(alias.type.element_type).itemsize == dtype_of(view.parent.type.element_type).itemsize
+            return parent if kept else None
+        case "view" | "reshape" | "flatten" | "unflatten" | "view_as" | "reshape_as" | "ravel" | "_unsafe_view":
             if product(dims) == 0:
                 return contiguous_strides(wanted)
             return is_view_possible(dims, parent, wanted)

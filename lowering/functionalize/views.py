@@ -71,11 +71,7 @@ def viewed_argument(schema: OpSchema) -> str | None:
     if not aliased:
         return None
     return next(
-        (
-            a.name
-            for a in schema.arguments
-            if a.alias is not None and a.kind.value == "Tensor"
-        ),
+        (a.name for a in schema.arguments if a.alias is not None and a.kind.value == "Tensor"),
         None,
     )
 
@@ -84,11 +80,7 @@ def is_same_tensor(op: SchemaOp, source: Tensor) -> bool:
     """Whether a view is its operand under another name."""
     name = op.SCHEMA.name
     is_real = not isinstance(source.element_type, ComplexType)
-    return (
-        name in _SAME
-        or op.name in _RETURNS_INPUT
-        or (name in _ONLY_COMPLEX and is_real)
-    )
+    return name in _SAME or op.name in _RETURNS_INPUT or (name in _ONLY_COMPLEX and is_real)
 
 
 def gives_view(op: SchemaOp, alias: Alias, layouts: Layouts) -> bool | None:
@@ -103,19 +95,13 @@ def gives_view(op: SchemaOp, alias: Alias, layouts: Layouts) -> bool | None:
     if name == "contiguous":
         wanted = memory_format_strides(op.arg("memory_format"), dims)
         known = layouts.strides(alias)
-        return (
-            None
-            if known is None or wanted is None
-            else same_layout(dims, known, wanted)
-        )
+        return None if known is None or wanted is None else same_layout(dims, known, wanted)
     if name in _RESHAPES:
         result = dims_of(tensor_of(op.results[0]))
         if result == dims:
             return True
         known = layouts.strides(alias)
-        return (
-            None if known is None else is_view_possible(dims, known, result) is not None
-        )
+        return None if known is None else is_view_possible(dims, known, result) is not None
     return True
 
 
@@ -173,9 +159,7 @@ class Step:
         """The changed view with the parent's sizes."""
         return self.emit.reshape(self.new, self.type, self.base)
 
-    def slice_scatter(
-        self, dim: int, start: Number | None, end: Number | None, step: Number = 1
-    ) -> SSAValue:
+    def slice_scatter(self, dim: int, start: Number | None, end: Number | None, step: Number = 1) -> SSAValue:
         """The parent with a changed slice; the slice itself when it is all of the parent."""
         if dims_of(tensor_of(self.new)) == self.dims:
             return self.emit.ordered(self.new, self.type)
@@ -223,9 +207,7 @@ def _unpermute(step: Step, order: list[int]) -> SSAValue:
         self=step.new,
         dims=[order.index(d) for d in range(len(order))],
     )
-    if step.op.SCHEMA.name in ("mH", "adjoint", "matrix_H") and isinstance(
-        step.type.element_type, ComplexType
-    ):
+    if step.op.SCHEMA.name in ("mH", "adjoint", "matrix_H") and isinstance(step.type.element_type, ComplexType):
         value = step.make("aten._conj.default", self=value)
     return value
 
@@ -235,17 +217,13 @@ def _unsqueeze_all(step: Step, removed: list[int]) -> SSAValue:
     for position in removed:
         dims.insert(position, 1)
         type = tensor_type(step.type.element_type, dims)
-        value = step.emit(
-            "aten.unsqueeze.default", type, {"self": value, "dim": position}
-        )
+        value = step.emit("aten.unsqueeze.default", type, {"self": value, "dim": position})
     return step.emit.ordered(value, step.type)
 
 
 def _slice(step: Step) -> SSAValue:
     op = step.op
-    return step.slice_scatter(
-        op.arg("dim"), op.arg("start"), op.arg("end"), op.arg("step")
-    )
+    return step.slice_scatter(op.arg("dim"), op.arg("start"), op.arg("end"), op.arg("step"))
 
 
 def _narrow(step: Step) -> SSAValue:
@@ -291,9 +269,7 @@ _SPLIT_DIMS = {
 def _split(step: Step) -> SSAValue:
     op = step.op
     fixed = _SPLIT_DIMS.get(op.SCHEMA.name)
-    dim = (
-        wrap(op.arg("dim"), len(step.dims)) if fixed is None else fixed(len(step.dims))
-    )
+    dim = wrap(op.arg("dim"), len(step.dims)) if fixed is None else fixed(len(step.dims))
     start: Number = 0
     for piece in op.results[: step.alias.index]:
         start = step.emit.add(start, step.emit.size(piece, dim))
@@ -316,9 +292,7 @@ def _expand(step: Step) -> SSAValue:
     dims = dims_of(step.alias.type)
     new = len(dims) - len(step.dims)
     if dims[new:] != step.dims or any(d != 1 for d in dims[:new]):
-        raise step.unsupported(
-            "several of its elements are one element of the expanded tensor"
-        )
+        raise step.unsupported("several of its elements are one element of the expanded tensor")
     return step.reshape()
 
 
@@ -334,9 +308,7 @@ def _diagonal(step: Step) -> SSAValue:
 def _as_strided(step: Step) -> SSAValue:
     op, parent = step.op, step.view.parent
     known = step.layouts.strides(parent)
-    if known is None or not same_layout(
-        step.dims, known, contiguous_strides(step.dims)
-    ):
+    if known is None or not same_layout(step.dims, known, contiguous_strides(step.dims)):
         raise step.unsupported("the tensor it starts from is not contiguous")
     while parent.view is not None:
         if not parent.view.same:
@@ -354,9 +326,7 @@ def _as_strided(step: Step) -> SSAValue:
 def _overlaps(size: Strides, stride: Strides) -> bool:
     """Whether two indices may meet: not when each stride steps over all that the smaller ones reach."""
     reach = 0
-    for step, count in sorted(
-        (int(s), int(n)) for s, n in zip(stride, size, strict=True) if n != 1
-    ):
+    for step, count in sorted((int(s), int(n)) for s, n in zip(stride, size, strict=True) if n != 1):
         if step <= reach:
             return True
         reach += step * (count - 1)
@@ -397,9 +367,7 @@ def _unfold(step: Step) -> SSAValue:
 
 
 def _real(step: Step) -> SSAValue:
-    imaginary = step.emit(
-        "aten.imag.default", tensor_of(step.new), {"self": step.base()}
-    )
+    imaginary = step.emit("aten.imag.default", tensor_of(step.new), {"self": step.base()})
     return step.make("aten.complex.default", real=step.new, imag=imaginary)
 
 
@@ -446,12 +414,8 @@ _INVERSES: dict[str, Callable[[Step], SSAValue]] = {
     "unfold": _unfold,
     "real": _real,
     "imag": _imag,
-    "view_as_real": lambda step: step.make(
-        "aten.view_as_complex.default", self=step.new
-    ),
-    "view_as_complex": lambda step: step.make(
-        "aten.view_as_real.default", self=step.new
-    ),
+    "view_as_real": lambda step: step.make("aten.view_as_complex.default", self=step.new),
+    "view_as_complex": lambda step: step.make("aten.view_as_real.default", self=step.new),
     "_conj": lambda step: step.make("aten._conj.default", self=step.new),
     "conj": lambda step: step.make("aten._conj.default", self=step.new),
     "_neg_view": lambda step: step.make("aten.neg.default", self=step.new),

@@ -401,8 +401,11 @@ class MethodLowering:
         if placed and dynamic is None and not _is_dynamic(base):
             return self.define(et.ViewOp(base, type, offset), op.result)
         view = self.define(et.ViewOp(base, type, offset, dynamic=dynamic, late=True), op.result)
-        sizes = [d if isinstance(d, int) else -1 for d in dims_of(cast(Any, op.result.type))]
-        if offset or sizes.count(-1) > 1:
+        named = iter([self.literal_or_value(v) for v in op.sizes])
+        sizes: list[object] = [
+            d if isinstance(d, int) else next(named, -1) for d in dims_of(cast(Any, op.result.type))
+        ]
+        if offset:
             self._refuse(op, "is a view that the runtime cannot make: elide-views keeps the copy")
             return view
         arguments = ArgumentList.empty()

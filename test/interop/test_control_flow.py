@@ -82,8 +82,8 @@ def a_constant(x):
 
 
 def views_of_results(x):
-    y = cond(x.sum() > 0, lambda x: (x + 1).reshape(3, 2).sum(1).reshape(3, 1) * torch.ones(3, 2), lambda x: (x * 2).reshape(3, 2) + 0, (x,))
-    return y.reshape(6), y.reshape(3, 2) + 1
+    y = cond(x.sum() > 0, lambda x: (x + 1).reshape(6), lambda x: x.reshape(6) * 2, (x,))
+    return y.reshape(2, 3), y.reshape(3, 2) + 1
 
 
 def several_dtypes(x):
@@ -157,7 +157,7 @@ def loop_with_outer(x, w):
 
 def loop_in_branch(x):
     def then(x):
-        return while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, x + 1), (torch.tensor(0), x))[1]
+        return while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, x + 1), (x.new_zeros((), dtype=torch.int64), x))[1]
 
     return cond(x.sum() > 0, then, lambda x: x * 2, (x,))
 

@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+from torch.utils import _pytree as pytree
+
 from models.dynamic_encoder import DynamicEncoder
 from models.gpt import GptBlock
 from models.llama import LlamaBlock
@@ -22,9 +26,6 @@ from models.mobilenet_v2 import MobileNetV2
 from models.resnet import ResNet18
 from models.seeding import seed_weights, seeded_integers, seeded_normal
 from models.two_conds import TwoConds
-from torch import nn
-from torch.export import Dim, ExportedProgram
-from torch.utils import _pytree as pytree
 
 Tensors: TypeAlias = tuple[torch.Tensor, ...]
 Built: TypeAlias = tuple[nn.Module, Tensors, dict[str, torch.Tensor]]

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
 from models.llama import LlamaBlock
 from models.minilm import LONGEST, load_minilm, model_files
 from models.mobilenet_v2 import MobileNetV2
 from models.registry import MODELS, ModelCase, relative_difference
 from models.resnet import ResNet18
-from torch import nn
-from torch.utils import _pytree as pytree
 
 PARAMETERS = {
     # counts of torchvision for the first two; the encoder of the checkpoint; sums of the layer sizes for the rest

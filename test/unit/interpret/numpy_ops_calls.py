@@ -530,6 +530,7 @@ def symbolic() -> Iterator[Call]:
     yield call("sym_storage_offset.default", x)
     yield call("sym_is_contiguous.default", x)
     yield call("sym_is_contiguous.default", x.transpose(0, 1))
+    yield call("sym_is_contiguous.default", rand(1, 2, 3, 4).permute(0, 3, 1, 2), torch.channels_last)
     yield call("_assert_scalar.default", True, "holds")
     yield call("_assert_async.msg", torch.tensor(True), "holds")
     yield call("_assert_tensor_metadata.default", x, [2, 3, 4], None, f32)

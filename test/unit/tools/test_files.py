@@ -74,3 +74,54 @@ def test_et_opt_keeps_the_link_to_the_weights(tmp_path: Path) -> None:
     weights = str(weights_path(str(path)))
     assert et_opt([str(path), "--weights", weights, "-o", str(out)]) == 0
     assert _payloads(read_module(str(out), [weights], EtContext(), Console())) == [bytes(16), DATA]
+
+
+def _with_new_weight(path: Path) -> None:
+    """A module with a constant that folding makes, of which no file has the bytes."""
+    path.write_text(
+        "et.weight @a : tensor<64x64xf32> = #et.synthetic<seed = 1>\n"
+        "func.func @forward() -> tensor<64x64xf32> {\n"
+        "  %a = et.get_weight @a : tensor<64x64xf32>\n"
+        "  %0 = edge.aten.neg.default(%a) : (tensor<64x64xf32>) -> tensor<64x64xf32>\n"
+        "  func.return %0 : tensor<64x64xf32>\n"
+        "}\n"
+    )
+
+
+def test_weights_that_passes_make_are_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "in.mlir", tmp_path / "out.mlir"
+    _with_new_weight(path)
+    assert et_opt([str(path), "-p", "fold-constants,dce", "-o", str(out)]) == 0
+    (data,) = _payloads(read_module(str(out), [], EtContext(), Console()))
+    assert len(data) == 64 * 64 * 4
+    assert et_opt([str(path), "-p", "fold-constants,dce"]) == 0
+    assert "warning[E0911]" in capfd.readouterr().err
+    named = tmp_path / "named.safetensors"
+    assert et_opt([str(path), "-p", "fold-constants,dce", "--weights-out", str(named)]) == 0
+    assert "E0911" not in capfd.readouterr().err
+    assert _payloads(read_module(str(out), [str(named)], EtContext(), Console())) == [data]
+
+
+def test_a_reproducer_brings_the_weights_that_passes_made(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, reproducer = tmp_path / "in.mlir", tmp_path / "repro.mlir"
+    _with_new_weight(path)
+    pipeline = f"fold-constants,dce,apply-pdl{{file={tmp_path}/missing}}"
+    assert et_opt([str(path), "-p", pipeline, "--reproducer", str(reproducer)]) == 1
+    assert weights_path(str(reproducer)).is_file()
+    assert f"--weights={weights_path(str(reproducer))}" in reproducer.read_text()
+    capfd.readouterr()
+    assert et_opt(["--run-reproducer", str(reproducer)]) == 1
+    assert "error[E0508]" in capfd.readouterr().err
+
+
+def test_payload_names_are_unique() -> None:
+    from etir.dialects.payloads import payloads
+
+    module = parse_module('et.named_data "w" = #et.blob<"sha256:00", 2>\n', EtContext())
+    weight = WeightOp("w", tensor_type(f32, (4,)), BlobAttr(Blob.of(DATA)))
+    named = module.body.block.first_op
+    assert named is not None
+    named.properties["value"] = BlobAttr(Blob.of(b"ab"))
+    module.body.block.insert_op_after(weight, named)
+    found = {name: bytes(blob.data) for name, _, blob in payloads(module)}
+    assert found == {"w": b"ab", "w.1": DATA}

@@ -1,0 +1,132 @@
+// RUN: et-opt --canonicalize %s | filecheck %s
+// RUN: et-opt --canonicalize --canonicalize %s | filecheck %s
+
+sym.dim @s in [1, 8]
+
+// --- copy-to-same-type: a copy whose result has its operand's type gives the operand ---------------------------------
+
+// CHECK-LABEL: func.func @copies
+func.func @copies(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  // CHECK-NEXT: func.return %x
+  %0 = edge.dim_order_ops._clone_dim_order.default(%x, dim_order = [0, 1]) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = edge.aten.view_copy.default(%0, size = [2, 3]) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %2 = edge.aten.expand_copy.default(%1, size = [2, 3]) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %3 = edge.aten.squeeze_copy.dims(%2, dim = [0]) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  func.return %3 : tensor<2x3xf32>
+}
+
+// A cast and a change of dim order stay.
+// CHECK-LABEL: func.func @copies_that_change
+func.func @copies_that_change(%x: tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf16>, tensor<1x2x3x4xf32, #et.layout<order = [0, 2, 3, 1]>>) {
+  // CHECK-COUNT-2: edge.dim_order_ops._to_dim_order_copy.default
+  %0 = edge.dim_order_ops._to_dim_order_copy.default(%x, dtype = f16, dim_order = [0, 1, 2, 3]) : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf16>
+  %1 = edge.dim_order_ops._to_dim_order_copy.default(%x, dim_order = [0, 2, 3, 1]) : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32, #et.layout<order = [0, 2, 3, 1]>>
+  func.return %0, %1 : tensor<1x2x3x4xf16>, tensor<1x2x3x4xf32, #et.layout<order = [0, 2, 3, 1]>>
+}
+
+// --- reshape-of-reshape: only the last one matters -------------------------------------------------------------------
+
+// CHECK-LABEL: func.func @reshapes
+func.func @reshapes(%x: tensor<2x6xf32>) -> tensor<4x3xf32> {
+  // CHECK-NEXT: %[[R:.*]] = edge.aten.view_copy.default(%x, size = [4, 3])
+  // CHECK-NEXT: func.return %[[R]]
+  %0 = edge.aten.view_copy.default(%x, size = [12]) : (tensor<2x6xf32>) -> tensor<12xf32>
+  %1 = edge.aten.unsqueeze_copy.default(%0, dim = 0) : (tensor<12xf32>) -> tensor<1x12xf32>
+  %2 = edge.aten.view_copy.default(%1, size = [4, 3]) : (tensor<1x12xf32>) -> tensor<4x3xf32>
+  func.return %2 : tensor<4x3xf32>
+}
+
+// There and back again is nothing.
+// CHECK-LABEL: func.func @there_and_back
+func.func @there_and_back(%x: tensor<2x6xf32>) -> tensor<2x6xf32> {
+  // CHECK-NEXT: func.return %x
+  %0 = edge.aten.view_copy.default(%x, size = [12]) : (tensor<2x6xf32>) -> tensor<12xf32>
+  %1 = edge.aten.view_copy.default(%0, size = [2, 6]) : (tensor<12xf32>) -> tensor<2x6xf32>
+  func.return %1 : tensor<2x6xf32>
+}
+
+// --- permutation-of-permutation --------------------------------------------------------------------------------------
+
+// CHECK-LABEL: func.func @permutations
+func.func @permutations(%x: tensor<2x3x4xf32>) -> (tensor<3x4x2xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>) {
+  // CHECK-NEXT: %[[P:.*]] = edge.aten.permute_copy.default(%x, dims = [1, 2, 0])
+  // CHECK-NEXT: func.return %[[P]], %x, %x
+  %0 = edge.aten.transpose_copy.int(%x, dim0 = 0, dim1 = 1) : (tensor<2x3x4xf32>) -> tensor<3x2x4xf32>
+  %1 = edge.aten.permute_copy.default(%0, dims = [0, 2, 1]) : (tensor<3x2x4xf32>) -> tensor<3x4x2xf32>
+  %2 = edge.aten.transpose_copy.int(%0, dim0 = -3, dim1 = -2) : (tensor<3x2x4xf32>) -> tensor<2x3x4xf32>
+  %3 = edge.aten.permute_copy.default(%x, dims = [0, -2, 2]) : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  func.return %1, %2, %3 : tensor<3x4x2xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>
+}
+
+// --- slice-of-everything, cat-of-one, padding-by-nothing, product-with-one -------------------------------------------
+
+// CHECK-LABEL: func.func @nothing_happens
+func.func @nothing_happens(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  // CHECK-NEXT: func.return %x
+  %0 = edge.aten.slice_copy.Tensor(%x, dim = 1, start = 0, end = 9223372036854775807) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = edge.aten.cat.default([%0]) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %2 = edge.aten.constant_pad_nd.default(%1, pad = [0, 0, 0, 0]) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %3 = edge.aten.mul.Scalar(%2, other = 1) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %4 = edge.aten.div.Scalar(%3, other = 1.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  func.return %4 : tensor<2x3xf32>
+}
+
+// An integer times 1.0 is a float, 0.0 + x is not x for x = -0.0, and half of a tensor is not the tensor.
+// CHECK-LABEL: func.func @something_happens
+func.func @something_happens(%n: tensor<2xi64>, %x: tensor<2x3xf32>) -> (tensor<2xf32>, tensor<2x3xf32>, tensor<1x3xf32>, tensor<2x3xf32>) {
+  // CHECK-NEXT: edge.aten.mul.Scalar
+  // CHECK-NEXT: edge.aten.add.Scalar
+  // CHECK-NEXT: edge.aten.slice_copy.Tensor
+  // CHECK-NEXT: edge.aten.mul.Scalar
+  %0 = edge.aten.mul.Scalar(%n, other = 1.0) : (tensor<2xi64>) -> tensor<2xf32>
+  %1 = edge.aten.add.Scalar(%x, other = 0.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %2 = edge.aten.slice_copy.Tensor(%x, dim = 0, start = 0, end = 2, step = 2) : (tensor<2x3xf32>) -> tensor<1x3xf32>
+  %3 = edge.aten.mul.Scalar(%x, other = -1) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  func.return %0, %1, %2, %3 : tensor<2xf32>, tensor<2x3xf32>, tensor<1x3xf32>, tensor<2x3xf32>
+}
+
+// --- static-size, arithmetic-on-literals, literal-arguments ----------------------------------------------------------
+
+// Sizes that the type knows reach the arguments that use them.
+// CHECK-LABEL: func.func @sizes
+func.func @sizes(%x: tensor<2x6xf32>) -> tensor<4x3xf32> {
+  // CHECK: edge.aten.view_copy.default(%x, size = [4, 3])
+  %0 = edge.aten.sym_size.int(%x, dim = 1) : (tensor<2x6xf32>) -> i64
+  %1 = sym.constant 2
+  %2 = sym.floordiv %0, %1 : (i64, i64) -> i64
+  %3 = edge.aten.sym_numel.default(%x) : (tensor<2x6xf32>) -> i64
+  %4 = sym.floordiv %3, %2 : (i64, i64) -> i64
+  %5 = edge.aten.view_copy.default(%x, size = [%4, %2]) : (tensor<2x6xf32>, i64, i64) -> tensor<4x3xf32>
+  func.return %5 : tensor<4x3xf32>
+}
+
+// A symbolic size is only known at run time; its static neighbour is known now. Division by zero is left to fail there.
+// CHECK-LABEL: func.func @symbolic_sizes
+func.func @symbolic_sizes(%x: tensor<?x6xf32, #et.layout<dims = [s, 6]>>) -> (i64, i64, i64) {
+  // CHECK-NEXT: %[[S:.*]] = edge.aten.sym_size.int(%x, dim = 0)
+  %0 = edge.aten.sym_size.int(%x, dim = 0) : (tensor<?x6xf32, #et.layout<dims = [s, 6]>>) -> i64
+  // CHECK-NEXT: %[[SIX:.*]] = sym.constant 6
+  %1 = edge.aten.sym_size.int(%x, dim = -1) : (tensor<?x6xf32, #et.layout<dims = [s, 6]>>) -> i64
+  %2 = sym.constant 0
+  // CHECK: %[[D:.*]] = sym.floordiv
+  %3 = sym.floordiv %1, %2 : (i64, i64) -> i64
+  // CHECK-NEXT: func.return %[[S]], %[[SIX]], %[[D]]
+  func.return %0, %1, %3 : i64, i64, i64
+}
+
+// --- assertion-that-holds --------------------------------------------------------------------------------------------
+
+// CHECK-LABEL: func.func @assertions
+func.func @assertions(%n: i64) {
+  %0 = sym.constant true
+  // CHECK-NOT: "always"
+  sym.assert %0, "always"
+  %1 = sym.constant 3
+  %2 = sym.gt %n, %1 : (i64, i64) -> i1
+  // CHECK: "sometimes"
+  sym.assert %2, "sometimes"
+  %3 = sym.constant false
+  // CHECK: "never"
+  sym.assert %3, "never"
+  func.return
+}
