@@ -94,9 +94,13 @@ class NumpyOracle(Oracle):
         return stored.transpose([order.index(d) for d in range(len(order))])
 
     def from_user(self, value: Any) -> Any:
-        if hasattr(value, "detach"):
-            value = value.detach().numpy()
-        return np.asarray(value)
+        if not hasattr(value, "detach"):
+            return np.asarray(value)
+        tensor = value.detach()
+        if str(tensor.dtype) == "torch.bfloat16":
+            # torch hands NumPy no bfloat16: the same bits as integers, seen as bfloat16.
+            return tensor.view(importlib.import_module("torch").int16).numpy().view(_numpy_dtype(BY_TORCH_NAME["bfloat16"]))
+        return tensor.numpy()
 
     def to_bytes(self, tensor: Any) -> bytes:
         return np.ascontiguousarray(tensor).tobytes()

@@ -34,12 +34,21 @@ def _dim_order_empty(size: list[int], dtype: torch.dtype | None = None, **_: Any
     return torch.zeros(size, dtype=dtype)
 
 
-_DIM_ORDER_OPS = {
+def _view(self: torch.Tensor, size: list[int]) -> torch.Tensor:
+    return self.reshape(size)
+
+
+_OWN_OPS = {
+    "aten.view.default": _view,
     "dim_order_ops._to_dim_order_copy.default": _dim_order_copy,
     "dim_order_ops._clone_dim_order.default": _dim_order_copy,
     "dim_order_ops._empty_dim_order.default": _dim_order_empty,
 }
-"""The edge level's own operators: values do not depend on the dim order, so the oracle keeps everything contiguous."""
+"""What the oracle computes in its own way.
+
+The edge level's operators: values do not depend on the dim order, so everything is kept contiguous. And a view: in a
+functional program there are no strides that could forbid one.
+"""
 
 
 class TorchOracle(Oracle):
@@ -74,7 +83,7 @@ class TorchOracle(Oracle):
         return BY_TORCH_NAME[str(tensor.dtype).removeprefix("torch.")]
 
     def call(self, schema: OpSchema, arguments: Mapping[str, Any]) -> Any:
-        own = _DIM_ORDER_OPS.get(schema.op_name)
+        own = _OWN_OPS.get(schema.op_name)
         converted = {k: _argument(schema, k, v) for k, v in arguments.items()}
         with torch.no_grad():
             if own is not None:

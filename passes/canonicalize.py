@@ -11,6 +11,7 @@ Nothing here changes a number that the program computes, down to the last bit an
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,7 +20,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp, edge_op
-from etir.dialects.et.layout import dims_of
+from etir.dialects.dtypes import i32, i64
+from etir.dialects.et.layout import dims_of, is_static, tensor_type
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import ARITHMETIC, BY_NAME, ArithmeticOp, AssertOp, ConstantOp
@@ -129,6 +131,47 @@ class SliceOfEverything(Pattern):
         rewriter.replace(op, [op.operands[0]])
 
 
+class IndexPutOfFullRank(Pattern):
+    """The values of an ``index_put`` along one dim get the rank of the tensor.
+
+    ``cache[:, :, positions] = values`` may leave out leading dims of size 1. With all dims in place the values have
+    exactly the shape of what they replace, which is what in-place kernels take.
+    """
+
+    name = "index-put-of-full-rank"
+    roots = ("edge.aten.index_put.default",)
+
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        assert isinstance(op, EdgeOp)
+        replaced = replaced_shape(op)
+        values = op.arg("values")
+        if replaced is None or not is_static(values.type):
+            rewriter.no_match("more than one index, an index that is no vector, or dynamic sizes")
+            return
+        shape = values.type.get_shape()
+        if shape == replaced or math.prod(shape) != math.prod(replaced):
+            return
+        view = edge_op("aten.view_copy.default").make(
+            {"self": values, "size": list(replaced)}, [tensor_type(values.type.element_type, replaced)]
+        )
+        rewriter.replace(op, op.with_args(values=rewriter.insert(view).results[0]))
+
+
+def replaced_shape(op: EdgeOp) -> tuple[int, ...] | None:
+    """The shape of what an ``index_put`` with one vector of positions replaces; None for any other ``index_put``."""
+    type = op.arg("self").type
+    indices = op.arg("indices")
+    present = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if len(present) != 1 or not is_static(type):
+        return None
+    dim, index = present[0]
+    if not is_static(index.type) or index.type.get_num_dims() != 1 or index.type.element_type not in (i32, i64):
+        return None
+    shape = list(type.get_shape())
+    shape[dim] = index.type.get_shape()[0]
+    return tuple(shape)
+
+
 class CatOfOne(Pattern):
     """``cat`` of one tensor gives the tensor."""
 
@@ -206,6 +249,9 @@ class ArithmeticOnLiterals(Pattern):
         except (ZeroDivisionError, OverflowError, ValueError):
             rewriter.no_match("the operation fails on these numbers")
             return
+        if not isinstance(result, (int, float)) or (isinstance(result, int) and not -(2**63) <= result < 2**63):
+            rewriter.no_match(f"the result {result} is no 64-bit number")
+            return
         new = ConstantOp(result)
         if new.result.type == op.result.type:
             rewriter.replace(op, new)
@@ -259,6 +305,7 @@ PATTERNS: tuple[type[Pattern], ...] = (
     ReshapeOfReshape,
     Permutations,
     SliceOfEverything,
+    IndexPutOfFullRank,
     CatOfOne,
     PaddingByNothing,
     ProductWithOne,

@@ -132,7 +132,7 @@ def _failure(
     try:
         write_reproducer(options.reproducer, snapshot, reproducer, [reason])
         note = f"reproducer written: et-opt --run-reproducer {options.reproducer}"
-    except OSError as problem:
+    except (OSError, EtirError) as problem:
         note = f"the reproducer could not be written: {problem}"
     *others, last = (first, *rest)
     return EtirError([*others, replace(last, notes=(*last.notes, note))])

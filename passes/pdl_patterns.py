@@ -98,16 +98,15 @@ def _rewrite_of(pattern: pdl.PatternOp) -> pdl.RewriteOp:
 class PdlPattern(Pattern):
     """One ``pdl.pattern``; its name is its symbol, or the file and line where it stands."""
 
-    name: str  # pyright: ignore[reportIncompatibleVariableOverride]  # an instance has its own
-    roots: tuple[str, ...]  # pyright: ignore[reportIncompatibleVariableOverride]
-
     def __init__(self, pattern: pdl.PatternOp, ctx: EtContext):
         self._rewrite = _rewrite_of(pattern)
         self._ctx = ctx
         assert self._rewrite.root is not None
         self._root = cast(pdl.OperationOp, self._rewrite.root.owner)
-        self.name = pattern.sym_name.data if pattern.sym_name is not None else str(source_location(pattern.location))
-        self.roots = () if self._root.opName is None else (self._root.opName.data,)
+        symbol = pattern.sym_name
+        # Every instance has its own name and roots; Pattern declares them for classes.
+        self.name = str(source_location(pattern.location)) if symbol is None else symbol.data  # pyright: ignore
+        self.roots = () if self._root.opName is None else (self._root.opName.data,)  # pyright: ignore
         self.benefit = pattern.benefit.value.data
 
     def rewrite(self, op: Operation, rewriter: Rewriter) -> None:

@@ -19,7 +19,7 @@ from etir.passes.errors import E0502
 
 PASSES: dict[str, str] = {
     "verify-edge": "etir.lowering.verify_edge:VerifyEdgePass",
-    "decompose-aten": "etir.lowering.decompose_aten.driver:DecomposeAten",
+    "decompose-aten": "etir.lowering.decompose_aten.driver:DecomposeAtenPass",
     "externalize-weights": "etir.passes.externalize_weights:ExternalizeWeightsPass",
     "share-sizes": "etir.passes.share_sizes:ShareSizesPass",
     "verify-link": "etir.passes.verify_link:VerifyLinkPass",

@@ -61,10 +61,7 @@ _COMPLEX_OF_PART = {
 
 def scalar_type(dtype: DTypeLike) -> ScalarType:
     """``dtype`` as a :class:`ScalarType`. Raises E0602 for a name or number that is not one."""
-    if isinstance(dtype, str):
-        found = ScalarType.__members__.get(dtype.upper())
-    else:
-        found = SCALAR_TYPES.get(int(dtype))
+    found = ScalarType.__members__.get(dtype.upper()) if isinstance(dtype, str) else SCALAR_TYPES.get(int(dtype))
     if found is None:
         known = ", ".join(f"{t.name} ({int(t)})" for t in ScalarType)
         raise E0602.error(f"{dtype!r} is not a scalar type; known are {known}")
@@ -116,7 +113,7 @@ def promote_all(dtypes: Iterable[ScalarType]) -> ScalarType | None:
 
 
 def promote_with_number(dtype: ScalarType, kind: ScalarKind) -> ScalarType:
-    """The type of a tensor of ``dtype`` combined with a Python number: only a number of a higher category changes it."""
+    """The type of a tensor of ``dtype`` combined with a Python number, which counts if it is of a higher category."""
     if can_hold(dtype, kind):
         return dtype
     return _S.LONG if kind == "int" else _S.FLOAT

@@ -168,11 +168,11 @@ class Manifest:
         """``None`` if the runtime executes such a call correctly, otherwise the reason as text.
 
         ``dtypes``, ``dim_orders`` and ``ranks`` have one item per tensor argument of the schema, results included, in
-        order or by name: a list for a list of tensors, ``None`` for an absent one. So does ``shapes``, in which ``None``
-        stands for a size that is not known; some kernels broadcast channels-last tensors wrongly. Ranks are taken from
-        shapes or dim orders if left out; what is left out of all is not checked. ``others`` holds the arguments that are no tensors, by
-        name: a Python value, a :class:`~etir.emit.scalar_type.ScalarType` for a dtype, or ``int``, ``float``, ``bool``
-        itself for a number that is only known at run time. Names left out are not checked.
+        order or by name: a list for a list of tensors, ``None`` for an absent one. So has ``shapes``, where a size may
+        be ``None``, not known; they matter because some kernels broadcast channels-last tensors wrongly. Ranks are
+        taken from shapes or dim orders if left out; what is left out of all is not checked. ``others`` holds the
+        arguments that are no tensors, by name: a Python value, a ``ScalarType`` for a dtype, or ``int``, ``float``,
+        ``bool`` itself for a number that is only known at run time. Names left out are not checked.
 
         Raises E0602 if the items do not fit the schema.
         """
@@ -185,7 +185,9 @@ class Manifest:
         """Up to ``count`` kernels to suggest for a missing one: other overloads first, then similar names."""
         base = op_name.partition(".")[0]
         overloads = [name for name in self.kernels if name.partition(".")[0] == base]
-        similar = difflib.get_close_matches(op_name, [n for n in self.kernels if n not in overloads], n=count, cutoff=0.75)
+        similar = difflib.get_close_matches(
+            op_name, [n for n in self.kernels if n not in overloads], n=count, cutoff=0.75
+        )
         return (*overloads, *similar)[:count]
 
 

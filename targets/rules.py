@@ -13,7 +13,7 @@ A constraint is one or more terms joined by ``&``:
 * ``cast(x, y)``: a type that this promoted type may be cast to, which is never one of a lower category;
 * ``fits(x, y)``, on a number: it is of no higher category than this promoted type;
 * ``is(...)``, on what is no tensor: one of the words ``none``, ``true``, ``false``, ``bool``, ``int``, ``float``,
-  ``empty``, ``nonempty`` (of lists), or the text of a string.
+  ``empty``, ``nonempty`` (of lists), or the text of a string; on an optional tensor ``is(none)``: it must be absent.
 
 An absent optional tensor satisfies every constraint and takes no part in a promotion. A list of tensors satisfies a
 constraint when each item does. A number takes part in a promotion with its kind, as in PyTorch: it changes the type
@@ -125,6 +125,8 @@ class _Is:
     words: tuple[str, ...]
 
     def holds(self, call: Call, name: str) -> bool:
+        if name in call.tensors:
+            return not call.tensors[name] and "none" in self.words
         value = call.others.get(name)
         if isinstance(value, Sequence) and not isinstance(value, str):
             return ("nonempty" if value else "empty") in self.words
@@ -262,9 +264,7 @@ class DimOrderRule:
         shown = ", ".join(f"'{name}' {list(shape)}" for name, shape in broadcast)
         return f"channels-last tensors are not broadcast correctly: {shown}"
 
-    def _failure_of_one(
-        self, name: str, order: DimOrder, first: DimOrder, others: Mapping[str, Literal]
-    ) -> str | None:
+    def _failure_of_one(self, name: str, order: DimOrder, first: DimOrder, others: Mapping[str, Literal]) -> str | None:
         word = self.word(name)
         if word == "contiguous" and not is_contiguous(order):
             return "the kernel takes contiguous tensors only"

@@ -235,8 +235,8 @@ def frobenius_norm(self: Array, dim: int | Sequence[int], keepdim: bool = False)
 @op("aten.pairwise_distance.default")
 def pairwise_distance(x1: Array, x2: Array, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> Array:
     dtype = result_type(x1, x2)
-    difference = to(x1, compute_dtype(dtype)) - to(x2, compute_dtype(dtype)) + eps
-    return to(vector_norm(difference, p, (difference.ndim - 1,), keepdims=keepdim), dtype)
+    difference = to(to(x1, dtype) - to(x2, dtype), compute_dtype(float_dtype(dtype))) + eps
+    return to(vector_norm(difference, p, (difference.ndim - 1,), keepdims=keepdim), real_dtype(float_dtype(dtype)))
 
 
 @op("aten.cosine_similarity.default")

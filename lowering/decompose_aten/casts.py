@@ -113,3 +113,9 @@ def real(b: Builder, x: SSAValue) -> SSAValue | None:
 def overwrite(b: Builder, x: SSAValue, source: SSAValue, _non_blocking: bool) -> SSAValue:
     """The source in the type and shape of the destination."""
     return b.expand(b.cast(source, element(x)), b.sizes(x))
+
+
+@decomposition("aten.item.default")
+def item(b: Builder, x: SSAValue) -> SSAValue:
+    """The number that a tensor with one element holds, known at run time"""
+    return b("aten._local_scalar_dense.default", x, types=[b.rewriter.root.results[0].type])

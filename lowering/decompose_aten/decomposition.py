@@ -25,12 +25,14 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.rewriter import Rewriter as BaseRewriter
 
+from etir.dialects.aten.base import aten_op
 from etir.dialects.dtypes import bf16, f16, f32
 from etir.dialects.et.layout import dims_of, is_contiguous
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
 from etir.lowering.builder import Builder, is_tensor
 from etir.lowering.decompose_aten.errors import E0420
+from etir.lowering.decompose_aten.kept import Kept
 from etir.passes.rewriting import Pattern, Rewriter
 
 Outcome: TypeAlias = "SSAValue | Sequence[SSAValue | None] | None"
@@ -41,7 +43,23 @@ ALL = ("*",)
 """For ``numbers``: every argument may be a run-time number."""
 
 
-class Decomposition(Pattern):
+class Lowering(Pattern):
+    """A pattern that runs on the operators ``roots`` (default: all that it is registered for) unless they are kept."""
+
+    def __init__(self, roots: tuple[str, ...] | None = None, kept: Kept | None = None):
+        if roots is not None:
+            self.roots = roots  # type: ignore[misc]
+        self.kept = kept
+
+    def is_kept(self, op: Operation, rewriter: Rewriter) -> bool:
+        """Whether the operator stays whole; the reason is noted."""
+        if self.kept is None or not self.kept.keeps(op):
+            return False
+        rewriter.no_match("the target has a kernel for it")
+        return True
+
+
+class Decomposition(Lowering):
     """The pattern around a decomposition function; each one is a subclass that :func:`decomposition` makes."""
 
     function: ClassVar[Function]
@@ -51,6 +69,8 @@ class Decomposition(Pattern):
     def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
         """Replace ``op`` by what the function makes of its arguments."""
         assert isinstance(op, SchemaOp)
+        if self.is_kept(op, rewriter):
+            return
         arguments = op.args()
         blocked = _run_time_numbers(op, arguments, self.numbers)
         if blocked:
@@ -189,16 +209,16 @@ def decomposition(
     return register
 
 
-class Rename(Pattern):
+class Rename(Lowering):
     """One overload in place of another with the same arguments; each pair is a subclass that :func:`rename` makes."""
 
     target: ClassVar[str]
 
     def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
         """Give the arguments to the other overload."""
-        from etir.dialects.aten.base import aten_op
-
         assert isinstance(op, SchemaOp)
+        if self.is_kept(op, rewriter):
+            return
         cls = aten_op(self.target)
         given = list(op.given_args().items())
         names = [op.SCHEMA.index[name] for name, _ in given]

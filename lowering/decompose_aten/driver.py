@@ -16,8 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
-from etir.lowering.decompose_aten.decomposition import DECOMPOSITIONS, RENAMES
-from etir.lowering.decompose_aten.kept import kept_operators
+from etir.lowering.decompose_aten.decomposition import DECOMPOSITIONS, RENAMES, Decomposition, Rename
+from etir.lowering.decompose_aten.kept import Kept
 from etir.passes.base import Pass
 from etir.passes.errors import E0503
 from etir.passes.rewriting import Pattern, apply_patterns
@@ -47,7 +47,7 @@ FAMILIES = (
 
 
 @cache
-def hand_written() -> tuple[type[Pattern], ...]:
+def hand_written() -> tuple[type[Decomposition | Rename], ...]:
     """Every hand-written pattern, in the order in which they are tried."""
     for family in FAMILIES:
         import_module(f"{__package__}.{family}")
@@ -55,7 +55,7 @@ def hand_written() -> tuple[type[Pattern], ...]:
 
 
 @dataclass(frozen=True)
-class DecomposeAten(Pass):
+class DecomposeAtenPass(Pass):
     """Replace operators by compositions of core ATen ones.
 
     ``aten.silu.default(%x)`` becomes ``aten.mul.Tensor(%x, aten.sigmoid.default(%x))``. Options: ``keep`` names
@@ -76,16 +76,14 @@ class DecomposeAten(Pass):
         """The patterns that run under these options. Raises E0503 for a name that is neither pattern nor operator."""
         check_names(ctx, "keep", self.keep, ())
         check_names(ctx, "only", self.only, [p.name for p in hand_written()])
-        kept = kept_operators(self.target, self.keep)
+        kept = Kept(self.target, self.keep)
         chosen: list[Pattern] = []
-        for pattern in hand_written():
-            roots = [r for r in pattern.roots if r not in kept]
-            if self.only and pattern.name not in self.only:
+        for cls in hand_written():
+            roots = [r for r in cls.roots if r not in kept.names]
+            if self.only and cls.name not in self.only:
                 roots = [r for r in roots if r in self.only]
             if roots:
-                made = pattern()
-                made.roots = tuple(roots)  # type: ignore[misc]
-                chosen.append(made)
+                chosen.append(cls(tuple(roots), kept))
         return chosen
 
 

@@ -278,7 +278,7 @@ class AliasSets:
             self._journal[-1].append((alias, alias.value, alias.version))
         alias.value = value
         alias.version = version
-        self.stands_for[value] = alias
+        self.stands_for.setdefault(value, alias)
 
     def next_version(self, storage: Storage) -> int:
         """Give the storage a new version: all its aliases are stale until they are set."""

@@ -372,8 +372,7 @@ class Mutations:
 
     def copy(self, alias: Alias, source: SSAValue) -> SSAValue:
         """The contents after copying ``source``, which is a tensor of the program."""
-        known = self.aliases.of.get(source)
-        value = source if known is None else self.aliases.current(known)
+        value = self.aliases.current(self.aliases.alias(source))
         try:
             return self.emit.fit(value, alias.type, lambda: self.aliases.current(alias))
         except ValueError as error:

@@ -112,7 +112,7 @@ class Layouts:
             if top in self._roots:
                 pending.pop()
                 continue
-            missing = [v for v in _layout_sources(top) if self._known(v) is _UNKNOWN]
+            missing = [v for v in map(self._original, _layout_sources(top)) if v not in self._roots]
             if missing:
                 pending.extend(missing)
                 continue
@@ -120,12 +120,18 @@ class Layouts:
             pending.pop()
         return self._roots[value]
 
-    def _known(self, value: SSAValue) -> object:
-        """Strides, None for ones that cannot be known, or ``_UNKNOWN`` for ones that were not computed yet."""
-        alias = self.aliases.of.get(value) or self.aliases.stands_for.get(value)
-        if alias is not None and (alias.view is not None or alias.strides is not None):
-            return self.strides(alias)
-        return self._roots.get(value, _UNKNOWN)
+    def _tensor(self, value: SSAValue) -> Alias | None:
+        return self.aliases.of.get(value) or self.aliases.stands_for.get(value)
+
+    def _original(self, value: SSAValue) -> SSAValue:
+        """The value that brought the storage of ``value`` into being: changes do not move elements."""
+        alias = self._tensor(value)
+        return value if alias is None else alias.storage.original
+
+    def _known(self, value: SSAValue) -> Strides | None:
+        """The strides of a value; those of its original are known."""
+        alias = self._tensor(value)
+        return self._roots[value] if alias is None else self.strides(alias)
 
     def _compute(self, value: SSAValue) -> Strides | None:
         type = tensor_of(value)
@@ -144,7 +150,7 @@ class Layouts:
         if op.name.startswith(_ODD_LAYOUTS):
             return None
         operands = [(tensor_of(v), self._known(v)) for v in _layout_sources(value)]
-        if any(strides is None or strides is _UNKNOWN for _, strides in operands):
+        if any(strides is None for _, strides in operands):
             return None
         if all(same_layout(dims_of(t), s, contiguous_strides(dims_of(t))) for t, s in operands):  # type: ignore[arg-type]
             return contiguous_strides(dims)

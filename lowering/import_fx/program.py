@@ -137,7 +137,8 @@ def _symbol_name(fqn: str) -> str:
 def mutated_buffers(program: ExportedProgram) -> list[str]:
     """Fully qualified names of the buffers that a program writes, in place or as a declared mutation."""
     signature = program.graph_signature
-    written = dict.fromkeys(signature.buffers_to_mutate.values())
+    # Not buffers_to_mutate, which is keyed by the stored node: one value may be stored into several buffers.
+    written = dict.fromkeys(s.target for s in signature.output_specs if s.kind is OutputKind.BUFFER_MUTATION and s.target)
     by_node = dict(signature.inputs_to_buffers)
     roots: dict[fx.Node, fx.Node] = {}
     for node in program.graph.nodes:

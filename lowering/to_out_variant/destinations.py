@@ -6,7 +6,8 @@ value's reads (and those of every view of it) all come earlier. Otherwise the va
 copied at the store.
 
 ``index_put`` into the current value of a state is the one operator that is done in place: it reads the old value and
-writes the new one element by element, and both runtimes have its in-place kernel.
+writes the new one element by element, and the runtimes have its in-place kernel. That kernel takes one vector of positions
+and values of exactly the shape that they replace (`canonicalize` gives them that shape); other forms are not in place.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable
 from etir.dialects.backend.ops import ViewOp
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.program import ReadStateOp, UpdateInputOp, WriteStateOp
+from etir.passes.canonicalize import replaced_shape
 from xdsl.ir import Block, Operation, SSAValue
 
 IN_PLACE: dict[str, str] = {"aten.index_put.default": "aten.index_put_.default"}
@@ -74,6 +76,8 @@ def writes_in_place(op: Operation, old: tuple[SSAValue, ...], places: dict[Opera
     if not isinstance(op, EdgeOp) or op.SCHEMA.op_name not in IN_PLACE:
         return False
     target = op.arg("self")
+    if op.arg("accumulate") or replaced_shape(op) != op.arg("values").type.get_shape():
+        return False
     if target not in old or sum(1 for operand in op.operands if operand in old) != 1:
         return False
     views = [v for v in aliases_of(old) if v not in old]

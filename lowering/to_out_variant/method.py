@@ -465,6 +465,9 @@ class MethodLowering:
             shared = isinstance(owner, GetWeightOp) or (
                 isinstance(owner, et.ViewOp) and (_is_unplanned(owner) or not self.plan_outputs)
             )
+            if not self.plan_outputs and isinstance(owner, et.BufferOp) and owner.caller is None:
+                # Views of a buffer have a place in the program's memory: the buffer keeps one.
+                shared = any(isinstance(use.operation, et.ViewOp) for use in lowered.uses)
             if shared and isinstance(value.type, TensorType):
                 # A constant, or a view whose place is only known at run time, is handed out as a copy.
                 clone = self.buffer(value, caller=not self.plan_outputs)

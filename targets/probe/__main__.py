@@ -15,13 +15,14 @@ from etir.targets.probe.runner import load_runtime
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; 1 if the manifest accepts anything that the runtime does not run correctly."""
+    """Run the command; 1 if the manifest accepts what the runtime gets wrong, or nothing that works."""
     parser = argparse.ArgumentParser(prog="python -m etir.targets.probe", description=__doc__)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--all", action="store_true", help="probe every kernel that has a sample")
     chosen.add_argument("--op", action="append", default=[], metavar="NAME", help="probe this kernel (repeatable)")
     parser.add_argument("--target", default="executorch", help="the manifest to check (default: %(default)s)")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="try one in N combinations of dtypes")
+    parser.add_argument("--usual", action="store_true", help="try only the usual dtypes and dim orders")
     parser.add_argument("--show", type=int, default=5, metavar="N", help="disagreements to print per kernel and kind")
     parser.add_argument("--table", action="store_true", help="print every case that runs")
     options = parser.parse_args(arguments)
@@ -39,17 +40,22 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(1)
     runtime = load_runtime([library for library, always in manifest.libraries.items() if not always])
     unsafe = strict = 0
+    idle: list[str] = []
     for name in names:
-        seen = list(observe(runtime, manifest.kernels[name], every=options.every))
+        seen = list(observe(runtime, manifest.kernels[name], every=options.every, usual_only=options.usual))
         found_unsafe = [o for o in seen if o.is_unsafe]
         found_strict = [o for o in seen if o.is_strict]
+        if manifest.kernels[name].dtypes.rows and not any(o.is_agreed for o in seen):
+            idle.append(name)
         unsafe += len(found_unsafe)
         strict += len(found_strict)
         _report(name, seen, found_unsafe, found_strict, options.show)
         if options.table:
             print(*(f"  {o}" for o in seen if o.outcome.ran), sep="\n")
     print(f"{len(names)} kernels: {unsafe} calls accepted that do not work, {strict} refused that do")
-    return 1 if unsafe else 0
+    for name in idle:
+        print(f"{name}: no call is both accepted and works")
+    return 1 if unsafe or idle else 0
 
 
 def _report(

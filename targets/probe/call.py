@@ -15,7 +15,7 @@ from etir.dialects.schema import Argument, OpSchema
 from etir.emit.buffers import Buffer
 from etir.emit.pte import model, write_pte
 from etir.emit.scalar_type import ScalarType
-from etir.targets.probe.samples import Sample, T
+from etir.targets.probe.sample import Sample, T
 from etir.targets.rules import DimOrder, Literal
 
 TORCH_DTYPES: dict[ScalarType, torch.dtype] = {
@@ -38,10 +38,24 @@ TORCH_DTYPES: dict[ScalarType, torch.dtype] = {
 }
 _STORED_AS = {ScalarType.BITS16: torch.uint16}
 COMMON = tuple(
-    ScalarType[n] for n in "BYTE CHAR SHORT INT LONG HALF FLOAT DOUBLE BOOL BFLOAT16 COMPLEXHALF COMPLEXFLOAT".split()
+    ScalarType[n]
+    for n in [
+        "BYTE",
+        "CHAR",
+        "SHORT",
+        "INT",
+        "LONG",
+        "HALF",
+        "FLOAT",
+        "DOUBLE",
+        "BOOL",
+        "BFLOAT16",
+        "COMPLEXHALF",
+        "COMPLEXFLOAT",
+    ]
 )
 """Types that a probe combines freely."""
-RARE = tuple(ScalarType[n] for n in "COMPLEXDOUBLE UINT16 UINT32 UINT64 BITS16 QINT8".split())
+RARE = tuple(ScalarType[n] for n in ["COMPLEXDOUBLE", "UINT16", "UINT32", "UINT64", "BITS16", "QINT8"])
 """Types that a probe tries where all tensors have them, but for one with a usual type, and the other way round."""
 TYPICAL = (ScalarType.LONG, ScalarType.HALF, ScalarType.FLOAT, ScalarType.BOOL)
 STORED = (*COMMON[:-2], ScalarType.UINT16, ScalarType.BITS16)
@@ -192,9 +206,7 @@ class Call:
         except _REFUSALS:
             return None
         found = found if isinstance(found, tuple) else (found,)
-        return [
-            tensor.reshape(t.spec.shape).to(TORCH_DTYPES[d]) for tensor, (t, d) in zip(found, results, strict=True)
-        ]
+        return [tensor.reshape(t.spec.shape).to(TORCH_DTYPES[d]) for tensor, (t, d) in zip(found, results, strict=True)]
 
     def dtype_cases(self, limit: int) -> Iterator[Case]:
         """Combinations of scalar types: all of the common ones if at most ``limit``, else all near a plain one.

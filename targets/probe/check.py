@@ -10,7 +10,9 @@ from etir.targets.manifest import KernelEntry
 from etir.targets.probe.call import Call, Case
 from etir.targets.probe.library_samples import CUSTOM_SAMPLES, PRIM_SAMPLES, QUANTIZED_SAMPLES
 from etir.targets.probe.runner import Outcome, run_cases
-from etir.targets.probe.samples import SAMPLES, SHAPE_SAMPLES, Sample
+from etir.targets.probe.sample import Sample
+from etir.targets.probe.samples import SAMPLES
+from etir.targets.probe.shape_samples import SHAPE_SAMPLES
 
 FULL_LIMIT = 25_000
 """Most combinations of scalar types that are all tried for the first sample of an operator."""
@@ -38,6 +40,11 @@ class Observation:
         """The manifest refuses what PyTorch agrees that the runtime gets right."""
         return self.reason is not None and self.outcome is Outcome.SAME
 
+    @property
+    def is_agreed(self) -> bool:
+        """The manifest accepts it, and it works."""
+        return self.reason is None and self.outcome.is_good
+
     def __str__(self) -> str:
         tensors = [
             f"{t.name}: {d.name}{list(o)}"
@@ -54,22 +61,29 @@ def samples_of(op_name: str) -> tuple[Sample, ...]:
     return tuple(sample for table in tables for sample in table.get(op_name, ()))
 
 
-def observe(runtime: Any, entry: KernelEntry, *, every: int = 1) -> Iterator[Observation]:
-    """Probe one kernel. With ``every`` above 1 only one in so many combinations of types is tried."""
+def observe(runtime: Any, entry: KernelEntry, *, every: int = 1, usual_only: bool = False) -> Iterator[Observation]:
+    """Probe one kernel with all its samples.
+
+    With ``every`` above 1 only one in so many combinations of types is tried; with ``usual_only`` no type or dim order
+    is changed. Where the manifest says that the kernel resizes its results, it also gets too large ones.
+    """
     for number, sample in enumerate(samples_of(entry.name)):
         call = Call(entry.name, entry.schema, sample, is_prim=entry.kind == "prim")
         cases: list[Case] = [call.base]
-        if not sample.shape_only:
-            if entry.name in QUANTIZED_SAMPLES or entry.name in CUSTOM_SAMPLES:
-                combinations = call.near_base(steps=1 if number else 2)
-            else:
-                combinations = call.dtype_cases(FURTHER_LIMIT if number else FULL_LIMIT)
-            cases += list(combinations)[::every]
-        cases += call.dim_order_cases()
+        if not usual_only:
+            if not sample.shape_only:
+                cases += _combinations(entry, call, number)[::every]
+            cases += call.dim_order_cases()
         yield from _observe_call(runtime, entry, call, number, cases)
         grown = Call(entry.name, entry.schema, sample, is_prim=entry.kind == "prim", grown=True)
         if entry.resizes_output and grown.grown:
             yield from _observe_call(runtime, entry, grown, number, [grown.base])
+
+
+def _combinations(entry: KernelEntry, call: Call, number: int) -> list[Case]:
+    if entry.name in QUANTIZED_SAMPLES or entry.name in CUSTOM_SAMPLES:
+        return list(call.near_base(steps=1 if number else 2))
+    return list(call.dtype_cases(FURTHER_LIMIT if number else FULL_LIMIT))
 
 
 def _observe_call(

@@ -6,7 +6,7 @@ PyTorch has no independent implementation of these, so every sample gives the sh
 from __future__ import annotations
 
 from etir.emit.scalar_type import ScalarType
-from etir.targets.probe.samples import Argument, Sample, T
+from etir.targets.probe.sample import Argument, Sample, T
 
 _CHAR, _BYTE, _SHORT, _INT = ScalarType.CHAR, ScalarType.BYTE, ScalarType.SHORT, ScalarType.INT
 _LONG, _FLOAT, _DOUBLE, _HALF = ScalarType.LONG, ScalarType.FLOAT, ScalarType.DOUBLE, ScalarType.HALF
@@ -18,8 +18,8 @@ def _s(*args: Argument, outs: tuple[T | tuple[T, ...], ...] = (), shape_only: bo
 
 _NUMBERS = (2, 2.5, True)
 _PAIRS = tuple((a, b) for a in _NUMBERS for b in _NUMBERS)
-_BINARY = "add sub mul eq gt lt ge le floordiv truediv mod sym_max sym_min".split()
-_UNARY = "neg ceil round trunc sym_float sym_int sym_not".split()
+_BINARY = ["add", "sub", "mul", "eq", "gt", "lt", "ge", "le", "floordiv", "truediv", "mod", "sym_max", "sym_min"]
+_UNARY = ["neg", "ceil", "round", "trunc", "sym_float", "sym_int", "sym_not"]
 
 PRIM_SAMPLES: dict[str, tuple[Sample, ...]] = {
     "aten::sym_size.int": (_s(T((2, 3)), 1), _s(T((2, 3, 2, 3)), 0, shape_only=True)),

@@ -111,7 +111,7 @@ def _silence() -> None:
 
 
 def run_case(runtime: Any, call: Call, case: Case) -> tuple[Outcome, list[Any]]:
-    """Load and run one case in this process, which may not survive it: the outcome, ``RAN`` at best, and the results."""
+    """Load and run one case in this process, which may not survive it: the outcome, at best ``RAN``, and results."""
     file = call.file(case)  # named, because the binding reads it without keeping it alive
     try:
         program = runtime._load_program_from_buffer(file)

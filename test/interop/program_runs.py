@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from etir.dialects.context import EtContext
 from etir.dialects.verify import verify_module
@@ -40,7 +41,12 @@ def plain(value: Any) -> Any:
     """A copy of an output that shares no memory; numbers, strings and None as they are."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
-    return torch.from_numpy(value.copy()) if hasattr(value, "__array__") and hasattr(value, "shape") else value
+    if not hasattr(value, "__array__"):
+        return value
+    array = np.asarray(value)
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
 
 
 def fresh(values: Any) -> Any:

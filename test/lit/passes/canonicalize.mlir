@@ -114,6 +114,19 @@ func.func @symbolic_sizes(%x: tensor<?x6xf32, #et.layout<dims = [s, 6]>>) -> (i6
   func.return %0, %1, %3 : i64, i64, i64
 }
 
+// A result that no 64-bit number holds stays an operation.
+// CHECK-LABEL: func.func @too_large
+func.func @too_large() -> (i64, f64) {
+  %0 = sym.constant 9223372036854775807
+  // CHECK: sym.mul
+  %1 = sym.mul %0, %0 : (i64, i64) -> i64
+  %2 = sym.constant -8.0 : f64
+  %3 = sym.constant 0.5 : f64
+  // CHECK: sym.pow
+  %4 = sym.pow %2, %3 : (f64, f64) -> f64
+  func.return %1, %4 : i64, f64
+}
+
 // --- assertion-that-holds --------------------------------------------------------------------------------------------
 
 // CHECK-LABEL: func.func @assertions

@@ -22,7 +22,7 @@ from etir.dialects.aten.base import aten_op
 from etir.dialects.context import EtContext
 from etir.dialects.schema import Kind
 from etir.dialects.verify import verify_module
-from etir.lowering.decompose_aten.driver import DecomposeAten
+from etir.lowering.decompose_aten.driver import DecomposeAtenPass
 from etir.lowering.import_fx.types import ELEMENT_TYPES, MEMORY_FORMATS, type_of_value
 from etir.passes.base import methods
 
@@ -87,7 +87,7 @@ def _argument(value: Any, value_of: Mapping[int, SSAValue]) -> Any:
 def decompose(module: ModuleOp, **options: Any) -> list[str]:
     """Run the pass, verify, and give the names of the operations that are left."""
     ctx = EtContext()
-    DecomposeAten(**{"target": "", **options}).run(ctx, module)
+    DecomposeAtenPass(**{"target": "", **options}).run(ctx, module)
     verify_dims_are_declared(module)
     return [op.name for op in methods(module)[0].body.block.ops if op.name != "func.return"]
 

@@ -17,6 +17,7 @@ from etir.dialects.aten.base import aten_op
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f32
 from etir.dialects.et.layout import tensor_type
+from etir.dialects.et.weights import write_weight_file
 from etir.dialects.text import parse_module, print_module
 from etir.passes.base import Pass, methods
 from etir.passes.cse import CsePass
@@ -208,7 +209,9 @@ def test_locations_can_be_required(ctx: EtContext) -> None:
 
 def test_a_reproducer_holds_what_the_failing_pass_was_given(ctx: EtContext, module: ModuleOp, tmp_path: Path) -> None:
     path = tmp_path / "repro.mlir"
-    settings = Settings(("--allow-unregistered-dialect",), ("a b.safetensors",))
+    weights = tmp_path / "a b.safetensors"
+    write_weight_file(weights, [])
+    settings = Settings(("--allow-unregistered-dialect",), (str(weights),))
     options = PipelineOptions(reproducer=path, settings=settings)
     with pytest.raises(EtirError) as caught:
         run_pipeline(ctx, module, [CsePass(), CrashPass(), DcePass()], options)

@@ -104,7 +104,9 @@ def test_dim_orders_ranks_and_items(stock: Manifest):
 def test_channels_last_broadcasting_is_refused(stock: Manifest):
     orders = [NHWC] * 3
     plain = stock.check_call("aten::mul.out", [S.FLOAT] * 3, orders, shapes=[(2, 3, 4, 5)] * 3)
-    broadcast = stock.check_call("aten::mul.out", [S.FLOAT] * 3, orders, shapes=[(2, 3, 4, 5), (1, 3, 1, 1), (2, 3, 4, 5)])
+    broadcast = stock.check_call(
+        "aten::mul.out", [S.FLOAT] * 3, orders, shapes=[(2, 3, 4, 5), (1, 3, 1, 1), (2, 3, 4, 5)]
+    )
     assert plain is None
     assert "broadcast" in str(broadcast)
 

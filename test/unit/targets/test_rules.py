@@ -163,3 +163,9 @@ def test_requested_follows_the_argument():
     assert rule.failure({"self": [NCHW], "out": [NHWC]}, {}, {"dim_order": list(NHWC)}) is None
     assert rule.failure({"self": [NHWC], "out": [NCHW]}, {}, {"dim_order": None}) is not None
     assert rule.failure({"self": [NHWC], "out": [NHWC]}, {}, {"dim_order": None}) is None
+
+
+def test_is_none_requires_an_optional_tensor_to_be_absent():
+    row = {"x": "RHBf", "zero_points": "is(none)"}
+    assert accepts(row, {"x": (S.FLOAT,), "zero_points": ()})
+    assert not accepts(row, {"x": (S.FLOAT,), "zero_points": (S.LONG,)})

@@ -1,0 +1,104 @@
+// RUN: et-opt --fold-constants --split-input-file %s | filecheck %s
+// RUN: et-opt -p 'fold-constants{limit=0}' --split-input-file %s | filecheck %s --check-prefix=NONE
+// RUN: et-opt -p 'fold-constants{limit=0}' --split-input-file --print-debuginfo %s | filecheck %s --check-prefix=LOC
+
+// A transposed weight is computed now: it is no larger than the weight it is made from, so no limit holds it back.
+// CHECK: et.weight @w : tensor<8x4xf32>
+// CHECK-NEXT: et.weight @w_folded : tensor<4x8xf32> = #et.blob<"sha256:{{[0-9a-f]+}}", 128> {kind = "constant"}
+// LOC: et.weight @w_folded {{.*}} loc("m.py":3:1)
+et.weight @w : tensor<8x4xf32> = #et.synthetic<seed = 1>
+
+// CHECK-LABEL: func.func @transposed
+func.func @transposed(%x: tensor<2x4xf32>) -> tensor<2x8xf32> {
+  %0 = et.get_weight @w : tensor<8x4xf32>
+  // CHECK: %1 = et.get_weight @w_folded : tensor<4x8xf32>
+  // LOC: et.get_weight @w_folded : tensor<4x8xf32> loc("m.py":3:1)
+  %1 = edge.aten.permute_copy.default(%0, dims = [1, 0]) : (tensor<8x4xf32>) -> tensor<4x8xf32> loc("m.py":3:1)
+  // CHECK: edge.aten.mm.default(%x, %1)
+  %2 = edge.aten.mm.default(%x, %1) : (tensor<2x4xf32>, tensor<4x8xf32>) -> tensor<2x8xf32>
+  func.return %2 : tensor<2x8xf32>
+}
+
+// -----
+
+// Chains fold to their ends; what only the chain used is left to dce. Small results stand in the text.
+// CHECK-LABEL: func.func @chain
+func.func @chain(%x: tensor<3xi64>) -> tensor<3xi64> {
+  // CHECK: %[[C:.*]] = et.constant dense<[2, 4, 6]> : tensor<3xi64>
+  // CHECK-NEXT: edge.aten.add.Tensor(%x, %[[C]])
+  %0 = et.constant dense<[1, 2, 3]> : tensor<3xi64>
+  %1 = edge.aten.neg.default(%0) : (tensor<3xi64>) -> tensor<3xi64>
+  %2 = edge.aten.mul.Scalar(%1, other = -2) : (tensor<3xi64>) -> tensor<3xi64>
+  %3 = edge.aten.add.Tensor(%x, %2) : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi64>
+  func.return %3 : tensor<3xi64>
+}
+
+// -----
+
+// Operators without operands fold up to the limit. With limit = 0 nothing grows.
+// CHECK-LABEL: func.func @made_from_nothing
+// NONE-LABEL: func.func @made_from_nothing
+func.func @made_from_nothing() -> (tensor<2x2xf32>, tensor<1000x1000xf32>) {
+  // CHECK-NEXT: et.constant dense<1.000000e+00> : tensor<2x2xf32>
+  // NONE-NEXT: edge.aten.full.default
+  %0 = edge.aten.full.default(size = [2, 2], fill_value = 1.0) : () -> tensor<2x2xf32>
+  // CHECK-NEXT: edge.aten.full.default
+  // NONE-NEXT: edge.aten.full.default
+  %1 = edge.aten.full.default(size = [1000, 1000], fill_value = 1.0) : () -> tensor<1000x1000xf32>
+  func.return %0, %1 : tensor<2x2xf32>, tensor<1000x1000xf32>
+}
+
+// -----
+
+// Left alone: random numbers, what reads an input, weights whose bytes are elsewhere, dynamic results, numbers that are
+// only known at run time.
+sym.dim @s in [1, 8]
+et.weight @missing : tensor<2xf32> = #et.blob<"sha256:00000000000000000000000000000000", 8>
+et.weight @outside : tensor<2xf32> = #et.synthetic<seed = 1> {external = "weights"}
+
+// CHECK-LABEL: func.func @left_alone
+func.func @left_alone(%x: tensor<?xf32, #et.layout<dims = [s]>>, %n: i64) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<?xf32, #et.layout<dims = [s]>>) {
+  %0 = et.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  // CHECK: edge.aten.rand_like.default
+  %1 = edge.aten.rand_like.default(%0) : (tensor<2xf32>) -> tensor<2xf32>
+  %2 = et.get_weight @missing : tensor<2xf32>
+  // CHECK: edge.aten.neg.default
+  %3 = edge.aten.neg.default(%2) : (tensor<2xf32>) -> tensor<2xf32>
+  %4 = et.get_weight @outside : tensor<2xf32>
+  // CHECK: edge.aten.neg.default
+  %5 = edge.aten.neg.default(%4) : (tensor<2xf32>) -> tensor<2xf32>
+  // CHECK: edge.aten.mul.Scalar
+  %6 = edge.aten.mul.Scalar(%0, other = %n) : (tensor<2xf32>, i64) -> tensor<2xf32>
+  // CHECK: edge.aten.neg.default
+  %7 = edge.aten.neg.default(%x) : (tensor<?xf32, #et.layout<dims = [s]>>) -> tensor<?xf32, #et.layout<dims = [s]>>
+  func.return %1, %3, %5, %6, %7 : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<?xf32, #et.layout<dims = [s]>>
+}
+
+// -----
+
+// An operator that fails on its constants is left to fail where the user sees it.
+// CHECK-LABEL: func.func @fails
+func.func @fails() -> tensor<1x2xf32> {
+  %0 = et.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %1 = et.constant dense<[5]> : tensor<1xi64>
+  // CHECK: edge.aten.index_select.default
+  %2 = edge.aten.index_select.default(%0, dim = 0, index = %1) : (tensor<2xf32>, tensor<1xi64>) -> tensor<1x2xf32>
+  func.return %2 : tensor<1x2xf32>
+}
+
+// -----
+
+// Inside regions as well; a constant of several results only where they are used.
+// CHECK-LABEL: func.func @regions
+func.func @regions(%p: i1, %x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = et.constant dense<[[1.0, 5.0], [3.0, 2.0]]> : tensor<2x2xf32>
+  %1 = control.cond %p : i1 -> (tensor<2xf32>) {
+    // CHECK: %[[V:.*]] = et.constant dense<[5.000000e+00, 3.000000e+00]> : tensor<2xf32>
+    // CHECK-NEXT: control.yield %[[V]]
+    %2, %3 = edge.aten.max.dim(%0, dim = 1) : (tensor<2x2xf32>) -> (tensor<2xf32>, tensor<2xi64>)
+    control.yield %2 : tensor<2xf32>
+  } else {
+    control.yield %x : tensor<2xf32>
+  }
+  func.return %1 : tensor<2xf32>
+}
