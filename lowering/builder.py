@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.dialects.aten.base import aten_op
@@ -25,7 +25,8 @@ from etir.dialects.dtypes import BY_TYPE, i64
 from etir.dialects.edge.base import PREFIX as EDGE_PREFIX
 from etir.dialects.edge.base import edge_op
 from etir.dialects.et.layout import Dim, dims_of, order_of, tensor_type
-from etir.dialects.et.program import ConstantOp
+from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp
+from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.dims import broadcast, wrap
 from etir.lowering.inference import infer, size_as_dim, tensor_type_of
@@ -34,8 +35,14 @@ from etir.lowering.promotion import category_of, result_type
 from etir.lowering.sizes import Size, SizeLike, SizePool, dim
 from etir.passes.rewriting import Rewriter
 
+MAX_TEXT_ELEMENTS = 64
+"""Largest number of elements of a constant that stands in the text."""
+
 Number: TypeAlias = int | float | bool | complex | SSAValue
-TensorOrNumber: TypeAlias = SSAValue | int | float | bool
+TensorOrMAX_TEXT_ELEMENTS = 64
+"""Largest number of elements of a constant that stands in the text."""
+
+Number: TypeAlias = SSAValue | int | float | bool
 Sizes: TypeAlias = Sequence[int | Size | SSAValue]
 
 
@@ -352,12 +359,31 @@ class Builder:
         return self("aten.arange.start_step", start, end, 1, dtype=type, types=[result])
 
     def constant(self, values: Any, type: Attribute) -> SSAValue:
-        """A small constant tensor from a NumPy array (or nested lists)."""
+        """A constant tensor from a NumPy array or nested lists: in the text when it is small, else a weight."""
         import numpy as np
 
-        array = np.ascontiguousarray(np.asarray(values, dtype=BY_TYPE[type].numpy_name))
+        array = np.ascontiguousarray(np.asarray(values).astype(BY_TYPE[type].numpy_name))
+        if array.size > MAX_TEXT_ELEMENTS:
+            return self._weight(array.shape, array.tobytes(), type)
         attribute = DenseIntOrFPElementsAttr.from_list(TensorType(type, array.shape), array.flatten().tolist())
         return self.insert(ConstantOp(attribute)).results[0]
+
+    def _weight(self, shape: Sequence[int], data: bytes, type: Attribute) -> SSAValue:
+        """A weight of the module with these bytes; equal ones are shared."""
+        blob = BlobAttr(Blob.of(data))
+        name = f"constant.{blob.data.digest.removeprefix('sha256:')[:12]}"
+        root = self.rewriter.root.parent_op()
+        while root is not None and not isinstance(root, ModuleOp):
+            root = root.parent_op()
+        assert root is not None, "an operator is rewritten inside a module"
+        weights = [op for op in root.body.block.ops if isinstance(op, WeightOp)]
+        if all(weight.sym_name.data != name for weight in weights):
+            weight = WeightOp(name, TensorType(type, shape), blob, {"kind": StringAttr("constant")})
+            weight.location = self.rewriter.location
+            first = root.body.block.first_op
+            assert first is not None
+            root.body.block.insert_op_before(weight, first)
+        return self.insert(GetWeightOp(name, TensorType(type, shape))).results[0]
 
     def insert(self, op: Operation) -> Operation:
         """Insert an operation that is no operator."""

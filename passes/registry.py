@@ -22,6 +22,7 @@ PASSES: dict[str, str] = {
     "decompose-aten": "etir.lowering.decompose_aten.driver:DecomposeAtenPass",
     "externalize-weights": "etir.passes.externalize_weights:ExternalizeWeightsPass",
     "share-sizes": "etir.passes.share_sizes:ShareSizesPass",
+    "verify-core-aten": "etir.lowering.verify_core_aten:VerifyCoreAtenPass",
     "verify-link": "etir.passes.verify_link:VerifyLinkPass",
     "fold-batch-norm": "etir.passes.fold_batch_norm:FoldBatchNormPass",
     "fold-constants": "etir.passes.fold_constants:FoldConstantsPass",

@@ -8,7 +8,16 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from etir.interpret.numpy_ops.arguments import axes_of, axis_of
-from etir.interpret.numpy_ops.dtype import Array, Scalar, compute_dtype, is_integral, real_dtype, result_type, to
+from etir.interpret.numpy_ops.dtype import (
+    Array,
+    Scalar,
+    compute_dtype,
+    float_dtype,
+    is_integral,
+    real_dtype,
+    result_type,
+    to,
+)
 from etir.interpret.numpy_ops.registry import op
 
 

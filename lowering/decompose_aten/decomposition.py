@@ -43,7 +43,7 @@ ALL = ("*",)
 """For ``numbers``: every argument may be a run-time number."""
 
 
-class Lowering(Pattern):
+class OperatorPattern(Pattern):
     """A pattern that runs on the operators ``roots`` (default: all that it is registered for) unless they are kept."""
 
     def __init__(self, roots: tuple[str, ...] | None = None, kept: Kept | None = None):
@@ -59,7 +59,7 @@ class Lowering(Pattern):
         return True
 
 
-class Decomposition(Lowering):
+class Decomposition(OperatorPattern):
     """The pattern around a decomposition function; each one is a subclass that :func:`decomposition` makes."""
 
     function: ClassVar[Function]
@@ -209,7 +209,7 @@ def decomposition(
     return register
 
 
-class Rename(Lowering):
+class Rename(OperatorPattern):
     """One overload in place of another with the same arguments; each pair is a subclass that :func:`rename` makes."""
 
     target: ClassVar[str]

@@ -1,1 +1,356 @@
-"""x"""
+"""Resizing of images and grids.
+
+Nearest and bilinear resizing of two dims is core; one and three dims are put in terms of it. Every other interpolation is
+linear in each dim on its own: a constant matrix from positions to positions, so that resizing is two matrix products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from etir.dialects.dtypes import f32, i64
+from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.decompose_aten.decomposition import decomposition
+from etir.lowering.sizes import SizeLike
+
+Scales = Sequence[float | None]
+Array = np.ndarray[Any, Any]
+
+MAX_WEIGHTS = 1 << 20
+"""Largest number of elements of a matrix of interpolation weights; above, tracing takes over."""
+
+
+# --- the core forms -----------------------------------------------------------------------------------------------------
+
+
+def _core(
+    b: Builder,
+    name: str,
+    x: SSAValue,
+    size: Sequence[Any] | None,
+    scales: Sequence[float] | None,
+    align_corners: bool | None,
+) -> SSAValue:
+    """``upsample_<name>2d.vec`` of the last two dims, by sizes or by scales."""
+    options = {} if align_corners is None else {"align_corners": align_corners}
+    return b(f"aten.upsample_{name}2d.vec", x, output_size=size, scale_factors=scales, **options)
+
+
+def _size_or_scales(
+    x: SSAValue, size: Sequence[int], scales: Scales
+) -> tuple[Sequence[int] | None, Sequence[float] | None] | None:
+    """What the ``vec`` form takes, exactly one of both; None when it cannot say the same."""
+    given = [scale for scale in scales if scale is not None]
+    if not given:
+        return size, None
+    sources = dims(x)[-len(size) :]
+    fits = all(isinstance(d, int) and int(d * s) == n for d, s, n in zip(sources, given, size, strict=False))
+    return (None, given) if fits and len(given) == len(size) else None
+
+
+@decomposition("aten.upsample_nearest2d.default")
+def upsample_nearest2d(b: Builder, x: SSAValue, size: Sequence[int], *scales: float | None) -> SSAValue | None:
+    """``upsample_nearest2d.vec``"""
+    known = _size_or_scales(x, size, scales)
+    return b.no_match("sizes and scales do not agree") if known is None else _core(b, "nearest", x, *known, None)
+
+
+@decomposition("aten.upsample_bilinear2d.default")
+def upsample_bilinear2d(
+    b: Builder, x: SSAValue, size: Sequence[int], align_corners: bool, *scales: float | None
+) -> SSAValue | None:
+    """``upsample_bilinear2d.vec``"""
+    known = _size_or_scales(x, size, scales)
+    return (
+        b.no_match("sizes and scales do not agree") if known is None else _core(b, "bilinear", x, *known, align_corners)
+    )
+
+
+def _one_dim(
+    b: Builder,
+    name: str,
+    x: SSAValue,
+    size: Sequence[SizeLike] | None,
+    scales: Sequence[float] | None,
+    align_corners: bool | None,
+) -> SSAValue:
+    """The form for two dims with a height of 1."""
+    wide_size = None if size is None else [1, *size]
+    wide_scales = None if scales is None else [1.0, *scales]
+    return b.squeeze(_core(b, name, b.unsqueeze(x, -2), wide_size, wide_scales, align_corners), -2)
+
+
+@decomposition("aten.upsample_nearest1d.vec")
+def upsample_nearest1d(
+    b: Builder, x: SSAValue, size: Sequence[SizeLike] | None, scales: Sequence[float] | None
+) -> SSAValue:
+    """``upsample_nearest2d`` with a height of 1"""
+    return _one_dim(b, "nearest", x, size, scales, None)
+
+
+@decomposition("aten.upsample_linear1d.vec")
+def upsample_linear1d(
+    b: Builder, x: SSAValue, size: Sequence[SizeLike] | None, align_corners: bool, scales: Sequence[float] | None
+) -> SSAValue:
+    """``upsample_bilinear2d`` with a height of 1"""
+    return _one_dim(b, "bilinear", x, size, scales, align_corners)
+
+
+@decomposition("aten.upsample_nearest1d.default")
+def upsample_nearest1d_to(b: Builder, x: SSAValue, size: Sequence[int], scale: float | None) -> SSAValue | None:
+    """``upsample_nearest2d`` with a height of 1"""
+    known = _size_or_scales(x, size, [scale])
+    return b.no_match("size and scale do not agree") if known is None else _one_dim(b, "nearest", x, *known, None)
+
+
+@decomposition("aten.upsample_linear1d.default")
+def upsample_linear1d_to(
+    b: Builder, x: SSAValue, size: Sequence[int], align_corners: bool, scale: float | None
+) -> SSAValue | None:
+    """``upsample_bilinear2d`` with a height of 1"""
+    known = _size_or_scales(x, size, [scale])
+    if known is None:
+        return b.no_match("size and scale do not agree")
+    return _one_dim(b, "bilinear", x, *known, align_corners)
+
+
+def _three_dims(
+    b: Builder,
+    name: str,
+    x: SSAValue,
+    size: Sequence[SizeLike] | None,
+    scales: Sequence[float] | None,
+    align_corners: bool | None,
+) -> SSAValue:
+    """The form for two dims over height and width, then over depth with all columns side by side."""
+    batch, channels, depth, height, width = b.sizes(x)
+    planes = _core(
+        b,
+        name,
+        b.view(x, [batch, channels * depth, height, width]),
+        None if size is None else size[1:],
+        None if scales is None else scales[1:],
+        align_corners,
+    )
+    new_height, new_width = b.sizes(planes)[-2:]
+    columns = b.view(planes, [batch, channels, depth, new_height * new_width])
+    across = None if size is None else [size[0], new_height * new_width]
+    resized = _core(b, name, columns, across, None if scales is None else [scales[0], 1.0], align_corners)
+    return b.view(resized, [batch, channels, b.size(resized, 2), new_height, new_width])
+
+
+@decomposition("aten.upsample_nearest3d.vec")
+def upsample_nearest3d(
+    b: Builder, x: SSAValue, size: Sequence[SizeLike] | None, scales: Sequence[float] | None
+) -> SSAValue:
+    """``upsample_nearest2d`` twice"""
+    return _three_dims(b, "nearest", x, size, scales, None)
+
+
+@decomposition("aten.upsample_trilinear3d.vec")
+def upsample_trilinear3d(
+    b: Builder, x: SSAValue, size: Sequence[SizeLike] | None, align_corners: bool, scales: Sequence[float] | None
+) -> SSAValue:
+    """``upsample_bilinear2d`` twice"""
+    return _three_dims(b, "bilinear", x, size, scales, align_corners)
+
+
+# --- other interpolations -----------------------------------------------------------------------------------------------
+
+
+def _target(
+    b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | None, count: int
+) -> list[tuple[int, int, float | None]] | None:
+    """Input size, output size and scale of each of the last ``count`` dims; None when a size is not constant."""
+    found: list[tuple[int, int, float | None]] = []
+    for i, given in enumerate(dims(x)[-count:]):
+        scale = None if not scales else scales[i]
+        wanted = size[i] if size is not None else int(given * scale) if isinstance(given, int) and scale else None
+        if not isinstance(given, int) or not isinstance(wanted, int):
+            return b.no_match("a size is only known at run time")
+        found.append((given, wanted, scale))
+    return found
+
+
+def _step(given: int, wanted: int, scale: float | None, align_corners: bool) -> float:
+    """How far apart the outputs are on the input."""
+    if align_corners:
+        return (given - 1) / (wanted - 1) if wanted > 1 else 0.0
+    return 1 / scale if scale else given / wanted
+
+
+def _nearest_exact(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | None) -> SSAValue | None:
+    count = rank(x) - 2
+    targets = _target(b, x, size, scales, count)
+    if targets is None:
+        return None
+    for i, (given, wanted, scale) in enumerate(targets):
+        step = np.float32(_step(given, wanted, scale, False))
+        index = np.minimum(np.floor((np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * step), given - 1)
+        x = b("aten.index_select.default", x, 2 + i, b.constant(index, i64))
+    return x
+
+
+@decomposition(
+    "aten._upsample_nearest_exact1d.vec", "aten._upsample_nearest_exact2d.vec", "aten._upsample_nearest_exact3d.vec"
+)
+def upsample_nearest_exact(
+    b: Builder, x: SSAValue, size: Sequence[int] | None, scales: Sequence[float] | None
+) -> SSAValue | None:
+    """``index_select`` in each dim"""
+    return _nearest_exact(b, x, size, scales)
+
+
+@decomposition(
+    "aten._upsample_nearest_exact1d.default",
+    "aten._upsample_nearest_exact2d.default",
+    "aten._upsample_nearest_exact3d.default",
+)
+def upsample_nearest_exact_to(b: Builder, x: SSAValue, size: Sequence[int], *scales: float | None) -> SSAValue | None:
+    """``index_select`` in each dim"""
+    return _nearest_exact(b, x, size, scales)
+
+
+def cubic(t: Array, a: float) -> Array:
+    """The cubic convolution kernel (Keys, 1981) at distances ``t``."""
+    t = np.abs(t)
+    near = ((a + 2) * t - (a + 3)) * t * t + 1
+    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+    return np.where(t < 1, near, np.where(t < 2, far, 0.0))
+
+
+def triangle(t: Array) -> Array:
+    """The linear kernel at distances ``t``."""
+    return np.maximum(1 - np.abs(t), 0.0)
+
+
+def lanczos(t: Array) -> Array:
+    """The Lanczos kernel with three lobes at distances ``t``."""
+    return np.where(np.abs(t) < 3, np.sinc(t) * np.sinc(t / 3), 0.0)
+
+
+def cubic_weights(given: int, wanted: int, scale: float | None, align_corners: bool) -> Array:
+    """[outputs, inputs]: four taps around each position, those outside moved to the border."""
+    step = _step(given, wanted, scale, align_corners)
+    at = np.arange(wanted) * step if align_corners else (np.arange(wanted) + 0.5) * step - 0.5
+    first = np.floor(at)
+    weights = np.zeros([wanted, given])
+    for tap in range(-1, 3):
+        column = np.clip(first + tap, 0, given - 1).astype(np.int64)
+        np.add.at(weights, (np.arange(wanted), column), cubic(at - first - tap, -0.75))
+    return weights
+
+
+def smooth_weights(
+    given: int,
+    wanted: int,
+    scale: float | None,
+    align_corners: bool,
+    kernel: Callable[[Array], Array],
+    support: float,
+) -> Array:
+    """[outputs, inputs]: the kernel, stretched when the image shrinks, over the inputs that it reaches; rows sum to 1."""
+    step = _step(given, wanted, scale, align_corners)
+    stretch = max(step, 1.0)
+    delta = 0.0 if align_corners else 0.5
+    center = (np.arange(wanted) + delta) * step
+    first = np.maximum(np.trunc(center - support * stretch + 0.5), 0)
+    last = np.minimum(np.trunc(center + support * stretch + 0.5), given)
+    position = np.arange(given)[None, :]
+    reached = (position >= first[:, None]) & (position < last[:, None])
+    weights = np.where(reached, kernel((position - center[:, None] + delta) / stretch), 0.0)
+    return weights / weights.sum(1, keepdims=True)
+
+
+_SMOOTH: dict[str, tuple[Callable[[Array], Array], float]] = {
+    "bilinear": (triangle, 1.0),
+    "bicubic": (lambda t: cubic(t, -0.5), 2.0),
+    "lanczos": (lanczos, 3.0),
+}
+
+
+def _weighted(
+    b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | None, align_corners: bool
+) -> SSAValue | None:
+    """Height and width resized by a product with a matrix each."""
+    targets = _target(b, x, size, scales, 2)
+    if targets is None:
+        return None
+    if any(given * wanted > MAX_WEIGHTS for given, wanted, _ in targets):
+        return b.no_match("the matrices of weights are too large")
+    name = b.rewriter.root.name
+    matrices: list[Array] = []
+    for given, wanted, scale in targets:
+        if "_aa" in name:
+            kernel, support = next(v for k, v in _SMOOTH.items() if k in name)
+            matrices.append(smooth_weights(given, wanted, scale, align_corners, kernel, support))
+        else:
+            matrices.append(cubic_weights(given, wanted, scale, align_corners))
+    for matrix in matrices[::-1]:
+        x = b.transpose(_resized(b, x, matrix), -2, -1)
+    return x
+
+
+def _resized(b: Builder, x: SSAValue, matrix: Array) -> SSAValue:
+    """The last dim times the transposed matrix [outputs, inputs]."""
+    *outer, width = b.sizes(x)
+    weights = b.cast(b.constant(np.ascontiguousarray(matrix.T), f32), element(x))
+    return b.view(b.mm(b.view(x, [-1, width]), weights), [*outer, matrix.shape[0]])
+
+
+_WEIGHTED = ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa")
+
+
+@decomposition(*(f"aten.{name}.vec" for name in _WEIGHTED))
+def upsample_weighted(
+    b: Builder, x: SSAValue, size: Sequence[int] | None, align_corners: bool, scales: Sequence[float] | None
+) -> SSAValue | None:
+    """Two products with matrices of weights; the operator with sizes first, which a target may have a kernel for"""
+    targets = _target(b, x, size, scales, 2)
+    if targets is None:
+        return None
+    sizes = [wanted for _, wanted, _ in targets]
+    type = b.rewriter.root.results[0].type
+    return b(b.rewriter.root.name.replace(".vec", ".default"), x, sizes, align_corners, *(scales or ()), types=[type])
+
+
+@decomposition(*(f"aten.{name}.default" for name in _WEIGHTED))
+def upsample_weighted_to(
+    b: Builder, x: SSAValue, size: Sequence[int], align_corners: bool, *scales: float | None
+) -> SSAValue | None:
+    """Two products with matrices of weights"""
+    return _weighted(b, x, size, scales, align_corners)
+
+
+# --- grids --------------------------------------------------------------------------------------------------------------
+
+
+@decomposition("aten.grid_sampler.default")
+def grid_sampler(
+    b: Builder, x: SSAValue, grid: SSAValue, interpolation: int, padding: int, align_corners: bool
+) -> SSAValue | None:
+    """``grid_sampler_2d``, for images"""
+    if rank(x) != 4:
+        return b.no_match("it samples a volume")
+    return b("aten.grid_sampler_2d.default", x, grid, interpolation, padding, align_corners)
+
+
+@decomposition("aten.affine_grid_generator.default")
+def affine_grid(b: Builder, theta: SSAValue, size: Sequence[int], align_corners: bool) -> SSAValue:
+    """The positions of all pixels, a constant, times the transposed matrices"""
+    spatial = size[2:]
+    axes: list[Array] = []
+    for count in spatial:
+        line = np.linspace(-1, 1, count) if count > 1 else np.zeros([1])
+        axes.append(line if align_corners else line * (count - 1) / count)
+    grids = np.meshgrid(*axes, indexing="ij")[::-1]
+    points = np.stack([*grids, np.ones(spatial)], axis=-1).reshape(1, math.prod(spatial), len(spatial) + 1)
+    base = b.cast(b.constant(points, f32), element(theta))
+    batch = b.size(theta, 0)
+    placed = b.bmm(b.expand(base, [batch, *points.shape[1:]]), b.transpose(theta, 1, 2))
+    return b.view(placed, [batch, *spatial, len(spatial)])

@@ -59,16 +59,21 @@ func.func @copies(%x: tensor<3x4xf32>, %y: tensor<3x1xf32>, %z: tensor<1x2x3x4xf
   func.return %0, %1, %2, %3, %3 : tensor<4x3xf32>, tensor<3x2xf32>, tensor<2x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>
 }
 
-// One dynamic dim can be computed from the number of elements; two cannot, nor can a dynamic offset.
+// One dynamic dim follows from the number of elements. Several need their sizes at run time: the operand's, or those that
+// the operator names. A dynamic offset is never known.
 // CHECK-LABEL: func.func @dynamic
-func.func @dynamic(%x: tensor<?x4xf32, #et.layout<dims = [s, 4]>>, %y: tensor<?x?xf32, #et.layout<dims = [s, t]>>) -> (tensor<?x2x2xf32, #et.layout<dims = [s, 2, 2]>>, tensor<1x?x?xf32, #et.layout<dims = [1, s, t]>>, tensor<4xf32>) {
+func.func @dynamic(%x: tensor<?x4xf32, #et.layout<dims = [s, 4]>>, %y: tensor<?x?xf32, #et.layout<dims = [s, t]>>, %n: i64, %m: i64) -> (tensor<?x2x2xf32, #et.layout<dims = [s, 2, 2]>>, tensor<1x?x?xf32, #et.layout<dims = [1, s, t]>>, tensor<?x?x1xf32, #et.layout<dims = [t, s, 1]>>, tensor<4xf32>) {
   // CHECK-NEXT: %0 = backend.view %x
   %0 = edge.aten.view_copy.default(%x, size = [-1, 2, 2]) : (tensor<?x4xf32, #et.layout<dims = [s, 4]>>) -> tensor<?x2x2xf32, #et.layout<dims = [s, 2, 2]>>
-  // CHECK-NEXT: edge.aten.unsqueeze_copy.default
+  // CHECK-NEXT: %[[S:.*]] = edge.aten.sym_size.int(%y, dim = 0)
+  // CHECK-NEXT: %[[T:.*]] = edge.aten.sym_size.int(%y, dim = 1)
+  // CHECK-NEXT: backend.view %y sizes (%[[S]], %[[T]] : i64, i64)
   %1 = edge.aten.unsqueeze_copy.default(%y, dim = 0) : (tensor<?x?xf32, #et.layout<dims = [s, t]>>) -> tensor<1x?x?xf32, #et.layout<dims = [1, s, t]>>
+  // CHECK-NEXT: backend.view %y sizes (%n, %m : i64, i64)
+  %2 = edge.aten.view_copy.default(%y, size = [%n, %m, 1]) : (tensor<?x?xf32, #et.layout<dims = [s, t]>>, i64, i64) -> tensor<?x?x1xf32, #et.layout<dims = [t, s, 1]>>
   // CHECK-NEXT: edge.aten.select_copy.int
-  %2 = edge.aten.select_copy.int(%x, dim = 0, index = -1) : (tensor<?x4xf32, #et.layout<dims = [s, 4]>>) -> tensor<4xf32>
-  func.return %0, %1, %2 : tensor<?x2x2xf32, #et.layout<dims = [s, 2, 2]>>, tensor<1x?x?xf32, #et.layout<dims = [1, s, t]>>, tensor<4xf32>
+  %3 = edge.aten.select_copy.int(%x, dim = 0, index = -1) : (tensor<?x4xf32, #et.layout<dims = [s, 4]>>) -> tensor<4xf32>
+  func.return %0, %1, %2, %3 : tensor<?x2x2xf32, #et.layout<dims = [s, 2, 2]>>, tensor<1x?x?xf32, #et.layout<dims = [1, s, t]>>, tensor<?x?x1xf32, #et.layout<dims = [t, s, 1]>>, tensor<4xf32>
 }
 
 // What a loop carries is overwritten while views of it may be alive: the copy stays.

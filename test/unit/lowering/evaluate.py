@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import ConstantOp as TensorConstant
+from etir.dialects.et.program import GetWeightOp, WeightOp
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, ConstantOp
 from etir.lowering.import_fx.types import MEMORY_FORMATS, TORCH_DTYPES
@@ -37,10 +38,18 @@ def evaluate(module: ModuleOp, inputs: Sequence[Any]) -> list[Any]:
     for op in method.body.block.ops:
         if isinstance(op, ReturnOp):
             return [values[v] for v in op.arguments]
-        for result, value in zip(op.results, _run(op, values), strict=True):
+        outcome = [_weight(module, op)] if isinstance(op, GetWeightOp) else _run(op, values)
+        for result, value in zip(op.results, outcome, strict=True):
             _check(op, result.type, value, symbols)
             values[result] = value
     raise AssertionError("the method does not return")
+
+
+def _weight(module: ModuleOp, op: GetWeightOp) -> torch.Tensor:
+    weights = [o for o in module.body.block.ops if isinstance(o, WeightOp)]
+    weight = next(w for w in weights if w.sym_name.data == op.symbol.root_reference.data)
+    data = torch.frombuffer(bytearray(weight.value.data.data), dtype=TORCH_DTYPES[weight.type.element_type])  # type: ignore[attr-defined]
+    return data.reshape(weight.type.get_shape())  # type: ignore[attr-defined]
 
 
 def _run(op: Operation, values: dict[SSAValue, Any]) -> list[Any]:

@@ -208,7 +208,6 @@ def _add_cond(program: Program, block: Block, live: list[tuple[Tensor, SSAValue]
                                                   [type_of_tensor(torch.tensor(True))])  # fmt: skip
     block.add_op(predicate)
     regions: list[Region] = []
-    shape_of_result = torch.zeros(())
     result: Tensor | None = None
     for runs in (True, False):
         inner = Block()
@@ -229,7 +228,7 @@ def _add_cond(program: Program, block: Block, live: list[tuple[Tensor, SSAValue]
             result = scope[-1][0]
         inner.add_op(YieldOp([scope[-1][1]]))
         regions.append(Region(inner))
-    op = CondOp(predicate.results[0], [type_of_tensor(shape_of_result)], *regions)
+    op = CondOp(predicate.results[0], [type_of_tensor(torch.zeros(()))], *regions)
     block.add_op(op)
     assert result is not None
     live.append((result.clone(), op.results[0]))
@@ -254,18 +253,25 @@ class FunctionalOracle(TorchOracle):
         return result.clone(memory_format=torch.contiguous_format)
 
 
+PROGRAMS = 30
+
+
 @pytest.mark.parametrize("with_regions", [False, True], ids=["flat", "regions"])
-@pytest.mark.parametrize("seed", range(60))
-def test_random_program(seed: int, with_regions: bool) -> None:
-    check(seed, with_regions)
+def test_random_programs(with_regions: bool) -> None:
+    undecided = [seed for seed in range(PROGRAMS) if not check(seed, with_regions)]
+    assert len(undecided) <= PROGRAMS // 10, f"too many programs with unknown strides: {undecided}"
 
 
-def check(seed: int, with_regions: bool) -> None:
-    """Build, functionalise and compare one program."""
+def check(seed: int, with_regions: bool) -> bool:
+    """Build, functionalise and compare one program; False when it depends on strides that are not known."""
     module, inputs, run, expected, state = build(seed, 30, with_regions)
     verify_module(module)
     text = print_module(module)
-    FunctionalizePass().apply(EtContext(), module)
+    try:
+        FunctionalizePass().apply(EtContext(), module)
+    except EtirError as error:
+        assert all("depends on strides" in d.message for d in error.diagnostics), f"{error}\n{text}"
+        return False
     verify_module(module)
     assert not any(isinstance(op, SchemaOp) and op.SCHEMA.kind is not SchemaKind.FUNCTIONAL for op in module.walk())
     interpreter = Interpreter(module, FunctionalOracle())
@@ -274,4 +280,5 @@ def check(seed: int, with_regions: bool) -> None:
     after = [("output", zip(got, expected, strict=True)), ("input", zip(ours, run, strict=True))]
     for kind, pairs in [*after, ("state", [(interpreter.state("cache"), state)])]:
         for index, (a, b) in enumerate(pairs):
-            assert a.dtype == b.dtype and torch.equal(a, b), f"{kind} {index}\n{text}\n{print_module(module)}"
+            assert a.dtype == b.dtype and torch.equal(a, b), f"seed {seed}, {kind} {index}\n{text}\n{print_module(module)}"
+    return True
