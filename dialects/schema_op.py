@@ -181,7 +181,11 @@ class SchemaOp(Operation):
         if not isinstance(stored, DenseArrayBase):
             raise VerifyException(f"property '{SEGMENTS}' (one operand count for each argument) is missing (S1)")
         segments = self.segments
-        if len(segments) != len(schema.arguments) or sum(segments) != len(self._operands) or min(segments, default=0) < 0:
+        if (
+            len(segments) != len(schema.arguments)
+            or sum(segments) != len(self._operands)
+            or min(segments, default=0) < 0
+        ):
             raise VerifyException(
                 f"'{SEGMENTS}' {list(segments)} does not fit {len(schema.arguments)} arguments and "
                 f"{len(self._operands)} operands (S1)"

@@ -28,9 +28,11 @@ from xdsl.ir import Attribute, Operation, SSAValue, TypeAttribute
 from xdsl.irdl import AttributeInvT
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.parser.core import ForwardDeclaredValue
+from xdsl.parser.generic_parser import ParserState
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.mlir_lexer import MLIRTokenKind
+from xdsl.utils.lexer import Input
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from etir.diagnostics import EtirError, SourceLocation
 from etir.dialects.context import EtContext
@@ -40,11 +42,20 @@ from etir.dialects.et.weights import BlobAttr, WeightFile
 from etir.dialects.schema import SchemaError
 
 
+class EtLexer(MLIRLexer):
+    """xDSL's lexer with a string literal that fails in linear time when its closing quote is missing.
+
+    The inherited expression nests repetitions, which makes it try every way to cut the rest of a line into pieces.
+    """
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+
 class EtParser(Parser):
     """xDSL's parser with source locations and shared tensor types."""
 
     def __init__(self, ctx: EtContext, text: str, name: str = "<stdin>", first_line: int = 1):
-        super().__init__(ctx, text, name)
+        super().__init__(ctx, "", name)
         self._line_starts = [0] + [i + 1 for i, c in enumerate(text) if c == "\n"]
         self._file = StringAttr(name)
         self._first_line = first_line
@@ -53,6 +64,11 @@ class EtParser(Parser):
         """Where each value that was used before its definition was first used so."""
         self.failed_at: int | None = None
         """Start of the innermost operation whose parsing raised, or None."""
+        self._text, self._name = text, name
+
+    def start(self) -> None:
+        """Read the first token. Raises ``ParseError``, as every other method that reads."""
+        self._parser_state = ParserState(EtLexer(Input(self._text, self._name)))
 
     def line_and_column(self, position: int) -> tuple[int, int]:
         """Line and column, from 1, of a character position; the line counts from ``first_line``."""
@@ -130,12 +146,11 @@ def parse_module(
     for an unknown operation) at the place of the first syntax error, or E0302 for each value that is never defined.
     """
     parser = EtParser(ctx or EtContext(), text, name, first_line)
-    if parser.at_end:
-        return ModuleOp([])
     collecting = gc.isenabled()
     gc.disable()
     try:
-        module = parser.parse_module()
+        parser.start()
+        module = ModuleOp([]) if parser.at_end else parser.parse_module()
     except (ParseError, VerifyException, ValueError, TypeError, RecursionError) as error:
         raise _parse_error(parser, error, text) from None
     finally:

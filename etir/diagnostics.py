@@ -75,7 +75,7 @@ class ErrorId:
 
 
 REGISTRY: dict[str, ErrorId] = {}
-"""Every defined id, in definition order. The documentation generator imports all ``errors`` modules, then reads this."""
+"""Every defined id, in definition order. The documentation generator imports all ``errors`` modules and reads this."""
 
 
 def define(id: str, title: str, help: str) -> ErrorId:

@@ -6,13 +6,11 @@ gathers what the user wants to know into a report.
 
 from __future__ import annotations
 
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
-
 
 from etir.dialects.et.weights import write_atomically
 from etir.report import Report, make_report
@@ -78,7 +76,8 @@ def compile_program(
 
     ``target`` names whose kernels the program must link against; ``plan_inputs`` and ``plan_outputs`` False leave those
     tensors' memory to the caller; ``share_state`` lets methods share mutable buffers of one name; ``debug_info`` writes
-    source lines into the file; ``external_weights`` names a ``.ptd`` file that holds the weights; ``dump_dir`` receives the module after every phase as text.
+    source lines into the file; ``external_weights`` names a ``.ptd`` file that holds the weights; ``dump_dir`` receives
+    the module after every phase as text.
 
     Raises one :class:`~etir.diagnostics.EtirError` with everything that keeps the program from compiling.
     """
@@ -145,5 +144,3 @@ class _Dump:
         path = self.directory / f"{self.count}-{phase}.mlir"
         write_atomically(path, [print_module(module).encode()])
         self.count += 1
-
-

@@ -49,7 +49,8 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"program for {self.target}: {self.file_bytes:,} bytes, {self.constants} constants ({self.constant_bytes:,} bytes)"
+            f"program for {self.target}: {self.file_bytes:,} bytes, {self.constants} constants "
+            f"({self.constant_bytes:,} bytes)"
         ]
         for method in self.methods:
             lines.append(

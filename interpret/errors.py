@@ -2,8 +2,18 @@
 
 from etir.diagnostics import define
 
-E1001 = define("E1001", "the interpreter cannot run an operation", "install torch for operators that NumPy does not cover; custom operators run once their library is imported")
-E1002 = define("E1002", "the inputs do not fit the method", "give one value for each input, with the shape and dtype of its type")
+E1001 = define(
+    "E1001",
+    "the interpreter cannot run an operation",
+    "install torch for operators that NumPy does not cover; custom operators run once their library is imported",
+)
+E1002 = define(
+    "E1002", "the inputs do not fit the method", "give one value for each input, with the shape and dtype of its type"
+)
 E1003 = define("E1003", "there is no such method", "the message lists the methods of the module")
-E1004 = define("E1004", "an operator failed", "the message has the operator's own words; the inputs may not be what the exported program expects")
+E1004 = define(
+    "E1004",
+    "an operator failed",
+    "the message has the operator's own words; the inputs may not be what the exported program expects",
+)
 E1005 = define("E1005", "a loop does not end", "the interpreter stops after as many instructions as the runtimes do")

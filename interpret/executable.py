@@ -87,9 +87,7 @@ class ExecutableMethod:
             if op.results:
                 self._define(op)
         self.declared = [
-            parse_schema(op.schema.data)
-            for op in interpreter.module.body.block.ops
-            if isinstance(op, SchemaDeclOp)
+            parse_schema(op.schema.data) for op in interpreter.module.body.block.ops if isinstance(op, SchemaDeclOp)
         ]
 
     # --- memory -----------------------------------------------------------------------------------------------------
@@ -301,9 +299,9 @@ class ExecutableMethod:
                 value = BY_NUMBER[value].type
             elif kind is Kind.MEMORY_FORMAT:
                 value = None
-            if value is None and functional.arguments[functional.index[argument.name]].has_default:
-                if functional.arguments[functional.index[argument.name]].default is not None:
-                    continue
+            counterpart = functional.arguments[functional.index[argument.name]]
+            if value is None and counterpart.has_default and counterpart.default is not None:
+                continue
             arguments[argument.name] = value
         for argument in functional.arguments:
             # A functional overload that creates a tensor needs the dtype that the out variant reads off its out.
@@ -350,9 +348,9 @@ class ExecutableMethod:
                 return found
         wanted = schema.signature_without_outs()
         for declared in self.declared:
-            if declared.kind is SchemaKind.FUNCTIONAL and declared.name == schema.name:
-                if declared.signature_without_outs() == wanted:
-                    return declared
+            functional = declared.kind is SchemaKind.FUNCTIONAL and declared.name == schema.name
+            if functional and declared.signature_without_outs() == wanted:
+                return declared
         raise E1001.error(f"no functional operator computes what '{schema.qualified_name}' writes")
 
 
@@ -368,5 +366,3 @@ def _permuted(tensor: Any, order: Sequence[int]) -> Any:
     if list(order) == list(range(len(order))):
         return tensor
     return tensor.permute(*order) if hasattr(tensor, "permute") else np.transpose(tensor, order)
-
-

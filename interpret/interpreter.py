@@ -1,8 +1,8 @@
 """Running methods at any level.
 
 One :class:`Interpreter` keeps the state of a module between calls, as a loaded program does. Above the executable level
-operators are computed one by one; regions, state and views have their plain meaning. Methods at the executable level are
-handed to ``executable.py``.
+operators are computed one by one; regions, state and views have their plain meaning. Methods at the executable level
+are handed to ``executable.py``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from etir.diagnostics import EtirError
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
@@ -39,7 +40,6 @@ from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, AssertOp
 from etir.dialects.sym.ops import ConstantOp as NumberOp
 from etir.dialects.text import source_location
-from etir.diagnostics import EtirError
 from etir.interpret.errors import E1001, E1002, E1003, E1005
 from etir.interpret.oracle import Oracle, get_oracle
 
@@ -291,4 +291,3 @@ def flat(value: Any) -> list[Any]:
     if isinstance(value, (tuple, list)):
         return [v for item in value for v in flat(item)]
     return [value]
-

@@ -11,9 +11,9 @@ After::
     %2 = edge.aten.view_copy.default(%1, size = [16]) : (tensor<2x8xf32>) -> tensor<16xf32>
 
 One walk, in order: views become copies, operators that give their argument back disappear, numbers in tensor slots
-become the overload that takes a number or a 0-d constant, memory formats become explicit dim orders, and a dim order that
-the user asked for is carried through the operators whose kernels keep it (elsewhere a copy to the contiguous order is
-inserted). What has no place at the edge level is collected and reported in one table.
+become the overload that takes a number or a 0-d constant, memory formats become explicit dim orders, and a dim order
+that the user asked for is carried through the operators whose kernels keep it (elsewhere a copy to the contiguous order
+is inserted). What has no place at the edge level is collected and reported in one table.
 """
 
 from __future__ import annotations
@@ -21,6 +21,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
+
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    FunctionType,
+    ModuleOp,
+    TensorType,
+)
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.aten.base import AtenOp
@@ -44,15 +54,6 @@ from etir.dialects.schema import SchemaKind
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0410, E0414
 from etir.passes.base import Pass, methods
-from xdsl.dialects.builtin import (
-    DenseIntOrFPElementsAttr,
-    FunctionType,
-    ModuleOp,
-    TensorType,
-)
-from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
 
 _DROPPED_ARGUMENTS = ("layout", "device", "pin_memory")
 
@@ -69,6 +70,7 @@ class AtenToEdgePass(Pass):
         for method in methods(module):
             lowering = _Lowering(problems)
             lowering.block(method.body.block)
+            problems += lowering.unsupported()
             last = method.body.block.last_op
             if isinstance(last, ReturnOp):
                 method.function_type = FunctionType.from_lists(
@@ -80,6 +82,17 @@ class AtenToEdgePass(Pass):
 class _Lowering:
     def __init__(self, problems: list[Diagnostic]):
         self.problems = problems
+        self.opaque: dict[tuple[str, str], list[OpaqueOp]] = {}
+
+    def unsupported(self) -> list[Diagnostic]:
+        """One problem for each operator that was imported without a meaning, with the number of its uses."""
+        found: list[Diagnostic] = []
+        for (name, reason), ops in self.opaque.items():
+            count = "" if len(ops) == 1 else f" ({len(ops)} uses, this is the first)"
+            found.append(
+                E0410.diagnostic(f"'{name}' is not supported: {reason}{count}", source_location(ops[0].location))
+            )
+        return found
 
     def block(self, block: Block) -> None:
         """Lower every operation of a block and of the regions inside it."""
@@ -88,10 +101,7 @@ class _Lowering:
                 self.operator(op)
                 continue
             if isinstance(op, OpaqueOp):
-                reason = op.attributes.get("reason")
-                self.problems.append(
-                    E0410.diagnostic(f"'{op.target.data}' is not supported: {reason}", source_location(op.location))
-                )
+                self.opaque.setdefault((op.target.data, str(op.attributes.get("reason"))), []).append(op)
             for region in op.regions:
                 for inner in region.blocks:
                     self.block(inner)
@@ -139,7 +149,9 @@ class _Lowering:
         types = [with_order(r.type, order) for r in op.results]
         self.emit(op, cls, arguments, types)
 
-    def emit(self, op: AtenOp, cls: type[EdgeOp], arguments: Mapping[str, ArgValue], types: Sequence[Attribute]) -> None:
+    def emit(
+        self, op: AtenOp, cls: type[EdgeOp], arguments: Mapping[str, ArgValue], types: Sequence[Attribute]
+    ) -> None:
         """Replace ``op`` by an edge operator."""
         new = cls.make(arguments, types, location=op.location)
         new.attributes.update(op.attributes)

@@ -39,10 +39,7 @@ MAX_TEXT_ELEMENTS = 64
 """Largest number of elements of a constant that stands in the text."""
 
 Number: TypeAlias = int | float | bool | complex | SSAValue
-TensorOrMAX_TEXT_ELEMENTS = 64
-"""Largest number of elements of a constant that stands in the text."""
-
-Number: TypeAlias = SSAValue | int | float | bool
+TensorOrNumber: TypeAlias = SSAValue | int | float | bool
 Sizes: TypeAlias = Sequence[int | Size | SSAValue]
 
 

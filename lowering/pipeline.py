@@ -1,7 +1,8 @@
 """The phases of a compilation and the passes that lead into each.
 
-A phase is a place to stop (``--compile-to=edge``), to look, or to start again from text (``--compile-from=backend``). The
-table is the pipeline: the driver, the tools and the documentation read it. ``{target}`` stands for the target's name.
+A phase is a place to stop (``--compile-to=edge``), to look, or to start again from text (``--compile-from=backend``).
+The table is the pipeline: the driver, the tools and the documentation read it. ``{target}`` stands for the target's
+name.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PHASES: dict[str, tuple[str, ...]] = {
         "dce",
         "verify-edge",
     ),
-    "backend": ("elide-views", "share-sizes", "dce", "verify-link{target={target}}"),
+    "backend": ("legalize-dim-order{target={target}}", "canonicalize", "elide-views", "share-sizes", "dce", "verify-link{target={target}}"),
     "et": ("to-out-variant", "plan-memory", "verify-plan"),
 }
 """Phase to the passes that lead into it from the phase before."""

@@ -36,7 +36,7 @@ class Pass(ModulePass):
 
     @abstractmethod
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
-        """Change ``module`` in place. Problems of the user's program are raised as one ``EtirError`` with all of them."""
+        """Change ``module`` in place. All problems of the user's program are raised as one ``EtirError``."""
 
 
 def methods(module: ModuleOp) -> list[FuncOp]:

@@ -1,7 +1,7 @@
 """`canonicalize`: the same program with what does nothing removed and what is known written down.
 
-* Copies that copy onto the same type, reshapes of reshapes, permutations of permutations, slices of everything, ``cat`` of
-  one tensor, padding by nothing, multiplication by 1.
+* Copies that copy onto the same type, reshapes of reshapes, permutations of permutations, slices of everything, ``cat``
+  of one tensor, padding by nothing, multiplication by 1.
 * Sizes that the types know become literals: ``sym_size`` of a static dim, arithmetic on literals, and operands of list
   arguments that are literals.
 * Assertions that hold are dropped.
@@ -19,8 +19,8 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.dialects.context import EtContext
-from etir.dialects.edge.base import EdgeOp, edge_op
 from etir.dialects.dtypes import i32, i64
+from etir.dialects.edge.base import EdgeOp, edge_op
 from etir.dialects.et.layout import dims_of, is_static, tensor_type
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema_op import SchemaOp
@@ -61,6 +61,24 @@ class CopyToSameType(Pattern):
             rewriter.replace(op, [op.operands[0]])
         else:
             rewriter.no_match("the type changes")
+
+
+class CopyOfCopy(Pattern):
+    """Of several copies that only change the dim order, the last one matters."""
+
+    name = "copy-of-copy"
+    roots = ("edge.dim_order_ops._to_dim_order_copy.default",)
+
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        assert isinstance(op, EdgeOp)
+        inner = op.operands[0].owner
+        if not isinstance(inner, EdgeOp) or inner.name != op.name:
+            return
+        types = [cast("TensorType[Attribute]", v.type) for v in (inner.operands[0], inner.results[0])]
+        if types[0].element_type != types[1].element_type:
+            rewriter.no_match("the first copy changes the element type")
+            return
+        rewriter.replace(op, op.with_args(self=inner.operands[0]))
 
 
 class ReshapeOfReshape(Pattern):
@@ -302,6 +320,7 @@ class AssertionThatHolds(Pattern):
 
 PATTERNS: tuple[type[Pattern], ...] = (
     CopyToSameType,
+    CopyOfCopy,
     ReshapeOfReshape,
     Permutations,
     SliceOfEverything,

@@ -14,10 +14,11 @@ Any reshape of a contiguous tensor is a view; so are squeezing and unsqueezing, 
 size 1, an expansion that repeats nothing, and a slice or selection along the first dim that is longer than 1. Views of
 views collapse. A view of a weight is a weight over the same bytes, cut to size, under the other type.
 
-A result with several dynamic dims needs their sizes at run time: those that the operator names, or sizes of its operand.
+A result with several dynamic dims needs their sizes at run time: those that the operator names, or sizes of its
+operand.
 
-Left alone: dynamic tensors whose sizes are not at hand, dynamic tensors with an offset, and what a loop carries, since the
-loop overwrites it while the view may still be read.
+Left alone: dynamic tensors whose sizes are not at hand, dynamic tensors with an offset, and what a loop carries, since
+the loop overwrites it while the view may still be read.
 """
 
 from __future__ import annotations
@@ -275,5 +276,3 @@ class _Weights:
             return None
         start = op.element_offset * itemsize
         return Blob.of(blob.data[start : start + size])
-
-

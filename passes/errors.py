@@ -2,11 +2,36 @@
 
 from etir.diagnostics import define
 
-E0501 = define("E0501", "a set of rewrite patterns does not converge", "one of the named patterns undoes another: run them in separate passes, or make the first one check what the second one produces")
+E0501 = define(
+    "E0501",
+    "a set of rewrite patterns does not converge",
+    "one of the named patterns undoes another: run them in separate passes, or make the first one check "
+    "what the second one produces",
+)
 E0502 = define("E0502", "unknown pass", "et-opt --list-passes shows every pass and its options")
-E0503 = define("E0503", "a pass option is wrong", "et-opt --list-passes shows the options of every pass with their types and defaults")
-E0504 = define("E0504", "a pass left invalid IR behind", "this is a bug in the pass: `et-opt --reproducer=FILE.mlir` writes a file that reruns it with one command")
-E0505 = define("E0505", "a pass failed", "this is a bug in the pass: `et-opt --reproducer=FILE.mlir` writes a file that reruns it with one command")
+E0503 = define(
+    "E0503",
+    "a pass option is wrong",
+    "et-opt --list-passes shows the options of every pass with their types and defaults",
+)
+E0504 = define(
+    "E0504",
+    "a pass left invalid IR behind",
+    "this is a bug in the pass: `et-opt --reproducer=FILE.mlir` writes a file that reruns it with one command",
+)
+E0505 = define(
+    "E0505",
+    "a pass failed",
+    "this is a bug in the pass: `et-opt --reproducer=FILE.mlir` writes a file that reruns it with one command",
+)
 E0506 = define("E0506", "a pipeline is malformed", "write it as 'first-pass,second-pass{option=value other=1,2}'")
-E0507 = define("E0507", "a reproducer file is not usable", "pass a file that et-opt wrote with --reproducer; its first lines are comments, one of them '// et-opt -p ...'")
-E0508 = define("E0508", "a file of PDL patterns is not usable", "write a module of pdl.pattern operations, each with a root and a rewrite body")
+E0507 = define(
+    "E0507",
+    "a reproducer file is not usable",
+    "pass a file that et-opt wrote with --reproducer; its first lines are comments, one of them '// et-opt -p ...'",
+)
+E0508 = define(
+    "E0508",
+    "a file of PDL patterns is not usable",
+    "write a module of pdl.pattern operations, each with a root and a rewrite body",
+)

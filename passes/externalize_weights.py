@@ -8,8 +8,8 @@ After::
 
     et.weight @linear.weight : tensor<1024x1024xf32> = #et.blob<...> {external = "weights", fqn = "linear.weight"}
 
-The tag names the file (``weights.ptd``); several programs may share one. A weight is found by its name at load time: its
-fully qualified name, or its symbol where a pass made it.
+The tag names the file (``weights.ptd``); several programs may share one. A weight is found by its name at load time:
+its fully qualified name, or its symbol where a pass made it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from etir.passes.memory_effects import tensor_bytes
 class ExternalizeWeightsPass(Pass):
     """Mark weights to be written to a `.ptd` file.
 
-    ``tag`` names the file; ``match`` are shell patterns of names (``layers.*.weight``), all when empty; weights of fewer
-    than ``min-bytes`` bytes stay inside.
+    ``tag`` names the file; ``match`` are shell patterns of names (``layers.*.weight``), all when empty; weights of
+    fewer than ``min-bytes`` bytes stay inside.
     """
 
     name = "externalize-weights"

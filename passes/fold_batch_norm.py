@@ -3,15 +3,15 @@
 Before::
 
     %c = edge.aten.convolution.default(%x, %w, %b, ...) : ... -> tensor<1x8x6x6xf32>
-    %y, %m, %v = edge.aten._native_batch_norm_legit_no_training.default(%c, %gamma, %beta, %mean, %var, eps = 1e-05, ...)
+    %y, %m, %v = edge.aten._native_batch_norm_legit_no_training.default(%c, %gamma, %beta, %mean, %var, ...)
 
 After::
 
     %y = edge.aten.convolution.default(%x, %w_folded, %b_folded, ...) : ... -> tensor<1x8x6x6xf32>
 
-With s = gamma / sqrt(var + eps), the new filter of output channel o is s[o] * w[o] and the new bias s[o] * (b[o] - mean[o])
-+ beta[o], computed in float64 and rounded once. The convolution may have no other use; weights and statistics must be
-constants, and the other results of the batch norm unused.
+With s = gamma / sqrt(var + eps), the new filter of output channel o is s[o] * w[o] and the new bias s[o] * (b[o] -
+mean[o]) + beta[o], computed in float64 and rounded once. The convolution may have no other use; weights and statistics
+must be constants, and the other results of the batch norm unused.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ConvolutionBatchNorm(Pattern):
         return flat.reshape(type.get_shape()).astype(np.float64)
 
     def _scaled(self, value: SSAValue, scale: Any, *, axis: int) -> Any:
-        """The filter times ``scale`` along ``axis``: products in float64, one channel at a time to stay in the cache."""
+        """The filter times ``scale`` along ``axis``: products in float64, one channel at a time for the cache."""
         type = cast("TensorType[Attribute]", value.type)
         weight = np.frombuffer(self.store.data(value), dtype_of(type.element_type).numpy_name)
         weight = weight.reshape(type.get_shape())

@@ -11,10 +11,10 @@ After::
     %t = et.get_weight @w_folded : tensor<4x8xf32>
     %y = edge.aten.mm.default(%x, %t) : ...
 
-Every pure operator whose tensor operands are constants is a candidate; the interpreter's oracle computes it (torch where
-it is installed). A result may not be larger than ``limit`` bytes or than the constants it is made from, so that masks
-and transposed weights fold and a ``zeros(1000, 1000)`` does not bloat the file. Only results that something else uses
-become constants of the program. Weights whose bytes are not loaded or are external are left alone.
+Every pure operator whose tensor operands are constants is a candidate; the interpreter's oracle computes it (torch
+where it is installed). A result may not be larger than ``limit`` bytes or than the constants it is made from, so that
+masks and transposed weights fold and a ``zeros(1000, 1000)`` does not bloat the file. Only results that something else
+uses become constants of the program. Weights whose bytes are not loaded or are external are left alone.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class _Folder:
             return False
         flat = list(results) if isinstance(results, (tuple, list)) else [results]
         if len(flat) != len(op.results) or any(
-            tuple(v.shape) != cast(Any, r.type).get_shape() or self.oracle.dtype(v).type != cast(Any, r.type).element_type
+            tuple(v.shape) != cast(Any, r.type).get_shape()
+            or self.oracle.dtype(v).type != cast(Any, r.type).element_type
             for v, r in zip(flat, op.results, strict=True)
         ):
             return False
@@ -146,4 +147,3 @@ class _Folder:
 def _weight_name(value: SSAValue) -> str:
     owner = value.owner
     return owner.symbol.root_reference.data if isinstance(owner, GetWeightOp) else ""
-

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.arguments import OPERAND, ListArg, flatten

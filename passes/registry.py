@@ -23,6 +23,7 @@ PASSES: dict[str, str] = {
     "externalize-weights": "etir.passes.externalize_weights:ExternalizeWeightsPass",
     "share-sizes": "etir.passes.share_sizes:ShareSizesPass",
     "verify-core-aten": "etir.lowering.verify_core_aten:VerifyCoreAtenPass",
+    "legalize-dim-order": "etir.passes.legalize_dim_order:LegalizeDimOrderPass",
     "verify-link": "etir.passes.verify_link:VerifyLinkPass",
     "fold-batch-norm": "etir.passes.fold_batch_norm:FoldBatchNormPass",
     "fold-constants": "etir.passes.fold_constants:FoldConstantsPass",

@@ -22,7 +22,8 @@ from typing import ClassVar, TypeVar
 
 from xdsl.dialects.builtin import ArrayAttr, FusedLoc, LocationAttr, ModuleOp, NoneAttr, UnknownLoc
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter as BaseRewriter
+from xdsl.rewriter import InsertPoint
+from xdsl.rewriter import Rewriter as BaseRewriter
 from xdsl.traits import IsTerminator, Pure
 
 from etir.dialects.context import EtContext

@@ -8,8 +8,8 @@ Before::
 After: ``%1`` is gone, ``%0`` stands for it.
 
 Two sizes with the same expression are the same number, whatever tensors they are read from. Besides saving instructions
-this ends lifetimes: a tensor is no longer kept for its shape alone. Only sizes that come earlier in the same block, or in a
-block around it, are used, so that the value always exists.
+this ends lifetimes: a tensor is no longer kept for its shape alone. Only sizes that come earlier in the same block, or
+in a block around it, are used, so that the value always exists.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`verify-link`: refuse, at compile time, a program that the target's runtime could not load or would run wrongly.
 
-Every operator is looked up in the target's manifest by its out variant, with the dtypes, dim orders, ranks and shapes that
-the types give. All problems come in one report, one entry for each operator and reason: how often, where first, and what
-to do. Operators of libraries that the manifest knows nothing of are the user's own: their kernels are registered by the
-user, and only the out variant must exist.
+Every operator is looked up in the target's manifest by its out variant, with the dtypes, dim orders, ranks and shapes
+that the types give. All problems come in one report, one entry for each operator and reason: how often, where first,
+and what to do. Operators of libraries that the manifest knows nothing of are the user's own: their kernels are
+registered by the user, and only the out variant must exist.
 """
 
 from __future__ import annotations
@@ -121,23 +121,31 @@ class _Link:
             self.problem(op, E0604, f"kernel '{kernel}' of {self._target}: {reason}")
 
     def _call(self, op: EdgeOp, schema: OpSchema) -> str | None:
-        given = op.args()
-        results = list(op.results)
-        dtypes: dict[str, Any] = {}
-        orders: dict[str, Any] = {}
-        shapes: dict[str, Any] = {}
-        others: dict[str, Any] = {}
-        for argument in schema.arguments:
-            if argument.is_write and argument.kwarg_only:
-                value: Any = tuple(results) if argument.is_list else results.pop(0)
-            else:
-                value = given.get(argument.name)
-            if argument.is_tensor:
-                for table, read in ((dtypes, _dtype), (orders, _order), (shapes, _shape)):
-                    table[argument.name] = _each(value, read)
-            elif argument.name in given:
-                others[argument.name] = _other(argument.kind, value)
-        return self.manifest.check_call(schema.qualified_name, dtypes, orders, None, others, shapes)
+        return call_failure(self.manifest, op, schema)
+
+
+def call_failure(manifest: Manifest, op: EdgeOp, schema: OpSchema, *, contiguous: bool = False) -> str | None:
+    """Why the target's kernel ``schema`` does not take the call that ``op`` becomes, or None.
+
+    ``contiguous`` asks about the same call with every tensor in the default dim order.
+    """
+    given = op.args()
+    results = list(op.results)
+    dtypes: dict[str, Any] = {}
+    orders: dict[str, Any] = {}
+    shapes: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for argument in schema.arguments:
+        if argument.is_write and argument.kwarg_only:
+            value: Any = tuple(results) if argument.is_list else results.pop(0)
+        else:
+            value = given.get(argument.name)
+        if argument.is_tensor:
+            for table, read in ((dtypes, _dtype), (orders, _default if contiguous else _order), (shapes, _shape)):
+                table[argument.name] = _each(value, read)
+        elif argument.name in given:
+            others[argument.name] = _other(argument.kind, value)
+    return manifest.check_call(schema.qualified_name, dtypes, orders, None, others, shapes)
 
 
 def _each(value: Any, read: Any) -> Any:
@@ -154,6 +162,10 @@ def _dtype(type: TensorType[Attribute]) -> int:
 
 def _order(type: TensorType[Attribute]) -> tuple[int, ...]:
     return order_of(type)
+
+
+def _default(type: TensorType[Attribute]) -> tuple[int, ...]:
+    return tuple(range(type.get_num_dims()))
 
 
 def _shape(type: TensorType[Attribute]) -> tuple[int | None, ...]:

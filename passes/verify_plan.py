@@ -31,12 +31,7 @@ class VerifyPlanPass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error with everything that is wrong (E0710 and following)."""
         raise_if_errors(
-            [
-                problem
-                for op in module.body.block.ops
-                if isinstance(op, MethodOp)
-                for problem in self._method(ctx, op)
-            ]
+            [problem for op in module.body.block.ops if isinstance(op, MethodOp) for problem in self._method(ctx, op)]
         )
 
     def _method(self, ctx: EtContext, method: MethodOp) -> list[Diagnostic]:

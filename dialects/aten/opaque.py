@@ -1,7 +1,7 @@
 """An operator that the importer could not understand, kept with its types so that the import never stops.
 
-``%r = aten.opaque "triton.add_kernel"(%x, %y) {reason = "..."} : (...) -> tensor<4xf32>``. Every lowering refuses it with
-one table of all that is unsupported; nothing executes it.
+``%r = aten.opaque "triton.add_kernel"(%x, %y) {reason = "..."} : (...) -> tensor<4xf32>``. Every lowering refuses it
+with one table of all that is unsupported; nothing executes it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The backend dialect: what target-specific lowering adds to edge operators, delegate calls and views without copies."""
+"""The backend dialect: what target-specific lowering adds to edge operators: delegate calls, views without copies."""

@@ -1,7 +1,7 @@
 """Operations of the backend level.
 
-* ``backend.view`` is a tensor over the bytes of another one: what ``view_copy``, ``squeeze_copy``, a slice of the leading
-  dim and their like become when no byte has to move. It is still functional: nothing writes through it.
+* ``backend.view`` is a tensor over the bytes of another one: what ``view_copy``, ``squeeze_copy``, a slice of the
+  leading dim and their like become when no byte has to move. It is still functional: nothing writes through it.
 * ``backend.call_delegate`` runs an outlined function on a backend; the function stays in the module as ordinary IR.
 """
 
@@ -54,9 +54,7 @@ class ViewOp(IRDLOperation):
     result = result_def(TensorType)
     traits = traits_def(Pure())
     irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = (
-        "$base (`sizes` `(` $sizes^ `:` type($sizes) `)`)? attr-dict `:` type($base) `->` type($result)"
-    )
+    assembly_format = "$base (`sizes` `(` $sizes^ `:` type($sizes) `)`)? attr-dict `:` type($base) `->` type($result)"
 
     def __init__(self, base: SSAValue, type: Attribute, offset: int = 0, sizes: Sequence[SSAValue] = ()):
         super().__init__(

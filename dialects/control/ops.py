@@ -3,8 +3,8 @@
 Regions see the values around them; what a region computes leaves it through ``control.yield``. At the ``et`` level
 regions become blocks and jumps, with results passed by destination.
 
-* ``control.cond``: torch's ``cond``. * ``control.while``: ``while_loop``. * ``control.scan``: ``scan``, and ``map`` when
-nothing is carried.
+* ``control.cond``: torch's ``cond``. * ``control.while``: ``while_loop``. * ``control.scan``: ``scan``, and ``map``
+when nothing is carried.
 """
 
 from __future__ import annotations
@@ -220,8 +220,8 @@ class ScanOp(IRDLOperation):
     """A loop over the leading dim of tensors: carried values first, then one slice of each scanned tensor.
 
     ``%last, %ys = control.scan carry (%c = %init) over (%x = %xs) : (tensor<4xf32>), (tensor<8x4xf32>) ->
-    (tensor<4xf32>, tensor<8x4xf32>) { ... control.yield %next, %y : ... }``. The results are the last carried values and
-    the yielded slices stacked along a new leading dim. torch's ``map`` is a scan that carries nothing.
+    (tensor<4xf32>, tensor<8x4xf32>) { ... control.yield %next, %y : ... }``. The results are the last carried values
+    and the yielded slices stacked along a new leading dim. torch's ``map`` is a scan that carries nothing.
     """
 
     name = "control.scan"
@@ -293,8 +293,6 @@ def _slice_type(type: Attribute) -> Attribute:
     if not isinstance(type, TensorType) or not type.get_num_dims():
         raise VerifyException(f"a scan goes over tensors with a leading dim, not {type}")
     return tensor_type(type.element_type, dims_of(type)[1:])
-
-
 
 
 CONTROL_OPS: tuple[type[Operation], ...] = (YieldOp, CondOp, WhileOp, ScanOp)

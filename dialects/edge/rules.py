@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from etir.dialects.aten.table import load_table, out_variant
+from etir.dialects.aten.table import load_table
 from etir.dialects.schema import Kind, OpSchema
 
 IDENTITIES = frozenset(
@@ -60,7 +60,8 @@ def scalar_form(op_name: str, argument: str) -> str | None:
         return None
     for candidate_name in table.overloads(op_name.rsplit(".", 1)[0]):
         candidate = table.get(candidate_name)
-        if candidate is not None and _same_but(schema, candidate, argument) and out_variant(candidate_name) is not None:
+        # Only core overloads: the others have no kernel in most runtimes.
+        if candidate is not None and "c" in table.flags(candidate_name) and _same_but(schema, candidate, argument):
             return candidate_name
     return None
 
@@ -96,4 +97,6 @@ ORDER_KEEPING = frozenset(
         "aten.constant_pad_nd.default",
     }
 )
-"""Besides pointwise operators: those whose kernels read and write a channels-last tensor in its own order."""
+"""Besides pointwise operators: those that read and write a channels-last tensor in its own order.
+
+Not every kernel does; `legalize-dim-order` puts copies around those of a target that do not."""

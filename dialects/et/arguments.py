@@ -3,8 +3,8 @@
 A kernel call in a ``.pte`` file names one value for each schema argument, literals included. The IR keeps literals in
 the call: ``et.call "aten::add.out"(%a, %b, 1, %out)``. The template attribute ``#et.args<_, _, 1, _>`` holds the
 literals with ``_`` where an operand stands; lists say what they are, because an empty one would not: ``ints[1, _]``,
-``doubles[0.5]``, ``bools[true]``, ``tensors[_, _]``, ``optionals[_, none]``. No operator schema is needed to read it, so
-the form serves any operator of any file.
+``doubles[0.5]``, ``bools[true]``, ``tensors[_, _]``, ``optionals[_, none]``. No operator schema is needed to read it,
+so the form serves any operator of any file.
 """
 
 from __future__ import annotations

@@ -259,7 +259,9 @@ class ScalarOp(IRDLOperation):
     def parse(cls, parser: Parser) -> Self:
         value = parser.parse_attribute()
         attributes = parser.parse_optional_attr_dict()
-        return cls.create(properties={"value": value}, attributes=attributes, result_types=[getattr(value, "type", value)])
+        return cls.create(
+            properties={"value": value}, attributes=attributes, result_types=[getattr(value, "type", value)]
+        )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -419,7 +421,9 @@ class CallOp(IRDLOperation):
         if self.returns is not None and len(self.returns.data) != 1:
             raise VerifyException("a kernel has one result slot (C3)")
         if len(self.kernel.data) > 99 or "::" not in self.kernel.data:
-            raise VerifyException(f"'{self.kernel.data}' is not a kernel name: namespace::name.overload, up to 99 chars")
+            raise VerifyException(
+                f"'{self.kernel.data}' is not a kernel name: namespace::name.overload, up to 99 chars"
+            )
 
 
 def _defined(parser: Parser) -> SSAValue:

@@ -45,7 +45,7 @@ from etir.dialects.et.weights import BlobAttr, SyntheticAttr
 from etir.dialects.schema import SchemaError, parse_schema
 
 METHOD_ATTRIBUTES = ("et.in_spec", "et.out_spec", "et.input_names", "et.output_names")
-"""Discardable attributes of a method's ``func.func``: pytree specs as JSON text and the names of flat inputs, outputs."""
+"""Discardable attributes of a method's ``func.func``: pytree specs as JSON, names of flat inputs and outputs."""
 
 
 @irdl_attr_definition

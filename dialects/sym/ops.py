@@ -150,7 +150,9 @@ class ArithmeticOp(IRDLOperation):
     traits = traits_def(Pure())
 
     def __init__(self, arguments: list[SSAValue], type: Attribute | None = None):
-        super().__init__(operands=[arguments], result_types=[type or self.rule().result_type([a.type for a in arguments])])
+        super().__init__(
+            operands=[arguments], result_types=[type or self.rule().result_type([a.type for a in arguments])]
+        )
 
     @classmethod
     def rule(cls) -> Arithmetic:
@@ -276,5 +278,3 @@ def number_type(value: int | float | bool) -> Attribute:
 def arithmetic(name: str, *arguments: SSAValue) -> ArithmeticOp:
     """Build ``sym.<name>`` over numbers."""
     return ARITHMETIC_OPS[f"sym.{name}"](list(arguments))
-
-

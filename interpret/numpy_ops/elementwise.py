@@ -161,7 +161,7 @@ def positive(self: Array) -> Array:
 
 @op("aten.sign.default")
 def sign(self: Array) -> Array:
-    return self.copy() if self.dtype == BOOL else np.nan_to_num(np.sign(self), nan=0.0, posinf=1, neginf=-1)
+    return self.copy() if self.dtype == BOOL else np.nan_to_num(np.sign(self))
 
 
 @op("aten.sgn.default")

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from etir.interpret.numpy_ops.arguments import axis_of
+from etir.interpret.numpy_ops.arguments import axes_of, axis_of, ints
 from etir.interpret.numpy_ops.dtype import Array, complex_dtype, float_dtype, is_complex, real_dtype, to
 from etir.interpret.numpy_ops.registry import op
 
@@ -78,9 +78,13 @@ def _line(transform: Callable[..., Array]) -> Callable[..., Array]:
 
 def _plane(transform: Callable[..., Array]) -> Callable[..., Array]:
     def apply(
-        self: Array, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: Norm | None = None
+        self: Array,
+        s: int | Sequence[int] | None = None,
+        dim: int | Sequence[int] = (-2, -1),
+        norm: Norm | None = None,
     ) -> Array:
-        return _in_precision_of(self, transform(self, s, [axis_of(d, self.ndim) for d in dim], norm))
+        axes = axes_of(dim, self.ndim)
+        return _in_precision_of(self, transform(self, None if s is None else ints(s, len(axes)), axes, norm))
 
     return apply
 

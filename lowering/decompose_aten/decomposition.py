@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.rewriter import Rewriter as BaseRewriter
 
+from etir.diagnostics import Diagnostic, EtirError
 from etir.dialects.aten.base import aten_op
 from etir.dialects.dtypes import bf16, f16, f32
 from etir.dialects.et.layout import dims_of, is_contiguous
@@ -44,12 +45,21 @@ ALL = ("*",)
 
 
 class OperatorPattern(Pattern):
-    """A pattern that runs on the operators ``roots`` (default: all that it is registered for) unless they are kept."""
+    """A pattern that runs on the operators ``roots`` (default: all that it is registered for) unless they are kept.
 
-    def __init__(self, roots: tuple[str, ...] | None = None, kept: Kept | None = None):
+    ``problems`` collects, by operation, what is wrong with those that a decomposition refuses.
+    """
+
+    def __init__(
+        self,
+        roots: tuple[str, ...] | None = None,
+        kept: Kept | None = None,
+        problems: dict[Operation, Diagnostic] | None = None,
+    ):
         if roots is not None:
             self.roots = roots  # type: ignore[misc]
         self.kept = kept
+        self.problems = {} if problems is None else problems
 
     def is_kept(self, op: Operation, rewriter: Rewriter) -> bool:
         """Whether the operator stays whole; the reason is noted."""
@@ -81,7 +91,13 @@ class Decomposition(OperatorPattern):
         narrow = _narrow_type(op) if self.in_float else None
         if narrow is not None:
             values = [b.cast(v, f32) if is_tensor(v) and _element_of(v) == narrow else v for v in values]
-        outcome = type(self).function(b, *values)
+        try:
+            outcome = type(self).function(b, *values)
+        except EtirError as error:
+            if rewriter.changed:
+                raise
+            self.problems[op] = error.diagnostics[0].at(source_location(op.location))
+            return
         if outcome is None:
             return
         results = [outcome] if isinstance(outcome, SSAValue) else list(outcome)

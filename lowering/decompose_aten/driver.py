@@ -13,11 +13,15 @@ from functools import cache
 from importlib import import_module
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
+from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
 from etir.lowering.decompose_aten.decomposition import DECOMPOSITIONS, RENAMES, Decomposition, Rename
 from etir.lowering.decompose_aten.kept import Kept
+from etir.lowering.decompose_aten.report import summary
+from etir.lowering.decompose_aten.traced import TraceDecomposition
 from etir.passes.base import Pass
 from etir.passes.errors import E0503
 from etir.passes.rewriting import Pattern, apply_patterns
@@ -70,24 +74,29 @@ class DecomposeAtenPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Decompose in place. Raises E0411, E0412, E0421 or E0422 for what cannot be decomposed, all of them at once."""
-        apply_patterns(ctx, module, self.patterns(ctx))
-
-    def patterns(self, ctx: EtContext) -> list[Pattern]:
-        """The patterns that run under these options. Raises E0503 for a name that is neither pattern nor operator."""
-        check_names(ctx, "keep", self.keep, ())
-        check_names(ctx, "only", self.only, [p.name for p in hand_written()])
+        problems: dict[Operation, Diagnostic] = {}
         kept = Kept(self.target, self.keep)
+        apply_patterns(
+            ctx, module, [*self.patterns(ctx, kept, problems), TraceDecomposition(kept, self.only, problems)]
+        )
+        raise_if_errors(summary([(op, d) for op, d in problems.items() if op.parent is not None]))
+
+    def patterns(self, ctx: EtContext, kept: Kept, problems: dict[Operation, Diagnostic]) -> list[Pattern]:
+        """The hand-written patterns that run under these options; ``problems`` collects what they report.
+        Raises E0503 for a name that is neither pattern nor operator."""
+        check_names(ctx, self.name, "keep", self.keep, ())
+        check_names(ctx, self.name, "only", self.only, [p.name for p in hand_written()])
         chosen: list[Pattern] = []
         for cls in hand_written():
             roots = [r for r in cls.roots if r not in kept.names]
             if self.only and cls.name not in self.only:
                 roots = [r for r in roots if r in self.only]
             if roots:
-                chosen.append(cls(tuple(roots), kept))
+                chosen.append(cls(tuple(roots), kept, problems))
         return chosen
 
 
-def check_names(ctx: EtContext, option: str, names: Sequence[str], others: Iterable[str]) -> None:
+def check_names(ctx: EtContext, pass_name: str, option: str, names: Sequence[str], others: Iterable[str]) -> None:
     """Raise E0503 when one of ``names`` is neither an operator (``aten.linear.default``) nor one of ``others``."""
     known = list(others)
     for name in names:
@@ -96,4 +105,4 @@ def check_names(ctx: EtContext, option: str, names: Sequence[str], others: Itera
 
             near = get_close_matches(name, [*known, *load_table()], 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise E0503.error(f"decompose-aten: '{option}' names '{name}', which is no operator or pattern{hint}")
+            raise E0503.error(f"{pass_name}: '{option}' names '{name}', which is no operator or pattern{hint}")

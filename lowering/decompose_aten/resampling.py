@@ -257,13 +257,12 @@ def smooth_weights(
     """[outputs, inputs]: the kernel, stretched when the image shrinks, over the inputs that it reaches; rows sum to 1."""
     step = _step(given, wanted, scale, align_corners)
     stretch = max(step, 1.0)
-    delta = 0.0 if align_corners else 0.5
-    center = (np.arange(wanted) + delta) * step
+    center = (np.arange(wanted) + 0.5) * step
     first = np.maximum(np.trunc(center - support * stretch + 0.5), 0)
     last = np.minimum(np.trunc(center + support * stretch + 0.5), given)
     position = np.arange(given)[None, :]
     reached = (position >= first[:, None]) & (position < last[:, None])
-    weights = np.where(reached, kernel((position - center[:, None] + delta) / stretch), 0.0)
+    weights = np.where(reached, kernel((position - center[:, None] + 0.5) / stretch), 0.0)
     return weights / weights.sum(1, keepdims=True)
 
 

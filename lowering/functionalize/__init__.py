@@ -7,7 +7,7 @@
 * ``mutations.py``: what each mutating operator stores. * ``regions.py``: changes inside of control flow.
 * ``emitter.py``: building the new operations. * ``driver.py``: the pass.
 
-docs/dialects/aten.md has the levels; changes of state and of inputs leave as ``et.write_state`` and ``et.update_input``.
+Changes of state and of inputs leave as ``et.write_state`` and ``et.update_input``.
 """
 
 from etir.lowering.functionalize.driver import FunctionalizePass

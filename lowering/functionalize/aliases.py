@@ -2,8 +2,8 @@
 
 The standard functionalisation scheme: every storage has one root; every other tensor on it is an :class:`Alias`, a view
 of its parent. A write to an alias is put back through its views into the root, and gives the storage a new version. The
-other aliases are stale then; one that is used again is made again from the root, by repeating its view operators. So the
-cost is linear in the operations plus the views that are really read after a write.
+other aliases are stale then; one that is used again is made again from the root, by repeating its view operators. So
+the cost is linear in the operations plus the views that are really read after a write.
 
 Values made inside of a region cannot be used outside: what changes between :meth:`AliasSets.enter` and
 :meth:`AliasSets.leave` is undone, and ``regions.py`` hands the new contents out as results.
@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+
 from etir.dialects.et.program import GetWeightOp, ReadStateOp
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0413
 from etir.lowering.functionalize.emitter import Emitter, Tensor, tensor_of
-from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
-from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 
 class Origin(Enum):
@@ -33,7 +34,10 @@ class Origin(Enum):
 
 
 class Storage:
-    """Memory that several tensors share. ``original`` is the root's value on entry; ``version`` changes with each write."""
+    """Memory that several tensors share.
+
+    ``original`` is the root's value on entry; ``version`` changes with each write.
+    """
 
     __slots__ = (
         "declared",
@@ -58,7 +62,7 @@ class Storage:
         """The ``et.write_state`` or ``et.update_input`` that the program already had."""
         self.may_doubt = False
         self.doubts: list[tuple[int, tuple[int, ...]]] = []
-        """Writes to a storage on which it is not known whether all aliases are: version and the doubts of the writer."""
+        """Writes to a storage whose aliases are not known for certain: version and the doubts of the writer."""
 
     @property
     def is_changed(self) -> bool:
@@ -265,8 +269,9 @@ class AliasSets:
     def _raise_doubt(self, alias: Alias) -> None:
         assert self.emit.point is not None
         raise E0413.error(
-            f"'{self.emit.point.name}' reads a tensor after a change that may or may not have reached it: it depends on "
-            f"strides that are not known here whether 'reshape', 'contiguous' or 'to' gave a view ({alias.type})",
+            f"'{self.emit.point.name}' reads a tensor after a change that may or may not have reached it: it "
+            "depends on strides that are not known here whether 'reshape', 'contiguous' or 'to' gave a view "
+            f"({alias.type})",
             source_location(self.emit.location),
             help="use view() for a view, clone() for a copy",
         )

@@ -15,14 +15,21 @@ After::
     func.return %1 : tensor<4x8xf32>
 
 One walk in program order: each operand becomes what its tensor holds at that point (``aliases.py``), each mutation a
-functional operator and a write (``mutations.py``). View operators stay; without mutation they only mean values. A buffer
-that is changed but was read as a weight becomes state. A method without mutation is not touched.
+functional operator and a write (``mutations.py``). View operators stay; without mutation they only mean values. A
+buffer that is changed but was read as a weight becomes state. A method without mutation is not touched.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import ReturnOp as FuncReturnOp
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.rewriter import Rewriter
+
+from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.et.program import (
     GetWeightOp,
@@ -49,13 +56,6 @@ from etir.lowering.functionalize.views import (
     viewed_argument,
 )
 from etir.passes.base import Pass, methods
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.dialects.func import FuncOp
-from xdsl.dialects.func import ReturnOp as FuncReturnOp
-from xdsl.ir import Block, Operation, OpResult, SSAValue
-from xdsl.rewriter import Rewriter
-
-from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
 
 _SIZE_OPERATORS = frozenset(
     {

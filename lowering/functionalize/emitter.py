@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
+from xdsl.ir import Attribute, Operation, SSAValue
+
 from etir.dialects.aten.base import aten_op
 from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import Dim, dims_of, order_of, tensor_type
 from etir.dialects.literals import ArgValue
 from etir.dialects.sym.ops import ConstantOp, arithmetic
-from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
-from xdsl.ir import Attribute, Operation, SSAValue
 
 OpT = TypeVar("OpT", bound=Operation)
 Tensor = TensorType[Attribute]

@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from etir.diagnostics import EtirError
 from etir.dialects.aten.base import op_class
 from etir.dialects.aten.table import load_table
 from etir.dialects.dtypes import f64, i1
@@ -38,10 +42,6 @@ from etir.lowering.functionalize.views import (
 )
 from etir.lowering.inference import infer
 from etir.lowering.promotion import result_type
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
-
-from etir.diagnostics import EtirError
 
 _HIDDEN: dict[str, tuple[str, bool]] = {
     "aten.batch_norm.default": ("training", True),
@@ -365,10 +365,9 @@ class Mutations:
 
     def fill(self, op: SchemaOp, alias: Alias, value: ArgValue) -> SSAValue:
         """The contents after filling with a number or a tensor without dims."""
-        model = lambda: self.aliases.current(alias)
         if is_tensor(value):
             return self.copy(alias, value)  # type: ignore[arg-type]
-        return self.emit.full(value, alias.type, model)
+        return self.emit.full(value, alias.type, lambda: self.aliases.current(alias))
 
     def copy(self, alias: Alias, source: SSAValue) -> SSAValue:
         """The contents after copying ``source``, which is a tensor of the program."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xdsl.ir import Block, Operation, Region, SSAValue
+
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
@@ -15,7 +17,6 @@ from etir.lowering.errors import E0413
 from etir.lowering.functionalize.aliases import AliasSets, Storage, is_tensor
 from etir.lowering.functionalize.mutations import written_tensors
 from etir.lowering.functionalize.views import viewed_argument
-from xdsl.ir import Block, Operation, Region, SSAValue
 
 CONTROL = (CondOp, WhileOp, ScanOp)
 

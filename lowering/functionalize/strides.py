@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import OpResult, SSAValue
+
 from etir.dialects.aten.table import load_table
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import Dim, dims_of, order_of
@@ -18,8 +21,6 @@ from etir.lowering.dims import product, wrap
 from etir.lowering.functionalize.aliases import Alias, AliasSets
 from etir.lowering.functionalize.emitter import Tensor, tensor_of
 from etir.lowering.functionalize.permutations import permutation, squeezed
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import OpResult, SSAValue
 
 Strides = tuple[Dim, ...]
 
@@ -31,7 +32,10 @@ _ODD_LAYOUTS = (
 )  # fmt: skip
 """Operators whose results need not be contiguous for contiguous operands, by the beginning of their names."""
 
-_FACTORIES_LIKE = frozenset({"clone", "_to_copy", "to", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "contiguous", "dropout", "native_dropout"})  # fmt: skip
+_FACTORIES_LIKE = frozenset(
+    {"clone", "_to_copy", "to", "contiguous", "dropout", "native_dropout"}
+    | {f"{name}_like" for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint")}
+)
 """Operators that keep the layout of their tensor unless a memory format is given."""
 
 _UNKNOWN = object()

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from xdsl.dialects.builtin import ComplexType
+from xdsl.ir import SSAValue
+
 from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.dialects.schema import OpSchema, SchemaKind
 from etir.dialects.schema_op import SchemaOp
@@ -28,8 +31,6 @@ from etir.lowering.functionalize.strides import (
     memory_format_strides,
     same_layout,
 )
-from xdsl.dialects.builtin import ComplexType
-from xdsl.ir import SSAValue
 
 # --- which operators give views -------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""Node metadata as locations: the user's own source line under the module path, ``loc("layer1.0.conv"("model.py":42:0))``.
+"""Node metadata as locations: the user's own source line under the module path,
+``loc("layer1.0.conv"("model.py":42:0))``.
 
 The innermost frame of a stack trace is usually inside torch; the one that helps is the innermost frame outside it.
 """

@@ -13,6 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import fx
+from xdsl.dialects.builtin import LocationAttr, UnknownLoc
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
 from etir.dialects.aten.base import AtenOp, aten_op, custom_op
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.aten.table import load_table
@@ -28,9 +32,6 @@ from etir.lowering.import_fx.types import (
     type_of_tensor,
     type_of_value,
 )
-from torch import fx
-from xdsl.dialects.builtin import LocationAttr, UnknownLoc
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 ARITHMETIC: dict[Any, str] = {
     operator.add: "sym.add",
@@ -111,7 +112,9 @@ class NodeImporter:
             self._finish(node, values[node], start, block, location)
         raise AssertionError("a graph ends with an output node")
 
-    def _finish(self, node: fx.Node, value: Value, start: Operation | None, block: Block, location: LocationAttr) -> None:
+    def _finish(
+        self, node: fx.Node, value: Value, start: Operation | None, block: Block, location: LocationAttr
+    ) -> None:
         op = block.first_op if start is None else start.next_op
         while op is not None:
             for nested in op.walk():
@@ -122,7 +125,12 @@ class NodeImporter:
             value.name_hint = node.name
 
     def _node(
-        self, graph_module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Value], block: Block, location: LocationAttr
+        self,
+        graph_module: fx.GraphModule,
+        node: fx.Node,
+        values: dict[fx.Node, Value],
+        block: Block,
+        location: LocationAttr,
     ) -> Value:
         target = node.target
         if node.op == "get_attr":
@@ -290,7 +298,11 @@ class NodeImporter:
         return Region(block)
 
     def _loop_region(
-        self, graph: fx.GraphModule, types: Sequence[Attribute], extra: Sequence[Value], results: Sequence[Attribute] | None
+        self,
+        graph: fx.GraphModule,
+        types: Sequence[Attribute],
+        extra: Sequence[Value],
+        results: Sequence[Attribute] | None,
     ) -> Region:
         """A region with one argument for each of ``types``; the placeholders behind them are bound to ``extra``."""
         block = Block(arg_types=types)
@@ -375,4 +387,3 @@ def _flatten(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return [v for item in value for v in _flatten(item)]
     return [value]
-

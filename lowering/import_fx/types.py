@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+
 from etir.dialects.dtypes import BY_TORCH_NAME, f64, i1, i64
 from etir.dialects.et.layout import Dim, tensor_type
 from etir.dialects.et.program import NoneType, StringType
 from etir.dialects.sym.expr import from_sympy
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute
 
 ELEMENT_TYPES: dict[torch.dtype, Attribute] = {
     getattr(torch, name): row.type for name, row in BY_TORCH_NAME.items() if hasattr(torch, name)

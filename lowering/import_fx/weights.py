@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.lowering.errors import E0404
 from etir.lowering.import_fx.types import ELEMENT_TYPES, type_of_tensor
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute
 
 
 class BlobPool:

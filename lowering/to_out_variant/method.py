@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -400,20 +401,29 @@ class MethodLowering:
         placed = isinstance(owner, (et.BufferOp, et.ViewOp)) and not _is_unplanned(owner)
         if placed and dynamic is None and not _is_dynamic(base):
             return self.define(et.ViewOp(base, type, offset), op.result)
-        view = self.define(et.ViewOp(base, type, offset, dynamic=dynamic, late=True), op.result)
+        if offset or (is_static(cast(Any, op.base.type)) and _elements(op.base.type) != _elements(type)):
+            return self._copied_part(op, base, type)
+        view = self.define(et.ViewOp(base, type, dynamic=dynamic, late=True), op.result)
         named = iter([self.literal_or_value(v) for v in op.sizes])
         sizes: list[object] = [
             d if isinstance(d, int) else next(named, -1) for d in dims_of(cast(Any, op.result.type))
         ]
-        if offset:
-            self._refuse(op, "is a view that the runtime cannot make: elide-views keeps the copy")
-            return view
-        arguments = ArgumentList.empty()
-        arguments.add(base)
-        arguments.add_list("ints", sizes)
-        arguments.add(view)
-        self.emit(arguments.call("executorch_prim::et_view.default", None, ()), op)
+        self.emit(_view_call(base, sizes, view), op)
         return view
+
+    def _copied_part(self, op: ViewOp, base: SSAValue, type: TensorType[Attribute]) -> SSAValue:
+        """Part of a tensor whose place is only known at run time: ``et_view`` shows everything or nothing, so that the
+        part is copied out of the flat tensor.
+        """
+        count, total = _elements(type), _elements(base.type)
+        flat = self.define(et.ViewOp(base, tensor_type(type.element_type, [total]), late=True), op)
+        self.emit(_view_call(base, [total], flat), op)
+        part = self.define(et.BufferOp(tensor_type(type.element_type, [count])), op)
+        arguments = ArgumentList.empty()
+        for item in (flat, 0, op.element_offset, op.element_offset + count, 1, part):
+            arguments.add(item)
+        self.emit(arguments.call("aten::slice_copy.Tensor_out", (OPERAND,), [part]), op)
+        return self.define(et.ViewOp(part, type), op.result)
 
     def _delegate(self, op: CallDelegateOp) -> None:
         outs = []
@@ -477,6 +487,20 @@ class MethodLowering:
                 owner.caller = et.BufferOp(owner.result.type, caller=True).caller
             outputs.append(lowered)
         self.emit(et.ReturnOp(outputs), op)
+
+
+def _elements(type: Attribute) -> int:
+    """The number of elements of a static tensor type."""
+    return math.prod(cast("TensorType[Attribute]", type).get_shape())
+
+
+def _view_call(base: SSAValue, sizes: Sequence[object], view: SSAValue) -> et.CallOp:
+    """The instruction that points a view at its base."""
+    arguments = ArgumentList.empty()
+    arguments.add(base)
+    arguments.add_list("ints", sizes)
+    arguments.add(view)
+    return arguments.call("executorch_prim::et_view.default", None, ())
 
 
 def root_of(value: SSAValue) -> SSAValue:

@@ -36,6 +36,7 @@ TORCH_DTYPES: dict[ScalarType, torch.dtype] = {
     ScalarType.UINT32: torch.uint32,
     ScalarType.UINT64: torch.uint64,
 }
+_UNSIGNED = (ScalarType.BYTE, ScalarType.UINT16, ScalarType.UINT32, ScalarType.UINT64)
 _STORED_AS = {ScalarType.BITS16: torch.uint16}
 COMMON = tuple(
     ScalarType[n]
@@ -433,6 +434,8 @@ def _contents(spec: T, slot: int, dtype: ScalarType) -> torch.Tensor:
             values = 1 + (count * 5 + slot) % 4
         case "signed":
             values = ((count * 5 + slot) % 9 - 4) / 2
+            if dtype in _UNSIGNED:
+                values = values.abs()
         case "sparse":
             values = (count % 8 == 3).long()
         case "small":

@@ -7,7 +7,8 @@ What a block is follows from its info string:
 * ``sh``: lines that start with ``et-`` are run and have to succeed; all others are for reading.
 * ``mlir``: has to parse and verify. ``pipeline=a,b`` runs passes over it; the next block ``mlir result`` is what comes
   out. ``error=E0301`` says that the text (or the pipeline) fails with exactly these ids, joined by commas.
-* ``python``: is executed; the blocks of a page share their names. A block ``text output`` after it is what it prints.
+* ``python``: is executed, with the helper modules of ``test/``; the blocks of a page share their names. A block
+  ``text output`` after it is what it prints.
 * any language with ``file=NAME``: is written to that file. A ``pyproject.toml`` makes its entry points known, as
   installing the package would.
 
@@ -26,6 +27,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +102,7 @@ class Page:
         found = blocks(self.path.read_text(encoding="utf-8"))
         count = 0
         with self._inside():
-            for block, following in zip(found, [*found[1:], None], strict=True):
+            for block, following in zip_longest(found, found[1:]):
                 count += self._run(block, following)
         if self.changes:
             self._write_changes()
@@ -111,13 +113,14 @@ class Page:
         """The page's folder is the working directory and importable."""
         before = Path.cwd()
         os.chdir(self.folder)
-        sys.path.insert(0, str(self.folder))
+        sys.path[:0] = [str(self.folder), str(ROOT / "test")]
         known = dict(sys.modules)
         try:
             yield
         finally:
             os.chdir(before)
             sys.path.remove(str(self.folder))
+            sys.path.remove(str(ROOT / "test"))
             for name, module in list(sys.modules.items()):
                 if name not in known and str(getattr(module, "__file__", None) or "").startswith(str(self.folder)):
                     del sys.modules[name]
@@ -195,6 +198,8 @@ class Page:
                 end += 1
             expected = block.lines[index + 1 : end]
             _, output = self._shell(line[2:])
+            if "Traceback (most recent call last)" in output:
+                raise self._fail(block, f"`{line[2:]}` ends in a traceback:\n{output}")
             got = output.rstrip("\n").split("\n") if output.strip() else []
             if not _agree(expected, got):
                 if not self.update:

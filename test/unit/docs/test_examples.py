@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_every_constraint_of_the_verifiers_is_documented() -> None:
 def _page(tmp_path: Path, text: str, *, update: bool = False) -> Page:
     path = ROOT / "docs" / "not-a-page.md"
     page = Page(path, tmp_path, update)
-    for block, following in zip(found := blocks(text), [*found[1:], None], strict=True):
+    for block, following in zip_longest(found := blocks(text), found[1:]):
         page._run(block, following)  # pyright: ignore[reportPrivateUsage]
     return page
 

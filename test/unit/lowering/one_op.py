@@ -20,11 +20,17 @@ from xdsl.ir import SSAValue
 
 from etir.dialects.aten.base import aten_op
 from etir.dialects.context import EtContext
+from etir.dialects.et.layout import dims_of
 from etir.dialects.schema import Kind
+from etir.dialects.sym.expr import SymExpr
+from etir.dialects.sym.ops import DimOp
 from etir.dialects.verify import verify_module
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass
 from etir.lowering.import_fx.types import ELEMENT_TYPES, MEMORY_FORMATS, type_of_value
 from etir.passes.base import methods
+
+LARGEST_SIZE = 4096
+"""The upper bound of every symbolic dim."""
 
 Dynamic = Mapping[int, Sequence[int]]
 """For each tensor argument (counted in order) the dims that are symbolic."""
@@ -64,7 +70,9 @@ def one_op_module(
     }
     op = cls.make(arguments, types)
     method.body.block.add_ops([op, ReturnOp(*op.results[:results])])
-    return ModuleOp([method]), tensors
+    types_in = [a.type for a in method.body.block.args]
+    symbols = [s for t in types_in for d in dims_of(t) if isinstance(d, SymExpr) for s in d.symbols]  # type: ignore[arg-type]
+    return ModuleOp([*(DimOp(name, 0, LARGEST_SIZE) for name in dict.fromkeys(symbols)), method]), tensors
 
 
 def _fake(mode: FakeTensorMode, tensor: torch.Tensor, dynamic: Sequence[int]) -> torch.Tensor:
@@ -88,29 +96,8 @@ def decompose(module: ModuleOp, **options: Any) -> list[str]:
     """Run the pass, verify, and give the names of the operations that are left."""
     ctx = EtContext()
     DecomposeAtenPass(**{"target": "", **options}).run(ctx, module)
-    verify_dims_are_declared(module)
+    verify_module(module)
     return [op.name for op in methods(module)[0].body.block.ops if op.name != "func.return"]
-
-
-def verify_dims_are_declared(module: ModuleOp) -> None:
-    """Verify the module, with the symbols of its inputs declared."""
-    from xdsl.dialects.builtin import TensorType
-
-    from etir.dialects.et.layout import dims_of
-    from etir.dialects.sym.ops import DimOp
-
-    copy = module.clone()
-    names: dict[str, None] = {}
-    for argument in methods(copy)[0].body.block.args:
-        if isinstance(argument.type, TensorType):
-            for dim in dims_of(argument.type):
-                names.update(dict.fromkeys(() if isinstance(dim, int) else dim.symbols))
-    for name in names:
-        block = copy.body.block
-        first = block.first_op
-        assert first is not None
-        block.insert_op_before(DimOp(name, 0, None), first)
-    verify_module(copy)
 
 
 def check(

@@ -16,6 +16,7 @@ from xdsl.rewriter import Rewriter
 from etir.diagnostics import EtirError
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.sym.expr import symbol
+from etir.dialects.sym.ops import DimOp
 from etir.passes.base import methods
 
 KINDS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn_tanh": nn.RNN}
@@ -52,6 +53,7 @@ def with_symbol(module: ModuleOp, size: int) -> None:
         Rewriter.replace_value_with_new_type(value, tensor_type(value.type.element_type, sizes))  # type: ignore[union-attr]
     inputs, outputs = [a.type for a in block.args], [v.type for v in block.last_op.operands]  # type: ignore[union-attr]
     method.function_type = FunctionType.from_lists(inputs, outputs)
+    module.body.block.insert_op_before(DimOp("s0", 1, 64), method)
 
 
 SETTINGS: list[dict[str, Any]] = [

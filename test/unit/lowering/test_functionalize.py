@@ -12,20 +12,25 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch._higher_order_ops.map import map as torch_map
+from torch._higher_order_ops.while_loop import while_loop
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import ModuleOp
+
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.et.program import StateOp, UpdateInputOp, WriteStateOp
+from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.schema import SchemaKind
 from etir.dialects.schema_op import SchemaOp
-from etir.dialects.text import print_module
+from etir.dialects.text import parse_module, print_module, source_location
 from etir.dialects.verify import verify_module
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.functionalize import FunctionalizePass
 from etir.lowering.import_fx import import_program
-from torch import Tensor, nn
-from torch.export import Dim
-from torch.utils import _pytree as pytree
-from xdsl.dialects.builtin import ModuleOp
+from etir.passes.base import methods
 
 CALLS = 3
 
@@ -449,8 +454,8 @@ def batch_norm(m: Model, x: Tensor) -> Tensor:
 
 def in_place_layers() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(6, 6), nn.ReLU(inplace=True), nn.Hardswish(inplace=True), nn.Dropout(0.5, inplace=True),
-                         nn.Linear(6, 3), nn.SiLU(inplace=True))  # fmt: skip
+    first = nn.Linear(6, 6), nn.ReLU(inplace=True), nn.Hardswish(inplace=True), nn.Dropout(0.5, inplace=True)
+    return nn.Sequential(*first, nn.Linear(6, 3), nn.SiLU(inplace=True))
 
 
 X = (values(4, 6),)
@@ -537,6 +542,19 @@ def cond_on_clone(m: Model, x: Tensor) -> tuple[Tensor, ...]:
     return z, y, row
 
 
+def nested_conds(m: Model, x: Tensor) -> tuple[Tensor, ...]:
+    def outer(x: Tensor) -> Tensor:
+        def inner(x: Tensor) -> Tensor:
+            m.cache.add_(1)
+            return x + 1
+
+        y = torch.cond(x[0, 0] > -9, inner, lambda x: x * 2, (x,))
+        m.row.add_(y[0])
+        return y
+
+    return torch.cond(x.sum() > 0, outer, lambda x: x - 1, (x,)), m.cache[0] + m.row
+
+
 def while_on_buffer(m: Model, x: Tensor) -> tuple[Tensor, ...]:
     def condition(i: Tensor, a: Tensor) -> Tensor:
         return i < 3
@@ -547,13 +565,238 @@ def while_on_buffer(m: Model, x: Tensor) -> tuple[Tensor, ...]:
         b.mul_(2)
         return i + 1, b + m.cache
 
-    i, a = torch.ops.higher_order.while_loop(condition, body, (torch.zeros((), dtype=torch.int64), x), ())
+    i, a = while_loop(condition, body, (torch.zeros((), dtype=torch.int64), x))
     return i, a, m.cache * 1
 
 
-CONTROL = {f.__name__: f for f in (cond_on_buffer, cond_on_clone)}
+def mapped(m: Model, x: Tensor) -> Tensor:
+    def body(row: Tensor) -> Tensor:
+        y = row.clone()
+        y[1:3].mul_(2)
+        return y
+
+    m.row.add_(1)
+    return torch_map(body, x) + m.row
+
+
+CONTROL = {f.__name__: f for f in (cond_on_buffer, cond_on_clone, nested_conds, while_on_buffer, mapped)}
 
 
 @pytest.mark.parametrize("name", CONTROL)
-def test_cond(name: str) -> None:
+def test_control_flow(name: str) -> None:
     check(CONTROL[name], values(4, 6), others=[(-values(4, 6),), (values(4, 6) * 0,)])
+
+
+SCAN = """
+et.state @cache : tensor<4xf32> = #et.blob<"sha256:374708fff7719dd5979ec875d56cd228", 16>
+func.func @forward(%x: tensor<3x4xf32>) -> (tensor<4xf32>, tensor<3x4xf32>, tensor<2xf32>) {
+  %cache = et.read_state @cache : tensor<4xf32>
+  %tail = aten.slice.Tensor(%cache, start = 2) : (tensor<4xf32>) -> tensor<2xf32>
+  %zero = aten.full.default(size = [4], fill_value = 0) : () -> tensor<4xf32>
+  %last, %ys = control.scan carry (%c = %zero) over (%r = %x) : (tensor<4xf32>), (tensor<3x4xf32>)
+      -> (tensor<4xf32>, tensor<3x4xf32>) {
+    %0 = aten.add_.Scalar(%tail, other = 1) : (tensor<2xf32>) -> tensor<2xf32>
+    %1 = aten.add.Tensor(%c, %cache) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %2 = aten.mul.Tensor(%r, %1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    control.yield %1, %2 : tensor<4xf32>, tensor<4xf32>
+  }
+  %3 = aten.clone.default(%tail) : (tensor<2xf32>) -> tensor<2xf32>
+  func.return %last, %ys, %3 : tensor<4xf32>, tensor<3x4xf32>, tensor<2xf32>
+}
+"""
+
+
+def parsed(text: str) -> ModuleOp:
+    """A module whose blobs are zeros."""
+    module = parse_module(text)
+    for op in module.walk():
+        if isinstance(op, StateOp) and isinstance(op.value, BlobAttr):
+            op.properties["value"] = BlobAttr(Blob.of(bytes(op.value.data.size)))
+    verify_module(module)
+    return module
+
+
+def test_scan_carries_the_buffer() -> None:
+    """torch traces no scan that changes a buffer; the interpreter runs one in place for comparison."""
+    before, after = Interpreter(parsed(SCAN), "torch"), Interpreter(functionalized(parsed(SCAN)), "torch")
+    for _ in range(CALLS):
+        for a, b in zip(after.run([values(3, 4)]), before.run([values(3, 4)]), strict=True):
+            torch.testing.assert_close(a, b)
+        torch.testing.assert_close(after.state("cache"), before.state("cache"))
+    assert after.state("cache")[2] == 3 * CALLS
+
+
+# --- dynamic shapes --------------------------------------------------------------------------------------------------
+
+
+def dynamic_views(m: Model, x: Tensor) -> tuple[Tensor, ...]:
+    y = x * 1
+    y[1:].add_(1)
+    y[:, :2].zero_()
+    y.view(-1)[2:5].mul_(2)
+    y.t()[0] += y.shape[0]
+    a, b = y[:1], y[1:]
+    b.mul_(2)
+    y.unsqueeze(0).expand(1, y.shape[0], y.shape[1])[0, 0].fill_(3)
+    c = torch.zeros(x.shape[0], 6)
+    c.copy_(x[0])
+    c[-1].copy_(x.sum())
+    return y, a, b, c, y.flatten()
+
+
+def two_dynamic_dims(m: Model, x: Tensor) -> tuple[Tensor, ...]:
+    y = x * 1
+    y.reshape(-1).add_(1)
+    z = y.view(x.shape[0] * x.shape[1])
+    z[1:].mul_(2)
+    y.permute(1, 0)[2:].sub_(1)
+    y.view(1, x.shape[0], 1, x.shape[1]).squeeze().add_(1)
+    u = x.new_zeros(x.shape[0], 2, x.shape[1])
+    u.copy_(x.unsqueeze(1))
+    u.transpose(0, 2)[1].fill_(9)
+    v = x.new_zeros(2, x.shape[0], x.shape[1])
+    v.copy_(x)
+    v[1].zero_()
+    return y, z, u, v
+
+
+def dynamic_cache(m: Model, x: Tensor, position: Tensor) -> Tensor:
+    m.cache.narrow(0, 0, 4)[:, : x.shape[1]].index_add_(0, position, x)
+    return m.cache[:, : x.shape[1]] + 1
+
+
+def test_dynamic_dim() -> None:
+    rows = Dim("n", min=3, max=16)
+    check(dynamic_views, values(4, 6), dynamic=({0: rows},), others=[(values(7, 6),), (values(3, 6),)])
+
+
+def test_two_dynamic_dims() -> None:
+    dims = {0: Dim("n", min=2, max=16), 1: Dim("k", min=3, max=16)}
+    check(two_dynamic_dims, values(4, 6), dynamic=(dims,), others=[(values(7, 3),), (values(3, 9),)])
+
+
+def test_dynamic_cache() -> None:
+    dynamic = ({1: Dim("k", min=2, max=5)}, None)
+    others = [(values(2, 5), torch.tensor([0, 2])), (values(2, 2), torch.tensor([3, 3]))]
+    check(dynamic_cache, values(2, 3), torch.tensor([1, 3]), dynamic=dynamic, others=others)
+
+
+# --- what the program says -------------------------------------------------------------------------------------------
+
+
+def test_one_write_for_each_state_and_input() -> None:
+    def forward(m: Model, x: Tensor) -> Tensor:
+        for i in range(3):
+            m.cache[i].add_(x[i])
+            x[i].mul_(2)
+        m.row.add_(1)
+        return x.sum()
+
+    module = check(forward, *X)
+    (method,) = methods(module)
+    stores = [op for op in method.body.block.ops if isinstance(op, (WriteStateOp, UpdateInputOp))]
+    assert [op.symbol.root_reference.data for op in stores if isinstance(op, WriteStateOp)] == ["cache", "row"]
+    assert len(stores) == 3
+    last = method.body.block.last_op
+    assert last is not None and last.prev_op is stores[-1] and stores[0].next_op is stores[1]
+
+
+def test_full_overwrite_drops_the_old_value() -> None:
+    def forward(m: Model, x: Tensor) -> Tensor:
+        m.cache.copy_(x)
+        return m.cache + 1
+
+    (method,) = methods(check(forward, *X))
+    assert [op.name for op in method.body.block.ops] == [
+        "et.read_state", "aten.add.Tensor", "et.write_state", "func.return",
+    ]  # fmt: skip
+
+
+def test_locations_are_those_of_the_change() -> None:
+    def forward(m: Model, x: Tensor) -> Tensor:
+        y = x * 1
+        y[1].add_(2)  # here
+        return y
+
+    module = check(forward, *X)
+    scatter = next(op for op in module.walk() if op.name == "aten.select_scatter.default")
+    add = next(op for op in module.walk() if op.name == "aten.add.Tensor")
+    assert scatter.location == add.location
+    place = source_location(scatter.location)
+    assert place is not None and place.line == forward.__code__.co_firstlineno + 2
+
+
+def test_two_methods_share_a_buffer() -> None:
+    def set_row(m: Model, x: Tensor) -> Tensor:
+        m.row.copy_(x[0])
+        return x
+
+    with torch.no_grad():
+        write = torch.export.export(Model(set_row), X)
+        read = torch.export.export(Model(lambda m, x: x + m.row), X)
+    interpreter = Interpreter(functionalized(import_program({"write": write, "read": read})), "torch")
+    interpreter.run(X, "write")
+    torch.testing.assert_close(interpreter.run(X, "read")[0], X[0] + X[0][0])
+
+
+def test_random_fill() -> None:
+    def forward(m: Model, x: Tensor) -> Tensor:
+        y = torch.empty_like(x)
+        y[1:].uniform_(2, 3)
+        y[0].normal_(50, 0.1)
+        return y
+
+    module = functionalized(export(Model(forward), X))
+    (y,) = Interpreter(module, "torch").run(X)
+    assert y[1:].min() >= 2 and y[1:].max() <= 3 and abs(y[0].mean() - 50) < 1
+
+
+CUSTOM = """
+et.schema "mylib::push(Tensor(a!) buffer, Tensor x) -> Tensor"
+et.schema "mylib::push.functional(Tensor buffer, Tensor x) -> (Tensor, Tensor)"
+func.func @forward(%b: tensor<4xf32>, %x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = mylib.push.default(%b, %x) : (tensor<4xf32>, tensor<2xf32>) -> tensor<2xf32>
+  func.return %0 : tensor<2xf32>
+}
+"""
+
+
+def test_custom_operator_with_a_functional_overload() -> None:
+    module = functionalized(parse_module(CUSTOM))
+    (method,) = methods(module)
+    push, update, last = method.body.block.ops
+    assert push.name == "mylib.push.functional"
+    assert isinstance(update, UpdateInputOp) and update.value is push.results[1]
+    assert last.operands[0] is push.results[0]
+
+
+def test_changed_parameter_is_an_error() -> None:
+    def forward(m: Model, x: Tensor) -> Tensor:
+        m.weight.add_(1)
+        return x * m.weight
+
+    module = export(Model(forward), X)
+    with pytest.raises(EtirError) as caught:
+        FunctionalizePass().apply(EtContext(), module)
+    (problem,) = caught.value.diagnostics
+    assert problem.id.id == "E0413" and "@weight" in problem.message and problem.location is not None
+
+
+UNKNOWN_STRIDES = """
+func.func @forward(%q: tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32> {{
+  %0 = aten.scaled_dot_product_attention.default(%q, %q, %q)
+      : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
+  %1 = aten.reshape.default(%0, shape = [24]) : (tensor<1x2x3x4xf32>) -> tensor<24xf32>
+  %2 = aten.relu_.default(%1) : (tensor<24xf32>) -> tensor<24xf32>
+  %3 = aten.view.default(%2, size = [1, 2, 3, 4]) : (tensor<24xf32>) -> tensor<1x2x3x4xf32>
+  func.return {returned} : tensor<1x2x3x4xf32>
+}}
+"""
+
+
+def test_unknown_strides_matter_only_when_seen() -> None:
+    """Whether the reshape is a view shows only if its source is read after the change."""
+    functionalized(parse_module(UNKNOWN_STRIDES.format(returned="%3")))
+    with pytest.raises(EtirError) as caught:
+        FunctionalizePass().apply(EtContext(), parse_module(UNKNOWN_STRIDES.format(returned="%0")))
+    assert "strides" in str(caught.value)

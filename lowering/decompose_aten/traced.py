@@ -1,0 +1,337 @@
+"""Decomposition by tracing: what has no hand-written pattern runs through torch's own decomposition.
+
+The operator is called on fake tensors of the operand types, symbolic dims included, while ``make_fx`` records what torch
+makes of it; the recorded graph becomes operations. Only this one operator is decomposed, one step deep: what comes out
+of it meets the hand-written patterns again. Graphs are cached by operator, operand types and literals, because a network
+repeats its layers.
+
+A decomposition that asks about a size makes the graph valid for some sizes only. Questions that the declared ranges
+answer are harmless; any other one is an error, never a silently specialised program.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter as BaseRewriter
+
+from etir.diagnostics import Diagnostic, EtirError
+from etir.dialects.dtypes import BY_TYPE, i64
+from etir.dialects.et.layout import Dim, dims_of, order_of, tensor_type
+from etir.dialects.schema_op import SchemaOp
+from etir.dialects.sym.expr import SymExpr, symbol
+from etir.dialects.sym.ops import DimOp
+from etir.dialects.text import source_location
+from etir.lowering.builder import Builder, is_tensor
+from etir.lowering.decompose_aten.decomposition import OperatorPattern, replace
+from etir.lowering.decompose_aten.kept import Kept
+from etir.lowering.decompose_aten.legality import is_legal
+from etir.lowering.errors import E0411, E0412
+from etir.lowering.sizes import dim_of
+from etir.passes.rewriting import Rewriter
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+MAX_CACHED = 1024
+"""Graphs that are kept; the oldest one goes first."""
+
+Ranges = Mapping[str, tuple[int, int | None]]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A recorded graph, and what its symbols are called in the program."""
+
+    graph: GraphModule
+    symbols: Mapping[str, SymExpr]
+
+
+_cache: dict[object, Traced] = {}
+
+
+class TraceDecomposition(OperatorPattern):
+    """Any operator that may not stay; ``problems`` collects, by operation, why some could not be traced."""
+
+    name = "trace"
+
+    def __init__(self, kept: Kept, only: Sequence[str], problems: dict[Operation, Diagnostic]):
+        super().__init__((), kept, problems)
+        self.only = only
+        self._ranges: Ranges | None = None
+
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        """Replace ``op`` by what torch's decomposition of it does."""
+        assert self.kept is not None
+        if is_legal(op, self.kept) or not isinstance(op, SchemaOp) or (self.only and op.name not in self.only):
+            return
+        place = source_location(op.location)
+        if importlib.util.find_spec("torch") is None:
+            self.problems[op] = E0411.diagnostic(f"'{op.name}' has no decomposition of etir's own", place)
+            return
+        if self._ranges is None:
+            self._ranges = _declared_ranges(op)
+        try:
+            traced = trace(op, self._ranges)
+        except EtirError as error:
+            self.problems[op] = error.diagnostics[0].at(place)
+            return
+        if traced is None:
+            rewriter.no_match("torch has no decomposition for it")
+            return
+        b = Builder(rewriter)
+        replace(b, op, import_graph(b, op, traced), self.name)
+
+
+def _declared_ranges(op: Operation) -> Ranges:
+    """The ranges of the module's symbols."""
+    root: Operation | None = op
+    while root is not None and not isinstance(root, ModuleOp):
+        root = root.parent_op()
+    if root is None:
+        return {}
+    return {d.sym_name.data: d.range for d in root.body.block.ops if isinstance(d, DimOp)}
+
+
+# --- recording ----------------------------------------------------------------------------------------------------------
+
+
+def trace(op: SchemaOp, ranges: Ranges) -> Traced | None:
+    """What torch's decomposition does for the types and literals of ``op``; None when torch has none.
+
+    Raises E0412 when the decomposition cannot be recorded, or only for some of the sizes in ``ranges``.
+    """
+    inputs = _run_time_inputs(op)
+    numbers = tuple(str(dim_of(v)) for v in inputs if not is_tensor(v))
+    literals = tuple(sorted(op.properties.items()))
+    key = (op.name, tuple(v.type for v in inputs), literals, numbers, tuple(sorted(ranges.items())))
+    traced = _cache.get(key)
+    if traced is None:
+        traced = _record(op, inputs, ranges)
+        if traced is None:
+            return None
+        if len(_cache) >= MAX_CACHED:
+            del _cache[next(iter(_cache))]
+        _cache[key] = traced
+    return traced
+
+
+def _run_time_inputs(op: SchemaOp) -> list[SSAValue]:
+    return list(op.operands)
+
+
+def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced | None:
+    import torch
+    from torch._decomp import decomposition_table
+    from torch._dispatch.python import enable_python_dispatcher
+    from torch._subclasses import FakeTensorMode
+    from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    overload = _overload(op)
+    decomposition: Callable[..., Any] | None = decomposition_table.get(overload)
+    if decomposition is None and not overload._can_decompose():
+        return None
+    sizes = _SymbolicSizes(ranges)
+    mode = FakeTensorMode(shape_env=sizes.environment, allow_non_fake_inputs=True)
+    try:
+        fakes = [sizes.fake(v, mode) for v in inputs]
+        with warnings.catch_warnings(), torch.no_grad(), enable_python_dispatcher():
+            warnings.simplefilter("ignore")
+            function = dispatch_functionalize(_caller(op, decomposition or overload), FunctionalTensorMode())
+            graph = make_fx(function)(*fakes)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError, LookupError) as error:
+        first_line = str(error).strip().split("\n")[0]
+        raise E0412.error(f"torch's decomposition of '{op.name}' stops: {first_line}") from error
+    sizes.check(op, graph)
+    graph.graph.eliminate_dead_code()
+    if any(node.target is overload for node in graph.graph.nodes):
+        return None
+    return Traced(graph, sizes.names())
+
+
+def _overload(op: SchemaOp) -> Any:
+    import torch
+
+    schema = op.SCHEMA
+    return getattr(getattr(getattr(torch.ops, schema.namespace), schema.name), schema.overload or "default")
+
+
+def _caller(op: SchemaOp, target: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the run-time inputs that calls ``target`` with the literals of the operator."""
+    from etir.lowering.import_fx.types import MEMORY_FORMATS, TORCH_DTYPES
+
+    formats = {word: memory_format for memory_format, word in MEMORY_FORMATS.items()}
+
+    def call(*inputs: Any) -> Any:
+        values = iter(inputs)
+
+        def plain(name: str, value: Any) -> Any:
+            if isinstance(value, SSAValue):
+                return next(values)
+            if isinstance(value, tuple):
+                return [plain(name, item) for item in value]
+            if isinstance(value, Attribute):
+                return TORCH_DTYPES[value]
+            return formats[value] if name == "memory_format" and value is not None else value
+
+        return target(**{name: plain(name, value) for name, value in op.given_args().items()})
+
+    return call
+
+
+class _SymbolicSizes:
+    """The symbols of the operand types as torch's: a hint inside of the declared range, and that range."""
+
+    def __init__(self, ranges: Ranges):
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        self.environment = ShapeEnv()
+        self.ranges = ranges
+        self.sizes: dict[str, Any] = {}
+
+    def size(self, name: str) -> Any:
+        """The torch size for a symbol; dims of size 0 and 1 are constants, as in ``torch.export``."""
+        if name not in self.sizes:
+            from torch._dynamo.source import ConstantSource
+            from torch.fx.experimental.symbolic_shapes import DimDynamic, StrictMinMaxConstraint
+            from torch.utils._sympy.value_ranges import ValueRanges
+
+            low, high = self.ranges.get(name, (2, None))
+            low = max(low, 2)
+            high = max(high if high is not None else 2**31 - 1, low)
+            # Different symbols get different hints, and none that is a size of something else by chance.
+            hint = min(low + 1009 + 2 * len(self.sizes), high)
+            source = ConstantSource(f"__{name}")
+            constraint = StrictMinMaxConstraint(vr=ValueRanges(low, high), warn_only=False)
+            made = self.environment.create_symbol(
+                hint, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=constraint
+            )
+            self.sizes[name] = self.environment.create_symintnode(made, hint=hint, source=source)
+        return self.sizes[name]
+
+    def evaluate(self, dim: Dim) -> Any:
+        """A dim as an int or a torch size."""
+        if isinstance(dim, int):
+            return dim
+        total: Any = 0
+        for monomial, coefficient in dim.terms:
+            product: Any = coefficient
+            for atom in monomial:
+                product = product * self._atom(atom)
+            total = total + product
+        return total
+
+    def _atom(self, atom: Any) -> Any:
+        import torch
+
+        operands = [self.evaluate(e) for e in atom.operands]
+        if not operands:
+            return self.size(atom.text)
+        functions: dict[str, Callable[[Any, Any], Any]] = {
+            "floordiv": lambda a, b: a // b,
+            "mod": lambda a, b: a % b,
+            "min": torch.sym_min,
+            "max": torch.sym_max,
+        }
+        result = operands[0]
+        for other in operands[1:]:
+            result = functions[atom.kind.value](result, other)
+        return result
+
+    def fake(self, value: SSAValue, mode: Any) -> Any:
+        """A fake tensor, or a symbolic number, of the type of a value. Raises ``ValueError`` for other numbers."""
+        import torch
+
+        from etir.lowering.import_fx.types import TORCH_DTYPES
+
+        if not isinstance(value.type, TensorType):
+            dim = dim_of(value)
+            if value.type != i64 or dim is None:
+                raise ValueError("a number is only known at run time")
+            return self.evaluate(dim)
+        sizes = [self.evaluate(d) for d in dims_of(value.type)]
+        order = order_of(value.type)
+        with mode:
+            made = torch.empty([sizes[d] for d in order], dtype=TORCH_DTYPES[value.type.element_type])
+            return made.permute([order.index(d) for d in range(len(order))])
+
+    def check(self, op: SchemaOp, graph: GraphModule) -> None:
+        """Raise E0412 when the graph is not valid for all sizes, or has sizes that are no function of the inputs'."""
+        import sympy
+        import torch
+
+        names = self._torch_names()
+        if self.environment.guards:
+            asked = self.environment.guards[0].expr
+            ours = {s: sympy.Symbol(names.get(s.name, s.name)) for s in asked.free_symbols}
+            raise E0412.error(f"torch's decomposition of '{op.name}' is only valid for {asked.xreplace(ours)}")
+        for node in graph.graph.nodes:
+            value = node.meta.get("val")
+            for item in value if isinstance(value, (list, tuple)) else (value,):
+                sizes = item.shape if isinstance(item, torch.Tensor) else (item,)
+                expressions = [size.node.expr for size in sizes if isinstance(size, torch.SymInt)]
+                if any(str(s) not in names for expression in expressions for s in expression.free_symbols):
+                    raise E0412.error(f"torch's decomposition of '{op.name}' has a size that depends on data")
+
+    def _torch_names(self) -> dict[str, str]:
+        return {str(size.node.expr): name for name, size in self.sizes.items()}
+
+    def names(self) -> dict[str, SymExpr]:
+        """The program's symbols by torch's names."""
+        return {made: symbol(name) for made, name in self._torch_names().items()}
+
+
+# --- importing ----------------------------------------------------------------------------------------------------------
+
+
+def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | None]:
+    """Build the recorded graph in front of ``op``, and give what it outputs."""
+    from etir.lowering.import_fx.nodes import NodeImporter, as_number
+
+    graph = traced.graph
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    values: dict[Any, Any] = dict(zip(placeholders, _run_time_inputs(op), strict=True))
+    for node in graph.graph.nodes:
+        if node.op == "get_attr":
+            values[node] = _constant(b, getattr(graph, str(node.target)))
+    block = Block()
+    outputs = NodeImporter().run(graph, values, block)
+    flat = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+    results = [v if v is None else as_number(v, block) for v in flat]
+    for made in list(block.ops):
+        made.detach()
+        made.location = op.location
+        b.insert(made)
+        for value in list(made.results):
+            renamed = _renamed(value.type, traced.symbols)
+            if renamed != value.type:
+                new = BaseRewriter.replace_value_with_new_type(value, renamed)
+                results = [new if r is value else r for r in results]
+    return results
+
+
+def _renamed(type: Attribute, symbols: Mapping[str, SymExpr]) -> Attribute:
+    """The type with the program's symbols."""
+    if not isinstance(type, TensorType):
+        return type
+    dims = [d.substitute(symbols) if isinstance(d, SymExpr) else d for d in dims_of(type)]
+    return tensor_type(type.element_type, dims, order_of(type))
+
+
+def _constant(b: Builder, tensor: Any) -> SSAValue:
+    """A tensor that the graph holds."""
+    from etir.lowering.import_fx.types import ELEMENT_TYPES
+
+    element = ELEMENT_TYPES[tensor.dtype]
+    if BY_TYPE[element].numpy_name is None:
+        import torch
+
+        return b.cast(b.constant(tensor.detach().to(torch.float32).numpy(), ELEMENT_TYPES[torch.float32]), element)
+    return b.constant(tensor.detach().numpy(), element)

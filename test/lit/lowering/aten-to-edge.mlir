@@ -1,0 +1,68 @@
+// RUN: et-opt --aten-to-edge %s | filecheck %s
+
+// Operators of the same name, defaults left out. What gives its argument back leaves nothing behind.
+// CHECK-LABEL: func.func @same
+func.func @same(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  // CHECK-NEXT: %0 = edge.aten.relu.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  // CHECK-NEXT: func.return %0
+  %0 = aten.relu.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = aten.alias.default(%0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %2 = aten.detach.default(%1) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  func.return %2 : tensor<2x3xf32>
+}
+
+// E2: views become copies, by name or by table; reshape's shape is view's size.
+// CHECK-LABEL: func.func @views
+func.func @views(%x: tensor<2x6xf32>) -> tensor<1x4x3xf32> {
+  // CHECK-NEXT: edge.aten.view_copy.default(%x, size = [12])
+  %0 = aten.view.default(%x, size = [12]) : (tensor<2x6xf32>) -> tensor<12xf32>
+  // CHECK-NEXT: edge.aten.view_copy.default(%0, size = [3, 4])
+  %1 = aten.reshape.default(%0, shape = [3, 4]) : (tensor<12xf32>) -> tensor<3x4xf32>
+  // CHECK-NEXT: edge.aten.t_copy.default(%1)
+  %2 = aten.t.default(%1) : (tensor<3x4xf32>) -> tensor<4x3xf32>
+  // CHECK-NEXT: edge.aten.unsqueeze_copy.default(%2, dim = 0)
+  %3 = aten.unsqueeze.default(%2, dim = 0) : (tensor<4x3xf32>) -> tensor<1x4x3xf32>
+  func.return %3 : tensor<1x4x3xf32>
+}
+
+// E3: a number in a tensor slot becomes the overload that takes numbers, else a constant: f32, f64 beside an f64 tensor,
+// i64, i1; a number that is only known at run time becomes a tensor with one element.
+// CHECK-LABEL: func.func @numbers
+func.func @numbers(%x: tensor<2xf32>, %y: tensor<2xf64>, %n: i64) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf64>, tensor<2xf32>) {
+  // CHECK-NEXT: edge.aten.add.Scalar(%x, other = 1.5)
+  %0 = aten.add.Tensor(%x, 1.5) : (tensor<2xf32>) -> tensor<2xf32>
+  // CHECK-NEXT: %[[C:.*]] = et.constant dense<2.500000e+00> : tensor<f32>
+  // CHECK-NEXT: edge.aten.maximum.default(%x, %[[C]])
+  %1 = aten.maximum.default(%x, 2.5) : (tensor<2xf32>) -> tensor<2xf32>
+  // CHECK-NEXT: %[[D:.*]] = et.constant dense<1.000000e-01> : tensor<f64>
+  // CHECK-NEXT: edge.aten.maximum.default(%y, %[[D]])
+  %2 = aten.maximum.default(%y, 0.1) : (tensor<2xf64>) -> tensor<2xf64>
+  // CHECK-NEXT: %[[N:.*]] = edge.aten.scalar_tensor.default(s = %n, dtype = i64) : (i64) -> tensor<i64>
+  // CHECK-NEXT: edge.aten.maximum.default(%x, %[[N]])
+  %3 = aten.maximum.default(%x, %n) : (tensor<2xf32>, i64) -> tensor<2xf32>
+  func.return %0, %1, %2, %3 : tensor<2xf32>, tensor<2xf32>, tensor<2xf64>, tensor<2xf32>
+}
+
+// E4: memory formats become dim orders. Pointwise operators and convolutions keep the order of their operand; where a
+// kernel does not, or where operands disagree, a copy to the contiguous order comes first.
+// CHECK-LABEL: func.func @orders
+func.func @orders(%x: tensor<1x3x4x4xf32>, %w: tensor<3x3x1x1xf32>) -> tensor<1x3x4x4xf32> {
+  // CHECK-NEXT: %0 = edge.dim_order_ops._to_dim_order_copy.default(%x, dim_order = [0, 2, 3, 1]) : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xf32, #et.layout<order = [0, 2, 3, 1]>>
+  %0 = aten.clone.default(%x, memory_format = "channels_last") : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xf32>
+  // CHECK-NEXT: %1 = edge.aten.relu.default(%0) : (tensor<1x3x4x4xf32, #et.layout<order = [0, 2, 3, 1]>>) -> tensor<1x3x4x4xf32, #et.layout<order = [0, 2, 3, 1]>>
+  %1 = aten.relu.default(%0) : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xf32>
+  // CHECK-NEXT: %2 = edge.dim_order_ops._to_dim_order_copy.default(%1, dim_order = [0, 1, 2, 3])
+  // CHECK-NEXT: edge.aten.softmax.int(%2, dim = 1)
+  %2 = aten.softmax.int(%1, dim = 1) : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xf32>
+  func.return %2 : tensor<1x3x4x4xf32>
+}
+
+// A cast keeps the order, one that changes nothing disappears.
+// CHECK-LABEL: func.func @casts
+func.func @casts(%x: tensor<2xf32>) -> (tensor<2xf16>, tensor<2xf32>) {
+  // CHECK-NEXT: %0 = edge.dim_order_ops._to_dim_order_copy.default(%x, dtype = f16, dim_order = [0]) : (tensor<2xf32>) -> tensor<2xf16>
+  // CHECK-NEXT: func.return %0, %x
+  %0 = aten._to_copy.default(%x, dtype = f16) : (tensor<2xf32>) -> tensor<2xf16>
+  %1 = aten.clone.default(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  func.return %0, %1 : tensor<2xf16>, tensor<2xf32>
+}
