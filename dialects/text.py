@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnknownLoc,
 )
-from xdsl.ir import Attribute, Operation, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, Block, Operation, SSAValue, TypeAttribute
 from xdsl.irdl import AttributeInvT
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.parser.core import ForwardDeclaredValue
@@ -102,6 +102,15 @@ class EtParser(Parser):
             line, column = self.line_and_column(start)
             op.location = FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
         return op
+
+    def _parse_block(self) -> Block:
+        """Parse a block. xDSL forgets that a block was defined when a jump had named it before."""
+        token = self._current_token
+        if token.kind is MLIRTokenKind.CARET_IDENT:
+            known = self.blocks.get(token.text[1:])
+            if known is not None and known[1] is None and token.text[1:] not in self.forward_block_references:
+                self.raise_error(f"block {token.text} is defined twice", token.span)
+        return super()._parse_block()
 
     def resolve_operand(self, operand: UnresolvedOperand, type: AttributeInvT) -> SSAValue[AttributeInvT]:
         """Resolve an operand, remembering where a value is used before its definition."""

@@ -234,7 +234,9 @@ class _Frame:
         schema = op.SCHEMA
         if schema.kind is not SchemaKind.FUNCTIONAL and self.oracle.name != "torch":
             raise E1001.error(f"'{op.name}' writes its arguments: run functionalize first, or install torch")
-        arguments = {name: self._argument(value) for name, value in op.given_args().items()}
+        # A missing argument without a default is None: convolution's bias.
+        arguments: dict[str, Any] = {a.name: None for a in schema.arguments if not a.has_default}
+        arguments.update((name, self._argument(value)) for name, value in op.given_args().items())
         outputs = flat(self.oracle.call(schema, arguments))
         if len(outputs) != len(op.results):
             raise E1001.error(f"'{op.name}' gave {len(outputs)} results, the operation has {len(op.results)}")

@@ -1,8 +1,8 @@
 """`verify-core-aten`: the legality check of core ATen.
 
-After `decompose-aten` only core operators may be left, views, operators of custom libraries, and those that are kept whole
-because the target has a kernel for them. Everything else is reported in one table: operator, count, first location, and
-what to do about it.
+After `decompose-aten` only core operators may be left, views, operators of custom libraries, and those that are kept
+whole because the target has a kernel for them. Everything else is reported in one table: operator, count, first
+location, and what to do about it.
 """
 
 from __future__ import annotations

@@ -86,7 +86,9 @@ class _Folder:
         """Compute ``op`` if it is a candidate. The results are kept in ``values``."""
         if not op.has_trait(Pure) or not op.results or not self._may_fold(op):
             return False
-        arguments = {name: self._argument(value) for name, value in op.args().items() if value is not None}
+        # A missing argument without a default is None: convolution's bias.
+        arguments: dict[str, Any] = {a.name: None for a in op.SCHEMA.arguments if not a.has_default}
+        arguments.update((name, self._argument(value)) for name, value in op.args().items() if value is not None)
         try:
             results = self.oracle.call(op.SCHEMA, arguments)
         except EtirError:

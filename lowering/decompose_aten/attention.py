@@ -1,11 +1,12 @@
 """Scaled dot-product attention and the softmax forms around it.
 
-The form is as small as the mask allows: scaled query, two products, one softmax, and for a mask one ``where`` or ``add``.
-torch gives 0 for a row whose mask hides everything, where softmax alone gives NaN; the ``where`` that does so at the end is
-left out when there can be no such row (no mask, causal, or a mask that ``value_facts`` sees through).
+The form is as small as the mask allows: scaled query, two products, one softmax, and for a mask one ``where`` or
+``add``. torch gives 0 for a row whose mask hides everything, where softmax alone gives NaN; the ``where`` that does
+so at the end is left out when there can be no such row (no mask, causal, or a mask that ``value_facts`` sees
+through).
 
-Heads that share keys and values (``enable_gqa``, or keys and values repeated with ``repeat_interleave``) are multiplied as
-more query rows: nothing is copied.
+Heads that share keys and values (``enable_gqa``, or keys and values repeated with ``repeat_interleave``) are
+multiplied as more query rows: nothing is copied.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Products of matrices and vectors as ``mm``, ``bmm`` and ``addmm``.
 
-A batch of matrices times one matrix is a single ``mm`` over all rows. Transposed operands are ``permute``, which constant
-folding does to weights.
+A batch of matrices times one matrix is a single ``mm`` over all rows. Transposed operands are ``permute``, which
+constant folding does to weights.
 """
 
 from __future__ import annotations

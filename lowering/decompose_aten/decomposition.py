@@ -7,10 +7,10 @@
         '''``x * sigmoid(x)``'''
         return b.mul(x, b.unary("sigmoid", x))
 
-The decorator makes a :class:`Pattern` of it, named after the function in kebab case, and registers it. The function gets
-every argument of the schema in order, defaults filled in. It returns one value, one for each result (None where the
-result must be unused), or None after ``b.no_match(reason)``, having emitted nothing: then the next pattern for the
-operator is tried, and tracing after the last one.
+The decorator makes a :class:`Pattern` of it, named after the function in kebab case, and registers it. The function
+gets every argument of the schema in order, defaults filled in. It returns one value, one for each result (None where
+the result must be unused), or None after ``b.no_match(reason)``, having emitted nothing: then the next pattern for
+the operator is tried, and tracing after the last one.
 
 A *run-time number* (a size, or a number in a tensor's place) is only handed to a function that says so in ``numbers``:
 most decompositions compute with their numbers while compiling.

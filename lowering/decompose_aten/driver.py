@@ -1,8 +1,8 @@
 """The pass: which patterns run, and what stays whole.
 
-An operator stays when it is core, a view, named by ``keep``, or in the table of operators that are better whole and have
-a kernel in the target (``kept.py``). For all others the hand-written patterns run, one family of operators per module,
-and what has none is decomposed by tracing torch's own decomposition on the operand types (``traced.py``).
+An operator stays when it is core, a view, named by ``keep``, or in the table of operators that are better whole and
+have a kernel in the target (``kept.py``). For all others the hand-written patterns run, one family of operators per
+module, and what has none is decomposed by tracing torch's own decomposition on the operand types (``traced.py``).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class DecomposeAtenPass(Pass):
     target: str = "executorch"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
-        """Decompose in place. Raises E0411, E0412, E0421 or E0422 for what cannot be decomposed, all of them at once."""
+        """Decompose in place. Raises E0411, E0412, E0421 and E0422 for what cannot be decomposed, all at once."""
         problems: dict[Operation, Diagnostic] = {}
         kept = Kept(self.target, self.keep)
         apply_patterns(

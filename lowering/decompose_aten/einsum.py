@@ -1,7 +1,7 @@
 """``einsum`` as permutations and matrix products.
 
-Operands are contracted from left to right. Each step sums away what only one side has, then is a ``bmm`` (``mm`` without
-common dims that stay), or a product of broadcast tensors when nothing is contracted.
+Operands are contracted from left to right. Each step sums away what only one side has, then is a ``bmm`` (``mm``
+without common dims that stay), or a product of broadcast tensors when nothing is contracted.
 """
 
 from __future__ import annotations

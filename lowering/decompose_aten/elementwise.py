@@ -144,7 +144,7 @@ def fmax(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     return b("aten.where.self", wins, x, y)
 
 
-# --- tests --------------------------------------------------------------------------------------------------------------
+# --- tests ------------------------------------------------------------------------------------------------------------
 
 
 def _everywhere(b: Builder, x: SSAValue, value: bool) -> SSAValue:
@@ -198,7 +198,7 @@ def signbit(b: Builder, x: SSAValue) -> SSAValue:
     return b.compare("lt", b("aten.atan2.default", x, b.as_tensor(-1, element(x))), 0)
 
 
-# --- functions ----------------------------------------------------------------------------------------------------------
+# --- functions --------------------------------------------------------------------------------------------------------
 
 
 @decomposition("aten.copysign.Tensor", "aten.copysign.Scalar")
@@ -360,7 +360,7 @@ def add_relu(b: Builder, x: SSAValue, y: SSAValue, alpha: float) -> SSAValue:
     return b.unary("relu", b("aten.add.Tensor", x, y, alpha=alpha))
 
 
-# --- selection ----------------------------------------------------------------------------------------------------------
+# --- selection --------------------------------------------------------------------------------------------------------
 
 
 @decomposition("aten.where.Scalar", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.self", numbers=ALL)

@@ -95,7 +95,7 @@ def nonzero_by_dim(b: Builder, x: SSAValue) -> Sequence[SSAValue] | None:
     return [b("aten.select.int", positions, 1, i, types=[r.type]) for i, r in enumerate(results)]
 
 
-# --- search -------------------------------------------------------------------------------------------------------------
+# --- search -----------------------------------------------------------------------------------------------------------
 
 
 @decomposition(
@@ -147,7 +147,7 @@ def _count_before(b: Builder, sequence: SSAValue, x: SSAValue, out_int32: bool, 
     return b.cast(count, i32) if out_int32 else count
 
 
-# --- windows and bags ---------------------------------------------------------------------------------------------------
+# --- windows and bags -------------------------------------------------------------------------------------------------
 
 
 @decomposition("aten.im2col.default")

@@ -67,7 +67,7 @@ def block_diag(b: Builder, tensors: Sequence[SSAValue]) -> SSAValue | None:
     return b.cat(rows, 0)
 
 
-# --- repetition ---------------------------------------------------------------------------------------------------------
+# --- repetition -------------------------------------------------------------------------------------------------------
 
 
 @decomposition("aten.expand_as.default")
@@ -168,7 +168,7 @@ def roll(b: Builder, x: SSAValue, shifts: Sequence[int], positions: Sequence[int
     return rolled if positions else b.view(rolled, shape)
 
 
-# --- neighbours ---------------------------------------------------------------------------------------------------------
+# --- neighbours -------------------------------------------------------------------------------------------------------
 
 
 def _neighbours(b: Builder, x: SSAValue, position: int) -> tuple[SSAValue, SSAValue]:

@@ -1,8 +1,8 @@
 """Operators that are better whole than decomposed, if the target has a kernel for them.
 
-Core ATen is what every backend can be expected to know; a kernel that does more in one call saves instructions, and for
-``linear`` a transposed copy of the weight. The kernel is the operator's out variant in the target's manifest, and it must
-take the call: its element types and ranks.
+Core ATen is what every backend can be expected to know; a kernel that does more in one call saves instructions, and
+for ``linear`` a transposed copy of the weight. The kernel is the operator's out variant in the target's manifest, and
+it must take the call: its element types and ranks.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def kl_div(b: Builder, x: SSAValue, target: SSAValue, reduction: int, log_target
     return reduced(b, b.sub(xlogy(b, target, target), b.mul(target, x)), reduction)
 
 
-# --- classes ------------------------------------------------------------------------------------------------------------
+# --- classes ----------------------------------------------------------------------------------------------------------
 
 
 def _class_dim(x: SSAValue) -> int:

@@ -34,7 +34,7 @@ rename(
 )
 
 
-# --- reshapes -----------------------------------------------------------------------------------------------------------
+# --- reshapes ---------------------------------------------------------------------------------------------------------
 
 
 def view_as_declared(b: Builder, x: SSAValue, sizes: Sequence[Any]) -> SSAValue:
@@ -116,7 +116,7 @@ def at_least(b: Builder, x: SSAValue, count: int) -> SSAValue:
     return b.view(x, [*sizes, *[1] * (count - len(sizes))])
 
 
-# --- permutations -------------------------------------------------------------------------------------------------------
+# --- permutations -----------------------------------------------------------------------------------------------------
 
 
 @decomposition("aten.transpose.int")
@@ -199,7 +199,7 @@ def channel_shuffle(b: Builder, x: SSAValue, groups: int) -> SSAValue:
     return b.view(b.transpose(parts, 1, 2), sizes)
 
 
-# --- parts --------------------------------------------------------------------------------------------------------------
+# --- parts ------------------------------------------------------------------------------------------------------------
 
 
 def _split(b: Builder, x: SSAValue, sizes: Sequence[SizeLike], position: int) -> Sequence[SSAValue]:
@@ -281,7 +281,7 @@ def narrow(b: Builder, x: SSAValue, dim: int, start: Any, length: Any) -> SSAVal
     return b("aten.slice.Tensor", x, position, start, add_numbers(b, start, length), types=[type])
 
 
-# --- diagonals ----------------------------------------------------------------------------------------------------------
+# --- diagonals --------------------------------------------------------------------------------------------------------
 
 
 @decomposition("aten.linalg_diagonal.default")

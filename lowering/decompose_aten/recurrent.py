@@ -47,7 +47,7 @@ def _merged_bias(b: Builder, weights: Weights) -> SSAValue | None:
     return b.add(weights.input_bias, weights.hidden_bias)
 
 
-# --- cells --------------------------------------------------------------------------------------------------------------
+# --- cells ------------------------------------------------------------------------------------------------------------
 
 
 def _lstm_step(b: Builder, weights: Weights, share: SSAValue, state: State) -> State:
@@ -86,7 +86,7 @@ def _simple_step(activation: str) -> Step:
     return step
 
 
-# --- layers -------------------------------------------------------------------------------------------------------------
+# --- layers -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def logsumexp(b: Builder, x: SSAValue, dim: Dims, keepdim: bool) -> SSAValue:
     return b.add(total, highest if keepdim or not reduced else b.squeeze(highest, reduced))
 
 
-# --- order --------------------------------------------------------------------------------------------------------------
+# --- order ------------------------------------------------------------------------------------------------------------
 
 
 @decomposition("aten.argsort.default")
@@ -153,7 +153,7 @@ def median_of_all(b: Builder, x: SSAValue) -> SSAValue | None:
     return None if result is None else result[0]
 
 
-# --- running totals -----------------------------------------------------------------------------------------------------
+# --- running totals ---------------------------------------------------------------------------------------------------
 
 
 @decomposition("aten.cumprod.default")

@@ -1,7 +1,8 @@
 """Resizing of images and grids.
 
-Nearest and bilinear resizing of two dims is core; one and three dims are put in terms of it. Every other interpolation is
-linear in each dim on its own: a constant matrix from positions to positions, so that resizing is two matrix products.
+Nearest and bilinear resizing of two dims is core; one and three dims are put in terms of it. Every other
+interpolation is linear in each dim on its own: a constant matrix from positions to positions, so that resizing is two
+matrix products.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MAX_WEIGHTS = 1 << 20
 """Largest number of elements of a matrix of interpolation weights; above, tracing takes over."""
 
 
-# --- the core forms -----------------------------------------------------------------------------------------------------
+# --- the core forms ---------------------------------------------------------------------------------------------------
 
 
 def _core(
@@ -160,7 +161,7 @@ def upsample_trilinear3d(
     return _three_dims(b, "bilinear", x, size, scales, align_corners)
 
 
-# --- other interpolations -----------------------------------------------------------------------------------------------
+# --- other interpolations ---------------------------------------------------------------------------------------------
 
 
 def _target(
@@ -254,7 +255,7 @@ def smooth_weights(
     kernel: Callable[[Array], Array],
     support: float,
 ) -> Array:
-    """[outputs, inputs]: the kernel, stretched when the image shrinks, over the inputs that it reaches; rows sum to 1."""
+    """[outputs, inputs]: the kernel over the inputs that it reaches, stretched as it shrinks; rows sum to 1."""
     step = _step(given, wanted, scale, align_corners)
     stretch = max(step, 1.0)
     center = (np.arange(wanted) + 0.5) * step
@@ -326,7 +327,7 @@ def upsample_weighted_to(
     return _weighted(b, x, size, scales, align_corners)
 
 
-# --- grids --------------------------------------------------------------------------------------------------------------
+# --- grids ------------------------------------------------------------------------------------------------------------
 
 
 @decomposition("aten.grid_sampler.default")

@@ -16,7 +16,7 @@ from etir.lowering.promotion import FLOATING, category_of, result_type
 rename([("aten.native_norm.default", "aten.norm.Scalar")])
 
 
-# --- variance -----------------------------------------------------------------------------------------------------------
+# --- variance ---------------------------------------------------------------------------------------------------------
 
 
 def _variance(b: Builder, x: SSAValue, dim: Dims, correction: float | None, keepdim: bool) -> SSAValue:
@@ -76,7 +76,7 @@ def variance_and_mean(b: Builder, x: SSAValue, dim: Dims, correction: float | No
     return [_finished(b, _variance(b, x, dim, correction, keepdim)), _mean(b, x, dim, keepdim)]
 
 
-# --- norms --------------------------------------------------------------------------------------------------------------
+# --- norms ------------------------------------------------------------------------------------------------------------
 
 
 def vector_norm(b: Builder, x: SSAValue, order: float | None, dim: Dims, keepdim: bool) -> SSAValue:
@@ -155,7 +155,7 @@ def matrix_norm(
     return None if real is None else vector_norm(b, real, 2, dim, keepdim)
 
 
-# --- distances ----------------------------------------------------------------------------------------------------------
+# --- distances --------------------------------------------------------------------------------------------------------
 
 
 @decomposition("aten.dist.default", in_float=True)

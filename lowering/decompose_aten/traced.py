@@ -1,9 +1,9 @@
 """Decomposition by tracing: what has no hand-written pattern runs through torch's own decomposition.
 
-The operator is called on fake tensors of the operand types, symbolic dims included, while ``make_fx`` records what torch
-makes of it; the recorded graph becomes operations. Only this one operator is decomposed, one step deep: what comes out
-of it meets the hand-written patterns again. Graphs are cached by operator, operand types and literals, because a network
-repeats its layers.
+The operator is called on fake tensors of the operand types, symbolic dims included, while ``make_fx`` records what
+torch makes of it; the recorded graph becomes operations. Only this one operator is decomposed, one step deep: what
+comes out of it meets the hand-written patterns again. Graphs are cached by operator, operand types and literals,
+because a network repeats its layers.
 
 A decomposition that asks about a size makes the graph valid for some sizes only. Questions that the declared ranges
 answer are harmless; any other one is an error, never a silently specialised program.
@@ -15,6 +15,7 @@ import importlib.util
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -22,6 +23,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter as BaseRewriter
 
 from etir.diagnostics import Diagnostic, EtirError
+from etir.dialects.aten.table import load_table
 from etir.dialects.dtypes import BY_TYPE, i64
 from etir.dialects.et.layout import Dim, dims_of, order_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
@@ -62,7 +64,7 @@ class TraceDecomposition(OperatorPattern):
     name = "trace"
 
     def __init__(self, kept: Kept, only: Sequence[str], problems: dict[Operation, Diagnostic]):
-        super().__init__((), kept, problems)
+        super().__init__(_candidates(), kept, problems)
         self.only = only
         self._ranges: Ranges | None = None
 
@@ -89,6 +91,13 @@ class TraceDecomposition(OperatorPattern):
         replace(b, op, import_graph(b, op, traced), self.name)
 
 
+@cache
+def _candidates() -> tuple[str, ...]:
+    """The operators of ATen that are not core: all that there may be something to do for."""
+    table = load_table()
+    return tuple(name for name in table if name.startswith("aten.") and "c" not in table.flags(name))
+
+
 def _declared_ranges(op: Operation) -> Ranges:
     """The ranges of the module's symbols."""
     root: Operation | None = op
@@ -99,7 +108,7 @@ def _declared_ranges(op: Operation) -> Ranges:
     return {d.sym_name.data: d.range for d in root.body.block.ops if isinstance(d, DimOp)}
 
 
-# --- recording ----------------------------------------------------------------------------------------------------------
+# --- recording --------------------------------------------------------------------------------------------------------
 
 
 def trace(op: SchemaOp, ranges: Ranges) -> Traced | None:
@@ -181,7 +190,16 @@ def _caller(op: SchemaOp, target: Callable[..., Any]) -> Callable[..., Any]:
                 return TORCH_DTYPES[value]
             return formats[value] if name == "memory_format" and value is not None else value
 
-        return target(**{name: plain(name, value) for name, value in op.given_args().items()})
+        given = op.given_args()
+        arguments = [a for a in op.SCHEMA.arguments if a.name in given]
+        # Parameters of Python decompositions have other names than the schema's: all but keyword-only ones by position.
+        last = max((op.SCHEMA.index[a.name] for a in arguments if not a.kwarg_only), default=-1)
+        values_by_name = op.args()
+        positional = [plain(a.name, values_by_name[a.name]) for a in op.SCHEMA.arguments[: last + 1]]
+        result = target(*positional, **{a.name: plain(a.name, given[a.name]) for a in arguments if a.kwarg_only})
+        if result is NotImplemented:
+            raise NotImplementedError("it does not take these arguments")
+        return result
 
     return call
 
@@ -288,7 +306,7 @@ class _SymbolicSizes:
         return {made: symbol(name) for made, name in self._torch_names().items()}
 
 
-# --- importing ----------------------------------------------------------------------------------------------------------
+# --- importing --------------------------------------------------------------------------------------------------------
 
 
 def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | None]:

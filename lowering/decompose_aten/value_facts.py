@@ -1,8 +1,8 @@
 """What the program says about the values of a tensor: enough to leave out what only guards against impossible ones.
 
-Attention has to give 0 for a row whose mask hides everything. Whether there can be such a row often follows from how the
-mask is made: from a constant whose bytes are at hand, a comparison of ranges, a selection between finite numbers. The
-functions look through a bounded number of operations and say no when they do not know.
+Attention has to give 0 for a row whose mask hides everything. Whether there can be such a row often follows from how
+the mask is made: from a constant whose bytes are at hand, a comparison of ranges, a selection between finite numbers.
+The functions look through a bounded number of operations and say no when they do not know.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _weight(op: Operation, symbol: str) -> WeightOp | None:
     return next((o for o in parent.body.block.ops if isinstance(o, WeightOp) and o.sym_name.data == symbol), None)
 
 
-# --- masks --------------------------------------------------------------------------------------------------------------
+# --- masks ------------------------------------------------------------------------------------------------------------
 
 
 def every_row_has_true(value: SSAValue, depth: int = MAX_DEPTH) -> bool:
@@ -125,7 +125,7 @@ def _starts_below(lower: SSAValue, upper: SSAValue, strictly: bool, depth: int) 
     return start < interval[0] if strictly else start <= interval[0]
 
 
-# --- ranges -------------------------------------------------------------------------------------------------------------
+# --- ranges -----------------------------------------------------------------------------------------------------------
 
 _SAME_VALUES = (*_ROW_VIEWS, "index", "gather", "repeat", "embedding", "flip", "relu", "split_with_sizes", "_to_copy")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -15,8 +15,9 @@ from etir.dialects.literals import ArgValue
 from etir.dialects.sym.ops import ConstantOp, arithmetic
 
 OpT = TypeVar("OpT", bound=Operation)
-Tensor = TensorType[Attribute]
-Number = int | SSAValue
+Tensor: TypeAlias = TensorType[Attribute]
+Number: TypeAlias = int | SSAValue
+"""A size: a literal, or a run-time number."""
 
 _FORMAT_OF_ORDER = {(0, 2, 3, 1): "channels_last", (0, 2, 3, 4, 1): "channels_last_3d"}
 

@@ -379,17 +379,11 @@ class Mutations:
 
     def fill_diagonal(self, op: SchemaOp, alias: Alias) -> SSAValue:
         """The contents after ``fill_diagonal_`` of a matrix."""
-        dims = dims_of(alias.type)
-        if len(dims) != 2 or not all(isinstance(d, int) for d in dims) or (op.arg("wrap") and dims[0] > dims[1]):
-            raise self._error(
-                "is supported for matrices of known size that do not wrap",
-                "use index_put or where",
-            )
-        fill = self.emit.full(
-            op.arg("fill_value"),
-            tensor_type(alias.type.element_type, [min(dims)]),
-            lambda: alias.value,  # type: ignore[type-var]
-        )
+        dims = [d for d in dims_of(alias.type) if isinstance(d, int)]
+        if len(dims) != 2 or alias.type.get_num_dims() != 2 or (op.arg("wrap") and dims[0] > dims[1]):
+            raise self._error("is supported for matrices of known size that do not wrap", "use index_put or where")
+        diagonal = tensor_type(alias.type.element_type, [min(dims)])
+        fill = self.emit.full(op.arg("fill_value"), diagonal, lambda: alias.value)
         return self.emit(
             "aten.diagonal_scatter.default",
             alias.type,

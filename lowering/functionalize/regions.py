@@ -58,7 +58,9 @@ def _note_views(op: SchemaOp, written: Sequence[SSAValue], roots: dict[SSAValue,
     if source is not None:
         viewed = op.arg(source)
         if is_tensor(viewed):
-            roots.update(dict.fromkeys(op.results, roots.get(viewed, viewed)))
+            root = roots[viewed] if viewed in roots else viewed
+            for result in op.results:
+                roots[result] = root
         return
     changed = iter(written)
     results = iter(op.results)

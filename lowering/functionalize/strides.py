@@ -8,6 +8,7 @@ give contiguous results. Where nothing is known the answer is None, and it is an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import OpResult, SSAValue
@@ -22,7 +23,7 @@ from etir.lowering.functionalize.aliases import Alias, AliasSets
 from etir.lowering.functionalize.emitter import Tensor, tensor_of
 from etir.lowering.functionalize.permutations import permutation, squeezed
 
-Strides = tuple[Dim, ...]
+Strides: TypeAlias = tuple[Dim, ...]
 
 _ODD_LAYOUTS = (
     "aten.scaled_dot_product", "aten._scaled_dot_product", "aten.linalg_", "aten._linalg", "aten.fft_", "aten._fft",

@@ -141,8 +141,11 @@ class MethodLowering:
         for name in dim.symbols:
             if self.ranges.get(name, (0, None))[1] is None and name not in self.unbounded:
                 self.unbounded[name] = None
+                # An input has no line of its own: the first operation that reads it does.
                 owner = source.owner
-                location = source_location(owner.location) if isinstance(owner, Operation) else None
+                ops = [owner] if isinstance(owner, Operation) else [u for u in self.func.walk() if source in u.operands]
+                places = [place for op in ops if (place := source_location(op.location)) is not None]
+                location = places[0] if places else None
                 self.problems.append(
                     E0416.diagnostic(
                         f"dim '{name}' has no upper bound: the size '{dim}' of %{source.name_hint or '?'} in method "

@@ -111,8 +111,8 @@ def check(
 ) -> list[str]:
     """Decompose the call, run what is left, compare with torch; gives the names of the operations that are left.
 
-    The operator itself must be gone. The first ``results`` (default: all) results have the same dtype, shape, NaNs and infinities, and differ by at most
-    ``tolerance`` of the largest magnitude.
+    The operator itself must be gone. The first ``results`` (default: all) results have the same dtype, shape, NaNs
+    and infinities, and differ by at most ``tolerance`` of the largest magnitude.
     """
     module, tensors = one_op_module(op_name, args, kwargs, dynamic, results)
     names = decompose(module, **(options or {}))

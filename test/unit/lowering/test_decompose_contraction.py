@@ -91,7 +91,7 @@ def test_a_batch_times_one_matrix_is_one_product() -> None:
     assert names == ["aten.view.default", "aten.mm.default", "aten.view.default"]
 
 
-# --- attention ----------------------------------------------------------------------------------------------------------
+# --- attention --------------------------------------------------------------------------------------------------------
 
 ATTENTION = "aten.scaled_dot_product_attention.default"
 Q, K, V = R(2, 4, 5, 8), R(2, 4, 7, 8), R(2, 4, 7, 6)

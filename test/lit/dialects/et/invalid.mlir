@@ -123,3 +123,14 @@ et.method @blocks {
 ^end:
   et.return
 }
+
+// -----
+
+et.method @twice {
+  et.jump ^end
+^end:
+  et.jump ^end
+// expected-error @below [E0101] {{block ^end is defined twice}}
+^end:
+  et.return
+}

@@ -1,0 +1,309 @@
+"""Whole programs: several methods, external weights, custom operators, re-emission byte for byte, determinism, errors."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
+
+from interop.program_runs import assert_same, check_levels, eager, error_of, exported, interpreted, stock  # noqa: E402
+from interop.test_control_flow import chained, count_up, nested  # noqa: E402
+from interop.test_control_flow import Program as FunctionOf  # noqa: E402
+from interop.test_signatures import DYNAMIC, OUTPUTS, STATE, Buffers, numbers  # noqa: E402
+
+from etir.dialects.context import EtContext  # noqa: E402
+from etir.dialects.et.executable import BufferOp, CallOp, MethodOp  # noqa: E402
+from etir.dialects.et.weights import BlobAttr, WeightFile, write_weight_file  # noqa: E402
+from etir.dialects.et.program import WeightOp  # noqa: E402
+from etir.dialects.text import parse_module, print_module, source_location  # noqa: E402
+from etir.driver import Program, compile_program  # noqa: E402
+from etir.emit.from_pte import read_program  # noqa: E402
+from etir.emit.ptd.reader import read_ptd  # noqa: E402
+from etir.emit.to_pte import EmitOptions, emit_program  # noqa: E402
+from etir.lowering.import_fx import import_program  # noqa: E402
+from etir.passes.manager import run_pipeline  # noqa: E402
+from torch.export import Dim  # noqa: E402
+
+# --- several methods ----------------------------------------------------------------------------------------------------
+
+
+class Model(torch.nn.Module):
+    """A linear layer and a cache, which both methods use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.register_buffer("cache", torch.zeros(6, 4))
+        torch.manual_seed(3)
+        torch.nn.init.normal_(self.linear.weight)
+
+
+class Write(torch.nn.Module):
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Any, position: Any) -> Any:
+        y = self.model.linear(x)
+        self.model.cache.index_put_((position,), y)
+        return y
+
+
+class Read(torch.nn.Module):
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Any) -> Any:
+        return self.model.linear(x) @ self.model.cache.t()
+
+
+@pytest.mark.parametrize("share_state", [True, False])
+def test_methods_share_weights_and_state(share_state: bool) -> None:
+    """Weights are stored once. With ``share_state`` one method sees what the other wrote; without it each has its own."""
+    model = Model()
+    calls = [(numbers(1, 4, seed=s), torch.tensor([s])) for s in range(3)]
+    programs = {"write": exported(Write(model), calls[0]), "read": exported(Read(model), calls[0][:1])}
+    program = compile_program(programs, share_state=share_state)
+    assert program.report().constants == 2
+    data = program.buffer
+    loaded = portable_lib._load_for_executorch_from_buffer(data)
+    interpreters = _interpreter(program)
+    with torch.no_grad():
+        for x, position in calls:
+            expected = Write(model)(x, position)
+            for run in (loaded.run_method, interpreters):
+                torch.testing.assert_close(torch.as_tensor(run("write", (x, position))[0]), expected)
+            expected = Read(model)(x) if share_state else torch.zeros(1, 6)
+            for run in (loaded.run_method, interpreters) if share_state else (loaded.run_method,):
+                torch.testing.assert_close(torch.as_tensor(run("read", (x,))[0]), expected, rtol=1e-5, atol=1e-5)
+
+
+def _interpreter(program: Program) -> Any:
+    from etir.interpret.interpreter import Interpreter
+
+    interpreter = Interpreter(program.module, "torch")
+    return lambda method, inputs: interpreter.run(list(inputs), method)
+
+
+# --- external weights ---------------------------------------------------------------------------------------------------
+
+
+def test_external_weights(tmp_path: Path) -> None:
+    """Weights in a ``.ptd`` file: the program is small, the runtime reads both, and the text finds its bytes again."""
+    module = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    calls = [(numbers(2, 16, seed=s),) for s in range(2)]
+    program = compile_program(exported(module, calls[0]), external_weights="weights")
+    program.save(tmp_path / "model.pte")
+    assert (tmp_path / "weights.ptd").stat().st_size > 4 * 16 * 20
+    assert (tmp_path / "model.pte").stat().st_size < len(compile_program(exported(module, calls[0])).buffer)
+    from executorch.runtime import Runtime
+
+    assert Runtime is not None
+    external = {"weights": read_ptd((tmp_path / "weights.ptd").read_bytes())}
+    again = read_program((tmp_path / "model.pte").read_bytes(), external)
+    assert emit_program(again).pte() == program.buffer
+    expected = eager(module, calls)
+    for oracle in ("torch", "numpy"):
+        assert_same(interpreted(again, calls, oracle), expected, oracle, 1e-5)
+    from executorch.extension.pybindings.portable_lib import _load_for_executorch
+
+    loaded = _load_for_executorch(str(tmp_path / "model.pte"), str(tmp_path / "weights.ptd"))
+    for (x,), outputs in zip(calls, expected.outputs, strict=True):
+        torch.testing.assert_close(loaded.run_method("forward", (x,))[0], outputs[0], rtol=1e-5, atol=1e-5)
+
+
+def test_external_weights_that_are_missing() -> None:
+    """The message names the weight and says which file to pass."""
+    module = torch.nn.Linear(16, 16)
+    program = compile_program(exported(module, (numbers(2, 16),)), external_weights="weights")
+    error = error_of(lambda: read_program(program.buffer))
+    assert error.ids == ("E0863",) and "weight" in str(error) and ".ptd" in str(error)
+
+
+# --- custom operators ---------------------------------------------------------------------------------------------------
+
+LIBRARY = torch.library.Library("etir_programs", "DEF")
+LIBRARY.define("scaled(Tensor x, float factor, int[] axes=[0]) -> Tensor")
+LIBRARY.define("scaled.out(Tensor x, float factor, int[] axes=[0], *, Tensor(a!) out) -> Tensor(a!)")
+LIBRARY.define("lonely(Tensor x) -> Tensor")
+for _name, _function in (("scaled", lambda x, factor, axes=(0,): x * factor), ("lonely", lambda x: x + 1)):
+    LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"etir_programs::{_name}", lambda x, *_, **__: torch.empty_like(x), lib=LIBRARY)
+
+
+def test_custom_operator_reaches_its_out_variant() -> None:
+    """The call has the out variant's arguments; every level is interpreted with the library's own implementation."""
+    module = FunctionOf(lambda x: torch.ops.etir_programs.scaled(x, 3, [1]) + 1)
+    calls = [(numbers(2, 3, seed=s),) for s in range(2)]
+    program = exported(module, calls[0])
+    check_levels(import_program(program), calls, eager(module, calls), 1e-6, ("torch",))
+    compiled = compile_program(program)
+    (call,) = [o for o in compiled.module.walk() if isinstance(o, CallOp) and "etir_programs" in o.kernel.data]
+    assert call.kernel.data == "etir_programs::scaled.out"
+    assert "3.0, ints[1], %" in print_module(compiled.module)
+    assert_same(interpreted(compiled.module, calls, "torch"), eager(module, calls), "executable level", 1e-6)
+    assert read_program(compiled.buffer) is not None
+
+
+def test_custom_operator_without_out_variant() -> None:
+    """The error names the operator, its uses, the line, and what to register."""
+    module = FunctionOf(lambda x: torch.ops.etir_programs.lonely(torch.ops.etir_programs.lonely(x)))
+    error = error_of(lambda: compile_program(exported(module, (numbers(2, 3),))))
+    assert error.ids == ("E0415",)
+    (problem,) = error.diagnostics
+    assert "(2 uses, this is the first)" in problem.message and "etir_programs::lonely.out" in problem.help
+    assert problem.location is not None and problem.location.line
+
+
+# --- reading back and writing again -------------------------------------------------------------------------------------
+
+
+def _golden() -> dict[str, Any]:
+    sizes = {"dynamic_shapes": ((({0: Dim("batch", min=1, max=8), 1: Dim("tokens", min=4, max=16)},)),)}
+    programs: dict[str, Any] = {
+        "linear": (torch.nn.Linear(3, 4), (numbers(2, 3),), {}),
+        "convolution": (torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()), (numbers(1, 3, 6, 6),), {}),
+        "conds": (FunctionOf(chained), (numbers(2, 3), numbers(2, 3, seed=1)), {}),
+        "nested_conds": (FunctionOf(nested), (numbers(2, 3), numbers(2, 3, seed=1)), {}),
+        "loop": (FunctionOf(count_up), (numbers(2, 3),), {}),
+        "dynamic": (FunctionOf(DYNAMIC["sizes_as_outputs"]), (numbers(3, 5, 4),), sizes),
+        "dynamic_view": (FunctionOf(DYNAMIC["split_heads"]), (numbers(3, 5, 4),), sizes),
+    }
+    for name in ("list_results", "none_and_numbers", "string", "empty", "constant"):
+        programs[name] = (FunctionOf(OUTPUTS[name]), (numbers(2, 3),), {})
+    step, buffers = STATE["swap"]
+    programs["state"] = (Buffers(step, **buffers), (numbers(2, 3),), {})
+    return programs
+
+
+GOLDEN = _golden()
+
+
+def golden(name: str, **options: Any) -> Program:
+    module, args, export_options = GOLDEN[name]
+    return compile_program(exported(module, args, **export_options), **options)
+
+
+class Blobs:
+    """Supplies the blobs of another module: what a weights file does."""
+
+    def __init__(self, module: Any):
+        self.blobs = {a.data.digest: a.data for op in module.walk() for a in op.properties.values() if isinstance(a, BlobAttr)}
+
+    def supply(self, blob: Any) -> bool:
+        known = self.blobs.get(blob.digest)
+        if known is not None:
+            blob.attach(known.data)
+        return known is not None
+
+
+@pytest.mark.parametrize("name", list(GOLDEN))
+def test_files_come_back_byte_for_byte(name: str) -> None:
+    """``.pte`` to text to ``.pte``: the same bytes, with and without source lines, whose text keeps them."""
+    program = golden(name)
+    for debug_info in (False, True):
+        data = emit_program(program.module, EmitOptions(debug_info=debug_info)).pte()
+        module = read_program(data)
+        run_pipeline(EtContext(), module, "verify-plan")
+        again = parse_module(print_module(module, locations=True), weights=[Blobs(module)])
+        assert emit_program(again).pte() == data
+        if debug_info:
+            own, read = (
+                [source_location(o.location) for m in part.walk() if isinstance(m, MethodOp) for o in m.instructions]
+                for part in (program.module, module)
+            )
+            lines = [(a.file, a.line) for a in own if a is not None]
+            assert lines and [(b.file, b.line) for b in read if b is not None][: len(lines)] == lines[: len(read)]
+
+
+# --- determinism --------------------------------------------------------------------------------------------------------
+
+_PROGRAM = """
+import hashlib, sys
+sys.path.insert(0, sys.argv[1])
+from interop.test_programs import GOLDEN, golden
+for name in ("linear", "nested_conds", "dynamic", "state"):
+    print(name, hashlib.sha256(golden(name, debug_info=True).buffer).hexdigest())
+"""
+
+
+def test_same_bytes_under_any_hash_seed() -> None:
+    """Three processes with three hash seeds write the same files."""
+    outputs = set()
+    for seed in ("0", "1", "4711"):
+        folder = str(Path(__file__).resolve().parent.parent)
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", _PROGRAM, folder],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        outputs.add(done.stdout)
+    assert len(outputs) == 1 and outputs.pop().count("\n") == 4
+
+
+# --- errors -------------------------------------------------------------------------------------------------------------
+
+
+def test_module_that_is_not_planned() -> None:
+    """A buffer without a place is named; a module without methods is not at the executable level."""
+    program = golden("linear")
+    text = print_module(program.module)
+    module = parse_module(text, weights=[Blobs(program.module)])
+    buffer = next(op for op in module.walk() if isinstance(op, BufferOp))
+    buffer.place = None
+    error = error_of(lambda: emit_program(module))
+    assert error.ids == ("E0861",) and f"%{buffer.result.name_hint}" in str(error)
+    assert error_of(lambda: emit_program(import_program(exported(*GOLDEN["linear"][:2])))).ids == ("E0861",)
+
+
+def test_weights_that_are_not_loaded() -> None:
+    """Text without its weights file: the digest and the size are named."""
+    module = parse_module(print_module(golden("linear").module))
+    error = error_of(lambda: emit_program(module).pte())
+    assert set(error.ids) == {"E0201"} and "sha256:" in str(error)
+
+
+def _weights_file(path: Path, program: Program) -> None:
+    ops = [op for op in program.module.body.block.ops if isinstance(op, WeightOp)]
+    write_weight_file(path, [(op.sym_name.data, op.type, op.value.data) for op in ops])
+
+
+def test_weights_file(tmp_path: Path) -> None:
+    """The right file gives the same bytes; a changed byte is E0202, a cut or foreign file E0203."""
+    program = golden("linear")
+    text, path = print_module(program.module), tmp_path / "w.safetensors"
+    _weights_file(path, program)
+    assert emit_program(parse_module(text, weights=[WeightFile(path)])).pte() == program.buffer
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    error = error_of(lambda: emit_program(parse_module(text, weights=[WeightFile(path)])).pte())
+    assert error.ids == ("E0202",) and str(path) in str(error)
+    for broken in (data[:-4], data[:20], b"", b"hello world, this is no weights file"):
+        path.write_bytes(broken)
+        assert error_of(lambda: WeightFile(path)).ids == ("E0203",)
+
+
+def test_truncated_program() -> None:
+    """Every cut is refused with an error of the reader, never a traceback."""
+    data = golden("conds").buffer
+    for length in (0, 4, 8, 31, 32, 100, len(data) // 2, len(data) - 1):
+        error = error_of(lambda length=length: read_program(data[:length]))
+        assert all(id.startswith("E08") for id in error.ids)
+
+
+def test_hash_is_of_the_bytes() -> None:
+    """Two compilations in one process agree."""
+    assert hashlib.sha256(golden("dynamic").buffer).digest() == hashlib.sha256(golden("dynamic").buffer).digest()
+    assert stock(golden("linear").buffer, [(numbers(2, 3),)]).outputs
