@@ -26,7 +26,7 @@ dev: $(VENV)/.dev typing
 lint: dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/basedpyright --level error --pythonpath $(BIN)/python
+	$(BIN)/python .ci/check_types.py
 
 docs: dev
 	$(BIN)/python -m etir.tools.docs

@@ -153,9 +153,9 @@ class _Frame:
         for op in block.ops:
             if isinstance(op, FuncReturnOp):
                 outputs = [self.values[v] for v in op.arguments]
-                targets = [id(t) for t, _ in self.pending]
-                # What is returned was computed before the stores: a stored-into tensor is handed out as a copy.
-                outputs = [self.oracle.clone(o) if id(o) in targets else o for o in outputs]
+                if self.pending:
+                    # What is returned was computed before the stores, and may be a view of what they overwrite.
+                    outputs = [self.oracle.clone(o) if self.oracle.is_tensor(o) else o for o in outputs]
                 for target, value in [(t, self.oracle.clone(v)) for t, v in self.pending]:
                     self.oracle.assign(target, value)
                 return outputs

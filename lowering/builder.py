@@ -73,13 +73,7 @@ class Builder:
 
     # --- operators --------------------------------------------------------------------------------------------------
 
-    def __call__(
-        self,
-        op_name: str,
-        *args: Any,
-        types: Sequence[Attribute] | None = None,
-        **kwargs: Any,
-    ) -> SSAValue:
+    def __call__(self, op_name: str, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any) -> SSAValue:
         """The single result of ``op_name``; arguments by position or name, in the order of the schema.
 
         ``types`` replaces the inferred result types. Raises ``KeyError`` for an unknown operator, ``TypeError`` for
@@ -88,22 +82,12 @@ class Builder:
         return self.results(op_name, *args, types=types, **kwargs)[0]
 
     def results(
-        self,
-        op_name: str,
-        *args: Any,
-        types: Sequence[Attribute] | None = None,
-        **kwargs: Any,
+        self, op_name: str, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any
     ) -> tuple[SSAValue, ...]:
         """All results of ``op_name``."""
         return tuple(self.op(op_name, *args, types=types, **kwargs).results)
 
-    def op(
-        self,
-        op_name: str,
-        *args: Any,
-        types: Sequence[Attribute] | None = None,
-        **kwargs: Any,
-    ) -> SchemaOp:
+    def op(self, op_name: str, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any) -> SchemaOp:
         """The operation itself."""
         cls: type[SchemaOp] = edge_op(_edge_name(op_name)) if self.is_edge else aten_op(op_name)
         given = dict(zip(cls.SCHEMA.index, args, strict=False)) | kwargs if args else kwargs
@@ -180,24 +164,14 @@ class Builder:
     def where(self, condition: SSAValue, x: TensorOrNumber, y: TensorOrNumber) -> SSAValue:
         """``x`` where the condition holds, ``y`` elsewhere; numbers become tensors of the common type."""
         common = result_type((x, y))
-        return self(
-            "aten.where.self",
-            condition,
-            self.as_tensor(x, common),
-            self.as_tensor(y, common),
-        )
+        return self("aten.where.self", condition, self.as_tensor(x, common), self.as_tensor(y, common))
 
     def as_tensor(self, value: Number, type: Attribute | None = None) -> SSAValue:
         """A number as a tensor without dims of element type ``type`` (default: as it takes part in promotion)."""
         if is_tensor(value):
             assert isinstance(value, SSAValue)
             return value
-        return self(
-            "aten.full.default",
-            [],
-            _of_category(value, type),
-            dtype=type or result_type((value,)),
-        )
+        return self("aten.full.default", [], _of_category(value, type), dtype=type or result_type((value,)))
 
     # --- types ------------------------------------------------------------------------------------------------------
 
@@ -207,12 +181,7 @@ class Builder:
             return x
         if self.is_edge:
             order = order_of(tensor_type_of(x))
-            return self(
-                "dim_order_ops._to_dim_order_copy.default",
-                x,
-                dtype=type,
-                dim_order=order,
-            )
+            return self("dim_order_ops._to_dim_order_copy.default", x, dtype=type, dim_order=order)
         return self("aten._to_copy.default", x, dtype=type)
 
     # --- shapes -----------------------------------------------------------------------------------------------------
@@ -289,14 +258,7 @@ class Builder:
         """One entry of a dim, which disappears."""
         return self("aten.select.int", x, wrap(position, rank(x)), index)
 
-    def slice(
-        self,
-        x: SSAValue,
-        position: int,
-        start: SizeLike,
-        end: SizeLike | None,
-        step: int = 1,
-    ) -> SSAValue:
+    def slice(self, x: SSAValue, position: int, start: SizeLike, end: SizeLike | None, step: int = 1) -> SSAValue:
         """``x[start:end:step]`` along a dim, ``0 <= start <= end``; ``x`` itself when that is all of it."""
         position = wrap(position, rank(x))
         size = dims(x)[position]
@@ -422,14 +384,4 @@ def _of_category(value: Number, type: Attribute | None) -> Number:
     return bool(value) if category == 0 else value
 
 
-__all__ = [
-    "EDGE_PREFIX",
-    "Builder",
-    "Number",
-    "SizeLike",
-    "TensorOrNumber",
-    "dims",
-    "element",
-    "is_tensor",
-    "rank",
-]
+__all__ = ["EDGE_PREFIX", "Builder", "Number", "SizeLike", "TensorOrNumber", "dims", "element", "is_tensor", "rank"]

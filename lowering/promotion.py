@@ -14,19 +14,7 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import ComplexType, TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from etir.dialects.dtypes import (
-    BY_TORCH_NAME,
-    bf16,
-    dtype_of,
-    f16,
-    f32,
-    f64,
-    i1,
-    i8,
-    i32,
-    i64,
-    ui8,
-)
+from etir.dialects.dtypes import BY_TORCH_NAME, bf16, dtype_of, f16, f32, f64, i1, i8, i32, i64, ui8
 
 Operand: TypeAlias = SSAValue | bool | int | float | complex
 """A tensor, a run-time number (a value of type i64, f64 or i1) or a literal number."""
@@ -34,11 +22,7 @@ Operand: TypeAlias = SSAValue | bool | int | float | complex
 _i16 = BY_TORCH_NAME["int16"].type
 _SIGNED: tuple[Attribute, ...] = (i8, _i16, i32, i64)
 _FLOATS: tuple[Attribute, ...] = (f16, bf16, f32, f64)
-_COMPLEX_OF: dict[Attribute, Attribute] = {
-    f16: ComplexType(f16),
-    f32: ComplexType(f32),
-    f64: ComplexType(f64),
-}
+_COMPLEX_OF: dict[Attribute, Attribute] = {f16: ComplexType(f16), f32: ComplexType(f32), f64: ComplexType(f64)}
 _REAL_OF: dict[Attribute, Attribute] = {c: r for r, c in _COMPLEX_OF.items()}
 
 BOOL, INTEGER, FLOATING, COMPLEX = 0, 1, 2, 3
@@ -108,10 +92,7 @@ def result_type(operands: Iterable[Operand]) -> Attribute:
     groups: list[Attribute | None] = [None, None, None]
     for operand in operands:
         if isinstance(operand, SSAValue) and isinstance(operand.type, TensorType):
-            group, element = (
-                (0 if operand.type.get_num_dims() else 1),
-                operand.type.element_type,
-            )
+            group, element = ((0 if operand.type.get_num_dims() else 1), operand.type.element_type)
         else:
             group, element = 2, number_type_of(operand)
         known = groups[group]

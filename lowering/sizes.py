@@ -72,11 +72,7 @@ class SizePool:
         expr = as_expr(expr)
         if expr.is_const:
             return int(expr)
-        return Size(
-            self,
-            expr,
-            lambda: self.insert(arithmetic(name, self.number(a), self.number(b))).results[0],
-        )
+        return Size(self, expr, lambda: self.insert(arithmetic(name, self.number(a), self.number(b))).results[0])
 
 
 class Size:

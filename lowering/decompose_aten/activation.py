@@ -16,12 +16,7 @@ from etir.lowering.decompose_aten.errors import E0421
 from etir.lowering.dims import wrap
 from etir.lowering.promotion import FLOATING, category_of
 
-rename(
-    [
-        ("aten.special_expit.default", "aten.sigmoid.default"),
-        ("aten.special_logit.default", "aten.logit.default"),
-    ]
-)
+rename([("aten.special_expit.default", "aten.sigmoid.default"), ("aten.special_logit.default", "aten.logit.default")])
 
 
 @decomposition("aten.silu.default", in_float=True)
@@ -53,12 +48,7 @@ def softplus(b: Builder, x: SSAValue, beta: float, threshold: float) -> SSAValue
     """``log1p(exp(beta * x)) / beta``, and ``x`` itself above the threshold, where the exponential could overflow."""
     scaled = x if beta == 1 else b.mul(x, beta)
     soft = b.unary("log1p", b.unary("exp", scaled))
-    return b(
-        "aten.where.self",
-        b.compare("gt", scaled, threshold),
-        x,
-        soft if beta == 1 else b.div(soft, beta),
-    )
+    return b("aten.where.self", b.compare("gt", scaled, threshold), x, soft if beta == 1 else b.div(soft, beta))
 
 
 @decomposition("aten.mish.default", in_float=True)
@@ -133,14 +123,7 @@ def softshrink(b: Builder, x: SSAValue, lambd: float) -> SSAValue:
 
 
 @decomposition("aten.rrelu.default")
-def rrelu(
-    b: Builder,
-    x: SSAValue,
-    lower: float,
-    upper: float,
-    training: bool,
-    _generator: None,
-) -> SSAValue | None:
+def rrelu(b: Builder, x: SSAValue, lower: float, upper: float, training: bool, _generator: None) -> SSAValue | None:
     """In inference a leaky ReLU with the mean slope."""
     if training:
         raise E0421.error("aten.rrelu.default draws random slopes in training mode")
@@ -176,12 +159,7 @@ def sinc(b: Builder, x: SSAValue) -> SSAValue:
     """``sin(pi * x) / (pi * x)``, 1 at 0."""
     angle = b.mul(x, math.pi)
     quotient = b.div(b.unary("sin", angle), angle)
-    return b(
-        "aten.where.self",
-        b.compare("eq", x, 0),
-        b.as_tensor(1, element(quotient)),
-        quotient,
-    )
+    return b("aten.where.self", b.compare("eq", x, 0), b.as_tensor(1, element(quotient)), quotient)
 
 
 @decomposition("aten.softmax.int", "aten.special_softmax.default", numbers=())

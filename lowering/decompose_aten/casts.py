@@ -29,13 +29,7 @@ def _converted(b: Builder, x: SSAValue) -> SSAValue:
         memory_format = "contiguous" if contiguous else "channels_last" if rank == 4 else "channels_last_3d"
         if element(x) == wanted.element_type:
             return b("aten.clone.default", x, memory_format=memory_format, types=[wanted])
-        return b(
-            "aten._to_copy.default",
-            x,
-            dtype=wanted.element_type,
-            memory_format=memory_format,
-            types=[wanted],
-        )
+        return b("aten._to_copy.default", x, dtype=wanted.element_type, memory_format=memory_format, types=[wanted])
     return b.cast(x, wanted.element_type)
 
 
@@ -90,12 +84,7 @@ def identity(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
     return x
 
 
-@decomposition(
-    "aten.conj_physical.default",
-    "aten._conj_physical.default",
-    "aten.conj.default",
-    "aten._conj.default",
-)
+@decomposition("aten.conj_physical.default", "aten._conj_physical.default", "aten.conj.default", "aten._conj.default")
 def conjugate(b: Builder, x: SSAValue) -> SSAValue | None:
     """The input, for real types."""
     if element(x) != element(b.rewriter.root.results[0]) or "complex" in str(element(x)):

@@ -131,13 +131,7 @@ def conv_tbc(b: Builder, x: SSAValue, weight: SSAValue, bias: SSAValue, pad: int
 
 @decomposition("aten.thnn_conv2d.default", "aten.slow_conv3d.default")
 def conv_with_kernel_size(
-    b: Builder,
-    x: SSAValue,
-    weight: SSAValue,
-    kernel_size: Ints,
-    bias: SSAValue | None,
-    stride: Ints,
-    padding: Ints,
+    b: Builder, x: SSAValue, weight: SSAValue, kernel_size: Ints, bias: SSAValue | None, stride: Ints, padding: Ints
 ) -> SSAValue:
     """``convolution``"""
     return convolution(b, x, weight, bias, stride, padding, (1,), 1)

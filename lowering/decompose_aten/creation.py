@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.dtypes import BY_TYPE, i64
-from etir.dialects.et.layout import dims_of
+from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.builder import Builder, Number, element, is_tensor, rank
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition
 from etir.lowering.inference import tensor_type_of
@@ -72,11 +71,7 @@ def new_zeros(b: Builder, _x: SSAValue, size: Any, *_options: object) -> SSAValu
     return _filled(b, size, 0)
 
 
-@decomposition(
-    "aten.empty_strided.default",
-    "aten.empty_permuted.default",
-    numbers=("size", "stride"),
-)
+@decomposition("aten.empty_strided.default", "aten.empty_permuted.default", numbers=("size", "stride"))
 def empty(b: Builder, size: Any, *_options: object) -> SSAValue:
     """``full`` of 0"""
     return _filled(b, size, 0)
@@ -127,14 +122,7 @@ def inclusive_range(b: Builder, start: float, end: float, *rest: Any) -> SSAValu
     step = rest[0] if b.rewriter.root.name == "aten.range.step" else 1
     count = math.floor((end - start) / step) + 1
     type = result(b)
-    return b(
-        "aten.arange.start_step",
-        start,
-        start + count * step,
-        step,
-        dtype=type.element_type,
-        types=[type],
-    )
+    return b("aten.arange.start_step", start, start + count * step, step, dtype=type.element_type, types=[type])
 
 
 @decomposition("aten.linspace.default")
@@ -142,21 +130,14 @@ def linspace(b: Builder, start: float, end: float, steps: int, *_options: object
     """Evenly spaced numbers, from both ends towards the middle so that both ends are exact; a constant."""
     if steps > MAX_CONSTANT:
         return b.no_match(f"{steps} steps are too many for a constant")
-    return _constant(b, _spaced(start, end, steps, result(b).element_type))
+    from etir.lowering.decompose_aten.arrays import spaced
+
+    row = BY_TYPE[result(b).element_type]
+    return _constant(b, spaced(start, end, steps, row.numpy_name if row.is_float and row.numpy_name else "float32"))
 
 
-def _spaced(start: float, end: float, steps: int, type: Attribute) -> np.ndarray[Any, Any]:
-    dtype = np.dtype(BY_TYPE[type].numpy_name if BY_TYPE[type].is_float and BY_TYPE[type].numpy_name else "float32")
-    if steps <= 1:
-        return np.full([steps], start, dtype)
-    step = (dtype.type(end) - dtype.type(start)) / dtype.type(steps - 1)
-    positions = np.arange(steps)
-    forward = dtype.type(start) + step * positions.astype(dtype)
-    backward = dtype.type(end) - step * (steps - 1 - positions).astype(dtype)
-    return np.where(positions < steps // 2, forward, backward)
-
-
-def _constant(b: Builder, values: np.ndarray[Any, Any]) -> SSAValue:
+def _constant(b: Builder, values: Any) -> SSAValue:
+    """A NumPy array in the element type of the result."""
     return b.constant(values, result(b).element_type)
 
 
@@ -166,43 +147,20 @@ def eye(b: Builder, *sizes: Any) -> SSAValue:
     rows, columns = (sizes[0], sizes[0]) if b.rewriter.root.name == "aten.eye.default" else sizes[:2]
     type = result(b)
     height, width = dims_of(type)
-    row = b(
-        "aten.arange.start_step",
-        0,
-        rows,
-        1,
-        dtype=i64,
-        types=[tensor_type_of_dims(height)],
-    )
-    column = row
+    row = column = b("aten.arange.start_step", 0, rows, 1, dtype=i64, types=[tensor_type(i64, [height])])
     if columns is not rows:
-        column = b(
-            "aten.arange.start_step",
-            0,
-            columns,
-            1,
-            dtype=i64,
-            types=[tensor_type_of_dims(width)],
-        )
+        column = b("aten.arange.start_step", 0, columns, 1, dtype=i64, types=[tensor_type(i64, [width])])
     return b.cast(b.compare("eq", b.unsqueeze(row, 1), column), type.element_type)
-
-
-def tensor_type_of_dims(*sizes: Any) -> TensorType[Attribute]:
-    """An i64 tensor type."""
-    from etir.dialects.et.layout import tensor_type
-
-    return tensor_type(i64, sizes)
 
 
 @decomposition("aten.tril_indices.default", "aten.triu_indices.default")
 def triangle_indices(b: Builder, rows: int, columns: int, offset: int, *_options: object) -> SSAValue | None:
     """Row and column numbers of a triangle; a constant."""
-    lower = b.rewriter.root.name == "aten.tril_indices.default"
-    row, column = np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")
-    inside = column - row <= offset if lower else column - row >= offset
-    if 2 * inside.sum() > MAX_CONSTANT:
+    from etir.lowering.decompose_aten.arrays import triangle_indices as indices
+
+    if 2 * rows * columns > MAX_CONSTANT:
         return b.no_match("there are too many indices for a constant")
-    return _constant(b, np.stack([row[inside], column[inside]]))
+    return _constant(b, indices(rows, columns, offset, lower=b.rewriter.root.name == "aten.tril_indices.default"))
 
 
 _WINDOWS = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46)}
@@ -223,11 +181,10 @@ def periodic_window(b: Builder, length: int, periodic: bool, *_options: object) 
 def _window(b: Builder, length: int, periodic: bool) -> SSAValue | None:
     if length > MAX_CONSTANT:
         return b.no_match(f"{length} values are too many for a constant")
+    from etir.lowering.decompose_aten.arrays import cosine_window
+
     alpha, beta = _WINDOWS[b.rewriter.root.name.removeprefix("aten.").split("_")[0]]
-    if length == 1:
-        return _constant(b, np.ones([1]))
-    period = length if periodic else length - 1
-    return _constant(b, alpha - beta * np.cos(2 * math.pi * np.arange(length) / period))
+    return _constant(b, cosine_window(length, alpha, beta, periodic=periodic))
 
 
 @decomposition("aten.one_hot.default")

@@ -191,10 +191,7 @@ DECOMPOSITIONS: list[type[Decomposition]] = []
 
 
 def decomposition(
-    *op_names: str,
-    in_float: bool = False,
-    numbers: Collection[str] = (),
-    name: str | None = None,
+    *op_names: str, in_float: bool = False, numbers: Collection[str] = (), name: str | None = None
 ) -> Callable[[_FunctionT], _FunctionT]:
     """Register the decorated function as a decomposition of the overloads ``op_names``, which share a signature.
 

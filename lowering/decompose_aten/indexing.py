@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import i32, i64
@@ -160,22 +158,24 @@ def im2col(
     stride: Sequence[int],
 ) -> SSAValue | None:
     """``index`` of rows and columns of the windows, whose contents become channels"""
+    from etir.lowering.decompose_aten.arrays import window_positions
+
+    *outer, height, width = b.sizes(x)
+    counts: list[int] = []
+    for i, size in enumerate((height, width)):
+        if not isinstance(size, int):
+            return b.no_match("the size of the image is only known at run time")
+        count = window_count(size, kernel[i], stride[i], padding[i], dilation[i])
+        assert isinstance(count, int)
+        counts.append(count)
     if any(padding):
         x = b("aten.constant_pad_nd.default", x, [padding[1], padding[1], padding[0], padding[0]], 0)
-    *outer, height, width = b.sizes(x)
-    if not isinstance(height, int) or not isinstance(width, int):
-        return b.no_match("the size of the image is only known at run time")
-    grids: list[np.ndarray[Any, Any]] = []
-    for i, size in enumerate((height, width)):
-        count = window_count(size, kernel[i], stride[i], 0, dilation[i])
-        assert isinstance(count, int)
-        grids.append(np.arange(kernel[i])[:, None] * dilation[i] + np.arange(count)[None, :] * stride[i])
+    grids = [window_positions(counts[i], kernel[i], stride[i], dilation[i]) for i in range(2)]
     rows, columns = b.constant(grids[0][:, :, None, None], i64), b.constant(grids[1], i64)
     windows = b("aten.index.Tensor", x, [*[None] * len(outer), rows, columns])
     n = len(outer)
     ordered = b.permute(windows, [*range(n), n, n + 2, n + 1, n + 3])
-    cells = grids[0].shape[1] * grids[1].shape[1]
-    return b.view(ordered, [*outer[:-1], outer[-1] * (kernel[0] * kernel[1]), cells])
+    return b.view(ordered, [*outer[:-1], outer[-1] * (kernel[0] * kernel[1]), counts[0] * counts[1]])
 
 
 SUM, MEAN = 0, 1

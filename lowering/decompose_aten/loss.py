@@ -61,12 +61,7 @@ def binary_cross_entropy(
 
 @decomposition("aten.binary_cross_entropy_with_logits.default", in_float=True)
 def binary_cross_entropy_with_logits(
-    b: Builder,
-    x: SSAValue,
-    target: SSAValue,
-    weight: SSAValue | None,
-    positive: SSAValue | None,
-    reduction: int,
+    b: Builder, x: SSAValue, target: SSAValue, weight: SSAValue | None, positive: SSAValue | None, reduction: int
 ) -> SSAValue:
     """``(1 - target) * x + (1 + (positive - 1) * target) * softplus(-x)``"""
     corner = b.unary("log1p", b.unary("exp", b.unary("neg", b.unary("abs", x))))
@@ -136,13 +131,7 @@ def nll_loss_forward(
 
 @decomposition("aten.cross_entropy_loss.default", in_float=True)
 def cross_entropy_loss(
-    b: Builder,
-    x: SSAValue,
-    target: SSAValue,
-    weight: SSAValue | None,
-    reduction: int,
-    ignored: int,
-    smoothing: float,
+    b: Builder, x: SSAValue, target: SSAValue, weight: SSAValue | None, reduction: int, ignored: int, smoothing: float
 ) -> SSAValue | None:
     """``nll_loss`` of ``log_softmax``; targets may be probabilities"""
     probabilities = category_of(element(target)) == FLOATING

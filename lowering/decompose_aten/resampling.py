@@ -7,11 +7,9 @@ matrix products.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import f32, i64
@@ -20,7 +18,6 @@ from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.sizes import SizeLike
 
 Scales = Sequence[float | None]
-Array = np.ndarray[Any, Any]
 
 MAX_WEIGHTS = 1 << 20
 """Largest number of elements of a matrix of interpolation weights; above, tracing takes over."""
@@ -186,13 +183,14 @@ def _step(given: int, wanted: int, scale: float | None, align_corners: bool) -> 
 
 
 def _nearest_exact(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | None) -> SSAValue | None:
+    from etir.lowering.decompose_aten.arrays import nearest_positions
+
     count = rank(x) - 2
     targets = _target(b, x, size, scales, count)
     if targets is None:
         return None
     for i, (given, wanted, scale) in enumerate(targets):
-        step = np.float32(_step(given, wanted, scale, False))
-        index = np.minimum(np.floor((np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * step), given - 1)
+        index = nearest_positions(wanted, given, _step(given, wanted, scale, False))
         x = b("aten.index_select.default", x, 2 + i, b.constant(index, i64))
     return x
 
@@ -217,63 +215,6 @@ def upsample_nearest_exact_to(b: Builder, x: SSAValue, size: Sequence[int], *sca
     return _nearest_exact(b, x, size, scales)
 
 
-def cubic(t: Array, a: float) -> Array:
-    """The cubic convolution kernel (Keys, 1981) at distances ``t``."""
-    t = np.abs(t)
-    near = ((a + 2) * t - (a + 3)) * t * t + 1
-    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-    return np.where(t < 1, near, np.where(t < 2, far, 0.0))
-
-
-def triangle(t: Array) -> Array:
-    """The linear kernel at distances ``t``."""
-    return np.maximum(1 - np.abs(t), 0.0)
-
-
-def lanczos(t: Array) -> Array:
-    """The Lanczos kernel with three lobes at distances ``t``."""
-    return np.where(np.abs(t) < 3, np.sinc(t) * np.sinc(t / 3), 0.0)
-
-
-def cubic_weights(given: int, wanted: int, scale: float | None, align_corners: bool) -> Array:
-    """[outputs, inputs]: four taps around each position, those outside moved to the border."""
-    step = _step(given, wanted, scale, align_corners)
-    at = np.arange(wanted) * step if align_corners else (np.arange(wanted) + 0.5) * step - 0.5
-    first = np.floor(at)
-    weights = np.zeros([wanted, given])
-    for tap in range(-1, 3):
-        column = np.clip(first + tap, 0, given - 1).astype(np.int64)
-        np.add.at(weights, (np.arange(wanted), column), cubic(at - first - tap, -0.75))
-    return weights
-
-
-def smooth_weights(
-    given: int,
-    wanted: int,
-    scale: float | None,
-    align_corners: bool,
-    kernel: Callable[[Array], Array],
-    support: float,
-) -> Array:
-    """[outputs, inputs]: the kernel over the inputs that it reaches, stretched as it shrinks; rows sum to 1."""
-    step = _step(given, wanted, scale, align_corners)
-    stretch = max(step, 1.0)
-    center = (np.arange(wanted) + 0.5) * step
-    first = np.maximum(np.trunc(center - support * stretch + 0.5), 0)
-    last = np.minimum(np.trunc(center + support * stretch + 0.5), given)
-    position = np.arange(given)[None, :]
-    reached = (position >= first[:, None]) & (position < last[:, None])
-    weights = np.where(reached, kernel((position - center[:, None] + 0.5) / stretch), 0.0)
-    return weights / weights.sum(1, keepdims=True)
-
-
-_SMOOTH: dict[str, tuple[Callable[[Array], Array], float]] = {
-    "bilinear": (triangle, 1.0),
-    "bicubic": (lambda t: cubic(t, -0.5), 2.0),
-    "lanczos": (lanczos, 3.0),
-}
-
-
 def _weighted(
     b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | None, align_corners: bool
 ) -> SSAValue | None:
@@ -283,23 +224,26 @@ def _weighted(
         return None
     if any(given * wanted > MAX_WEIGHTS for given, wanted, _ in targets):
         return b.no_match("the matrices of weights are too large")
+    from etir.lowering.decompose_aten import arrays
+
     name = b.rewriter.root.name
-    matrices: list[Array] = []
+    kind = next((k for k in arrays.SMOOTH if f"{k}2d_aa" in name), None)
+    matrices: list[Any] = []
     for given, wanted, scale in targets:
-        if "_aa" in name:
-            kernel, support = next(v for k, v in _SMOOTH.items() if k in name)
-            matrices.append(smooth_weights(given, wanted, scale, align_corners, kernel, support))
+        step = _step(given, wanted, scale, align_corners)
+        if kind is not None:
+            matrices.append(arrays.smooth_weights(given, wanted, step, kind))
         else:
-            matrices.append(cubic_weights(given, wanted, scale, align_corners))
+            matrices.append(arrays.cubic_weights(given, wanted, step, align_corners=align_corners))
     for matrix in matrices[::-1]:
         x = b.transpose(_resized(b, x, matrix), -2, -1)
     return x
 
 
-def _resized(b: Builder, x: SSAValue, matrix: Array) -> SSAValue:
+def _resized(b: Builder, x: SSAValue, matrix: Any) -> SSAValue:
     """The last dim times the transposed matrix [outputs, inputs]."""
     *outer, width = b.sizes(x)
-    weights = b.cast(b.constant(np.ascontiguousarray(matrix.T), f32), element(x))
+    weights = b.cast(b.constant(matrix.T, f32), element(x))
     return b.view(b.mm(b.view(x, [-1, width]), weights), [*outer, matrix.shape[0]])
 
 
@@ -343,13 +287,10 @@ def grid_sampler(
 @decomposition("aten.affine_grid_generator.default")
 def affine_grid(b: Builder, theta: SSAValue, size: Sequence[int], align_corners: bool) -> SSAValue:
     """The positions of all pixels, a constant, times the transposed matrices"""
+    from etir.lowering.decompose_aten.arrays import affine_points
+
     spatial = size[2:]
-    axes: list[Array] = []
-    for count in spatial:
-        line = np.linspace(-1, 1, count) if count > 1 else np.zeros([1])
-        axes.append(line if align_corners else line * (count - 1) / count)
-    grids = np.meshgrid(*axes, indexing="ij")[::-1]
-    points = np.stack([*grids, np.ones(spatial)], axis=-1).reshape(1, math.prod(spatial), len(spatial) + 1)
+    points = affine_points(spatial, align_corners=align_corners)
     base = b.cast(b.constant(points, f32), element(theta))
     batch = b.size(theta, 0)
     placed = b.bmm(b.expand(base, [batch, *points.shape[1:]]), b.transpose(theta, 1, 2))

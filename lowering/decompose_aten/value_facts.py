@@ -8,9 +8,8 @@ The functions look through a bounded number of operations and say no when they d
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
@@ -24,6 +23,9 @@ from etir.lowering.decompose_aten.elementwise import LARGEST
 from etir.lowering.dims import wrap
 from etir.lowering.inference import tensor_type_of
 
+if TYPE_CHECKING:
+    import numpy as np
+
 MAX_DEPTH = 24
 """How many operations deep the functions look."""
 
@@ -36,12 +38,14 @@ _ROW_VIEWS = ("unsqueeze", "view", "expand", "permute", "alias", "clone", "detac
 def constant_data(value: SSAValue) -> np.ndarray[Any, Any] | None:
     """The elements of a weight whose bytes are loaded, or of a constant."""
     op = value.owner
+    if not isinstance(op, (ConstantOp, GetWeightOp)):
+        return None
+    import numpy as np
+
     if isinstance(op, ConstantOp):
         type = tensor_type_of(value)
         name = BY_TYPE[type.element_type].numpy_name
         return None if name is None else np.array(op.value.get_values(), dtype=name).reshape(type.get_shape())
-    if not isinstance(op, GetWeightOp):
-        return None
     type = tensor_type_of(value)
     name = BY_TYPE[type.element_type].numpy_name
     weight = _weight(op, op.symbol.root_reference.data)

@@ -28,13 +28,7 @@ def full_like(call: Call) -> Tensor:
     return like(call.type(), call["dtype"])
 
 
-@rule(
-    "aten.empty.memory_format",
-    "aten.zeros.default",
-    "aten.ones.default",
-    "aten.rand.default",
-    "aten.randn.default",
-)
+@rule("aten.empty.memory_format", "aten.zeros.default", "aten.ones.default", "aten.rand.default", "aten.randn.default")
 def plain(call: Call) -> Tensor:
     """f32 unless another type is asked for."""
     return contiguous(call["dtype"] or f32, call.sizes("size"))

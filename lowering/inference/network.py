@@ -27,12 +27,7 @@ def bmm(call: Call) -> Tensor:
     """[b, n, k] by [b, k, m]."""
     batch, other = call.dims()[0], call.dims("mat2")[0]
     return contiguous(
-        call.element(),
-        [
-            batch if isinstance(batch, int) else other,
-            call.dims()[1],
-            call.dims("mat2")[2],
-        ],
+        call.element(), [batch if isinstance(batch, int) else other, call.dims()[1], call.dims("mat2")[2]]
     )
 
 
@@ -107,11 +102,7 @@ def max_pool(call: Call) -> list[Attribute]:
     return [type, TensorType(i64, type.shape, type.encoding)]
 
 
-@rule(
-    "aten._adaptive_avg_pool2d.default",
-    "aten._adaptive_avg_pool3d.default",
-    "aten.adaptive_avg_pool1d.default",
-)
+@rule("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool1d.default")
 def adaptive_pool(call: Call) -> Tensor:
     """The sizes asked for."""
     sizes = call.sizes("output_size")
@@ -155,11 +146,7 @@ def batch_norm_of_batch(call: Call) -> list[Attribute]:
     return [call.type("input"), statistics, statistics]
 
 
-@rule(
-    "aten.upsample_nearest2d.vec",
-    "aten.upsample_bilinear2d.vec",
-    "aten._upsample_bilinear2d_aa.vec",
-)
+@rule("aten.upsample_nearest2d.vec", "aten.upsample_bilinear2d.vec", "aten._upsample_bilinear2d_aa.vec")
 def upsample2d(call: Call) -> Tensor:
     """The sizes asked for, or those that the scale factors give."""
     *outer, height, width = call.dims("input")

@@ -102,17 +102,7 @@ _BOOL = [
     "aten.isinf",
 ]
 
-_NOT_PROMOTED = {
-    "alpha",
-    "beta",
-    "value",
-    "negative_slope",
-    "scale",
-    "input_scale",
-    "min_val",
-    "max_val",
-    "eps",
-}
+_NOT_PROMOTED = {"alpha", "beta", "value", "negative_slope", "scale", "input_scale", "min_val", "max_val", "eps"}
 """Numbers that do not take part in promotion."""
 
 
@@ -153,10 +143,7 @@ def _overloads(packets: Sequence[str]) -> list[str]:
 _MODES = ("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 
 
-@rule(
-    *_overloads([p for p in _SAME if p not in ("aten.where", "aten.masked_fill", "aten.fill")]),
-    *_MODES,
-)
+@rule(*_overloads([p for p in _SAME if p not in ("aten.where", "aten.masked_fill", "aten.fill")]), *_MODES)
 def promoted(call: Call) -> TensorType[Attribute]:
     """The common type of all operands; a true ``rounding_mode`` of none is not an integer division."""
     element = _promoted(call)
@@ -165,23 +152,14 @@ def promoted(call: Call) -> TensorType[Attribute]:
     return _with_element(call, element)
 
 
-@rule(
-    "aten.fill.Scalar",
-    "aten.fill.Tensor",
-    "aten.masked_fill.Scalar",
-    "aten.masked_fill.Tensor",
-)
+@rule("aten.fill.Scalar", "aten.fill.Tensor", "aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
 def first(call: Call) -> TensorType[Attribute]:
     """The type of the first operand."""
     return _with_element(call, call.element())
 
 
 @rule(
-    *_overloads(_FLOATING),
-    "aten.div.Tensor",
-    "aten.div.Scalar",
-    "aten.true_divide.Tensor",
-    "aten.true_divide.Scalar",
+    *_overloads(_FLOATING), "aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", "aten.true_divide.Scalar"
 )
 def floating(call: Call) -> TensorType[Attribute]:
     """The common type, or f32 for integers."""

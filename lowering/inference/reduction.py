@@ -39,13 +39,7 @@ def _total_type(element: Attribute) -> Attribute:
     return i64 if category_of(element) in (BOOL, INTEGER) else element
 
 
-@rule(
-    "aten.sum.default",
-    "aten.sum.dim_IntList",
-    "aten.prod.default",
-    "aten.prod.dim_int",
-    "aten.nansum.default",
-)
+@rule("aten.sum.default", "aten.sum.dim_IntList", "aten.prod.default", "aten.prod.dim_int", "aten.nansum.default")
 def total(call: Call) -> Tensor:
     """Integers are summed as i64."""
     return _reduced(call, _argument(call, "dtype") or _total_type(call.element()))  # type: ignore[arg-type]

@@ -10,22 +10,8 @@ from xdsl.ir import Attribute
 
 from etir.dialects.dtypes import i1, ui8
 from etir.dialects.et.layout import Dim, dims_of
-from etir.lowering.dims import (
-    broadcast,
-    exact_quotient,
-    product,
-    slice_length,
-    wrap,
-    wrap_all,
-)
-from etir.lowering.inference import (
-    Call,
-    contiguous,
-    like,
-    rule,
-    size_as_dim,
-    tensor_type_of,
-)
+from etir.lowering.dims import broadcast, exact_quotient, product, slice_length, wrap, wrap_all
+from etir.lowering.inference import Call, contiguous, like, rule, size_as_dim, tensor_type_of
 from etir.lowering.promotion import common_type
 
 Tensor = TensorType[Attribute]
@@ -37,10 +23,7 @@ def with_view(*op_names: str) -> list[str]:
     return [*op_names, *copies]
 
 
-@rule(
-    *with_view("aten.alias.default", "aten.detach.default"),
-    "aten.lift_fresh_copy.default",
-)
+@rule(*with_view("aten.alias.default", "aten.detach.default"), "aten.lift_fresh_copy.default")
 def same(call: Call) -> Tensor:
     """The input's type."""
     return call.type()
@@ -50,8 +33,7 @@ def same(call: Call) -> Tensor:
 def view(call: Call) -> Tensor:
     """The given sizes; one of them may be -1."""
     return contiguous(
-        call.element(),
-        resolve_view(call.dims(), call["shape" if call.schema.name == "reshape" else "size"]),
+        call.element(), resolve_view(call.dims(), call["shape" if call.schema.name == "reshape" else "size"])
     )
 
 
@@ -70,10 +52,7 @@ def expand(call: Call) -> Tensor:
     dims = call.dims()
     sizes = call.sizes("size")
     padded = (*(1,) * (len(sizes) - len(dims)), *dims)
-    return contiguous(
-        call.element(),
-        [d if s == -1 else s for s, d in zip(sizes, padded, strict=True)],
-    )
+    return contiguous(call.element(), [d if s == -1 else s for s, d in zip(sizes, padded, strict=True)])
 
 
 @rule(*with_view("aten.permute.default"))
@@ -168,10 +147,7 @@ def diagonal(call: Call) -> Tensor:
         length: Dim = rows
     else:
         length = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
-    return contiguous(
-        call.element(),
-        [*(d for i, d in enumerate(dims) if i not in (first, second)), length],
-    )
+    return contiguous(call.element(), [*(d for i, d in enumerate(dims) if i not in (first, second)), length])
 
 
 @rule(*with_view("aten.as_strided.default"))
@@ -315,10 +291,7 @@ def pixel_unshuffle(call: Call) -> Tensor:
     """The image moves into the channels."""
     *batch, channels, height, width = call.dims()
     factor = int(call["downscale_factor"])
-    return contiguous(
-        call.element(),
-        [*batch, channels * factor**2, height // factor, width // factor],
-    )
+    return contiguous(call.element(), [*batch, channels * factor**2, height // factor, width // factor])
 
 
 @rule("aten.glu.default")
@@ -362,8 +335,4 @@ def to_dim_order(call: Call) -> Tensor:
     type = call.type()
     dtype = call["dtype"] if "dtype" in call.schema.index else None
     order = call["dim_order"]
-    return tensor_type(
-        dtype or type.element_type,
-        dims_of(type),
-        order_of(type) if order is None else order,
-    )
+    return tensor_type(dtype or type.element_type, dims_of(type), order_of(type) if order is None else order)

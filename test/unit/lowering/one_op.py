@@ -7,11 +7,7 @@ from typing import Any
 
 import torch
 from torch._subclasses import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import (
-    DimDynamic,
-    ShapeEnv,
-    StatelessSymbolicContext,
-)
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils import _pytree as pytree
 from unit.lowering.evaluate import evaluate
 from xdsl.dialects.builtin import ModuleOp

@@ -26,12 +26,7 @@ POINTWISE = [
 @pytest.mark.parametrize("name", POINTWISE)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_pointwise(name: str, dtype: torch.dtype) -> None:
-    tolerance = {
-        torch.float64: 1e-12,
-        torch.float32: 1e-6,
-        torch.float16: 1e-3,
-        torch.bfloat16: 1e-2,
-    }[dtype]
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}[dtype]
     check(f"aten.{name}.default", X.to(dtype), tolerance=tolerance, dynamic={0: [0, 1]})
 
 

@@ -23,7 +23,11 @@ def program(rank: int, *, transposed: bool, groups: int, bias: bool, affine: boo
     else:
         weight, out = f"{CHANNELS_OUT}x{CHANNELS_IN // groups}{kernel}", "x4" * rank
     ones, zeros = f"[{', '.join('1' * rank)}]", f"[{', '.join('0' * rank)}]"
-    x, y, c = f"tensor<2x{CHANNELS_IN}{spatial}xf32>", f"tensor<2x{CHANNELS_OUT}{out}xf32>", f"tensor<{CHANNELS_OUT}xf32>"
+    x, y, c = (
+        f"tensor<2x{CHANNELS_IN}{spatial}xf32>",
+        f"tensor<2x{CHANNELS_OUT}{out}xf32>",
+        f"tensor<{CHANNELS_OUT}xf32>",
+    )
     optional = "%b, " if bias else ""
     scale = "%gamma, %beta" if affine else "none, none"
     values = ", ".join(str(0.25 * i + 0.5) for i in range(CHANNELS_OUT))

@@ -77,7 +77,8 @@ def test_text_without_operations_is_an_empty_module(text: str) -> None:
 
 
 def test_every_undefined_value_is_named_where_it_is_used() -> None:
-    text = "func.func @f() {\n  %0 = sym.neg %a : (i64) -> i64\n  %1 = sym.add %a, %b : (i64, i64) -> i64\n  func.return\n}"
+    body = "  %0 = sym.neg %a : (i64) -> i64\n  %1 = sym.add %a, %b : (i64, i64) -> i64\n  func.return\n"
+    text = "func.func @f() {\n" + body + "}"
     with pytest.raises(EtirError) as caught:
         parse_module(text, EtContext(), name="m")
     assert [(str(d.location), d.message) for d in caught.value.diagnostics] == [

@@ -13,7 +13,10 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Dialect
 from xdsl.irdl import IRDLOperation, irdl_op_definition
 
+from etir.diagnostics import Severity
 from etir.dialects.context import EtContext
+from etir.dialects.errors import E0301
+from etir.dialects.text import source_location
 from etir.passes import registry
 from etir.passes.base import Pass
 from etir.tools import context
@@ -43,6 +46,19 @@ class MarkPass(Pass):
 
 
 @dataclass(frozen=True)
+class WarnPass(Pass):
+    """Warn without failing."""
+
+    name: ClassVar[str] = "plug-warn"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Leave a warning at the first operation."""
+        first = module.body.block.first_op
+        place = None if first is None else source_location(first.location)
+        ctx.diagnostics.append(E0301.diagnostic("look here", place, severity=Severity.WARNING))
+
+
+@dataclass(frozen=True)
 class ImpostorPass(Pass):
     """Not the real one."""
 
@@ -56,7 +72,7 @@ class ImpostorPass(Pass):
 @pytest.fixture(autouse=True)
 def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = registry.Plugin(
-        passes={"plug-mark": MarkPass, "cse": ImpostorPass},
+        passes={"plug-mark": MarkPass, "plug-warn": WarnPass, "cse": ImpostorPass},
         dialects={"plug": lambda: Dialect("plug", [MarkOp], []), "aten": lambda: Dialect("aten", [], [])},
     )
     monkeypatch.setattr(registry, "plugins", lambda: (plugin,))
@@ -81,6 +97,17 @@ def test_a_plug_in_s_pass_is_an_option_and_is_listed(tmp_path: Path, capfd: pyte
     assert "plug-mark\n    Mark the module.\n      word=str  (default seen)\n" in capfd.readouterr().out
     assert main(["--list-dialects"]) == 0
     assert "plug           1 operations  (plug-in)" in capfd.readouterr().out
+
+
+def test_warnings_are_printed_and_can_be_expected(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "in.mlir"
+    path.write_text("// expected-warning @below [E0301] {{look here}}\nplug.mark\n")
+    assert main([str(path), "-p", "plug-warn"]) == 0
+    captured = capfd.readouterr()
+    assert f"{path}:2:1: warning[E0301]: look here\n    plug.mark\n    ^\n" in captured.err
+    assert "plug.mark" in captured.out
+    assert main([str(path), "-p", "plug-warn", "--verify-diagnostics"]) == 0
+    assert main([str(path), "--verify-diagnostics"]) == 1
 
 
 def test_xdsl_s_own_tool_sees_etir(tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ def test_et_opt_keeps_the_link_to_the_weights(tmp_path: Path) -> None:
     path, out = tmp_path / "model.mlir", tmp_path / "out.mlir"
     write_module(_module(), str(path), None, locations=False)  # type: ignore[arg-type]
     weights = str(weights_path(str(path)))
-    assert et_opt([str(path), "--weights", weights, "-o", str(out)]) == 0
+    assert et_opt([str(path), "-o", str(out)]) == 0
+    assert not weights_path(str(out)).exists()
     assert _payloads(read_module(str(out), [weights], EtContext(), Console())) == [bytes(16), DATA]
 
 
