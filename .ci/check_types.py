@@ -1,8 +1,8 @@
 """Check types with basedpyright: the packages as users import them.
 
 Type checkers do not follow the import hook of an editable install. Editors get a tree of symlinks (``make dev``),
-through which a file has two names, its own and ``etir...``; a check then takes one class for two wherever imports form a
-cycle. So this check works on a copy under ``build/types``, in which every file has only its real name, and prints the
+through which a file has two names, its own and ``etir...``; a check then takes one class for two wherever imports form
+a cycle. So this check works on a copy under ``build/types``, in which every file has only its real name, and prints the
 places of the originals.
 
     python .ci/check_types.py

@@ -7,12 +7,17 @@ planned memories, so that the proof carries over to the file. It runs on every f
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import ModuleOp
+from collections.abc import Mapping
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.ir import Operation
 
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.dtypes import BY_NUMBER
 from etir.dialects.et.executable import BufferOp, MethodOp, ViewOp
 from etir.dialects.et.layout import tensor_type
+from etir.dialects.et.program import GetWeightOp, StateOp, WeightOp
+from etir.dialects.et.weights import payload_of
 from etir.emit.buffers import Buffer
 from etir.emit.errors import E0865
 from etir.emit.pte import model
@@ -24,14 +29,50 @@ def verify_bytes(data: Buffer, module: ModuleOp) -> None:
     program = read_pte(data)
     plans = {plan.name: plan for plan in program.execution_plan}
     problems: list[Diagnostic] = []
+    symbols = {
+        name.data: op
+        for op in module.body.block.ops
+        if isinstance(name := op.properties.get("sym_name"), StringAttr)
+    }
     for op in module.body.block.ops:
         if isinstance(op, MethodOp):
             plan = plans.get(op.sym_name.data)
             if plan is None:
                 problems.append(E0865.diagnostic(f"the file has no method '{op.sym_name.data}'"))
             else:
-                problems += _method(op, plan)
+                problems += _method(op, plan) + _data(op, plan, program, symbols)
     raise_if_errors(problems)
+
+
+def _data(
+    method: MethodOp, plan: model.ExecutionPlan, program: model.Program, symbols: Mapping[str, Operation]
+) -> list[Diagnostic]:
+    """Weights and initial bytes of state that are not what the module says."""
+    found: list[Diagnostic] = []
+    for index, op in enumerate(op for op in method.body.blocks[0].ops if op.results):
+        value = plan.values[index] if index < len(plan.values) else None
+        if isinstance(op, GetWeightOp):
+            symbol, table = op.symbol.root_reference.data, program.constants
+        elif isinstance(op, BufferOp) and op.state is not None:
+            symbol, table = op.state.root_reference.data, program.mutable_data
+        else:
+            continue
+        source = symbols.get(symbol)
+        if not isinstance(value, model.Tensor) or value.is_external or not isinstance(source, (WeightOp, StateOp)):
+            continue
+        if source.value is None:
+            continue
+        assert isinstance(source.type, TensorType)
+        expected = payload_of(source.value, source.type).data
+        entry = value.data_buffer_idx
+        written = memoryview(table[entry]).cast("B")[: value.nbytes] if entry < len(table) else None
+        if written is None or written != memoryview(expected).cast("B"):
+            found.append(
+                E0865.diagnostic(
+                    f"method '{method.sym_name.data}': value {index} does not hold the {value.nbytes} bytes of @{symbol}"
+                )
+            )
+    return found
 
 
 def _method(method: MethodOp, plan: model.ExecutionPlan) -> list[Diagnostic]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import Operation
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,10 @@ def _method(module: ModuleOp, method: Any) -> MethodReport:
                 elif isinstance(op, DelegateCallOp):
                     delegates[op.delegate.root_reference.data] += 1
     buffers = [op for op in method.body.blocks[0].ops if isinstance(op, BufferOp)]
-    fixed = {op: (op.place[0], op.place[1]) for op in buffers if op.place is not None and op.place[0] != 1}
-    memory = memory_of(EtContext(), method, fixed=dict(fixed))
+    fixed: dict[Operation, tuple[int, int]] = {
+        op: (op.place[0], op.place[1]) for op in buffers if op.place is not None and op.place[0] != 1
+    }
+    memory = memory_of(EtContext(), method, fixed=fixed)
     bounds = lower_bound(memory.problem)
     peak = []
     if 1 in bounds:

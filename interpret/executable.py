@@ -1,7 +1,8 @@
 """Running ``et.method``: instructions over buffers that share memory exactly as planned.
 
 Planned buffers are slices of one array of bytes for each memory id, so that two buffers placed on each other overwrite
-each other here as they would on a device: a wrong plan gives wrong numbers. Before planning every buffer has memory of
+each other here as they would on a device: a wrong plan gives wrong numbers. Memory id 1 belongs to one method, the
+others to all methods of the program, which is how they share state. Before planning every buffer has memory of
 its own. Kernels are computed by the functional operator whose out variant they are, and the result is written to the
 outs; a dynamic out takes the result's shape.
 """
@@ -80,7 +81,10 @@ class ExecutableMethod:
         self.method = method
         self.functional: dict[str, OpSchema] = {}
         sizes = method.pool_sizes or (0,)
-        self.arenas = [np.zeros(size, np.uint8) for size in sizes]
+        self.arenas = [
+            np.zeros(size, np.uint8) if memory_id <= 1 else interpreter.shared_memory(memory_id)
+            for memory_id, size in enumerate(sizes)
+        ]
         self.cells: dict[SSAValue, _Cell] = {}
         self.numbers: dict[SSAValue, Any] = {}
         for op in method.body.blocks[0].ops:
@@ -129,6 +133,13 @@ class ExecutableMethod:
 
     def _initialise(self, value: SSAValue, name: str) -> None:
         state = self.interpreter.symbols.get(name)
+        owner = value.owner
+        assert isinstance(owner, et.BufferOp)
+        if owner.place is not None and owner.place[0] > 1:
+            # Another method may have written it since it was loaded.
+            if name in self.interpreter.initialised:
+                return
+            self.interpreter.initialised[name] = None
         if isinstance(state, StateOp) and state.value is not None:
             assert isinstance(state.type, TensorType)
             data = np.frombuffer(payload_of(state.value, state.type).data, np.uint8)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
@@ -64,11 +65,21 @@ class Interpreter:
         self._weights: dict[str, Any] = {}
         self._states: dict[str, Any] = {}
         self._methods: dict[str, Any] = {}
+        self._shared_memory: dict[int, Any] = {}
+        self.initialised: dict[str, None] = {}
 
     @property
     def methods(self) -> list[str]:
         """Names of the methods, in order."""
         return [n for n, op in self.symbols.items() if isinstance(op, (FuncOp, MethodOp))]
+
+    def shared_memory(self, memory_id: int) -> Any:
+        """The bytes of a planned memory that all methods share, as large as the largest plan for it."""
+        if memory_id not in self._shared_memory:
+            plans = [op.pool_sizes or () for op in self.symbols.values() if isinstance(op, MethodOp)]
+            size = max(sizes[memory_id] for sizes in plans if memory_id < len(sizes))
+            self._shared_memory[memory_id] = np.zeros(size, np.uint8)
+        return self._shared_memory[memory_id]
 
     def run(self, inputs: Sequence[Any], method: str = "forward") -> list[Any]:
         """Run a method once and return its flat outputs.

@@ -22,8 +22,8 @@ Operand: TypeAlias = SSAValue | bool | int | float | complex
 _i16 = BY_TORCH_NAME["int16"].type
 _SIGNED: tuple[Attribute, ...] = (i8, _i16, i32, i64)
 _FLOATS: tuple[Attribute, ...] = (f16, bf16, f32, f64)
-_COMPLEX_OF: dict[Attribute, Attribute] = {f16: ComplexType(f16), f32: ComplexType(f32), f64: ComplexType(f64)}
-_REAL_OF: dict[Attribute, Attribute] = {c: r for r, c in _COMPLEX_OF.items()}
+_REAL_OF: dict[Attribute, Attribute] = {ComplexType(real): real for real in (f16, f32, f64)}
+_COMPLEX_OF: dict[Attribute, Attribute] = {r: c for c, r in _REAL_OF.items()} | {bf16: ComplexType(f32)}
 
 BOOL, INTEGER, FLOATING, COMPLEX = 0, 1, 2, 3
 """Categories, in the order of promotion; the ``category`` of ``dialects.dtypes.DType``."""

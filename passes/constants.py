@@ -6,6 +6,8 @@ with a type and adds new ones beside them.
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -111,4 +113,4 @@ class ConstantStore:
         size = row.itemsize
         if count > 1 and all(raw[i : i + size] == raw[:size] for i in range(0, len(raw), size)):
             raw = raw[:size]
-        return ConstantOp(DenseIntOrFPElementsAttr(type, BytesAttr(raw)))
+        return ConstantOp(DenseIntOrFPElementsAttr(cast("TensorType[Any]", type), BytesAttr(raw)))

@@ -95,8 +95,6 @@ def _contiguous(value: SSAValue, op: Operation) -> SSAValue:
     if not isinstance(type, TensorType) or is_contiguous(type):
         return value
     wanted = tensor_type(type.element_type, dims_of(type))
-    copy = edge_op(COPY).make(
-        {"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location
-    )
+    copy = edge_op(COPY).make({"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location)
     BaseRewriter.insert_op(copy, InsertPoint.before(op))
     return copy.results[0]

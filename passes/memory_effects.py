@@ -145,7 +145,8 @@ def memory_of(
     """
     fixed = fixed or {}
     instructions = method.instructions
-    keys = {op: index for index, op in enumerate(op for op in method.body.blocks[0].ops if isinstance(op, BufferOp))}
+    found = (op for op in method.body.blocks[0].ops if isinstance(op, BufferOp))
+    keys: dict[Operation, int] = {op: index for index, op in enumerate(found)}
     program = _instructions(ctx, method, instructions, keys)
     inputs = [b for op in instructions if isinstance(op, InputsOp) for b in _keys(op.arguments, keys)]
     outputs = [b for op in instructions if isinstance(op, ReturnOp) for b in _keys(op.arguments, keys)]

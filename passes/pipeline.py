@@ -13,7 +13,6 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
@@ -179,6 +178,8 @@ def make_pass(spec: PassSpec) -> ModulePass:
         field = name.replace("-", "_")
         if field not in fields:
             known = [f.replace("_", "-") for f in fields]
+            from difflib import get_close_matches
+
             near = get_close_matches(name.replace("_", "-"), known, 1)
             hint = f"did you mean '{near[0]}'?" if near else f"it takes {', '.join(known) or 'no options'}"
             problems.append(E0503.diagnostic(f"pass '{spec.name}' has no option '{name}'; {hint}", location))

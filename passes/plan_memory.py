@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
 from etir.dialects.context import EtContext
@@ -53,12 +54,12 @@ class PlanMemoryPass(Pass):
         pools = {1: Pool(capacity=self.capacity)} if self.capacity else {}
         problems: list[Diagnostic] = []
         for method in methods:
-            fixed = {
+            fixed: dict[Operation, tuple[int, int]] = {
                 op: (2, shared[op.state.root_reference.data])
                 for op in method.body.blocks[0].ops
                 if isinstance(op, BufferOp) and op.state is not None and op.state.root_reference.data in shared
             }
-            memory = memory_of(ctx, method, alignment=self.alignment, fixed=dict(fixed), pools=pools)
+            memory = memory_of(ctx, method, alignment=self.alignment, fixed=fixed, pools=pools)
             try:
                 found = plan(memory.problem, self.algorithm)
             except EtirError as error:

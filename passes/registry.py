@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 
 from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
@@ -45,13 +44,15 @@ PASSES: dict[str, str] = {
 class Plugin:
     """What a plug-in adds: passes as ``module:Class`` or as classes, dialects as functions that load them."""
 
-    passes: Mapping[str, str | type[ModulePass]] = field(default_factory=dict)
-    dialects: Mapping[str, Callable[[], Dialect]] = field(default_factory=dict)
+    passes: Mapping[str, str | type[ModulePass]] = field(default_factory=dict[str, "str | type[ModulePass]"])
+    dialects: Mapping[str, Callable[[], Dialect]] = field(default_factory=dict[str, Callable[[], Dialect]])
 
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
     """The installed plug-ins, in the order of their entry points' names."""
+    from importlib.metadata import entry_points  # slow to import, and most runs need no plug-in
+
     found = sorted(entry_points(group="etir.plugins"), key=lambda entry: entry.name)
     return tuple(entry.load() for entry in found)
 

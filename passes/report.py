@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ class Time:
     cpu: float = 0.0
 
     @contextmanager
-    def measure(self) -> Iterator[None]:
+    def measure(self) -> Generator[None]:
         """Add what the body takes, also when it raises."""
         wall, cpu = time.perf_counter(), time.process_time()
         try:

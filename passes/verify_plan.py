@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
@@ -36,7 +37,7 @@ class VerifyPlanPass(Pass):
 
     def _method(self, ctx: EtContext, method: MethodOp) -> list[Diagnostic]:
         found: list[Diagnostic] = []
-        places: dict[BufferOp, tuple[int, int]] = {}
+        places: dict[Operation, tuple[int, int]] = {}
         for op in method.body.blocks[0].ops:
             if isinstance(op, BufferOp) and op.caller is None:
                 if op.place is None:
@@ -60,7 +61,7 @@ class VerifyPlanPass(Pass):
                     )
         if found:
             return found
-        memory = memory_of(ctx, method, alignment=self.alignment, fixed=dict(places))
+        memory = memory_of(ctx, method, alignment=self.alignment, fixed=places)
         sizes = method.pool_sizes or (0,)
         plan = Plan(
             {memory.keys[op]: offset for op, (_, offset) in places.items()},

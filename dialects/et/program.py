@@ -12,7 +12,7 @@ Methods are ``func.func`` with the attributes of :data:`METHOD_ATTRIBUTES`; docs
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, cast
 
 from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
@@ -278,8 +278,8 @@ class StringOp(IRDLOperation):
 
 def dense_bytes(value: DenseIntOrFPElementsAttr) -> bytes:
     """The bytes of a constant, row-major; a splat is spelled out, a bool is one byte of 0 or 1."""
-    type = value.get_type()
-    element = type.get_element_type()
+    type = cast("TensorType[Attribute]", value.type)
+    element = type.element_type
     data = value.data.data
     count = 1
     for dim in type.get_shape():

@@ -8,7 +8,6 @@ to the digest are refused. For tests, ``#et.synthetic<seed = 7>`` is a payload t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import mmap
 import struct
@@ -34,6 +33,8 @@ DIGEST_CHARS = 32
 
 def digest_of(data: memoryview | bytes) -> str:
     """``sha256:`` and the first 32 hexadecimal digits of the hash of ``data``."""
+    import hashlib  # brings OpenSSL in, and text is read without hashing anything
+
     return "sha256:" + hashlib.sha256(data).hexdigest()[:DIGEST_CHARS]
 
 

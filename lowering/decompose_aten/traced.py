@@ -73,6 +73,8 @@ class TraceDecomposition(OperatorPattern):
         assert self.kept is not None
         if is_legal(op, self.kept) or not isinstance(op, SchemaOp) or (self.only and op.name not in self.only):
             return
+        if op in self.problems:
+            return  # A hand-written pattern knows that it must not be decomposed.
         place = source_location(op.location)
         if importlib.util.find_spec("torch") is None:
             self.problems[op] = E0411.diagnostic(f"'{op.name}' has no decomposition of etir's own", place)

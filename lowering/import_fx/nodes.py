@@ -243,12 +243,13 @@ class NodeImporter:
         name = target.name()
         value = node.meta.get("val")
         types = [_output_type(v, False) for v in _flat_outputs(value)]
+        padded: tuple[Any, ...] = (*arguments, (), ())
         if name == "cond":
-            predicate, true_graph, false_graph, operands = (*arguments, ())[:4]
+            predicate, true_graph, false_graph, operands = padded[:4]
             regions = [self._region(graph, operands, types) for graph in (true_graph, false_graph)]
             op: Operation = CondOp(as_number(predicate, block), types, *regions)
         elif name == "while_loop":
-            condition, body, carried, extra = (*arguments, (), ())[:4]
+            condition, body, carried, extra = padded[:4]
             inits = [as_number(v, block) for v in carried]
             carried_types = [v.type for v in inits]
             op = WhileOp(
@@ -271,7 +272,8 @@ class NodeImporter:
             body, inputs, extra = arguments
             inits: Sequence[Value] = ()
         else:
-            body, inits, inputs, extra = (*arguments, ())[:4]
+            padded: tuple[Any, ...] = (*arguments, ())
+            body, inits, inputs, extra = padded[:4]
         init_values = [as_number(v, block) for v in inits]
         input_values = [as_number(v, block) for v in inputs]
         placeholders = [n for n in body.graph.nodes if n.op == "placeholder"]

@@ -42,4 +42,4 @@ def _bytes_of(tensor: torch.Tensor) -> memoryview:
         return memoryview(b"")
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
-    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+    return tensor.reshape(-1).view(torch.uint8).numpy().data

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 import torch
 
@@ -41,8 +43,13 @@ def main(arguments: list[str] | None = None) -> int:
     runtime = load_runtime([library for library, always in manifest.libraries.items() if not always])
     unsafe = strict = 0
     idle: list[str] = []
-    for name in names:
-        seen = list(observe(runtime, manifest.kernels[name], every=options.every, usual_only=options.usual))
+    # All usual calls fit into one batch; with varied types, one per kernel shows progress.
+    batches = [names] if options.usual else [[name] for name in names]
+    observed = (
+        observe(runtime, [manifest.kernels[n] for n in batch], every=options.every, usual_only=options.usual)
+        for batch in batches
+    )
+    for name, seen in _by_kernel(observed):
         found_unsafe = [o for o in seen if o.is_unsafe]
         found_strict = [o for o in seen if o.is_strict]
         if manifest.kernels[name].dtypes.rows and not any(o.is_agreed for o in seen):
@@ -56,6 +63,13 @@ def main(arguments: list[str] | None = None) -> int:
     for name in idle:
         print(f"{name}: no call is both accepted and works")
     return 1 if unsafe or idle else 0
+
+
+def _by_kernel(batches: Iterable[list[Observation]]) -> Iterator[tuple[str, list[Observation]]]:
+    """The observations of each kernel, as soon as they are there."""
+    for batch in batches:
+        for name, group in groupby(batch, key=lambda o: o.call.name):
+            yield name, list(group)
 
 
 def _report(

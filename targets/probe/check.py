@@ -61,36 +61,39 @@ def samples_of(op_name: str) -> tuple[Sample, ...]:
     return tuple(sample for table in tables for sample in table.get(op_name, ()))
 
 
-def observe(runtime: Any, entry: KernelEntry, *, every: int = 1, usual_only: bool = False) -> Iterator[Observation]:
-    """Probe one kernel with all its samples.
+def observe(
+    runtime: Any, entries: Sequence[KernelEntry], *, every: int = 1, usual_only: bool = False
+) -> list[Observation]:
+    """Probe kernels with all their samples.
 
     With ``every`` above 1 only one in so many combinations of types is tried; with ``usual_only`` no type or dim order
     is changed. Where the manifest says that the kernel resizes its results, it also gets too large ones.
     """
+    jobs = [job for entry in entries for job in _jobs(entry, every, usual_only)]
+    outcomes = run_cases(runtime, [(call, case) for _, _, call, case in jobs])
+    observations: list[Observation] = []
+    for (entry, number, call, case), outcome in zip(jobs, outcomes, strict=True):
+        reason = entry.check(
+            call.by_name(case.dtypes), call.by_name(case.dim_orders), others=call.others, shapes=call.shapes
+        )
+        observations.append(Observation(call, number, case, outcome, reason))
+    return observations
+
+
+def _jobs(entry: KernelEntry, every: int, usual_only: bool) -> Iterator[tuple[KernelEntry, int, Call, Case]]:
     for number, sample in enumerate(samples_of(entry.name)):
         call = Call(entry.name, entry.schema, sample, is_prim=entry.kind == "prim")
-        cases: list[Case] = [call.base]
+        yield entry, number, call, call.base
         if not usual_only:
-            if not sample.shape_only:
-                cases += _combinations(entry, call, number)[::every]
-            cases += call.dim_order_cases()
-        yield from _observe_call(runtime, entry, call, number, cases)
+            combinations = [] if sample.shape_only else _combinations(entry, call, number)[::every]
+            for case in (*combinations, *call.dim_order_cases()):
+                yield entry, number, call, case
         grown = Call(entry.name, entry.schema, sample, is_prim=entry.kind == "prim", grown=True)
         if entry.resizes_output and grown.grown:
-            yield from _observe_call(runtime, entry, grown, number, [grown.base])
+            yield entry, number, grown, grown.base
 
 
 def _combinations(entry: KernelEntry, call: Call, number: int) -> list[Case]:
     if entry.name in QUANTIZED_SAMPLES or entry.name in CUSTOM_SAMPLES:
         return list(call.near_base(steps=1 if number else 2))
     return list(call.dtype_cases(FURTHER_LIMIT if number else FULL_LIMIT))
-
-
-def _observe_call(
-    runtime: Any, entry: KernelEntry, call: Call, number: int, cases: Sequence[Case]
-) -> Iterator[Observation]:
-    for case, outcome in zip(cases, run_cases(runtime, call, cases), strict=True):
-        reason = entry.check(
-            call.by_name(case.dtypes), call.by_name(case.dim_orders), others=call.others, shapes=call.shapes
-        )
-        yield Observation(call, number, case, outcome, reason)

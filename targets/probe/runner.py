@@ -62,22 +62,22 @@ def load_runtime(libraries: Sequence[str] = ()) -> Any:
     return portable_lib
 
 
-def run_cases(runtime: Any, call: Call, cases: Sequence[Case]) -> list[Outcome]:
-    """The outcome of every case, in order."""
+def run_cases(runtime: Any, cases: Sequence[tuple[Call, Case]]) -> list[Outcome]:
+    """The outcome of every case, in order. Many cases at once save children."""
     outcomes: list[Outcome] = []
     while len(outcomes) < len(cases):
-        outcomes.extend(_run_in_child(runtime, call, cases[len(outcomes) :]))
+        outcomes.extend(_run_in_child(runtime, cases[len(outcomes) :]))
     return outcomes
 
 
-def _run_in_child(runtime: Any, call: Call, cases: Sequence[Case]) -> list[Outcome]:
+def _run_in_child(runtime: Any, cases: Sequence[tuple[Call, Case]]) -> list[Outcome]:
     """Outcomes of the first cases, at least one; the last is ``ABORT``, or ``RAN``, if the child died there."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read_end)
         _silence()
-        for case in cases:
+        for call, case in cases:
             outcome, results = run_case(runtime, call, case)
             if outcome is Outcome.RAN:
                 # Said before PyTorch runs, which crashes on some of the stranger combinations.

@@ -25,9 +25,7 @@ _MASK = T((2, 3, 2, 3), "mask")
 _LONG, _INT, _FLOAT, _BOOL = ScalarType.LONG, ScalarType.INT, ScalarType.FLOAT, ScalarType.BOOL
 _CL = (0, 2, 3, 1)
 _X_CL = T((2, 3, 2, 3), dim_order=_CL)
-_UNARY = _names(
-    "isinf isnan reciprocal rsqrt sqrt log log10 log1p log2 alias_copy detach_copy lift_fresh_copy _conj_physical"
-)
+_UNARY = _names("isinf isnan reciprocal rsqrt sqrt log log10 log1p log2 alias_copy detach_copy lift_fresh_copy")
 _UNARY_SIGNED = _names(
     "abs ceil floor round trunc neg sign relu exp expm1 erf cos cosh sin sinh tan tanh sigmoid asinh atan"
 )
@@ -51,6 +49,7 @@ _POOL = ((2, 2), (1, 1), (0, 0))
 SAMPLES: dict[str, tuple[Sample, ...]] = {
     **{f"aten::{n}.out": (sample(_X),) for n in _UNARY},
     **{f"aten::{n}.out": (sample(_SIGNED),) for n in _UNARY_SIGNED},
+    "aten::_conj_physical.out": (sample(T((2, 3, 2, 3), dtype=ScalarType.COMPLEXFLOAT)),),
     "aten::logical_not.out": (sample(_UNIT),),
     "aten::nonzero.out": (sample(_UNIT, dynamic=True),),
     **{f"aten::{n}.out": (sample(_UNIT, *([None] if n == "logit" else [])),) for n in _UNARY_UNIT},
@@ -271,6 +270,6 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "aten::view_as_real_copy.out": (sample(T((2, 3, 2), "data", ScalarType.COMPLEXFLOAT)),),
     "aten::view_copy.out": (sample(_X, (6, 6)), sample(_X, (2, 3, 6, -1)), sample(T((6, 6)), (2, 3, 2, 3))),
     "aten::where.self_out": (sample(_MASK, _X, _Y),),
-    "aten::_fft_r2c.out": (sample(T((2, 4)), (1,), 0, True),),
+    "aten::_fft_r2c.out": (sample(T((2, 4)), (1,), 0, True, outs=(T((2, 3), dtype=ScalarType.COMPLEXFLOAT),)),),
     "aten::_fft_c2r.out": (sample(T((2, 3), "data", ScalarType.COMPLEXFLOAT), (1,), 0, 4),),
 }

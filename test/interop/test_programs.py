@@ -21,13 +21,14 @@ from interop.test_signatures import DYNAMIC, OUTPUTS, STATE, Buffers, numbers  #
 
 from etir.dialects.context import EtContext  # noqa: E402
 from etir.dialects.et.executable import BufferOp, CallOp, InputsOp, MethodOp, NextOp, ReturnOp  # noqa: E402
-from etir.dialects.et.weights import BlobAttr, WeightFile, write_weight_file  # noqa: E402
-from etir.dialects.et.program import WeightOp  # noqa: E402
+from etir.dialects.et.weights import Blob, BlobAttr, WeightFile, write_weight_file  # noqa: E402
+from etir.dialects.et.program import StateOp, WeightOp  # noqa: E402
 from etir.dialects.text import parse_module, print_module, source_location  # noqa: E402
 from etir.driver import Program, compile_program  # noqa: E402
 from etir.emit.from_pte import read_program  # noqa: E402
 from etir.emit.ptd.reader import read_ptd  # noqa: E402
 from etir.emit.to_pte import EmitOptions, emit_program  # noqa: E402
+from etir.emit.verify_bytes import verify_bytes  # noqa: E402
 from etir.lowering.import_fx import import_program  # noqa: E402
 from etir.passes.manager import run_pipeline  # noqa: E402
 from torch.export import Dim  # noqa: E402
@@ -68,23 +69,32 @@ class Read(torch.nn.Module):
 
 @pytest.mark.parametrize("share_state", [True, False])
 def test_methods_share_weights_and_state(share_state: bool) -> None:
-    """Weights are stored once. With ``share_state`` one method sees what the other wrote; without it each has its own."""
+    """Weights are stored once. With ``share_state`` the cache has one place, in memory id 2, in both methods.
+
+    The interpreter shares that memory between methods. The stock runtime's Python bindings give every method memory of
+    its own, so that there a method only ever sees what it wrote itself.
+    """
     model = Model()
     calls = [(numbers(1, 4, seed=s), torch.tensor([s])) for s in range(3)]
     programs = {"write": exported(Write(model), calls[0]), "read": exported(Read(model), calls[0][:1])}
     program = compile_program(programs, share_state=share_state)
     assert program.report().constants == 2
+    places = [op.place for op in program.module.walk() if isinstance(op, BufferOp) and op.state is not None]
+    assert (set(places) == {(2, 0)}) == share_state
     data = program.buffer
     loaded = portable_lib._load_for_executorch_from_buffer(data)
-    interpreters = _interpreter(program)
+    interpreted = _interpreter(program)
     with torch.no_grad():
         for x, position in calls:
             expected = Write(model)(x, position)
-            for run in (loaded.run_method, interpreters):
-                torch.testing.assert_close(torch.as_tensor(run("write", (x, position))[0]), expected)
-            expected = Read(model)(x) if share_state else torch.zeros(1, 6)
-            for run in (loaded.run_method, interpreters) if share_state else (loaded.run_method,):
-                torch.testing.assert_close(torch.as_tensor(run("read", (x,))[0]), expected, rtol=1e-5, atol=1e-5)
+            for run in (loaded.run_method, interpreted):
+                assert_near(run("write", (x, position))[0], expected)
+            assert_near(loaded.run_method("read", (x,))[0], torch.zeros(1, 6))
+            assert_near(interpreted("read", (x,))[0], Read(model)(x) if share_state else torch.zeros(1, 6))
+
+
+def assert_near(got: Any, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(torch.as_tensor(got), expected, rtol=1e-5, atol=1e-5)
 
 
 def _interpreter(program: Program) -> Any:
@@ -299,6 +309,27 @@ def test_weights_file(tmp_path: Path) -> None:
     for broken in (data[:-4], data[:20], b"", b"hello world, this is no weights file"):
         path.write_bytes(broken)
         assert error_of(lambda: WeightFile(path)).ids == ("E0203",)
+
+
+def test_bytes_that_are_not_the_module() -> None:
+    """A file is compared with the module before it leaves: places, memories, weights, initial bytes of state."""
+    program = golden("state")
+    data = program.buffer
+    verify_bytes(data, program.module)
+    other = golden("linear")
+    assert set(error_of(lambda: verify_bytes(data, other.module)).ids) == {"E0865"}
+    moved = program.module.clone()
+    buffer = next(op for op in moved.walk() if isinstance(op, BufferOp) and op.place is not None)
+    assert buffer.place is not None
+    buffer.place = (buffer.place[0], buffer.place[1] + 16)
+    error = error_of(lambda: verify_bytes(data, moved))
+    assert error.ids == ("E0865",) and f"%{buffer.result.name_hint}" in str(error)
+    changed = program.module.clone()
+    state = next(op for op in changed.walk() if isinstance(op, StateOp))
+    assert isinstance(state.value, BlobAttr)
+    state.value = BlobAttr(Blob.of(bytes(state.value.data.size)))
+    error = error_of(lambda: verify_bytes(data, changed))
+    assert error.ids == ("E0865",) and f"@{state.sym_name.data}" in str(error)
 
 
 def test_truncated_program() -> None:

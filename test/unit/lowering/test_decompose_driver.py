@@ -1,0 +1,180 @@
+"""The pass itself: its options, what stays whole, how it reports, and tracing."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+import torch
+from unit.lowering.one_op import check, decompose, one_op_module
+
+from etir.diagnostics import EtirError
+from etir.dialects.context import EtContext
+from etir.dialects.text import parse_module
+from etir.lowering.decompose_aten import traced
+from etir.lowering.decompose_aten.driver import DecomposeAtenPass, hand_written
+from etir.lowering.verify_core_aten import VerifyCoreAtenPass
+from etir.passes.rewriting import Observer
+
+X = torch.randn(7, 4)
+SILU = "aten.silu.default"
+
+
+def run(op_name: str, *args: Any, **options: Any) -> list[str]:
+    return decompose(one_op_module(op_name, args, {})[0], **options)
+
+
+def test_names_of_patterns_are_unique_and_kebab_case() -> None:
+    names = [p.name for p in hand_written()]
+    assert len(set(names)) == len(names)
+    assert all(name == name.lower() and "_" not in name and "." not in name for name in names)
+
+
+def test_every_root_is_in_the_schema_table() -> None:
+    from etir.dialects.aten.table import load_table
+
+    table = load_table()
+    assert [root for p in hand_written() for root in p.roots if root not in table] == []
+
+
+def test_keep() -> None:
+    assert run(SILU, X, keep=(SILU,)) == [SILU]
+
+
+@pytest.mark.parametrize("only", ["silu", SILU])
+def test_only_names_a_pattern_or_an_operator(only: str) -> None:
+    assert run(SILU, X, only=(only,)) == ["aten.sigmoid.default", "aten.mul.Tensor"]
+    assert run("aten.mish.default", X, only=(only,)) == ["aten.mish.default"]
+
+
+@pytest.mark.parametrize("option", ["keep", "only"])
+def test_unknown_names(option: str) -> None:
+    with pytest.raises(EtirError, match=r"did you mean .*aten\.silu\.default") as caught:
+        run(SILU, X, **{option: ("aten.silou.default",)})
+    assert caught.value.ids == ("E0503",)
+
+
+def test_unknown_target() -> None:
+    with pytest.raises(EtirError) as caught:
+        run(SILU, X, target="nowhere")
+    assert caught.value.ids == ("E0601",)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "whole"),
+    [
+        ("aten.linear.default", (X, torch.randn(3, 4), torch.randn(3)), True),
+        ("aten.linear.default", (X.to(torch.complex64), torch.randn(3, 4).to(torch.complex64)), False),
+        ("aten.masked_fill.Scalar", (X, X > 0, 1.0), True),
+        ("aten.stack.default", ([X, X],), True),
+        ("aten.avg_pool1d.default", (X, [2]), False),
+        (SILU, (X,), False),
+    ],
+)
+def test_target_decides_what_stays_whole(name: str, args: tuple[Any, ...], whole: bool) -> None:
+    assert (name in run(name, *args, target="executorch")) == whole
+    assert name not in run(name, *args, target="")
+
+
+def test_near_misses_are_told() -> None:
+    class Reasons(Observer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.reasons: list[str] = []
+
+        def on_no_match(self, pattern: Any, op: Any, reason: str) -> None:
+            self.reasons.append(f"{pattern.name}: {reason}")
+
+    module, _ = one_op_module("aten.linear.default", [X, torch.randn(3, 4)], {})
+    ctx = EtContext()
+    ctx.observer = Reasons()
+    DecomposeAtenPass().run(ctx, module)
+    assert "linear: the target has a kernel for it" in ctx.observer.reasons
+
+
+# --- tracing ----------------------------------------------------------------------------------------------------------
+
+TRACED: list[tuple[str, tuple[Any, ...], dict[int, list[int]]]] = [
+    ("aten.special_entr.default", (torch.rand(7, 4),), {0: [0, 1]}),
+    ("aten.renorm.default", (X, 2, 0, 1.0), {0: [0]}),
+    ("aten.quantile.scalar", (X, 0.3, 0), {}),
+    ("aten.gradient.scalarint", (X,), {0: [0]}),
+    ("aten.triplet_margin_loss.default", (X, X + 1, X * 2), {0: [0], 1: [0], 2: [0]}),
+    ("aten.multi_margin_loss.default", (X, torch.tensor([0, 1, 2, 3, 0, 1, 2])), {}),
+    ("aten.linalg_matrix_power.default", (torch.randn(3, 3), 5), {}),
+    ("aten.vander.default", (torch.randn(3),), {}),
+    ("aten.cosine_embedding_loss.default", (X, X + 1, torch.ones(7)), {}),
+    ("aten.fft_fftshift.default", (X,), {}),
+    ("aten._unsafe_masked_index.default", (X, torch.ones(4) > 0, [None, torch.arange(4)], 0.0), {}),
+    ("aten.linalg_norm.default", (X, 1), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "dynamic"), TRACED, ids=lambda v: v if isinstance(v, str) else "")
+def test_traced(name: str, args: tuple[Any, ...], dynamic: dict[int, list[int]]) -> None:
+    names = check(name, *args, dynamic=dynamic)
+    assert not any(n.split(".")[1].endswith("_") for n in names)
+
+
+def test_graphs_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    run("aten.special_entr.default", torch.rand(3, 5))
+    monkeypatch.setattr(traced, "_record", None)
+    assert run("aten.special_entr.default", torch.rand(3, 5))
+    with pytest.raises(TypeError):
+        run("aten.special_entr.default", torch.rand(3, 6))
+
+
+def test_a_graph_for_some_sizes_only_is_refused() -> None:
+    module, _ = one_op_module("aten.quantile.scalar", [X, 0.3, 0], {}, {0: [0]})
+    with pytest.raises(EtirError, match="only valid for") as caught:
+        DecomposeAtenPass().run(EtContext(), module)
+    assert caught.value.ids == ("E0412",)
+
+
+def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, _ = one_op_module("aten.special_entr.default", [X], {})
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else find(name))
+    with pytest.raises(EtirError, match="aten.special_entr.default") as caught:
+        decompose(module)
+    assert caught.value.ids == ("E0411",)
+
+
+# --- verify-core-aten -------------------------------------------------------------------------------------------------
+
+ILLEGAL = """
+func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = aten.silu.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = aten.add_.Tensor(%0, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = aten.silu.default(%1) : (tensor<4xf32>) -> tensor<4xf32>
+  %3 = aten.logcumsumexp.default(%2, dim = 0) : (tensor<4xf32>) -> tensor<4xf32>
+  %4 = aten.opaque "triton.f"(%3) {reason = "no schema"} : (tensor<4xf32>) -> tensor<4xf32>
+  %5 = aten.view.default(%4, size = [4]) : (tensor<4xf32>) -> tensor<4xf32>
+  %6 = aten.relu.default(%5) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return %6 : tensor<4xf32>
+}
+"""
+
+
+def test_illegal_operators_are_one_table() -> None:
+    with pytest.raises(EtirError) as caught:
+        VerifyCoreAtenPass().run(EtContext(), parse_module(ILLEGAL))
+    rows = [(d.message, d.location.line if d.location else 0, d.help) for d in caught.value.diagnostics]
+    assert [(message, line) for message, line, _ in rows] == [
+        ("'aten.silu.default' is not core ATen (2 uses, this is the first)", 3),
+        ("'aten.add_.Tensor' is not core ATen", 4),
+        ("'aten.logcumsumexp.default' is not core ATen", 6),
+        ("'triton.f' is not known: no schema", 7),
+    ]
+    assert "pattern 'silu'" in rows[0][2]
+    assert "functionalize" in rows[1][2]
+    assert "keep" in rows[2][2]
+    assert caught.value.ids == ("E0410",) * 4
+
+
+def test_kept_operators_are_legal() -> None:
+    text = ILLEGAL.replace("aten.add_", "aten.add")
+    with pytest.raises(EtirError) as caught:
+        VerifyCoreAtenPass(keep=(SILU, "aten.logcumsumexp.default")).run(EtContext(), parse_module(text))
+    assert [d.message for d in caught.value.diagnostics] == ["'triton.f' is not known: no schema"]
