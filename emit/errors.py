@@ -135,7 +135,7 @@ E0850 = define(
 E0861 = define(
     "E0861",
     "the module is not ready to be written",
-    "Run the whole pipeline first (et-compile, or et-opt --compile-to=et): methods at the executable level with a plan.",
+    "Run the whole pipeline first (et-compile, or et-opt --compile-to=et): executable methods with a plan.",
 )
 E0862 = define(
     "E0862",

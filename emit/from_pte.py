@@ -1,9 +1,9 @@
 """From a ``.pte`` file to the executable level: any file that ExecuTorch 1.5.1 or etir wrote.
 
 Values keep their order, so that a file that etir wrote comes back with the same numbering and hence the same bytes.
-A number that only stands as a kernel's input becomes a literal of the call; one that an instruction may write, or that is
-an input or output, becomes ``et.scalar``. Delegates stay blobs. Several chains, which run one after the other, become
-one.
+A number that only stands as a kernel's input becomes a literal of the call; one that an instruction may write, or that
+is an input or output, becomes ``et.scalar``. Delegates stay blobs. Several chains, which run one after the other,
+become one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from etir.dialects.et.program import GetWeightOp, NoneOp, StateOp, StringOp, Wei
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.emit.buffers import Buffer
 from etir.emit.errors import E0863, E0864
+from etir.emit.ptd.model import FlatTensor
 from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte
-from etir.emit.ptd.model import FlatTensor
 
 _NUMBERS = (model.Int, model.Bool, model.Double)
 _LISTS = (model.IntList, model.DoubleList, model.BoolList, model.TensorList, model.OptionalTensorList)

@@ -40,10 +40,10 @@ from etir.dialects.literals import dense_values, scalar_of
 from etir.dialects.text import source_location
 from etir.emit.buffers import Buffer
 from etir.emit.errors import E0861, E0862
-from etir.emit.pte import model
-from etir.emit.pte.writer import pte_parts
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.ptd.writer import ptd_parts
+from etir.emit.pte import model
+from etir.emit.pte.writer import pte_parts
 from etir.emit.scalar_type import ScalarType
 
 _DYNAMISM = {
@@ -98,9 +98,7 @@ def emit_program(module: ModuleOp, options: EmitOptions | None = None) -> Emissi
         tuple(pools.constants),
         tuple(pools.mutable) if len(pools.mutable) > 1 else (),
         pools.named_data(),
-        layout=model.FileLayout(
-            options.segment_alignment, options.constant_alignment, options.delegate_alignment
-        ),
+        layout=model.FileLayout(options.segment_alignment, options.constant_alignment, options.delegate_alignment),
     )
     return Emission(program, {tag: FlatTensor(dict(items)) for tag, items in pools.external.items()})
 
@@ -134,9 +132,7 @@ class _Pools:
     def named_data(self) -> dict[str, model.NamedData]:
         """Data that delegates look up by name."""
         return {
-            op.key.data: model.NamedData(
-                op.value.data.data, 1 if op.alignment is None else op.alignment.value.data
-            )
+            op.key.data: model.NamedData(op.value.data.data, 1 if op.alignment is None else op.alignment.value.data)
             for op in self.named
         }
 
@@ -315,9 +311,7 @@ class _MethodEmitter:
             case "tensors":
                 return model.TensorList(tuple(self.index[next(rest)] for _ in item.items))
             case _:
-                return model.OptionalTensorList(
-                    tuple(-1 if v is None else self.index[next(rest)] for v in item.items)
-                )
+                return model.OptionalTensorList(tuple(-1 if v is None else self.index[next(rest)] for v in item.items))
 
     def _arguments(self, template: Template, operands: Iterable[SSAValue]) -> tuple[int, ...]:
         rest = iter(operands)
@@ -422,5 +416,3 @@ def _frames(op: Operation) -> model.FrameList:
     if place is None:
         return model.FrameList(())
     return model.FrameList((model.Frame(place.file, place.line, path, ""),))
-
-

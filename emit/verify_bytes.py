@@ -30,9 +30,7 @@ def verify_bytes(data: Buffer, module: ModuleOp) -> None:
     plans = {plan.name: plan for plan in program.execution_plan}
     problems: list[Diagnostic] = []
     symbols = {
-        name.data: op
-        for op in module.body.block.ops
-        if isinstance(name := op.properties.get("sym_name"), StringAttr)
+        name.data: op for op in module.body.block.ops if isinstance(name := op.properties.get("sym_name"), StringAttr)
     }
     for op in module.body.block.ops:
         if isinstance(op, MethodOp):
@@ -69,7 +67,7 @@ def _data(
         if written is None or written != memoryview(expected).cast("B"):
             found.append(
                 E0865.diagnostic(
-                    f"method '{method.sym_name.data}': value {index} does not hold the {value.nbytes} bytes of @{symbol}"
+                    f"method '{method.sym_name.data}': value {index} is not the {value.nbytes} bytes of @{symbol}"
                 )
             )
     return found

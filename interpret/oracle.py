@@ -99,7 +99,11 @@ class NumpyOracle(Oracle):
         tensor = value.detach()
         if str(tensor.dtype) == "torch.bfloat16":
             # torch hands NumPy no bfloat16: the same bits as integers, seen as bfloat16.
-            return tensor.view(importlib.import_module("torch").int16).numpy().view(_numpy_dtype(BY_TORCH_NAME["bfloat16"]))
+            return (
+                tensor.view(importlib.import_module("torch").int16)
+                .numpy()
+                .view(_numpy_dtype(BY_TORCH_NAME["bfloat16"]))
+            )
         return tensor.numpy()
 
     def to_bytes(self, tensor: Any) -> bytes:

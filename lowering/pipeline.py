@@ -23,7 +23,14 @@ PHASES: dict[str, tuple[str, ...]] = {
         "dce",
         "verify-edge",
     ),
-    "backend": ("legalize-dim-order{target={target}}", "canonicalize", "elide-views", "share-sizes", "dce", "verify-link{target={target}}"),
+    "backend": (
+        "legalize-dim-order{target={target}}",
+        "canonicalize",
+        "elide-views",
+        "share-sizes",
+        "dce",
+        "verify-link{target={target}}",
+    ),
     "et": ("to-out-variant", "plan-memory", "verify-plan"),
 }
 """Phase to the passes that lead into it from the phase before."""

@@ -1,8 +1,8 @@
 """`verify-edge`: the legality check of the edge level.
 
 The numbered rules of docs/dialects/edge.md: E1 every operator is functional; E2 none is a view; E3 every tensor slot
-holds a tensor; E4 memory formats are explicit dim orders; E5 element types and static dims of results are those that the
-operator's promotion rule gives. All violations are reported together.
+holds a tensor; E4 memory formats are explicit dim orders; E5 element types and static dims of results are those that
+the operator's promotion rule gives. All violations are reported together.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def _operator(op: EdgeOp) -> Iterator[str]:
     arguments = op.given_args()
     for argument in schema.arguments:
         value = arguments.get(argument.name)
-        if argument.is_tensor and not argument.is_list and value is not None:
-            if not isinstance(value, SSAValue) or not isinstance(value.type, TensorType):
-                yield f"has a number in tensor slot '{argument.name}' (E3)"
-                return
+        is_number = not isinstance(value, SSAValue) or not isinstance(value.type, TensorType)
+        if argument.is_tensor and not argument.is_list and value is not None and is_number:
+            yield f"has a number in tensor slot '{argument.name}' (E3)"
+            return
         if argument.kind is Kind.MEMORY_FORMAT and value is not None:
             yield f"has a memory format ('{argument.name}') instead of a dim order (E4)"
     try:

@@ -2,7 +2,8 @@
 
 Before (the target's pooling takes contiguous tensors only)::
 
-    %y, %i = edge.aten.max_pool2d_with_indices.default(%x, ...) : (tensor<1x8x6x6xf32, #et.layout<order = [0, 2, 3, 1]>>)
+    %y, %i = edge.aten.max_pool2d_with_indices.default(%x, ...)
+        : (tensor<1x8x6x6xf32, #et.layout<order = [0, 2, 3, 1]>>)
         -> (tensor<1x8x3x3xf32, #et.layout<order = [0, 2, 3, 1]>>, ...)
 
 After::
@@ -11,9 +12,9 @@ After::
     %1, %2 = edge.aten.max_pool2d_with_indices.default(%0, ...) : (tensor<1x8x6x6xf32>) -> (tensor<1x8x3x3xf32>, ...)
     %y = edge.dim_order_ops._to_dim_order_copy.default(%1, dim_order = [0, 2, 3, 1]) : ...
 
-`aten-to-edge` carries a dim order that the user asked for through every operator that can keep it; whether a kernel does is
-in the target's manifest. Only calls that the kernel refuses as they are and takes contiguous are changed; what it refuses
-either way is `verify-link`'s to report. Copies that meet cancel in `canonicalize`.
+`aten-to-edge` carries a dim order that the user asked for through every operator that can keep it; whether a kernel
+does is in the target's manifest. Only calls that the kernel refuses as they are and takes contiguous are changed; what
+it refuses either way is `verify-link`'s to report. Copies that meet cancel in `canonicalize`.
 """
 
 from __future__ import annotations

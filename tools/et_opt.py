@@ -88,16 +88,17 @@ class _Run:
         return OK
 
     def _write_weights(self) -> None:
-        """Write the bytes that the output refers to, if passes have made some of them or a file is named."""
-        from etir.tools.files import weights_path, write_payloads
+        """Keep the bytes that the output refers to in a file of their own beside it, or in the one that is named."""
+        from etir.tools.files import keep_weights, weights_path
 
         if self.arguments.weights_out is not None:
-            write_payloads(Path(self.arguments.weights_out), self.payloads)
-        elif self.has_loose_payloads and self.arguments.output == "-":
+            keep_weights(Path(self.arguments.weights_out), self.payloads, self.weights)
+        elif self.arguments.output != "-":
+            if not Path(self.arguments.output).exists() or Path(self.arguments.output).is_file():
+                keep_weights(weights_path(self.arguments.output), self.payloads, self.weights)
+        elif self.has_loose_payloads:
             message = "passes made weights; the text on standard output names them by digest only"
             self.console.report([E0911.diagnostic(message, severity=Severity.WARNING)])
-        elif self.has_loose_payloads:
-            write_payloads(weights_path(self.arguments.output), self.payloads)
 
     # --- before the modules -------------------------------------------------------------------------------------------
 

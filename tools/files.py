@@ -6,6 +6,7 @@ none is named; writing makes it when the module has any bytes.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,13 +63,48 @@ def write_module(module: ModuleOp, path: str, weights: str | None, *, locations:
 
 
 def write_payloads(path: Path, found: list[Payload]) -> None:
-    """Write a weights file, unless there is nothing to write. Raises error E0903."""
+    """Write a weights file, unless there is nothing to write.
+
+    Raises error E0903, also rather than replace a file that etir did not write: it may be somebody's checkpoint.
+    """
     if not found:
         return
+    _refuse_foreign(path)
     try:
         write_weight_file(path, found)
     except OSError as error:
         raise E0903.error(f"cannot write '{path}': {error.strerror or error}") from None
+
+
+def keep_weights(path: Path, found: list[Payload], files: list[WeightFile]) -> None:
+    """Make sure that the weights file ``path`` has the bytes of ``found``.
+
+    When one of ``files`` has them all, ``path`` becomes a second name of it where the file system can do that: weights
+    files are replaced, never changed, so that neither name can see the other's future. Raises error E0903.
+    """
+    whole = next((file for file in files if all(blob in file for _, _, blob in found)), None)
+    if whole is None or not found:
+        write_payloads(path, found)
+        return
+    if path.exists() and path.samefile(whole.path):
+        return
+    _refuse_foreign(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        os.link(whole.path, temporary)
+        os.replace(temporary, path)
+    except OSError:  # another file system, or one without links: a copy does as well
+        write_payloads(path, found)
+
+
+def _refuse_foreign(path: Path) -> None:
+    try:
+        foreign = path.exists() and WeightFile(path).is_from_elsewhere
+    except EtirError:
+        foreign = True
+    if foreign:
+        help = "name another file with --weights-out, or move this one away"
+        raise E0903.error(f"'{path}' exists and was not written by etir: it is not replaced", help=help)
 
 
 def weights_beside(path: str) -> list[str]:

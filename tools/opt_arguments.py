@@ -57,7 +57,7 @@ class OptParser(ToolParser):
         group.add_argument(
             "--weights-out",
             metavar="FILE",
-            help="safetensors to write (default: beside the output, if passes made any)",
+            help="where the weights go (default: beside the output)",
         )
         group.add_argument("--allow-unregistered-dialect", action="store_true", help="accept unknown operations")
         group.add_argument("--split-input-file", action="store_true", help="modules between lines '// -----'")

@@ -141,6 +141,14 @@ def _constant(b: Builder, values: Any) -> SSAValue:
     return b.constant(values, result(b).element_type)
 
 
+@decomposition("aten.rand_like.default", "aten.randn_like.default")
+def rand_like(b: Builder, x: SSAValue, *_options: object) -> SSAValue:
+    """``rand`` or ``randn`` in the input's size"""
+    type = result(b)
+    name = b.rewriter.root.name.replace("_like", "")
+    return b(name, b.sizes(x), dtype=type.element_type, types=[type])
+
+
 @decomposition("aten.eye.default", "aten.eye.m", numbers=("n", "m"))
 def eye(b: Builder, *sizes: Any) -> SSAValue:
     """``where(row == column, 1, 0)`` of two ranges"""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
+from etir.dialects.dtypes import i64
 from etir.lowering.builder import Builder, dims, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.sizes import SizeLike
@@ -125,15 +126,36 @@ def adaptive_avg_pool3d(b: Builder, x: SSAValue, size: Ints) -> SSAValue | None:
     return b("aten.avg_pool3d.default", x, kernel, types=[b.rewriter.root.results[0].type])
 
 
-@decomposition("aten.adaptive_max_pool1d.default", "aten.adaptive_max_pool2d.default")
-def adaptive_max_pool(b: Builder, x: SSAValue, size: Ints) -> Sequence[SSAValue] | None:
-    """``max_pool2d_with_indices`` where the sizes divide the input's"""
+@decomposition(
+    "aten.adaptive_max_pool1d.default", "aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default"
+)
+def adaptive_max_pool(b: Builder, x: SSAValue, size: Ints) -> Sequence[SSAValue | None] | None:
+    """``max_pool2d_with_indices`` where the sizes divide the input's; else ``index_select`` and ``amax``, by dim"""
     kernel = _exact_windows(x, size)
-    if kernel is None:
-        return b.no_match("the windows differ in size")
-    if len(size) == 2:
+    if kernel is not None and len(size) == 2:
         return b.results(MAX_POOL, x, kernel)
-    return [b.squeeze(r, -2) for r in b.results(MAX_POOL, b.unsqueeze(x, -2), [1, *kernel])]
+    if kernel is not None and len(size) == 1:
+        return [b.squeeze(r, -2) for r in b.results(MAX_POOL, b.unsqueeze(x, -2), [1, *kernel])]
+    if b.rewriter.root.results[1].first_use is not None:
+        return b.no_match("the windows differ in size, and their indices are used")
+    if any(not isinstance(given, int) for given in dims(x)[rank(x) - len(size) :]):
+        return b.no_match("the size is only known at run time")
+    for i, wanted in enumerate(size):
+        x = _largest_of_windows(b, x, rank(x) - len(size) + i, wanted)
+    return [x, None]
+
+
+def _largest_of_windows(b: Builder, x: SSAValue, position: int, count: int) -> SSAValue:
+    """The maximum of ``count`` windows that cover a dim evenly; shorter ones repeat their last element."""
+    total = dims(x)[position]
+    assert isinstance(total, int)
+    bounds = [(i * total // count, -(-(i + 1) * total // count)) for i in range(count)]
+    longest = max((end - start for start, end in bounds), default=1)
+    windows = [[min(start + k, end - 1) for k in range(longest)] for start, end in bounds]
+    sizes = b.sizes(x)
+    index = b.view(b.constant(windows, i64), [count * longest])
+    spread = b("aten.index_select.default", x, position, index)
+    return b.amax(b.view(spread, [*sizes[:position], count, longest, *sizes[position + 1 :]]), [position + 1])
 
 
 def _exact_windows(x: SSAValue, size: Ints) -> list[int] | None:

@@ -232,6 +232,14 @@ def split(b: Builder, x: SSAValue, part: Any, dim: int) -> Sequence[SSAValue] | 
     return _split(b, x, _parts(b, b.size(x, dim), size), dim)
 
 
+@decomposition("aten.unbind.int")
+def unbind(b: Builder, x: SSAValue, dim: int) -> Sequence[SSAValue] | None:
+    """``select`` of each index, if a size is only known at run time: ``unbind``'s kernel does not resize its results"""
+    if all(isinstance(d, int) for d in dims(x)):
+        return b.no_match("all sizes are known")
+    return [b("aten.select.int", x, dim, i) for i in range(len(b.rewriter.root.results))]
+
+
 @decomposition("aten.tensor_split.sections", "aten.hsplit.int", "aten.vsplit.int", "aten.dsplit.int")
 def tensor_split(b: Builder, x: SSAValue, sections: int, dim: int | None = None) -> Sequence[SSAValue] | None:
     """``split_with_sizes`` with parts that differ by one at most"""

@@ -146,8 +146,9 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced 
     from torch.fx.experimental.proxy_tensor import make_fx
 
     overload = _overload(op)
-    decomposition: Callable[..., Any] | None = decomposition_table.get(overload)
-    if decomposition is None and not overload._can_decompose():
+    # What is composed of other operators takes itself apart; the table's functions may end in another set (prims).
+    target: Callable[..., Any] | None = overload if overload._can_decompose() else decomposition_table.get(overload)
+    if target is None:
         return None
     sizes = _SymbolicSizes(ranges)
     mode = FakeTensorMode(shape_env=sizes.environment, allow_non_fake_inputs=True)
@@ -155,15 +156,18 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced 
         fakes = [sizes.fake(v, mode) for v in inputs]
         with warnings.catch_warnings(), torch.no_grad(), enable_python_dispatcher():
             warnings.simplefilter("ignore")
-            function = dispatch_functionalize(_caller(op, decomposition or overload), FunctionalTensorMode())
+            function = dispatch_functionalize(_caller(op, target), FunctionalTensorMode())
             graph = make_fx(function)(*fakes)
     except (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError, LookupError) as error:
         first_line = str(error).strip().split("\n")[0]
         raise E0412.error(f"torch's decomposition of '{op.name}' stops: {first_line}") from error
     sizes.check(op, graph)
     graph.graph.eliminate_dead_code()
-    if any(node.target is overload for node in graph.graph.nodes):
-        return None
+    for node in graph.graph.nodes:
+        if node.target is overload:
+            return None
+        if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "prims":
+            raise E0412.error(f"torch's decomposition of '{op.name}' ends in '{node.target}'")
     return Traced(graph, sizes.names())
 
 

@@ -58,7 +58,7 @@ def _note_views(op: SchemaOp, written: Sequence[SSAValue], roots: dict[SSAValue,
     if source is not None:
         viewed = op.arg(source)
         if is_tensor(viewed):
-            root = roots[viewed] if viewed in roots else viewed
+            root = roots.get(viewed, viewed)
             for result in op.results:
                 roots[result] = root
         return

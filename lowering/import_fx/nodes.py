@@ -180,7 +180,10 @@ class NodeImporter:
             value = given[argument.name]
             if argument.kind in (Kind.DEVICE, Kind.LAYOUT, Kind.GENERATOR) or argument.name in ("pin_memory",):
                 # Everything is on the CPU, dense and unpinned here; anything else shows in the result's metadata.
-                del given[argument.name]
+                if argument.kind is Kind.DEVICE and not (argument.has_default or argument.optional):
+                    given[argument.name] = "cpu"
+                else:
+                    del given[argument.name]
                 continue
             given[argument.name] = _literal(value, block)
         outputs = _flat_outputs(node.meta["val"])

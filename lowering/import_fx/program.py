@@ -1,9 +1,9 @@
 """Exported programs as modules: signature, weights, state, symbolic dims, and one ``func.func`` for each method.
 
 Every parameter and buffer that a method uses becomes a symbol under its fully qualified name; a buffer that any method
-writes becomes state. Inputs that ``torch.export`` fixed to a value (numbers, strings, None) stay arguments of the method,
-with the value as attribute ``et.value``. In-place operations are imported as they are: ``functionalize`` turns a change
-of state or of an input into ``et.write_state`` and ``et.update_input``.
+writes becomes state. Inputs that ``torch.export`` fixed to a value (numbers, strings, None) stay arguments of the
+method, with the value as attribute ``et.value``. In-place operations are imported as they are: ``functionalize`` turns
+a change of state or of an input into ``et.write_state`` and ``et.update_input``.
 """
 
 from __future__ import annotations
@@ -13,23 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
-from etir.dialects.et.layout import LayoutAttr, dims_of, order_of, tensor_type
-from etir.dialects.et.program import (
-    GetWeightOp,
-    ReadStateOp,
-    SchemaDeclOp,
-    StateOp,
-    UpdateInputOp,
-    WeightOp,
-    WriteStateOp,
-)
-from etir.dialects.literals import scalar_attr
-from etir.dialects.sym.ops import DimOp
-from etir.lowering.errors import E0402, E0403
-from etir.lowering.import_fx.nodes import NodeImporter, as_number
-from etir.lowering.import_fx.types import type_of_tensor, type_of_value
-from etir.lowering.import_fx.weights import BlobPool
 from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
@@ -55,6 +38,24 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
+from etir.dialects.et.layout import LayoutAttr, dims_of, order_of, tensor_type
+from etir.dialects.et.program import (
+    GetWeightOp,
+    ReadStateOp,
+    SchemaDeclOp,
+    StateOp,
+    UpdateInputOp,
+    WeightOp,
+    WriteStateOp,
+)
+from etir.dialects.literals import scalar_attr
+from etir.dialects.sym.ops import DimOp
+from etir.lowering.errors import E0402, E0403
+from etir.lowering.import_fx.nodes import NodeImporter, as_number
+from etir.lowering.import_fx.types import type_of_tensor, type_of_value
+from etir.lowering.import_fx.weights import BlobPool
 
 Range = tuple[int, "int | None"]
 
@@ -138,7 +139,9 @@ def mutated_buffers(program: ExportedProgram) -> list[str]:
     """Fully qualified names of the buffers that a program writes, in place or as a declared mutation."""
     signature = program.graph_signature
     # Not buffers_to_mutate, which is keyed by the stored node: one value may be stored into several buffers.
-    written = dict.fromkeys(s.target for s in signature.output_specs if s.kind is OutputKind.BUFFER_MUTATION and s.target)
+    written = dict.fromkeys(
+        s.target for s in signature.output_specs if s.kind is OutputKind.BUFFER_MUTATION and s.target
+    )
     by_node = dict(signature.inputs_to_buffers)
     roots: dict[fx.Node, fx.Node] = {}
     for node in program.graph.nodes:
@@ -154,10 +157,9 @@ def mutated_buffers(program: ExportedProgram) -> list[str]:
                 roots.setdefault(node, roots[value])
                 if argument.alias_info.is_write and roots[value].name in by_node:
                     written[by_node[roots[value].name]] = None
-        elif node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node) and node.args[0] in roots:
-            # getitem of a view op with several results (split, unbind, chunk)
-            if getattr(node.target, "__name__", "") == "getitem":
-                roots[node] = roots[node.args[0]]
+        elif node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem" and node.args[0] in roots:
+            # One of the results of a view operator that has several: split, unbind, chunk.
+            roots[node] = roots[node.args[0]]
     return list(written)
 
 
@@ -347,8 +349,9 @@ def _all_values(func: FuncOp) -> list[SSAValue]:
 
 
 def _rename_symbols(func: FuncOp, renamed: dict[str, str]) -> None:
-    from etir.dialects.sym.expr import symbol
     from xdsl.rewriter import Rewriter
+
+    from etir.dialects.sym.expr import symbol
 
     mapping = {old: symbol(new) for old, new in renamed.items()}
     for value in _all_values(func):

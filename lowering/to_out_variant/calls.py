@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from xdsl.ir import Attribute, SSAValue
+
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.arguments import OPERAND, Item, ListArg, Template
 from etir.dialects.et.executable import CallOp
 from etir.dialects.schema import Argument, Kind, OpSchema
-from xdsl.ir import Attribute, SSAValue
 
 MEMORY_FORMAT_NUMBERS = {"contiguous": 0, "preserve": 1}
 """Memory formats that a ``.pte`` can hold, as torch numbers them."""
@@ -88,7 +89,9 @@ def out_variant_of(ctx: EtContext, op: EdgeOp) -> OpSchema | None:
     return ctx.out_variant(op.SCHEMA)
 
 
-def add_argument(arguments: ArgumentList, argument: Argument, value: Any, lower: Callable[[SSAValue], SSAValue]) -> None:
+def add_argument(
+    arguments: ArgumentList, argument: Argument, value: Any, lower: Callable[[SSAValue], SSAValue]
+) -> None:
     """Append one schema argument. ``lower`` maps a value of the edge level to one of the executable level.
 
     Raises ``TypeError`` for a literal that no ``.pte`` can hold (complex numbers, devices, other memory formats).
@@ -113,7 +116,9 @@ def add_argument(arguments: ArgumentList, argument: Argument, value: Any, lower:
         arguments.add(dtype_of(cast(Attribute, value)).number)
     elif argument.kind is Kind.MEMORY_FORMAT:
         if value not in MEMORY_FORMAT_NUMBERS:
-            raise TypeError(f"memory format '{value}' cannot be passed to a kernel: it is a dim order at the edge level")
+            raise TypeError(
+                f"memory format '{value}' cannot be passed to a kernel: it is a dim order at the edge level"
+            )
         arguments.add(MEMORY_FORMAT_NUMBERS[value])
     elif argument.kind is Kind.LAYOUT:
         arguments.add(0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from etir.dialects.et.program import ConstantOp, WeightOp, dense_bytes
-from etir.dialects.et.weights import Blob, BlobAttr
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation
+
+from etir.dialects.et.program import ConstantOp, WeightOp, dense_bytes
+from etir.dialects.et.weights import Blob, BlobAttr
 
 
 class ConstantPool:
@@ -35,4 +36,3 @@ class ConstantPool:
             self.ops.append(weight)
             self._known[key] = name
         return name
-

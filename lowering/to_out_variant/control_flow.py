@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.traits import IsTerminator
+
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp, yielded
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et import executable as et
 from etir.dialects.et.arguments import OPERAND
 from etir.dialects.et.layout import tensor_type
 from etir.lowering.to_out_variant.calls import ArgumentList, primitive_call
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.traits import IsTerminator
 
 if TYPE_CHECKING:
     from etir.lowering.to_out_variant.method import MethodLowering

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.rewriter import InsertPoint, Rewriter
+
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
@@ -15,9 +19,6 @@ from etir.lowering.errors import E0415
 from etir.lowering.to_out_variant.constants import ConstantPool
 from etir.lowering.to_out_variant.method import MethodLowering
 from etir.passes.base import Pass, methods
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
-from xdsl.rewriter import InsertPoint, Rewriter
 
 
 @dataclass(frozen=True)

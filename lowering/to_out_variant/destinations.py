@@ -6,19 +6,21 @@ value's reads (and those of every view of it) all come earlier. Otherwise the va
 copied at the store.
 
 ``index_put`` into the current value of a state is the one operator that is done in place: it reads the old value and
-writes the new one element by element, and the runtimes have its in-place kernel. That kernel takes one vector of positions
-and values of exactly the shape that they replace (`canonicalize` gives them that shape); other forms are not in place.
+writes the new one element by element, and the runtimes have its in-place kernel. That kernel takes one vector of
+positions and values of exactly the shape that they replace (`canonicalize` gives them that shape); other forms are not
+in place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from xdsl.ir import Block, Operation, SSAValue
+
 from etir.dialects.backend.ops import ViewOp
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.program import ReadStateOp, UpdateInputOp, WriteStateOp
 from etir.passes.canonicalize import replaced_shape
-from xdsl.ir import Block, Operation, SSAValue
 
 IN_PLACE: dict[str, str] = {"aten.index_put.default": "aten.index_put_.default"}
 """Functional operators whose in-place form the runtimes have, keyed to it; argument ``self`` is the one written."""

@@ -6,6 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, cast
 
+from xdsl.dialects.builtin import StringAttr, TensorType, UnknownLoc
+from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import ReturnOp as FuncReturnOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+
 from etir.diagnostics import Diagnostic
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.context import EtContext
@@ -47,10 +52,6 @@ from etir.lowering.to_out_variant.destinations import (
     stores_of,
     writes_in_place,
 )
-from xdsl.dialects.builtin import StringAttr, TensorType, UnknownLoc
-from xdsl.dialects.func import FuncOp
-from xdsl.dialects.func import ReturnOp as FuncReturnOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 Ranges = dict[str, tuple[int, int | None]]
 
@@ -408,9 +409,7 @@ class MethodLowering:
             return self._copied_part(op, base, type)
         view = self.define(et.ViewOp(base, type, dynamic=dynamic, late=True), op.result)
         named = iter([self.literal_or_value(v) for v in op.sizes])
-        sizes: list[object] = [
-            d if isinstance(d, int) else next(named, -1) for d in dims_of(cast(Any, op.result.type))
-        ]
+        sizes: list[object] = [d if isinstance(d, int) else next(named, -1) for d in dims_of(cast(Any, op.result.type))]
         self.emit(_view_call(base, sizes, view), op)
         return view
 
@@ -522,5 +521,3 @@ def _is_unplanned(op: Operation) -> bool:
     if isinstance(op, et.ViewOp):
         return op.late is not None or _is_unplanned(cast(Operation, op.base.owner))
     return not isinstance(op, et.BufferOp) or op.caller is not None
-
-

@@ -100,6 +100,13 @@ def test_dynamic(name: str, args: tuple[Any, ...], dynamic: Dynamic) -> None:
     check(name, *args, dynamic=dynamic)
 
 
+@pytest.mark.parametrize(
+    ("args", "name"), [((IMAGE, [5, 4]), "2d"), ((SIGNAL, [4]), "1d"), ((VOLUME, [4, 5, 3]), "3d")]
+)
+def test_uneven_maxima(args: tuple[Any, ...], name: str) -> None:
+    check(f"aten.adaptive_max_pool{name}.default", *args, results=1)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("eps", [None, 1e-5])
 def test_rms_norm_of_narrow_types(dtype: torch.dtype, eps: float | None) -> None:

@@ -73,8 +73,10 @@ def test_et_opt_keeps_the_link_to_the_weights(tmp_path: Path) -> None:
     write_module(_module(), str(path), None, locations=False)  # type: ignore[arg-type]
     weights = str(weights_path(str(path)))
     assert et_opt([str(path), "-o", str(out)]) == 0
-    assert not weights_path(str(out)).exists()
-    assert _payloads(read_module(str(out), [weights], EtContext(), Console())) == [bytes(16), DATA]
+    assert weights_path(str(out)).samefile(weights)
+    assert et_opt([str(out), "-o", str(out)]) == 0
+    weights_path(str(path)).unlink()
+    assert _payloads(read_module(str(out), [], EtContext(), Console())) == [bytes(16), DATA]
 
 
 def _with_new_weight(path: Path) -> None:
@@ -113,6 +115,27 @@ def test_a_reproducer_brings_the_weights_that_passes_made(tmp_path: Path, capfd:
     capfd.readouterr()
     assert et_opt(["--run-reproducer", str(reproducer)]) == 1
     assert "error[E0508]" in capfd.readouterr().err
+
+
+def test_a_checkpoint_of_somebody_else_is_not_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "model.mlir", tmp_path / "other.mlir"
+    write_module(_module(), str(path), None, locations=False)  # type: ignore[arg-type]
+    for content in (b"\x02\0\0\0\0\0\0\0{}", b"no safetensors at all"):
+        weights_path(str(out)).write_bytes(content)
+        assert et_opt([str(path), "-o", str(out)]) == 1
+        assert "error[E0903]" in capfd.readouterr().err
+        assert weights_path(str(out)).read_bytes() == content
+        assert not out.exists()
+        with pytest.raises(EtirError):
+            write_module(_module(), str(out), None, locations=False)  # type: ignore[arg-type]
+    assert et_opt([str(path), "-o", str(out), "--weights-out", str(tmp_path / "named.safetensors")]) == 0
+
+
+def test_what_is_no_file_gets_no_weights_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.mlir"
+    write_module(_module(), str(path), None, locations=False)  # type: ignore[arg-type]
+    assert et_opt([str(path), "-o", "/dev/null"]) == 0
+    assert not Path("/dev/null.safetensors").exists()
 
 
 def test_payload_names_are_unique() -> None:
