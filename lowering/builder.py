@@ -13,7 +13,7 @@ ints and with values of the program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
@@ -22,8 +22,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.dialects.aten.base import aten_op
 from etir.dialects.dtypes import BY_TYPE, i64
-from etir.dialects.edge.base import PREFIX as EDGE_PREFIX
 from etir.dialects.edge.base import edge_op
+from etir.dialects.edge.rules import copy_form
 from etir.dialects.et.layout import Dim, dims_of, order_of, tensor_type
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
@@ -69,7 +69,8 @@ class Builder:
     def __init__(self, rewriter: Rewriter, prefix: Literal["aten", "edge"] = "aten"):
         self.rewriter = rewriter
         self.is_edge = prefix == "edge"
-        self.pool = SizePool(rewriter.insert, rewriter.root.operands)
+        self.op_class: Callable[[str], type[SchemaOp]] = _edge_class if self.is_edge else aten_op
+        self.pool = SizePool(rewriter.insert, rewriter.root.operands, self.op_class)
 
     # --- operators --------------------------------------------------------------------------------------------------
 
@@ -89,7 +90,7 @@ class Builder:
 
     def op(self, op_name: str, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any) -> SchemaOp:
         """The operation itself."""
-        cls: type[SchemaOp] = edge_op(_edge_name(op_name)) if self.is_edge else aten_op(op_name)
+        cls = self.op_class(op_name)
         given = dict(zip(cls.SCHEMA.index, args, strict=False)) | kwargs if args else kwargs
         if types is None:
             types = infer(cls.SCHEMA, given)
@@ -350,17 +351,9 @@ class Builder:
 
 
 @cache
-def _edge_name(op_name: str) -> str:
+def _edge_class(op_name: str) -> type[SchemaOp]:
     """The operator that the edge level has for ``op_name``: views are copies there."""
-    packet, overload = op_name.rsplit(".", 1)
-    copy = f"{packet}_copy.{overload}"
-    if packet.endswith("_copy") or not aten_op(op_name).SCHEMA.is_view:
-        return op_name
-    try:
-        aten_op(copy)
-    except KeyError:
-        return op_name
-    return copy
+    return edge_op(copy_form(op_name) or op_name)
 
 
 def _element(value: Any) -> Any:
@@ -382,6 +375,3 @@ def _of_category(value: Number, type: Attribute | None) -> Number:
     if category == 1 and isinstance(value, bool):
         return int(value)
     return bool(value) if category == 0 else value
-
-
-__all__ = ["EDGE_PREFIX", "Builder", "Number", "SizeLike", "TensorOrNumber", "dims", "element", "is_tensor", "rank"]

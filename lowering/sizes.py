@@ -27,11 +27,18 @@ MAX_PRODUCERS = 32
 class SizePool:
     """Where the run-time numbers of one rewrite come from: each expression gets one value, made once.
 
-    ``sources`` are the tensors whose dims are the sizes to start from, ``insert`` puts an operation into the program.
+    ``sources`` are the tensors whose dims are the sizes to start from, ``insert`` puts operations into the program,
+    and ``op_class`` gives the operators of the level that the program is at.
     """
 
-    def __init__(self, insert: Callable[[Operation], Operation], sources: Iterable[SSAValue]):
+    def __init__(
+        self,
+        insert: Callable[[Operation], Operation],
+        sources: Iterable[SSAValue],
+        op_class: Callable[[str], type[SchemaOp]] = aten_op,
+    ):
         self.insert = insert
+        self.op_class = op_class
         self.sources = [s for s in sources if isinstance(s.type, TensorType)]
         self.values: dict[SymExpr, SSAValue] = {}
 
@@ -60,7 +67,7 @@ class SizePool:
         return None
 
     def _read(self, tensor: SSAValue, dim: int) -> SSAValue:
-        op = aten_op("aten.sym_size.int").make({"self": tensor, "dim": dim}, [i64])
+        op = self.op_class("aten.sym_size.int").make({"self": tensor, "dim": dim}, [i64])
         return self.insert(op).results[0]
 
     def number(self, size: SizeLike) -> SSAValue:

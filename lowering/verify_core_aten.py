@@ -37,7 +37,7 @@ class VerifyCoreAtenPass(Pass):
 
     name = "verify-core-aten"
     keep: tuple[str, ...] = ()
-    target: str = "executorch"
+    target: str | None = "executorch"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error (E0410) with every operator that may not be left."""

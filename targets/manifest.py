@@ -104,6 +104,10 @@ class KernelEntry:
             for rank in known.get(name, ()):
                 if not limits[0] <= rank <= limits[1]:
                     return f"unsupported rank: '{name}' has rank {rank}, must be {_range(limits)}"
+        if not self.resizes_output:
+            for argument in self.tensor_arguments:
+                if argument.is_write and any(None in shape for shape in sizes.get(argument.name, ()) if shape):
+                    return f"dynamic result: it does not resize '{argument.name}', whose sizes are only known at run time"
         return None
 
     def _by_name(self, what: str, given: PerTensor[Any]) -> dict[str, tuple[Any, ...]]:

@@ -180,7 +180,7 @@ class WeightFile:
             header = json.loads(bytes(self._map[8 : 8 + length]))
             metadata = header.pop("__metadata__", {})
             digests: dict[str, str] = json.loads(metadata.get("etir.digests", "{}"))
-            self.is_from_elsewhere = "etir.digests" not in metadata
+            self.is_from_elsewhere = "etir.digests" not in metadata  # not written by write_weight_file
             spans = {name: tuple(entry["data_offsets"]) for name, entry in header.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise E0203.error(f"'{path}' has a malformed safetensors header: {error}") from None

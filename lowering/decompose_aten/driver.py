@@ -64,13 +64,13 @@ class DecomposeAtenPass(Pass):
 
     ``aten.silu.default(%x)`` becomes ``aten.mul.Tensor(%x, aten.sigmoid.default(%x))``. Options: ``keep`` names
     operators that stay whole, ``only`` the patterns or operators to decompose (default: all), ``target`` the target
-    whose kernels decide what else stays whole (empty: none).
+    whose kernels decide what else stays whole (`none`: nothing).
     """
 
     name = "decompose-aten"
     keep: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
-    target: str = "executorch"
+    target: str | None = "executorch"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Decompose in place. Raises E0411, E0412, E0421 and E0422 for what cannot be decomposed, all at once."""

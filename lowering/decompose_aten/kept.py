@@ -51,9 +51,9 @@ BETTER_WHOLE: tuple[str, ...] = (
 
 
 @cache
-def _kernels(target: str) -> dict[str, KernelEntry]:
+def _kernels(target: str | None) -> dict[str, KernelEntry]:
     """The target's kernels for the table, by operator; those of libraries that it may not have are left out."""
-    if not target:
+    if target is None:
         return {}
     manifest = load(target)
     found: dict[str, KernelEntry] = {}
@@ -68,10 +68,10 @@ def _kernels(target: str) -> dict[str, KernelEntry]:
 class Kept:
     """The operators that stay whole: the ones that the user names, and for ``target`` those of the table.
 
-    Raises E0601 for an unknown target; an empty one keeps nothing.
+    Raises E0601 for an unknown target; None keeps nothing.
     """
 
-    def __init__(self, target: str, keep: Iterable[str]):
+    def __init__(self, target: str | None, keep: Iterable[str]):
         self.names = frozenset(keep)
         self.kernels = _kernels(target)
 

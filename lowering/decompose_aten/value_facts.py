@@ -22,6 +22,7 @@ from etir.lowering.builder import dims, element, is_tensor, rank
 from etir.lowering.decompose_aten.elementwise import LARGEST
 from etir.lowering.dims import wrap
 from etir.lowering.inference import tensor_type_of
+from etir.lowering.promotion import BOOL, FLOATING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,7 +132,7 @@ def _starts_below(lower: SSAValue, upper: SSAValue, strictly: bool, depth: int) 
 
 # --- ranges -----------------------------------------------------------------------------------------------------------
 
-_SAME_VALUES = (*_ROW_VIEWS, "index", "gather", "repeat", "embedding", "flip", "relu", "split_with_sizes", "_to_copy")
+_SAME_VALUES = (*_ROW_VIEWS, "index", "gather", "repeat", "embedding", "flip", "split_with_sizes")
 
 
 def never_minus_infinity(value: SSAValue) -> bool:
@@ -172,6 +173,8 @@ def _computed_range(op: SchemaOp, depth: int) -> Interval:
         return None
     if packet in _SAME_VALUES:
         return value_range(op.operands[0], depth - 1)
+    if packet == "_to_copy":
+        return _cast_range(value_range(op.operands[0], depth - 1), BY_TYPE[element(op.results[0])].category)
     if packet == "where":
         return _union(_range_of(op.arg("self"), depth), _range_of(op.arg("other"), depth))
     if packet == "masked_fill":
@@ -187,6 +190,13 @@ def _range_of(value: Any, depth: int) -> Interval:
     if isinstance(value, SSAValue):
         return value_range(value, depth - 1) if is_tensor(value) else None
     return None if math.isnan(value) else (float(value), float(value))
+
+
+def _cast_range(a: Interval, category: int) -> Interval:
+    """After a cast: to bool, or to an integer, which rounds towards zero."""
+    if a is None or category >= FLOATING:
+        return a
+    return (0.0, 1.0) if category == BOOL else (float(math.floor(a[0])), float(math.ceil(a[1])))
 
 
 def _union(a: Interval, b: Interval) -> Interval:

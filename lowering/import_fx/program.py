@@ -29,6 +29,7 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
     FunctionType,
+    LocationAttr,
     ModuleOp,
     NameLoc,
     StringAttr,
@@ -284,7 +285,7 @@ class _MethodImporter:
                         self.block.last_op.location = NameLoc(StringAttr("output"), UnknownLoc())  # type: ignore[union-attr]
                     self.output_names.append(spec.arg.name or f"output_{len(results) - 1}")
                     continue
-            op.location = NameLoc(StringAttr(spec.target or ""), UnknownLoc())
+            op.location = _store_location(spec.target or "", value)
             self.block.add_op(op)
         op = FuncReturnOp(*results)
         op.location = NameLoc(StringAttr("return"), UnknownLoc())
@@ -327,6 +328,16 @@ class _MethodImporter:
                 renamed[symbol] = name
         if renamed:
             _rename_symbols(func, renamed)
+
+
+def _store_location(target: str, value: Any) -> NameLoc:
+    """The name of the buffer or input that is stored into, over the source line of the stored value."""
+    inner: LocationAttr = UnknownLoc()
+    if isinstance(value, SSAValue) and isinstance(value.owner, Operation):
+        inner = value.owner.location
+    while isinstance(inner, NameLoc):
+        inner = inner.location
+    return NameLoc(StringAttr(target), inner)
 
 
 def _bound(value: Any) -> int | None:

@@ -182,3 +182,12 @@ def copy_call(target: SSAValue, source: SSAValue, *, dynamic: bool) -> CallOp:
     for value in (target, source, False):
         arguments.add(value)
     return arguments.call("aten::copy_", (OPERAND,), [target])
+
+
+def view_call(base: SSAValue, sizes: Sequence[object], view: SSAValue) -> CallOp:
+    """The instruction that points a view at its base."""
+    arguments = ArgumentList.empty()
+    arguments.add(base)
+    arguments.add_list("ints", sizes)
+    arguments.add(view)
+    return arguments.call("executorch_prim::et_view.default", None, ())

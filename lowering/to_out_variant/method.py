@@ -42,6 +42,7 @@ from etir.lowering.to_out_variant.calls import (
     copy_call,
     kernel_call,
     primitive_call,
+    view_call,
 )
 from etir.lowering.to_out_variant.constants import ConstantPool
 from etir.lowering.to_out_variant.destinations import (
@@ -106,7 +107,9 @@ class MethodLowering:
             entry.insert_op_before(definition, first)
         spec = {name: self.func.attributes.get(f"et.{name}") for name in ("in_spec", "out_spec")}
         texts = {name: a.data for name, a in spec.items() if isinstance(a, StringAttr)}
-        method = et.MethodOp(self.func.sym_name.data, region, **texts)
+        method = et.MethodOp(
+            self.func.sym_name.data, region, in_spec=texts.get("in_spec"), out_spec=texts.get("out_spec")
+        )
         method.location = self.func.location
         for name in ("et.input_names", "et.output_names"):
             if name in self.func.attributes:
@@ -410,7 +413,7 @@ class MethodLowering:
         view = self.define(et.ViewOp(base, type, dynamic=dynamic, late=True), op.result)
         named = iter([self.literal_or_value(v) for v in op.sizes])
         sizes: list[object] = [d if isinstance(d, int) else next(named, -1) for d in dims_of(cast(Any, op.result.type))]
-        self.emit(_view_call(base, sizes, view), op)
+        self.emit(view_call(base, sizes, view), op)
         return view
 
     def _copied_part(self, op: ViewOp, base: SSAValue, type: TensorType[Attribute]) -> SSAValue:
@@ -419,7 +422,7 @@ class MethodLowering:
         """
         count, total = _elements(type), _elements(base.type)
         flat = self.define(et.ViewOp(base, tensor_type(type.element_type, [total]), late=True), op)
-        self.emit(_view_call(base, [total], flat), op)
+        self.emit(view_call(base, [total], flat), op)
         part = self.define(et.BufferOp(tensor_type(type.element_type, [count])), op)
         arguments = ArgumentList.empty()
         for item in (flat, 0, op.element_offset, op.element_offset + count, 1, part):
@@ -494,15 +497,6 @@ class MethodLowering:
 def _elements(type: Attribute) -> int:
     """The number of elements of a static tensor type."""
     return math.prod(cast("TensorType[Attribute]", type).get_shape())
-
-
-def _view_call(base: SSAValue, sizes: Sequence[object], view: SSAValue) -> et.CallOp:
-    """The instruction that points a view at its base."""
-    arguments = ArgumentList.empty()
-    arguments.add(base)
-    arguments.add_list("ints", sizes)
-    arguments.add(view)
-    return arguments.call("executorch_prim::et_view.default", None, ())
 
 
 def root_of(value: SSAValue) -> SSAValue:

@@ -1,8 +1,8 @@
 """Small programs on every executor: eager, the interpreter at every level (both oracles), and the stock runtime.
 
-:func:`check_program` exports a module, takes it through the pipeline pass by pass, interprets what every level says, runs
-the file on the stock runtime, and compares all outputs with eager, over several calls on one loaded method. Inputs that
-the module mutates are compared too: the caller's own tensor has to change.
+:func:`check_program` exports a module, takes it through the pipeline pass by pass, interprets what every level says,
+runs the file on the stock runtime, and compares all outputs with eager, over several calls on one loaded method. Inputs
+that the module mutates are compared too: the caller's own tensor has to change.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from executorch.extension.pybindings import portable_lib
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import ModuleOp
+
+from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.verify import verify_module
-from etir.diagnostics import EtirError
 from etir.driver import Program, compile_program
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.import_fx import import_program
 from etir.lowering.pipeline import pipeline
 from etir.passes.manager import run_pipeline
-from executorch.extension.pybindings import portable_lib
-from torch.utils import _pytree as pytree
-from xdsl.dialects.builtin import ModuleOp
 
 Calls = Sequence[tuple[Any, ...]]
 
@@ -111,7 +112,7 @@ def _assert_value(got: Any, expected: Any, where: str, tolerance: float) -> None
 
 
 def exported(module: torch.nn.Module, args: tuple[Any, ...], **options: Any) -> torch.export.ExportedProgram:
-    """The exported program of a copy of ``module``, made functional by torch: what comes behind functionalize is tested."""
+    """The exported program of a copy of ``module``, made functional by torch: what comes after that is tested."""
     with torch.no_grad():
         program = torch.export.export(copy.deepcopy(module).eval(), fresh(args), **options)
         return program.run_decompositions()

@@ -254,4 +254,4 @@ def test_map_over_dynamic_rows() -> None:
 
     rows = torch.export.Dim("rows", min=2, max=9)
     calls = [(numbers(n, 3, seed=n),) for n in (4, 9, 2, 5)]
-    check_program(Program(function), calls, dynamic_shapes=(((({0: rows},))),))
+    check_program(Program(function), calls, dynamic_shapes=((({0: rows},)),))

@@ -1,4 +1,4 @@
-"""Whole programs: several methods, external weights, custom operators, re-emission byte for byte, determinism, errors."""
+"""Whole programs: several methods, external weights, custom operators, re-emission byte for byte, errors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ torch = pytest.importorskip("torch")
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
 from interop.program_runs import assert_same, check_levels, eager, error_of, exported, interpreted, stock  # noqa: E402
-from interop.test_control_flow import chained, count_up, nested  # noqa: E402
 from interop.test_control_flow import Program as FunctionOf  # noqa: E402
+from interop.test_control_flow import chained, count_up, nested  # noqa: E402
 from interop.test_signatures import DYNAMIC, OUTPUTS, STATE, Buffers, numbers  # noqa: E402
+from torch.export import Dim  # noqa: E402
 
 from etir.dialects.context import EtContext  # noqa: E402
 from etir.dialects.et.executable import BufferOp, CallOp, InputsOp, MethodOp, NextOp, ReturnOp  # noqa: E402
-from etir.dialects.et.weights import Blob, BlobAttr, WeightFile, write_weight_file  # noqa: E402
 from etir.dialects.et.program import StateOp, WeightOp  # noqa: E402
+from etir.dialects.et.weights import Blob, BlobAttr, WeightFile, write_weight_file  # noqa: E402
 from etir.dialects.text import parse_module, print_module, source_location  # noqa: E402
 from etir.driver import Program, compile_program  # noqa: E402
 from etir.emit.from_pte import read_program  # noqa: E402
@@ -31,9 +32,8 @@ from etir.emit.to_pte import EmitOptions, emit_program  # noqa: E402
 from etir.emit.verify_bytes import verify_bytes  # noqa: E402
 from etir.lowering.import_fx import import_program  # noqa: E402
 from etir.passes.manager import run_pipeline  # noqa: E402
-from torch.export import Dim  # noqa: E402
 
-# --- several methods ----------------------------------------------------------------------------------------------------
+# --- several methods --------------------------------------------------------------------------------------------------
 
 
 class Model(torch.nn.Module):
@@ -104,7 +104,7 @@ def _interpreter(program: Program) -> Any:
     return lambda method, inputs: interpreter.run(list(inputs), method)
 
 
-# --- external weights ---------------------------------------------------------------------------------------------------
+# --- external weights -------------------------------------------------------------------------------------------------
 
 
 def test_external_weights(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_external_weights_that_are_missing() -> None:
     assert error.ids == ("E0863",) and "'bias'" in str(error) and ".ptd" in str(error)
 
 
-# --- custom operators ---------------------------------------------------------------------------------------------------
+# --- custom operators -------------------------------------------------------------------------------------------------
 
 LIBRARY = torch.library.Library("etir_programs", "DEF")
 LIBRARY.define("scaled(Tensor x, float factor, int[] axes=[0]) -> Tensor")
@@ -171,7 +171,7 @@ def test_custom_operator_without_out_variant() -> None:
     assert problem.location is not None and problem.location.line
 
 
-# --- reading back and writing again -------------------------------------------------------------------------------------
+# --- reading back and writing again -----------------------------------------------------------------------------------
 
 
 def _golden() -> dict[str, Any]:
@@ -205,7 +205,9 @@ class Blobs:
     """Supplies the blobs of another module: what a weights file does."""
 
     def __init__(self, module: Any):
-        self.blobs = {a.data.digest: a.data for op in module.walk() for a in op.properties.values() if isinstance(a, BlobAttr)}
+        self.blobs = {
+            a.data.digest: a.data for op in module.walk() for a in op.properties.values() if isinstance(a, BlobAttr)
+        }
 
     def supply(self, blob: Any) -> bool:
         known = self.blobs.get(blob.digest)
@@ -241,7 +243,7 @@ def _lines(module: Any) -> list[tuple[str, int] | None]:
     return [None if place is None else (place.file, place.line) for place in places]
 
 
-# --- determinism --------------------------------------------------------------------------------------------------------
+# --- determinism ------------------------------------------------------------------------------------------------------
 
 _PROGRAM = """
 import hashlib, sys
@@ -268,7 +270,7 @@ def test_same_bytes_under_any_hash_seed() -> None:
     assert len(outputs) == 1 and outputs.pop().count("\n") == 4
 
 
-# --- errors -------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 def test_module_that_is_not_planned() -> None:

@@ -10,9 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from etir.driver import compile_program  # noqa: E402
 from interop.program_runs import assert_same, check_program, eager, exported, stock  # noqa: E402
 from torch.export import Dim  # noqa: E402
+
+from etir.driver import compile_program  # noqa: E402
 
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -61,7 +62,9 @@ def test_outputs(name: str) -> None:
     check_program(Function(OUTPUTS[name]), CALLS)
 
 
-@pytest.mark.parametrize("name", ["input", "only_the_input", "repeated_input", "view_and_base", "parts_of_input", "constant"])
+@pytest.mark.parametrize(
+    "name", ["input", "only_the_input", "repeated_input", "view_and_base", "parts_of_input", "constant"]
+)
 @pytest.mark.parametrize("planned", [(True, False), (False, True), (False, False)])
 def test_memory_of_the_caller(name: str, planned: tuple[bool, bool]) -> None:
     """``plan_inputs`` and ``plan_outputs`` off: the caller supplies the memory, the numbers stay the same."""
@@ -233,11 +236,6 @@ def mutates_row(x, y):
     return x.sum()
 
 
-def mutates_without_output(x, y):
-    x.add_(y)
-    return ()
-
-
 @pytest.mark.parametrize("step", [mutates, mutates_and_returns, mutates_both, mutates_row])
 def test_mutated_inputs(step: Any) -> None:
     """The caller's tensor changes, on the runtime as in eager."""
@@ -318,7 +316,9 @@ def test_indices(name: str) -> None:
     check_program(Function(INDEXED[name]), calls)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float64"]
+)
 def test_dtypes(dtype: str) -> None:
     """Every dtype as input, output and constant. NumPy's operators compute bfloat16 where ml_dtypes is installed."""
     type = getattr(torch, dtype)

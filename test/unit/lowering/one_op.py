@@ -91,7 +91,7 @@ def _argument(value: Any, value_of: Mapping[int, SSAValue]) -> Any:
 def decompose(module: ModuleOp, **options: Any) -> list[str]:
     """Run the pass, verify, and give the names of the operations that are left."""
     ctx = EtContext()
-    DecomposeAtenPass(**{"target": "", **options}).run(ctx, module)
+    DecomposeAtenPass(**{"target": None, **options}).run(ctx, module)
     verify_module(module)
     return [op.name for op in methods(module)[0].body.block.ops if op.name != "func.return"]
 

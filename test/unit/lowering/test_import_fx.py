@@ -72,7 +72,7 @@ def names(module, which: str) -> list[str]:
     return [a.data for a in method(module).attributes[f"et.{which}_names"]]
 
 
-# --- containers ---------------------------------------------------------------------------------------------------------
+# --- containers -------------------------------------------------------------------------------------------------------
 
 
 def test_nested_containers_are_flat_and_remembered() -> None:
@@ -95,7 +95,9 @@ def test_keyword_arguments() -> None:
         "shift": torch.full((3,), 5.0),
     })  # fmt: skip
     assert len(names(module, "input")) == 3
-    assert torch.equal(run(module, torch.ones(3), torch.full((3,), 2.0), torch.full((3,), 5.0))[0], torch.full((3,), 7.0))
+    assert torch.equal(
+        run(module, torch.ones(3), torch.full((3,), 2.0), torch.full((3,), 5.0))[0], torch.full((3,), 7.0)
+    )
 
 
 Pair = namedtuple("Pair", ["first", "second"])
@@ -120,8 +122,11 @@ class Box:
 def test_registered_container() -> None:
     """A container without a serialised name is described by plain tuples of the same leaves."""
     pytree.register_pytree_node(
-        Box, lambda b: ([b.content], b.label), lambda c, label: Box(*c, label),
-        flatten_with_keys_fn=lambda b: ([(pytree.GetAttrKey("content"), b.content)], b.label))
+        Box,
+        lambda b: ([b.content], b.label),
+        lambda c, label: Box(*c, label),
+        flatten_with_keys_fn=lambda b: ([(pytree.GetAttrKey("content"), b.content)], b.label),
+    )
     module = imported(Function(lambda b: Box(b.content * 2, b.label)), (Box(torch.ones(2), "a"),))
     assert torch.equal(run(module, torch.ones(2))[0], torch.full((2,), 2.0))
     for which in ("in_spec", "out_spec"):
@@ -129,7 +134,7 @@ def test_registered_container() -> None:
         assert spec.num_leaves == 1
 
 
-# --- weights ------------------------------------------------------------------------------------------------------------
+# --- weights ----------------------------------------------------------------------------------------------------------
 
 
 class Tied(torch.nn.Module):
@@ -251,7 +256,7 @@ def test_weights_that_share_storage_differ() -> None:
     assert torch.equal(run(got, torch.zeros(2, 2))[0], base - base.t())
 
 
-# --- symbolic dims ------------------------------------------------------------------------------------------------------
+# --- symbolic dims ----------------------------------------------------------------------------------------------------
 
 
 def test_derived_dims() -> None:
@@ -273,7 +278,9 @@ def test_symbols_of_methods_do_not_clash() -> None:
     """Two methods use one name for dims with different ranges: each keeps its own."""
 
     def program(low: int, high: int):
-        return export(Function(lambda x: x + 1), (torch.ones(4),), dynamic_shapes=(({0: Dim("n", min=low, max=high)},),))
+        return export(
+            Function(lambda x: x + 1), (torch.ones(4),), dynamic_shapes=(({0: Dim("n", min=low, max=high)},),)
+        )
 
     module = checked(import_program({"small": program(2, 8), "large": program(4, 100), "again": program(2, 8)}))
     ranges = [op.range for op in module.body.block.ops if isinstance(op, DimOp)]
@@ -320,7 +327,7 @@ def test_methods_share_weights_and_state() -> None:
     torch.testing.assert_close(interpreter.run([torch.ones(2)], "read")[0], 2 * written)
 
 
-# --- custom operators, refusals -----------------------------------------------------------------------------------------
+# --- custom operators, refusals ---------------------------------------------------------------------------------------
 
 
 @torch.library.custom_op("etir_test::twice", mutates_args=())

@@ -115,7 +115,12 @@ def test_views_mean_what_copies_mean(text: str, plan_inputs: bool, plan_outputs:
     x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
     expected = Interpreter(module.clone(), "numpy").run([x])
     options = f"{{plan-inputs={str(plan_inputs).lower()} plan-outputs={str(plan_outputs).lower()}}}"
-    for passes in ("verify-edge,canonicalize", "elide-views,dce", f"to-out-variant{options}", "plan-memory,verify-plan"):
+    for passes in (
+        "verify-edge,canonicalize",
+        "elide-views,dce",
+        f"to-out-variant{options}",
+        "plan-memory,verify-plan",
+    ):
         run_pipeline(EtContext(), module, passes)
         for _ in range(2):
             got = Interpreter(module.clone(), "numpy").run([x])

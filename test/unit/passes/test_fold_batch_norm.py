@@ -47,7 +47,8 @@ func.func @forward(%x: {x}) -> {y} {{
   %c = edge.aten.convolution.default(%x, %w, {optional}stride = {ones}, padding = {zeros}, dilation = {ones},
     transposed = {str(transposed).lower()}, output_padding = {zeros}, groups = {groups})
     : ({x}, tensor<{weight}xf32>{f", {c}" if bias else ""}) -> {y}
-  %y, %m, %v = edge.aten._native_batch_norm_legit_no_training.default(%c, {scale}, %mean, %var, momentum = 0.1, eps = 0.001)
+  %y, %m, %v = edge.aten._native_batch_norm_legit_no_training.default(%c, {scale}, %mean, %var, momentum = 0.1,
+    eps = 0.001)
     : ({", ".join([y, *[c] * (4 if affine else 2)])}) -> ({y}, tensor<0xf32>, tensor<0xf32>)
   func.return %y : {y}
 }}"""
