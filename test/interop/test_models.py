@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from models.registry import MODELS
 
 import etir
 from etir.dialects.context import EtContext
@@ -20,6 +19,8 @@ from etir.emit.to_pte import emit_program
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.pipeline import PHASES, pipeline
 from etir.passes.manager import run_pipeline
+
+from models.registry import MODELS
 
 torch = pytest.importorskip("torch")
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")

@@ -194,7 +194,7 @@ def programs(draw: st.DrawFn) -> Program:
     for plan in methods:
         for value in plan.values:
             key = (value.allocation_info is not None, value.data_buffer_idx) if isinstance(value, Tensor) else None
-            if isinstance(value, Tensor) and key in used:
+            if isinstance(value, Tensor) and not value.is_external and key in used:
                 used[key] = max(used[key], value.nbytes)
     # One that nothing uses lasts until the next one: give it the length that this makes.
     for is_mutable, store in ((False, constants), (True, mutable)):
