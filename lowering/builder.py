@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -43,7 +43,7 @@ TensorOrNumber: TypeAlias = SSAValue | int | float | bool
 Sizes: TypeAlias = Sequence[int | Size | SSAValue]
 
 
-def is_tensor(value: object) -> bool:
+def is_tensor(value: object) -> TypeGuard[SSAValue]:
     """Whether ``value`` is a tensor, and not a number."""
     return isinstance(value, SSAValue) and isinstance(value.type, TensorType)
 
@@ -325,7 +325,8 @@ class Builder:
         array = np.ascontiguousarray(np.asarray(values).astype(BY_TYPE[type].numpy_name))
         if array.size > MAX_TEXT_ELEMENTS:
             return self._weight(array.shape, array.tobytes(), type)
-        attribute = DenseIntOrFPElementsAttr.from_list(TensorType(type, array.shape), array.flatten().tolist())
+        dense: Any = DenseIntOrFPElementsAttr  # from_list is typed for one element type at a time
+        attribute = dense.from_list(TensorType(type, array.shape), array.flatten().tolist())
         return self.insert(ConstantOp(attribute)).results[0]
 
     def _weight(self, shape: Sequence[int], data: bytes, type: Attribute) -> SSAValue:

@@ -68,7 +68,7 @@ def scaled_dot_product_attention(
         query = b.mul(query, scale)
     if group > 1:
         *outer, heads, _, _ = b.sizes(query)
-        query = b.view(query, [*outer, heads // group, rows * group, width])
+        query = b.view(query, [*outer, heads // group, rows * group, b.size(query, -1)])
     scores = matmul(b, query, b.transpose(key, -2, -1))
     if mask is not None:
         scores = _masked(b, b.view(scores, [*shape[:-1], columns]), mask)

@@ -9,8 +9,8 @@
 
 The decorator makes a :class:`Pattern` of it, named after the function in kebab case, and registers it. The function
 gets every argument of the schema in order, defaults filled in. It returns one value, one for each result (None where
-the result must be unused), or None after ``b.no_match(reason)``, having emitted nothing: then the next pattern for
-the operator is tried, and tracing after the last one.
+the result must be unused), or None after ``b.no_match(reason)``: then what it emitted is taken back, the next pattern
+for the operator is tried, and tracing after the last one.
 
 A *run-time number* (a size, or a number in a tensor's place) is only handed to a function that says so in ``numbers``:
 most decompositions compute with their numbers while compiling.
@@ -87,23 +87,30 @@ class Decomposition(OperatorPattern):
             rewriter.no_match(f"'{blocked[0]}' is a number that is only known at run time")
             return
         b = Builder(rewriter)
-        values = list(arguments.values())
+        values: list[Any] = list(arguments.values())
         narrow = _narrow_type(op) if self.in_float else None
         if narrow is not None:
             values = [b.cast(v, f32) if is_tensor(v) and _element_of(v) == narrow else v for v in values]
         try:
             outcome = type(self).function(b, *values)
         except EtirError as error:
-            if rewriter.changed:
-                raise
             self.problems[op] = error.diagnostics[0].at(source_location(op.location))
-            return
+            outcome = None
         if outcome is None:
+            _take_back(rewriter)
             return
         results = [outcome] if isinstance(outcome, SSAValue) else list(outcome)
         if narrow is not None:
             results = [r if r is None or _element_of(r) != f32 else b.cast(r, narrow) for r in results]
         replace(b, op, results, self.name)
+
+
+def _take_back(rewriter: Rewriter) -> None:
+    """Erase what was emitted for an operator that stays after all."""
+    for made in reversed(rewriter.new_ops):
+        BaseRewriter.erase_op(made)
+    rewriter.new_ops.clear()
+    rewriter.changed = False
 
 
 def _run_time_numbers(op: SchemaOp, arguments: dict[str, Any], allowed: tuple[str, ...]) -> list[str]:

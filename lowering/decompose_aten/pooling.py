@@ -6,7 +6,7 @@ maximum, and for a mean of windows that all count the same number of elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.ir import SSAValue
 
@@ -16,6 +16,7 @@ from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.sizes import SizeLike
 
 Ints = Sequence[int]
+Pooling = Callable[[SSAValue], SSAValue]
 MAX_POOL = "aten.max_pool2d_with_indices.default"
 AVG_POOL = "aten.avg_pool2d.default"
 
@@ -59,9 +60,8 @@ def max_pool3d(
     )
 
 
-def _in_two_steps(b: Builder, x: SSAValue, over_plane: object, over_depth: object) -> SSAValue:
+def _in_two_steps(b: Builder, x: SSAValue, over_plane: Pooling, over_depth: Pooling) -> SSAValue:
     """Pooling of [..., c, d, h, w] over the last two dims, then over the one before."""
-    assert callable(over_plane) and callable(over_depth)
     *batch, channels, depth, height, width = b.sizes(x)
     planes = over_plane(b.view(x, [*batch, channels * depth, height, width]))
     new_height, new_width = b.sizes(planes)[-2:]

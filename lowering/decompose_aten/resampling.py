@@ -35,7 +35,7 @@ def _core(
     align_corners: bool | None,
 ) -> SSAValue:
     """``upsample_<name>2d.vec`` of the last two dims, by sizes or by scales."""
-    options = {} if align_corners is None else {"align_corners": align_corners}
+    options: dict[str, Any] = {} if align_corners is None else {"align_corners": align_corners}
     return b(f"aten.upsample_{name}2d.vec", x, output_size=size, scale_factors=scales, **options)
 
 

@@ -294,7 +294,7 @@ class _SymbolicSizes:
         names = self._torch_names()
         if self.environment.guards:
             asked = self.environment.guards[0].expr
-            ours = {s: sympy.Symbol(names.get(s.name, s.name)) for s in asked.free_symbols}
+            ours = {s: sympy.Symbol(names.get(str(s), str(s))) for s in asked.free_symbols}
             raise E0412.error(f"torch's decomposition of '{op.name}' is only valid for {asked.xreplace(ours)}")
         for node in graph.graph.nodes:
             value = node.meta.get("val")

@@ -1,7 +1,7 @@
 """Whole models: compiled by etir, executed by the stock ExecuTorch runtime, compared with eager.
 
-The checks of one model share one export and one compilation. A model that keeps state is called over several steps on one
-loaded method; a dynamic one is called at every size of its case.
+The checks of one model share one export and one compilation. A model that keeps state is called over several steps on
+one loaded method; a dynamic one is called at every size of its case.
 """
 
 from __future__ import annotations

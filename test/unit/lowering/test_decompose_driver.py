@@ -93,6 +93,12 @@ def test_near_misses_are_told() -> None:
     assert "linear: the target has a kernel for it" in ctx.observer.reasons
 
 
+def test_what_a_decomposition_emitted_before_it_gave_up_is_taken_back() -> None:
+    half = [X.half(), torch.tensor([1, 2, 3, 0, 1, 2, 3]), None, 1, -100, 0.1]
+    module, _ = one_op_module("aten.cross_entropy_loss.default", half, {})
+    assert decompose(module, only=("cross-entropy-loss",)) == ["aten.cross_entropy_loss.default"]
+
+
 # --- tracing ----------------------------------------------------------------------------------------------------------
 
 TRACED: list[tuple[str, tuple[Any, ...], dict[int, list[int]]]] = [
