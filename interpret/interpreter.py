@@ -102,7 +102,8 @@ class Interpreter:
     def call(self, func: FuncOp, inputs: Sequence[Any]) -> list[Any]:
         """Run one function above the executable level."""
         block = func.body.block
-        values = dict(zip(block.args, self.check_inputs([a.type for a in block.args], inputs), strict=True))
+        checked = self.check_inputs([a.type for a in block.args], inputs)
+        values: dict[SSAValue, Any] = dict(zip(block.args, checked, strict=True))
         return _Frame(self, values).run(block)
 
     def check_inputs(self, types: Sequence[Attribute], inputs: Sequence[Any]) -> list[Any]:

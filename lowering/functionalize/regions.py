@@ -58,6 +58,7 @@ def _note_views(op: SchemaOp, written: Sequence[SSAValue], roots: dict[SSAValue,
     if source is not None:
         viewed = op.arg(source)
         if is_tensor(viewed):
+            assert isinstance(viewed, SSAValue)
             root = roots.get(viewed, viewed)
             for result in op.results:
                 roots[result] = root

@@ -29,7 +29,6 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
     FunctionType,
-    LocationAttr,
     ModuleOp,
     NameLoc,
     StringAttr,
@@ -212,7 +211,7 @@ class _MethodImporter:
             )
             return
         argument = spec.arg
-        value = argument.value if isinstance(argument, ConstantArgument) else node.meta.get("val")
+        value: Any = argument.value if isinstance(argument, ConstantArgument) else node.meta.get("val")
         attributes: dict[str, Attribute] = {}
         if isinstance(argument, TensorArgument):
             type: Attribute = type_of_tensor(value, keep_order=True)
@@ -255,8 +254,9 @@ class _MethodImporter:
 
     def _tensor(self, fqn: str) -> torch.Tensor:
         for table in (self.program.state_dict, self.program.constants):
-            if fqn in table and isinstance(table[fqn], torch.Tensor):
-                return table[fqn]
+            tensor: object = table.get(fqn)
+            if isinstance(tensor, torch.Tensor):
+                return tensor
         raise E0403.error(f"method '{self.name}': there is no tensor named '{fqn}' in the program")
 
     def _lifted_constant(self, tensor: torch.Tensor, target: str) -> Operation:
@@ -273,9 +273,9 @@ class _MethodImporter:
             op: Operation
             match spec.kind:
                 case OutputKind.BUFFER_MUTATION:
-                    op = WriteStateOp(self.states[spec.target], value)
+                    op = WriteStateOp(self.states[spec.target or ""], value)
                 case OutputKind.USER_INPUT_MUTATION:
-                    op = UpdateInputOp(self.inputs[spec.target], value)
+                    op = UpdateInputOp(self.inputs[spec.target or ""], value)
                 case OutputKind.TOKEN:
                     continue
                 case _:
@@ -332,7 +332,7 @@ class _MethodImporter:
 
 def _store_location(target: str, value: Any) -> NameLoc:
     """The name of the buffer or input that is stored into, over the source line of the stored value."""
-    inner: LocationAttr = UnknownLoc()
+    inner: Attribute = UnknownLoc()
     if isinstance(value, SSAValue) and isinstance(value.owner, Operation):
         inner = value.owner.location
     while isinstance(inner, NameLoc):

@@ -110,7 +110,7 @@ def result_dims(call: Call) -> TensorType[Attribute]:
     """A type with the broadcast dims of all tensors and the dim order that they share."""
     types = [tensor_type_of(t) for t in call.tensors()]
     first = types[0]
-    if all(t.shape == first.shape and t.encoding == first.encoding for t in types):
+    if all(t is first or (t.shape == first.shape and t.encoding == first.encoding) for t in types):
         return first
     dims = broadcast(*map(dims_of, types))
     orders = [order_of(t) for t in types if t.get_num_dims() == len(dims) and dims_of(t) == dims]
