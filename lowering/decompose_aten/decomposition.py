@@ -18,6 +18,7 @@ most decompositions compute with their numbers while compiling.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -253,6 +254,6 @@ RENAMES: list[type[Rename]] = []
 def rename(pairs: Iterable[tuple[str, str]]) -> None:
     """Register overloads that are other names of overloads with the same arguments in the same order."""
     for alias, target in pairs:
-        kebab = alias.removeprefix("aten.").removesuffix(".default").replace(".", "-").replace("_", "-").lower()
-        name = f"rename-{kebab.strip('-')}"
+        words = re.findall(r"[a-z0-9]+", alias.removeprefix("aten.").removesuffix(".default").lower())
+        name = f"rename-{'-'.join(words)}"
         RENAMES.append(type(name, (Rename,), {"name": name, "roots": (alias,), "target": target}))

@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from xdsl.ir import Attribute, SSAValue
 
 from etir.lowering.builder import Builder, element, rank
-from etir.lowering.decompose_aten.decomposition import decomposition, rename
+from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.reduction import Dims, positions
 from etir.lowering.dims import wrap
 from etir.lowering.promotion import FLOATING, category_of, result_type
-
-rename([("aten.native_norm.default", "aten.norm.Scalar")])
-
 
 # --- variance ---------------------------------------------------------------------------------------------------------
 

@@ -187,4 +187,5 @@ def where(call: Call) -> TensorType[Attribute]:
 @rule("aten.native_dropout.default")
 def native_dropout(call: Call) -> list[Attribute]:
     """The input's type and a mask."""
-    return [call.type(), TensorType(i1, call.type().shape, call.type().encoding)]
+    type = call.type("input")
+    return [type, TensorType(i1, type.shape, type.encoding)]

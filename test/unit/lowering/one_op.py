@@ -62,7 +62,7 @@ def one_op_module(
     arguments = {
         n: _argument(v, value_of)
         for n, v in given.items()
-        if cls.SCHEMA.arguments[cls.SCHEMA.index[n]].kind not in (Kind.DEVICE, Kind.LAYOUT)
+        if cls.SCHEMA.arguments[cls.SCHEMA.index[n]].kind is not Kind.LAYOUT
     }
     op = cls.make(arguments, types)
     method.body.block.add_ops([op, ReturnOp(*op.results[:results])])

@@ -10,6 +10,9 @@ from unit.lowering.one_op import Dynamic, check, compare, decompose, one_op_modu
 
 torch.manual_seed(0)
 R = torch.randn
+HIDDEN_ROW = torch.rand(5, 7) > 0.5
+HIDDEN_ROW[2] = False
+FLOAT_MASK = torch.where(HIDDEN_ROW, R(5, 7), float("-inf"))
 
 CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.linear.default", (R(2, 5, 4), R(3, 4), R(3)), {}),
@@ -47,6 +50,10 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.cross.default", (R(3, 4), R(3, 4)), {}),
     ("aten.linalg_cross.default", (R(2, 3), R(1, 3)), {}),
     ("aten.trace.default", (R(3, 5),), {}),
+    ("aten.linalg_matmul.default", (R(2, 3, 4), R(4, 5)), {}),
+    ("aten.vdot.default", (R(4), R(4)), {}),
+    ("aten.pdist.default", (R(4, 3),), {}),
+    ("aten._safe_softmax.default", (FLOAT_MASK, -1), {}),
     ("aten.cdist.default", (R(2, 3, 4), R(5, 4), 1.0), {}),
     ("aten.einsum.default", ("bij,bjk->bik", [R(2, 3, 4), R(2, 4, 5)]), {}),
     ("aten.einsum.default", ("bhqd,bhkd->bhqk", [R(2, 3, 4, 5), R(2, 3, 6, 5)]), {}),
@@ -97,9 +104,6 @@ ATTENTION = "aten.scaled_dot_product_attention.default"
 Q, K, V = R(2, 4, 5, 8), R(2, 4, 7, 8), R(2, 4, 7, 6)
 SHARED_K, SHARED_V = R(2, 2, 7, 8), R(2, 2, 7, 6)
 PADDING = (torch.arange(7) < torch.tensor([[7], [3]]))[:, None, None, :]
-HIDDEN_ROW = torch.rand(5, 7) > 0.5
-HIDDEN_ROW[2] = False
-FLOAT_MASK = torch.where(HIDDEN_ROW, R(5, 7), float("-inf"))
 
 
 @pytest.mark.parametrize(
@@ -139,6 +143,11 @@ def test_attention(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 def test_dynamic_attention(args: tuple[Any, ...], dynamic: Dynamic) -> None:
     kwargs = {"scale": args[6], "enable_gqa": args[7]} if len(args) > 6 else {}
     check(ATTENTION, *args[:6], dynamic=dynamic, **kwargs)
+
+
+@pytest.mark.parametrize("name", ["_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math"])
+def test_attention_by_kernel(name: str) -> None:
+    check(f"aten.{name}.default", Q, K, V[..., :1].expand(2, 4, 7, 8).contiguous(), is_causal=False, results=1)
 
 
 def test_attention_without_mask_is_small() -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.one_op import check
+from unit.lowering.evaluate import evaluate
+from unit.lowering.one_op import check, decompose, one_op_module
+
+from etir.dialects.text import parse_module
 
 X = torch.arange(12.0).reshape(3, 4)
 
@@ -53,6 +56,21 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.scalar_tensor.default", (3,), {"dtype": torch.int64}),
     ("aten.conj_physical.default", (X,), {}),
     ("aten.range.step", (1, 8, 2), {}),
+    ("aten.range.default", (1, 8), {}),
+    ("aten.zero.default", (X,), {}),
+    ("aten.to.device", (X, "cpu", torch.float64), {}),
+    *[(f"aten._cast_{n}.default", (X,), {}) for n in ("Byte", "Char", "Short", "Int", "Long", "Half", "Double")],
+    ("aten._to_copy.default", (X,), {}),
+    ("aten.alias.default", (X,), {}),
+    ("aten.detach_copy.default", (X,), {}),
+    ("aten.alias_copy.default", (X,), {}),
+    ("aten.lift.default", (X,), {}),
+    ("aten.positive.default", (X,), {}),
+    ("aten.resolve_conj.default", (X,), {}),
+    ("aten.resolve_neg.default", (X,), {}),
+    ("aten._conj_physical.default", (X,), {}),
+    ("aten.conj.default", (X,), {}),
+    ("aten.real.default", (X,), {}),
 ]
 
 
@@ -73,6 +91,60 @@ def test_creation(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
 )
 def test_dynamic_sizes(name: str, args: tuple[Any, ...]) -> None:
     check(name, X, *args, dynamic={0: [0, 1]})
+
+
+@pytest.mark.parametrize("name", ["data", "lift_fresh", "_lazy_clone", "_conj"])
+def test_copies_that_only_tracing_makes(name: str) -> None:
+    text = """
+func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = aten.NAME.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return %0 : tensor<4xf32>
+}
+"""
+    assert decompose(parse_module(text.replace("NAME", name))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("new_empty.default", (X, [2, 3])),
+        ("empty_strided.default", ([2, 3], [3, 1])),
+        ("empty_permuted.default", ([2, 3], [0, 1])),
+        ("new_empty_strided.default", (X, [2, 3], [3, 1])),
+        ("empty_like.default", (X,)),
+    ],
+)
+def test_uninitialised_tensors_are_zeros(name: str, args: tuple[Any, ...]) -> None:
+    module, tensors = one_op_module(f"aten.{name}", args, {})
+    assert decompose(module) == ["aten.full.default"]
+    assert not evaluate(module, tensors)[0].any()
+
+
+@pytest.mark.parametrize("name", ["rand_like", "randn_like"])
+def test_random_tensors(name: str) -> None:
+    module, _ = one_op_module(f"aten.{name}.default", (X,), {}, {0: [0]})
+    assert decompose(module) == ["aten.sym_size.int", f"aten.{name.removesuffix('_like')}.default"]
+
+
+def test_positions_of_nonzero_elements() -> None:
+    text = """
+sym.dim @u0 in [0, 4]
+func.func @forward(%x: tensor<4xf32>) -> tensor<?x1xi64, #et.layout<dims = [u0, 1]>> {
+  %0 = aten.argwhere.default(%x) : (tensor<4xf32>) -> tensor<?x1xi64, #et.layout<dims = [u0, 1]>>
+  func.return %0 : tensor<?x1xi64, #et.layout<dims = [u0, 1]>>
+}
+"""
+    assert decompose(parse_module(text)) == ["aten.nonzero.default"]
+
+
+def test_item() -> None:
+    text = """
+func.func @forward(%x: tensor<i64>) -> i64 {
+  %0 = aten.item.default(%x) : (tensor<i64>) -> i64
+  func.return %0 : i64
+}
+"""
+    assert decompose(parse_module(text)) == ["aten._local_scalar_dense.default"]
 
 
 def test_memory_format_stays() -> None:

@@ -97,12 +97,46 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.masked_fill.Scalar", (INTS, MASK, 3), {}),
     ("aten.masked_fill.Tensor", (X, MASK, torch.tensor(2)), {}),
     ("aten.sgn.default", (X,), {}),
+    *[(f"aten.{n}.default", (W,), {}) for n in ("arccos", "arcsin", "arctan", "arcsinh", "negative", "fix")],
+    ("aten.arccosh.default", (W + 1,), {}),
+    ("aten.arctanh.default", (W / 2,), {}),
+    ("aten.arctan2.default", (X, Y), {}),
+    ("aten.clip.Tensor", (X, Y - 1, Y + 1), {}),
+    *[(f"aten.{n}.Scalar", (X, 0.5), {}) for n in ("greater", "less", "less_equal", "not_equal", "subtract", "divide")],
+    *[
+        (f"aten.{n}.Tensor", (X, Y), {})
+        for n in ("greater", "greater_equal", "less", "less_equal", "multiply", "divide")
+    ],
+    ("aten.divide.Scalar_mode", (X, 0.7), {"rounding_mode": "trunc"}),
+    ("aten.true_divide.Scalar", (INTS, 4), {}),
+    *[(f"aten.special_{n}.default", (W,), {}) for n in ("erf", "erfc", "exp2", "expm1", "log1p", "expit", "sinc")],
+    ("aten.__and__.Scalar", (INTS, 3), {}),
+    ("aten.__or__.Tensor", (INTS, J), {}),
+    ("aten.__xor__.Scalar", (INTS, 3), {}),
+    ("aten.__xor__.Tensor", (INTS, J), {}),
+    ("aten.bitwise_or.Scalar_Tensor", (5, INTS), {}),
+    ("aten.bitwise_xor.Scalar_Tensor", (5, INTS), {}),
+    ("aten.special_xlogy.default", (X, W), {}),
+    ("aten.special_xlogy.self_scalar", (2, W), {}),
+    ("aten.special_xlogy.other_scalar", (X, 2), {}),
+    ("aten.special_xlog1py.self_scalar", (2, W), {}),
+    ("aten.special_xlog1py.other_scalar", (X, 2), {}),
+    ("aten.clamp_max.Tensor", (X, Y), {}),
+    ("aten._add_relu.Tensor", (X, W), {"alpha": 2}),
 ]
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs"), CASES, ids=lambda v: v if isinstance(v, str) else "")
 def test_elementwise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     check(name, *args, **kwargs)
+
+
+@pytest.mark.parametrize("side", ["l", "r"])
+@pytest.mark.parametrize("amount", [2, torch.tensor([0, 1, 2, 3])])
+def test_shifts_are_kernels_of_the_target(side: str, amount: Any) -> None:
+    overload = "Scalar" if isinstance(amount, int) else "Tensor"
+    (name,) = check(f"aten.__{side}shift__.{overload}", INTS, amount, options={"target": "executorch"})
+    assert name.startswith(f"aten.bitwise_{'left' if side == 'l' else 'right'}_shift.Tensor")
 
 
 @pytest.mark.parametrize("name", ["addcmul", "addcdiv"])

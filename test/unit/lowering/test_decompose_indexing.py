@@ -76,6 +76,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.cross_entropy_loss.default", (M, PROBABILITIES, CLASS_WEIGHTS, 1, -100, 0.1), {}),
     ("aten.cross_entropy_loss.default", (M[0], PROBABILITIES[0]), {}),
     ("aten.cross_entropy_loss.default", (IMAGE, torch.rand(2, 3, 6, 7)), {}),
+    ("aten.nll_loss2d_forward.default", (IMAGE, torch.randint(3, (2, 6, 7)), None, 1, -100), {}),
 ]
 
 
@@ -108,8 +109,40 @@ def test_replication_of_one_dim() -> None:
     ]
 
 
+def test_nonzero_by_dim() -> None:
+    from unit.lowering.one_op import decompose
+
+    from etir.dialects.text import parse_module
+
+    text = """
+sym.dim @u0 in [0, 20]
+func.func @forward(%x: tensor<4x5xi1>) -> (tensor<?xi64, #et.layout<dims = [u0]>>, tensor<?xi64, #et.layout<dims = [u0]>>) {
+  %0, %1 = aten.NAME.default(%x) : (tensor<4x5xi1>) -> (tensor<?xi64, #et.layout<dims = [u0]>>, tensor<?xi64, #et.layout<dims = [u0]>>)
+  func.return %0, %1 : tensor<?xi64, #et.layout<dims = [u0]>>, tensor<?xi64, #et.layout<dims = [u0]>>
+}
+"""  # noqa: E501
+    for name in ("nonzero_numpy", "where"):
+        names = decompose(parse_module(text.replace("NAME", name)))
+        assert names == ["aten.nonzero.default", "aten.select.int", "aten.select.int"]
+
+
 @pytest.mark.parametrize(("mode", "include_last"), [(0, False), (1, False), (1, True)])
 def test_embedding_bag(mode: int, include_last: bool) -> None:
     weight, indices = torch.randn(7, 3), torch.tensor([4, 2, 2, 0, 6])
     offsets = torch.tensor([0, 2, 2, 5] if include_last else [0, 2, 2])
     check("aten.embedding_bag.default", weight, indices, offsets, False, mode, False, None, include_last, results=1)
+
+
+def test_embedding_bag_without_padding() -> None:
+    args = (
+        torch.randn(7, 3),
+        torch.tensor([4, 2, 6]),
+        torch.tensor([0, 2]),
+        False,
+        0,
+        False,
+        torch.rand(3),
+        False,
+        None,
+    )
+    check("aten.embedding_bag.padding_idx", *args, results=1)

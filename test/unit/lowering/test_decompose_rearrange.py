@@ -98,6 +98,26 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.sum_to_size.default", (X, [3, 1]), {}),
     ("aten.take_along_dim.default", (M, torch.tensor([[3, 0]]), 1), {}),
     ("aten.take_along_dim.default", (M, torch.tensor([3, 0])), {}),
+    ("aten.unsafe_split_with_sizes.default", (X, [1, 2], 1), {}),
+    ("aten.unsafe_split.Tensor", (X, 3, -1), {}),
+    ("aten.moveaxis.int", (X, 0, 2), {}),
+    ("aten.moveaxis.intlist", (X, [0], [1]), {}),
+    ("aten.swapdims.default", (X, 1, 2), {}),
+    ("aten.concatenate.default", ([M, M], 1), {}),
+    ("aten._stack.default", ([M, M], 1), {}),
+    ("aten._reshape_copy.default", (X, [6, 4]), {}),
+    ("aten._reshape_alias.default", (X, [6, 4], [4, 1]), {}),
+    ("aten.mH.default", (X,), {}),
+    ("aten.adjoint.default", (X,), {}),
+    ("aten.matrix_H.default", (M,), {}),
+    ("aten.native_channel_shuffle.default", (IMAGE, 2), {}),
+    ("aten.vsplit.int", (M, 3), {}),
+    ("aten.dsplit.int", (X, 2), {}),
+    ("aten.hsplit.array", (M, [1, 3]), {}),
+    ("aten.dsplit.array", (X, [1]), {}),
+    ("aten.narrow_copy.default", (X, 1, 1, 2), {}),
+    ("aten.trapz.dx", (X,), {"dx": 0.5}),
+    ("aten.trapz.x", (M, M * M), {}),
 ]
 
 
@@ -132,7 +152,7 @@ DYNAMIC: list[tuple[str, tuple[Any, ...], dict[str, Any], Dynamic]] = [
     ("aten.tile.default", (M, [2, 3]), {}, {0: [0]}),
     ("aten.hstack.default", ([M, M],), {}, {0: [0], 1: [0]}),
     ("aten.take_along_dim.default", (M, torch.tensor([[3, 0]]), 1), {}, {0: [0]}),
-    ("aten.eye.default", (3,), {}, {}),
+    ("aten.unbind.int", (X, 1), {}, {0: [0, 2]}),
 ]
 
 

@@ -19,7 +19,7 @@ from etir.dialects.sym.expr import symbol
 from etir.dialects.sym.ops import DimOp
 from etir.passes.base import methods
 
-KINDS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn_tanh": nn.RNN}
+KINDS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn_tanh": nn.RNN, "rnn_relu": nn.RNN}
 
 
 BATCH, STEPS = 3, 7

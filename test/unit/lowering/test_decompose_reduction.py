@@ -70,6 +70,10 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.pairwise_distance.default", (X, Y), {}),
     ("aten.cosine_similarity.default", (X, Y[:1], 1), {}),
     ("aten.cosine_similarity.default", (X, X * 0, -1), {}),
+    ("aten.special_logsumexp.default", (X, [1]), {}),
+    ("aten._aminmax.default", (X,), {}),
+    ("aten._is_any_true.default", (X > 0,), {}),
+    ("aten._is_all_true.default", (X > 0,), {}),
 ]
 
 

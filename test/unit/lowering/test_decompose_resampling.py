@@ -43,6 +43,9 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
         for align in (False, True)
     ],
     ("aten._upsample_bilinear2d_aa.default", (IMAGE, [3, 9], False)),
+    ("aten._upsample_lanczos2d_aa.vec", (IMAGE, [3, 9], False, None)),
+    ("aten._upsample_nearest_exact1d.default", (LINE, [10])),
+    ("aten._upsample_nearest_exact3d.default", (VOLUME, [7, 9, 3])),
     ("aten.affine_grid_generator.default", (torch.randn(2, 2, 3), [2, 3, 4, 5], False)),
     ("aten.affine_grid_generator.default", (torch.randn(2, 2, 3), [2, 3, 4, 1], True)),
     ("aten.affine_grid_generator.default", (torch.randn(2, 3, 4), [2, 1, 2, 3, 4], False)),

@@ -111,6 +111,18 @@ def test_channels_last_broadcasting_is_refused(stock: Manifest):
     assert "broadcast" in str(broadcast)
 
 
+def test_results_that_a_kernel_does_not_resize(stock: Manifest):
+    """Their sizes must be known; None stands for one that is not."""
+    dtypes = {"self": S.FLOAT, "out": [S.FLOAT] * 2}
+    known, unknown = (
+        stock.check_call("aten::unbind_copy.int_out", dtypes, shapes={"self": (n, 2), "out": [(n,)] * 2})
+        for n in (3, None)
+    )
+    assert known is None
+    assert unknown == "dynamic result: it does not resize 'out', whose sizes are only known at run time"
+    assert stock.check_call("aten::relu.out", [S.FLOAT] * 2, shapes=[(None, 2)] * 2) is None
+
+
 def test_missing_kernels_and_suggestions(stock: Manifest):
     assert stock.lookup("aten::sort.values") is None
     assert "no kernel 'aten::sort.values'" in str(stock.check_call("aten::sort.values", []))
