@@ -110,7 +110,9 @@ class _ModuleImporter:
         for op in declarations:
             op.location = NameLoc(StringAttr("schema"), UnknownLoc())
         for symbol, (low, high) in self.ranges.items():
-            declarations.append(DimOp(symbol, low, high, unbacked=symbol.startswith(("u", "zuf"))))
+            dim = DimOp(symbol, low, high, unbacked=symbol.startswith(("u", "zuf")))
+            dim.location = NameLoc(StringAttr(symbol), UnknownLoc())
+            declarations.append(dim)
         return ModuleOp([*declarations, *self.symbols.ops.values(), *functions])
 
     def weight(self, fqn: str, tensor: torch.Tensor, kind: str) -> tuple[str, bool, TensorType[Attribute]]:

@@ -228,7 +228,9 @@ def test_files_come_back_byte_for_byte(name: str) -> None:
         assert emit_program(again).pte() == data
         if debug_info:
             lines = _lines(program.module)
-            assert lines and all(lines) and _lines(module) == lines
+            # The copy of a lifted constant to an output has no line: no line of the user's made the constant.
+            assert any(lines) and (all(lines) or name == "constant")
+            assert _lines(module) == lines
 
 
 def _lines(module: Any) -> list[tuple[str, int] | None]:

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.one_op import check
+from unit.lowering.evaluate import evaluate
+from unit.lowering.one_op import check, decompose
+
+from etir.dialects.text import parse_module
 
 torch.manual_seed(0)
 X = torch.randn(3, 4) * 3
@@ -129,6 +132,19 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "args", "kwargs"), CASES, ids=lambda v: v if isinstance(v, str) else "")
 def test_elementwise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     check(name, *args, **kwargs)
+
+
+def test_a_number_in_the_place_of_a_tensor() -> None:
+    text = """
+func.func @forward(%c: tensor<4xi1>, %x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = aten.where.self(%c, %x, 2.0) : (tensor<4xi1>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %0 : tensor<4xf32>
+}
+"""
+    module = parse_module(text)
+    assert decompose(module) == ["aten.full.default", "aten.where.self"]
+    (got,) = evaluate(module, [MASK, Y])
+    assert torch.equal(got, torch.where(MASK, Y, 2.0))
 
 
 @pytest.mark.parametrize("side", ["l", "r"])
