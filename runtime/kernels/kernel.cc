@@ -1,0 +1,81 @@
+#include "kernels/kernel.h"
+
+#include <cstring>
+
+namespace etir {
+
+void KernelContext::fail(Check check, int64_t a, int64_t b) {
+  if (failed()) return;
+  error_.check = check;
+  error_.a = a;
+  error_.b = b;
+}
+
+bool KernelContext::resize(Tensor& out, const int64_t* sizes, int rank) {
+  if (rank != out.rank) {
+    fail(Check::KernelResizeRank, rank, out.rank);
+    return false;
+  }
+  int differs = -1;
+  int64_t count = 1;
+  bool overflow = false;
+  for (int d = 0; d < rank; ++d) {
+    if (sizes[d] != out.sizes[d] && differs < 0) differs = d;
+    overflow = overflow || sizes[d] < 0 || sizes[d] > INT32_MAX || __builtin_mul_overflow(count, sizes[d], &count);
+  }
+  if (differs < 0) return true;
+  if (out.dynamism == Dynamism::Static) {
+    fail(Check::KernelResizeStatic, differs, sizes[differs]);
+    return false;
+  }
+  if (overflow || count > static_cast<int64_t>(out.capacity)) {
+    if (overflow || out.dynamism != Dynamism::Unbound || dynamic.allocate == nullptr) {
+      fail(Check::KernelResize, overflow ? INT64_MAX : count, out.capacity);
+      return false;
+    }
+    void* data = dynamic.allocate(dynamic.context, out.data, static_cast<size_t>(count) * element_size(out.dtype));
+    if (data == nullptr || count > UINT32_MAX) {
+      fail(Check::KernelResize, count, out.capacity);
+      return false;
+    }
+    out.data = data;
+    out.capacity = static_cast<uint32_t>(count);
+  }
+  // Tensors that are not static have their sizes in the method's memory.
+  int32_t* target = const_cast<int32_t*>(out.sizes);
+  for (int d = 0; d < rank; ++d) target[d] = static_cast<int32_t>(sizes[d]);
+  return true;
+}
+
+bool KernelContext::resize_like(Tensor& out, const Tensor& other) {
+  int64_t sizes[kMaxRank];
+  for (int d = 0; d < other.rank; ++d) sizes[d] = other.sizes[d];
+  return resize(out, sizes, other.rank);
+}
+
+void* KernelContext::temp(size_t bytes, size_t alignment) {
+  void* result = temp_.allocate(bytes, alignment);
+  if (result == nullptr) {
+    fail(Check::KernelTemp, static_cast<int64_t>(bytes), static_cast<int64_t>(temp_.size - temp_.used));
+  }
+  return result;
+}
+
+const Kernel* find_kernel(const KernelTable& table, const char* name, size_t size) {
+  uint32_t low = 0, high = table.count;
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    const char* candidate = table.rows[middle].name;
+    int order = std::strncmp(candidate, name, size);
+    if (order == 0 && candidate[size] != '\0') order = 1;
+    if (order == 0) return &table.rows[middle];
+    if (order < 0) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace etir

@@ -1,0 +1,164 @@
+// What a kernel is, and what it is handed: the contract between the executor and every operator's code.
+//
+//   void add_out(KernelContext& ctx) {
+//     const Tensor& self = ctx.tensor(0);
+//     ...
+//   }
+//
+// Arguments are those of the operator's schema, in order, results (`out`) included; they are read in place from the
+// method's values. Their kinds have been checked against the row's signature when the method was loaded, so an accessor
+// checks nothing. Dtypes, shapes and dim orders are the kernel's to check: it calls fail() and returns, having written
+// nothing outside of its results. A kernel keeps no state, allocates nothing but temp(), and resizes its results before
+// it writes them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/error.h"
+#include "core/tensor.h"
+#include "core/value.h"
+
+namespace etir {
+
+/// A bump allocator over memory that the client gave.
+struct Arena {
+  uint8_t* base = nullptr;
+  size_t size = 0;
+  size_t used = 0;
+  size_t peak = 0;  ///< largest `used` so far
+
+  /// `bytes` bytes at a multiple of `alignment` (a power of two), or null.
+  void* allocate(size_t bytes, size_t alignment) {
+    const uintptr_t start = reinterpret_cast<uintptr_t>(base) + used;
+    const size_t padding = static_cast<size_t>((alignment - start % alignment) % alignment);
+    if (padding > size - used || bytes > size - used - padding) return nullptr;
+    void* result = base + used + padding;
+    used += padding + bytes;
+    if (used > peak) peak = used;
+    return result;
+  }
+};
+
+/// Runs `body(context, begin, end)` over parts of [0, n), maybe on several threads; returns when all are done.
+struct ParallelFor {
+  void (*run)(void* pool, int64_t n, int64_t grain, void (*body)(void*, int64_t, int64_t), void* body_context) = nullptr;
+  void* pool = nullptr;
+  int threads = 1;
+};
+
+/// Memory for tensors whose bound is not known: `allocate(context, old, old_bytes, bytes)` returns room for `bytes`
+/// that is free until the method is destroyed or executed again, keeping nothing, or null.
+struct DynamicAllocator {
+  void* (*allocate)(void* context, void* old, size_t bytes) = nullptr;
+  void* context = nullptr;
+};
+
+/// State of the random operators of one method (Philox counter); seeded by the client.
+struct RandomState {
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+};
+
+class KernelContext {
+ public:
+  KernelContext(Values& values, const int32_t* args, Arena& temp, ErrorRecord& error)
+      : values_(values), args_(args), temp_(temp), error_(error) {}
+
+  // --- arguments, by their position in the schema ---
+  bool has(int i) const { return tag(i) != Tag::None; }
+  Tag tag(int i) const { return values_.tags[args_[i]]; }
+  Tensor& tensor(int i) const { return *payload(i).tensor; }
+  /// Null where the argument is None.
+  Tensor* optional_tensor(int i) const { return has(i) ? payload(i).tensor : nullptr; }
+  int64_t integer(int i) const { return payload(i).integer; }
+  int64_t integer_or(int i, int64_t none) const { return has(i) ? payload(i).integer : none; }
+  bool boolean(int i) const { return payload(i).boolean; }
+  /// A float argument; ints and bools in its place are converted, as in Python.
+  double real(int i) const { return scalar(i).to<double>(); }
+  double real_or(int i, double none) const { return has(i) ? real(i) : none; }
+  Scalar scalar(int i) const { return Scalar{tag(i), payload(i)}; }
+  /// An optional dtype argument.
+  ScalarType dtype_or(int i, ScalarType none) const {
+    return has(i) ? static_cast<ScalarType>(payload(i).integer) : none;
+  }
+  /// Empty where the argument is None: has() tells the two apart.
+  IntList int_list(int i) const { return has(i) ? IntList(payload(i).vector, values_.payloads) : IntList(); }
+  DoubleList double_list(int i) const { return has(i) ? DoubleList(payload(i).vector) : DoubleList(); }
+  BoolList bool_list(int i) const { return has(i) ? BoolList(payload(i).vector) : BoolList(); }
+  TensorList tensor_list(int i) const { return has(i) ? TensorList(payload(i).vector, values_) : TensorList(); }
+  StringView string(int i) const {
+    return has(i) ? StringView{reinterpret_cast<const char*>(payload(i).vector) + 4,
+                               detail::vector_count(payload(i).vector)}
+                  : StringView();
+  }
+
+  // --- results that are numbers (primitive operators) ---
+  void set_integer(int i, int64_t value) { values_.payloads[args_[i]].integer = value; }
+  void set_real(int i, double value) { values_.payloads[args_[i]].real = value; }
+  void set_boolean(int i, bool value) { values_.payloads[args_[i]].boolean = value; }
+
+  // --- what a kernel may ask for ---
+  /// Gives a result its shape. False, with the failure recorded, when the buffer is too small or the shape is fixed.
+  bool resize(Tensor& out, const int64_t* sizes, int rank);
+  bool resize_like(Tensor& out, const Tensor& other);
+  /// Scratch memory until the kernel returns. Null, with the failure recorded, when there is not enough.
+  void* temp(size_t bytes, size_t alignment = 16);
+  template <typename T>
+  T* temp_array(int64_t count) {
+    return static_cast<T*>(temp(static_cast<size_t>(count) * sizeof(T)));
+  }
+  /// Runs `body(begin, end)` over [0, n), in parts of at least `grain`, possibly on several threads.
+  template <typename Body>
+  void parallel_for(int64_t n, int64_t grain, const Body& body) {
+    if (parallel.run == nullptr || n <= grain) {
+      body(int64_t{0}, n);
+      return;
+    }
+    parallel.run(
+        parallel.pool, n, grain,
+        [](void* context, int64_t begin, int64_t end) { (*static_cast<const Body*>(context))(begin, end); },
+        const_cast<Body*>(&body));
+  }
+
+  /// Records the first failure; a kernel that failed returns at once.
+  void fail(Check check, int64_t a = -1, int64_t b = -1);
+  bool failed() const { return error_.check != Check::None; }
+
+  ParallelFor parallel;
+  DynamicAllocator dynamic;
+  RandomState* random = nullptr;
+
+ private:
+  const Payload& payload(int i) const { return values_.payloads[args_[i]]; }
+
+  Values& values_;
+  const int32_t* args_;
+  Arena& temp_;
+  ErrorRecord& error_;
+};
+
+using KernelFunction = void (*)(KernelContext&);
+
+/// One row of a kernel table.
+///
+/// `signature` has one letter for each argument: T tensor, I int, D float, B bool, N number (Scalar), S string, L int
+/// list, F float list, O bool list, V tensor list, W list of optional tensors; lower case when it may be None. Results
+/// follow '>' (T or V). A row whose signature ends in '!' is a primitive: its result is its last argument and there is
+/// no slot for a returned value.
+struct Kernel {
+  const char* name;  ///< "aten::add.out": namespace, name, overload
+  KernelFunction function;
+  const char* signature;
+};
+
+/// Rows in the order of their names (strcmp), so that a name is found by bisection. A constant in flash.
+struct KernelTable {
+  const Kernel* rows;
+  uint32_t count;
+};
+
+/// The row of a name, or null.
+const Kernel* find_kernel(const KernelTable& table, const char* name, size_t size);
+
+}  // namespace etir
