@@ -37,6 +37,7 @@ from etir.dialects.et.layout import order_of
 from etir.dialects.et.program import GetWeightOp, NoneOp, StateOp, StringOp, WeightOp
 from etir.dialects.et.weights import Blob, payload_of
 from etir.dialects.literals import dense_values, scalar_of
+from etir.dialects.payloads import require_payloads
 from etir.dialects.text import source_location
 from etir.emit.buffers import Buffer
 from etir.emit.errors import E0861, E0862
@@ -92,6 +93,7 @@ def emit_program(module: ModuleOp, options: EmitOptions | None = None) -> Emissi
     )
     if not methods:
         raise E0861.error("the module has no et.method: it is not at the executable level")
+    require_payloads(module)
     plans = tuple(_MethodEmitter(method, pools, options).run() for method in methods)
     program = model.Program(
         plans,

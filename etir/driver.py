@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from etir.emit.to_pte import Emission
+    from etir.passes.report import PipelineReport
 
 
 @dataclass
@@ -72,7 +73,7 @@ def compile_program(
     external_weights: str | None = None,
     dump_dir: str | Path | None = None,
 ) -> Program:
-    """Compile an exported program (several by method name, or a module at the ATen level) for a target.
+    """Compile an exported program (several by method name, or a module at any level) for a target.
 
     ``target`` names whose kernels the program must link against; ``plan_inputs`` and ``plan_outputs`` False leave those
     tensors' memory to the caller; ``share_state`` lets methods share mutable buffers of one name; ``debug_info`` writes
@@ -85,7 +86,7 @@ def compile_program(
 
     from etir.dialects.context import EtContext
     from etir.emit.to_pte import EmitOptions, emit_program
-    from etir.lowering.pipeline import PHASES, pipeline
+    from etir.lowering.pipeline import PHASES, phase_of, pipeline
     from etir.passes.manager import run_pipeline
     from etir.targets.manifest import load
 
@@ -107,20 +108,26 @@ def compile_program(
     }
     ran: list[tuple[str, float]] = []
     dump = None if dump_dir is None else _Dump(Path(dump_dir))
+    start = phase_of(module)
     if dump is not None:
-        dump.write("aten", module)
-    phases = list(PHASES)
+        dump.write(start, module)
+    if start == "backend":
+        ran += _times(run_pipeline(ctx, module, f"verify-link{{target={target}}}"))
+    phases = list(PHASES)[list(PHASES).index(start) :]
     for before, phase in zip(phases, phases[1:], strict=False):
         specs = [s + options.get(s, "") for s in pipeline(start=before, stop=phase, target=target)]
         if phase == "et" and external_weights is not None:
             # Folding has made its constants by now; what is a weight here is a weight of the file.
             specs.insert(0, f"externalize-weights{{tag={external_weights}}}")
-        report = run_pipeline(ctx, module, ",".join(specs))
-        ran += [(p.name, p.time.wall + p.verify.wall) for p in report.passes]
+        ran += _times(run_pipeline(ctx, module, ",".join(specs)))
         if dump is not None:
             dump.write(phase, module)
     emission = emit_program(module, EmitOptions(debug_info=debug_info))
     return Program(module, target, emission, ran)
+
+
+def _times(report: PipelineReport) -> list[tuple[str, float]]:
+    return [(p.name, p.time.wall + p.verify.wall) for p in report.passes]
 
 
 def _options(**flags: bool) -> str:

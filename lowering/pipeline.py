@@ -8,6 +8,10 @@ name.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
 
 PHASES: dict[str, tuple[str, ...]] = {
     "aten": (),
@@ -46,3 +50,19 @@ def pipeline(*, start: str = "aten", stop: str = "et", target: str = "executorch
         spec for name in names[names.index(start) + 1 : names.index(stop) + 1] for spec in PHASES[name]
     ]
     return tuple(spec.replace("{target}", target) for spec in passes)
+
+
+def phase_of(module: ModuleOp) -> str:
+    """The phase that a module has reached, told by its operations: where its compilation goes on.
+
+    Core ATen is a part of ATen, so such a module starts at ``aten``: what is decomposed already stays as it is.
+    """
+    found = "aten"
+    for op in module.walk():
+        if op.name == "et.method":
+            return "et"
+        if op.name.startswith("backend."):
+            found = "backend"
+        elif op.name.startswith("edge.") and found == "aten":
+            found = "edge"
+    return found

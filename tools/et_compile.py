@@ -3,8 +3,11 @@
 ::
 
     et-compile model.pt2 -o model.pte --target executorch --report
+    et-compile edited.mlir -o model.pte
 
-The same as ``etir.compile(torch.export.load("model.pt2"), ...)``.
+The same as ``etir.compile(torch.export.load("model.pt2"), ...)``. Text goes on from the level that it is at, so that a
+program can be stopped anywhere, edited, and compiled to the end; text at the edge level or below
+needs no torch.
 """
 
 from __future__ import annotations
@@ -12,9 +15,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from etir.tools.common import OK, Console, ToolParser, run_tool
-from etir.tools.errors import E0903
+from etir.tools.errors import E0902, E0903
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from xdsl.dialects.builtin import ModuleOp
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,12 +32,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> ToolParser:
-    parser = ToolParser("et-compile", "Compile an exported program (.pt2) to a .pte file.")
-    parser.add_argument("input", help="what torch.export.save wrote")
+    parser = ToolParser("et-compile", "Compile an exported program (.pt2), or the text of a module, to a .pte file.")
+    parser.add_argument("input", help="what torch.export.save wrote, or a module's text at any level")
     parser.add_argument("-o", dest="output", required=True, metavar="FILE", help="the .pte file to write")
     parser.add_argument("--target", default="executorch", help="whose kernels to link against (default: executorch)")
     parser.add_argument(
         "--delegate", action="append", default=[], metavar="NAME", help="a backend to hand work to; in this order"
+    )
+    parser.add_argument(
+        "--weights",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the weights of a module's text (default: INPUT with the suffix .safetensors)",
     )
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR after every pass, in numbered files")
     parser.add_argument(
@@ -39,10 +55,9 @@ def _parser() -> ToolParser:
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     from etir.driver import compile_program
-    from etir.tools.exported import load_exported_program
 
     program = compile_program(
-        load_exported_program(arguments.input),
+        _load(arguments, console),
         target=arguments.target,
         delegates=arguments.delegate,
         dump_dir=arguments.dump_dir,
@@ -55,6 +70,23 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         report = program.report()
         print(report.to_json() if arguments.report == "json" else str(report))
     return OK
+
+
+def _load(arguments: argparse.Namespace, console: Console) -> ExportedProgram | ModuleOp:
+    """The program of the input: an exported program by its suffix or its first bytes, text otherwise."""
+    path = Path(arguments.input)
+    try:
+        is_exported = path.suffix == ".pt2" or (path.is_file() and path.open("rb").read(2) == b"PK")
+    except OSError as error:
+        raise E0902.error(f"cannot read '{path}': {error.strerror or error}") from None
+    if is_exported:
+        from etir.tools.exported import load_exported_program
+
+        return load_exported_program(arguments.input)
+    from etir.tools.context import ToolContext
+    from etir.tools.files import read_module
+
+    return read_module(arguments.input, arguments.weights, ToolContext(), console)
 
 
 if __name__ == "__main__":

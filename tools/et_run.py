@@ -63,10 +63,13 @@ def _load(arguments: argparse.Namespace, console: Console) -> ModuleOp:
         from etir.tools.files import read_pte_module
 
         return read_pte_module(arguments.input)
+    from etir.dialects.payloads import require_payloads
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
 
-    return read_module(arguments.input, arguments.weights, ToolContext(), console)
+    module = read_module(arguments.input, arguments.weights, ToolContext(), console)
+    require_payloads(module)
+    return module
 
 
 def _method_names(module: ModuleOp, method: str, what: str) -> tuple[str, ...]:

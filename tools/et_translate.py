@@ -6,7 +6,8 @@
     et-translate --mlir-to-pte model.mlir -o model.pte
     et-translate --pte-to-mlir model.pte -o model.mlir
 
-Importing needs torch; the other two do not.
+Text above the executable level is compiled to it first, as et-compile does. Importing needs torch; text below the ATen
+level and .pte files do not.
 """
 
 from __future__ import annotations
@@ -32,12 +33,17 @@ def _parser() -> ToolParser:
     parser = ToolParser("et-translate", "Translate between .pt2 files, text and .pte files.")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--import-pt2", action="store_true", help="an exported program to text (needs torch)")
-    what.add_argument("--mlir-to-pte", action="store_true", help="text at the executable level to a .pte file")
+    what.add_argument("--mlir-to-pte", action="store_true", help="text to a .pte file, compiled to the end first")
     what.add_argument("--pte-to-mlir", action="store_true", help="any .pte file to text")
     parser.add_argument("input", help="the file to read, - for standard input")
     parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="the file to write (default: -)")
     parser.add_argument(
         "--weights", action="append", default=[], metavar="FILE", help="safetensors beside the text that is read"
+    )
+    parser.add_argument(
+        "--target",
+        default="executorch",
+        help="with --mlir-to-pte: whose kernels text above the executable level is compiled for (default: executorch)",
     )
     parser.add_argument("--weights-out", metavar="FILE", help="safetensors to write (default: beside the output)")
     parser.add_argument(
@@ -67,11 +73,15 @@ def _import_pt2(arguments: argparse.Namespace) -> int:
 
 
 def _mlir_to_pte(arguments: argparse.Namespace, console: Console) -> int:
+    from etir.driver import compile_program
     from etir.emit.to_pte import EmitOptions, emit_program
+    from etir.lowering.pipeline import phase_of
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
 
     module = read_module(arguments.input, arguments.weights, ToolContext(), console)
+    if phase_of(module) != "et":
+        module = compile_program(module, target=arguments.target).module
     emission = emit_program(module, EmitOptions(debug_info=arguments.locations))
     if emission.external and arguments.output == "-":
         raise usage_error("external weights are files beside the program: name the program's with -o")
