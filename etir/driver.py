@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from xdsl.dialects.builtin import ModuleOp
 
+    from etir.emit.runtime_memory import RuntimeMemory
     from etir.emit.to_pte import Emission
     from etir.passes.report import PipelineReport
 
@@ -56,9 +57,22 @@ class Program:
         for tag, data in self.external.items():
             write_atomically(Path(path).with_name(f"{tag}.ptd"), [data])
 
+    def runtime_memory(self) -> dict[str, RuntimeMemory]:
+        """Bytes that each method takes on etir's own runtime, to the byte, by the method's name."""
+        from etir.emit.runtime_memory import runtime_memory
+        from etir.targets.manifest import load
+
+        rules = {
+            name: (tuple(a.name for a in kernel.schema.arguments), kernel.temp)
+            for name, kernel in load("etir").kernels.items()
+            if kernel.temp
+        }
+        return {plan.name: runtime_memory(plan, rules) for plan in self._emission.program.execution_plan}
+
     def report(self) -> Report:
         """What the program consists of: operators, instructions, memory, constants, delegates. ``str()`` is text."""
-        return make_report(self.module, self.target, len(self.buffer), self.passes)
+        memory = self.runtime_memory() if self.target == "etir" else {}
+        return make_report(self.module, self.target, len(self.buffer), self.passes, memory)
 
 
 def compile_program(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,15 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.ir import Operation
 
+    from etir.emit.runtime_memory import RuntimeMemory
+
 
 @dataclass(frozen=True)
 class MethodReport:
-    """One method. Sizes are in bytes; ``pools`` are the planned memories by memory id."""
+    """One method. Sizes are in bytes; ``pools`` are the planned memories by memory id.
+
+    ``runtime`` is what the method takes on etir's own runtime, when that is the target.
+    """
 
     name: str
     instructions: int
@@ -27,6 +32,7 @@ class MethodReport:
     inputs: list[str]
     outputs: list[str]
     state_bytes: int
+    runtime: RuntimeMemory | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,12 @@ class Report:
                 lines.append(f"  memory {pool}: {size:,} bytes{gap}")
             if method.state_bytes:
                 lines.append(f"  state    {method.state_bytes:,} bytes")
+            if method.runtime is not None:
+                memory = method.runtime
+                lines.append(
+                    f"  runtime  {memory.method:,} bytes of method memory ({memory.method_32:,} on 32-bit machines), "
+                    f"{sum(memory.planned):,} planned, {memory.temp:,} temp"
+                )
             lines += [f"  at the peak: {text}" for text in method.peak]
             lines += [f"  {count:5d} x {name}" for name, count in method.operators.items()]
             lines += [f"  {count:5d} x delegate {name}" for name, count in method.delegates.items()]
@@ -74,8 +86,14 @@ class Report:
         return "\n".join(lines)
 
 
-def make_report(module: ModuleOp, target: str, file_bytes: int, passes: Sequence[tuple[str, float]]) -> Report:
-    """The report of a module at the executable level."""
+def make_report(
+    module: ModuleOp,
+    target: str,
+    file_bytes: int,
+    passes: Sequence[tuple[str, float]],
+    memory: Mapping[str, RuntimeMemory],
+) -> Report:
+    """The report of a module at the executable level; ``memory`` is by the method's name, empty when not known."""
     from etir.dialects.et.executable import MethodOp
     from etir.dialects.et.program import WeightOp
     from etir.dialects.et.weights import BlobAttr
@@ -85,11 +103,11 @@ def make_report(module: ModuleOp, target: str, file_bytes: int, passes: Sequence
         for op in module.body.block.ops
         if isinstance(op, WeightOp) and isinstance(op.value, BlobAttr)
     }
-    methods = [_method(module, op) for op in module.body.block.ops if isinstance(op, MethodOp)]
+    methods = [_method(module, op, memory) for op in module.body.block.ops if isinstance(op, MethodOp)]
     return Report(target, file_bytes, len(blobs), sum(blobs.values()), methods, list(passes))
 
 
-def _method(module: ModuleOp, method: Any) -> MethodReport:
+def _method(module: ModuleOp, method: Any, runtime: Mapping[str, RuntimeMemory]) -> MethodReport:
     from etir.dialects.context import EtContext
     from etir.dialects.et.executable import BufferOp, CallOp, DelegateCallOp, InputsOp, NextOp, ReturnOp
     from etir.passes.memory_effects import memory_of, tensor_bytes
@@ -137,4 +155,5 @@ def _method(module: ModuleOp, method: Any) -> MethodReport:
         inputs,
         outputs,
         sum(tensor_bytes(op.result.type) for op in buffers if op.state is not None),
+        runtime.get(method.sym_name.data),
     )

@@ -40,7 +40,7 @@ T = TypeVar("T")
 PerTensor = Sequence[T | Sequence[T] | None] | Mapping[str, T | Sequence[T] | None]
 """One item per tensor argument, in schema order with the results last, or by name; a list where the argument is one."""
 
-_FILES = {"executorch": "executorch_1_5_1.json"}
+_FILES = {"executorch": "executorch_1_5_1.json", "etir": "etir.json"}
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,10 @@ class KernelEntry:
     """One kernel. ``ranks`` gives the least and greatest rank, inclusive, of the arguments that have a limit, and
     ``items`` the least and greatest number of tensors, absent ones not counted, of lists that have one.
 
-    ``kind`` is ``kernel`` or ``prim`` (an operator on values that is called without the trailing return slot);
-    ``library`` is where it lives. A kernel that does not ``resizes_output`` needs its results in their final size.
+    ``temp`` is an expression over the arguments for the bytes of scratch memory that the kernel asks for, empty for
+    none (see :mod:`etir.emit.runtime_memory`). ``kind`` is ``kernel`` or ``prim`` (an operator on values that is called
+    without the trailing return slot); ``library`` is where it lives. A kernel that does not ``resizes_output`` needs
+    its results in their final size.
     """
 
     name: str
@@ -62,6 +64,7 @@ class KernelEntry:
     items: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     optimized: bool = False
     resizes_output: bool = True
+    temp: str = ""
     notes: str = ""
 
     @cached_property
@@ -204,7 +207,10 @@ def available() -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> Manifest:
-    """The manifest of a target: ``executorch`` is the stock 1.5.1 runtime. Raises E0601 for an unknown name."""
+    """The manifest of a target: ``executorch`` is the stock 1.5.1 runtime, ``etir`` this project's own.
+
+    Raises E0601 for an unknown name.
+    """
     file = _FILES.get(name)
     if file is None:
         raise E0601.error(f"unknown target '{name}'; available are {', '.join(available())}")
@@ -252,5 +258,6 @@ def _parse_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
         items=_limits(entry.get("items", {})),
         optimized=entry.get("optimized", False),
         resizes_output=entry.get("resizes_output", True),
+        temp=entry.get("temp", ""),
         notes=entry.get("notes", ""),
     )

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etir.tools.common import OK, Console, ToolParser, run_tool
+from etir.tools.common import OK, Console, ToolParser, run_tool, write_output
 from etir.tools.errors import E0902, E0903
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def _parser() -> ToolParser:
     parser.add_argument(
         "--report", nargs="?", const="text", choices=("text", "json"), help="print what the program is made of"
     )
+    parser.add_argument(
+        "--memory-header", metavar="FILE", help="write the memory that etir's runtime takes, as a C header"
+    )
     return parser
 
 
@@ -66,6 +69,10 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         program.save(arguments.output)
     except OSError as error:
         raise E0903.error(f"cannot write '{arguments.output}': {error.strerror or error}") from None
+    if arguments.memory_header is not None:
+        from etir.emit.runtime_memory import memory_header
+
+        write_output(arguments.memory_header, memory_header(program.runtime_memory()))
     if arguments.report is not None:
         report = program.report()
         print(report.to_json() if arguments.report == "json" else str(report))

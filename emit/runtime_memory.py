@@ -1,0 +1,131 @@
+"""The memory that etir's own runtime takes for each method, to the byte, known before anything runs.
+
+Three kinds (``runtime/executor/method.h``): *method memory* holds what the file cannot, the values and the tensors that
+are not in flash; *planned* memory is the plan's, one buffer for each memory id; *temp* memory is the most that one
+instruction's kernel asks for. The first follows from the formula in ``method.h``, which counts pointers, so there are
+two figures. Temp memory follows from the kernels: a row of the manifest that needs some says how much as an
+expression over the operator's arguments, taken at their greatest sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from etir.emit.pte import model
+
+_TENSOR_BYTES = {8: 32, 4: 20}
+_OPERATOR_BYTES = {8: 16, 4: 12}
+_DELEGATE_BYTES = {8: 24, 4: 12}
+
+
+@dataclass(frozen=True)
+class RuntimeMemory:
+    """Bytes that one method needs. ``method`` is for 64-bit machines, ``method_32`` for 32-bit ones.
+
+    ``planned`` has one size for each buffer, memory id 1 first. ``temp`` is the same on both.
+    """
+
+    method: int
+    method_32: int
+    planned: tuple[int, ...]
+    temp: int
+
+
+TempRules = Mapping[str, tuple[Sequence[str], str]]
+"""Operator name to the names of its arguments and the expression for its temp memory."""
+
+
+def runtime_memory(plan: model.ExecutionPlan, temp_rules: TempRules) -> RuntimeMemory:
+    """What a plan takes on etir's runtime with kernels that follow ``temp_rules``."""
+    method = {pointer: _method_bytes(plan, pointer) for pointer in (8, 4)}
+    return RuntimeMemory(method[8], method[4], tuple(plan.non_const_buffer_sizes[1:]), _temp_bytes(plan, temp_rules))
+
+
+def _method_bytes(plan: model.ExecutionPlan, pointer: int) -> int:
+    tensors = [value for value in plan.values if isinstance(value, model.Tensor)]
+    moving = [t for t in tensors if t.shape_dynamism != model.TensorShapeDynamism.STATIC]
+    return (
+        9 * len(plan.values)
+        + _TENSOR_BYTES[pointer] * len(tensors)
+        + _OPERATOR_BYTES[pointer] * len(plan.operators)
+        + _DELEGATE_BYTES[pointer] * len(plan.delegates)
+        + 4 * sum(len(t.sizes) for t in moving)
+        + len(plan.inputs)
+    )
+
+
+class _TensorArgument:
+    """A tensor as the expressions of the manifest see it."""
+
+    def __init__(self, tensor: model.Tensor):
+        self.sizes = tensor.sizes
+        self.rank = len(tensor.sizes)
+        self.numel = math.prod(tensor.sizes)
+        self.itemsize = 0 if not self.numel else tensor.nbytes // self.numel
+        self.dtype = int(tensor.scalar_type)
+        self.row_major = tensor.dim_order == tuple(range(self.rank))
+
+    def size(self, dim: int) -> int:
+        """One size; dims count from the end when negative, and a scalar has one of size 1."""
+        return self.sizes[dim] if self.rank else 1
+
+
+def _temp_bytes(plan: model.ExecutionPlan, rules: TempRules) -> int:
+    most = 0
+    for chain in plan.chains:
+        for instruction in chain.instructions:
+            if not isinstance(instruction, model.KernelCall):
+                continue
+            rule = rules.get(plan.operators[instruction.op_index].full_name)
+            if rule is not None:
+                names, expression = rule
+                values = [_argument(plan, index) for index in instruction.args[: len(names)]]
+                most = max(most, _evaluate(expression, dict(zip(names, values, strict=True))))
+    return most
+
+
+def _argument(plan: model.ExecutionPlan, index: int) -> Any:
+    match plan.values[index]:
+        case model.Tensor() as tensor:
+            return _TensorArgument(tensor)
+        case model.Int(value) | model.Bool(value) | model.Double(value) | model.String(value):
+            return value
+        case model.IntList(items) | model.TensorList(items) | model.OptionalTensorList(items):
+            return [None if i < 0 else _argument(plan, i) for i in items]
+        case model.DoubleList(items) | model.BoolList(items):
+            return list(items)
+        case _:
+            return None
+
+
+_FUNCTIONS = {"min": min, "max": max, "abs": abs, "len": len, "prod": math.prod, "ceil_div": lambda a, b: -(-a // b)}
+
+
+def _evaluate(expression: str, values: dict[str, Any]) -> int:
+    # The expressions are part of the manifest that comes with the package, not input.
+    return int(eval(expression, {"__builtins__": {}, **_FUNCTIONS, **values}))
+
+
+def memory_header(methods: Mapping[str, RuntimeMemory]) -> str:
+    """The figures as a C header: macros with the method's name in capitals, for static arrays."""
+    lines = [
+        "/* Memory that each method of the program takes, in bytes. Written by et-compile. */",
+        "#pragma once",
+        "",
+        "#include <stdint.h>",
+    ]
+    for name, memory in methods.items():
+        prefix = "ETIR_" + "".join(c.upper() if c.isalnum() and c.isascii() else "_" for c in name)
+        sizes = "".join(f"{size}, " for size in memory.planned)
+        lines += [
+            "",
+            f"#define {prefix}_METHOD_BYTES (UINTPTR_MAX > 0xffffffffu ? {memory.method} : {memory.method_32})",
+            f"#define {prefix}_PLANNED_COUNT {len(memory.planned)}",
+            f"#define {prefix}_PLANNED_SIZES {sizes}",
+            f"#define {prefix}_PLANNED_BYTES {sum(memory.planned)}",
+            f"#define {prefix}_TEMP_BYTES {memory.temp}",
+        ]
+    return "\n".join(lines) + "\n"
