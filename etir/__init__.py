@@ -4,8 +4,11 @@
     program = etir.compile(ep)          # all levels down to the file
     program.save("model.pte")
 
+    rt = etir.runtime.load("model.pte") # etir's own C++ runtime
+    rt.forward(x)
+
 ``etir.import_program`` gives the module at the first level; the command-line tools work on its text. Importing this
-package imports neither torch nor the dialects.
+package imports neither torch nor the dialects nor the native runtime.
 """
 
 from __future__ import annotations
@@ -15,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 from etir.diagnostics import Diagnostic, EtirError
 
 if TYPE_CHECKING:
+    from etir import runtime
     from etir.driver import Program
     from etir.driver import compile_program as compile
     from etir.lowering.import_fx import import_program
 
 __version__ = "0.1.0"
 
-__all__ = ["Diagnostic", "EtirError", "Program", "compile", "import_program"]
+__all__ = ["Diagnostic", "EtirError", "Program", "compile", "import_program", "runtime"]
 
 
 def __getattr__(name: str) -> Any:
@@ -38,4 +42,8 @@ def __getattr__(name: str) -> Any:
             from etir.driver import Program
 
             return Program
+        case "runtime":
+            from importlib import import_module
+
+            return import_module("etir.runtime")
     raise AttributeError(f"module 'etir' has no attribute '{name}'")

@@ -3,9 +3,12 @@
 ::
 
     et-run model.pte --inputs x.npz --outputs y.npz
+    et-run model.pte --inputs x.npz --profile
     et-run module.mlir --inputs x.npz --oracle numpy
 
-The level does not matter: the same inputs can be run before and after any pass and the outputs compared.
+A ``.pte`` file runs on the native runtime (``etir.runtime``) where that is installed; text is interpreted, and so is a
+file with ``--interpret`` or ``--oracle``. The level does not matter: the same inputs can be run before and after any
+pass and the outputs compared.
 """
 
 from __future__ import annotations
@@ -15,11 +18,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from etir.tools.common import OK, Console, ToolParser, run_tool
+from etir.diagnostics import EtirError, SourceLocation
+from etir.tools.common import OK, Console, ToolParser, read_bytes, run_tool, usage_error
 from etir.tools.errors import E0902, E0903, E0910
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
+
+    from etir.runtime import Program
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,9 +39,15 @@ def _parser() -> ToolParser:
     parser.add_argument("--inputs", metavar="FILE", help=".npz with the inputs, by the method's names or in order")
     parser.add_argument("--outputs", metavar="FILE", help=".npz to write the outputs to")
     parser.add_argument("--method", default="forward", help="the method to execute (default: forward)")
+    parser.add_argument("--interpret", action="store_true", help="interpret a .pte file instead of executing it")
     parser.add_argument(
-        "--oracle", choices=("auto", "numpy", "torch"), default="auto", help="what computes operators (default: auto)"
+        "--oracle", choices=("auto", "numpy", "torch"), help="what computes operators when interpreting (default: auto)"
     )
+    parser.add_argument(
+        "--data", action="append", default=[], metavar="FILE", help=".ptd file with external weights of a .pte file"
+    )
+    parser.add_argument("--profile", action="store_true", help="print the time of each operator (native runtime)")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads for one run (native runtime; default: 1)")
     parser.add_argument(
         "--weights", action="append", default=[], metavar="FILE", help="safetensors with the bytes of weights"
     )
@@ -43,19 +55,66 @@ def _parser() -> ToolParser:
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
+    native = _is_native(arguments)
+    outputs, names = _execute(arguments) if native else _interpret(arguments, console)
+    labels = _output_labels(outputs, names)
+    if arguments.outputs is not None:
+        _save_outputs(arguments.outputs, dict(zip(labels, outputs, strict=True)))
+    elif not arguments.profile:
+        for label, value in zip(labels, outputs, strict=True):
+            print(_describe(label, value))
+    return OK
+
+
+def _is_native(arguments: argparse.Namespace) -> bool:
+    """Whether the native runtime executes the input. Raises error E0901 for options that only it has."""
+    interpreted = not arguments.input.endswith(".pte") or arguments.interpret or arguments.oracle is not None
+    only_native = [name for name in ("profile", "threads", "data") if getattr(arguments, name)]
+    if not interpreted:
+        from etir.runtime import is_available
+
+        # What has to be native fails later, with the reason why it is not installed.
+        return is_available() or bool(only_native)
+    if only_native:
+        raise usage_error(
+            f"--{only_native[0]} is for .pte files on the native runtime, '{arguments.input}' is interpreted",
+            help="leave the option out, or pass a .pte file without --interpret and --oracle",
+        )
+    return False
+
+
+def _execute(arguments: argparse.Namespace) -> tuple[list[Any], tuple[str, ...]]:
+    """Outputs of the native runtime. Names of outputs are not in the file."""
+    from dataclasses import replace
+
+    from etir.runtime import RuntimeFailure, load
+
+    read_bytes(arguments.input)
+    try:
+        program: Program = load(arguments.input, arguments.data, threads=arguments.threads or 1)
+        method = program[arguments.method]
+        names = [info.name for info in method.inputs]
+        known = tuple(name for name in names if name is not None)
+        inputs = _order_inputs(_load_inputs(arguments.inputs), known if len(known) == len(names) else ())
+        if not arguments.profile:
+            return method(*inputs), ()
+        profile = method.profile(*inputs)
+    except RuntimeFailure as error:
+        raise EtirError([replace(d, location=SourceLocation(arguments.input)) for d in error.diagnostics]) from None
+    print(profile)
+    return profile.outputs, ()
+
+
+def _interpret(arguments: argparse.Namespace, console: Console) -> tuple[list[Any], tuple[str, ...]]:
+    """Outputs of the interpreter, and what the module calls them."""
     from etir.interpret import run_module
 
     module = _load(arguments, console)
     names = _method_names(module, arguments.method, "input_names")
     inputs = _order_inputs(_load_inputs(arguments.inputs), names)
-    outputs = [_to_numpy(v) for v in run_module(module, inputs, method=arguments.method, oracle=arguments.oracle)]
-    labels = _output_labels(outputs, _method_names(module, arguments.method, "output_names"))
-    if arguments.outputs is not None:
-        _save_outputs(arguments.outputs, dict(zip(labels, outputs, strict=True)))
-    else:
-        for label, value in zip(labels, outputs, strict=True):
-            print(_describe(label, value))
-    return OK
+    oracle = arguments.oracle or "auto"
+    outputs = [_to_numpy(v) for v in run_module(module, inputs, method=arguments.method, oracle=oracle)]
+    return outputs, _method_names(module, arguments.method, "output_names")
 
 
 def _load(arguments: argparse.Namespace, console: Console) -> ModuleOp:

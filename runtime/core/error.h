@@ -62,7 +62,8 @@ struct ErrorRecord {
   int64_t a = -1;
   int64_t b = -1;
 
-  Error error() const { return error_of(check); }
+  /// The category; kept out of line, since the table behind it is long.
+  __attribute__((noinline)) Error error() const { return error_of(check); }
 };
 
 /// A value, or the error for which there is none. `T` must be default constructible and cheap to copy.

@@ -20,8 +20,10 @@ inline To bit_cast(const From& from) {
   return to;
 }
 
-#if defined(__FLT16_MANT_DIG__) && (defined(__F16C__) || defined(__AVX512FP16__) || defined(__ARM_FP16_FORMAT_IEEE))
-#define ETIR_HAS_NATIVE_HALF 1
+#if defined(__ARM_FP16_FORMAT_IEEE)
+inline float half_to_float(uint16_t bits) { return static_cast<float>(bit_cast<__fp16>(bits)); }
+inline uint16_t float_to_half(float value) { return bit_cast<uint16_t>(static_cast<__fp16>(value)); }
+#elif defined(__FLT16_MANT_DIG__) && (defined(__F16C__) || defined(__AVX512FP16__))
 inline float half_to_float(uint16_t bits) { return static_cast<float>(bit_cast<_Float16>(bits)); }
 inline uint16_t float_to_half(float value) { return bit_cast<uint16_t>(static_cast<_Float16>(value)); }
 #else

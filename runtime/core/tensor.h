@@ -27,8 +27,13 @@ struct Tensor {
   /// Elements that the buffer of a non-static tensor has room for, saturated at 2^32 - 1.
   uint32_t capacity;
 
-  /// Set when the data may be repointed or the tensor is unplanned; owned by the executor, not by kernels.
+  // Flags are the executor's, not the kernels'.
+  /// The tensor has no memory of its own: the caller, or a view, says where its data are.
   static constexpr uint8_t kFlagUser = 1;
+  /// The data are constant: no kernel may write them.
+  static constexpr uint8_t kFlagConstant = 2;
+  /// The data are another tensor's, for the rest of this run.
+  static constexpr uint8_t kFlagView = 4;
 
   int64_t size(int dim) const { return sizes[dim]; }
   /// Number of elements; the loader has proved that it does not overflow.

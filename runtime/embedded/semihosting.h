@@ -1,10 +1,12 @@
-// Talking to the debugger or the emulator (Arm semihosting): text out, and the end of the program.
+// Talking to the debugger or the emulator (Arm semihosting): text out, and the end of the program. On a machine with an
+// operating system, text goes to standard output (hosted.cc).
 #pragma once
 
 #include <cstdint>
 
 namespace etir {
 
+#if defined(__arm__) && !defined(__linux__)
 inline int32_t semihosting_call(int32_t operation, const void* argument) {
   register int32_t r0 asm("r0") = operation;
   register const void* r1 asm("r1") = argument;
@@ -22,6 +24,10 @@ inline void semihosting_print(const char* text) { semihosting_call(0x04, text); 
   for (;;) {
   }
 }
+#else
+void hosted_print(const char* text);
+inline void semihosting_print(const char* text) { hosted_print(text); }
+#endif
 
 inline void semihosting_print_hex(const uint8_t* bytes, uint32_t count) {
   constexpr char kDigits[] = "0123456789abcdef";

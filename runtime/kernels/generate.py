@@ -10,9 +10,9 @@ A row of the manifest is keyed by the operator's full name and holds
 * ``dtypes`` and ``dim_orders``: what the kernel takes, for the link check, the documentation and the tests,
 * ``prim`` (optional): true for primitives, whose result is their last argument.
 
-``--only`` keeps the named operators: a selective build; ``--family`` keeps those of some folders. ``--target`` writes
-the manifest in the form that the compiler's link check reads. Needs nothing but Python's standard library, because the
-C++ build runs it.
+``--only`` keeps the named operators: a selective build; ``--family`` keeps those of some folders. ``--folder`` adds the
+kernels of a folder elsewhere, which has a ``kernels.json`` of its own. ``--target`` writes the manifest in the form
+that the compiler's link check reads. Needs nothing but Python's standard library, because the C++ build runs it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,20 @@ _LETTERS = {
 _LISTS = {"I": "L", "D": "F", "B": "O", "T": "V"}
 
 
-def load_manifest() -> dict[str, dict[str, Any]]:
-    """All rows, sorted by name; ``source`` is relative to this folder. Raises ValueError for a name that is there twice."""
+def load_manifest(folders: Sequence[Path] = ()) -> dict[str, dict[str, Any]]:
+    """All rows, sorted by name, and those of ``folders`` outside of this one.
+
+    ``source`` becomes relative to this folder, or absolute outside of it. Raises ValueError for a name that is there
+    twice.
+    """
     rows: dict[str, dict[str, Any]] = {}
-    for path in sorted(HERE.glob("*/kernels.json")):
+    for path in [*sorted(HERE.glob("*/kernels.json")), *(folder / "kernels.json" for folder in folders)]:
         for name, row in json.loads(path.read_text(encoding="utf-8")).items():
             if name in rows:
                 raise ValueError(f"{path}: {name} is also in {rows[name]['source']}")
-            rows[name] = row | {"source": f"{path.parent.name}/{row['source']}"}
+            own = path.parent.parent == HERE
+            source = f"{path.parent.name}/{row['source']}" if own else str(path.parent.resolve() / row["source"])
+            rows[name] = row | {"source": source}
     return dict(sorted(rows.items()))
 
 
@@ -81,10 +88,7 @@ def letter(declaration: str) -> str:
         raise ValueError(f"no kernel can take an argument of type '{type}'")
     code = _LETTERS[found[1]]
     if found[3] is not None:
-        if found[2]:
-            code = "W" if code == "T" else _LISTS[code]
-        else:
-            code = _LISTS[code]
+        code = "W" if found[2] and code == "T" else _LISTS[code]
     elif found[2]:
         optional = True
     return code.lower() if optional else code
@@ -95,12 +99,13 @@ def signature(schema: str, prim: bool) -> str:
     inputs, results = split_arguments(schema)
     text = "".join(map(letter, inputs))
     if prim:
-        return text + "!"
+        returned = schema[schema.rindex("-> ") + 3 :]
+        return text + "".join(map(letter, results)) + ("" if returned == "()" else letter(f"{returned} result")) + "!"
     return text + ">" + "".join(map(letter, results))
 
 
 def writes(schema: str, prim: bool) -> int:
-    """The arguments that a kernel writes, results included, one bit each. Results of primitives are values, not memory."""
+    """The arguments that a kernel writes, results included, one bit each. Results of primitives are not memory."""
     inputs, results = split_arguments(schema)
     parts = inputs + ([] if prim else results)
     return sum(1 << i for i, part in enumerate(parts) if re.match(r"Tensor\(\w+!(?:\s*->\s*\w+)?\)", part))
@@ -165,12 +170,13 @@ def main() -> int:
     parser.add_argument("output", type=Path)
     parser.add_argument("--only", type=Path, help="a file with one operator name a line")
     parser.add_argument("--family", action="append", default=[], help="a folder of kernels")
+    parser.add_argument("--folder", action="append", default=[], type=Path, help="kernels of your own")
     parser.add_argument("--target", action="store_true", help="write the manifest for the link check instead")
     parser.add_argument("--sources", action="store_true", help="write the list of source files instead")
     arguments = parser.parse_args()
-    rows = load_manifest()
+    rows = load_manifest(arguments.folder)
     if arguments.family:
-        rows = {name: row for name, row in rows.items() if row["source"].split("/")[0] in arguments.family}
+        rows = {name: row for name, row in rows.items() if str(Path(row["source"]).parent) in arguments.family}
     if arguments.only is not None:
         wanted = dict.fromkeys(arguments.only.read_text(encoding="utf-8").split())
         unknown = [name for name in wanted if name not in rows]

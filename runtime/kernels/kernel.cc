@@ -17,25 +17,31 @@ bool KernelContext::resize(Tensor& out, const int64_t* sizes, int rank) {
     return false;
   }
   int differs = -1;
+  // Zeros count as ones in what must not overflow: strides are products of the other sizes.
   int64_t count = 1;
-  bool overflow = false;
+  bool empty = false, overflow = false;
   for (int d = 0; d < rank; ++d) {
     if (sizes[d] != out.sizes[d] && differs < 0) differs = d;
-    overflow = overflow || sizes[d] < 0 || sizes[d] > INT32_MAX || __builtin_mul_overflow(count, sizes[d], &count);
+    empty = empty || sizes[d] == 0;
+    overflow = overflow || sizes[d] < 0 || sizes[d] > INT32_MAX ||
+               (sizes[d] > 0 && __builtin_mul_overflow(count, sizes[d], &count));
   }
-  if (differs < 0) return true;
-  if (out.dynamism == Dynamism::Static) {
+  overflow = overflow || count > INT64_MAX / 16;
+  if (empty) count = 0;
+  if (differs < 0 && (out.dynamism != Dynamism::Unbound || out.data != nullptr || count == 0)) return true;
+  if (differs >= 0 && out.dynamism == Dynamism::Static) {
     fail(Check::KernelResizeStatic, differs, sizes[differs]);
     return false;
   }
   if (overflow || count > static_cast<int64_t>(out.capacity)) {
-    if (overflow || out.dynamism != Dynamism::Unbound || dynamic.allocate == nullptr) {
-      fail(Check::KernelResize, overflow ? INT64_MAX : count, out.capacity);
-      return false;
+    const uint64_t bytes = static_cast<uint64_t>(count) * element_size(out.dtype);
+    void* data = nullptr;
+    if (!overflow && out.dynamism == Dynamism::Unbound && dynamic.allocate != nullptr && count <= UINT32_MAX &&
+        bytes <= static_cast<uint64_t>(PTRDIFF_MAX)) {
+      data = dynamic.allocate(dynamic.context, out.data, static_cast<size_t>(bytes));
     }
-    void* data = dynamic.allocate(dynamic.context, out.data, static_cast<size_t>(count) * element_size(out.dtype));
-    if (data == nullptr || count > UINT32_MAX) {
-      fail(Check::KernelResize, count, out.capacity);
+    if (data == nullptr) {
+      fail(Check::KernelResize, overflow ? INT64_MAX : count, out.capacity);
       return false;
     }
     out.data = data;

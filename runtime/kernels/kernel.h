@@ -47,11 +47,14 @@ struct ParallelFor {
   int threads = 1;
 };
 
-/// Memory for tensors whose bound is not known: `allocate(context, old, old_bytes, bytes)` returns room for `bytes`
-/// that is free until the method is destroyed or executed again, keeping nothing, or null.
+/// Memory for tensors whose bound is not known: `allocate(context, old, bytes)` returns room for `bytes`, aligned for
+/// every dtype, or null. What it returned stays valid until release(), even when `old`, where the tensor has been so far
+/// (maybe null, maybe not from here), is given up: views may still refer to it. `release(context)`, which may be null,
+/// is called before the method runs again and when it is unloaded.
 struct DynamicAllocator {
   void* (*allocate)(void* context, void* old, size_t bytes) = nullptr;
   void* context = nullptr;
+  void (*release)(void* context) = nullptr;
 };
 
 /// State of the random operators of one method (Philox counter); seeded by the client.
@@ -130,6 +133,8 @@ class KernelContext {
   RandomState* random = nullptr;
 
  private:
+  friend class Method;  // one context serves all instructions of a run: only the arguments change
+  void set_args(const int32_t* args) { args_ = args; }
   const Payload& payload(int i) const { return values_.payloads[args_[i]]; }
 
   Values& values_;
@@ -150,6 +155,8 @@ struct Kernel {
   const char* name;  ///< "aten::add.out": namespace, name, overload
   KernelFunction function;
   const char* signature;
+  /// Arguments that the kernel writes, results included, one bit each: the executor refuses constants there.
+  uint32_t writes = 0;
 };
 
 /// Rows in the order of their names (strcmp), so that a name is found by bisection. A constant in flash.

@@ -1,13 +1,14 @@
 """Calls single kernels of the runtime on torch tensors, through a shared library built from the sources.
 
 The library is built for the families a test asks for (``ETIR_KERNEL_FLAGS`` adds compiler flags, such as
-``-fsanitize=address,undefined``); only what changed is compiled again. A call makes the method's table of values just as
-the loader would, and every result is a tensor with room to spare whose size the kernel has to set.
+``-fsanitize=address,undefined``); only what changed is compiled again. A call makes the method's table of values just
+as the loader would, and every result is a tensor with room to spare whose size the kernel has to set.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import functools
 import json
 import os
@@ -241,18 +242,33 @@ class Kernels:
 
 
 @functools.cache
-def build_kernels(*families: str) -> Kernels:
-    """Compile the kernels of some folders of runtime/kernels (all of them without arguments) and load them."""
+def build_kernels(*families: str, folders: tuple[Path, ...] = ()) -> Kernels:
+    """Compile the kernels of some folders of runtime/kernels and load them.
+
+    Without arguments all of them; with ``folders`` alone, those of folders elsewhere that have a ``kernels.json``.
+    """
     flags = os.environ.get("ETIR_KERNEL_FLAGS", "-O2").split()
-    key = "-".join((*families, *(f.strip("-").replace("=", "_").replace(",", "_") for f in flags))) or "all"
+    key = "-".join(flag.strip("-").replace("=", "_").replace(",", "_") for flag in flags)
+    library = "-".join((*families, *(path.resolve().name for path in folders))) or "all"
     folder = BUILD / key
     folder.mkdir(parents=True, exist_ok=True)
+    # Families share the objects of one folder, and processes take turns in it.
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        select = [word for family in families for word in ("--family", family)]
+        for path in folders:
+            select += ["--folder", str(path), "--family", str(path.resolve())]
+        _compile(folder, library, select, flags)
+    return Kernels(folder / f"{library}.so")
+
+
+def _compile(folder: Path, library: str, select: Sequence[str], flags: Sequence[str]) -> None:
     generate = [sys.executable, str(RUNTIME / "kernels" / "generate.py")]
-    select = [word for family in families for word in ("--family", family)]
-    subprocess.run([*generate, str(folder / "table.cc"), *select], check=True)
-    subprocess.run([*generate, str(folder / "sources.txt"), "--sources", *select], check=True)
-    sources = [RUNTIME / "kernels" / line for line in (folder / "sources.txt").read_text().split()]
-    sources += [RUNTIME / "kernels" / "kernel.cc", RUNTIME / "kernels" / "call_for_test.cc", folder / "table.cc"]
+    table, listing = folder / f"table-{library}.cc", folder / f"sources-{library}.txt"
+    subprocess.run([*generate, str(table), *select], check=True)
+    subprocess.run([*generate, str(listing), "--sources", *select], check=True)
+    sources = [RUNTIME / "kernels" / line for line in listing.read_text().split()]
+    sources += [RUNTIME / "kernels" / "kernel.cc", RUNTIME / "kernels" / "call_for_test.cc", table]
     compiler = os.environ.get("CXX", "g++")
     common = f"-std=c++17 -fPIC -Wall -Wextra -Werror -fvisibility=hidden -I{RUNTIME} {' '.join(flags)}"
     lines = [
@@ -260,17 +276,22 @@ def build_kernels(*families: str) -> Kernels:
         "  depfile = $out.d\n  deps = gcc\n",
         f"rule link\n  command = {compiler} -shared {' '.join(flags)} $in -o $out\n",
     ]
-    objects = []
+    objects: list[str] = []
     for source in sources:
-        name = str(source.relative_to(RUNTIME) if source.is_relative_to(RUNTIME) else source.name).replace("/", "_")
+        name = (
+            str(source.relative_to(RUNTIME) if source.is_relative_to(RUNTIME) else source).strip("/").replace("/", "_")
+        )
         objects.append(f"{name}.o")
         lines.append(f"build {name}.o: cxx {source}\n")
-    lines.append(f"build kernels.so: link {' '.join(objects)}\n")
-    (folder / "build.ninja").write_text("".join(lines))
-    done = subprocess.run(["ninja", "-C", str(folder), "-j2"], capture_output=True, text=True)
+    lines.append(f"build {library}.so: link {' '.join(objects)}\n")
+    (folder / f"{library}.ninja").write_text("".join(lines))
+    # The compiler must not run under the sanitizers that the tests may run under.
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    done = subprocess.run(
+        ["ninja", "-C", str(folder), "-f", f"{library}.ninja", "-j2"], capture_output=True, text=True, env=environment
+    )
     if done.returncode:
         raise RuntimeError(done.stdout[-8000:])
-    return Kernels(folder / "kernels.so")
 
 
 def manifest() -> dict[str, dict[str, Any]]:

@@ -1,0 +1,203 @@
+// A method: loaded into memory that the caller gives, and run.
+//
+//   Method method;
+//   MethodMemory memory;
+//   memory.method = Arena{bytes, size};            // meta.method_memory_size() bytes, aligned to 8
+//   memory.planned = {buffers, count};             // one for each planned buffer of the file
+//   memory.temp = Arena{scratch, scratch_size};
+//   MethodOptions options;
+//   options.kernels = {&kKernels, 1};
+//   method.load(program, 0, memory, options);
+//   method.set_input(0, TensorInput{...});
+//   method.execute();
+//   Value y = method.output(0);
+//
+// Nothing is allocated from anywhere else. Instructions, lists, constants, and shapes and dim orders of static tensors
+// are read in place from the program's bytes.
+//
+// Method memory, to the byte (all sizes for the machine; 64 bit / 32 bit):
+//
+//   9 * values                              payload and tag of each value
+//   + 32 / 20 * tensors                     sizeof(Tensor) for each value that is a tensor
+//   + 16 / 8 * operators                    one resolved kernel for each entry of the operator table
+//   + 24 / 12 * delegates
+//   + 4 * (sum of the ranks of the tensors that are not static)
+//   + inputs                                one flag each
+//
+// at an address that is a multiple of 8; there is no padding. Instructions take none. Delegates come on top.
+//
+// A method is used by one thread at a time; different methods of one program may run at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/error.h"
+#include "core/span.h"
+#include "core/value.h"
+#include "executor/backend.h"
+#include "executor/external_data.h"
+#include "executor/program.h"
+#include "kernels/kernel.h"
+
+namespace etir {
+
+/// Alignment of all memory that a method is given.
+constexpr size_t kMemoryAlignment = 8;
+
+/// One planned buffer. Several methods may be given one buffer, to share state.
+struct PlannedBuffer {
+  void* data = nullptr;
+  uint64_t size = 0;
+  /// The contents belong to a method that has been loaded already: load() neither clears it nor writes initial data.
+  bool keep = false;
+};
+
+/// The three kinds of memory. The bytes, and the list of planned buffers, must outlive the method.
+struct MethodMemory {
+  Arena method;                      ///< MethodMeta::method_memory_size() bytes, and what delegates need
+  Span<const PlannedBuffer> planned; ///< MethodMeta::num_planned_buffers() of them; a size of 0 needs no pointer
+  Arena temp;                        ///< scratch of the kernels, reset after each instruction
+};
+
+/// What a method uses besides memory. All that it points to must outlive the method, except for the spans' own arrays.
+struct MethodOptions {
+  Span<const KernelTable> kernels;              ///< looked through in order
+  BackendTable backends;                        ///< by name
+  Span<const ExternalData* const> external;     ///< looked through in order; must outlive the method
+  ParallelFor parallel;                         ///< threads for kernels; none by default
+  DynamicAllocator dynamic;                     ///< for tensors without a bound; without one they keep to their plan
+  uint64_t seed = 0;                            ///< of the random operators
+  uint64_t max_instructions = 10000000;         ///< in one execute(); 0 for no limit
+};
+
+/// A tensor given as an input. The dim order may be null: row-major.
+struct TensorInput {
+  void* data = nullptr;  ///< aligned for the dtype; may be null when there are no elements
+  ScalarType dtype = ScalarType::Float;
+  uint8_t rank = 0;
+  const int32_t* sizes = nullptr;
+  const uint8_t* dim_order = nullptr;
+};
+
+class Method {
+ public:
+  Method() = default;
+  Method(const Method&) = delete;
+  Method& operator=(const Method&) = delete;
+  ~Method() { unload(); }
+
+  /// Loads method `index` of a program. Planned buffers (those without `keep`) are filled with zeros and the file's
+  /// initial data. On failure the method is not loaded, and error_record() says why; it may be loaded again.
+  Error load(const Program& program, uint32_t index, const MethodMemory& memory, const MethodOptions& options);
+  /// Ends delegates and forgets the memory.
+  void unload();
+  bool loaded() const { return program_ != nullptr; }
+
+  /// Gives input `i` a tensor: its dtype, rank, sizes (up to the bound where they are not static) and dim order must be
+  /// those of the file; dim orders may differ in dims of size 1. A planned input is copied now; any other is used in
+  /// place (and written, if the program mutates it): `data` must live until the input is set again or the method ends.
+  /// Inputs stay set from run to run, except for those without a bound, which have to be set before each.
+  Error set_input(uint32_t i, const TensorInput& tensor);
+  /// Gives input `i` a number (or nothing, Tag::None): it must be the one that the program was compiled for, doubles
+  /// within 1e-4 + 1e-5 * |x|. Inputs that are not tensors need not be set: there is but one value that they can have.
+  Error set_input(uint32_t i, const Value& number);
+  /// Lets output `i`, a tensor that is not planned and not constant, be written into the caller's memory, `nbytes` of
+  /// it, until it is set again. Outputs whose shape is not static may have fewer bytes than their bound.
+  Error set_output_data(uint32_t i, void* data, size_t nbytes);
+
+  /// Runs from the first to the last instruction; every input that is a tensor must have been set once. After a failure error_record() says where and why; the method can be
+  /// run again, from the start, with the numbers it began with (what kernels wrote to state stays written).
+  Error execute();
+  /// Runs one instruction. EndOfMethod when there is none left: reset() then.
+  Error step();
+  /// Back to the first instruction, at any time.
+  Error reset();
+
+  uint32_t num_inputs() const { return inputs_.count(); }
+  uint32_t num_outputs() const { return outputs_.count(); }
+  /// Output `i` < num_outputs(). Tensors belong to the method: valid until the next call that is not const.
+  Value output(uint32_t i) const { return value(outputs_.get<int32_t>(i)); }
+  Value input(uint32_t i) const { return value(inputs_.get<int32_t>(i)); }
+  /// Any value, by its index in the file.
+  Value value(uint32_t i) const { return {values_.tags[i], values_.payloads[i]}; }
+  /// Values that are lists or strings.
+  IntList int_list(const Value& value) const { return IntList(value.payload.vector, values_.payloads); }
+  TensorList tensor_list(const Value& value) const { return TensorList(value.payload.vector, values_); }
+  static DoubleList double_list(const Value& value) { return DoubleList(value.payload.vector); }
+  static BoolList bool_list(const Value& value) { return BoolList(value.payload.vector); }
+  static StringView string(const Value& value) { return flat::Vector{value.payload.vector}.string(); }
+
+  /// What went wrong in the last call that failed.
+  const ErrorRecord& error_record() const { return record_; }
+  MethodMeta meta() const { return MethodMeta(plan_, index_); }
+  /// Bytes of method memory in use, and the most of temporary memory that was ever in use.
+  size_t method_memory_used() const { return memory_.used; }
+  size_t temp_memory_peak() const { return temp_.peak; }
+  /// Index, in the method, of the instruction that comes next.
+  uint32_t next_instruction() const { return chain_start_ + next_; }
+  RandomState& random() { return random_; }
+
+  /// What an entry of the operator table was resolved to.
+  struct Operator {
+    const Kernel* kernel;
+    uint8_t arguments;  // without the trailing slot for what the kernel returns
+    bool trailing;      // whether there is such a slot
+    int8_t returned;    // the argument whose handle goes there when it is another value; -1 when the slot is a list
+  };
+  struct Delegate {
+    const Backend* backend;
+    void* handle;
+    const void* processed;  // to be released
+  };
+
+ private:
+  enum class State : uint8_t { Idle, Running, Finished };
+
+  Error fail(Check check, int64_t a = -1, int64_t b = -1);
+  Error load_all(const MethodMemory& memory, const MethodOptions& options);
+  Error take_memory(const MethodMemory& memory);
+  Error check_planned();
+  Error init_values(const MethodOptions& options);
+  Error init_tensor(uint32_t index, const flat::Table& table, Tensor& tensor, const MethodOptions& options);
+  Error init_external(uint32_t index, const TensorInfo& info, Tensor& tensor, const MethodOptions& options);
+  void place(const flat::Table& table, Tensor& tensor) const;
+  Error resolve_operators(const MethodOptions& options);
+  Error check_calls();
+  Error check_call(const flat::Table& call);
+  Error init_delegates(const MethodOptions& options);
+  void restore(bool numbers);
+  Error prepare();
+  Error begin();
+  Error run(uint64_t limit, bool single);
+  void call_kernel(KernelContext& ctx, const flat::Table& call);
+  void call_delegate(KernelContext& ctx, const flat::Table& call);
+  bool condition(uint32_t index);
+  Error check_shape(uint32_t i, const TensorInput& given, const Tensor& tensor);
+
+  const Program* program_ = nullptr;
+  flat::Table plan_;
+  uint32_t index_ = 0;
+  flat::Vector inputs_, outputs_, chains_;
+  Values values_ = {};
+  Tensor* tensors_ = nullptr;
+  Operator* operators_ = nullptr;
+  Delegate* delegates_ = nullptr;
+  int32_t* sizes_ = nullptr;  // of the tensors that are not static; during load, of those that are still to come
+  uint8_t* input_set_ = nullptr;
+  uint32_t num_delegates_ = 0;  // that have been initialised
+  Arena memory_, temp_;
+  Span<const PlannedBuffer> planned_;
+  ParallelFor parallel_;
+  DynamicAllocator dynamic_;
+  RandomState random_;
+  uint64_t max_instructions_ = 0;
+  ErrorRecord record_;
+
+  State state_ = State::Idle;
+  bool handles_move_ = false;  // whether a run can change what tensor values refer to
+  bool has_unbound_ = false;
+  uint32_t chain_ = 0, next_ = 0, chain_start_ = 0;  // chain_start_: instructions in the chains before this one
+};
+
+}  // namespace etir

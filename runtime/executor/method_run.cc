@@ -1,0 +1,301 @@
+// Running a method: inputs and outputs, the instructions, and the state between runs.
+#include <cmath>
+
+#include "executor/method.h"
+#include "executor/slots.h"
+#include "executor/validator.h"
+
+namespace etir {
+
+// Puts values back to what they are at the start of a run: what handles refer to, and, after a run that did not come to
+// its end, the numbers that it changed.
+void Method::restore(bool numbers) {
+  if (!numbers && !handles_move_) return;
+  const flat::Vector values = plan_.vector(slot::kValues);
+  Tensor* next = tensors_;
+  for (uint32_t i = 0; i < values_.count; ++i) {
+    if (values_.tags[i] != Tag::Tensor) {
+      if (numbers) values_.payloads[i] = literal(values_.tags[i], values.table(i).table(slot::kValueTable));
+      continue;
+    }
+    Tensor& tensor = *next++;
+    values_.payloads[i].tensor = &tensor;
+    // What a run can take away: a view's data may be gone, and so is what the allocator gave.
+    const bool allocated = tensor.dynamism == Dynamism::Unbound && (tensor.flags & Tensor::kFlagConstant) == 0;
+    if (allocated || (tensor.flags & Tensor::kFlagView) != 0) place(values.table(i).table(slot::kValueTable), tensor);
+  }
+  if (has_unbound_ && dynamic_.release != nullptr) dynamic_.release(dynamic_.context);
+}
+
+Error Method::reset() {
+  if (program_ == nullptr) return fail(Check::MethodNotLoaded);
+  if (state_ != State::Idle) restore(state_ == State::Running);
+  state_ = State::Idle;
+  chain_ = next_ = chain_start_ = 0;
+  return Error::Ok;
+}
+
+// Before anything that changes the method: a run that came to its end is over now.
+Error Method::prepare() {
+  record_ = {};
+  if (state_ == State::Running) return fail(Check::MethodInProgress, next_instruction());
+  return reset();
+}
+
+Error Method::check_shape(uint32_t i, const TensorInput& given, const Tensor& tensor) {
+  if (given.dtype != tensor.dtype) return fail(Check::InputDtype, i, static_cast<int64_t>(given.dtype));
+  if (given.rank != tensor.rank) return fail(Check::InputRank, i, given.rank);
+  for (int d = 0; d < given.rank; ++d) {
+    const int32_t size = given.sizes[d];
+    if (size < 0 || (tensor.dynamism == Dynamism::Static && size != tensor.sizes[d])) {
+      return fail(Check::InputSize, i, size);
+    }
+  }
+  // Dims of size 1 may be anywhere in the order: it is the others that decide where elements are.
+  int mine = 0;
+  for (int position = 0; position < given.rank; ++position) {
+    const int dim = given.dim_order == nullptr ? position : given.dim_order[position];
+    if (dim >= given.rank) return fail(Check::InputDimOrder, i, position);
+    if (given.sizes[dim] == 1) continue;
+    while (mine < given.rank && given.sizes[tensor.order(mine)] == 1) ++mine;
+    if (mine == given.rank || tensor.order(mine++) != dim) return fail(Check::InputDimOrder, i, position);
+  }
+  return Error::Ok;
+}
+
+Error Method::set_input(uint32_t i, const TensorInput& given) {
+  Error error = prepare();
+  if (error != Error::Ok) return error;
+  if (i >= inputs_.count()) return fail(Check::InputNumber, i, inputs_.count());
+  const uint32_t index = inputs_.get<uint32_t>(i);
+  if (values_.tags[index] != Tag::Tensor) return fail(Check::InputKind, i, static_cast<int64_t>(Tag::Tensor));
+  Tensor& tensor = *values_.payloads[index].tensor;
+  if ((tensor.flags & Tensor::kFlagConstant) != 0) return fail(Check::InputKind, i, static_cast<int64_t>(Tag::Tensor));
+  error = check_shape(i, given, tensor);
+  if (error != Error::Ok) return error;
+  const int64_t nbytes =
+      tensor_nbytes(given.dtype, reinterpret_cast<const uint8_t*>(given.sizes), given.rank);
+  const TensorInfo info = meta().value_tensor(index);
+  const bool fits = nbytes >= 0 && (static_cast<uint64_t>(nbytes) <= info.nbytes ||
+                                    (info.dynamism == Dynamism::Unbound && !info.planned));
+  const int64_t elements = nbytes < 0 ? INT64_MAX : nbytes / static_cast<int64_t>(element_size(given.dtype));
+  if (!fits || elements > UINT32_MAX) {
+    // A static tensor, whose sizes have been compared, is not limited by what capacity can say.
+    if (tensor.dynamism != Dynamism::Static) return fail(Check::InputTooLarge, i, elements);
+  }
+  if (given.data == nullptr && nbytes > 0) return fail(Check::InputNoData, i, elements);
+  const uintptr_t address = reinterpret_cast<uintptr_t>(given.data);
+  if (!info.planned && address % element_alignment(given.dtype) != 0) {
+    return fail(Check::InputAlignment, i, static_cast<int64_t>(address));
+  }
+  if (tensor.dynamism != Dynamism::Static && tensor.rank > 0) {
+    std::memcpy(const_cast<int32_t*>(tensor.sizes), given.sizes, sizeof(int32_t) * tensor.rank);
+  }
+  if (info.planned) {
+    if (nbytes > 0 && tensor.data != given.data) std::memmove(tensor.data, given.data, static_cast<size_t>(nbytes));
+  } else {
+    tensor.data = given.data;
+    if (tensor.dynamism != Dynamism::Static) tensor.capacity = static_cast<uint32_t>(elements);
+  }
+  input_set_[i] = 1;
+  return Error::Ok;
+}
+
+Error Method::set_input(uint32_t i, const Value& given) {
+  const Error error = prepare();
+  if (error != Error::Ok) return error;
+  if (i >= inputs_.count()) return fail(Check::InputNumber, i, inputs_.count());
+  const Value own = meta().input_value(i);
+  if (given.tag != own.tag || own.tag > Tag::Double) return fail(Check::InputKind, i, static_cast<int64_t>(given.tag));
+  bool same = true;
+  if (own.tag == Tag::Int) same = given.payload.integer == own.payload.integer;
+  if (own.tag == Tag::Bool) same = given.payload.boolean == own.payload.boolean;
+  if (own.tag == Tag::Double) {
+    const double a = given.payload.real, b = own.payload.real;
+    same = a == b || (a != a && b != b) || std::fabs(a - b) <= 1e-4 + 1e-5 * std::fabs(b);
+    if (std::isinf(a) || std::isinf(b)) same = a == b;
+  }
+  if (!same) return fail(Check::InputValue, i);
+  return Error::Ok;
+}
+
+Error Method::set_output_data(uint32_t i, void* data, size_t nbytes) {
+  const Error error = prepare();
+  if (error != Error::Ok) return error;
+  if (i >= outputs_.count()) return fail(Check::OutputNumber, i, outputs_.count());
+  const uint32_t index = outputs_.get<uint32_t>(i);
+  if (values_.tags[index] != Tag::Tensor) return fail(Check::OutputNotSettable, i);
+  const TensorInfo info = meta().value_tensor(index);
+  if (info.planned || info.constant) return fail(Check::OutputNotSettable, i);
+  Tensor& tensor = *values_.payloads[index].tensor;
+  if (data == nullptr ? info.nbytes > 0 : (info.dynamism == Dynamism::Static && nbytes < info.nbytes)) {
+    return fail(Check::OutputTooSmall, i, static_cast<int64_t>(info.nbytes));
+  }
+  tensor.data = data;
+  const uint64_t elements = nbytes / element_size(tensor.dtype);
+  tensor.capacity = elements > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(elements);
+  // The sizes of the last run may be more than there is room for now.
+  if (tensor.dynamism != Dynamism::Static && tensor.numel() > static_cast<int64_t>(tensor.capacity)) {
+    int32_t* sizes = const_cast<int32_t*>(tensor.sizes);
+    if (tensor.rank > 0) {
+      sizes[0] = 0;
+    } else {
+      return tensor.data = nullptr, tensor.capacity = 0, fail(Check::OutputTooSmall, i, static_cast<int64_t>(info.nbytes));
+    }
+  }
+  return Error::Ok;
+}
+
+Error Method::begin() {
+  const Error error = prepare();
+  if (error != Error::Ok) return error;
+  for (uint32_t i = 0; i < inputs_.count(); ++i) {
+    const uint32_t index = inputs_.get<uint32_t>(i);
+    if (values_.tags[index] != Tag::Tensor) continue;
+    const Tensor& tensor = *values_.payloads[index].tensor;
+    const bool constant = (tensor.flags & Tensor::kFlagConstant) != 0;
+    // What an unbound input was given last time is gone.
+    if (!constant && (input_set_[i] == 0 || (tensor.data == nullptr && tensor.numel() > 0))) {
+      return fail(Check::InputNotSet, i);
+    }
+  }
+  state_ = State::Running;
+  return Error::Ok;
+}
+
+Error Method::execute() {
+  const Error error = begin();
+  return error == Error::Ok ? run(max_instructions_, false) : error;
+}
+
+Error Method::step() {
+  if (state_ == State::Finished) {
+    record_ = {};
+    return fail(Check::MethodAtEnd);
+  }
+  if (state_ == State::Idle) {
+    const Error error = begin();
+    if (error != Error::Ok) return error;
+  }
+  record_ = {};
+  return run(0, true);
+}
+
+Error Method::run(uint64_t limit, bool single) {
+  KernelContext ctx(values_, nullptr, temp_, record_);
+  ctx.parallel = parallel_;
+  ctx.dynamic = dynamic_;
+  ctx.random = &random_;
+  uint64_t executed = 0;
+  for (; chain_ < chains_.count(); ++chain_) {
+    const flat::Vector instructions = chains_.table(chain_).vector(slot::kInstructions);
+    const uint32_t count = instructions.count();
+    while (next_ < count) {
+      if (single && executed == 1) return Error::Ok;
+      const flat::Table instruction = instructions.table(next_);
+      const flat::Table fields = instruction.table(slot::kInstructionTable);
+      uint32_t next = next_ + 1;
+      temp_.used = 0;
+      switch (static_cast<InstructionType>(instruction.get<uint8_t>(slot::kInstructionType))) {
+        case InstructionType::KernelCall:
+          call_kernel(ctx, fields);
+          break;
+        case InstructionType::DelegateCall:
+          call_delegate(ctx, fields);
+          break;
+        case InstructionType::MoveCall:
+          values_.payloads[fields.get<int32_t>(1)] = values_.payloads[fields.get<int32_t>(0)];
+          break;
+        case InstructionType::JumpFalseCall:
+          if (!condition(fields.get<uint32_t>(0))) next = fields.get<uint32_t>(1);
+          break;
+        case InstructionType::FreeCall: {
+          // Planned memory and constants stay: the next run needs them.
+          Tensor& tensor = *values_.payloads[fields.get<int32_t>(0)].tensor;
+          if (tensor.dynamism != Dynamism::Unbound || (tensor.flags & Tensor::kFlagConstant) != 0) break;
+          tensor.data = nullptr;
+          tensor.capacity = 0;
+          break;
+        }
+      }
+      if (++executed == limit && record_.check == Check::None) {
+        const bool done = next >= count && chain_ + 1 == chains_.count();
+        if (!done) fail(Check::InstructionLimit, static_cast<int64_t>(executed));
+      }
+      if (record_.check != Check::None) {
+        record_.method = static_cast<int32_t>(index_);
+        record_.instruction = static_cast<int32_t>(next_instruction());
+        restore(true);
+        state_ = State::Idle;
+        chain_ = next_ = chain_start_ = 0;
+        return record_.error();
+      }
+      next_ = next;
+    }
+    chain_start_ += count;
+    next_ = 0;
+  }
+  state_ = State::Finished;
+  if (single && executed == 0) return fail(Check::MethodAtEnd);
+  return Error::Ok;
+}
+
+void Method::call_kernel(KernelContext& ctx, const flat::Table& call) {
+  const int32_t index = call.get<int32_t>(0);
+  const Operator& op = operators_[index];
+  const int32_t* args = reinterpret_cast<const int32_t*>(call.vector(1).items());
+  const Kernel& kernel = *op.kernel;
+  for (uint32_t left = kernel.writes; left != 0; left &= left - 1) {
+    const int i = __builtin_ctz(left);
+    const Tag tag = values_.tags[args[i]];
+    const Payload& payload = values_.payloads[args[i]];
+    bool constant = false;
+    if (tag == Tag::Tensor) {
+      constant = (payload.tensor->flags & Tensor::kFlagConstant) != 0;
+    } else if (tag == Tag::TensorList) {
+      const TensorList list(payload.vector, values_);
+      for (size_t k = 0; k < list.size(); ++k) constant = constant || (list[k].flags & Tensor::kFlagConstant) != 0;
+    }
+    if (constant) {
+      record_.op = index;
+      fail(Check::WriteToConstant, i);
+      return;
+    }
+  }
+  ctx.set_args(args);
+  kernel.function(ctx);
+  if (op.returned >= 0 && args[op.arguments] != args[op.returned]) {
+    values_.payloads[args[op.arguments]].tensor = values_.payloads[args[op.returned]].tensor;
+  }
+  if (record_.check != Check::None) record_.op = index;
+}
+
+void Method::call_delegate(KernelContext& ctx, const flat::Table& call) {
+  const int32_t index = call.get<int32_t>(0);
+  const flat::Vector args = call.vector(1);
+  const Delegate& delegate = delegates_[index];
+  ctx.set_args(reinterpret_cast<const int32_t*>(args.items()));
+  const Error error = delegate.backend->execute(delegate.handle, ctx, args.count());
+  if (error != Error::Ok && record_.check == Check::None) {
+    fail(Check::BackendExecute, index, static_cast<int64_t>(error));
+  }
+}
+
+// Whether a condition holds: a bool, or a tensor of bools that are all true.
+bool Method::condition(uint32_t index) {
+  const Payload& payload = values_.payloads[index];
+  if (values_.tags[index] == Tag::Bool) return payload.boolean;
+  const Tensor& tensor = *payload.tensor;
+  const int64_t count = tensor.numel();
+  if (tensor.dtype != ScalarType::Bool || (tensor.data == nullptr && count > 0)) {
+    fail(Check::JumpTensor, index, static_cast<int64_t>(tensor.dtype));
+    return false;
+  }
+  const uint8_t* items = static_cast<const uint8_t*>(tensor.data);
+  for (int64_t i = 0; i < count; ++i) {
+    if (items[i] == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace etir

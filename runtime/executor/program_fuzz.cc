@@ -1,0 +1,106 @@
+// Fuzzing: load a program from any bytes, and execute every method of it.
+//
+//   clang++ -g -O1 -fsanitize=fuzzer,address,undefined ... runtime/executor/program_fuzz.cc
+//   ./program_fuzz corpus/
+//
+// The first byte of the input says whether a .ptd follows: its length in three bytes, and then the file. Memory is given
+// as the file asks for it, up to a limit, each block on its own so that the sanitizer sees the first byte beyond it.
+#include <cstdlib>
+#include <cstring>
+
+#include "executor/external_data.h"
+#include "executor/method.h"
+#include "executor/program.h"
+
+namespace etir {
+extern const KernelTable kKernels;
+}
+
+namespace {
+
+using namespace etir;
+
+constexpr uint64_t kMostMemory = 1 << 20;
+constexpr uint32_t kMostBuffers = 16;
+constexpr uint64_t kMostInstructions = 500;
+
+// A copy that ends where its bytes end.
+struct Block {
+  explicit Block(size_t size) : data(std::aligned_alloc(16, (size + 15) / 16 * 16 + (size == 0 ? 16 : 0))), size(size) {}
+  Block(const Block&) = delete;
+  ~Block() { std::free(data); }
+  void* data;
+  size_t size;
+};
+
+void run_method(const Program& program, uint32_t index, const ExternalData* external) {
+  const MethodMeta meta = program.method_meta(index);
+  const uint64_t needed = meta.method_memory_size();
+  const uint32_t count = meta.num_planned_buffers();
+  if (needed > kMostMemory || count > kMostBuffers) return;
+  PlannedBuffer planned[kMostBuffers];
+  bool fits = true;
+  for (uint32_t i = 0; i < count; ++i) fits = fits && meta.planned_buffer_size(i) <= kMostMemory;
+  if (!fits) return;
+  for (uint32_t i = 0; i < count; ++i) {
+    planned[i].size = meta.planned_buffer_size(i);
+    planned[i].data = std::malloc(static_cast<size_t>(planned[i].size) + 1);
+  }
+  Block memory(static_cast<size_t>(needed)), temp(1 << 16);
+  {
+    MethodMemory all;
+    all.method.base = static_cast<uint8_t*>(memory.data);
+    all.method.size = memory.size;
+    all.planned = {planned, count};
+    all.temp.base = static_cast<uint8_t*>(temp.data);
+    all.temp.size = temp.size;
+    MethodOptions options;
+    options.kernels = {&kKernels, 1};
+    options.max_instructions = kMostInstructions;
+    if (external != nullptr) options.external = {&external, 1};
+    Method method;
+    if (method.load(program, index, all, options) == Error::Ok) {
+      for (int run = 0; run < 2; ++run) {
+        for (uint32_t i = 0; i < meta.num_inputs(); ++i) {
+          if (meta.input_tag(i) != Tag::Tensor) {
+            method.set_input(i, meta.input_value(i));
+            continue;
+          }
+          const TensorInfo info = meta.input_tensor(i);
+          if (info.nbytes > kMostMemory) continue;
+          // Inputs that are not planned are used in place: they have to outlive the run.
+          static uint8_t bytes[kMostMemory] __attribute__((aligned(16)));
+          std::memset(bytes, static_cast<int>(i + 1), static_cast<size_t>(info.nbytes));
+          method.set_input(i, TensorInput{bytes, info.dtype, info.rank, info.sizes, info.dim_order});
+        }
+        method.execute();
+      }
+    }
+  }
+  for (uint32_t i = 0; i < count; ++i) std::free(planned[i].data);
+}
+
+void run_program(const uint8_t* data, size_t size, const ExternalData* external) {
+  BufferDataLoader loader(data, size);
+  Program program;
+  if (program.load(loader) != Error::Ok) return;
+  const uint32_t methods = program.num_methods() < 4 ? program.num_methods() : 4;
+  for (uint32_t i = 0; i < methods; ++i) run_method(program, i, external);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 4) return 0;
+  size_t external_size = 0;
+  if ((data[0] & 1) != 0) external_size = data[1] | size_t{data[2]} << 8 | size_t{data[3]} << 16;
+  if (external_size > size - 4) external_size = 0;
+  Block external_bytes(external_size), bytes(size - 4 - external_size);
+  std::memcpy(external_bytes.data, data + 4, external_size);
+  std::memcpy(bytes.data, data + 4 + external_size, bytes.size);
+  BufferDataLoader loader(external_bytes.data, external_size);
+  ExternalData external;
+  const bool has_external = external_size > 0 && external.load(loader) == Error::Ok;
+  run_program(static_cast<const uint8_t*>(bytes.data), bytes.size, has_external ? &external : nullptr);
+  return 0;
+}

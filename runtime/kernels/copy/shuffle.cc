@@ -1,0 +1,75 @@
+// Channels rearranged: pixel_shuffle, pixel_unshuffle, channel_shuffle. Each is one copy with some dims split in two.
+#include "kernels/copy/view.h"
+
+namespace etir {
+
+/// Between `small` [..., C r^2, H, W] and `large` [..., C, H r, W r]; `shuffle` says which one is the source.
+static void copy_pixels(KernelContext& ctx, const View& small, const View& large, int64_t r, bool shuffle) {
+  CopyDims dims;
+  const auto add = [&](int64_t size, int64_t small_stride, int64_t large_stride) {
+    dims.add(size, shuffle ? small_stride : large_stride, shuffle ? large_stride : small_stride);
+  };
+  const int c = small.rank - 3, h = c + 1, w = c + 2;
+  for (int d = 0; d < c; ++d) add(small.sizes[d], small.strides[d], large.strides[d]);
+  add(large.sizes[c], small.strides[c] * r * r, large.strides[c]);
+  add(r, small.strides[c] * r, large.strides[h]);
+  add(r, small.strides[c], large.strides[w]);
+  add(small.sizes[h], small.strides[h], large.strides[h] * r);
+  add(small.sizes[w], small.strides[w], large.strides[w] * r);
+  const View& from = shuffle ? small : large;
+  strided_copy(ctx, dims, from.data, (shuffle ? large : small).data, from.element);
+}
+
+/// Larger factors than this have squares that no size holds.
+constexpr int64_t kLargestFactor = 46340;
+
+static void pixels(KernelContext& ctx, bool shuffle) {
+  const Tensor& self = ctx.tensor(0);
+  const int64_t r = ctx.integer(1);
+  Tensor& out = ctx.tensor(2);
+  if (!check_dtype(ctx, self, 0, out, 2)) return;
+  if (self.rank < 3) return ctx.fail(Check::KernelRank, 0, self.rank);
+  if (r <= 0 || r > kLargestFactor) return ctx.fail(Check::KernelArgument, 1, r);
+  View from = view_of(self);
+  int64_t* const size = from.sizes + self.rank - 3;
+  const int64_t channels = size[0], height = size[1], width = size[2];
+  if (shuffle) {
+    if (channels % (r * r) != 0) return ctx.fail(Check::KernelShape, 0, channels);
+    size[0] = channels / (r * r);
+    size[1] = height * r;
+    size[2] = width * r;
+  } else {
+    if (height % r != 0 || width % r != 0) return ctx.fail(Check::KernelShape, 0, height % r != 0 ? height : width);
+    size[0] = channels * (r * r);
+    size[1] = height / r;
+    size[2] = width / r;
+  }
+  if (!ctx.resize(out, from.sizes, self.rank) || !check_memory(ctx, self, 0, out, 2)) return;
+  from = view_of(self);
+  const View to = view_of(out);
+  copy_pixels(ctx, shuffle ? from : to, shuffle ? to : from, r, shuffle);
+}
+
+void pixel_shuffle_out(KernelContext& ctx) { pixels(ctx, true); }
+void pixel_unshuffle_out(KernelContext& ctx) { pixels(ctx, false); }
+
+void channel_shuffle_out(KernelContext& ctx) {
+  const Tensor& self = ctx.tensor(0);
+  const int64_t groups = ctx.integer(1);
+  Tensor& out = ctx.tensor(2);
+  if (!check_dtype(ctx, self, 0, out, 2)) return;
+  if (self.rank < 3) return ctx.fail(Check::KernelRank, 0, self.rank);
+  if (groups <= 0 || self.sizes[1] % groups != 0) return ctx.fail(Check::KernelArgument, 1, groups);
+  if (!ctx.resize_like(out, self) || !check_memory(ctx, self, 0, out, 2) || out.numel() == 0) return;
+  const View from = view_of(self), to = view_of(out);
+  const int64_t each = self.sizes[1] / groups;
+  CopyDims dims;
+  dims.add(groups, from.strides[1] * each, to.strides[1]);
+  dims.add(each, from.strides[1], to.strides[1] * groups);
+  for (int d = 0; d < self.rank; ++d) {
+    if (d != 1) dims.add(self.sizes[d], from.strides[d], to.strides[d]);
+  }
+  strided_copy(ctx, dims, from.data, to.data, to.element);
+}
+
+}  // namespace etir

@@ -1,0 +1,102 @@
+// Copies into another shape: view, expand, as_strided, and complex numbers as pairs.
+#include "kernels/copy/as_strided.h"
+#include "kernels/copy/reshape.h"
+#include "kernels/util/promote.h"
+
+namespace etir {
+
+/// view_copy, _unsafe_view: one size may be -1.
+void view_copy_out(KernelContext& ctx) {
+  const Tensor& self = ctx.tensor(0);
+  const IntList size = ctx.int_list(1);
+  Tensor& out = ctx.tensor(2);
+  if (!check_dtype(ctx, self, 0, out, 2)) return;
+  if (size.size() != out.rank) return ctx.fail(Check::KernelResizeRank, static_cast<int64_t>(size.size()), out.rank);
+  int64_t sizes[kMaxRank];
+  int64_t known = 1;
+  int inferred = -1;
+  for (int d = 0; d < out.rank; ++d) {
+    sizes[d] = size[d];
+    if (sizes[d] == -1 && inferred < 0) {
+      inferred = d;
+    } else if (sizes[d] < 0 || __builtin_mul_overflow(known, sizes[d], &known)) {
+      return ctx.fail(Check::KernelArgument, 1, sizes[d]);
+    }
+  }
+  const int64_t numel = self.numel();
+  if (inferred >= 0) {
+    if (known == 0 || numel % known != 0) return ctx.fail(Check::KernelArgument, 1, -1);
+    sizes[inferred] = numel / known;
+  } else if (known != numel) {
+    return ctx.fail(Check::KernelShape, 0, numel);
+  }
+  if (!ctx.resize(out, sizes, out.rank)) return;
+  if (out.data == self.data && out.data != nullptr && self.is_row_major() && out.is_row_major()) return;
+  if (check_memory(ctx, self, 0, out, 2)) copy_reshaped(ctx, view_of(self), view_of(out));
+}
+
+void expand_copy_out(KernelContext& ctx) {
+  const Tensor& self = ctx.tensor(0);
+  const IntList size = ctx.int_list(1);
+  Tensor& out = ctx.tensor(3);
+  if (!check_dtype(ctx, self, 0, out, 3)) return;
+  const int rank = out.rank;
+  if (size.size() != out.rank) return ctx.fail(Check::KernelResizeRank, static_cast<int64_t>(size.size()), rank);
+  const int missing = rank - self.rank;
+  if (missing < 0) return ctx.fail(Check::KernelRank, 0, self.rank);
+  const View from = view_of(self);
+  View view = from;
+  view.rank = rank;
+  for (int d = 0; d < rank; ++d) {
+    const int64_t own = d < missing ? 1 : from.sizes[d - missing];
+    const int64_t wanted = size[d] == -1 && d >= missing ? own : size[d];
+    if (wanted < 0 || (own != 1 && own != wanted)) return ctx.fail(Check::KernelArgument, 1, size[d]);
+    view.sizes[d] = wanted;
+    view.strides[d] = own == 1 ? 0 : from.strides[d - missing];
+  }
+  copy_view(ctx, view, self, 0, out, 3);
+}
+
+static void as_strided_copy(KernelContext& ctx, int64_t offset, int out_index) {
+  const Tensor& self = ctx.tensor(0);
+  Tensor& out = ctx.tensor(out_index);
+  View view = view_of(self);
+  if (check_dtype(ctx, self, 0, out, out_index) && as_strided(ctx, view, self.numel(), 1, 2, offset)) {
+    copy_view(ctx, view, self, 0, out, out_index);
+  }
+}
+
+void as_strided_copy_out(KernelContext& ctx) { as_strided_copy(ctx, ctx.integer_or(3, 0), 4); }
+
+void reshape_alias_copy_out(KernelContext& ctx) { as_strided_copy(ctx, 0, 3); }
+
+
+void view_as_real_copy_out(KernelContext& ctx) {
+  const Tensor& self = ctx.tensor(0);
+  Tensor& out = ctx.tensor(1);
+  if (!is_complex(self.dtype)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (out.dtype != part_of(self.dtype)) return ctx.fail(Check::KernelDtypeMismatch, 1, static_cast<int64_t>(out.dtype));
+  View view = view_of(self);
+  view.element /= 2;
+  for (int d = 0; d < view.rank; ++d) view.strides[d] *= 2;
+  view.add(2, 1);
+  copy_view(ctx, view, self, 0, out, 1);
+}
+
+void view_as_complex_copy_out(KernelContext& ctx) {
+  const Tensor& self = ctx.tensor(0);
+  Tensor& out = ctx.tensor(1);
+  if (!is_complex(out.dtype)) return ctx.fail(Check::KernelDtype, 1, static_cast<int64_t>(out.dtype));
+  if (self.dtype != part_of(out.dtype)) return ctx.fail(Check::KernelDtypeMismatch, 0, static_cast<int64_t>(self.dtype));
+  if (self.rank == 0) return ctx.fail(Check::KernelRank, 0, self.rank);
+  const View from = view_of(self);
+  if (from.sizes[self.rank - 1] != 2) return ctx.fail(Check::KernelShape, 0, from.sizes[self.rank - 1]);
+  if (!ctx.resize(out, from.sizes, self.rank - 1) || !check_memory(ctx, self, 0, out, 1)) return;
+  View to = view_of(out);
+  to.element /= 2;
+  for (int d = 0; d < to.rank; ++d) to.strides[d] *= 2;
+  to.add(2, 1);
+  copy_elements(ctx, from, to);
+}
+
+}  // namespace etir

@@ -1,0 +1,33 @@
+// What activation functions and their derivatives share.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/util/vector_math.h"
+
+namespace etir {
+
+constexpr double kSqrtHalf = 0.70710678118654752440;
+constexpr double kGeluBeta = 0.79788456080286535588;  ///< sqrt(2 / pi)
+constexpr double kGeluCubic = 0.044715;
+
+/// What gelu's tanh approximation takes the tanh of.
+template <typename T>
+inline T gelu_tanh_argument(T x) {
+  return static_cast<T>(kGeluBeta) * (x + static_cast<T>(kGeluCubic) * x * x * x);
+}
+
+template <typename T>
+inline T relu6_of(T x) {
+  const T above = x < T(0) ? T(0) : x;
+  return above > T(6) ? T(6) : above;
+}
+
+/// log(1 + e^x).
+template <typename T>
+inline T softplus_of(T x) {
+  const T curve = vlog1p(vexp(x));
+  return x > T(40) ? x : curve;
+}
+
+}  // namespace etir

@@ -1,0 +1,93 @@
+// Further functions of two numbers: atan2, hypot, copysign, nextafter, logaddexp, xlogy, heaviside, gcd, lcm.
+#include <cmath>
+#include <limits>
+
+#include "kernels/elementwise/arithmetic.h"
+#include "kernels/elementwise/operators.h"
+#include "kernels/util/vector_math.h"
+
+namespace etir {
+
+namespace {
+
+/// Non-negative; that of the most negative number is itself.
+inline int64_t magnitude(int64_t x) { return x < 0 ? wrap_sub(int64_t{0}, x) : x; }
+
+inline uint64_t gcd_of(int64_t a, int64_t b) {
+  uint64_t x = static_cast<uint64_t>(magnitude(a)), y = static_cast<uint64_t>(magnitude(b));
+  while (y != 0) {
+    const uint64_t rest = x % y;
+    x = y;
+    y = rest;
+  }
+  return x;
+}
+
+/// x * f(y), 0 where x is 0 and NaN where y is.
+template <typename T, typename F>
+inline T times_log(T x, T y, const F& f) {
+  return y != y ? y : x == T(0) ? T(0) : x * f(y);
+}
+
+}  // namespace
+
+void atan2_out(KernelContext& ctx) {
+  binary_float(ctx, 0, 1, 2, [](auto a, auto b) { return std::atan2(a, b); });
+}
+void copysign_out(KernelContext& ctx) {
+  binary_float(ctx, 0, 1, 2, [](auto a, auto b) { return std::copysign(a, b); });
+}
+void hypot_out(KernelContext& ctx) {
+  binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto b) { return std::hypot(a, b); });
+}
+void nextafter_out(KernelContext& ctx) {
+  binary<kFullFloats>(ctx, 0, 1, 2, [](auto a, auto b) { return std::nextafter(a, b); });
+}
+
+/// log(e^a + e^b), without overflow.
+void logaddexp_out(KernelContext& ctx) {
+  binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto b) {
+    const auto high = max_propagating(a, b);
+    const auto sum = high + vlog1p(vexp(-std::fabs(a - b)));
+    return std::fabs(a) == std::numeric_limits<decltype(a)>::infinity() && a == b ? a : sum;
+  });
+}
+void logaddexp2_out(KernelContext& ctx) {
+  binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto b) {
+    using T = decltype(a);
+    const T high = max_propagating(a, b);
+    const T sum = high + vlog1p(std::exp2(-std::fabs(a - b))) * static_cast<T>(1.4426950408889634074);
+    return std::fabs(a) == std::numeric_limits<T>::infinity() && a == b ? a : sum;
+  });
+}
+void xlogy_out(KernelContext& ctx) {
+  binary_float(ctx, 0, 1, 2, [](auto a, auto b) { return times_log(a, b, [](auto y) { return vlog(y); }); });
+}
+void xlog1py_out(KernelContext& ctx) {
+  binary_float(ctx, 0, 1, 2, [](auto a, auto b) { return times_log(a, b, [](auto y) { return vlog1p(y); }); });
+}
+
+/// Both of one dtype, as in torch.
+void heaviside_out(KernelContext& ctx) {
+  if (ctx.tensor(0).dtype != ctx.tensor(1).dtype || ctx.tensor(0).dtype != ctx.tensor(2).dtype) {
+    return ctx.fail(Check::KernelDtypeMismatch, 1, static_cast<int64_t>(ctx.tensor(1).dtype));
+  }
+  binary<kRealBool>(ctx, 0, 1, 2, [](auto a, auto b) {
+    using T = decltype(a);
+    return a == T(0) ? b : static_cast<T>(a > T(0));
+  });
+}
+
+void gcd_out(KernelContext& ctx) {
+  binary<kInts>(ctx, 0, 1, 2, [](int64_t a, int64_t b) { return static_cast<int64_t>(gcd_of(a, b)); });
+}
+void lcm_out(KernelContext& ctx) {
+  binary<kInts>(ctx, 0, 1, 2, [](int64_t a, int64_t b) {
+    const uint64_t divisor = gcd_of(a, b);
+    if (divisor == 0) return int64_t{0};
+    const uint64_t part = static_cast<uint64_t>(magnitude(a)) / divisor;
+    return magnitude(static_cast<int64_t>(part * static_cast<uint64_t>(magnitude(b))));
+  });
+}
+
+}  // namespace etir

@@ -1,0 +1,108 @@
+// Sequences of numbers: arange, linspace, logspace.
+#include <cmath>
+
+#include "kernels/kernel.h"
+#include "kernels/util/copy.h"
+
+namespace etir {
+
+namespace {
+
+/// out[i] = f(i), computed in C.
+template <typename C, typename F>
+void generate(KernelContext& ctx, Tensor& out, int out_index, const F& f) {
+  if (!has_data(ctx, out, out_index)) return;
+  const detail::StoreBlock store = detail::storer<C>(out.dtype);
+  if (store == nullptr) return ctx.fail(Check::KernelDtype, out_index, static_cast<int64_t>(out.dtype));
+  constexpr int64_t kBlock = 64;
+  C block[kBlock];
+  const int64_t count = out.numel(), bytes = static_cast<int64_t>(element_size(out.dtype));
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t n = count - begin < kBlock ? count - begin : kBlock;
+    for (int64_t i = 0; i < n; ++i) block[i] = f(begin + i);
+    store(out.ptr<char>() + begin * bytes, bytes, block, n);
+  }
+}
+
+bool is_finite(double x) { return x - x == 0; }
+
+/// Numbers from start to below end. Integers are exact, floating point numbers are computed in double.
+void arange(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step, int end_index, int out) {
+  Tensor& result = ctx.tensor(out);
+  if (!contains(kReal, result.dtype)) return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(result.dtype));
+  const double from = start.to<double>(), to = end.to<double>(), by = step.to<double>();
+  if (!is_finite(from) || !is_finite(to) || !is_finite(by) || by == 0 || (by > 0 ? to < from : to > from)) {
+    return ctx.fail(Check::KernelArgument, end_index, end.is_floating() ? -1 : end.to<int64_t>());
+  }
+  const bool integers = is_integral(result.dtype, false);
+  // Arguments of an integer range are cut to integers, as torch cuts them.
+  const double span = integers && result.dtype == ScalarType::Long ? std::trunc(to) - std::trunc(from) : to - from;
+  const double unit = integers && result.dtype == ScalarType::Long ? std::trunc(by) : by;
+  const double count = std::ceil(span / unit);
+  if (!(count >= 0 && count < 2147483648.0)) return ctx.fail(Check::KernelResize, INT64_MAX, result.capacity);
+  const int64_t size = static_cast<int64_t>(count);
+  if (!ctx.resize(result, &size, 1)) return;
+  if (!integers) {
+    return generate<double>(ctx, result, out, [from, by](int64_t i) { return from + by * static_cast<double>(i); });
+  }
+  if (std::fabs(from) >= 9.2e18 || std::fabs(by) >= 9.2e18) return ctx.fail(Check::KernelArgument, end_index, -1);
+  const uint64_t first = static_cast<uint64_t>(start.to<int64_t>()), stride = static_cast<uint64_t>(step.to<int64_t>());
+  generate<int64_t>(ctx, result, out, [first, stride](int64_t i) {
+    return static_cast<int64_t>(first + stride * static_cast<uint64_t>(i));
+  });
+}
+
+/// Sets the size of a sequence; false if it is refused.
+bool resize_steps(KernelContext& ctx, int steps_index, int out) {
+  const int64_t steps = ctx.integer(steps_index);
+  if (steps < 0) {
+    ctx.fail(Check::KernelArgument, steps_index, steps);
+    return false;
+  }
+  return ctx.resize(ctx.tensor(out), &steps, 1);
+}
+
+/// `steps` numbers from start to end, both included, counted from the nearer end so that both are exact; passed through f.
+template <typename F>
+void spaced(KernelContext& ctx, int out, const F& f) {
+  Tensor& result = ctx.tensor(out);
+  if (!contains(kReal | kBool, result.dtype)) {
+    return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(result.dtype));
+  }
+  double ends[2];
+  for (int i = 0; i < 2; ++i) {
+    if (ctx.tag(i) != Tag::Tensor) {
+      ends[i] = ctx.real(i);
+      continue;
+    }
+    const Tensor& given = ctx.tensor(i);
+    if (given.rank != 0) return ctx.fail(Check::KernelRank, i, given.rank);
+    Tensor end{&ends[i], nullptr, nullptr, ScalarType::Double, 0, Dynamism::Static, 0, 0};
+    copy_elements(ctx, end, i, given, i);
+    if (ctx.failed()) return;
+  }
+  if (!resize_steps(ctx, 2, out)) return;
+  const int64_t steps = result.numel();
+  const double start = ends[0], end = ends[1];
+  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0.0;
+  generate<double>(ctx, result, out, [=](int64_t i) {
+    return f(i < (steps + 1) / 2 ? start + step * static_cast<double>(i)
+                                 : end - step * static_cast<double>(steps - 1 - i));
+  });
+}
+
+}  // namespace
+
+void arange_out(KernelContext& ctx) {
+  Scalar zero{Tag::Int, {0}}, one{Tag::Int, {1}};
+  arange(ctx, zero, ctx.scalar(0), one, 0, 1);
+}
+void arange_start_out(KernelContext& ctx) { arange(ctx, ctx.scalar(0), ctx.scalar(1), ctx.scalar(2), 1, 3); }
+void linspace_out(KernelContext& ctx) {
+  spaced(ctx, 3, [](double x) { return x; });
+}
+void logspace_out(KernelContext& ctx) {
+  spaced(ctx, 4, [base = ctx.real(3)](double x) { return std::pow(base, x); });
+}
+
+}  // namespace etir

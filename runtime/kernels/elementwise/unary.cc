@@ -1,0 +1,185 @@
+// Functions of one number that keep its dtype, or ask a question about it: abs, neg, sign, rounding, isnan, ...
+#include <cmath>
+#include <complex>
+#include <limits>
+
+#include "kernels/elementwise/arithmetic.h"
+#include "kernels/elementwise/operators.h"
+
+namespace etir {
+
+namespace {
+
+/// out = f(self) where integers are left as they are.
+template <typename F>
+void rounding(KernelContext& ctx, int out, const F& f) {
+  unary<kReal>(ctx, 0, out, [f](auto x) {
+    if constexpr (std::is_same_v<decltype(x), int64_t>) {
+      return x;
+    } else {
+      return f(x);
+    }
+  });
+}
+
+/// Whether f(self); integers have no special values.
+template <typename F>
+void special_value(KernelContext& ctx, const F& f) {
+  unary_bool<kRealBool>(ctx, 0, 1, [f](auto x) {
+    if constexpr (std::is_same_v<decltype(x), int64_t>) {
+      return false;
+    } else {
+      return f(x, std::numeric_limits<decltype(x)>::infinity());
+    }
+  });
+}
+
+/// The size of complex numbers, in the type of their parts.
+template <typename C, typename F>
+void complex_to_part(KernelContext& ctx, const F& f) {
+  const Operand self{&ctx.tensor(0), 0};
+  using Part = typename C::value_type;
+  if (!check_result(ctx, ScalarTypeOf<Part>::value, 1)) return;
+  elementwise<Part, C>(ctx, ctx.tensor(1), 1, {self}, ScalarTypeOf<Part>::value, f);
+}
+template <typename F>
+bool complex_parts(KernelContext& ctx, const F& f) {
+  return dispatch<kFullComplex>(ctx.tensor(0).dtype, [&](auto tag) {
+    complex_to_part<typename decltype(tag)::type>(ctx, f);
+  });
+}
+
+}  // namespace
+
+void abs_out(KernelContext& ctx) {
+  if (complex_parts(ctx, [](auto x) { return std::abs(x); })) return;
+  unary<kReal>(ctx, 0, 1, [](auto x) {
+    if constexpr (std::is_same_v<decltype(x), int64_t>) {
+      return x < 0 ? wrap_sub(int64_t{0}, x) : x;
+    } else {
+      return std::fabs(x);
+    }
+  });
+}
+
+/// The angle in the complex plane: of real numbers 0 or pi.
+void angle_out(KernelContext& ctx) {
+  if (complex_parts(ctx, [](auto x) { return std::arg(x); })) return;
+  unary_float(ctx, 0, 1, [](auto x) {
+    using T = decltype(x);
+    return x != x ? x : x < T(0) ? static_cast<T>(3.14159265358979323846) : T(0);
+  });
+}
+
+void neg_out(KernelContext& ctx) {
+  unary<kReal | kFullComplex>(ctx, 0, 1, [](auto x) {
+    if constexpr (std::is_same_v<decltype(x), int64_t>) {
+      return wrap_sub(int64_t{0}, x);
+    } else {
+      return -x;
+    }
+  });
+}
+
+void conj_physical_out(KernelContext& ctx) {
+  unary<kRealBool | kFullComplex>(ctx, 0, 1, [](auto x) {
+    if constexpr (detail::is_complex_v<decltype(x)>) {
+      return std::conj(x);
+    } else {
+      return x;
+    }
+  });
+}
+
+void sign_out(KernelContext& ctx) {
+  unary<kRealBool>(ctx, 0, 1, [](auto x) {
+    using T = decltype(x);
+    return static_cast<T>(x > T(0)) - static_cast<T>(x < T(0));
+  });
+}
+void sgn_out(KernelContext& ctx) {
+  if (!is_complex(ctx.tensor(0).dtype)) return sign_out(ctx);
+  unary<kFullComplex>(ctx, 0, 1, [](auto x) {
+    using T = decltype(x);
+    const auto size = std::abs(x);
+    return size == 0 ? T(0) : x / size;
+  });
+}
+
+void square_out(KernelContext& ctx) {
+  unary<kReal | kFullComplex>(ctx, 0, 1, [](auto x) { return wrap_mul(x, x); });
+}
+
+void relu_out(KernelContext& ctx) {
+  unary<kReal>(ctx, 0, 1, [](auto x) { return x < decltype(x)(0) ? decltype(x)(0) : x; });
+}
+
+void ceil_out(KernelContext& ctx) {
+  rounding(ctx, 1, [](auto x) { return std::ceil(x); });
+}
+void floor_out(KernelContext& ctx) {
+  rounding(ctx, 1, [](auto x) { return std::floor(x); });
+}
+void trunc_out(KernelContext& ctx) {
+  rounding(ctx, 1, [](auto x) { return std::trunc(x); });
+}
+/// Halves go to the even neighbour.
+void round_out(KernelContext& ctx) {
+  rounding(ctx, 1, [](auto x) { return std::nearbyint(x); });
+}
+void round_decimals_out(KernelContext& ctx) {
+  const int64_t decimals = ctx.integer(1);
+  const bool left = decimals < 0;
+  const double power = std::pow(10.0, left ? -static_cast<double>(decimals) : static_cast<double>(decimals));
+  unary<kFloats>(ctx, 0, 2, [left, power](auto x) {
+    const auto scale = static_cast<decltype(x)>(power);
+    return left ? std::nearbyint(x / scale) * scale : std::nearbyint(x * scale) / scale;
+  });
+}
+void frac_out(KernelContext& ctx) {
+  unary<kFloats>(ctx, 0, 1, [](auto x) { return x - std::trunc(x); });
+}
+
+void isnan_out(KernelContext& ctx) {
+  special_value(ctx, [](auto x, auto) { return x != x; });
+}
+void isinf_out(KernelContext& ctx) {
+  special_value(ctx, [](auto x, auto infinity) { return std::fabs(x) == infinity; });
+}
+void isposinf_out(KernelContext& ctx) {
+  special_value(ctx, [](auto x, auto infinity) { return x == infinity; });
+}
+void isneginf_out(KernelContext& ctx) {
+  special_value(ctx, [](auto x, auto infinity) { return x == -infinity; });
+}
+void signbit_out(KernelContext& ctx) {
+  unary_bool<kReal>(ctx, 0, 1, [](auto x) {
+    if constexpr (std::is_same_v<decltype(x), int64_t>) {
+      return x < 0;
+    } else {
+      return std::signbit(x);
+    }
+  });
+}
+
+/// NaNs and infinities become given numbers; by default 0 and the ends of the dtype.
+void nan_to_num_out(KernelContext& ctx) {
+  const ScalarType dtype = ctx.tensor(0).dtype;
+  const double largest = dtype == ScalarType::Half       ? 65504.0
+                         : dtype == ScalarType::BFloat16 ? 3.3895313892515355e38
+                         : dtype == ScalarType::Double   ? std::numeric_limits<double>::max()
+                                                         : std::numeric_limits<float>::max();
+  const double nan = ctx.real_or(1, 0.0), high = ctx.real_or(2, largest), low = ctx.real_or(3, -largest);
+  unary<kRealBool>(ctx, 0, 4, [nan, high, low](auto x) {
+    using T = decltype(x);
+    if constexpr (std::is_same_v<T, int64_t>) {
+      return x;
+    } else {
+      constexpr T kInfinity = std::numeric_limits<T>::infinity();
+      const T bounded = x == kInfinity ? static_cast<T>(high) : x == -kInfinity ? static_cast<T>(low) : x;
+      return x != x ? static_cast<T>(nan) : bounded;
+    }
+  });
+}
+
+}  // namespace etir

@@ -1,0 +1,104 @@
+// Functions of one number that are floating point: exponentials, logarithms, roots, trigonometry. Integers and bools are
+// taken as the default floating point type; complex numbers where torch takes them.
+#include <cmath>
+#include <complex>
+
+#include "kernels/elementwise/operators.h"
+#include "kernels/util/vector_math.h"
+
+namespace etir {
+
+namespace {
+
+constexpr DtypeSet kFloatComplex = kFloats | kFullComplex;
+
+// The vectorised functions, for complex numbers too.
+template <typename T>
+std::complex<T> vexp(const std::complex<T>& x) {
+  return std::exp(x);
+}
+template <typename T>
+std::complex<T> vlog(const std::complex<T>& x) {
+  return std::log(x);
+}
+template <typename T>
+std::complex<T> vtanh(const std::complex<T>& x) {
+  return std::tanh(x);
+}
+template <typename T>
+std::complex<T> vsigmoid(const std::complex<T>& x) {
+  return T(1) / (T(1) + std::exp(-x));
+}
+using etir::vexp;
+using etir::vlog;
+using etir::vsigmoid;
+using etir::vtanh;
+
+/// 1 in the type of x.
+template <typename T>
+constexpr T one(T) {
+  return T(1);
+}
+
+}  // namespace
+
+#define ETIR_UNARY_FLOAT(name, set, expression) \
+  void name##_out(KernelContext& ctx) {         \
+    unary_float<set>(ctx, 0, 1, [](auto x) { return expression; }); \
+  }
+ETIR_UNARY_FLOAT(exp, kFloatComplex, vexp(x))
+ETIR_UNARY_FLOAT(expm1, kFloats, vexpm1(x))
+ETIR_UNARY_FLOAT(exp2, kFloats, std::exp2(x))
+ETIR_UNARY_FLOAT(log, kFloatComplex, vlog(x))
+ETIR_UNARY_FLOAT(log2, kFloats, vlog2(x))
+ETIR_UNARY_FLOAT(log10, kFloatComplex, std::log10(x))
+ETIR_UNARY_FLOAT(log1p, kFloats, vlog1p(x))
+ETIR_UNARY_FLOAT(sqrt, kFloatComplex, std::sqrt(x))
+ETIR_UNARY_FLOAT(rsqrt, kFloatComplex, one(x) / std::sqrt(x))
+ETIR_UNARY_FLOAT(reciprocal, kFloatComplex, one(x) / x)
+ETIR_UNARY_FLOAT(sin, kFloatComplex, std::sin(x))
+ETIR_UNARY_FLOAT(cos, kFloatComplex, std::cos(x))
+ETIR_UNARY_FLOAT(tan, kFloatComplex, std::tan(x))
+ETIR_UNARY_FLOAT(asin, kFloatComplex, std::asin(x))
+ETIR_UNARY_FLOAT(acos, kFloatComplex, std::acos(x))
+ETIR_UNARY_FLOAT(atan, kFloatComplex, std::atan(x))
+ETIR_UNARY_FLOAT(sinh, kFloatComplex, std::sinh(x))
+ETIR_UNARY_FLOAT(cosh, kFloatComplex, std::cosh(x))
+ETIR_UNARY_FLOAT(tanh, kFloatComplex, vtanh(x))
+ETIR_UNARY_FLOAT(asinh, kFloatComplex, std::asinh(x))
+ETIR_UNARY_FLOAT(acosh, kFloatComplex, std::acosh(x))
+ETIR_UNARY_FLOAT(atanh, kFloatComplex, std::atanh(x))
+ETIR_UNARY_FLOAT(sigmoid, kFloatComplex, vsigmoid(x))
+ETIR_UNARY_FLOAT(erf, kFloats, verf(x))
+ETIR_UNARY_FLOAT(erfc, kFloats, std::erfc(x))
+ETIR_UNARY_FLOAT(lgamma, kFloats, std::lgamma(x))
+#undef ETIR_UNARY_FLOAT
+
+void deg2rad_out(KernelContext& ctx) {
+  unary_float(ctx, 0, 1, [](auto x) { return x * static_cast<decltype(x)>(0.017453292519943295769); });
+}
+void rad2deg_out(KernelContext& ctx) {
+  unary_float(ctx, 0, 1, [](auto x) { return x * static_cast<decltype(x)>(57.295779513082320877); });
+}
+void sinc_out(KernelContext& ctx) {
+  unary_float(ctx, 0, 1, [](auto x) {
+    using T = decltype(x);
+    const T angle = x * static_cast<T>(3.14159265358979323846);
+    return x == T(0) ? T(1) : std::sin(angle) / angle;
+  });
+}
+
+/// log(x / (1 - x)), of x kept eps away from 0 and 1 if eps is given.
+void logit_out(KernelContext& ctx) {
+  const bool bounded = ctx.has(1);
+  const double eps = ctx.real_or(1, 0.0);
+  unary_float(ctx, 0, 2, [bounded, eps](auto x) {
+    using T = decltype(x);
+    const T low = static_cast<T>(eps), high = T(1) - static_cast<T>(eps);
+    const T inside = x < low ? low : x > high ? high : x;
+    const T z = bounded ? inside : x;
+    return vlog(z / (T(1) - z));
+  });
+}
+
+}  // namespace etir

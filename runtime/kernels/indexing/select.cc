@@ -1,0 +1,228 @@
+// One element out of each line: kthvalue, median, nanmedian and mode; and running extremes: cummax and cummin.
+#include "kernels/indexing/order_key.h"
+
+namespace etir {
+
+using namespace indexing;
+
+namespace {
+
+/// Checks what operators with `values` and `indices` share and gives both the shape of `self` without the dim (or with
+/// 1 there). Returns the dim, or -1 with the failure recorded.
+int start(KernelContext& ctx, DtypeSet dtypes, int64_t dim_given, bool keep_size, bool keepdim, int values_argument) {
+  const Tensor& self = ctx.tensor(0);
+  Tensor& values = ctx.tensor(values_argument);
+  Tensor& indices = ctx.tensor(values_argument + 1);
+  if (!takes(ctx, 0, self, dtypes)) return -1;
+  const int dim = dim_argument(ctx, dim_given, self.rank);
+  if (dim < 0) return -1;
+  if (values.dtype != self.dtype) {
+    return ctx.fail(Check::KernelDtypeMismatch, values_argument, number(values.dtype)), -1;
+  }
+  if (indices.dtype != ScalarType::Long) {
+    return ctx.fail(Check::KernelDtype, values_argument + 1, number(indices.dtype)), -1;
+  }
+  int64_t shape[kMaxRank];
+  int rank = 0;
+  for (int d = 0; d < self.rank; ++d) {
+    if (d != dim || keep_size) {
+      shape[rank++] = self.sizes[d];
+    } else if (keepdim) {
+      shape[rank++] = 1;
+    }
+  }
+  if (!ctx.resize(values, shape, rank) || !has_data(ctx, values_argument, values)) return -1;
+  if (!ctx.resize(indices, shape, rank) || !has_data(ctx, values_argument + 1, indices)) return -1;
+  return dim;
+}
+
+/// A view of a result that lost its dim, with that dim back.
+View with_dim(const Tensor& result, int rank, int dim) {
+  View view(result);
+  if (result.rank == rank || rank == 0) return view;
+  for (int d = rank - 1; d > dim; --d) {
+    view.sizes[d] = view.sizes[d - 1];
+    view.strides[d] = view.strides[d - 1];
+  }
+  view.sizes[dim] = 1;
+  view.strides[dim] = 0;
+  view.rank = rank;
+  return view;
+}
+
+/// For every line, `pick(key, line, step, n)` says which element is the result.
+template <typename Pick>
+void pick_along(KernelContext& ctx, DtypeSet dtypes, int dim, int values_argument, const Pick& pick) {
+  const Tensor& self = ctx.tensor(0);
+  const View from(self);
+  const View values = with_dim(ctx.tensor(values_argument), self.rank, dim);
+  const View indices = with_dim(ctx.tensor(values_argument + 1), self.rank, dim);
+  const View* const views[] = {&from, &values, &indices};
+  const auto lines = loops_over_lines<3>(self, dim, views);
+  const int64_t n = from.sizes[dim], step = from.strides[dim];
+  if (lines.numel() == 0) return;
+  if (n == 0) return ctx.fail(Check::KernelShape, 0, 0);
+  dispatch_key(self.dtype, dtypes, [&](auto tag) {
+    using U = typename decltype(tag)::type;
+    const OrderKey<U> key(self.dtype, false);
+    for_each_line(ctx, lines, 8 * n, [&](char* const* data) {
+      const int64_t index = pick(key, data[0], step, n);
+      store(data[1], load<U>(data[0] + index * step));
+      store(data[2], index);
+    });
+  });
+}
+
+template <typename U>
+int64_t first_with_key(const OrderKey<U>& key, U wanted, const char* line, int64_t step, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (key.at(line + i * step) == wanted) return i;
+  }
+  return 0;
+}
+
+/// The place of the lower median; NaNs win, or are left out.
+template <typename U>
+int64_t median_place(const OrderKey<U>& key, const char* line, int64_t step, int64_t n, bool ignore_nan) {
+  int64_t counted = n;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!key.is_nan(load<U>(line + i * step))) continue;
+    if (!ignore_nan) return i;
+    --counted;
+  }
+  // All NaN: the first of them.
+  const int64_t k = counted > 0 ? (counted - 1) / 2 : 0;
+  return first_with_key(key, select_key(key, line, step, n, k), line, step, n);
+}
+
+void median_along(KernelContext& ctx, bool ignore_nan) {
+  const int dim = start(ctx, kReal, ctx.integer(1), false, ctx.boolean(2), 3);
+  if (dim < 0) return;
+  pick_along(ctx, kReal, dim, 3, [=](const auto& key, const char* line, int64_t step, int64_t n) {
+    return median_place(key, line, step, n, ignore_nan);
+  });
+}
+
+void median_of_all(KernelContext& ctx, bool ignore_nan) {
+  const Tensor& self = ctx.tensor(0);
+  Tensor& out = ctx.tensor(1);
+  if (!takes(ctx, 0, self, kReal)) return;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 1, number(out.dtype));
+  if (!ctx.resize(out, nullptr, 0) || !has_data(ctx, 1, out)) return;
+  const int64_t n = self.numel();
+  if (n == 0) {
+    // As torch: NaN, and the least number of types without one.
+    dispatch<kReal>(self.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      if constexpr (std::is_integral_v<T>) {
+        store(out.ptr<char>(), std::numeric_limits<T>::min());
+      } else {
+        store(out.ptr<char>(), T(std::numeric_limits<accumulate_t<T>>::quiet_NaN()));
+      }
+    });
+    return;
+  }
+  dispatch_key(self.dtype, kReal, [&](auto tag) {
+    using U = typename decltype(tag)::type;
+    const char* line = self.ptr<const char>();
+    const OrderKey<U> key(self.dtype, false);
+    const int64_t place = median_place(key, line, sizeof(U), n, ignore_nan);
+    store(out.ptr<char>(), load<U>(line + place * static_cast<int64_t>(sizeof(U))));
+  });
+}
+
+void running_extreme(KernelContext& ctx, bool min) {
+  const int dim = start(ctx, kRealBool, ctx.integer(1), true, false, 2);
+  if (dim < 0) return;
+  const Tensor& self = ctx.tensor(0);
+  const View from(self), values(ctx.tensor(2)), indices(ctx.tensor(3));
+  const View* const views[] = {&from, &values, &indices};
+  const auto lines = loops_over_lines<3>(self, dim, views);
+  const int64_t n = from.sizes[dim], step = from.strides[dim];
+  dispatch_key(self.dtype, kRealBool, [&](auto tag) {
+    using U = typename decltype(tag)::type;
+    const OrderKey<U> key(self.dtype, min);
+    for_each_line(ctx, lines, n, [&](char* const* data) {
+      U best_key = 0, best = 0;
+      int64_t place = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        const U bits = load<U>(data[0] + i * step);
+        // NaNs win in both directions, the last of equals wins.
+        const U candidate = key.is_nan(bits) ? static_cast<U>(~U{0}) : key(bits);
+        if (i == 0 || candidate >= best_key) {
+          best_key = candidate;
+          best = bits;
+          place = i;
+        }
+        store(data[1] + i * values.strides[dim], best);
+        store(data[2] + i * indices.strides[dim], place);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void kthvalue_values(KernelContext& ctx) {
+  const Tensor& self = ctx.tensor(0);
+  const int64_t k = ctx.integer(1);
+  const int dim_of_size = dim_argument(ctx, ctx.integer(2), self.rank);
+  if (dim_of_size < 0) return;
+  if (k < 1 || k > (self.rank > 0 ? self.sizes[dim_of_size] : 1)) return ctx.fail(Check::KernelArgument, 1, k);
+  const int dim = start(ctx, kReal, ctx.integer(2), false, ctx.boolean(3), 4);
+  if (dim < 0) return;
+  pick_along(ctx, kReal, dim, 4, [=](const auto& key, const char* line, int64_t step, int64_t n) {
+    return first_with_key(key, select_key(key, line, step, n, k - 1), line, step, n);
+  });
+}
+
+void median_dim_values(KernelContext& ctx) { median_along(ctx, false); }
+
+void nanmedian_dim_values(KernelContext& ctx) { median_along(ctx, true); }
+
+void median_out(KernelContext& ctx) { median_of_all(ctx, false); }
+
+void nanmedian_out(KernelContext& ctx) { median_of_all(ctx, true); }
+
+// Temporary memory: a key (of the element's size) and 8 bytes for every element of the dim.
+void mode_values(KernelContext& ctx) {
+  const int dim = start(ctx, kRealBool, ctx.integer(1), false, ctx.boolean(2), 3);
+  if (dim < 0) return;
+  const Tensor& self = ctx.tensor(0);
+  if (ctx.tensor(3).numel() == 0) return;
+  const int64_t size = self.rank > 0 ? self.sizes[dim] : 1;
+  char* indices = temp_for<char>(ctx, size * 8);
+  if (indices == nullptr) return;
+  const int64_t bytes = static_cast<int64_t>(element_size(self.dtype));
+  char* keys = temp_for<char>(ctx, size * bytes);
+  if (keys == nullptr) return;
+  // One line at a time: the lines share the memory.
+  const ParallelFor parallel = ctx.parallel;
+  ctx.parallel.run = nullptr;
+  pick_along(ctx, kRealBool, dim, 3, [=](const auto& key, const char* line, int64_t step, int64_t n) {
+    using U = std::decay_t<decltype(key(0))>;
+    const Pairs<U> pairs{keys, bytes, indices, 8};
+    for (int64_t i = 0; i < n; ++i) pairs.set(i, key.at(line + i * step), i);
+    pairs.sort(n);
+    int64_t longest = 0, place = 0;
+    for (int64_t i = 0; i < n;) {
+      int64_t end = i + 1;
+      // NaNs are equal to none.
+      const bool nan = key.is_nan(load<U>(line + pairs.index(i) * step));
+      while (!nan && end < n && pairs.key(end) == pairs.key(i)) ++end;
+      if (end - i > longest) {
+        longest = end - i;
+        place = pairs.index(end - 1);
+      }
+      i = end;
+    }
+    return place;
+  });
+  ctx.parallel = parallel;
+}
+
+void cummax_out(KernelContext& ctx) { running_extreme(ctx, false); }
+
+void cummin_out(KernelContext& ctx) { running_extreme(ctx, true); }
+
+}  // namespace etir

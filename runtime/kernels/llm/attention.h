@@ -1,0 +1,198 @@
+// Attention over a cache of keys and values, in one pass and without temporary memory.
+//
+// Queries are taken a few at a time, with those of all heads that share a key head side by side, so that each key and
+// value is read (and dequantized) once for all of them. Keys come in blocks; each block's weights rescale what was summed
+// before (the online softmax). Everything is summed in float on the stack: about 10 KiB.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/kernel.h"
+#include "kernels/util/dispatch.h"
+#include "kernels/util/vector_math.h"
+
+namespace etir::llm {
+
+constexpr DtypeSet kAttentionTypes =
+    dtype_set(ScalarType::Float, ScalarType::Half, ScalarType::BFloat16, ScalarType::Char);
+
+constexpr int64_t kQueries = 4;
+constexpr int64_t kKeys = 64;
+constexpr int64_t kDims = 256;
+
+inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/// Vectors of one size, for each batch, position and head; of 8 bits with a scale and zero point each, or floating.
+struct Vectors {
+  const Tensor* tensor;
+  const Tensor* scales;       ///< Float, or null
+  const Tensor* zero_points;  ///< Char, or null
+  int64_t batch_step, position_step, head_step;  ///< in vectors
+  int64_t positions, heads, dim;
+
+  int64_t number(int64_t batch, int64_t position, int64_t head) const {
+    return batch * batch_step + position * position_step + head * head_step;
+  }
+  /// Elements [first, first + n) of a vector as float: in place where they are, else in `buffer`.
+  const float* load(int64_t number, int64_t first, int64_t n, float* buffer) const {
+    const int64_t at = number * dim + first;
+    if (tensor->dtype == ScalarType::Float) return tensor->ptr<float>() + at;
+    dispatch<kAttentionTypes>(tensor->dtype, [&](auto tag) {
+      const auto* from = tensor->ptr<typename decltype(tag)::type>() + at;
+      for (int64_t i = 0; i < n; ++i) buffer[i] = convert<float>(from[i]);
+    });
+    if (scales != nullptr) {
+      const float scale = scales->ptr<float>()[number];
+      const float zero = zero_points != nullptr ? static_cast<float>(zero_points->ptr<int8_t>()[number]) : 0.0f;
+      for (int64_t i = 0; i < n; ++i) buffer[i] = (buffer[i] - zero) * scale;
+    }
+    return buffer;
+  }
+};
+
+struct Attention {
+  Vectors query, key, value;
+  const Tensor* mask;   ///< [queries, keys], added; or null
+  Tensor* out;          ///< laid out as the query
+  int64_t batches;
+  int64_t start;        ///< position of the first query among the keys
+  int64_t keys;         ///< keys in use
+  bool causal;
+  float scale;
+};
+
+inline float dot(const float* __restrict a, const float* __restrict b, int64_t n) {
+  constexpr int kLanes = 8;
+  float sums[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int k = 0; k < kLanes; ++k) sums[k] += a[i + k] * b[i + k];
+  }
+  for (; i < n; ++i) sums[0] += a[i] * b[i];
+  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+}
+
+inline float mask_at(const Tensor& mask, int64_t at) {
+  float value = 0;
+  dispatch<kFloats>(mask.dtype,
+                    [&](auto tag) { value = convert<float>(mask.ptr<typename decltype(tag)::type>()[at]); });
+  return value;
+}
+
+/// The queries of one block: all share a key head.
+struct QueryBlock {
+  int64_t batch, key_head, count;
+  int64_t position[kQueries], head[kQueries], limit[kQueries];  ///< limit: keys that the query may see
+};
+
+/// Scores of keys [first, first + count) for all queries of the block: scaled, masked, -inf where not to be seen.
+inline void score(const Attention& task, const QueryBlock& block, int64_t first, int64_t count, float (*scores)[kKeys]) {
+  float query_buffer[kQueries][kDims], key_buffer[kDims];
+  for (int64_t q = 0; q < block.count; ++q) {
+    for (int64_t j = 0; j < count; ++j) scores[q][j] = 0;
+  }
+  for (int64_t d = 0; d < task.query.dim; d += kDims) {
+    const int64_t n = min64(kDims, task.query.dim - d);
+    const float* queries[kQueries];
+    for (int64_t q = 0; q < block.count; ++q) {
+      queries[q] = task.query.load(task.query.number(block.batch, block.position[q], block.head[q]), d, n, query_buffer[q]);
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      const float* key = task.key.load(task.key.number(block.batch, first + j, block.key_head), d, n, key_buffer);
+      for (int64_t q = 0; q < block.count; ++q) scores[q][j] += dot(queries[q], key, n);
+    }
+  }
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  for (int64_t q = 0; q < block.count; ++q) {
+    for (int64_t j = 0; j < count; ++j) {
+      float value = scores[q][j] * task.scale;
+      if (task.mask != nullptr) value += mask_at(*task.mask, block.position[q] * task.keys + first + j);
+      scores[q][j] = first + j < block.limit[q] ? value : kNever;
+    }
+  }
+}
+
+/// Results [dim_first, dim_first + n) of a block.
+inline void attend(const Attention& task, const QueryBlock& block, int64_t dim_first, int64_t n) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  float sums[kQueries][kDims], scores[kQueries][kKeys], value_buffer[kDims];
+  float largest[kQueries], total[kQueries];
+  int64_t limit = 0;
+  for (int64_t q = 0; q < block.count; ++q) {
+    largest[q] = kNever;
+    total[q] = 0;
+    limit = max64(limit, block.limit[q]);
+    for (int64_t i = 0; i < n; ++i) sums[q][i] = 0;
+  }
+  for (int64_t first = 0; first < limit; first += kKeys) {
+    const int64_t count = min64(kKeys, limit - first);
+    score(task, block, first, count, scores);
+    for (int64_t q = 0; q < block.count; ++q) {
+      float most = largest[q];
+      for (int64_t j = 0; j < count; ++j) most = scores[q][j] > most ? scores[q][j] : most;
+      // Before the first key that is seen everything is zero.
+      const float rescale = largest[q] == kNever ? 0.0f : vexp(largest[q] - most);
+      const float shift = most == kNever ? 0.0f : most;
+      float sum = 0;
+      for (int64_t j = 0; j < count; ++j) {
+        scores[q][j] = vexp(scores[q][j] - shift);
+        sum += scores[q][j];
+      }
+      total[q] = total[q] * rescale + sum;
+      largest[q] = most;
+      if (rescale != 1.0f) {
+        for (int64_t i = 0; i < n; ++i) sums[q][i] *= rescale;
+      }
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      const float* value = task.value.load(task.value.number(block.batch, first + j, block.key_head), dim_first, n,
+                                           value_buffer);
+      for (int64_t q = 0; q < block.count; ++q) {
+        const float weight = scores[q][j];
+        // Keys that are not seen count nothing, whatever their values are.
+        if (weight == 0.0f) continue;
+        float* __restrict to = sums[q];
+        for (int64_t i = 0; i < n; ++i) to[i] += weight * value[i];
+      }
+    }
+  }
+  for (int64_t q = 0; q < block.count; ++q) {
+    const float by = total[q] != 0.0f ? 1.0f / total[q] : 0.0f;
+    const int64_t at =
+        task.query.number(block.batch, block.position[q], block.head[q]) * task.value.dim + dim_first;
+    dispatch<kAttentionTypes>(task.out->dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      if constexpr (!std::is_integral_v<T>) {
+        T* to = task.out->ptr<T>() + at;
+        for (int64_t i = 0; i < n; ++i) to[i] = convert<T>(sums[q][i] * by);
+      }
+    });
+  }
+}
+
+/// Everything has been checked: shapes go together, ranges lie inside the tensors.
+inline void run_attention(KernelContext& ctx, const Attention& task) {
+  const int64_t repeats = task.query.heads / task.key.heads;
+  const int64_t rows = task.query.positions * repeats;  // queries that share a key head, position by position
+  const int64_t blocks = (rows + kQueries - 1) / kQueries;
+  ctx.parallel_for(task.batches * task.key.heads * blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t index = begin; index < end; ++index) {
+      QueryBlock block;
+      block.batch = index / blocks / task.key.heads;
+      block.key_head = index / blocks % task.key.heads;
+      const int64_t first = index % blocks * kQueries;
+      block.count = min64(kQueries, rows - first);
+      for (int64_t q = 0; q < block.count; ++q) {
+        block.position[q] = (first + q) / repeats;
+        block.head[q] = block.key_head * repeats + (first + q) % repeats;
+        block.limit[q] = task.causal ? min64(task.keys, task.start + block.position[q] + 1) : task.keys;
+      }
+      for (int64_t d = 0; d < task.value.dim; d += kDims) attend(task, block, d, min64(kDims, task.value.dim - d));
+    }
+  });
+}
+
+}  // namespace etir::llm

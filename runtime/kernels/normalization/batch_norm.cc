@@ -1,0 +1,186 @@
+// Batch normalisation: by running statistics, or by the batch's own, which may update the running ones.
+//
+// All forms come down to out = x * scale + shift with one scale and shift for each channel; a part of the plan is one
+// channel, or a block of them when channels are innermost.
+#include <cmath>
+
+#include "kernels/normalization/parts.h"
+
+namespace etir {
+namespace {
+
+/// Where the arguments of an overload are; -1 for those that it lacks. Weight is 1 and bias 2 in all.
+struct Positions {
+  int running_mean, running_var, momentum, eps, out;
+};
+
+template <typename T>
+void batch_norm_as(KernelContext& ctx, const Positions& at, bool training) {
+  const Tensor& input = ctx.tensor(0);
+  const int64_t channels = input.sizes[1];
+  Source<T> in;
+  Sink<T> out, save_mean, save_invstd, mean_update, var_update;
+  Parameter<T> weight, bias, running_mean, running_var;
+  if (!float_source(ctx, 0, &in) || !weight.make(ctx, 1, channels, T(1)) || !bias.make(ctx, 2, channels, T(0))) return;
+  if (at.running_mean >= 0 && !running_mean.make(ctx, at.running_mean, channels, T(0))) return;
+  if (at.running_var >= 0 && !running_var.make(ctx, at.running_var, channels, T(1))) return;
+  if (!training && !(running_mean.present() && running_var.present())) {
+    return ctx.fail(Check::KernelArgument, at.running_mean, -1);
+  }
+  const int64_t saved = training ? channels : 0;
+  if (!resize_alike(ctx, at.out, input)) return;
+  for (int i = at.out + 1; i <= at.out + 2; ++i) {
+    if (!ctx.resize(ctx.tensor(i), &saved, 1) || !require_data(ctx, i)) return;
+  }
+  if (!float_sink(ctx, at.out, &out) || !float_sink(ctx, at.out + 1, &save_mean)) return;
+  if (!float_sink(ctx, at.out + 2, &save_invstd)) return;
+  const bool updates_mean = training && running_mean.present();
+  const bool updates_var = training && running_var.present();
+  if (updates_mean && !float_sink(ctx, at.running_mean, &mean_update)) return;
+  if (updates_var && !float_sink(ctx, at.running_var, &var_update)) return;
+  const T momentum = static_cast<T>(at.momentum >= 0 ? ctx.real(at.momentum) : 0.0);
+  const T eps = static_cast<T>(ctx.real(at.eps));
+
+  // The statistics' own shape: a part's place in it is its first channel.
+  const int32_t stat_size = input.sizes[1];
+  Tensor stats{};
+  stats.sizes = &stat_size;
+  stats.rank = 1;
+  const ReducePlan plan = make_reduce_plan(input, all_dims(input) & ~2u, stats);
+  if (training && plan.reduced_count == 0) return ctx.fail(Check::KernelShape, 0, 0);
+  for_each_part(ctx, plan, [&](int64_t from, int64_t channel, int64_t, int64_t n) {
+    T scale[kColumnBlock];
+    T shift[kColumnBlock];
+    T means[kColumnBlock];
+    T variances[kColumnBlock];
+    if (training) {
+      part_moments(plan, in, from, n, means, variances);
+    } else {
+      for (int64_t j = 0; j < n; ++j) {
+        means[j] = running_mean.at(channel + j);
+        variances[j] = running_var.at(channel + j);
+      }
+    }
+    for (int64_t j = 0; j < n; ++j) {
+      const T invstd = T(1) / std::sqrt(variances[j] + eps);
+      scale[j] = invstd * weight.at(channel + j);
+      shift[j] = bias.at(channel + j) - means[j] * scale[j];
+      if (!training) continue;
+      save_mean.put(channel + j, 1, &means[j], 1);
+      save_invstd.put(channel + j, 1, &invstd, 1);
+      if (updates_mean) {
+        const T updated = momentum * means[j] + (T(1) - momentum) * running_mean.at(channel + j);
+        mean_update.put(channel + j, 1, &updated, 1);
+      }
+      if (updates_var) {
+        const T count = static_cast<T>(plan.reduced_count);
+        const T unbiased = variances[j] * count / (count - T(1));
+        const T updated = momentum * unbiased + (T(1) - momentum) * running_var.at(channel + j);
+        var_update.put(channel + j, 1, &updated, 1);
+      }
+    }
+    transform_part(plan, in, out, from, n, [&](T x, int64_t j) { return x * scale[j] + shift[j]; });
+  });
+}
+
+void batch_norm(KernelContext& ctx, const Positions& at, bool training) {
+  const Tensor& input = ctx.tensor(0);
+  const ScalarType dtype = ctx.tensor(at.out).dtype;
+  if (input.rank < 2) return ctx.fail(Check::KernelRank, 0, input.rank);
+  if (dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, at.out, static_cast<int64_t>(dtype));
+  if (input.dtype == ScalarType::Double) return batch_norm_as<double>(ctx, at, training);
+  batch_norm_as<float>(ctx, at, training);
+}
+
+template <typename T>
+void backward_as(KernelContext& ctx) {
+  const Tensor& input = ctx.tensor(1);
+  const int64_t channels = input.sizes[1];
+  const bool training = ctx.boolean(7);
+  const BoolList wanted = ctx.bool_list(9);
+  Source<T> grad, in;
+  Sink<T> grad_input, grad_weight, grad_bias;
+  Parameter<T> weight, running_mean, running_var, save_mean, save_invstd;
+  if (!float_source(ctx, 0, &grad) || !float_source(ctx, 1, &in)) return;
+  if (!weight.make(ctx, 2, channels, T(1))) return;
+  if (training ? !save_mean.make(ctx, 5, channels, T(0)) || !save_invstd.make(ctx, 6, channels, T(1))
+               : !running_mean.make(ctx, 3, channels, T(0)) || !running_var.make(ctx, 4, channels, T(1))) {
+    return;
+  }
+  if (training ? !(save_mean.present() && save_invstd.present()) : !(running_mean.present() && running_var.present())) {
+    return ctx.fail(Check::KernelArgument, training ? 5 : 3, -1);
+  }
+  if (wanted[0] && (!resize_alike(ctx, 10, input) || !float_sink(ctx, 10, &grad_input))) return;
+  for (int i = 1; i < 3; ++i) {
+    if (!wanted[i]) continue;
+    if (!ctx.resize(ctx.tensor(10 + i), &channels, 1) || !require_data(ctx, 10 + i)) return;
+    if (!float_sink(ctx, 10 + i, i == 1 ? &grad_weight : &grad_bias)) return;
+  }
+  const T eps = static_cast<T>(ctx.real(8));
+  const int32_t stat_size = input.sizes[1];
+  Tensor stats{};
+  stats.sizes = &stat_size;
+  stats.rank = 1;
+  const ReducePlan plan = make_reduce_plan(input, all_dims(input) & ~2u, stats);
+  for_each_part(ctx, plan, [&](int64_t from, int64_t channel, int64_t, int64_t n) {
+    T means[kColumnBlock], invstds[kColumnBlock], sums[kColumnBlock], dots[kColumnBlock];
+    for (int64_t j = 0; j < n; ++j) {
+      const int64_t c = channel + j;
+      means[j] = training ? save_mean.at(c) : running_mean.at(c);
+      invstds[j] = training ? save_invstd.at(c) : T(1) / std::sqrt(running_var.at(c) + eps);
+    }
+    sum_pairs(
+        plan, grad, in, from, n, sums, dots, [](T g, T, int64_t) { return g; },
+        [&](T g, T x, int64_t j) { return g * (x - means[j]); });
+    for (int64_t j = 0; j < n; ++j) {
+      const T of_weight = dots[j] * invstds[j];
+      if (wanted[1]) grad_weight.put(channel + j, 1, &of_weight, 1);
+      if (wanted[2]) grad_bias.put(channel + j, 1, &sums[j], 1);
+    }
+    if (!wanted[0]) return;
+    // grad_input = (g - mean(g) - (x - mean) * projection) * scale; in evaluation g * scale.
+    T scales[kColumnBlock];
+    const T count = static_cast<T>(plan.reduced_count);
+    for (int64_t j = 0; j < n; ++j) {
+      scales[j] = invstds[j] * weight.at(channel + j);
+      dots[j] = training ? dots[j] * invstds[j] * invstds[j] / count : T(0);
+      sums[j] = training ? sums[j] / count : T(0);
+    }
+    T grads[kRowBlock], inputs[kRowBlock], buffer[kRowBlock];
+    for_each_run(plan, from, n, [&](int64_t at, int64_t run) {
+      const T* __restrict g = grad.get(at, run, grads);
+      const T* __restrict x = in.get(at, run, inputs);
+      T* __restrict to = grad_input.place(at, buffer);
+      const int64_t step = plan.rows ? 0 : 1;
+      if (training) {
+        for (int64_t j = 0; j < run; ++j) {
+          const int64_t k = j * step;
+          to[j] = (g[j] - sums[k] - (x[j] - means[k]) * dots[k]) * scales[k];
+        }
+      } else {
+        for (int64_t j = 0; j < run; ++j) to[j] = g[j] * scales[j * step];
+      }
+      grad_input.flush(at, to, run);
+    });
+  });
+}
+
+}  // namespace
+
+void native_batch_norm_out(KernelContext& ctx) { batch_norm(ctx, {3, 4, 6, 7, 8}, ctx.boolean(5)); }
+void batch_norm_no_stats_out(KernelContext& ctx) {
+  // Without running statistics the batch's own are all there is.
+  batch_norm(ctx, {-1, -1, -1, 5, 6}, ctx.boolean(3));
+}
+void batch_norm_no_training_out(KernelContext& ctx) { batch_norm(ctx, {3, 4, 5, 6, 7}, false); }
+
+void native_batch_norm_backward_out(KernelContext& ctx) {
+  const Tensor& input = ctx.tensor(1);
+  if (input.rank < 2) return ctx.fail(Check::KernelRank, 1, input.rank);
+  if (ctx.bool_list(9).size() != 3) return ctx.fail(Check::KernelArgument, 9, -1);
+  if (!require_alike(ctx, 0, input)) return;
+  if (input.dtype == ScalarType::Double) return backward_as<double>(ctx);
+  backward_as<float>(ctx);
+}
+
+}  // namespace etir

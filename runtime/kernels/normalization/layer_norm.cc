@@ -1,0 +1,209 @@
+// Layer normalisation over the trailing dims, and its gradient.
+#include <cmath>
+
+#include "kernels/normalization/parts.h"
+
+namespace etir {
+namespace {
+
+/// The bits of the dims that are normalised: the shape must be that of the last dims of the input.
+bool trailing_dims(KernelContext& ctx, const Tensor& input, const IntList& shape, int shape_index, uint32_t* mask) {
+  const int count = shape.size() > kMaxRank ? kMaxRank + 1 : static_cast<int>(shape.size());
+  if (count < 1 || count > input.rank) return ctx.fail(Check::KernelArgument, shape_index, count), false;
+  *mask = 0;
+  for (int i = 0; i < count; ++i) {
+    const int d = input.rank - count + i;
+    if (shape[i] != input.sizes[d]) return ctx.fail(Check::KernelArgument, shape_index, shape[i]), false;
+    *mask |= uint32_t{1} << d;
+  }
+  return true;
+}
+
+/// out = (x - mean) * rstd * weight + bias for one contiguous row.
+template <typename T>
+void normalize_row(const Source<T>& in, const Sink<T>& out, int64_t offset, int64_t size, T mean, T rstd,
+                   const Parameter<T>& weight, const Parameter<T>& bias) {
+  T x_buffer[kRowBlock], w_buffer[kRowBlock], b_buffer[kRowBlock], out_buffer[kRowBlock];
+  for (int64_t i = 0; i < size; i += kRowBlock) {
+    const int64_t n = size - i < kRowBlock ? size - i : kRowBlock;
+    const T* __restrict x = in.get(offset + i, n, x_buffer);
+    T* __restrict to = out.place(offset + i, out_buffer);
+    if (weight.present() && bias.present()) {
+      const T* __restrict w = weight.block(i, n, w_buffer);
+      const T* __restrict b = bias.block(i, n, b_buffer);
+      for (int64_t j = 0; j < n; ++j) to[j] = (x[j] - mean) * rstd * w[j] + b[j];
+    } else if (weight.present()) {
+      const T* __restrict w = weight.block(i, n, w_buffer);
+      for (int64_t j = 0; j < n; ++j) to[j] = (x[j] - mean) * rstd * w[j];
+    } else {
+      for (int64_t j = 0; j < n; ++j) to[j] = (x[j] - mean) * rstd;
+      for (int64_t j = 0; bias.present() && j < n; ++j) to[j] += bias.at(i + j);
+    }
+    out.flush(offset + i, to, n);
+  }
+}
+
+/// The normalised dims in row-major order, as a walk over the input's memory.
+struct Trailing {
+  ReducePlan::Dim dims[kMaxRank];
+  int rank = 0;
+  Trailing(const Tensor& input, uint32_t mask) {
+    int64_t strides[kMaxRank];
+    input.strides(strides);
+    for (int d = 0; d < input.rank; ++d) {
+      if ((mask >> d) & 1u) dims[rank++] = {input.sizes[d], strides[d], 0};
+    }
+  }
+};
+
+template <typename T>
+void layer_norm_as(KernelContext& ctx, uint32_t mask) {
+  const Tensor& input = ctx.tensor(0);
+  Source<T> in;
+  Sink<T> out, mean_out, rstd_out;
+  Parameter<T> weight, bias;
+  const int64_t size = reduced_count(input, mask);
+  if (!float_source(ctx, 0, &in) || !weight.make(ctx, 2, size, T(1)) || !bias.make(ctx, 3, size, T(0))) return;
+  if (!resize_alike(ctx, 5, input)) return;
+  if (!resize_reduced(ctx, 6, input, mask, true) || !resize_reduced(ctx, 7, input, mask, true)) return;
+  if (!float_sink(ctx, 5, &out) || !float_sink(ctx, 6, &mean_out) || !float_sink(ctx, 7, &rstd_out)) return;
+  if (!same_layout(ctx.tensor(6), ctx.tensor(7))) return ctx.fail(Check::KernelDimOrder, 7);
+  const T eps = static_cast<T>(ctx.real(4));
+  const ReducePlan plan = make_reduce_plan(input, mask, ctx.tensor(6));
+  const bool contiguous = plan.rows && plan.reduced_rank <= 1 && in_plain_order(input);
+  for_each_part(ctx, plan, [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
+    T means[kColumnBlock] = {};
+    T rstds[kColumnBlock] = {};
+    if (plan.reduced_count > 0) part_moments(plan, in, from, n, means, rstds);
+    for (int64_t j = 0; j < n; ++j) rstds[j] = T(1) / std::sqrt(rstds[j] + eps);
+    mean_out.put(to, stride, means, n);
+    rstd_out.put(to, stride, rstds, n);
+    if (contiguous) return normalize_row(in, out, from, size, means[0], rstds[0], weight, bias);
+    if (plan.reduced_count == 0) return;
+    // Columns, or dims whose order in memory is not that of the weights: one weight for n neighbours.
+    const Trailing trailing(input, mask);
+    DimWalk walk(trailing.dims, trailing.rank, 0);
+    for (int64_t i = 0; i < size; ++i, walk.next()) {
+      const T w = weight.at(i);
+      const T b = bias.at(i);
+      transform_run<false>(in, out, from + walk.in, n, [&](T x, int64_t j) { return (x - means[j]) * rstds[j] * w + b; });
+    }
+  });
+}
+
+template <typename T>
+void backward_as(KernelContext& ctx, uint32_t mask) {
+  const Tensor& input = ctx.tensor(1);
+  const BoolList wanted = ctx.bool_list(7);
+  const int64_t size = reduced_count(input, mask);
+  const int64_t rows = input.numel() == 0 ? 0 : input.numel() / size;
+  Source<T> grad, in;
+  Sink<T> grad_input, grad_weight, grad_bias;
+  Parameter<T> mean, rstd, weight;
+  if (!float_source(ctx, 0, &grad) || !float_source(ctx, 1, &in)) return;
+  if (rows > 0 && (!mean.make(ctx, 3, rows, T(0)) || !rstd.make(ctx, 4, rows, T(1)))) return;
+  if (!weight.make(ctx, 5, size, T(1))) return;
+  if (wanted[0] && (!resize_alike(ctx, 8, input) || !float_sink(ctx, 8, &grad_input))) return;
+  int64_t shape[kMaxRank];
+  int rank = 0;
+  for (int d = 0; d < input.rank; ++d) {
+    if ((mask >> d) & 1u) shape[rank++] = input.sizes[d];
+  }
+  for (int i = 1; i < 3; ++i) {
+    if (!wanted[i]) continue;
+    if (!ctx.resize(ctx.tensor(8 + i), shape, rank) || !require_data(ctx, 8 + i)) return;
+    if (!in_plain_order(ctx.tensor(8 + i))) return ctx.fail(Check::KernelDimOrder, 8 + i);
+    if (!float_sink(ctx, 8 + i, i == 1 ? &grad_weight : &grad_bias)) return;
+  }
+  if (wanted[0] && rows > 0) {
+    ctx.parallel_for(rows, 32768 / (size + 1) + 1, [&](int64_t begin, int64_t end) {
+      T g_buffer[kRowBlock], x_buffer[kRowBlock], w_buffer[kRowBlock], to_buffer[kRowBlock];
+      for (int64_t row = begin; row < end; ++row) {
+        const T m = mean.at(row);
+        const T r = rstd.at(row);
+        const SumOp<T> op;
+        detail::Tree<SumOp<T>> sum(op), dot(op);
+        // Once for the two sums of the row, once for the result.
+        for (int pass = 0; pass < 2; ++pass) {
+          const T mean_grad = pass == 0 ? T(0) : sum.total() / static_cast<T>(size);
+          const T projection = pass == 0 ? T(0) : dot.total() * r * r / static_cast<T>(size);
+          for (int64_t i = 0; i < size; i += kRowBlock) {
+            const int64_t n = size - i < kRowBlock ? size - i : kRowBlock;
+            const T* __restrict g = grad.get(row * size + i, n, g_buffer);
+            const T* __restrict x = in.get(row * size + i, n, x_buffer);
+            if (weight.present()) {
+              const T* __restrict w = weight.block(i, n, w_buffer);
+              for (int64_t j = 0; j < n; ++j) to_buffer[j] = g[j] * w[j];
+            } else {
+              for (int64_t j = 0; j < n; ++j) to_buffer[j] = g[j];
+            }
+            if (pass == 0) {
+              sum.add(detail::fold_block(to_buffer, n, op));
+              for (int64_t j = 0; j < n; ++j) to_buffer[j] *= x[j] - m;
+              dot.add(detail::fold_block(to_buffer, n, op));
+            } else {
+              for (int64_t j = 0; j < n; ++j) {
+                to_buffer[j] = (to_buffer[j] - mean_grad - (x[j] - m) * projection) * r;
+              }
+              grad_input.put(row * size + i, 1, to_buffer, n);
+            }
+          }
+        }
+      }
+    });
+  }
+  if (!wanted[1] && !wanted[2]) return;
+  // The parameters' gradients are sums over rows: blocks of columns.
+  ctx.parallel_for((size + kColumnBlock - 1) / kColumnBlock, 1, [&](int64_t begin, int64_t end) {
+    T g_buffer[kColumnBlock], x_buffer[kColumnBlock];
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t column = block * kColumnBlock;
+      const int64_t n = size - column < kColumnBlock ? size - column : kColumnBlock;
+      T sums[2][kColumnBlock] = {};
+      T low[2][kColumnBlock] = {};
+      const SumOp<T> op;
+      for (int64_t row = 0; row < rows; ++row) {
+        const T m = mean.at(row);
+        const T r = rstd.at(row);
+        const T* __restrict g = grad.get(row * size + column, n, g_buffer);
+        const T* __restrict x = in.get(row * size + column, n, x_buffer);
+        for (int64_t j = 0; j < n; ++j) {
+          low[0][j] += g[j] * (x[j] - m) * r;
+          low[1][j] += g[j];
+        }
+        if (row % 64 != 63) continue;
+        detail::merge(op, sums[0], low[0], n);
+        detail::merge(op, sums[1], low[1], n);
+      }
+      detail::merge(op, sums[0], low[0], n);
+      detail::merge(op, sums[1], low[1], n);
+      if (wanted[1]) grad_weight.put(column, 1, sums[0], n);
+      if (wanted[2]) grad_bias.put(column, 1, sums[1], n);
+    }
+  });
+}
+
+}  // namespace
+
+void native_layer_norm_out(KernelContext& ctx) {
+  const Tensor& input = ctx.tensor(0);
+  const ScalarType dtype = ctx.tensor(5).dtype;
+  uint32_t mask;
+  if (dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, 5, static_cast<int64_t>(dtype));
+  if (!trailing_dims(ctx, input, ctx.int_list(1), 1, &mask)) return;
+  if (input.dtype == ScalarType::Double) return layer_norm_as<double>(ctx, mask);
+  layer_norm_as<float>(ctx, mask);
+}
+
+void native_layer_norm_backward_out(KernelContext& ctx) {
+  const Tensor& input = ctx.tensor(1);
+  uint32_t mask;
+  if (!trailing_dims(ctx, input, ctx.int_list(2), 2, &mask)) return;
+  if (ctx.bool_list(7).size() != 3) return ctx.fail(Check::KernelArgument, 7, -1);
+  if (!in_plain_order(input)) return ctx.fail(Check::KernelDimOrder, 1);
+  if (!require_alike(ctx, 0, input)) return;
+  if (input.dtype == ScalarType::Double) return backward_as<double>(ctx, mask);
+  backward_as<float>(ctx, mask);
+}
+
+}  // namespace etir

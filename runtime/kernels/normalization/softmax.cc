@@ -1,0 +1,135 @@
+// Softmax and its logarithm along a dim, and their gradients.
+//
+// Each slice is read for its largest value, for the sum of exponentials, and for the result. In float the exponentials
+// of contiguous slices are kept in the result in between, so that exp runs once for each element.
+#include <cmath>
+
+#include "kernels/normalization/parts.h"
+
+namespace etir {
+namespace {
+
+template <typename T>
+struct ShiftedExpOp : SumOp<T> {
+  static constexpr bool kCheap = false;
+  const T* shifts;
+  T map(T x, int64_t j) const { return vexp(x - shifts[j]); }
+};
+
+/// Softmax of one contiguous row that is also written as T.
+template <typename T>
+void softmax_row(const T* __restrict in, T* __restrict out, int64_t n, T shift) {
+  const SumOp<T> op;
+  detail::Tree<SumOp<T>> total(op);
+  for (int64_t i = 0; i < n; i += kRowBlock) {
+    const int64_t count = n - i < kRowBlock ? n - i : kRowBlock;
+    for (int64_t j = i; j < i + count; ++j) out[j] = vexp(in[j] - shift);
+    total.add(detail::fold_block(out + i, count, op));
+  }
+  const T scale = T(1) / total.total();
+  for (int64_t i = 0; i < n; ++i) out[i] *= scale;
+}
+
+template <typename T, bool kLog>
+void softmax_as(KernelContext& ctx, uint32_t mask) {
+  const Tensor& self = ctx.tensor(0);
+  const Tensor& out = ctx.tensor(3);
+  Source<T> in;
+  Sink<T> sink;
+  if (!float_source(ctx, 0, &in) || !float_sink(ctx, 3, &sink)) return;
+  const ReducePlan plan = make_reduce_plan(self, mask, out);
+  if (plan.reduced_count == 0) return;
+  for_each_part(ctx, plan, [&](int64_t from, int64_t, int64_t, int64_t n) {
+    T shifts[kColumnBlock];
+    T sums[kColumnBlock];
+    reduce_part(plan, in, from, n, ExtremeOp<T, true>(), shifts);
+    if (!kLog && plan.rows && in.load == nullptr && sink.is_direct) {
+      const T* row = reinterpret_cast<const T*>(in.data) + from;
+      return softmax_row(row, reinterpret_cast<T*>(sink.data) + from, plan.reduced_count, shifts[0]);
+    }
+    ShiftedExpOp<T> op;
+    op.shifts = shifts;
+    reduce_part(plan, in, from, n, op, sums);
+    if (kLog) {
+      for (int64_t j = 0; j < n; ++j) sums[j] = vlog(sums[j]);
+      transform_part(plan, in, sink, from, n, [&](T x, int64_t j) { return x - shifts[j] - sums[j]; });
+    } else {
+      for (int64_t j = 0; j < n; ++j) sums[j] = T(1) / sums[j];
+      transform_part(plan, in, sink, from, n, [&](T x, int64_t j) { return vexp(x - shifts[j]) * sums[j]; });
+    }
+  });
+}
+
+template <bool kLog>
+void softmax(KernelContext& ctx) {
+  const Tensor& self = ctx.tensor(0);
+  const ScalarType dtype = ctx.tensor(3).dtype;
+  uint32_t mask;
+  if (!one_dim(ctx, ctx.integer(1), self, &mask)) return;
+  // half_to_float: a result of Float for a Half.
+  const bool widens = ctx.boolean(2) && self.dtype == ScalarType::Half && dtype == ScalarType::Float;
+  if (!widens && dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 3, static_cast<int64_t>(dtype));
+  if (!is_floating(self.dtype)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!require_data(ctx, 0) || !resize_alike(ctx, 3, self)) return;
+  if (self.dtype == ScalarType::Double) return softmax_as<double, kLog>(ctx, mask);
+  softmax_as<float, kLog>(ctx, mask);
+}
+
+template <typename T, bool kLog>
+void backward_as(KernelContext& ctx, uint32_t mask) {
+  const Tensor& output = ctx.tensor(1);
+  Source<T> grad;
+  Source<T> result;
+  Sink<T> sink;
+  if (!float_source(ctx, 0, &grad) || !float_source(ctx, 1, &result) || !float_sink(ctx, 4, &sink)) return;
+  const ReducePlan plan = make_reduce_plan(output, mask, output);
+  for_each_part(ctx, plan, [&](int64_t from, int64_t, int64_t, int64_t n) {
+    T sums[kColumnBlock];
+    T unused[kColumnBlock];
+    sum_pairs(
+        plan, grad, result, from, n, sums, unused, [](T g, T y, int64_t) { return kLog ? g : g * y; },
+        [](T, T, int64_t) { return T(0); });
+    T grads[kRowBlock];
+    T results[kRowBlock];
+    T buffer[kRowBlock];
+    for_each_run(plan, from, n, [&](int64_t at, int64_t count) {
+      const T* __restrict g = grad.get(at, count, grads);
+      const T* __restrict y = result.get(at, count, results);
+      T* __restrict to = sink.place(at, buffer);
+      const int64_t step = plan.rows ? 0 : 1;
+      for (int64_t j = 0; j < count; ++j) {
+        const T sum = sums[j * step];
+        to[j] = kLog ? g[j] - vexp(y[j]) * sum : (g[j] - sum) * y[j];
+      }
+      sink.flush(at, to, count);
+    });
+  });
+}
+
+template <bool kLog>
+void softmax_backward(KernelContext& ctx) {
+  const Tensor& grad = ctx.tensor(0);
+  const Tensor& output = ctx.tensor(1);
+  const ScalarType dtype = ctx.tensor(4).dtype;
+  uint32_t mask;
+  if (!one_dim(ctx, ctx.integer(2), output, &mask)) return;
+  if (grad.dtype != output.dtype) return ctx.fail(Check::KernelDtypeMismatch, 0, static_cast<int64_t>(grad.dtype));
+  if (ctx.integer(3) != static_cast<int64_t>(dtype)) {
+    return ctx.fail(Check::KernelDtypeMismatch, 4, static_cast<int64_t>(dtype));
+  }
+  if (dtype != grad.dtype && !(dtype == ScalarType::Half && grad.dtype == ScalarType::Float)) {
+    return ctx.fail(Check::KernelDtypeMismatch, 4, static_cast<int64_t>(dtype));
+  }
+  if (!require_alike(ctx, 0, output) || !resize_alike(ctx, 4, output)) return;
+  if (grad.dtype == ScalarType::Double) return backward_as<double, kLog>(ctx, mask);
+  backward_as<float, kLog>(ctx, mask);
+}
+
+}  // namespace
+
+void softmax_out(KernelContext& ctx) { softmax<false>(ctx); }
+void log_softmax_out(KernelContext& ctx) { softmax<true>(ctx); }
+void softmax_backward_out(KernelContext& ctx) { softmax_backward<false>(ctx); }
+void log_softmax_backward_out(KernelContext& ctx) { softmax_backward<true>(ctx); }
+
+}  // namespace etir

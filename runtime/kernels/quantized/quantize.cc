@@ -1,0 +1,159 @@
+// quantize_per_tensor, quantize_per_channel, quantize_per_token.
+//
+// q = clamp(round(x / scale) + zero_point), rounding half to even. As in torch's reference the quotient is a product with
+// the rounded reciprocal; per token the zero point is added before rounding. A NaN becomes quant_min.
+#include "kernels/quantized/affine.h"
+
+namespace etir {
+namespace {
+
+using namespace quantized;
+
+constexpr DtypeSet kInputs = kFloats;
+constexpr DtypeSet kOutputs = kStored;
+
+/// Rounds to the nearest even integer floats of magnitude below 2^22.
+inline float round_small(float value) {
+  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: sums have no bits left for a fraction
+  return (value + kMagic) - kMagic;
+}
+
+struct Quantizer {
+  double inverse;
+  int64_t zero_point;
+  int64_t low, high;
+  bool zero_point_first;
+
+  /// Bounds and offsets so small that float holds everything exactly.
+  bool is_small() const {
+    constexpr int64_t kLimit = 1 << 21;
+    return low > -kLimit && high < kLimit && zero_point > -kLimit && zero_point < kLimit;
+  }
+  void small(const float* __restrict from, int32_t* __restrict to, int64_t n) const {
+    const float by = static_cast<float>(inverse);
+    const float before = zero_point_first ? static_cast<float>(zero_point) : 0.0f;
+    const int32_t after = zero_point_first ? 0 : static_cast<int32_t>(zero_point);
+    const float least = static_cast<float>(low - after), most = static_cast<float>(high - after);
+    for (int64_t i = 0; i < n; ++i) {
+      float value = from[i] * by + before;
+      value = value > least ? value : least;
+      value = value < most ? value : most;
+      to[i] = static_cast<int32_t>(round_small(value)) + after;
+    }
+  }
+  void wide(const float* from, int32_t* to, int64_t n) const {
+    const double offset = static_cast<double>(zero_point);
+    const double least = static_cast<double>(low), most = static_cast<double>(high);
+    for (int64_t i = 0; i < n; ++i) {
+      const double product = static_cast<double>(from[i] * static_cast<float>(inverse));
+      double value = zero_point_first ? std::nearbyint(product + offset) : std::nearbyint(product) + offset;
+      value = value > least ? value : least;
+      value = value < most ? value : most;
+      to[i] = static_cast<int32_t>(value);
+    }
+  }
+};
+
+void load(const Tensor& tensor, int64_t at, int64_t n, float* to) {
+  dispatch<kInputs>(tensor.dtype, [&](auto tag) {
+    const auto* from = tensor.ptr<typename decltype(tag)::type>() + at;
+    for (int64_t i = 0; i < n; ++i) to[i] = convert<float>(from[i]);
+  });
+}
+void store(const int32_t* from, int64_t n, Tensor& tensor, int64_t at) {
+  dispatch<kOutputs>(stored_as(tensor.dtype), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* to = tensor.ptr<T>() + at;
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
+  });
+}
+
+/// Everything after the parameters are known. `range_arg` is quant_min; dtype and out follow.
+void quantize(KernelContext& ctx, const Runs& runs, const Parameters& parameters, int range_arg, int zero_point_arg,
+              bool zero_point_first) {
+  const Tensor& input = ctx.tensor(0);
+  const int out_arg = range_arg + 3;
+  Tensor& out = ctx.tensor(out_arg);
+  if (ctx.integer(range_arg + 2) != static_cast<int64_t>(out.dtype)) {
+    return ctx.fail(Check::KernelDtypeMismatch, out_arg, static_cast<int64_t>(out.dtype));
+  }
+  if (!contains(kInputs & kSelectedDtypes, input.dtype)) {
+    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(input.dtype));
+  }
+  if (!contains(kOutputs & kSelectedDtypes, stored_as(out.dtype))) {
+    return ctx.fail(Check::KernelDtype, out_arg, static_cast<int64_t>(out.dtype));
+  }
+  Quantizer shared;
+  shared.zero_point_first = zero_point_first;
+  if (!read_range(ctx, range_arg, out.dtype, &shared.low, &shared.high) ||
+      !check_zero_points(ctx, zero_point_arg, parameters, runs.channels) || !ctx.resize_like(out, input) ||
+      !check_data(ctx, 0, input) || !check_data(ctx, out_arg, out)) {
+    return;
+  }
+  if (!same_order(input, out)) return ctx.fail(Check::KernelDimOrder, out_arg);
+  if (input.numel() == 0) return;
+  // Long runs are cut so that threads share even a single one.
+  constexpr int64_t kPiece = 4096;
+  const int64_t pieces = (runs.inner + kPiece - 1) / kPiece;
+  ctx.parallel_for(runs.rows() * pieces, runs.inner < kPiece ? kPiece / runs.inner : 1, [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) {
+      const int64_t row = piece / pieces, channel = row % runs.channels, start = piece % pieces * kPiece;
+      Quantizer quantizer = shared;
+      quantizer.inverse = 1.0 / parameters.scale_at(channel);
+      quantizer.zero_point = parameters.zero_point_at(channel);
+      const bool small = quantizer.is_small();
+      const int64_t last = min64(runs.inner, start + kPiece);
+      for (int64_t i = start; i < last; i += kBlock) {
+        float values[kBlock];
+        int32_t results[kBlock];
+        const int64_t count = min64(kBlock, last - i), at = row * runs.inner + i;
+        load(input, at, count, values);
+        if (small) {
+          quantizer.small(values, results, count);
+        } else {
+          quantizer.wide(values, results, count);
+        }
+        store(results, count, out, at);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void quantize_per_tensor_out(KernelContext& ctx) {
+  Parameters parameters;
+  parameters.scale = ctx.real(1);
+  parameters.zero_point = ctx.integer(2);
+  Runs runs;
+  runs.inner = ctx.tensor(0).numel();
+  quantize(ctx, runs, parameters, 3, 2, false);
+}
+
+void quantize_per_tensor_tensor_out(KernelContext& ctx) {
+  Parameters parameters;
+  if (!read_parameters(ctx, 1, 1, &parameters)) return;
+  Runs runs;
+  runs.inner = ctx.tensor(0).numel();
+  quantize(ctx, runs, parameters, 3, 2, false);
+}
+
+void quantize_per_channel_out(KernelContext& ctx) {
+  const Tensor& input = ctx.tensor(0);
+  const int axis = wrap_dim(ctx.integer(3), input.rank);
+  if (axis < 0 || input.rank == 0) return ctx.fail(Check::KernelDim, ctx.integer(3), input.rank);
+  Parameters parameters;
+  if (!read_parameters(ctx, 1, input.sizes[axis], &parameters)) return;
+  quantize(ctx, runs_along(input, axis), parameters, 4, 2, false);
+}
+
+void quantize_per_token_out(KernelContext& ctx) {
+  const Tensor& input = ctx.tensor(0);
+  const Runs runs = runs_of_rows(input);
+  Parameters parameters;
+  if (!plain_order(input)) return ctx.fail(Check::KernelDimOrder, 0);
+  if (!read_parameters(ctx, 1, runs.channels, &parameters)) return;
+  quantize(ctx, runs, parameters, 3, 2, true);
+}
+
+}  // namespace etir

@@ -1,0 +1,122 @@
+// Antialiased resizing in two dims, linear and cubic: the filter is as wide as a result's share of the image.
+//
+// For each row of results the rows of the image that it covers are summed into one row in temporary memory, all columns
+// side by side; then each result sums its columns of that row.
+#include <cmath>
+
+#include "kernels/spatial/upsample.h"
+
+namespace etir {
+namespace {
+
+using namespace spatial;
+
+template <typename A>
+A filter_value(bool cubic, A x) {
+  x = std::fabs(x);
+  if (!cubic) return x < A(1) ? A(1) - x : A(0);
+  if (x < A(1)) return (A(1.5) * x - A(2.5)) * x * x + A(1);
+  if (x < A(2)) return ((A(-0.5) * x + A(2.5)) * x - A(4)) * x + A(2);
+  return A(0);
+}
+
+/// The elements that each result of one axis covers.
+template <typename A>
+struct Coverage {
+  bool cubic;
+  int64_t in;
+  A scale, support, inverse;
+
+  Coverage(const Axis<A>& axis, bool is_cubic) : cubic(is_cubic), in(axis.in), scale(axis.scale) {
+    const A half = cubic ? A(2) : A(1);
+    support = scale >= A(1) ? half * scale : half;
+    inverse = scale >= A(1) ? A(1) / scale : A(1);
+  }
+  A center(int64_t o) const { return scale * (static_cast<A>(o) + A(0.5)); }
+  int64_t first(int64_t o) const { return clamped_floor(center(o) - support + A(0.5), 0, in); }
+  int64_t last(int64_t o) const { return clamped_floor(center(o) + support + A(0.5), first(o), in); }
+  /// Of element `i` in result `o`, before they are divided by their sum.
+  A weight(int64_t o, int64_t i) const {
+    return filter_value(cubic, (static_cast<A>(i) - center(o) + A(0.5)) * inverse);
+  }
+  /// What weights are multiplied with so that they add up to 1.
+  A norm(int64_t o) const {
+    A sum(0);
+    for (int64_t i = first(o); i < last(o); ++i) sum += weight(o, i);
+    return sum != A(0) ? A(1) / sum : A(0);
+  }
+  /// No result covers more elements.
+  int64_t most() const { return clamped_floor(A(2) * support + A(2), 1, in); }
+};
+
+template <typename A, typename T>
+void add_row(A* __restrict sum, const T* __restrict row, int64_t step, int64_t n, A weight) {
+  if (step == 1) {
+    for (int64_t i = 0; i < n; ++i) sum[i] += weight * convert<A>(row[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) sum[i] += weight * convert<A>(row[i * step]);
+  }
+}
+
+template <typename T, typename A>
+void run(KernelContext& ctx, const Coverage<A>& rows, const Coverage<A>& columns, const Frame& in, const Frame& out,
+         const T* from, T* to) {
+  // The manifest's estimate of temporary memory counts 8 bytes for each number, as for double.
+  const int64_t most = columns.most();
+  A* line = ctx.temp_array<A>(in.size[kW]);
+  A* weights = ctx.temp_array<A>(out.size[kW] * most);
+  if (line == nullptr || weights == nullptr) return;
+  for (int64_t o = 0; o < out.size[kW]; ++o) {
+    const int64_t first = columns.first(o), last = min64(columns.last(o), first + most);
+    const A norm = columns.norm(o);
+    for (int64_t i = first; i < last; ++i) weights[o * most + i - first] = columns.weight(o, i) * norm;
+  }
+  for (int64_t n = 0; n < out.size[kN]; ++n) {
+    for (int64_t c = 0; c < out.size[kC]; ++c) {
+      for (int64_t h = 0; h < out.size[kH]; ++h) {
+        for (int64_t w = 0; w < in.size[kW]; ++w) line[w] = A(0);
+        const A norm = rows.norm(h);
+        for (int64_t i = rows.first(h); i < rows.last(h); ++i) {
+          add_row(line, from + in.plane(n, c) + i * in.stride[kH], in.stride[kW], in.size[kW], rows.weight(h, i) * norm);
+        }
+        T* result = to + out.plane(n, c) + h * out.stride[kH];
+        for (int64_t o = 0; o < out.size[kW]; ++o) {
+          const int64_t first = columns.first(o), count = min64(columns.last(o) - first, most);
+          A sum(0);
+          for (int64_t i = 0; i < count; ++i) sum += weights[o * most + i] * line[first + i];
+          result[o * out.stride[kW]] = from_weighted<T>(sum);
+        }
+      }
+    }
+  }
+}
+
+void upsample_aa(KernelContext& ctx, Filter filter) {
+  const UpsampleArgs args{2, filter, 2, 3, false, 5};
+  constexpr DtypeSet kTypes = kFloats | dtype_bit(ScalarType::Byte);
+  const Tensor& self = ctx.tensor(0);
+  if (!contains(kTypes & kSelectedDtypes, self.dtype)) {
+    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  }
+  UpsampleSizes sizes;
+  int64_t in_sizes[3];
+  if (!begin_upsample(ctx, args, &sizes, in_sizes)) return;
+  Tensor& out = ctx.tensor(args.result);
+  if (out.numel() == 0) return;
+  dispatch<kTypes>(self.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = typename WeightType<T>::type;
+    Axis<A> axes[3];
+    make_axes(args, sizes, in_sizes, ctx.boolean(2), axes);
+    const bool cubic = filter == Filter::Cubic;
+    run(ctx, Coverage<A>(axes[1], cubic), Coverage<A>(axes[2], cubic), frame_of(self, 2), frame_of(out, 2),
+        self.ptr<T>(), out.ptr<T>());
+  });
+}
+
+}  // namespace
+
+void upsample_bilinear2d_aa_out(KernelContext& ctx) { upsample_aa(ctx, Filter::Linear); }
+void upsample_bicubic2d_aa_out(KernelContext& ctx) { upsample_aa(ctx, Filter::Cubic); }
+
+}  // namespace etir

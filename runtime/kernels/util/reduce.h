@@ -1,0 +1,421 @@
+// The reduction engine: one or more dims of a dense tensor folded into one value each.
+//
+// The dims of the input, in the order of memory, are split into kept and reduced ones and merged. A dense tensor's
+// innermost dim is then either reduced (rows: a contiguous run is folded with many independent accumulators) or kept
+// (columns: whole rows are folded element by element into a small block of accumulators); both loops vectorise and there
+// is no third case. Elements reach the loops as the type of the accumulator, a block at a time (blocks.h), so the code
+// grows with the number of operators and the number of dtypes, not with their product.
+//
+// An operator is a struct with
+//   using Value                          the accumulator's type
+//   static constexpr bool kRounds        whether the order of combining matters: sums are then taken pairwise
+//   static constexpr bool kCheap         whether map is so little work that four rows are best folded at once
+//   Value identity() const
+//   Value map(Value x, int64_t j) const  applied to each element; j is the column in the block, 0 for rows
+//   Value combine(Value a, Value b) const
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "core/tensor.h"
+#include "kernels/kernel.h"
+#include "kernels/util/blocks.h"
+
+namespace etir {
+
+/// How a tensor is reduced. Strides count elements; dims are outermost first in the memory order of the input.
+struct ReducePlan {
+  struct Dim {
+    int64_t size, in, out;  ///< size, stride in the input, stride in the result (kept dims)
+  };
+  Dim kept[kMaxRank];
+  Dim reduced[kMaxRank];
+  int kept_rank = 0;
+  int reduced_rank = 0;
+  int64_t kept_count = 1;
+  int64_t reduced_count = 1;
+  bool rows = true;  ///< the innermost dim is reduced
+
+  /// Columns of the innermost kept dim when the result comes in columns.
+  int64_t columns() const { return rows ? 1 : kept[kept_rank - 1].size; }
+};
+
+/// Splits the dims of `self`: those with a bit in `mask` are reduced. `out` has its final shape.
+inline ReducePlan make_reduce_plan(const Tensor& self, uint32_t mask, const Tensor& out) {
+  ReducePlan plan;
+  if (self.numel() == 0) {
+    // Nothing to walk: every value of the result, if there are any, is that of an empty set.
+    plan.kept_count = out.numel();
+    plan.reduced_count = 0;
+    if (plan.kept_count > 1) plan.kept[plan.kept_rank++] = {plan.kept_count, 0, 1};
+    return plan;
+  }
+  int64_t in_strides[kMaxRank];
+  int64_t out_strides[kMaxRank];
+  self.strides(in_strides);
+  out.strides(out_strides);
+  const bool keeps_dims = out.rank == self.rank;
+  int8_t out_dim[kMaxRank];
+  int next = 0;
+  for (int d = 0; d < self.rank; ++d) {
+    const bool reduced = (mask >> d) & 1u;
+    out_dim[d] = static_cast<int8_t>(keeps_dims ? d : reduced ? -1 : next++);
+  }
+  for (int position = 0; position < self.rank; ++position) {
+    const int d = self.order(position);
+    const bool reduced = (mask >> d) & 1u;
+    const int64_t size = self.sizes[d];
+    (reduced ? plan.reduced_count : plan.kept_count) *= size;
+    if (size == 1) continue;
+    ReducePlan::Dim* dims = reduced ? plan.reduced : plan.kept;
+    int& rank = reduced ? plan.reduced_rank : plan.kept_rank;
+    const int64_t out_stride = reduced ? 0 : out_strides[out_dim[d]];
+    plan.rows = reduced;
+    if (rank > 0) {
+      ReducePlan::Dim& last = dims[rank - 1];
+      if (last.in == in_strides[d] * size && last.out == out_stride * size) {
+        last = {last.size * size, in_strides[d], out_stride};
+        continue;
+      }
+    }
+    dims[rank++] = {size, in_strides[d], out_stride};
+  }
+  return plan;
+}
+
+/// Goes through some dims in row-major order, keeping the offsets in input and result.
+class DimWalk {
+ public:
+  DimWalk(const ReducePlan::Dim* dims, int rank, int64_t start) : dims_(dims), rank_(rank) {
+    for (int d = rank - 1; d >= 0; --d) {
+      index_[d] = start % dims[d].size;
+      start /= dims[d].size;
+      in += index_[d] * dims[d].in;
+      out += index_[d] * dims[d].out;
+    }
+  }
+  void next() {
+    for (int d = rank_ - 1; d >= 0; --d) {
+      in += dims_[d].in;
+      out += dims_[d].out;
+      if (++index_[d] < dims_[d].size) return;
+      in -= dims_[d].in * dims_[d].size;
+      out -= dims_[d].out * dims_[d].size;
+      index_[d] = 0;
+    }
+  }
+  int64_t in = 0;
+  int64_t out = 0;
+
+ private:
+  const ReducePlan::Dim* dims_;
+  int rank_;
+  int64_t index_[kMaxRank];
+};
+
+constexpr int64_t kRowBlock = 256;     ///< elements converted at once: the load buffer of rows
+constexpr int64_t kDirectBlock = 1024;  ///< elements of a row folded at once when there is nothing to convert
+constexpr int64_t kColumnBlock = 128;  ///< accumulators of columns
+
+namespace detail {
+
+/// Folds n elements with as many accumulators as keep the adders busy.
+template <typename Op>
+inline typename Op::Value fold_block(const typename Op::Value* __restrict p, int64_t n, const Op& op) {
+  using T = typename Op::Value;
+  constexpr int kLanes = sizeof(T) == 1 ? 64 : sizeof(T) <= 4 ? 32 : sizeof(T) == 8 ? 16 : 4;
+  T result = op.identity();
+  int64_t i = 0;
+  if (n >= kLanes) {
+    T lanes[kLanes];
+    for (int k = 0; k < kLanes; ++k) lanes[k] = op.map(p[k], 0);
+    for (i = kLanes; i + kLanes <= n; i += kLanes) {
+      for (int k = 0; k < kLanes; ++k) lanes[k] = op.combine(lanes[k], op.map(p[i + k], 0));
+    }
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+      for (int k = 0; k < width; ++k) lanes[k] = op.combine(lanes[k], lanes[k + width]);
+    }
+    result = lanes[0];
+  }
+  for (; i < n; ++i) result = op.combine(result, op.map(p[i], 0));
+  return result;
+}
+
+/// Combines values as a balanced tree would, holding one partial result for each level.
+template <typename Op>
+class Tree {
+ public:
+  using T = typename Op::Value;
+  explicit Tree(const Op& op) : op_(op) {}
+  void add(T value) {
+    int level = 0;
+    for (uint64_t full = count_++; full & 1u; full >>= 1) value = op_.combine(levels_[level++], value);
+    levels_[level] = value;
+  }
+  T total() const {
+    T value = op_.identity();
+    int level = 0;
+    for (uint64_t full = count_; full != 0; full >>= 1, ++level) {
+      if (full & 1u) value = op_.combine(levels_[level], value);
+    }
+    return value;
+  }
+
+ private:
+  const Op& op_;
+  uint64_t count_ = 0;
+  T levels_[48];
+};
+
+/// The same interface for operators that do not round.
+template <typename Op>
+class Flat {
+ public:
+  using T = typename Op::Value;
+  explicit Flat(const Op& op) : op_(op), value_(op.identity()) {}
+  void add(T value) { value_ = op_.combine(value_, value); }
+  T total() const { return value_; }
+
+ private:
+  const Op& op_;
+  T value_;
+};
+
+template <typename T, typename Op>
+inline void fold_row(const Op& op, T* __restrict acc, const T* __restrict row, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) acc[j] = op.combine(acc[j], op.map(row[j], j));
+}
+/// Four rows at once: a quarter of the traffic on the accumulators.
+template <typename T, typename Op>
+inline void fold_rows(const Op& op, T* __restrict acc, const T* __restrict row, int64_t stride, int64_t n) {
+  const T* __restrict r1 = row + stride;
+  const T* __restrict r2 = r1 + stride;
+  const T* __restrict r3 = r2 + stride;
+  for (int64_t j = 0; j < n; ++j) {
+    const T low = op.combine(op.map(row[j], j), op.map(r1[j], j));
+    const T high = op.combine(op.map(r2[j], j), op.map(r3[j], j));
+    acc[j] = op.combine(acc[j], op.combine(low, high));
+  }
+}
+template <typename T, typename Op>
+inline void merge(const Op& op, T* __restrict into, T* __restrict from, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) {
+    into[j] = op.combine(into[j], from[j]);
+    from[j] = op.identity();
+  }
+}
+
+}  // namespace detail
+
+/// Folds the reduced dims that start at input offset `offset` into one value.
+template <typename Op>
+typename Op::Value reduce_row(const ReducePlan& plan, const Source<typename Op::Value>& in, int64_t offset,
+                              const Op& op) {
+  using T = typename Op::Value;
+  if (plan.reduced_count == 0) return op.identity();
+  T buffer[kRowBlock];
+  std::conditional_t<Op::kRounds, detail::Tree<Op>, detail::Flat<Op>> total(op);
+  const int outer = plan.reduced_rank > 0 ? plan.reduced_rank - 1 : 0;
+  const int64_t n = plan.reduced_rank > 0 ? plan.reduced[outer].size : 1;
+  const int64_t runs = plan.reduced_count / n;
+  DimWalk walk(plan.reduced, outer, 0);
+  if (runs > 1 && n <= kRowBlock / 4) {
+    // Short runs are packed, so that there is something to fold.
+    int64_t filled = 0;
+    for (int64_t run = 0; run < runs; ++run, walk.next()) {
+      const T* from = in.get(offset + walk.in, n, buffer + filled);
+      if (in.load == nullptr) {
+        for (int64_t i = 0; i < n; ++i) buffer[filled + i] = from[i];
+      }
+      filled += n;
+      if (filled + n <= kRowBlock && run + 1 < runs) continue;
+      total.add(detail::fold_block(buffer, filled, op));
+      filled = 0;
+    }
+    return total.total();
+  }
+  const int64_t block = in.load == nullptr ? kDirectBlock : kRowBlock;
+  for (int64_t run = 0; run < runs; ++run, walk.next()) {
+    for (int64_t i = 0; i < n; i += block) {
+      const int64_t count = n - i < block ? n - i : block;
+      total.add(detail::fold_block(in.get(offset + walk.in + i, count, buffer), count, op));
+    }
+  }
+  return total.total();
+}
+
+/// Folds `n` <= kColumnBlock neighbouring columns into `out`. The input has elements.
+template <typename Op>
+void reduce_columns(const ReducePlan& plan, const Source<typename Op::Value>& in, int64_t offset, int64_t n,
+                    const Op& op, typename Op::Value* out) {
+  using T = typename Op::Value;
+  // Sums that round go through three levels, of 32 rows, 32 times that, and the rest; the others use the first level alone.
+  constexpr int kLevels = Op::kRounds ? 3 : 1;
+  constexpr int64_t kFlush = 32;
+  T buffer[kColumnBlock];
+  T acc[kLevels][kColumnBlock];
+  for (int level = 0; level < kLevels; ++level) {
+    for (int64_t j = 0; j < n; ++j) acc[level][j] = op.identity();
+  }
+  const int outer = plan.reduced_rank > 0 ? plan.reduced_rank - 1 : 0;
+  const int64_t rows = plan.reduced_rank > 0 ? plan.reduced[outer].size : 1;
+  const int64_t stride = plan.reduced_rank > 0 ? plan.reduced[outer].in : 0;
+  const int64_t runs = plan.reduced_count / rows;
+  DimWalk walk(plan.reduced, outer, 0);
+  int64_t done = 0, flushed = 0;
+  for (int64_t run = 0; run < runs; ++run, walk.next()) {
+    int64_t row = 0;
+    while (row < rows) {
+      const int64_t at = offset + walk.in + row * stride;
+      if (Op::kCheap && in.load == nullptr && row + 4 <= rows) {
+        detail::fold_rows(op, acc[0], in.get(at, n, buffer), stride, n);
+        row += 4;
+        done += 4;
+      } else {
+        detail::fold_row(op, acc[0], in.get(at, n, buffer), n);
+        ++row;
+        ++done;
+      }
+      if constexpr (Op::kRounds) {
+        if (done < kFlush) continue;
+        done = 0;
+        detail::merge(op, acc[1], acc[0], n);
+        if (++flushed < kFlush) continue;
+        flushed = 0;
+        detail::merge(op, acc[2], acc[1], n);
+      }
+    }
+  }
+  for (int level = kLevels - 1; level > 0; --level) detail::merge(op, acc[level - 1], acc[level], n);
+  for (int64_t j = 0; j < n; ++j) out[j] = acc[0][j];
+}
+
+/// One value (rows) or up to kColumnBlock of them (columns), whichever the plan asks for.
+template <typename Op>
+inline void reduce_part(const ReducePlan& plan, const Source<typename Op::Value>& in, int64_t offset, int64_t n,
+                        const Op& op, typename Op::Value* out) {
+  if (plan.rows) {
+    out[0] = reduce_row(plan, in, offset, op);
+  } else {
+    reduce_columns(plan, in, offset, n, op, out);
+  }
+}
+
+/// Calls `body(in_offset, out_offset, out_stride, n)` for every part of the result: one value, or n <= kColumnBlock.
+template <typename Body>
+void for_each_part(KernelContext& ctx, const ReducePlan& plan, const Body& body) {
+  if (plan.kept_count == 0) return;
+  const int64_t columns = plan.columns();
+  const int64_t blocks = (columns + kColumnBlock - 1) / kColumnBlock;
+  const int outer = plan.rows ? plan.kept_rank : plan.kept_rank - 1;
+  const int64_t parts = plan.kept_count / columns * blocks;
+  const int64_t work = plan.reduced_count * (plan.rows ? 1 : columns < kColumnBlock ? columns : kColumnBlock);
+  const int64_t grain = work >= 32768 ? 1 : 32768 / (work + 1) + 1;
+  ctx.parallel_for(parts, grain, [&](int64_t begin, int64_t end) {
+    DimWalk walk(plan.kept, outer, begin / blocks);
+    int64_t block = begin % blocks;
+    for (int64_t part = begin; part < end; ++part) {
+      if (plan.rows) {
+        body(walk.in, walk.out, int64_t{1}, int64_t{1});
+      } else {
+        const int64_t column = block * kColumnBlock;
+        const int64_t stride = plan.kept[outer].out;
+        const int64_t n = columns - column < kColumnBlock ? columns - column : kColumnBlock;
+        body(walk.in + column, walk.out + column * stride, stride, n);
+      }
+      if (++block == blocks) {
+        block = 0;
+        walk.next();
+      }
+    }
+  });
+}
+
+/// The usual reduction: folds with `op`, then stores `finish(value)`.
+template <typename Op, typename Finish>
+void reduce(KernelContext& ctx, const ReducePlan& plan, const Source<typename Op::Value>& in,
+            const Sink<typename Op::Value>& out, const Op& op, const Finish& finish) {
+  for_each_part(ctx, plan, [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
+    typename Op::Value values[kColumnBlock];
+    reduce_part(plan, in, from, n, op, values);
+    for (int64_t j = 0; j < n; ++j) values[j] = finish(values[j]);
+    out.put(to, stride, values, n);
+  });
+}
+
+// --- operators that several kernels use ---
+
+namespace detail {
+/// Sum and product that wrap around for integers.
+template <typename T>
+inline T add(T a, T b) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  } else {
+    return a + b;
+  }
+}
+template <typename T>
+inline T multiply(T a, T b) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  } else {
+    return a * b;
+  }
+}
+}  // namespace detail
+
+template <typename T>
+struct SumOp {
+  using Value = T;
+  static constexpr bool kRounds = !std::is_integral_v<T>;
+  static constexpr bool kCheap = true;
+  T identity() const { return T(0); }
+  T map(T x, int64_t) const { return x; }
+  T combine(T a, T b) const { return detail::add(a, b); }
+};
+
+template <typename T>
+struct ProductOp {
+  using Value = T;
+  static constexpr bool kRounds = !std::is_integral_v<T>;
+  static constexpr bool kCheap = true;
+  T identity() const { return T(1); }
+  T map(T x, int64_t) const { return x; }
+  T combine(T a, T b) const { return detail::multiply(a, b); }
+};
+
+/// Largest or smallest value; NaN wins over every number.
+template <typename T, bool kMax>
+struct ExtremeOp {
+  using Value = T;
+  static constexpr bool kRounds = false;
+  static constexpr bool kCheap = true;
+  T identity() const {
+    using Limits = std::numeric_limits<T>;
+    if constexpr (Limits::has_infinity) return kMax ? -Limits::infinity() : Limits::infinity();
+    return kMax ? Limits::lowest() : Limits::max();
+  }
+  T map(T x, int64_t) const { return x; }
+  T combine(T a, T b) const { return ((kMax ? a > b : a < b) | (a != a)) ? a : b; }
+};
+
+struct AnyOp {
+  using Value = bool;
+  static constexpr bool kRounds = false;
+  static constexpr bool kCheap = true;
+  bool identity() const { return false; }
+  bool map(bool x, int64_t) const { return x; }
+  bool combine(bool a, bool b) const { return a | b; }
+};
+struct AllOp {
+  using Value = bool;
+  static constexpr bool kRounds = false;
+  static constexpr bool kCheap = true;
+  bool identity() const { return true; }
+  bool map(bool x, int64_t) const { return x; }
+  bool combine(bool a, bool b) const { return a & b; }
+};
+
+}  // namespace etir

@@ -1,0 +1,173 @@
+// Elementary functions of float that compilers vectorise: no branches, no tables, no calls.
+//
+// Each is a few multiply-adds on a reduced argument and selects for the special values, so that a counted loop over it
+// becomes SIMD code at -O3 wherever the target has any (GCC needs -fno-trapping-math -fno-math-errno: it may then compute
+// what a select drops). Errors are 1 to 3 units in the last place, those of erf near 4 up to 8. The polynomials are
+// minimax fits made for this file. The overloads for double are libm's: kernels are templates over both.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "core/half.h"
+
+namespace etir {
+
+namespace detail {
+
+/// a * b + c, rounded once where that is one instruction.
+inline float madd(float a, float b, float c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/// Adding it rounds a float of magnitude below 2^22 to an integer, which is then in the low bits: 1.5 * 2^23.
+constexpr float kRoundMagic = 12582912.0f;
+constexpr float kLog2E = 1.44269504f;
+// log 2 in two parts; products of the first with integers up to 2^9 are exact.
+constexpr float kLn2High = 0.693359375f;
+constexpr float kLn2Low = -2.12194440e-4f;
+
+/// 2^n for n in [-126, 127]; some float for any other n.
+inline float power_of_two(int32_t n) { return bit_cast<float>(static_cast<uint32_t>(n + 127) << 23); }
+
+/// exp(r) - 1 for |r| <= log(2) / 2, with a small relative error.
+inline float expm1_reduced(float r) {
+  float p = 0x1.6a23c6p-10f;
+  p = madd(p, r, 0x1.123a2p-7f);
+  p = madd(p, r, 0x1.5558f4p-5f);
+  p = madd(p, r, 0x1.555492p-3f);
+  p = madd(p, r, 0x1.fffffcp-2f);
+  return madd(p, r * r, r);
+}
+
+/// x, of magnitude below 150, is n * log(2) + rest.
+struct Reduced {
+  int32_t n;
+  float rest;
+};
+inline Reduced reduce_by_ln2(float x) {
+  const float shifted = madd(x, kLog2E, kRoundMagic);
+  const float n = shifted - kRoundMagic;
+  // The integer is read from the bits: a conversion of NaN would be undefined.
+  const int32_t whole = static_cast<int32_t>(bit_cast<uint32_t>(shifted) & 0x007fffffu) - 0x00400000;
+  return {whole, madd(n, -kLn2Low, madd(n, -kLn2High, x))};
+}
+
+/// A positive normal number is m * 2^e with m in [sqrt(1/2), sqrt(2)); gives log(m) = f + tail and f = m - 1.
+struct LogParts {
+  float e, f, tail;
+};
+inline LogParts log_parts(float x) {
+  const bool tiny = x < 1.17549435e-38f;
+  const float scaled = tiny ? x * 8388608.0f : x;
+  const uint32_t bits = bit_cast<uint32_t>(scaled);
+  const int32_t e = static_cast<int32_t>(bits - 0x3f3504f3u) >> 23;
+  const float f = bit_cast<float>(bits - (static_cast<uint32_t>(e) << 23)) - 1.0f;
+  float p = -0.0763431042432785f;
+  p = madd(p, f, 0.12761501967906952f);
+  p = madd(p, f, -0.1316021829843521f);
+  p = madd(p, f, 0.14201770722866058f);
+  p = madd(p, f, -0.16623355448246002f);
+  p = madd(p, f, 0.20001226663589478f);
+  p = madd(p, f, -0.250008225440979f);
+  p = madd(p, f, 0.3333333134651184f);
+  const float square = f * f;
+  return {static_cast<float>(tiny ? e - 23 : e), f, madd(square * f, p, -0.5f * square)};
+}
+/// The value of a logarithm where it is no finite number, `finite` elsewhere.
+inline float log_special(float x, float finite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float at_zero = x == 0.0f ? -kInfinity : finite;
+  const float negative = x < 0.0f ? std::numeric_limits<float>::quiet_NaN() : at_zero;
+  const float infinite = x == kInfinity ? x : negative;
+  return x != x ? x : infinite;
+}
+
+}  // namespace detail
+
+/// e^x. Overflows to infinity and underflows through the subnormals to zero.
+inline float vexp(float x) {
+  const float above = x < -105.0f ? -105.0f : x;
+  const detail::Reduced reduced = detail::reduce_by_ln2(above > 89.0f ? 89.0f : above);
+  // 2^n in two factors: n may be past the exponents of normal numbers at either end.
+  const int32_t half = reduced.n >> 1;
+  return (detail::expm1_reduced(reduced.rest) + 1.0f) * detail::power_of_two(half) *
+         detail::power_of_two(reduced.n - half);
+}
+inline double vexp(double x) { return std::exp(x); }
+
+/// e^x - 1, accurate near 0.
+inline float vexpm1(float x) {
+  const float above = x < -30.0f ? -30.0f : x;
+  const detail::Reduced reduced = detail::reduce_by_ln2(above > 89.0f ? 89.0f : above);
+  const float scale = detail::power_of_two(reduced.n - 1);
+  const float result = 2.0f * detail::madd(scale, detail::expm1_reduced(reduced.rest), scale - 0.5f);
+  return std::fabs(x) < 1e-8f ? x : result;
+}
+inline double vexpm1(double x) { return std::expm1(x); }
+
+inline float vlog(float x) {
+  const detail::LogParts parts = detail::log_parts(x);
+  const float low = detail::madd(parts.e, detail::kLn2Low, parts.tail);
+  return detail::log_special(x, detail::madd(parts.e, detail::kLn2High, parts.f + low));
+}
+inline double vlog(double x) { return std::log(x); }
+
+/// Exact for powers of two.
+inline float vlog2(float x) {
+  const detail::LogParts parts = detail::log_parts(x);
+  return detail::log_special(x, detail::madd(parts.f + parts.tail, detail::kLog2E, parts.e));
+}
+inline double vlog2(double x) { return std::log2(x); }
+
+/// log(1 + x), accurate near 0.
+inline float vlog1p(float x) {
+  const float sum = 1.0f + x;
+  const float lost = x - (sum - 1.0f);
+  const float log_of_sum = vlog(sum);
+  const float corrected = log_of_sum + lost / sum;
+  return sum > 0.0f && sum <= std::numeric_limits<float>::max() ? corrected : log_of_sum;
+}
+inline double vlog1p(double x) { return std::log1p(x); }
+
+inline float vtanh(float x) {
+  const float magnitude = std::fabs(x);
+  const detail::Reduced reduced = detail::reduce_by_ln2(2.0f * (magnitude > 10.0f ? 10.0f : magnitude));
+  const float scale = detail::power_of_two(reduced.n);
+  const float minus_one = detail::madd(scale, detail::expm1_reduced(reduced.rest), scale - 1.0f);
+  return std::copysign(minus_one / (minus_one + 2.0f), x);
+}
+inline double vtanh(double x) { return std::tanh(x); }
+
+/// 1 / (1 + e^-x).
+inline float vsigmoid(float x) { return 1.0f / (1.0f + vexp(-x)); }
+inline double vsigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+inline float verf(float x) {
+  constexpr float kOne = 3.925f;  // from here on the nearest float is 1
+  const float magnitude = std::fabs(x);
+  const float a = magnitude > kOne ? kOne : magnitude;
+  const float z = a * a;
+  float p = 2.025954472628655e-06f;
+  p = detail::madd(p, z, 0.0002846843854058534f);
+  p = detail::madd(p, z, 0.003807970555499196f);
+  p = detail::madd(p, z, 0.052874855697155f);
+  p = detail::madd(p, z, 0.19154572486877441f);
+  p = detail::madd(p, z, 1.1283791065216064f);
+  float q = 3.7832112866453826e-05f;
+  q = detail::madd(q, z, 0.0011706814402714372f);
+  q = detail::madd(q, z, 0.015054704621434212f);
+  q = detail::madd(q, z, 0.11455774307250977f);
+  q = detail::madd(q, z, 0.5030856728553772f);
+  q = detail::madd(q, z, 1.0f);
+  const float inside = a * p / q;
+  return std::copysign(magnitude > kOne ? 1.0f : inside, x);
+}
+inline double verf(double x) { return std::erf(x); }
+
+}  // namespace etir

@@ -1,0 +1,526 @@
+#include "platform/host_program.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "platform/describe.h"
+#include "platform/isa.h"
+
+namespace etir {
+namespace host {
+
+namespace {
+
+/// Planned memory starts at a cache line; so do outputs.
+constexpr size_t kAlignment = 64;
+/// Temporary memory is address space until a kernel touches it.
+constexpr size_t kTempReserve = sizeof(void*) == 8 ? size_t{1} << 32 : size_t{1} << 26;
+constexpr size_t kTempLeast = size_t{1} << 20;
+
+Status refuse(Error error, std::string message) {
+  Status status;
+  status.error = error;
+  status.message = std::move(message);
+  return status;
+}
+
+Status failed_check(const ErrorRecord& record) {
+  Status status;
+  status.record = record;
+  status.error = record.error();
+  status.message = describe(record, "");
+  return status;
+}
+
+std::shared_ptr<void> allocate(size_t size) {
+  void* data = nullptr;
+  if (posix_memalign(&data, kAlignment, std::max(size, size_t{1})) != 0) return nullptr;
+  return std::shared_ptr<void>(data, std::free);
+}
+
+/// At most `most` bytes of address space, fewer where the system refuses.
+std::shared_ptr<void> reserve(size_t most, size_t* size) {
+  for (size_t bytes = most; bytes >= std::min(most, kTempLeast); bytes /= 2) {
+    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data != MAP_FAILED) {
+      *size = bytes;
+      return std::shared_ptr<void>(data, [bytes](void* at) { munmap(at, bytes); });
+    }
+  }
+  return nullptr;
+}
+
+std::string text(StringView view) { return view.data == nullptr ? std::string() : std::string(view.data, view.size); }
+
+std::string operator_label(const MethodMeta& meta, uint32_t index) {
+  if (index >= meta.num_operators()) return "";
+  const std::string overload = text(meta.operator_overload(index));
+  return text(meta.operator_name(index)) + (overload.empty() ? "" : "." + overload);
+}
+
+/// Folder of the program or library that this code is in.
+std::string own_folder() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return ".";
+  const std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+Bytes open_file(const std::string& path, Status* status, bool map) {
+  Bytes result;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat info = {};
+  if (file < 0 || fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+    const char* why = file >= 0 && errno == 0 ? "not a file" : std::strerror(errno);
+    if (file >= 0 && !S_ISREG(info.st_mode)) why = "not a file";
+    *status = refuse(Error::AccessFailed, "cannot read '" + path + "': " + why);
+    if (file >= 0) close(file);
+    return result;
+  }
+  const size_t size = static_cast<size_t>(info.st_size);
+  if (map && size > 0) {
+    void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (data != MAP_FAILED) {
+      result = {std::shared_ptr<const void>(data, [size](const void* at) { munmap(const_cast<void*>(at), size); }), data,
+                size};
+    }
+  } else if (std::shared_ptr<void> data = allocate(size)) {
+    size_t done = 0;
+    while (done < size) {
+      const ssize_t got = read(file, static_cast<char*>(data.get()) + done, size - done);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) break;
+      done += static_cast<size_t>(got);
+    }
+    if (done == size) result = {data, data.get(), size};
+  }
+  if (result.data == nullptr) *status = refuse(Error::AccessFailed, "cannot read '" + path + "': " + std::strerror(errno));
+  close(file);
+  return result;
+}
+
+}  // namespace
+
+Bytes read_file(const std::string& path, Status* status) { return open_file(path, status, false); }
+Bytes map_file(const std::string& path, Status* status) { return open_file(path, status, true); }
+
+Bytes copy_bytes(const void* data, size_t size) {
+  std::shared_ptr<void> copy = allocate(size);
+  if (copy == nullptr) return {};
+  if (size > 0) std::memcpy(copy.get(), data, size);
+  return {copy, copy.get(), size};
+}
+
+// --- programs -------------------------------------------------------------------------------------------------------
+
+struct Program::External {
+  explicit External(Bytes bytes) : bytes(std::move(bytes)), loader(this->bytes.data, this->bytes.size) {}
+  const Bytes bytes;
+  BufferDataLoader loader;
+  ExternalData data;
+};
+
+Program::Program(Bytes bytes, const Options& options)
+    : bytes_(std::move(bytes)), options_(options), loader_(bytes_.data, bytes_.size), pool_(options.threads) {}
+
+std::shared_ptr<Program> Program::load(Bytes program, std::vector<Bytes> external, const Options& options,
+                                       Status* status) {
+  if (program.data == nullptr) {
+    if (status->ok()) *status = refuse(Error::AccessFailed, "no program was given");
+    return nullptr;
+  }
+  std::shared_ptr<Program> result(new Program(std::move(program), options));
+  std::string wanted = options.isa;
+  const char* variable = std::getenv("ETIR_ISA");
+  if (wanted.empty() && variable != nullptr) wanted = variable;
+  const IsaKernels kernels = select_kernels(*options.kernels, own_folder(), wanted);
+  if (kernels.table == nullptr) {
+    const char* why = processor_has(wanted) ? "this installation has no kernels for" : "this processor does not have";
+    *status = refuse(Error::NotSupported, std::string(why) + " the instruction set '" + wanted + "'");
+    return nullptr;
+  }
+  result->kernels_ = kernels.table;
+  result->isa_ = kernels.isa;
+  ErrorRecord record;
+  if (result->program_.load(result->loader_, &record) != Error::Ok) {
+    *status = failed_check(record);
+    return nullptr;
+  }
+  for (Bytes& bytes : external) {
+    auto loaded = std::make_unique<External>(std::move(bytes));
+    if (loaded->data.load(loaded->loader, &record) != Error::Ok) {
+      *status = failed_check(record);
+      return nullptr;
+    }
+    result->external_.push_back(std::move(loaded));
+  }
+  result->find_shared();
+  return result;
+}
+
+std::shared_ptr<Program> Program::open(const std::string& path, Status* status) {
+  return load(read_file(path, status), {}, Options(), status);
+}
+
+void Program::find_shared() {
+  std::map<uint32_t, std::map<uint64_t, int>> users;  // planned buffer to size to methods that have it so
+  for (uint32_t m = 0; m < program_.num_methods(); ++m) {
+    const MethodMeta meta = program_.method_meta(m);
+    for (uint32_t i = 1; i < meta.num_planned_buffers(); ++i) {
+      if (meta.planned_buffer_size(i) > 0) ++users[i][meta.planned_buffer_size(i)];
+    }
+  }
+  for (const auto& [buffer, sizes] : users) {
+    if (sizes.size() == 1 && sizes.begin()->second > 1) shared_[buffer].size = sizes.begin()->first;
+  }
+}
+
+bool Program::uses_shared(const MethodMeta& meta) const {
+  for (const auto& [buffer, shared] : shared_) {
+    if (buffer < meta.num_planned_buffers() && meta.planned_buffer_size(buffer) > 0) return true;
+  }
+  return false;
+}
+
+/// Makes the shared buffers, once, with the initial data of all methods. Each method is loaded on its own for that: it
+/// leaves its initial data, and zeros where it has none, so that the contents join bit by bit.
+bool Program::fill_shared() {
+  for (auto& [buffer, shared] : shared_) {
+    if (shared.data != nullptr) return true;
+    shared.data = allocate(shared.size);
+    if (shared.data == nullptr) return false;
+    std::memset(shared.data.get(), 0, shared.size);
+  }
+  for (uint32_t m = 0; m < program_.num_methods(); ++m) {
+    if (!uses_shared(program_.method_meta(m))) continue;
+    Method method(shared_from_this(), m);
+    // A method that cannot be loaded here cannot be loaded at all, which its user is told then.
+    if (method.load(false) != Error::Ok) continue;
+    for (auto& [buffer, shared] : shared_) {
+      if (buffer >= method.planned_.size() || method.planned_[buffer] == nullptr) continue;
+      unsigned char* to = static_cast<unsigned char*>(shared.data.get());
+      const unsigned char* from = static_cast<const unsigned char*>(method.planned_[buffer].get());
+      for (size_t i = 0; i < shared.size; ++i) to[i] = static_cast<unsigned char>(to[i] | from[i]);
+    }
+  }
+  return true;
+}
+
+std::unique_ptr<Method> Program::load_method(uint32_t index, Status* status) {
+  if (index >= program_.num_methods()) {
+    ErrorRecord record;
+    record.check = Check::MethodIndex;
+    record.a = index;
+    record.b = program_.num_methods();
+    *status = failed_check(record);
+    return nullptr;
+  }
+  const std::lock_guard<std::mutex> loading(loading_);
+  std::unique_ptr<Method> method(new Method(shared_from_this(), index));
+  if (uses_shared(method->meta()) && !fill_shared()) {
+    *status = refuse(Error::MemoryAllocationFailed, "the machine has no memory left for the state that methods share");
+    return nullptr;
+  }
+  if (method->load(true) != Error::Ok) {
+    const ErrorRecord record = method->method_.error_record();
+    *status = record.check != Check::None
+                  ? method->failure(record)
+                  : refuse(Error::MemoryAllocationFailed, "the machine has no memory left for the method");
+    return nullptr;
+  }
+  return method;
+}
+
+std::unique_ptr<Method> Program::load_method(const std::string& name, Status* status) {
+  const Result<MethodMeta> meta = program_.method_meta(StringView{name.data(), name.size()});
+  if (meta.ok()) return load_method(meta->index(), status);
+  std::string names;
+  for (uint32_t m = 0; m < program_.num_methods(); ++m) {
+    names += (m == 0 ? "" : ", ") + text(program_.method_meta(m).name());
+  }
+  *status = refuse(Error::NotFound, "the program has no method '" + name + "'; it has " + names);
+  return nullptr;
+}
+
+std::string Program::instruction_label(uint32_t method, uint32_t instruction) const {
+  // Slots of the tables: program.fbs.
+  constexpr uint32_t kPlans = 1, kChains = 5, kInstructions = 2, kKind = 0, kCall = 1, kIndex = 0;
+  const uint8_t* base = static_cast<const uint8_t*>(bytes_.data);
+  const flat::Table root{base + flat::read<uint32_t>(base)};
+  const flat::Vector chains = root.vector(kPlans).table(method).vector(kChains);
+  for (uint32_t c = 0; c < chains.count(); ++c) {
+    const flat::Vector instructions = chains.table(c).vector(kInstructions);
+    if (instruction >= instructions.count()) {
+      instruction -= instructions.count();
+      continue;
+    }
+    const flat::Table row = instructions.table(instruction);
+    const int32_t index = row.table(kCall).get<int32_t>(kIndex);
+    const MethodMeta meta = program_.method_meta(method);
+    switch (row.get<uint8_t>(kKind)) {
+      case 1:
+        return operator_label(meta, static_cast<uint32_t>(index));
+      case 2:
+        return "delegate " + text(meta.delegate_id(static_cast<uint32_t>(index)));
+      case 3:
+        return "move";
+      case 4:
+        return "jump";
+      default:
+        return "free";
+    }
+  }
+  return "";
+}
+
+// --- methods --------------------------------------------------------------------------------------------------------
+
+Method::~Method() { method_.unload(); }
+
+/// Error Internal, without a record, when the machine has no memory left.
+Error Method::load(bool with_shared) {
+  const MethodMeta meta = this->meta();
+  method_bytes_ = meta.method_memory_size();
+  method_memory_ = allocate(method_bytes_);
+  size_t temp_size = 0;
+  temp_ = reserve(program_->options_.temp_bytes != 0 ? program_->options_.temp_bytes : kTempReserve, &temp_size);
+  if (method_memory_ == nullptr || temp_ == nullptr) return Error::Internal;
+  std::vector<PlannedBuffer> buffers(meta.num_planned_buffers());
+  planned_.resize(buffers.size());
+  for (uint32_t i = 0; i < buffers.size(); ++i) {
+    const uint64_t size = meta.planned_buffer_size(i);
+    if (size == 0) continue;
+    const auto shared = program_->shared_.find(i);
+    const bool is_shared = with_shared && shared != program_->shared_.end();
+    shares_ = shares_ || is_shared;
+    planned_[i] = is_shared ? shared->second.data : size > SIZE_MAX ? nullptr : allocate(static_cast<size_t>(size));
+    if (planned_[i] == nullptr) return Error::Internal;
+    buffers[i].data = planned_[i].get();
+    buffers[i].size = size;
+    buffers[i].keep = is_shared;
+  }
+  std::vector<const ExternalData*> external;
+  for (const auto& item : program_->external_) external.push_back(&item->data);
+  MethodMemory memory;
+  memory.method.base = static_cast<uint8_t*>(method_memory_.get());
+  memory.method.size = method_bytes_;
+  memory.temp.base = static_cast<uint8_t*>(temp_.get());
+  memory.temp.size = temp_size;
+  memory.planned = {buffers.data(), buffers.size()};
+  MethodOptions options;
+  options.kernels = {program_->kernels_, 1};
+  options.external = {external.data(), external.size()};
+  options.parallel = program_->pool_.parallel_for();
+  options.dynamic.allocate = allocate_dynamic;
+  options.dynamic.context = this;
+  options.seed = program_->options_.seed;
+  return method_.load(program_->core(), index_, memory, options);
+}
+
+Status Method::failure(const ErrorRecord& record) const {
+  Status status;
+  const MethodMeta meta = this->meta();
+  status.record = record;
+  status.error = record.error();
+  status.method = text(meta.name());
+  if (record.op >= 0) status.op = operator_label(meta, static_cast<uint32_t>(record.op));
+  status.message = describe(record, status.op);
+  return status;
+}
+
+std::vector<uint64_t> Method::planned_bytes() const {
+  std::vector<uint64_t> sizes;
+  const MethodMeta meta = this->meta();
+  for (uint32_t i = 0; i < meta.num_planned_buffers(); ++i) sizes.push_back(meta.planned_buffer_size(i));
+  return sizes;
+}
+
+void* Method::allocate_dynamic(void* context, void* old, size_t bytes) {
+  Method& self = *static_cast<Method*>(context);
+  size_t size = bytes;
+  for (const Block& block : self.dynamic_) {
+    if (block.data.get() != old) continue;
+    if (block.size >= bytes) return old;
+    // A tensor that grows step by step leaves blocks behind that are together no larger than the last.
+    size = std::max(bytes, 2 * block.size);
+  }
+  std::shared_ptr<void> data = allocate(size);
+  if (data == nullptr) return nullptr;
+  self.dynamic_.push_back({data, size});
+  return data.get();
+}
+
+Status Method::run(const std::vector<Input>& inputs, std::vector<Output>* outputs, std::vector<InstructionTime>* times) {
+  const std::lock_guard<std::mutex> lock(in_use_);
+  if (!shares_) return run_locked(inputs, outputs, times);
+  const std::lock_guard<std::mutex> shared(program_->shared_in_use_);
+  return run_locked(inputs, outputs, times);
+}
+
+Status Method::run_locked(const std::vector<Input>& inputs, std::vector<Output>* outputs,
+                          std::vector<InstructionTime>* times) {
+  const uint32_t count = method_.num_inputs();
+  if (inputs.size() != count) {
+    ErrorRecord record;
+    record.method = static_cast<int32_t>(index_);
+    record.check = inputs.size() < count ? Check::InputNotSet : Check::InputNumber;
+    record.a = std::min<int64_t>(static_cast<int64_t>(inputs.size()), count);
+    record.b = count;
+    return failure(record);
+  }
+  method_.reset();
+  for (uint32_t i = 0; i < count; ++i) {
+    const Input& input = inputs[i];
+    const TensorInput tensor{input.data, input.dtype, input.rank, input.sizes, input.order};
+    const Error error = input.tag == Tag::Tensor ? method_.set_input(i, tensor)
+                                                 : method_.set_input(i, Value{input.tag, input.number});
+    if (error != Error::Ok) return failure(method_.error_record());
+  }
+  if (!offer_outputs()) return refuse(Error::MemoryAllocationFailed, "the machine has no memory left for the outputs");
+  if (execute(times) != Error::Ok) return failure(method_.error_record());
+  outputs->clear();
+  for (uint32_t i = 0; i < method_.num_outputs(); ++i) {
+    outputs->push_back(read(method_.output(i)));
+    const Output& output = outputs->back();
+    if (output.tag == Tag::Tensor && output.nbytes > 0 && output.data == nullptr) {
+      return refuse(Error::InvalidState, "output " + std::to_string(i) + " has no data");
+    }
+  }
+  return {};
+}
+
+/// Gives outputs that are not planned memory to be written to, which then becomes the caller's. False without memory.
+bool Method::offer_outputs() {
+  offered_.clear();
+  const MethodMeta meta = this->meta();
+  for (uint32_t i = 0; i < method_.num_outputs(); ++i) {
+    const Value value = method_.output(i);
+    if (value.tag != Tag::Tensor) continue;
+    const TensorInfo info = meta.output_tensor(i);
+    if (info.planned || info.constant || info.dynamism == Dynamism::Unbound) continue;
+    // An input that is handed through has its memory, and so has an output that is there twice.
+    bool given = false;
+    const auto look = [&](const Value& other) {
+      given = given || (other.tag == Tag::Tensor && other.payload.tensor == value.payload.tensor);
+    };
+    for (uint32_t j = 0; j < method_.num_inputs(); ++j) look(method_.input(j));
+    for (uint32_t j = 0; j < i; ++j) look(method_.output(j));
+    if (given || info.nbytes > SIZE_MAX) continue;
+    std::shared_ptr<void> data = allocate(static_cast<size_t>(info.nbytes));
+    if (data == nullptr) return false;
+    if (method_.set_output_data(i, data.get(), static_cast<size_t>(info.nbytes)) == Error::Ok) {
+      offered_.push_back({std::move(data), static_cast<size_t>(info.nbytes)});
+    }
+  }
+  return true;
+}
+
+Error Method::execute(std::vector<InstructionTime>* times) {
+  if (times == nullptr) return method_.execute();
+  using Clock = std::chrono::steady_clock;
+  const uint64_t limit = MethodOptions().max_instructions;
+  times->clear();
+  while (times->size() < limit) {
+    const uint32_t instruction = method_.next_instruction();
+    const Clock::time_point start = Clock::now();
+    const Error error = method_.step();
+    const int64_t spent = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
+    if (error == Error::EndOfMethod) return Error::Ok;
+    if (error != Error::Ok) return error;
+    times->push_back({instruction, spent});
+  }
+  // The same limit as without times, and the same failure.
+  method_.reset();
+  return method_.execute();
+}
+
+Output Method::read(const Value& value) {
+  Output output;
+  output.tag = value.tag;
+  output.number = value.payload;
+  const auto number = [&output](Tag tag, const Payload& payload) {
+    Output item;
+    item.tag = tag;
+    item.number = payload;
+    output.items.push_back(item);
+  };
+  switch (value.tag) {
+    case Tag::Tensor: {
+      const Tensor& tensor = *value.payload.tensor;
+      output.dtype = tensor.dtype;
+      output.sizes.assign(tensor.sizes, tensor.sizes + tensor.rank);
+      for (int position = 0; position < tensor.rank; ++position) {
+        output.order.push_back(static_cast<uint8_t>(tensor.order(position)));
+      }
+      output.nbytes = tensor.nbytes();
+      if (output.nbytes == 0 || tensor.data == nullptr) break;
+      for (Block& block : offered_) {
+        if (block.data != nullptr && block.data.get() == tensor.data) output.data = std::move(block.data);
+      }
+      if (output.data == nullptr) {
+        output.data = allocate(output.nbytes);
+        if (output.data != nullptr) std::memcpy(output.data.get(), tensor.data, output.nbytes);
+      }
+      break;
+    }
+    case Tag::String:
+      output.text = text(etir::Method::string(value));
+      break;
+    case Tag::IntList: {
+      const IntList list = method_.int_list(value);
+      for (size_t i = 0; i < list.size(); ++i) {
+        Payload payload;
+        payload.integer = list[i];
+        number(Tag::Int, payload);
+      }
+      break;
+    }
+    case Tag::DoubleList: {
+      const DoubleList list = etir::Method::double_list(value);
+      for (size_t i = 0; i < list.size(); ++i) {
+        Payload payload;
+        payload.real = list[i];
+        number(Tag::Double, payload);
+      }
+      break;
+    }
+    case Tag::BoolList: {
+      const BoolList list = etir::Method::bool_list(value);
+      for (size_t i = 0; i < list.size(); ++i) {
+        Payload payload = {};
+        payload.boolean = list[i];
+        number(Tag::Bool, payload);
+      }
+      break;
+    }
+    case Tag::TensorList:
+    case Tag::OptionalTensorList: {
+      const TensorList list = method_.tensor_list(value);
+      for (size_t i = 0; i < list.size(); ++i) {
+        Value item;
+        if (list.get(i) != nullptr) {
+          item.tag = Tag::Tensor;
+          item.payload.tensor = list.get(i);
+        }
+        output.items.push_back(read(item));
+      }
+      break;
+    }
+    default:
+      break;
+  }
+  return output;
+}
+
+}  // namespace host
+}  // namespace etir

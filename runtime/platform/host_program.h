@@ -1,0 +1,211 @@
+// Programs and methods that own what they use: the layer for servers, desktops and phones.
+//
+//   host::Status status;
+//   auto program = host::Program::open("model.pte", &status);
+//   auto method = program->load_method("forward", &status);
+//   std::vector<host::Output> outputs;
+//   status = method->run({host::Input::tensor(x, {2, 3})}, &outputs);   // const float* x
+//
+// It allocates the memory of methods, lets methods share state as the file says, keeps the file's bytes, picks the
+// kernels for the processor, and may use threads. The core underneath (executor/program.h, executor/method.h) does none
+// of this and is what embedded programs use. The Python module, et-run and the C interface are thin layers over this one.
+//
+// State: a planned buffer with memory id 2 or more that several methods have in one size is one buffer, whose contents
+// all of them see (so the compiler lays out shared state). Such methods never run at the same time; others may.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/data_loader.h"
+#include "core/error.h"
+#include "executor/external_data.h"
+#include "executor/method.h"
+#include "executor/program.h"
+#include "platform/thread_pool.h"
+
+namespace etir {
+
+/// The table of the library etir_kernels.
+extern const KernelTable kKernels;
+
+namespace host {
+
+/// Whether a call worked, and why not.
+struct Status {
+  ErrorRecord record;   ///< check None for failures outside of a program, such as a file that cannot be read
+  Error error = Error::Ok;
+  std::string message;  ///< a sentence
+  std::string method;   ///< name, where the failure belongs to one
+  std::string op;       ///< operator, where the failure belongs to one
+  bool ok() const { return error == Error::Ok; }
+};
+
+/// Bytes and what keeps them alive. Null data means that there are none.
+struct Bytes {
+  std::shared_ptr<const void> owner;
+  const void* data = nullptr;
+  size_t size = 0;
+};
+/// A copy of a file, or the file mapped into memory: nothing may then change it while the bytes are in use.
+Bytes read_file(const std::string& path, Status* status);
+Bytes map_file(const std::string& path, Status* status);
+/// A copy, aligned as a program needs it.
+Bytes copy_bytes(const void* data, size_t size);
+
+struct Options {
+  const KernelTable* kernels = &kKernels;  ///< those that are linked in
+  std::string isa;                       ///< instruction set; empty: ETIR_ISA in the environment, or the best
+  int threads = 1;                       ///< that one run may use
+  size_t temp_bytes = 0;                 ///< most scratch memory of a method; 0: as much as the machine gives
+  uint64_t seed = 0;                     ///< of the random operators
+};
+
+/// One input of a run. A tensor's data are borrowed for the time of the run.
+struct Input {
+  Tag tag = Tag::None;  ///< None, Int, Bool, Double or Tensor
+  Payload number = {};  ///< of Int, Bool and Double
+  void* data = nullptr;
+  ScalarType dtype = ScalarType::Float;
+  uint8_t rank = 0;
+  int32_t sizes[kMaxRank] = {};
+  uint8_t order[kMaxRank] = {};  ///< dims from outermost to innermost
+
+  /// A row-major tensor of at most 16 dimensions.
+  template <typename T>
+  static Input tensor(T* data, std::initializer_list<int32_t> sizes) {
+    Input input;
+    input.tag = Tag::Tensor;
+    input.data = const_cast<std::remove_const_t<T>*>(data);
+    input.dtype = ScalarTypeOf<std::remove_const_t<T>>::value;
+    for (const int32_t size : sizes) {
+      input.order[input.rank] = input.rank;
+      input.sizes[input.rank++] = size;
+    }
+    return input;
+  }
+};
+
+/// One output of a run, which owns its data.
+struct Output {
+  Tag tag = Tag::None;
+  Payload number = {};         ///< of Int, Bool and Double
+  std::string text;            ///< of String
+  std::vector<Output> items;   ///< of lists
+  ScalarType dtype = ScalarType::Float;
+  std::vector<int32_t> sizes;
+  std::vector<uint8_t> order;  ///< dims from outermost to innermost
+  std::shared_ptr<void> data;  ///< of Tensor; null when it has no elements
+  size_t nbytes = 0;
+
+  /// The elements of a tensor, in the order of memory; `T` must be the C++ type of its dtype.
+  template <typename T>
+  const T* values() const {
+    return static_cast<const T*>(data.get());
+  }
+};
+
+/// Time that an instruction took.
+struct InstructionTime {
+  uint32_t instruction;
+  int64_t nanoseconds;
+};
+
+class Method;
+
+class Program : public std::enable_shared_from_this<Program> {
+ public:
+  /// Loads a program and the external data it may need. Null, with `*status` set, when something is wrong.
+  static std::shared_ptr<Program> load(Bytes program, std::vector<Bytes> external, const Options& options,
+                                       Status* status);
+  /// The same for a file without external data, read into memory.
+  static std::shared_ptr<Program> open(const std::string& path, Status* status);
+
+  const etir::Program& core() const { return program_; }
+  /// The instruction set of the kernels in use.
+  const std::string& isa() const { return isa_; }
+  int threads() const { return pool_.threads(); }
+  /// Loads a method. Each call makes one that is independent of the others, but for shared state.
+  std::unique_ptr<Method> load_method(uint32_t index, Status* status);
+  std::unique_ptr<Method> load_method(const std::string& name, Status* status);
+  /// What an instruction does: the name of its operator, "delegate NAME", "move", "jump" or "free".
+  std::string instruction_label(uint32_t method, uint32_t instruction) const;
+
+ private:
+  friend class Method;
+  struct External;
+  struct SharedBuffer {
+    uint64_t size = 0;
+    std::shared_ptr<void> data;
+  };
+
+  Program(Bytes bytes, const Options& options);
+  void find_shared();
+  bool fill_shared();
+  bool uses_shared(const MethodMeta& meta) const;
+
+  const Bytes bytes_;
+  const Options options_;
+  BufferDataLoader loader_;
+  std::vector<std::unique_ptr<External>> external_;
+  etir::Program program_;
+  const KernelTable* kernels_ = nullptr;
+  std::string isa_;
+  ThreadPool pool_;
+  std::mutex loading_;        ///< guards the contents of shared_ while methods are loaded
+  std::mutex shared_in_use_;  ///< held while a method with shared buffers runs
+  std::map<uint32_t, SharedBuffer> shared_;  ///< by index of the planned buffer
+};
+
+class Method {
+ public:
+  ~Method();
+  MethodMeta meta() const { return program_->core().method_meta(index_); }
+  const std::shared_ptr<Program>& program() const { return program_; }
+  /// Runs the method with one input for each of its inputs. `times`, when given, gets the time of each instruction that
+  /// ran, in order. Any thread may call; calls of one method wait for each other.
+  Status run(const std::vector<Input>& inputs, std::vector<Output>* outputs,
+             std::vector<InstructionTime>* times = nullptr);
+
+  /// Bytes: method memory; planned memory by buffer; the most temporary memory that a run has used.
+  size_t method_bytes() const { return method_bytes_; }
+  std::vector<uint64_t> planned_bytes() const;
+  size_t temp_bytes() const { return method_.temp_memory_peak(); }
+
+ private:
+  friend class Program;
+  struct Block {
+    std::shared_ptr<void> data;
+    size_t size;
+  };
+  Method(std::shared_ptr<Program> program, uint32_t index) : program_(std::move(program)), index_(index) {}
+  Error load(bool with_shared);
+  Status failure(const ErrorRecord& record) const;
+  Status run_locked(const std::vector<Input>& inputs, std::vector<Output>* outputs,
+                    std::vector<InstructionTime>* times);
+  bool offer_outputs();
+  Error execute(std::vector<InstructionTime>* times);
+  Output read(const Value& value);
+  static void* allocate_dynamic(void* context, void* old, size_t bytes);
+
+  std::shared_ptr<Program> program_;
+  uint32_t index_;
+  std::mutex in_use_;
+  bool shares_ = false;
+  size_t method_bytes_ = 0;
+  std::shared_ptr<void> method_memory_;
+  std::vector<std::shared_ptr<void>> planned_;
+  std::shared_ptr<void> temp_;
+  std::vector<Block> offered_;  ///< memory that outputs were given in this run
+  std::vector<Block> dynamic_;  ///< memory of tensors without a bound
+  etir::Method method_;
+};
+
+}  // namespace host
+}  // namespace etir

@@ -1,0 +1,79 @@
+// Every index is worked on once, whatever the number of threads, the grain, and who calls at the same time.
+#include "platform/thread_pool.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+namespace {
+
+void check(bool condition, const char* what) {
+  if (!condition) {
+    std::fprintf(stderr, "failed: %s\n", what);
+    std::exit(1);
+  }
+}
+
+struct Loop {
+  std::vector<std::atomic<int>> visits;
+  std::atomic<int64_t> shortest{INT64_MAX};
+  explicit Loop(int64_t n) : visits(static_cast<size_t>(n)) {}
+  static void body(void* context, int64_t begin, int64_t end) {
+    Loop& self = *static_cast<Loop*>(context);
+    for (int64_t i = begin; i < end; ++i) ++self.visits[static_cast<size_t>(i)];
+    if (end != static_cast<int64_t>(self.visits.size()) && end - begin < self.shortest) self.shortest = end - begin;
+  }
+};
+
+void covers_once(etir::ThreadPool& pool, int64_t n, int64_t grain) {
+  Loop loop(n);
+  pool.run(n, grain, Loop::body, &loop);
+  for (const std::atomic<int>& count : loop.visits) check(count == 1, "an index was not visited once");
+  check(loop.shortest >= grain, "a part is shorter than the grain");
+}
+
+}  // namespace
+
+int main() {
+  for (const int threads : {1, 2, 5}) {
+    etir::ThreadPool pool(threads);
+    check(pool.threads() == threads, "number of threads");
+    check((pool.parallel_for().run != nullptr) == (threads > 1), "one thread needs no pool");
+    for (const int64_t n : {0, 1, 2, 7, 64, 1000}) {
+      for (const int64_t grain : {1, 3, 100}) covers_once(pool, n, grain);
+    }
+    for (int i = 0; i < 2000; ++i) covers_once(pool, 16, 1);
+  }
+  // Two callers at once: one gets the workers, the other runs alone.
+  etir::ThreadPool pool(3);
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 3; ++c) {
+    callers.emplace_back([&pool] {
+      for (int i = 0; i < 2000; ++i) covers_once(pool, 50, 2);
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  // A loop inside a loop.
+  struct Nested {
+    etir::ThreadPool* pool;
+    std::atomic<int> count{0};
+  } nested{&pool, {}};
+  pool.run(
+      20, 1,
+      [](void* context, int64_t begin, int64_t end) {
+        Nested& outer = *static_cast<Nested*>(context);
+        for (int64_t i = begin; i < end; ++i) {
+          outer.pool->run(
+              10, 1,
+              [](void* inner, int64_t from, int64_t to) {
+                static_cast<Nested*>(inner)->count += static_cast<int>(to - from);
+              },
+              &outer);
+        }
+      },
+      &nested);
+  check(nested.count == 200, "nested loops");
+  std::puts("ok");
+}

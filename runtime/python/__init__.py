@@ -1,0 +1,33 @@
+"""``etir.runtime``: load and execute ``.pte`` files from Python.
+
+    rt = etir.runtime.load("model.pte")        # or bytes; data="weights.ptd" for external weights
+    y, = rt.forward(x)                         # NumPy arrays or torch tensors in, the same kind out
+    rt.methods, rt["forward"].inputs           # what is in the file
+
+The C++ runtime does the work (``runtime/``, native module ``_native``); this module turns Python's containers into flat
+inputs and failures into :class:`RuntimeFailure`. It needs neither torch nor NumPy until it is handed tensors of theirs.
+
+Threads: a program and its methods may be used from any thread. Runs of one method wait for each other, as do runs of
+methods that share state; others run at the same time, without Python's lock.
+"""
+
+from __future__ import annotations
+
+from etir.runtime.api import Method, Program, load
+from etir.runtime.errors import RuntimeFailure
+from etir.runtime.info import MethodMemory, OperatorTime, Profile, ScalarInfo, TensorInfo
+from etir.runtime.library import is_available, operators
+
+__all__ = [
+    "Method",
+    "MethodMemory",
+    "OperatorTime",
+    "Profile",
+    "Program",
+    "RuntimeFailure",
+    "ScalarInfo",
+    "TensorInfo",
+    "is_available",
+    "load",
+    "operators",
+]

@@ -1,0 +1,39 @@
+// Tensors from and to Python: any object with DLPack or the buffer protocol in, NumPy arrays or torch tensors out.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "platform/host_program.h"
+
+namespace etir {
+
+/// The inputs of a run, and what has to live as long as it.
+class PythonInputs {
+ public:
+  explicit PythonInputs(const MethodMeta& meta) : meta_(meta) {}
+  /// Adds the next input. An empty text, or what is wrong with the object.
+  std::string add(nanobind::handle object);
+  const std::vector<host::Input>& inputs() const { return inputs_; }
+
+ private:
+  std::string add_tensor(nanobind::handle object, const TensorInfo* expected);
+  template <typename Array>
+  std::string add_array(const Array& array, const TensorInfo* expected, bool is_bfloat16, bool must_copy);
+
+  MethodMeta meta_;
+  std::vector<host::Input> inputs_;
+  std::vector<nanobind::ndarray<nanobind::ro>> read_only_;
+  std::vector<nanobind::ndarray<>> writable_;
+  std::vector<std::shared_ptr<const void>> copies_;
+};
+
+/// An output as a Python object, which takes its memory over. Types that NumPy does not have come as unsigned integers
+/// of their size. Raises nanobind exceptions.
+nanobind::object to_python(host::Output& output, bool torch);
+
+}  // namespace etir

@@ -1,0 +1,117 @@
+"""What a method takes and gives, what memory it has, and where its time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor in a method's signature.
+
+    Attributes:
+        shape: sizes; the largest ones where the tensor is dynamic.
+        dtype: the name that torch and NumPy use: ``"float32"``.
+        dim_order: dims from the outermost to the innermost in memory: ``(0, 2, 3, 1)`` is channels-last.
+        dynamic: whether a run may have smaller sizes.
+        name: its fully qualified name, or the keyword it is passed by, where the file has one.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    dim_order: tuple[int, ...]
+    dynamic: bool = False
+    name: str | None = None
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"<={size}" if self.dynamic else str(size) for size in self.shape)
+        order = "" if self.dim_order == tuple(range(len(self.shape))) else f" in dim order {list(self.dim_order)}"
+        return f"{self.dtype}[{sizes}]{order}"
+
+
+@dataclass(frozen=True)
+class ScalarInfo:
+    """A value in a method's signature that is no tensor: ``"int"``, ``"float"``, ``"bool"``, ``"str"``, ``"none"``."""
+
+    kind: str
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True)
+class MethodMemory:
+    """Memory of a method in bytes.
+
+    Attributes:
+        method: tables of values, tensors and operators.
+        planned: one buffer for each memory id of the file, from 1.
+        temp: the most scratch memory that kernels have used in a run so far.
+    """
+
+    method: int
+    planned: tuple[int, ...]
+    temp: int
+
+    @property
+    def total(self) -> int:
+        """All together."""
+        return self.method + sum(self.planned) + self.temp
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """The time that one operator took in a run, over all its instructions."""
+
+    operator: str
+    calls: int
+    nanoseconds: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One run, timed. ``instructions`` has (index, operator, nanoseconds) in the order of execution."""
+
+    outputs: list[Any]
+    instructions: tuple[tuple[int, str, int], ...]
+
+    @property
+    def nanoseconds(self) -> int:
+        """All instructions together."""
+        return sum(time for _, _, time in self.instructions)
+
+    @property
+    def operators(self) -> tuple[OperatorTime, ...]:
+        """Time by operator, the slowest first."""
+        return sum_by_operator(self.instructions)
+
+    def __str__(self) -> str:
+        total = max(self.nanoseconds, 1)
+        lines = [f"{'operator':<48} {'calls':>6} {'us':>12} {'share':>7}"]
+        for row in self.operators:
+            share = f"{100 * row.nanoseconds / total:.1f} %"
+            lines.append(f"{row.operator:<48} {row.calls:>6} {row.nanoseconds / 1e3:>12,.1f} {share:>7}")
+        calls = len(self.instructions)
+        lines.append(f"{'all':<48} {calls:>6} {self.nanoseconds / 1e3:>12,.1f} {'100.0 %':>7}")
+        return "\n".join(lines)
+
+
+def sum_by_operator(instructions: Iterable[tuple[int, str, int]]) -> tuple[OperatorTime, ...]:
+    """Add up the times of instructions (index, operator, nanoseconds), the slowest operator first."""
+    times: dict[str, tuple[int, int]] = {}
+    for _, name, spent in instructions:
+        calls, total = times.get(name, (0, 0))
+        times[name] = (calls + 1, total + spent)
+    rows = [OperatorTime(name, calls, total) for name, (calls, total) in times.items()]
+    return tuple(sorted(rows, key=lambda row: (-row.nanoseconds, row.operator)))
+
+
+def info_of(row: tuple[Any, ...], name: str | None) -> TensorInfo | ScalarInfo:
+    """From a row of the native module's signature; ``name`` is used where the file has none of its own."""
+    if row[0] != "tensor":
+        return ScalarInfo(row[0], name)
+    _, dtype, shape, dim_order, dynamic, own_name = row
+    return TensorInfo(shape, dtype, dim_order, dynamic, own_name or name)

@@ -1,0 +1,40 @@
+"""The native module, loaded at first use: everything else works where it could not be built."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+from etir.runtime.errors import E1201, failure, usage_failure
+
+if TYPE_CHECKING:
+    from etir.runtime import _native as native_type  # noqa: F401  (the module's type)
+
+
+@functools.cache
+def _load() -> ModuleType | str:
+    try:
+        from etir.runtime import _native
+    except ImportError as error:
+        return str(error)
+    _native.on_failure(failure)
+    return cast(ModuleType, _native)
+
+
+def native() -> ModuleType:
+    """The native module. Raises error E1201 where it is not installed."""
+    found = _load()
+    if isinstance(found, str):
+        raise usage_failure(E1201, f"etir was installed without its native runtime ({found})")
+    return found
+
+
+def is_available() -> bool:
+    """Whether the native runtime is installed."""
+    return not isinstance(_load(), str)
+
+
+def operators() -> tuple[str, ...]:
+    """Full names of the operators that the native runtime has kernels for. Raises error E1201."""
+    return tuple(native().operators())

@@ -1,0 +1,217 @@
+// The native module etir.runtime._native: programs and methods for runtime/python/__init__.py, which is what users see.
+//
+// A failure becomes the exception that `on_failure` makes of its parts; the texts come from core/checks.def.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "platform/describe.h"
+#include "platform/host_program.h"
+#include "python/arrays.h"
+
+namespace nb = nanobind;
+
+namespace etir {
+namespace {
+
+PyObject* failure_factory = nullptr;
+
+[[noreturn]] void raise(const host::Status& status) {
+  const ErrorRecord& record = status.record;
+  nb::object exception = nb::borrow(failure_factory)(
+      static_cast<int>(record.check), check_name(record.check), error_name(status.error), status.message, status.method,
+      record.instruction, status.op, record.a, record.b);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(exception.ptr()->ob_type), exception.ptr());
+  throw nb::python_error();
+}
+
+[[noreturn]] void raise(Error error, const std::string& message, const MethodMeta* meta = nullptr, Check check = Check::None) {
+  host::Status status;
+  status.error = error;
+  status.message = message;
+  status.record.check = check;
+  if (meta != nullptr) status.method = std::string(meta->name().data, meta->name().size);
+  raise(status);
+}
+
+/// The bytes of a file (a str), or of an object with a buffer: used in place when it is read-only and aligned.
+host::Bytes bytes_of(nb::handle source, bool map) {
+  host::Status status;
+  host::Bytes bytes;
+  if (PyUnicode_Check(source.ptr())) {
+    const std::string path = nb::cast<std::string>(source);
+    const nb::gil_scoped_release release;
+    bytes = map ? host::map_file(path, &status) : host::read_file(path, &status);
+  } else {
+    auto view = std::make_unique<Py_buffer>();
+    if (PyObject_GetBuffer(source.ptr(), view.get(), PyBUF_SIMPLE) != 0) throw nb::python_error();
+    const std::shared_ptr<Py_buffer> held(view.release(), [](Py_buffer* kept) {
+      const nb::gil_scoped_acquire acquire;
+      PyBuffer_Release(kept);
+      delete kept;
+    });
+    const size_t size = static_cast<size_t>(held->len);
+    if (held->readonly && reinterpret_cast<uintptr_t>(held->buf) % 16 == 0) {
+      bytes = {held, held->buf, size};
+    } else {
+      bytes = host::copy_bytes(held->buf, size);
+    }
+    if (bytes.data == nullptr) raise(Error::MemoryAllocationFailed, "the machine has no memory left for the program");
+  }
+  if (!status.ok()) raise(status);
+  return bytes;
+}
+
+/// (kind, dtype, shape, dim order, dynamic, name)
+nb::tuple describe_tensor(const TensorInfo& info) {
+  nb::list shape, order;
+  for (int d = 0; d < info.rank; ++d) shape.append(info.sizes[d]);
+  for (int d = 0; d < info.rank; ++d) order.append(info.dim_order == nullptr ? d : static_cast<int>(info.dim_order[d]));
+  return nb::make_tuple("tensor", dtype_name(info.dtype), nb::tuple(shape), nb::tuple(order),
+                        info.dynamism != Dynamism::Static, std::string(info.name.data, info.name.size));
+}
+
+nb::tuple describe_value(Tag tag) { return nb::make_tuple(kind_name(tag)); }
+
+class PythonMethod {
+ public:
+  explicit PythonMethod(std::unique_ptr<host::Method> method) : method_(std::move(method)) {}
+
+  nb::list run(nb::handle inputs, bool torch) { return run(inputs, torch, nullptr); }
+
+  nb::tuple profile(nb::handle inputs, bool torch) {
+    std::vector<host::InstructionTime> times;
+    nb::list outputs = run(inputs, torch, &times);
+    nb::list rows;
+    for (const host::InstructionTime& row : times) {
+      rows.append(nb::make_tuple(row.instruction,
+                                 method_->program()->instruction_label(method_->meta().index(), row.instruction),
+                                 row.nanoseconds));
+    }
+    return nb::make_tuple(outputs, rows);
+  }
+
+  nb::tuple memory() const {
+    nb::list planned;
+    for (const uint64_t size : method_->planned_bytes()) planned.append(size);
+    return nb::make_tuple(method_->method_bytes(), nb::tuple(planned), method_->temp_bytes());
+  }
+
+ private:
+  nb::list run(nb::handle objects, bool torch, std::vector<host::InstructionTime>* times) {
+    const MethodMeta meta = method_->meta();
+    PythonInputs inputs(meta);
+    for (nb::handle object : objects) {
+      const std::string wrong = inputs.add(object);
+      if (!wrong.empty()) {
+        raise(Error::InvalidArgument, "input " + std::to_string(inputs.inputs().size()) + " " + wrong, &meta,
+              Check::InputKind);
+      }
+    }
+    std::vector<host::Output> outputs;
+    host::Status status;
+    {
+      const nb::gil_scoped_release release;
+      status = method_->run(inputs.inputs(), &outputs, times);
+    }
+    if (!status.ok()) raise(status);
+    nb::list result;
+    for (host::Output& output : outputs) result.append(to_python(output, torch));
+    return result;
+  }
+
+  std::unique_ptr<host::Method> method_;
+};
+
+class PythonProgram {
+ public:
+  PythonProgram(nb::handle source, nb::list external, const std::string& isa, int threads, bool map, size_t temp_bytes,
+                uint64_t seed) {
+    host::Options options;
+    options.isa = isa;
+    options.threads = threads;
+    options.temp_bytes = temp_bytes;
+    options.seed = seed;
+    host::Bytes bytes = bytes_of(source, map);
+    std::vector<host::Bytes> data;
+    for (nb::handle item : external) data.push_back(bytes_of(item, map));
+    host::Status status;
+    {
+      const nb::gil_scoped_release release;
+      program_ = host::Program::load(std::move(bytes), std::move(data), options, &status);
+    }
+    if (program_ == nullptr) raise(status);
+  }
+
+  nb::list methods() const {
+    nb::list names;
+    for (uint32_t i = 0; i < program_->core().num_methods(); ++i) {
+      const StringView name = program_->core().method_meta(i).name();
+      names.append(std::string(name.data, name.size));
+    }
+    return names;
+  }
+
+  /// (inputs, outputs, encoding of the inputs' containers)
+  nb::tuple signature(uint32_t index) const {
+    const MethodMeta meta = program_->core().method_meta(index);
+    nb::list inputs, outputs;
+    for (uint32_t i = 0; i < meta.num_inputs(); ++i) {
+      const Tag tag = meta.input_tag(i);
+      inputs.append(tag == Tag::Tensor ? describe_tensor(meta.input_tensor(i)) : describe_value(tag));
+    }
+    for (uint32_t i = 0; i < meta.num_outputs(); ++i) {
+      const Tag tag = meta.output_tag(i);
+      outputs.append(tag == Tag::Tensor ? describe_tensor(meta.output_tensor(i)) : describe_value(tag));
+    }
+    const StringView encoding = meta.input_encoding();
+    return nb::make_tuple(inputs, outputs, nb::bytes(encoding.data, encoding.size));
+  }
+
+  PythonMethod* load_method(uint32_t index) const {
+    host::Status status;
+    std::unique_ptr<host::Method> method;
+    {
+      const nb::gil_scoped_release release;
+      method = program_->load_method(index, &status);
+    }
+    if (method == nullptr) raise(status);
+    return new PythonMethod(std::move(method));
+  }
+
+  const std::string& isa() const { return program_->isa(); }
+  int threads() const { return program_->threads(); }
+
+ private:
+  std::shared_ptr<host::Program> program_;
+};
+
+}  // namespace
+}  // namespace etir
+
+NB_MODULE(_native, module) {
+  using etir::PythonMethod;
+  using etir::PythonProgram;
+  nb::class_<PythonProgram>(module, "Program")
+      .def(nb::init<nb::handle, nb::list, const std::string&, int, bool, size_t, uint64_t>())
+      .def_prop_ro("methods", &PythonProgram::methods)
+      .def_prop_ro("isa", &PythonProgram::isa)
+      .def_prop_ro("threads", &PythonProgram::threads)
+      .def("signature", &PythonProgram::signature)
+      .def("load_method", &PythonProgram::load_method, nb::rv_policy::take_ownership);
+  nb::class_<PythonMethod>(module, "Method")
+      .def("run", nb::overload_cast<nb::handle, bool>(&PythonMethod::run))
+      .def("profile", &PythonMethod::profile)
+      .def_prop_ro("memory", &PythonMethod::memory);
+  module.def("on_failure", [](nb::object factory) {
+    Py_XDECREF(etir::failure_factory);
+    etir::failure_factory = factory.release().ptr();
+  });
+  module.def("operators", [] {
+    nb::list names;
+    for (uint32_t i = 0; i < etir::kKernels.count; ++i) names.append(etir::kKernels.rows[i].name);
+    return names;
+  });
+}

@@ -1,0 +1,139 @@
+"""Builds the runtime with one model for another machine, and runs it there, emulated.
+
+The kernels that the model calls are the only ones that are compiled (``generate.py --only``); the arenas have the sizes
+that the compiler reports. What the program prints is its outputs' bytes and the memory it used.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from kernels import DTYPES, RUNTIME
+
+from etir import Program
+from etir.emit.runtime_memory import memory_header
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A compiler, its flags, and the emulator's command; ``{program}`` stands for the executable."""
+
+    compiler: str
+    flags: tuple[str, ...]
+    emulator: tuple[str, ...]
+    bare_metal: bool = False
+
+    @property
+    def missing(self) -> str | None:
+        """The first tool that is not installed."""
+        return next((tool for tool in (self.compiler, self.emulator[0]) if shutil.which(tool) is None), None)
+
+
+_SEMIHOSTING = ("-nographic", "-monitor", "none", "-serial", "none", "-semihosting-config", "enable=on,target=native")
+
+
+def _cortex_m(cpu: str, board: str, script: str, *float_abi: str) -> Machine:
+    return Machine(
+        "arm-none-eabi-g++",
+        (f"-mcpu={cpu}", "-mthumb", *float_abi, "-T", script, "-nostartfiles", "--specs=nano.specs"),
+        ("qemu-system-arm", "-M", board, "-kernel", "{program}", *_SEMIHOSTING),
+        bare_metal=True,
+    )
+
+
+MACHINES = {
+    "cortex-m55": _cortex_m("cortex-m55", "mps3-an547", "mps3_an547.ld", "-mfloat-abi=hard"),
+    "cortex-m4": _cortex_m("cortex-m4", "mps2-an386", "mps2_an386.ld", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"),
+    "aarch64": Machine("aarch64-linux-gnu-g++", ("-static",), ("qemu-aarch64", "{program}")),
+    "riscv64": Machine("riscv64-linux-gnu-g++", ("-static",), ("qemu-riscv64", "{program}")),
+}
+
+FLAGS = (
+    *("-std=c++17", "-Os", "-g", "-Wall", "-Wextra", "-Werror", "-fno-exceptions", "-fno-rtti"),
+    *("-fno-threadsafe-statics", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables"),
+    *("-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"),
+)
+
+
+def _array(name: str, tensor: torch.Tensor) -> str:
+    data = tensor.contiguous().reshape(-1).view(torch.uint8).tolist() if tensor.numel() else [0]
+    sizes = ", ".join(map(str, tensor.shape)) or "0"
+    values = ",".join(map(str, data))
+    return (
+        f"alignas(16) static const uint8_t {name}[] = {{{values}}};\n"
+        f"static const int32_t {name}_sizes[] = {{{sizes}}};\n"
+    )
+
+
+def build(machine: Machine, program: Program, inputs: Sequence[torch.Tensor], folder: Path) -> Path:
+    """An executable that runs method ``forward`` of a program on ``inputs`` and prints the outputs' bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.pte").write_bytes(program.buffer)
+    (folder / "model_memory.h").write_text(memory_header(program.runtime_memory()))
+    lines = ["#pragma once\n#include <cstdint>\n"]
+    lines += [_array(f"input_{i}", tensor) for i, tensor in enumerate(inputs)]
+    items = " ".join(f"X(input_{i}, {DTYPES[t.dtype]}, {t.dim()}, input_{i}_sizes)" for i, t in enumerate(inputs))
+    lines.append(f"#define ETIR_INPUTS(X) {items}\n")
+    (folder / "model_inputs.h").write_text("".join(lines))
+    (folder / "model.S").write_text(
+        '.section .model, "a"\n.balign 16\n.global etir_program, etir_program_end\n'
+        'etir_program: .incbin "model.pte"\netir_program_end: .byte 0\n'
+        '.section .note.GNU-stack, "", %progbits\n'
+    )
+    names = [name for method in program.report().methods for name in method.operators]
+    (folder / "names.txt").write_text("\n".join(names))
+    generate = [sys.executable, str(RUNTIME / "kernels" / "generate.py"), "--only", str(folder / "names.txt")]
+    subprocess.run([*generate, str(folder / "table.cc")], check=True)
+    subprocess.run([*generate, "--sources", str(folder / "sources.txt")], check=True)
+    sources = [RUNTIME / "kernels" / line for line in (folder / "sources.txt").read_text().split()]
+    sources += [p for f in ("core", "executor") for p in sorted((RUNTIME / f).glob("*.cc")) if _is_core(p)]
+    sources += [RUNTIME / "kernels" / "kernel.cc", folder / "table.cc", folder / "model.S"]
+    embedded = RUNTIME / "embedded"
+    sources += [embedded / ("startup.cc" if machine.bare_metal else "hosted.cc"), embedded / "main.cc"]
+    executable = folder / "program"
+    command = [machine.compiler, *FLAGS, *machine.flags, f"-I{RUNTIME}", f"-I{folder}", f"-L{embedded}"]
+    done = subprocess.run(
+        [*command, *map(str, sources), "-o", str(executable)], cwd=folder, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-6000:])
+    return executable
+
+
+def _is_core(path: Path) -> bool:
+    return not path.stem.endswith(("_test", "_fuzz")) and path.stem != "test_api"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a program printed."""
+
+    outputs: list[bytes]
+    method_memory: int
+    temp_memory: int
+    text: str
+    code: int
+
+
+def run(machine: Machine, executable: Path) -> Run:
+    """Run an executable on the emulator. Its exit code is in the result; raises ``TimeoutExpired`` after a minute."""
+    command = [part.replace("{program}", str(executable)) for part in machine.emulator]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    # Bare-metal boards print through the emulator's standard error.
+    text = done.stdout + done.stderr
+    outputs, method, temp = [], -1, -1
+    for line in text.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "output":
+            outputs.append(bytes.fromhex(rest))
+        elif word == "method_memory":
+            method = int(rest)
+        elif word == "temp_memory":
+            temp = int(rest)
+    return Run(outputs, method, temp, text, done.returncode)
