@@ -9,7 +9,6 @@ file.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import re
 import sys
@@ -20,6 +19,7 @@ from typing import NoReturn
 
 from etir.diagnostics import Diagnostic, EtirError
 from etir.tools.errors import E0901, E0902, E0903, E0909
+from etir.tools.startup import fast_start
 
 OK, FAILED, USAGE = 0, 1, 2
 """Exit codes: done; diagnostics were printed; the command line is wrong."""
@@ -129,8 +129,7 @@ def run_tool(
     parser: ToolParser, body: Callable[[argparse.Namespace, Console], int], argv: Sequence[str] | None = None
 ) -> int:
     """Parse the command line, run ``body``, print what goes wrong. Returns the exit code."""
-    # Importing makes many objects and no garbage: looking for some every 700 of them is a fifth of the start-up time.
-    gc.set_threshold(_COLLECT_EVERY)
+    fast_start()
     console = Console()
     debug = "--debug" in (sys.argv[1:] if argv is None else argv)
     try:
@@ -165,9 +164,6 @@ def read_bytes(path: str) -> tuple[str, bytes]:
     except OSError as error:
         raise E0902.error(f"cannot read '{path}': {error.strerror or error}") from None
 
-
-_COLLECT_EVERY = 200_000
-"""New container objects between two runs of Python's collector in a tool; a large module has some millions."""
 
 _NOT_TEXT: tuple[tuple[int, bytes, str], ...] = (
     (0, b"ML\xefR", "it is MLIR bytecode; print it as text first"),

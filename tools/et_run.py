@@ -69,7 +69,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
 def _is_native(arguments: argparse.Namespace) -> bool:
     """Whether the native runtime executes the input. Raises error E0901 for options that only it has."""
     interpreted = not arguments.input.endswith(".pte") or arguments.interpret or arguments.oracle is not None
-    only_native = [name for name in ("profile", "threads", "data") if getattr(arguments, name)]
+    only_native = [name for name in ("profile", "threads", "data") if getattr(arguments, name) not in (None, False, [])]
     if not interpreted:
         from etir.runtime import is_available
 
@@ -91,7 +91,9 @@ def _execute(arguments: argparse.Namespace) -> tuple[list[Any], tuple[str, ...]]
 
     read_bytes(arguments.input)
     try:
-        program: Program = load(arguments.input, arguments.data, threads=arguments.threads or 1)
+        program: Program = load(
+            arguments.input, arguments.data, threads=1 if arguments.threads is None else arguments.threads
+        )
         method = program[arguments.method]
         names = [info.name for info in method.inputs]
         known = tuple(name for name in names if name is not None)

@@ -67,13 +67,25 @@ void* KernelContext::temp(size_t bytes, size_t alignment) {
   return result;
 }
 
+namespace {
+
+// As strcmp, for a name of `size` characters, which may contain zeros: no row's does.
+int compare(const char* row, const char* name, size_t size) {
+  for (size_t i = 0; i < size; ++i) {
+    const uint8_t a = static_cast<uint8_t>(row[i]), b = static_cast<uint8_t>(name[i]);
+    if (a != b) return a < b ? -1 : 1;
+    if (a == 0) return -1;
+  }
+  return row[size] == '\0' ? 0 : 1;
+}
+
+}  // namespace
+
 const Kernel* find_kernel(const KernelTable& table, const char* name, size_t size) {
   uint32_t low = 0, high = table.count;
   while (low < high) {
     const uint32_t middle = low + (high - low) / 2;
-    const char* candidate = table.rows[middle].name;
-    int order = std::strncmp(candidate, name, size);
-    if (order == 0 && candidate[size] != '\0') order = 1;
+    const int order = compare(table.rows[middle].name, name, size);
     if (order == 0) return &table.rows[middle];
     if (order < 0) {
       low = middle + 1;

@@ -92,8 +92,9 @@ class Program:
             return self._methods[name]
 
     def __getattr__(self, name: str) -> Method:
-        if name.startswith("_") or name not in self.methods:
-            raise AttributeError(f"the program has no method '{name}'; it has {', '.join(self.methods)}")
+        methods = self.__dict__.get("methods", ())
+        if name not in methods:
+            raise AttributeError(f"the program has no method '{name}'; it has {', '.join(methods)}")
         return self[name]
 
     def __dir__(self) -> list[str]:

@@ -18,11 +18,18 @@ namespace {
 
 PyObject* failure_factory = nullptr;
 
+/// Text from a file, which may hold anything, as a str.
+nb::object text_of(const char* data, size_t size) {
+  return nb::steal(PyUnicode_DecodeUTF8(data, static_cast<Py_ssize_t>(size), "replace"));
+}
+nb::object text_of(const std::string& text) { return text_of(text.data(), text.size()); }
+nb::object text_of(StringView text) { return text_of(text.data == nullptr ? "" : text.data, text.size); }
+
 [[noreturn]] void raise(const host::Status& status) {
   const ErrorRecord& record = status.record;
   nb::object exception = nb::borrow(failure_factory)(
-      static_cast<int>(record.check), check_name(record.check), error_name(status.error), status.message, status.method,
-      record.instruction, status.op, record.a, record.b);
+      static_cast<int>(record.check), check_name(record.check), error_name(status.error), text_of(status.message),
+      text_of(status.method), record.instruction, text_of(status.op), record.a, record.b);
   PyErr_SetObject(reinterpret_cast<PyObject*>(exception.ptr()->ob_type), exception.ptr());
   throw nb::python_error();
 }
@@ -70,7 +77,7 @@ nb::tuple describe_tensor(const TensorInfo& info) {
   for (int d = 0; d < info.rank; ++d) shape.append(info.sizes[d]);
   for (int d = 0; d < info.rank; ++d) order.append(info.dim_order == nullptr ? d : static_cast<int>(info.dim_order[d]));
   return nb::make_tuple("tensor", dtype_name(info.dtype), nb::tuple(shape), nb::tuple(order),
-                        info.dynamism != Dynamism::Static, std::string(info.name.data, info.name.size));
+                        info.dynamism != Dynamism::Static, text_of(info.name));
 }
 
 nb::tuple describe_value(Tag tag) { return nb::make_tuple(kind_name(tag)); }
@@ -87,7 +94,7 @@ class PythonMethod {
     nb::list rows;
     for (const host::InstructionTime& row : times) {
       rows.append(nb::make_tuple(row.instruction,
-                                 method_->program()->instruction_label(method_->meta().index(), row.instruction),
+                                 text_of(method_->program()->instruction_label(method_->meta().index(), row.instruction)),
                                  row.nanoseconds));
     }
     return nb::make_tuple(outputs, rows);
@@ -148,8 +155,7 @@ class PythonProgram {
   nb::list methods() const {
     nb::list names;
     for (uint32_t i = 0; i < program_->core().num_methods(); ++i) {
-      const StringView name = program_->core().method_meta(i).name();
-      names.append(std::string(name.data, name.size));
+      names.append(text_of(program_->core().method_meta(i).name()));
     }
     return names;
   }

@@ -1,4 +1,4 @@
-"""What the tests of the copying kernels share: tensors of every dtype, in several layouts, and comparison with torch."""
+"""What the tests of the copying kernels share: tensors of every dtype in several layouts, and comparison with torch."""
 
 from __future__ import annotations
 

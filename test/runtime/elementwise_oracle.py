@@ -14,7 +14,23 @@ REAL = INTS + FLOATS
 REAL_BOOL = [*REAL, torch.bool]
 COMPLEX = [torch.complex64, torch.complex128]
 
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3e-5, 12.0, -60.0, float("inf"), -float("inf"), float("nan")]
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    3e-5,
+    12.0,
+    -60.0,
+    float("inf"),
+    -float("inf"),
+    float("nan"),
+]
 
 
 def kernels() -> Any:
@@ -33,7 +49,7 @@ def sample(dtype: torch.dtype, *shape: int, seed: int = 0, special: bool = True,
         return torch.where(values == 0, 7, values).to(dtype) if nonzero else values.to(dtype)
     if dtype.is_complex:
         return (torch.randn(shape or (1,), generator=generator, dtype=dtype) * 2).reshape(shape)
-    values = torch.randn(*shape, generator=generator, dtype=torch.float64) * 3
+    values = (torch.randn(shape or (1,), generator=generator, dtype=torch.float64) * 3).reshape(shape)
     if special and values.numel() > 2:
         count = min(values.numel(), len(SPECIAL))
         values.view(-1)[:count] = torch.tensor(SPECIAL, dtype=torch.float64).roll(seed)[:count]

@@ -1,4 +1,4 @@
-"""Loads and runs programs on the runtime's executor, through runtime/executor/test_api.cc and ctypes.
+"""Loads and runs programs on the runtime's executor, through runtime/executor/executor_api_test.cc and ctypes.
 
 The library is built like that of the kernel tests (test/runtime/kernels.py): from the kernel families that a test names,
 with the flags in ``ETIR_KERNEL_FLAGS``.
@@ -127,7 +127,7 @@ def build_executor(*families: str) -> Any:
     flags = os.environ.get("ETIR_KERNEL_FLAGS", "-O2").split()
     key = "-".join((*families, *(f.strip("-").replace("=", "_").replace(",", "_") for f in flags))) or "all"
     path = link_executor(
-        BUILD / key, families, "executor.so", [RUNTIME / "executor" / "test_api.cc"], "-shared -Wl,-z,defs"
+        BUILD / key, families, "executor.so", [RUNTIME / "executor" / "executor_api_test.cc"], "-shared -Wl,-z,defs"
         if "sanitize" not in key else "-shared"
     )  # fmt: skip
     library = ctypes.CDLL(str(path))

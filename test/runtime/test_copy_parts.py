@@ -129,7 +129,11 @@ def test_scatters(case: int) -> None:
 def test_scatters_convert_as_copy_does(dtype: torch.dtype, source: torch.dtype) -> None:
     x = make((4, 70), dtype)
     # Numbers that every integer type holds: beyond, the results of conversions differ between machines.
-    src = make((70,), source, seed=1) if dtype.is_floating_point or dtype.is_complex else make((70,), torch.int8).abs().to(source)
+    src = (
+        make((70,), source, seed=1)
+        if dtype.is_floating_point or dtype.is_complex
+        else make((70,), torch.int8).abs().to(source)
+    )
     if source.is_complex and dtype == torch.bool:
         assert refused("select_scatter.out", [x, src, 0, 2], [x]) == "KernelDtypeMismatch"
         return
@@ -140,7 +144,9 @@ def test_scatters_convert_as_copy_does(dtype: torch.dtype, source: torch.dtype) 
 
 def test_conversions_of_what_is_out_of_range_are_defined() -> None:
     src = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e30])
-    result = kernels().call("aten::select_scatter.out", [make((2, 4), torch.int64), src, 0, 0], [make((2, 4), torch.int64)])
+    result = kernels().call(
+        "aten::select_scatter.out", [make((2, 4), torch.int64), src, 0, 0], [make((2, 4), torch.int64)]
+    )
     assert result[0][0].tolist() == [-(2**63)] * 4
 
 
@@ -199,8 +205,9 @@ def test_constant_pad(shape: tuple[int, ...], pad: list[int]) -> None:
 @pytest.mark.parametrize(
     "dtype, value",
     [
-        (torch.int32, 2.7), (torch.int32, -2.7), (torch.uint8, 255), (torch.uint8, -1), (torch.bool, 2), (torch.bool, 0.0),
+        (torch.int32, 2.7), (torch.int32, -2.7), (torch.uint8, 255), (torch.uint8, -1), (torch.bool, 2),
         (torch.float16, 65504.0), (torch.float32, float("nan")), (torch.bfloat16, -float("inf")), (torch.int64, True),
+        (torch.bool, 0.0),
         (torch.int64, -(2**63)), (torch.complex64, 2.5), (torch.uint16, 65535), (torch.float64, 2**53 + 1),
     ],
 )  # fmt: skip

@@ -11,6 +11,7 @@ from kernels import KernelFailure
 
 aten: Any = torch.ops.aten
 
+
 def expand(x: torch.Tensor, size: list[int], implicit: bool) -> torch.Tensor:
     return aten.expand_copy(x, size, implicit=implicit)
 
@@ -130,7 +131,9 @@ def test_complex_numbers_as_pairs(dtype: torch.dtype, shape: tuple[int, ...]) ->
             same(kernels().call("aten::view_as_complex_copy.out", [like], [source])[0], x)
 
 
-@pytest.mark.parametrize("size, stride, offset", [([2, 3], [1, 2], 5), ([3, 3], [0, 4], None), ([0, 9], [99, 99], 77), ([], [], 59)])
+@pytest.mark.parametrize(
+    "size, stride, offset", [([2, 3], [1, 2], 5), ([3, 3], [0, 4], None), ([0, 9], [99, 99], 77), ([], [], 59)]
+)
 def test_as_strided(size: list[int], stride: list[int], offset: int | None) -> None:
     for x in layouts(make((3, 4, 5))):
         expected = torch.as_strided_copy(x, size, stride, offset)
@@ -233,4 +236,6 @@ def test_sixteen_dims() -> None:
     order = list(range(15, -1, -1))
     same(kernels().call("aten::permute_copy.out", [x, order], [x])[0], x.permute(order))
     same(kernels().call("aten::repeat.out", [make((1,) * 16), [2] * 16], [x])[0], make((1,) * 16).repeat([2] * 16))
-    same(kernels().call("aten::view_copy.out", [in_order(x, order), [256, 256]], [x.view(256, 256)])[0], x.view(256, 256))
+    same(
+        kernels().call("aten::view_copy.out", [in_order(x, order), [256, 256]], [x.view(256, 256)])[0], x.view(256, 256)
+    )

@@ -42,7 +42,11 @@ def test_log_sigmoid() -> None:
 
 
 def test_threshold_of_integers() -> None:
-    check("aten::threshold_backward.grad_input", [sample(torch.int64, 40), sample(torch.int64, 40, seed=1), 3], torch.int64)
+    check(
+        "aten::threshold_backward.grad_input",
+        [sample(torch.int64, 40), sample(torch.int64, 40, seed=1), 3],
+        torch.int64,
+    )
 
 
 def test_refusals() -> None:

@@ -10,7 +10,7 @@ from elementwise_oracle import COMPLEX, FLOATS, INTS, REAL, REAL_BOOL, check, ke
 from kernels import KernelFailure
 
 PAIRS = list(itertools.product(REAL_BOOL, REAL_BOOL))
-COMPARISONS = "eq ne lt le gt ge".split()
+COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
 
 
 def promoted(a: torch.dtype, b: torch.dtype) -> torch.dtype:
@@ -95,7 +95,11 @@ def test_complex(name: str) -> None:
     extra = [1] if name in ("add", "sub") else []
     for a, b in itertools.product([*COMPLEX, torch.float32, torch.int32], repeat=2):
         if a.is_complex or b.is_complex:
-            check(f"aten::{name}.out", [sample(a, 20), sample(b, 20, seed=2, special=False, nonzero=True), *extra], promoted(a, b))
+            check(
+                f"aten::{name}.out",
+                [sample(a, 20), sample(b, 20, seed=2, special=False, nonzero=True), *extra],
+                promoted(a, b),
+            )
     check("aten::eq.Tensor_out", [sample(torch.complex64, 20), sample(torch.complex64, 20)], torch.bool)
 
 
@@ -120,7 +124,11 @@ def test_broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     for dtype in (torch.float32, torch.float16, torch.int32, torch.float64):
         for x, y in ((a, b), (b, a)):
             check("aten::mul.out", [sample(dtype, *x), sample(dtype, *y, seed=1)], dtype)
-    check("aten::add.out", [sample(torch.int8, *a), sample(torch.float64, *b), 2], torch.result_type(sample(torch.int8, *a), sample(torch.float64, *b)))
+    check(
+        "aten::add.out",
+        [sample(torch.int8, *a), sample(torch.float64, *b), 2],
+        torch.result_type(sample(torch.int8, *a), sample(torch.float64, *b)),
+    )
     check("aten::lt.Tensor_out", [sample(torch.int8, *a), sample(torch.float16, *b)], torch.bool)
 
 
@@ -134,17 +142,25 @@ def test_layouts() -> None:
     check("aten::mul.out", [x, y.to(memory_format=last)], torch.float64, layout=last)
 
 
-@pytest.mark.parametrize("name", ["floor_divide.out", "fmod.Tensor_out", "remainder.Tensor_out", "div.out_mode:floor", "div.out_mode:trunc"])
+@pytest.mark.parametrize(
+    "name", ["floor_divide.out", "fmod.Tensor_out", "remainder.Tensor_out", "div.out_mode:floor", "div.out_mode:trunc"]
+)
 def test_division(name: str) -> None:
     name, _, mode = name.partition(":")
     extra = [mode] if mode else []
     for dtype in REAL:
         arguments = [sample(dtype, 7, 40), sample(dtype, 7, 40, seed=5, nonzero=True), *extra]
         check(f"aten::{name}", arguments, dtype)
-        check(f"aten::{name}", [sample(torch.int16, 30), sample(dtype, 30, seed=5, nonzero=True), *extra], promoted(torch.int16, dtype))
+        check(
+            f"aten::{name}",
+            [sample(torch.int16, 30), sample(dtype, 30, seed=5, nonzero=True), *extra],
+            promoted(torch.int16, dtype),
+        )
 
 
-@pytest.mark.parametrize("name", ["floor_divide", "fmod", "remainder", "div.Scalar_mode_out:floor", "div.Scalar_mode_out:trunc"])
+@pytest.mark.parametrize(
+    "name", ["floor_divide", "fmod", "remainder", "div.Scalar_mode_out:floor", "div.Scalar_mode_out:trunc"]
+)
 def test_division_by_numbers(name: str) -> None:
     full, _, mode = (name if "." in name else f"{name}.Scalar_out").partition(":")
     for dtype in REAL:
@@ -165,7 +181,9 @@ def test_smallest_integer_divided_by_minus_one() -> None:
 @pytest.mark.parametrize("name", ["floor_divide.out", "fmod.Tensor_out", "remainder.Tensor_out"])
 def test_integer_division_by_zero(name: str) -> None:
     with pytest.raises(KernelFailure) as caught:
-        kernels().call(f"aten::{name}", [torch.tensor([1, 2]), torch.tensor([1, 0])], [torch.empty(2, dtype=torch.int64)])
+        kernels().call(
+            f"aten::{name}", [torch.tensor([1, 2]), torch.tensor([1, 0])], [torch.empty(2, dtype=torch.int64)]
+        )
     assert caught.value.check == "KernelDivisionByZero"
 
 
@@ -179,8 +197,14 @@ def test_power() -> None:
         for number in (0.5, -0.5, -1.0, -2.0, 2.0, 1.7):
             out = dtype if dtype.is_floating_point else torch.float32
             check("aten::pow.Tensor_Scalar_out", [sample(dtype, 30), number], out)
-    check("aten::pow.Tensor_Tensor_out", [torch.tensor([1, -1, -1, 2, 0]), torch.tensor([-3, -3, -2, -1, 5])], torch.int64)
-    check("aten::pow.Tensor_Tensor_out", [sample(torch.complex64, 20), sample(torch.complex64, 20, seed=1)], torch.complex64)
+    check(
+        "aten::pow.Tensor_Tensor_out", [torch.tensor([1, -1, -1, 2, 0]), torch.tensor([-3, -3, -2, -1, 5])], torch.int64
+    )
+    check(
+        "aten::pow.Tensor_Tensor_out",
+        [sample(torch.complex64, 20), sample(torch.complex64, 20, seed=1)],
+        torch.complex64,
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -208,14 +232,20 @@ def test_where() -> None:
         check("aten::where.self_out", [mask, sample(a, 40), sample(b, 3, 1, seed=1)], promoted(a, b))
     for dtype in COMPLEX:
         check("aten::where.self_out", [mask, sample(dtype, 40), sample(dtype, 3, 40, seed=1)], dtype)
-    check("aten::where.self_out", [mask, sample(torch.float32, 40), sample(torch.float64, ())], torch.float32)
+    check("aten::where.self_out", [mask, sample(torch.float32, 40), sample(torch.float64)], torch.float32)
 
 
 def test_masked_fill() -> None:
     for dtype in REAL_BOOL:
         check("aten::masked_fill.Scalar_out", [sample(dtype, 4, 1, 30), sample(torch.bool, 3, 1), 7], dtype)
-        check("aten::masked_fill.Tensor_out", [sample(dtype, 4, 30), sample(torch.bool, 4, 30), torch.tensor(1).to(dtype)], dtype)
-    check("aten::masked_fill.Scalar_out", [sample(torch.float16, 9), sample(torch.bool, 9), -float("inf")], torch.float16)
+        check(
+            "aten::masked_fill.Tensor_out",
+            [sample(dtype, 4, 30), sample(torch.bool, 4, 30), torch.tensor(1).to(dtype)],
+            dtype,
+        )
+    check(
+        "aten::masked_fill.Scalar_out", [sample(torch.float16, 9), sample(torch.bool, 9), -float("inf")], torch.float16
+    )
 
 
 def test_ternary() -> None:
@@ -242,7 +272,7 @@ def test_ternary() -> None:
         ("bitwise_and.Tensor_out", [torch.ones(2), torch.ones(2)], torch.float32, "KernelDtype"),
         ("eq.Scalar_out", [torch.ones(2, dtype=torch.int8), 300], torch.bool, "KernelOverflow"),
         ("pow.Tensor_Scalar_out", [torch.ones(2, dtype=torch.int8), -1], torch.int8, "KernelArgument"),
-        ("masked_fill.Scalar_out", [torch.ones(2, dtype=torch.int8), torch.ones(2).bool(), 300], torch.int8, "KernelOverflow"),
+        ("masked_fill.Scalar_out", [torch.ones(2).char(), torch.ones(2).bool(), 300], torch.int8, "KernelOverflow"),
         ("where.self_out", [torch.ones(2), torch.ones(2), torch.ones(2)], torch.float32, "KernelDtype"),
     ],
 )  # fmt: skip
@@ -250,3 +280,31 @@ def test_refusals(name: str, arguments: list[object], out: torch.dtype, check_na
     with pytest.raises(KernelFailure) as caught:
         kernels().call(f"aten::{name}", arguments, [torch.empty(2, dtype=out)])
     assert caught.value.check == check_name
+
+
+def test_float_power() -> None:
+    for dtype in (torch.int32, torch.float16, torch.float64):
+        check("aten::float_power.Tensor_Tensor_out", [sample(dtype, 30), sample(torch.int8, 30, seed=1)], torch.float64)
+        check("aten::float_power.Tensor_Scalar_out", [sample(dtype, 30), -1.5], torch.float64)
+        check("aten::float_power.Scalar_out", [2, sample(dtype, 30)], torch.float64)
+
+
+@pytest.mark.parametrize("name", ["complex", "polar"])
+def test_complex_from_real(name: str) -> None:
+    for dtype in (torch.float32, torch.float64):
+        a, b = sample(dtype, 4, 30, special=False), sample(dtype, 30, seed=1, special=False)
+        check(f"aten::{name}.out", [a, b], dtype.to_complex())
+    with pytest.raises(KernelFailure, match="KernelDtypeMismatch"):
+        kernels().call(f"aten::{name}.out", [torch.ones(2), torch.ones(2)], [torch.empty(2)])
+
+
+def test_numbers_without_dims_do_not_promote() -> None:
+    check(
+        "aten::add.out",
+        [sample(torch.float16, 40, special=False), torch.tensor(0.1, dtype=torch.float64), 1],
+        torch.float16,
+        rtol=1e-3,
+        atol=1e-3,
+    )
+    check("aten::mul.out", [sample(torch.int8, 40), torch.tensor(300)], torch.int8)
+    check("aten::maximum.out", [sample(torch.int32, 40), torch.tensor(0.5, dtype=torch.float64)], torch.float64)

@@ -86,7 +86,11 @@ def test_copies_change_layout_and_broadcast(dtype: torch.dtype) -> None:
         for source in (x, x.to(memory_format=last)):
             found = run("aten::_to_copy.out", [source, False, None], like.to(dtype))
             assert torch.equal(found, x) and found.stride() == like.stride()
-            found = run("aten::copy.out", [like, source[:, :, :1].contiguous(), False], like.double() if dtype == torch.float32 else like.to(dtype))
+            found = run(
+                "aten::copy.out",
+                [like, source[:, :, :1].contiguous(), False],
+                like.double() if dtype == torch.float32 else like.to(dtype),
+            )
             assert torch.equal(found, x[:, :, :1].expand(2, 3, 4, 5).to(found.dtype))
 
 

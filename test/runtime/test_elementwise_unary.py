@@ -7,14 +7,63 @@ import torch
 from elementwise_oracle import COMPLEX, FLOATS, INTS, REAL, REAL_BOOL, check, kernels, sample
 from kernels import KernelFailure
 
-FLOAT_FUNCTIONS = (
-    "exp expm1 exp2 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh sigmoid erf erfc lgamma deg2rad rad2deg sinc angle"
-).split()
-COMPLEX_FUNCTIONS = (
-    "exp log log10 sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid neg square "
-    "sgn _conj_physical"
-).split()
+FLOAT_FUNCTIONS = [
+    "exp",
+    "expm1",
+    "exp2",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "sigmoid",
+    "erf",
+    "erfc",
+    "lgamma",
+    "deg2rad",
+    "rad2deg",
+    "sinc",
+    "angle",
+]
+COMPLEX_FUNCTIONS = [
+    "exp",
+    "log",
+    "log10",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "sigmoid",
+    "neg",
+    "square",
+    "sgn",
+    "_conj_physical",
+]
 
 
 @pytest.mark.parametrize("name", FLOAT_FUNCTIONS)
@@ -40,7 +89,25 @@ def test_complex_to_real(name: str, dtype: torch.dtype) -> None:
     check(f"aten::{name}.out", [sample(dtype, 6, 11)], torch.float64)
 
 
-@pytest.mark.parametrize("name", "abs neg sign sgn square relu ceil floor trunc round signbit isnan isinf nan_to_num".split())
+@pytest.mark.parametrize(
+    "name",
+    [
+        "abs",
+        "neg",
+        "sign",
+        "sgn",
+        "square",
+        "relu",
+        "ceil",
+        "floor",
+        "trunc",
+        "round",
+        "signbit",
+        "isnan",
+        "isinf",
+        "nan_to_num",
+    ],
+)
 def test_same_dtype(name: str) -> None:
     extra = [None, None, None] if name == "nan_to_num" else []
     for dtype in REAL_BOOL if name in ("sign", "sgn", "isnan", "isinf", "nan_to_num") else REAL:
@@ -53,7 +120,9 @@ def test_integers_wrap_around() -> None:
         edge = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max, 0], dtype=dtype)
         for name in ("abs", "neg", "square"):
             check(f"aten::{name}.out", [edge], dtype)
-    found = kernels().call("aten::neg.out", [torch.tensor([-128], dtype=torch.int8)], [torch.empty(1, dtype=torch.int64)])[0]
+    found = kernels().call(
+        "aten::neg.out", [torch.tensor([-128], dtype=torch.int8)], [torch.empty(1, dtype=torch.int64)]
+    )[0]
     assert found.tolist() == [-128]
 
 
@@ -102,7 +171,8 @@ ACTIVATIONS = [
     ("gelu", ["none"]), ("gelu", ["tanh"]), ("elu", [1, 1, 1]), ("elu", [0.5, 2.0, 1.5]), ("celu", [1.2]),
     ("leaky_relu", [0.01]), ("leaky_relu", [-2]), ("silu", []), ("mish", []), ("hardsigmoid", []), ("hardswish", []),
     ("softplus", [1, 20]), ("softplus", [2.5, 3.0]), ("hardshrink", [0.5]), ("softshrink", [0.7]),
-    ("threshold", [0.3, 7]), ("hardtanh", [-1, 1]), ("hardtanh", [0.25, 0.5]), ("clamp", [-1, 1]), ("clamp", [None, 0.5]),
+    ("threshold", [0.3, 7]), ("hardtanh", [-1, 1]), ("hardtanh", [0.25, 0.5]),
+    ("clamp", [-1, 1]), ("clamp", [None, 0.5]),
     ("clamp", [0.5, None]), ("clamp", [2, -2]), ("clamp_min", [0]), ("clamp_max", [0.5]),
 ]  # fmt: skip
 
@@ -128,7 +198,9 @@ def test_clamp_promotes(dtype: torch.dtype) -> None:
     out = dtype if dtype.is_floating_point else torch.float32
     check("aten::clamp.out", [sample(dtype, 30), -0.5, 20.5], out)
     check("aten::clamp.out", [sample(dtype, 30), 3, 20], dtype)
-    check("aten::clamp.Tensor_out", [sample(dtype, 4, 30), sample(dtype, 30, seed=1), sample(dtype, 4, 1, seed=2)], dtype)
+    check(
+        "aten::clamp.Tensor_out", [sample(dtype, 4, 30), sample(dtype, 30, seed=1), sample(dtype, 4, 1, seed=2)], dtype
+    )
     check("aten::clamp.Tensor_out", [sample(dtype, 4, 30), None, sample(dtype, 4, 1, seed=2)], dtype)
     check("aten::clamp.Tensor_out", [sample(dtype, 4, 30), sample(dtype, 4, 1, seed=2), None], dtype)
 
@@ -189,3 +261,16 @@ def test_refusals(name: str, arguments: list[object], out: torch.dtype, check_na
     with pytest.raises(KernelFailure) as caught:
         kernels().call(f"aten::{name}.out", arguments, [torch.empty(2, dtype=out)])
     assert caught.value.check == check_name
+
+
+@pytest.mark.parametrize("name", ["digamma", "erfinv", "i0"])
+def test_special_functions(name: str) -> None:
+    for dtype in FLOATS:
+        check(f"aten::{name}.out", [sample(dtype, 5, 60)], dtype)
+    for dtype in (torch.float32, torch.float64):
+        x = (
+            torch.linspace(-1, 1, 401, dtype=dtype)
+            if name == "erfinv"
+            else torch.linspace(-30, 700, 701, dtype=dtype) / 1.1
+        )
+        check(f"aten::{name}.out", [x], dtype)

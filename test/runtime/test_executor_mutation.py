@@ -88,7 +88,7 @@ def corpus(folder: Path) -> list[Path]:
 def mutate() -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ETIR_KERNEL_FLAGS", FLAGS)
-        sources = [RUNTIME / "executor" / name for name in ("program_fuzz.cc", "program_mutate.cc")]
+        sources = [RUNTIME / "executor" / name for name in ("program_fuzz.cc", "program_mutation_fuzz.cc")]
         return link_executor(BUILD / "mutate", ["prim", "copy"], "program_mutate", sources, "")
 
 

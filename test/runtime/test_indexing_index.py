@@ -67,7 +67,7 @@ PATTERNS = {
     "mask_one_set": [torch.tensor([False, True, False, False]), index(7, size=5)],
     "mask_and_index": [masks(4), index(int(masks(4).sum()), size=5)],
     "mask_and_column": [masks(4), index(3, 1, size=5)],
-    "masks_apart": [masks(4), N, N, torch.tensor([True, False, True])[: 3]],
+    "masks_apart": [masks(4), N, N, torch.tensor([True, False, True])[:3]],
     "empty": [torch.zeros(0, dtype=torch.int64)],
     "empty_matrix": [N, torch.zeros(2, 0, dtype=torch.int64)],
 }
@@ -130,8 +130,12 @@ def test_index_dim_orders(pattern, order):
         same(KERNELS.call("aten::index.Tensor_out", [x, indices], [like])[0], expected)
     values = torch.full(expected.shape, 1.5)
     result = KERNELS.call("aten::index_put.out", [x, indices, values, False], [torch.empty(SELF)])[0]
-    same(result, x.clone().index_put(tuple(i if i is not None else slice(None) for i in indices), values)
-         if all(i is not None for i in indices) else torch.ops.aten.index_put(x, indices, values, False))
+    same(
+        result,
+        x.clone().index_put(tuple(i if i is not None else slice(None) for i in indices), values)
+        if all(i is not None for i in indices)
+        else torch.ops.aten.index_put(x, indices, values, False),
+    )
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (7, 1), (1, 3), (7, 5, 3)])

@@ -74,8 +74,8 @@ def unique_index(shape, dim, index_shape):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    ("shape", "dim", "index_shape"), [((4, 5, 6), 0, (3, 5, 6)), ((4, 5, 6), 1, (2, 4, 5)), ((4, 5, 6), 2, (4, 5, 6)),
-                                      ((9,), 0, (4,))]  # fmt: skip
+    ("shape", "dim", "index_shape"),
+    [((4, 5, 6), 0, (3, 5, 6)), ((4, 5, 6), 1, (2, 4, 5)), ((4, 5, 6), 2, (4, 5, 6)), ((9,), 0, (4,))],  # fmt: skip
 )
 def test_scatter(shape, dim, index_shape, dtype):
     x, source = make(shape, dtype), make((7, 7, 7)[: len(shape)], dtype, 4)
@@ -191,7 +191,16 @@ def test_take_and_put(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("shape", "mask_shape"),
-    [((4, 5), (4, 5)), ((4, 5), (5,)), ((5,), (4, 5)), ((4, 1), (1, 5)), ((), ()), ((), (3,)), ((0, 3), (0, 3)), ((3,), ())],
+    [
+        ((4, 5), (4, 5)),
+        ((4, 5), (5,)),
+        ((5,), (4, 5)),
+        ((4, 1), (1, 5)),
+        ((), ()),
+        ((), (3,)),
+        ((0, 3), (0, 3)),
+        ((3,), ()),
+    ],
 )
 def test_masked(shape, mask_shape, dtype):
     x, mask, source = make(shape, dtype), make(mask_shape, torch.bool, 3), make((6, 7), dtype, 5)

@@ -165,9 +165,19 @@ def test_refusals(kernels: Kernels) -> None:
         (sdpa, [query, cache, cache, 0, mask, 0.0, True, None], query, "KernelArgument"),
         (sdpa, [query, cache, cache, 0, None, 0.5, True, None], query, "KernelArgument"),
         (sdpa, [query, cache[..., :7].contiguous(), cache, 0, None, 0.0, True, None], query, "KernelShape"),
-        (sdpa, [torch.randn(1, 2, 3, 8), cache, cache, 0, None, 0.0, True, None], query[:, :, :3].contiguous(), "KernelShape"),
+        (
+            sdpa,
+            [torch.randn(1, 2, 3, 8), cache, cache, 0, None, 0.0, True, None],
+            query[:, :, :3].contiguous(),
+            "KernelShape",
+        ),
         (sdpa, [query.half(), cache, cache, 0, None, 0.0, True, None], query, "KernelDtypeMismatch"),
-        (sdpa, [query.double(), cache.double(), cache.double(), 0, None, 0.0, True, None], query.double(), "KernelDtype"),
+        (
+            sdpa,
+            [query.double(), cache.double(), cache.double(), 0, None, 0.0, True, None],
+            query.double(),
+            "KernelDtype",
+        ),
         (sdpa, [query[0], cache, cache, 0, None, 0.0, True, None], query, "KernelRank"),
         (with_cache, [query, new, new, cache, cache.clone(), 5, 2, None, 0.0, True, None], query, "KernelIndex"),
         (with_cache, [query, new, new, cache, cache.clone(), 0, 3, None, 0.0, True, None], query, "KernelArgument"),
@@ -183,3 +193,13 @@ def test_refusals(kernels: Kernels) -> None:
         with pytest.raises(KernelFailure) as caught:
             kernels.call(f"llama::{name}", arguments, [like])
         assert caught.value.check == failure, (name, arguments[3:])
+
+
+def test_a_refused_call_leaves_the_caches(kernels: Kernels) -> None:
+    query, cache = torch.randn(1, 2, 3, 8), torch.zeros(1, 6, 2, 8)
+    new, other = torch.ones(1, 2, 2, 8), torch.zeros(1, 6, 2, 8)
+    with pytest.raises(KernelFailure):
+        arguments = [query, new, new, cache, other, 0, 2, None, 0.0, True, None]
+        kernels.call("llama::sdpa_with_kv_cache.out", arguments, [query])
+    assert cache.eq(0).all()
+    assert other.eq(0).all()

@@ -38,7 +38,9 @@ def test_hadamard(kernels: Kernels, stock: Any, n: int) -> None:
         torch.testing.assert_close(result, exact, rtol=tolerance, atol=tolerance)
 
 
-def delta_rule(query: Any, key: Any, value: Any, decay: Any, beta: Any, state: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def delta_rule(
+    query: Any, key: Any, value: Any, decay: Any, beta: Any, state: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The recurrence, position by position, in double."""
     query, key, value, decay, beta, state = (t.double() for t in (query, key, value, decay, beta, state))
     decay = decay.unsqueeze(-1).expand_as(key) if decay.dim() == 3 else decay
@@ -55,7 +57,11 @@ def delta_rule(query: Any, key: Any, value: Any, decay: Any, beta: Any, state: A
 @pytest.mark.parametrize("name", ["gated_delta_rule.out", "channelwise_gated_delta_rule.out"])
 @pytest.mark.parametrize("scalar_decay", [False, True])
 def test_gated_delta_rule(kernels: Kernels, scalar_decay: bool, name: str) -> None:
-    for batch, heads, state_heads, length, keys, values in ((2, 4, 2, 9, 5, 6), (1, 3, 3, 1, 16, 130), (1, 2, 1, 40, 8, 64)):
+    for batch, heads, state_heads, length, keys, values in (
+        (2, 4, 2, 9, 5, 6),
+        (1, 3, 3, 1, 16, 130),
+        (1, 2, 1, 40, 8, 64),
+    ):
         key = torch.nn.functional.normalize(torch.randn(batch, state_heads, length, keys), dim=-1)
         value = torch.randn(batch, state_heads, length, values)
         query = torch.randn(batch, heads, length, keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from against_torch import LAYOUTS, check, laid_out, numbers, refuses
+from against_torch import LAYOUTS, laid_out, numbers, refuses
 from kernels import Kernels, build_kernels
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -109,6 +109,26 @@ def test_group_norm(kernels: Kernels, shape: tuple[int, ...], groups: int, dtype
                 torch.testing.assert_close(a.double(), b, rtol=CLOSE[dtype][0] * 2, atol=CLOSE[dtype][1])
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("shape", "groups"), [((2, 6, 5, 7), 3), ((3, 4), 2), ((2, 4, 300), 4), ((2, 3, 4), 1)])
+def test_group_norm_gradients(kernels: Kernels, shape: tuple[int, ...], groups: int, dtype: torch.dtype) -> None:
+    x, grad = numbers(shape, dtype), numbers(shape, dtype, 3)
+    n, c = shape[:2]
+    pixels = x[0, 0].numel()
+    weight = numbers((c,), dtype, 1)
+    for w in (weight, None):
+        # torch wants a weight where its gradient is asked for; none is as good as ones.
+        wide = [grad.double(), x.double(), torch.ones(c).double() if w is None else w.double()]
+        _, mean, rstd = torch.native_group_norm(wide[1], wide[2], None, n, c, pixels, groups, 1e-5)
+        mean, rstd = mean.to(dtype), rstd.to(dtype)
+        rest = [n, c, pixels, groups, [True, True, True]]
+        expected = torch.ops.aten.native_group_norm_backward(*wide[:2], mean.double(), rstd.double(), wide[2], *rest)
+        args = [grad, x, mean, rstd, w, *rest]
+        got = kernels.call("aten::native_group_norm_backward.out", args, [x, weight, weight])
+        for a, b in zip(got, expected, strict=True):
+            torch.testing.assert_close(a.double(), b, rtol=CLOSE[dtype][0] * 2, atol=CLOSE[dtype][1] * 10)
+
+
 def test_group_norm_refusals(kernels: Kernels) -> None:
     x = numbers((2, 6, 5), torch.float32)
     stat = torch.empty(2, 3)
@@ -157,7 +177,9 @@ def test_batch_norm_in_training(kernels: Kernels, shape: tuple[int, ...], dtype:
             stat = torch.empty(c, dtype=dtype)
             likes = [laid_out(x, layout), stat, stat]
             got = kernels.call("aten::native_batch_norm.out", [y, weight, bias, mean, var, True, 0.1, 1e-5], likes)
-            again = kernels.call("aten::_native_batch_norm_legit.no_stats_out", [y, weight, bias, True, 0.1, 1e-5], likes)
+            again = kernels.call(
+                "aten::_native_batch_norm_legit.no_stats_out", [y, weight, bias, True, 0.1, 1e-5], likes
+            )
             for a, b in zip((*got, *again), (*expected, *expected), strict=True):
                 torch.testing.assert_close(a.double(), b, rtol=rtol * 2, atol=atol * 2)
             for a, b in zip((mean, var), wide[2:], strict=True):
@@ -195,5 +217,9 @@ def test_batch_norm_refusals(kernels: Kernels) -> None:
     refuses(kernels, "KernelShape", name, [x, torch.ones(4), None, stat, stat, 0.1, 1e-5], x, none, none)
     refuses(kernels, "KernelDtype", name, [x, stat.int(), None, stat, stat, 0.1, 1e-5], x, none, none)
     refuses(kernels, "KernelRank", name, [stat, None, None, stat, stat, 0.1, 1e-5], stat, none, none)
-    refuses(kernels, "KernelArgument", "native_batch_norm.out", [x, None, None, None, None, False, 0.1, 1e-5], x, none, none)
-    refuses(kernels, "KernelDimOrder", name, [x, None, None, stat, stat, 0.1, 1e-5], laid_out(x, "transposed"), none, none)
+    refuses(
+        kernels, "KernelArgument", "native_batch_norm.out", [x, None, None, None, None, False, 0.1, 1e-5], x, none, none
+    )
+    refuses(
+        kernels, "KernelDimOrder", name, [x, None, None, stat, stat, 0.1, 1e-5], laid_out(x, "transposed"), none, none
+    )

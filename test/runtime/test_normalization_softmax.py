@@ -28,8 +28,12 @@ def test_softmax(kernels: Kernels, shape: tuple[int, ...], dtype: torch.dtype) -
     for layout in LAYOUTS:
         x = laid_out(numbers(shape, dtype) * 3, layout)
         for dim in range(-1, max(len(shape), 1)):
-            for name in ("_softmax.out", "_log_softmax.out"):
-                check(kernels, name, [x, dim, False], dtype, layout=layout)
+            for name in ("_softmax", "_log_softmax"):
+                # Exact values, rounded once: along some dims torch rounds to 16 bits in between.
+                want = getattr(torch.ops.aten, name).default(x.double(), dim, False)
+                [got] = kernels.call(f"aten::{name}.out", [x, dim, False], [laid_out(want.to(dtype), layout)])
+                rtol, atol = TOLERANCE[dtype]
+                torch.testing.assert_close(got, want.to(dtype), rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -132,3 +136,27 @@ def test_norms_at_the_edges(reductions: Kernels) -> None:
     check(reductions, "norm.out", [torch.tensor([1.0, float("nan")]), INF, [0], False], torch.float32)
     check(reductions, "norm.out", [torch.tensor(-3.0), None, [0], False], torch.float32)
     refuses(reductions, "KernelDtype", "norm.out", [torch.ones(3).int(), 2, [0], False], torch.empty(()).int())
+
+
+@pytest.mark.parametrize("p", [0, 0.5, 1, 2, 3, INF])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_distances(reductions: Kernels, dtype: torch.dtype, p: float) -> None:
+    for a, b in (((4, 7), (5, 7)), ((2, 1, 4, 7), (3, 5, 7)), ((3, 300), (2, 300)), ((2, 0), (3, 0)), ((0, 3), (2, 3))):
+        x1, x2 = numbers(a, dtype), numbers(b, dtype, 1)
+        want = torch.ops.aten._cdist_forward(x1.double(), x2.double(), float(p), 2)
+        [got] = reductions.call("aten::_cdist_forward.out", [x1, x2, float(p), None], [want.to(dtype)])
+        rtol, atol = (5e-5, 5e-5) if dtype == torch.float32 else TOLERANCE[dtype]
+        torch.testing.assert_close(got, want.to(dtype), rtol=rtol, atol=atol)
+    for shape in ((6, 9), (1, 3), (0, 3), (4, 0)):
+        x = numbers(shape, dtype)
+        want = torch.ops.aten._pdist_forward(x.double(), float(p))
+        [got] = reductions.call("aten::_pdist_forward.out", [x, float(p)], [want.to(dtype)])
+        torch.testing.assert_close(got, want.to(dtype), rtol=rtol, atol=atol)
+
+
+def test_distance_refusals(reductions: Kernels) -> None:
+    x = torch.ones(2, 3)
+    refuses(reductions, "KernelShape", "_cdist_forward.out", [x, torch.ones(2, 4), 2.0, None], torch.empty(2, 2))
+    refuses(reductions, "KernelArgument", "_cdist_forward.out", [x, x, -1.0, None], torch.empty(2, 2))
+    refuses(reductions, "KernelRank", "_pdist_forward.out", [torch.ones(3), 2.0], torch.empty(3))
+    refuses(reductions, "KernelDtypeMismatch", "_cdist_forward.out", [x, x.double(), 2.0, None], torch.empty(2, 2))

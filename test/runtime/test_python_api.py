@@ -345,12 +345,6 @@ def test_inputs_without_a_planned_place_are_used_in_place() -> None:
     assert array.tolist() == [1, 1, 1], "what is read-only is copied"
 
 
-def test_planned_inputs_are_copied() -> None:
-    x = torch.zeros(3)
-    program(InPlace(), x).forward(x)
-    assert torch.equal(x, torch.zeros(3))
-
-
 def test_external_weights(tmp_path: Path) -> None:
     x = torch.randn(4, 3)
     compiled_program = etir.compile(torch.export.export(Affine(), (x,)), external_weights="w")
@@ -370,7 +364,8 @@ def test_memory_and_profile() -> None:
     profile = method.profile(x)
     torch.testing.assert_close(profile.outputs, [Affine()(x)])
     rows = {row.operator: row.calls for row in profile.operators}
-    assert rows == {"aten::mul.out": 1, "aten::add.out": 1}
+    assert sorted(name.partition(".")[0] for name in rows) == ["aten::add", "aten::mul"]
+    assert set(rows.values()) == {1}
     assert profile.nanoseconds == sum(row.nanoseconds for row in profile.operators) > 0
     assert "aten::mul.out" in str(profile)
 

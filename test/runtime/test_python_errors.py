@@ -116,8 +116,15 @@ def test_unknown_method(data: bytes) -> None:
 
 
 def test_missing_external_data(tmp_path: Path) -> None:
-    linear = torch.nn.Linear(3, 2)
-    etir.compile(torch.export.export(linear, (X,)), external_weights="w").save(tmp_path / "m.pte")
+    class Scale(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.scale
+
+    etir.compile(torch.export.export(Scale(), (X,)), external_weights="w").save(tmp_path / "m.pte")
     rt = load(tmp_path / "m.pte")
     with pytest.raises(RuntimeFailure) as caught:
         _ = rt.forward

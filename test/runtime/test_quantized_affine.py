@@ -78,7 +78,10 @@ def test_quantize_rounds_half_to_even_and_saturates(kernels: Kernels) -> None:
     (result,) = run(kernels, "quantize_per_tensor.out", arguments, x.to(torch.int32))
     assert result.tolist() == [-2, -2, 0, 0, 2, 2, 10**9, -(10**9), info.max, info.min, info.max, 0]
     (result,) = run(
-        kernels, "quantize_per_tensor.out", [torch.tensor([float("nan")]), 1.0, 4, -8, 7, torch.int8], x[:1].to(torch.int8)
+        kernels,
+        "quantize_per_tensor.out",
+        [torch.tensor([float("nan")]), 1.0, 4, -8, 7, torch.int8],
+        x[:1].to(torch.int8),
     )
     assert result.tolist() == [-8]
 
@@ -160,11 +163,15 @@ def test_dequantize_per_tensor(kernels: Kernels, out_type: torch.dtype | None, d
     for shape in ((3, 50, 7), (), (0, 4)):
         q = integers(shape, dtype)
         wide = torch.float64 if out_type == torch.float64 else torch.float32
-        expected = OPS.dequantize_per_tensor(q, 0.0031, 5, low, high, dtype, out_dtype=wide).to(out_type or torch.float32)
+        expected = OPS.dequantize_per_tensor(q, 0.0031, 5, low, high, dtype, out_dtype=wide).to(
+            out_type or torch.float32
+        )
         (result,) = run(kernels, "dequantize_per_tensor.out", [q, 0.0031, 5, low, high, dtype, out_type], expected)
         torch.testing.assert_close(result, expected)
         tensors = [torch.tensor([0.0031], dtype=torch.float64), torch.tensor([5])]
-        (result,) = run(kernels, "dequantize_per_tensor.Tensor_out", [q, *tensors, low, high, dtype, out_type], expected)
+        (result,) = run(
+            kernels, "dequantize_per_tensor.Tensor_out", [q, *tensors, low, high, dtype, out_type], expected
+        )
         torch.testing.assert_close(result, expected)
 
 
@@ -187,7 +194,13 @@ def test_dequantize_per_channel(kernels: Kernels, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
 def test_choose_qparams(kernels: Kernels, dtype: torch.dtype) -> None:
     info = torch.iinfo(dtype)
-    for x in (floats((4, 33)), floats((5,)).abs() + 1, -floats((70,)).abs() - 2, torch.zeros(3), torch.full((2, 2), 7.0)):
+    for x in (
+        floats((4, 33)),
+        floats((5,)).abs() + 1,
+        -floats((70,)).abs() - 2,
+        torch.zeros(3),
+        torch.full((2, 2), 7.0),
+    ):
         scale, zero = OPS.choose_qparams.tensor(x, info.min, info.max, 1e-5, dtype)
         results = run(kernels, "choose_qparams.Tensor_out", [x, info.min, info.max, 1e-5, dtype], scale, zero)
         torch.testing.assert_close(results[0], scale)

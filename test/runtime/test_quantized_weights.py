@@ -45,7 +45,11 @@ def test_embedding(kernels: Kernels, stock: Any, bits: str, dtype: torch.dtype) 
             shape = (11,) if groups is None else (11, groups)
             scales = (torch.rand(shape) + 0.1).to(dtype)
             for zeros in (None, torch.randint(-3, 4, shape).to(dtype)):
-                for indices in (torch.tensor([[0, 10, 3], [3, 7, 1]]), torch.tensor(5, dtype=torch.int32), torch.empty(0, 2).long()):
+                for indices in (
+                    torch.tensor([[0, 10, 3], [3, 7, 1]]),
+                    torch.tensor(5, dtype=torch.int32),
+                    torch.empty(0, 2).long(),
+                ):
                     wide_zeros = None if zeros is None else zeros.float()
                     arguments = [weight, scales, zeros, low, high, indices]
                     expected = getattr(stock, f"embedding_{bits}")(

@@ -176,7 +176,12 @@ def test_max_unpool(kernels: Kernels, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_adaptive_pools(kernels: Kernels, dtype: torch.dtype) -> None:
     for layout, out_layout in LAYOUTS:
-        for shape, size in (((2, 3, 7, 9), [3, 4]), ((1, 70, 6, 5), [1, 1]), ((3, 5, 200), [7, 1]), ((2, 9, 3, 3), [5, 4])):
+        for shape, size in (
+            ((2, 3, 7, 9), [3, 4]),
+            ((1, 70, 6, 5), [1, 1]),
+            ((3, 5, 200), [7, 1]),
+            ((2, 9, 3, 3), [5, 4]),
+        ):
             check(kernels, "_adaptive_avg_pool2d.out", [make(shape, dtype), size], layout, out_layout)
             check(kernels, "adaptive_max_pool2d.out", [make(shape, dtype), size], layout, out_layout)
         check(kernels, "_adaptive_avg_pool3d.out", [make((2, 3, 5, 6, 7), dtype), [2, 4, 3]], layout, out_layout)
@@ -189,7 +194,9 @@ def test_adaptive_pools(kernels: Kernels, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_adaptive_avg_pool_backward(kernels: Kernels, dtype: torch.dtype) -> None:
     for layout in ("plain", "last", "odd"):
-        check(kernels, "_adaptive_avg_pool2d_backward.out", [make((2, 3, 3, 4), dtype), make((2, 3, 7, 9), dtype)], layout)
+        check(
+            kernels, "_adaptive_avg_pool2d_backward.out", [make((2, 3, 3, 4), dtype), make((2, 3, 7, 9), dtype)], layout
+        )
         check(kernels, "_adaptive_avg_pool2d_backward.out", [make((2, 5, 4), dtype), make((2, 3, 3), dtype)], layout)
     grad, x = make((2, 3, 2, 3, 4), dtype), make((2, 3, 5, 6, 7), dtype)
     check(kernels, "_adaptive_avg_pool3d_backward.out", [grad, x])

@@ -39,7 +39,7 @@ def check(
     given = [relaid(a, layout) if isinstance(a, torch.Tensor) else a for a in arguments]
     (result,) = kernels.call(f"aten::{name}", given, [relaid(expected, out_layout or layout)])
     assert result.shape == expected.shape
-    tolerance = tolerance or TOLERANCE.get(dtype) or ({"rtol": 0, "atol": 1} if dtype == torch.uint8 else {})
+    tolerance = tolerance or TOLERANCE.get(dtype) or ({"rtol": 0, "atol": 0} if dtype == torch.uint8 else {})
     torch.testing.assert_close(result.contiguous(), expected.contiguous(), equal_nan=True, **tolerance)
 
 
@@ -122,7 +122,9 @@ def test_backward(kernels: Kernels, name: str, dtype: torch.dtype) -> None:
             expected = operator(f"{name}_backward.grad_input")(*wide).to(dtype)
             for layout in ("plain", "last", "odd"):
                 (result,) = kernels.call(
-                    f"aten::{name}_backward.grad_input", [relaid(grad, layout), *arguments[1:]], [relaid(expected, layout)]
+                    f"aten::{name}_backward.grad_input",
+                    [relaid(grad, layout), *arguments[1:]],
+                    [relaid(expected, layout)],
                 )
                 tolerance = TOLERANCE.get(dtype) or {"rtol": 1e-4, "atol": 1e-4}
                 torch.testing.assert_close(result.contiguous(), expected, **tolerance)
@@ -142,7 +144,9 @@ def test_grid_sampler_2d(kernels: Kernels, mode: int, padding: int, dtype: torch
         for shape, size in (((2, 3, 6, 7), (5, 20)), ((1, 70, 5, 4), (3, 3)), ((1, 1, 1, 1), (4, 4))):
             grid = grid_for((shape[0], *size, 2), dtype)
             for align in (False, True):
-                check(kernels, "grid_sampler_2d.out", [make(shape, dtype), grid, mode, padding, align], layout, out_layout)
+                check(
+                    kernels, "grid_sampler_2d.out", [make(shape, dtype), grid, mode, padding, align], layout, out_layout
+                )
 
 
 @pytest.mark.parametrize("mode", [0, 1])
@@ -192,6 +196,16 @@ def test_refusals(kernels: Kernels) -> None:
         assert caught.value.check == failure, name
 
 
+@pytest.mark.parametrize("name", ["upsample_bilinear2d", "upsample_bicubic2d"])
+def test_bytes_are_exact(kernels: Kernels, name: str) -> None:
+    for shape, size in (((2, 3, 70, 90), [130, 37]), ((1, 7, 20, 30), [33, 17]), ((1, 1, 5, 5), [40, 5])):
+        x = torch.randint(0, 256, shape, dtype=torch.uint8)
+        for layout in ("plain", "last"):
+            for align in (False, True):
+                check(kernels, f"{name}.out", [x, size, align, None, None], layout)
+                check(kernels, f"_{name}_aa.out", [x, size, align, None, None], layout)
+
+
 def test_wild_scales(kernels: Kernels) -> None:
     """Scales that do not go with the sizes read nothing outside of the image."""
     x = torch.ones(1, 2, 4, 4)
@@ -200,4 +214,6 @@ def test_wild_scales(kernels: Kernels) -> None:
             (result,) = kernels.call(f"aten::{name}", [x, [5, 5], scale, scale], [torch.ones(1, 2, 5, 5)])
             assert result.eq(1).all()
         for name in ("upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
-            kernels.call(f"aten::{name}.out", [x, [5, 5], False, scale, scale], [torch.ones(1, 2, 5, 5)])
+            for image in (x, x.to(torch.uint8)):
+                like = torch.ones(1, 2, 5, 5, dtype=image.dtype)
+                kernels.call(f"aten::{name}.out", [image, [5, 5], False, scale, scale], [like])

@@ -1,7 +1,8 @@
 // Convolutions in one, two and three dims, plain and transposed, with groups.
 //
-// Depthwise ones and kernels of size one have code of their own (depthwise.h, the end of engine.h); all others are blocked
-// matrix products over patches. Tensors may lie in any dense order; the result is written in the order that it has.
+// Depthwise ones and kernels of size one have code of their own (depthwise.h, the end of engine.h); all others are
+// blocked matrix products over patches. Tensors may lie in any dense order; the result is written in the order that it
+// has.
 #include "kernels/convolution/depthwise.h"
 #include "kernels/convolution/engine.h"
 

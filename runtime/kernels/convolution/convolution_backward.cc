@@ -1,8 +1,8 @@
 // Gradients of convolutions in one, two and three dims, plain and transposed, with groups.
 //
-// The gradient of the input is a convolution of the output's gradient with the same weight, transposed where the first is
-// plain and plain where it is transposed. The gradient of the weight is a blocked matrix product whose depth runs over all
-// positions of all images; for a transposed convolution, input and output's gradient change places in it.
+// The gradient of the input is a convolution of the output's gradient with the same weight, transposed where the first
+// is plain and plain where it is transposed. The gradient of the weight is a blocked matrix product whose depth runs
+// over all positions of all images; for a transposed convolution, input and output's gradient change places in it.
 #include "kernels/convolution/engine.h"
 
 namespace etir {
@@ -16,7 +16,6 @@ template <typename T>
 struct WeightGradient {
   using C = compute_t<T>;
   GridDim grid[kSpatial];
-  int64_t batch;
   const T* small;
   Strides small_strides;
   const T* image;
@@ -103,7 +102,8 @@ struct WeightGradient {
 };
 
 template <typename T>
-void weight_gradient(KernelContext& ctx, const Shape& s, const Tensor& grad, const Tensor& input, const Tensor& result) {
+void weight_gradient(KernelContext& ctx, const Shape& s, const Tensor& grad, const Tensor& input,
+                     const Tensor& result) {
   using C = compute_t<T>;
   using Q = WeightGradient<T>;
   // A plain convolution from the larger image to the smaller one describes both kinds.
@@ -111,7 +111,6 @@ void weight_gradient(KernelContext& ctx, const Shape& s, const Tensor& grad, con
   const Tensor &small = s.transposed ? input : grad, &image = s.transposed ? grad : input;
   Q q;
   for (int d = 0; d < kSpatial; ++d) q.grid[d] = grid_dim(plain, d, 0);
-  q.batch = s.batch;
   q.small_strides = strides_of(small);
   q.image_strides = strides_of(image);
   q.w = strides_of(result);
@@ -205,7 +204,8 @@ void convolution_backward_out(KernelContext& ctx) {
   dispatch<kFloats>(grad.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (mask[0] && grad_input.numel() > 0) {
-      convolve(ctx, s.reversed(), grad.ptr<T>(), from, weight.ptr<T>(), w, group_stride, nullptr, grad_input.ptr<T>(), to);
+      convolve(ctx, s.reversed(), grad.ptr<T>(), from, weight.ptr<T>(), w, group_stride, nullptr, grad_input.ptr<T>(),
+               to);
     }
     if (mask[1]) weight_gradient<T>(ctx, s, grad, input, grad_weight);
     if (mask[2]) bias_gradient<T>(s, grad, ctx.tensor(kResults + 2));

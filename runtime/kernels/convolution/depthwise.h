@@ -1,8 +1,8 @@
 // Depthwise convolutions (one input channel in each group), computed directly.
 //
-// Rows of a plane are vectorised along x: where all taps are inside the image, a block of outputs is kept in registers while
-// the taps go by. Small planes are first copied into a buffer with their padding, so that they have no border. Channels-last
-// images are vectorised along the channels.
+// Rows of a plane are vectorised along x: where all taps are inside the image, a block of outputs is kept in registers
+// while the taps go by. Small planes are first copied into a buffer with their padding, so that they have no border.
+// Channels-last images are vectorised along the channels.
 #pragma once
 
 #include "kernels/convolution/geometry.h"

@@ -1,5 +1,5 @@
-// Convolutions as blocked matrix products (util/gemm.h) whose right or left matrix, the patches of the image, is made block
-// by block while it is packed.
+// Convolutions as blocked matrix products (util/gemm.h) whose right or left matrix, the patches of the image, is made
+// block by block while it is packed.
 //
 // With the result's channels outermost the product is weights x patches, and with them innermost (channels last) it is
 // patches x weights, so that results are written in the order of memory. Images and weights may lie in any order.
@@ -34,14 +34,14 @@ struct Patches {
   const T* weight;
   Strides w;  ///< outer: output channels; channel: input channels; spatial: of the grid's taps
   T* output;
-  Strides out;  ///< spatial: of the grid's positions
+  Strides out;       ///< spatial: of the grid's positions
   const void* bias;  ///< null: none; `bias_first` is the group's first
   ScalarType bias_dtype;
   int64_t bias_first;
   // Where channel c and tap t are along the depth of the product: at c * channel_step + t * tap_step.
   int64_t channel_step, tap_step;
-  bool packed_weight;   ///< a row of weights lies along the depth
-  bool linear_output;   ///< positions are out.spatial[2] apart throughout
+  bool packed_weight;  ///< a row of weights lies along the depth
+  bool linear_output;  ///< positions are out.spatial[2] apart throughout
 
   int64_t taps() const { return grid[0].taps * grid[1].taps * grid[2].taps; }
   int64_t positions() const { return grid[0].count * grid[1].count * grid[2].count; }
@@ -66,8 +66,8 @@ struct Patches {
                     (grid[0].count == 1 || out.spatial[0] == out.spatial[2] * grid[2].count * grid[1].count);
   }
 
-  /// Calls `body(tap, c_begin, c_end, at)` for the taps of depth [p, p + depth): of channels [c_begin, c_end), which are at
-  /// `at`, `at + channel_step`, ... from p.
+  /// Calls `body(tap, c_begin, c_end, at)` for the taps of depth [p, p + depth): of channels [c_begin, c_end), which
+  /// are at `at`, `at + channel_step`, ... from p.
   template <typename Body>
   void for_each_tap(int64_t p, int64_t depth, const Body& body) const {
     if (depth <= 0) return;

@@ -1,9 +1,9 @@
 // What a convolution reads and writes, without its element type: checked arguments, and the grids it is made of.
 //
-// A convolution is one or several grids of output positions. On a grid, the input position of output position `o` and tap
-// `t` is o * scale + base + t * tap_step in every dim. A plain convolution is one grid. A transposed one is a grid for each
-// residue of the output position modulo the stride: on such a grid the taps that meet an input element are every so many
-// taps, and no multiplication by an inserted zero remains.
+// A convolution is one or several grids of output positions. On a grid, the input position of output position `o` and
+// tap `t` is o * scale + base + t * tap_step in every dim. A plain convolution is one grid. A transposed one is a grid
+// for each residue of the output position modulo the stride: on such a grid the taps that meet an input element are
+// every so many taps, and no multiplication by an inserted zero remains.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@ namespace etir {
 constexpr int kSpatial = 3;
 
 struct GridDim {
-  int64_t count = 1;     ///< output positions
-  int64_t taps = 1;      ///< taps that meet them
+  int64_t count = 1;  ///< output positions
+  int64_t taps = 1;   ///< taps that meet them
   int64_t in_size = 1;
   int64_t scale = 1, base = 0, tap_step = 1;
-  int64_t out_first = 0, out_step = 1;       ///< place of the grid in the output
+  int64_t out_first = 0, out_step = 1;        ///< place of the grid in the output
   int64_t weight_first = 0, weight_step = 1;  ///< place of its taps in the kernel
 
   bool meets(int64_t o, int64_t tap) const {
@@ -80,8 +80,8 @@ inline bool read_spatial(KernelContext& ctx, int i, int spatial, int64_t least, 
   return true;
 }
 
-/// Checks shapes and the arguments from `stride_at` on (stride, padding, dilation, transposed, output_padding, groups), and
-/// fills `shape`. Positions of the tensors are for the error.
+/// Checks shapes and the arguments from `stride_at` on (stride, padding, dilation, transposed, output_padding, groups),
+/// and fills `shape`. Positions of the tensors are for the error.
 inline bool read_shape(KernelContext& ctx, int input_at, int weight_at, int stride_at, Shape* shape) {
   const Tensor &input = ctx.tensor(input_at), &weight = ctx.tensor(weight_at);
   if (input.rank < 3 || input.rank > 2 + kSpatial) return ctx.fail(Check::KernelRank, input_at, input.rank), false;
@@ -137,8 +137,8 @@ inline int result_sizes(const Shape& s, int64_t* sizes) {
   return 2 + s.spatial;
 }
 
-/// One dim of the grid whose first output position is `phase`; `phase` is 0 for a plain convolution, and less than the stride
-/// for a transposed one.
+/// One dim of the grid whose first output position is `phase`; `phase` is 0 for a plain convolution, and less than the
+/// stride for a transposed one.
 inline GridDim grid_dim(const Shape& s, int d, int64_t phase) {
   GridDim g;
   g.in_size = s.in[d];

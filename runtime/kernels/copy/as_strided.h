@@ -7,7 +7,8 @@ namespace etir {
 
 /// Gives a view the sizes and strides of two int list arguments, from element `offset` of the `numel` elements it has.
 /// False, with the failure recorded, when some element would lie outside.
-inline bool as_strided(KernelContext& ctx, View& view, int64_t numel, int size_index, int stride_index, int64_t offset) {
+inline bool as_strided(KernelContext& ctx, View& view, int64_t numel, int size_index, int stride_index,
+                       int64_t offset) {
   const IntList size = ctx.int_list(size_index), stride = ctx.int_list(stride_index);
   if (size.size() > kMaxRank || size.size() != stride.size()) {
     ctx.fail(Check::KernelArgument, stride_index, static_cast<int64_t>(stride.size()));

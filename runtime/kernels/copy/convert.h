@@ -1,7 +1,7 @@
 // Copies that change the dtype, for operators that take tensors of several.
 //
-// Elements go through blocks of int64, double or, between the float types it holds, float: so there is one loop for each
-// dtype read and one for each of the blocks' types for each dtype written. Complex numbers are converted as their parts.
+// Elements go through blocks of int64, double or, between the float types it holds, float: there is one loop for each
+// dtype read, and for each dtype written one for each type of block. Complex numbers are converted as their parts.
 #pragma once
 
 #include "kernels/copy/fill.h"

@@ -1,4 +1,4 @@
-// im2col, col2im (nn.Unfold, nn.Fold) and the gradient of unfold.
+// Windows that slide over an image, as columns and back: im2col and col2im (nn.Unfold and nn.Fold).
 #include "kernels/copy/fill.h"
 
 namespace etir {
@@ -33,8 +33,8 @@ static bool read_sliding(KernelContext& ctx, int index, const int64_t* image, Sl
         ctx.fail(Check::KernelArgument, index + i, value);
         return false;
       }
-      (i == 0 ? sliding[d].kernel : i == 1 ? sliding[d].dilation : is_padding ? sliding[d].padding : sliding[d].stride) =
-          value;
+      Sliding& s = sliding[d];
+      (i == 0 ? s.kernel : i == 1 ? s.dilation : is_padding ? s.padding : s.stride) = value;
     }
   }
   for (int d = 0; d < 2; ++d) {
@@ -133,8 +133,8 @@ using Sum = accumulate_t<T>;
 
 /// One row of an image: its elements are sums of the columns' elements that were taken from them.
 template <typename T>
-static void sum_columns(const View& columns, int64_t step, const Sliding* sliding, int64_t h, const char* from, char* to,
-                        int64_t to_stride) {
+static void sum_columns(const View& columns, int64_t step, const Sliding* sliding, int64_t h, const char* from,
+                        char* to, int64_t to_stride) {
   constexpr int64_t kBlock = 64;
   constexpr int64_t kBytes = sizeof(T);
   const Sliding &height = sliding[0], &width = sliding[1];
@@ -198,7 +198,8 @@ void col2im_out(KernelContext& ctx) {
         const int64_t h = row % image[0], channel = row / image[0] % channels, n = row / image[0] / channels;
         sum_columns<T>(columns, step, sliding, h,
                        columns.data + (n * columns.strides[0] + channel * columns.strides[1]) * bytes,
-                       to.data + (n * to.strides[0] + channel * to.strides[1] + h * to.strides[2]) * bytes, to.strides[3]);
+                       to.data + (n * to.strides[0] + channel * to.strides[1] + h * to.strides[2]) * bytes,
+                       to.strides[3]);
       }
     });
   });

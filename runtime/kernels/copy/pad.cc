@@ -55,7 +55,7 @@ struct Piece {
   int64_t source, step;  ///< the first element of the input, and 1, -1 or 0
 };
 
-/// The piece `kind` (0 before, 1 the input, 2 after) of a dim of `size` elements that is `padded` long with its padding.
+/// The piece `kind` (0 before, 1 the input, 2 after) of a dim of `size` elements, `padded` long with its padding.
 static Piece pad_piece(int kind, int64_t size, int64_t before, int64_t padded, bool reflect) {
   const int64_t input_end = before + size;
   int64_t begin = kind == 0 ? 0 : kind == 1 ? before : input_end;

@@ -49,7 +49,8 @@ inline bool diagonal_view(KernelContext& ctx, View& view, int64_t offset, int di
     ctx.fail(Check::KernelArgument, dim1_index + 1, dim2);
     return false;
   }
-  const int64_t rows = view.sizes[dim1] + (offset < 0 ? offset : 0), columns = view.sizes[dim2] - (offset > 0 ? offset : 0);
+  const int64_t rows = view.sizes[dim1] + (offset < 0 ? offset : 0);
+  const int64_t columns = view.sizes[dim2] - (offset > 0 ? offset : 0);
   const int64_t size = rows < columns ? rows : columns;
   const int64_t stride = view.strides[dim1] + view.strides[dim2];
   if (size > 0) view.shift(offset < 0 ? -offset * view.strides[dim1] : offset * view.strides[dim2]);

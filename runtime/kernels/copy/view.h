@@ -63,7 +63,8 @@ inline bool check_dtype(KernelContext& ctx, const Tensor& like, int like_index, 
 }
 
 /// Whether argument `i`, of which elements are read, and a result that is written have data, in different places.
-[[gnu::noinline]] inline bool check_memory(KernelContext& ctx, const Tensor& in, int i, const Tensor& out, int out_index) {
+[[gnu::noinline]] inline bool check_memory(KernelContext& ctx, const Tensor& in, int i, const Tensor& out,
+                                           int out_index) {
   const size_t in_bytes = in.nbytes(), out_bytes = out.nbytes();
   if (out_bytes != 0 && out.data == nullptr) {
     ctx.fail(Check::KernelNoData, out_index);

@@ -87,7 +87,9 @@ void view_as_complex_copy_out(KernelContext& ctx) {
   const Tensor& self = ctx.tensor(0);
   Tensor& out = ctx.tensor(1);
   if (!is_complex(out.dtype)) return ctx.fail(Check::KernelDtype, 1, static_cast<int64_t>(out.dtype));
-  if (self.dtype != part_of(out.dtype)) return ctx.fail(Check::KernelDtypeMismatch, 0, static_cast<int64_t>(self.dtype));
+  if (self.dtype != part_of(out.dtype)) {
+    return ctx.fail(Check::KernelDtypeMismatch, 0, static_cast<int64_t>(self.dtype));
+  }
   if (self.rank == 0) return ctx.fail(Check::KernelRank, 0, self.rank);
   const View from = view_of(self);
   if (from.sizes[self.rank - 1] != 2) return ctx.fail(Check::KernelShape, 0, from.sizes[self.rank - 1]);

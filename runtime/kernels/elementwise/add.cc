@@ -8,6 +8,16 @@ namespace {
 
 constexpr DtypeSet kTaken = kRealBool | kFullComplex;
 
+/// Int is what indices are computed in: it needs no way through int64, since the low 32 bits are the same.
+template <typename F>
+bool in_32_bits(KernelContext& ctx, const AnyOperand& a, const AnyOperand& b, int out, const F& f) {
+  constexpr ScalarType kInt = ScalarType::Int;
+  Tensor& result = ctx.tensor(out);
+  if (!contains(kSelectedDtypes, kInt) || a.dtype() != kInt || b.dtype() != kInt || result.dtype != kInt) return false;
+  elementwise<uint32_t, uint32_t, uint32_t>(ctx, result, out, {a.operand(), b.operand()}, kInt, f);
+  return true;
+}
+
 /// a + sign * alpha * b. Bools count as 0 and 1 and the result of a sum is whether it is not zero, as in torch.
 void scaled_sum(KernelContext& ctx, int self, int other, int alpha, int out, bool subtract, bool reverse) {
   const AnyOperand a(ctx, reverse ? other : self), b(ctx, reverse ? self : other);
@@ -20,6 +30,7 @@ void scaled_sum(KernelContext& ctx, int self, int other, int alpha, int out, boo
   }
   if (!check_result(ctx, common, out)) return;
   const bool is_one = factor.is_floating() ? factor.payload.real == 1.0 : factor.to<int64_t>() == 1;
+  if (is_one && !subtract && in_32_bits(ctx, a, b, out, [](uint32_t x, uint32_t y) { return x + y; })) return;
   const bool done = dispatch_compute<kTaken>(common, [&](auto tag) {
     using C = typename decltype(tag)::type;
     Tensor& result = ctx.tensor(out);
@@ -47,7 +58,9 @@ void add_out(KernelContext& ctx) { scaled_sum(ctx, 0, 1, 2, 3, false, false); }
 void sub_out(KernelContext& ctx) { scaled_sum(ctx, 0, 1, 2, 3, true, false); }
 void rsub_out(KernelContext& ctx) { scaled_sum(ctx, 0, 1, 2, 3, true, true); }
 void mul_out(KernelContext& ctx) {
-  binary<kTaken>(ctx, 0, 1, 2, [](auto a, auto b) { return wrap_mul(a, b); });
+  const AnyOperand a(ctx, 0), b(ctx, 1);
+  if (in_32_bits(ctx, a, b, 2, [](uint32_t x, uint32_t y) { return x * y; })) return;
+  binary_in<kTaken>(ctx, a, b, 2, common_type(a, b), [](auto x, auto y) { return wrap_mul(x, y); });
 }
 
 }  // namespace etir

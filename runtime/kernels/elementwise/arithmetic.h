@@ -39,11 +39,11 @@ inline T wrap_mul(T a, T b) {
 /// The larger of two; NaN if one of them is.
 template <typename T>
 inline T max_propagating(T a, T b) {
-  return (a > b) | (a != a) ? a : b;
+  return a != a ? a : a > b ? a : b;
 }
 template <typename T>
 inline T min_propagating(T a, T b) {
-  return (a < b) | (a != a) ? a : b;
+  return a != a ? a : a < b ? a : b;
 }
 
 /// Notes divisions of integers by zero, which torch refuses; the kernel asks when it is done.

@@ -16,14 +16,15 @@ void tanh_backward_out(KernelContext& ctx) {
 
 void threshold_backward_out(KernelContext& ctx) {
   const Scalar threshold = ctx.scalar(2);
-  binary<kReal>(ctx, 0, 1, 3, [real = threshold.to<double>(), integer = number_as<int64_t>(threshold)](auto grad, auto x) {
-    using T = decltype(x);
-    if constexpr (std::is_same_v<T, int64_t>) {
-      return x <= integer ? T(0) : grad;
-    } else {
-      return x <= static_cast<T>(real) ? T(0) : grad;
-    }
-  });
+  binary<kReal>(ctx, 0, 1, 3,
+                [real = threshold.to<double>(), integer = number_as<int64_t>(threshold)](auto grad, auto x) {
+                  using T = decltype(x);
+                  if constexpr (std::is_same_v<T, int64_t>) {
+                    return x <= integer ? T(0) : grad;
+                  } else {
+                    return x <= static_cast<T>(real) ? T(0) : grad;
+                  }
+                });
 }
 
 void gelu_backward_out(KernelContext& ctx) {

@@ -1,4 +1,5 @@
-// Shapes that most elementwise operators have: unary, binary, comparison; on tensors or numbers, with torch's promotion.
+// Shapes that most elementwise operators have: unary, binary, comparison; on tensors or numbers, with torch's
+// promotion.
 //
 // Each takes the positions of the arguments and a function of compute types, usually a generic lambda.
 #pragma once
@@ -28,10 +29,16 @@ class AnyOperand {
     } else {
       real_ = scalar_.payload.real;
     }
-    tensor_ = Tensor{scalar_.tag == Tag::Bool   ? static_cast<void*>(&boolean_)
+    tensor_ = Tensor{scalar_.tag == Tag::Bool  ? static_cast<void*>(&boolean_)
                      : scalar_.tag == Tag::Int ? static_cast<void*>(&integer_)
                                                : static_cast<void*>(&real_),
-                     nullptr, nullptr, scalar_.dtype(), 0, Dynamism::Static, 0, 0};
+                     nullptr,
+                     nullptr,
+                     scalar_.dtype(),
+                     0,
+                     Dynamism::Static,
+                     0,
+                     0};
   }
   AnyOperand(const AnyOperand&) = delete;
   AnyOperand& operator=(const AnyOperand&) = delete;

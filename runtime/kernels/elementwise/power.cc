@@ -61,9 +61,20 @@ void pow_out(KernelContext& ctx) {
     if (root && value == 0.5) return to_constant_power(ctx, common, [](auto x) { return std::sqrt(x); });
     if (value == -1.0) return to_constant_power(ctx, common, [](auto x) { return decltype(x)(1) / x; });
     if (value == -2.0) return to_constant_power(ctx, common, [](auto x) { return decltype(x)(1) / (x * x); });
-    if (root && value == -0.5) return to_constant_power(ctx, common, [](auto x) { return decltype(x)(1) / std::sqrt(x); });
+    if (root && value == -0.5)
+      return to_constant_power(ctx, common, [](auto x) { return decltype(x)(1) / std::sqrt(x); });
   }
   binary_in<kTaken>(ctx, base, exponent, 2, common, Power{});
+}
+
+/// pow in double, or in complex numbers of doubles.
+void float_power_out(KernelContext& ctx) {
+  const AnyOperand base(ctx, 0), exponent(ctx, 1);
+  const ScalarType common = is_complex(common_type(base, exponent)) ? ScalarType::ComplexDouble : ScalarType::Double;
+  if (ctx.tensor(2).dtype != common) {
+    return ctx.fail(Check::KernelDtypeMismatch, 2, static_cast<int64_t>(ctx.tensor(2).dtype));
+  }
+  binary_in<dtype_set(ScalarType::Double, ScalarType::ComplexDouble)>(ctx, base, exponent, 2, common, Power{});
 }
 
 }  // namespace etir

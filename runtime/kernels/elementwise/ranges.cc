@@ -62,7 +62,8 @@ bool resize_steps(KernelContext& ctx, int steps_index, int out) {
   return ctx.resize(ctx.tensor(out), &steps, 1);
 }
 
-/// `steps` numbers from start to end, both included, counted from the nearer end so that both are exact; passed through f.
+/// `steps` numbers from start to end, both included, counted from the nearer end so that both are exact; passed through
+/// f.
 template <typename F>
 void spaced(KernelContext& ctx, int out, const F& f) {
   Tensor& result = ctx.tensor(out);

@@ -67,9 +67,8 @@ void addcdiv_out(KernelContext& ctx) {
   if (category(b.dtype()) < 2 && category(c.dtype()) < 2) {
     return ctx.fail(Check::KernelDtype, 1, static_cast<int64_t>(b.dtype()));
   }
-  ternary_in<kFloatComplex>(ctx, a, b, c, 4, common_of(a, b, c), [factor](auto x, auto y, auto z) {
-    return x + static_cast<decltype(x)>(factor) * y / z;
-  });
+  ternary_in<kFloatComplex>(ctx, a, b, c, 4, common_of(a, b, c),
+                            [factor](auto x, auto y, auto z) { return x + static_cast<decltype(x)>(factor) * y / z; });
 }
 
 void lerp_tensor_out(KernelContext& ctx) {
@@ -79,9 +78,8 @@ void lerp_tensor_out(KernelContext& ctx) {
 void lerp_scalar_out(KernelContext& ctx) {
   const AnyOperand a(ctx, 0), b(ctx, 1);
   const double weight = ctx.scalar(2).to<double>();
-  binary_in<kFloatComplex>(ctx, a, b, 3, common_type(a, b), [weight](auto x, auto y) {
-    return Lerp{}(x, y, static_cast<decltype(x)>(weight));
-  });
+  binary_in<kFloatComplex>(ctx, a, b, 3, common_type(a, b),
+                           [weight](auto x, auto y) { return Lerp{}(x, y, static_cast<decltype(x)>(weight)); });
 }
 
 }  // namespace etir

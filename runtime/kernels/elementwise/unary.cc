@@ -44,9 +44,8 @@ void complex_to_part(KernelContext& ctx, const F& f) {
 }
 template <typename F>
 bool complex_parts(KernelContext& ctx, const F& f) {
-  return dispatch<kFullComplex>(ctx.tensor(0).dtype, [&](auto tag) {
-    complex_to_part<typename decltype(tag)::type>(ctx, f);
-  });
+  return dispatch<kFullComplex>(ctx.tensor(0).dtype,
+                                [&](auto tag) { complex_to_part<typename decltype(tag)::type>(ctx, f); });
 }
 
 }  // namespace

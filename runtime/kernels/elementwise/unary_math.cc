@@ -1,5 +1,5 @@
-// Functions of one number that are floating point: exponentials, logarithms, roots, trigonometry. Integers and bools are
-// taken as the default floating point type; complex numbers where torch takes them.
+// Functions of one number that are floating point: exponentials, logarithms, roots, trigonometry. Integers and bools
+// are taken as the default floating point type; complex numbers where torch takes them.
 #include <cmath>
 #include <complex>
 
@@ -42,8 +42,8 @@ constexpr T one(T) {
 
 }  // namespace
 
-#define ETIR_UNARY_FLOAT(name, set, expression) \
-  void name##_out(KernelContext& ctx) {         \
+#define ETIR_UNARY_FLOAT(name, set, expression)                     \
+  void name##_out(KernelContext& ctx) {                             \
     unary_float<set>(ctx, 0, 1, [](auto x) { return expression; }); \
   }
 ETIR_UNARY_FLOAT(exp, kFloatComplex, vexp(x))

@@ -14,7 +14,8 @@ bool check_mask(KernelContext& ctx, int index) {
 }
 
 /// out = mask ? yes : no, all of one dtype.
-void choose(KernelContext& ctx, Tensor& out, int out_index, const Operand& mask, const Operand& yes, const Operand& no) {
+void choose(KernelContext& ctx, Tensor& out, int out_index, const Operand& mask, const Operand& yes,
+            const Operand& no) {
   const bool done = dispatch_size(element_size(out.dtype), [&](auto tag) {
     using Size = typename decltype(tag)::type;
     // A byte is moved as such, though bool is a type that is computed with.

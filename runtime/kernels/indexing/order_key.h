@@ -195,22 +195,4 @@ struct Pairs {
   }
 };
 
-/// The k-th least key (k from 0) of n elements, one byte of the key after the other: no memory but a table of counts.
-template <typename U>
-U select_key(const OrderKey<U>& key, const char* line, int64_t step, int64_t n, int64_t k) {
-  U prefix = 0, known = 0;
-  for (int shift = static_cast<int>(sizeof(U)) * 8 - 8; shift >= 0; shift -= 8) {
-    uint32_t counts[256] = {};
-    for (int64_t i = 0; i < n; ++i) {
-      const U value = key.at(line + i * step);
-      if ((value & known) == prefix) ++counts[value >> shift & 0xff];
-    }
-    unsigned byte = 0;
-    while (byte < 255 && k >= static_cast<int64_t>(counts[byte])) k -= counts[byte++];
-    prefix = static_cast<U>(prefix | static_cast<U>(static_cast<U>(byte) << shift));
-    known = static_cast<U>(known | static_cast<U>(U{0xff} << shift));
-  }
-  return prefix;
-}
-
 }  // namespace etir::indexing

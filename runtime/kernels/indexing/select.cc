@@ -1,4 +1,4 @@
-// One element out of each line: kthvalue, median, nanmedian and mode; and running extremes: cummax and cummin.
+// The most frequent element of each line: mode; and running extremes: cummax and cummin.
 #include "kernels/indexing/order_key.h"
 
 namespace etir {
@@ -73,64 +73,6 @@ void pick_along(KernelContext& ctx, DtypeSet dtypes, int dim, int values_argumen
   });
 }
 
-template <typename U>
-int64_t first_with_key(const OrderKey<U>& key, U wanted, const char* line, int64_t step, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    if (key.at(line + i * step) == wanted) return i;
-  }
-  return 0;
-}
-
-/// The place of the lower median; NaNs win, or are left out.
-template <typename U>
-int64_t median_place(const OrderKey<U>& key, const char* line, int64_t step, int64_t n, bool ignore_nan) {
-  int64_t counted = n;
-  for (int64_t i = 0; i < n; ++i) {
-    if (!key.is_nan(load<U>(line + i * step))) continue;
-    if (!ignore_nan) return i;
-    --counted;
-  }
-  // All NaN: the first of them.
-  const int64_t k = counted > 0 ? (counted - 1) / 2 : 0;
-  return first_with_key(key, select_key(key, line, step, n, k), line, step, n);
-}
-
-void median_along(KernelContext& ctx, bool ignore_nan) {
-  const int dim = start(ctx, kReal, ctx.integer(1), false, ctx.boolean(2), 3);
-  if (dim < 0) return;
-  pick_along(ctx, kReal, dim, 3, [=](const auto& key, const char* line, int64_t step, int64_t n) {
-    return median_place(key, line, step, n, ignore_nan);
-  });
-}
-
-void median_of_all(KernelContext& ctx, bool ignore_nan) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(1);
-  if (!takes(ctx, 0, self, kReal)) return;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 1, number(out.dtype));
-  if (!ctx.resize(out, nullptr, 0) || !has_data(ctx, 1, out)) return;
-  const int64_t n = self.numel();
-  if (n == 0) {
-    // As torch: NaN, and the least number of types without one.
-    dispatch<kReal>(self.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      if constexpr (std::is_integral_v<T>) {
-        store(out.ptr<char>(), std::numeric_limits<T>::min());
-      } else {
-        store(out.ptr<char>(), T(std::numeric_limits<accumulate_t<T>>::quiet_NaN()));
-      }
-    });
-    return;
-  }
-  dispatch_key(self.dtype, kReal, [&](auto tag) {
-    using U = typename decltype(tag)::type;
-    const char* line = self.ptr<const char>();
-    const OrderKey<U> key(self.dtype, false);
-    const int64_t place = median_place(key, line, sizeof(U), n, ignore_nan);
-    store(out.ptr<char>(), load<U>(line + place * static_cast<int64_t>(sizeof(U))));
-  });
-}
-
 void running_extreme(KernelContext& ctx, bool min) {
   const int dim = start(ctx, kRealBool, ctx.integer(1), true, false, 2);
   if (dim < 0) return;
@@ -162,27 +104,6 @@ void running_extreme(KernelContext& ctx, bool min) {
 }
 
 }  // namespace
-
-void kthvalue_values(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const int64_t k = ctx.integer(1);
-  const int dim_of_size = dim_argument(ctx, ctx.integer(2), self.rank);
-  if (dim_of_size < 0) return;
-  if (k < 1 || k > (self.rank > 0 ? self.sizes[dim_of_size] : 1)) return ctx.fail(Check::KernelArgument, 1, k);
-  const int dim = start(ctx, kReal, ctx.integer(2), false, ctx.boolean(3), 4);
-  if (dim < 0) return;
-  pick_along(ctx, kReal, dim, 4, [=](const auto& key, const char* line, int64_t step, int64_t n) {
-    return first_with_key(key, select_key(key, line, step, n, k - 1), line, step, n);
-  });
-}
-
-void median_dim_values(KernelContext& ctx) { median_along(ctx, false); }
-
-void nanmedian_dim_values(KernelContext& ctx) { median_along(ctx, true); }
-
-void median_out(KernelContext& ctx) { median_of_all(ctx, false); }
-
-void nanmedian_out(KernelContext& ctx) { median_of_all(ctx, true); }
 
 // Temporary memory: a key (of the element's size) and 8 bytes for every element of the dim.
 void mode_values(KernelContext& ctx) {

@@ -1,15 +1,16 @@
 // Fourier transforms over any dims: _fft_c2c, _fft_r2c, _fft_c2r.
 //
-// Each dim is a pass over the lines along it: a line is copied into temporary memory, transformed there, scaled by the last
-// pass and written. Passes but the first work on the result in place. A transform to real numbers over several dims has
-// no result that could hold what comes between: it takes temporary memory for all of its input.
+// Each dim is a pass over the lines along it: a line is copied into temporary memory, transformed there, scaled by the
+// last pass and written. Passes but the first work on the result in place. A transform to real numbers over several
+// dims has no result that could hold what comes between: it takes temporary memory for all of its input.
 //
 // Temporary memory, in complex numbers of the dtype, for lines of n elements: 3 n when no prime factor of n exceeds 31,
 // otherwise less than 17 n, for the longest; a c2r over several dims takes numel(self) more.
+#include "kernels/linalg/fft.h"
+
 #include <algorithm>
 
 #include "kernels/kernel.h"
-#include "kernels/linalg/fft.h"
 #include "kernels/util/dispatch.h"
 #include "kernels/util/loops.h"
 

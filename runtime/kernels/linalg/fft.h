@@ -1,8 +1,8 @@
 // The discrete Fourier transform of one line, of any length.
 //
-// Lengths whose prime factors are small go through a self-sorting (Stockham) transform with radices 4, 2 and the odd primes;
-// any other length becomes a circular convolution of a power of two (Bluestein). Roots of unity are computed in double.
-// Only the forward transform exists: the backward one is that of the conjugates, conjugated.
+// Lengths whose prime factors are small go through a self-sorting (Stockham) transform with radices 4, 2 and the odd
+// primes; any other length becomes a circular convolution of a power of two (Bluestein). Roots of unity are computed in
+// double. Only the forward transform exists: the backward one is that of the conjugates, conjugated.
 #pragma once
 
 #include <cmath>
@@ -36,8 +36,8 @@ class Fourier {
     while (m < 2 * n - 1) m *= 2;
     return m;
   }
-  /// Numbers of temporary memory that a transform of length n takes: two lines and the roots, of the line itself or of the
-  /// convolution, which also has its filter and the n factors of the line.
+  /// Numbers of temporary memory that a transform of length n takes: two lines and the roots, of the line itself or of
+  /// the convolution, which also has its filter and the n factors of the line.
   static int64_t room(int64_t n) {
     const int64_t m = padded_length(n);
     return m == 0 ? 3 * n : 4 * m + n;
@@ -89,8 +89,8 @@ class Fourier {
   /// Times -i.
   static C turned(C a) { return C(a.imag(), -a.real()); }
 
-  /// Transforms line_[0, n); returns the buffer that holds the result. The buffers change places: what is returned may be
-  /// written over by the next line.
+  /// Transforms line_[0, n); returns the buffer that holds the result. The buffers change places: what is returned may
+  /// be written over by the next line.
   C* stages(int64_t n) {
     C *from = line_, *to = other_;
     int64_t rest = n, step = 1;

@@ -1,4 +1,5 @@
-// Products of strided matrices: chooses between dot products of rows (few rows), matrices read in place, and packed blocks.
+// Products of strided matrices: chooses between dot products of rows (few rows), matrices read in place, and packed
+// blocks.
 #pragma once
 
 #include <algorithm>
@@ -81,7 +82,8 @@ inline void transpose_4x4(const C* from, int64_t from_stride, C* to, int64_t to_
   std::memcpy(&r3, from + 3 * from_stride, 16);
   const V low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
   const V low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-  const V c0 = __builtin_shufflevector(low01, low23, 0, 1, 4, 5), c1 = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+  const V c0 = __builtin_shufflevector(low01, low23, 0, 1, 4, 5),
+          c1 = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
   const V c2 = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
   const V c3 = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
   std::memcpy(to, &c0, 16);
@@ -153,7 +155,8 @@ inline void dot_tile(const C* const* a, const C* const* b, int64_t depth, C (*su
   int64_t p = 0;
   if constexpr (kLanes > 1) {
     for (; p + kLanes <= depth; p += kLanes) {
-      const V right[4] = {load_vector<C>(b0 + p), load_vector<C>(b1 + p), load_vector<C>(b2 + p), load_vector<C>(b3 + p)};
+      const V right[4] = {load_vector<C>(b0 + p), load_vector<C>(b1 + p), load_vector<C>(b2 + p),
+                          load_vector<C>(b3 + p)};
       const V left[2] = {load_vector<C>(a0 + p), load_vector<C>(a1 + p)};
       ETIR_UNROLL
       for (int r = 0; r < kRows; ++r) {
@@ -225,9 +228,8 @@ void matmul(Context& ctx, Matmul<T, Out> q) {
   if (q.k == 1) q.a_col = 1;
   if (q.m <= Blocks::kRows && q.a_col == 1 && q.b_row == 1 && q.k >= 4) {
     const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 16) / q.k / q.m);
-    ctx.parallel_for((q.n + 3) / 4, grain, [&](int64_t begin, int64_t end) {
-      dot_range(q, begin * 4, std::min(q.n, end * 4));
-    });
+    ctx.parallel_for((q.n + 3) / 4, grain,
+                     [&](int64_t begin, int64_t end) { dot_range(q, begin * 4, std::min(q.n, end * 4)); });
     return;
   }
   Gemm<C> g;

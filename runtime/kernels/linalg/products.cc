@@ -1,7 +1,7 @@
 // Matrix products: mm, bmm, addmm, baddbmm, addbmm, addmv, mv, dot, vdot, linear, matmul, addr, outer, _int_mm.
 //
-// All of them are one strided, batched product out = beta * addend + alpha * a @ b, described by a Product and computed in
-// one place, so that there is one instance of the code for each dtype. Operands lie in any dense order: a transposed
+// All of them are one strided, batched product out = beta * addend + alpha * a @ b, described by a Product and computed
+// in one place, so that there is one instance of the code for each dtype. Operands lie in any dense order: a transposed
 // matrix is a matter of strides. No kernel here uses temporary memory.
 #include <cstdint>
 
@@ -70,7 +70,8 @@ bool number(KernelContext& ctx, int i, C* value) {
   return true;
 }
 
-/// Computes a product for which all shapes have been checked. `beta` and `alpha` are positions of arguments, or -1 for 1.
+/// Computes a product for which all shapes have been checked. `beta` and `alpha` are positions of arguments, or -1 for
+/// 1.
 template <typename T, typename Out>
 void compute(KernelContext& ctx, Product p, int beta, int alpha) {
   using C = compute_t<T>;
@@ -151,8 +152,8 @@ bool make_result(KernelContext& ctx, int i, const int64_t* sizes, int rank) {
   return ctx.resize(ctx.tensor(i), sizes, rank) && check_data(ctx, i);
 }
 
-/// An operand whose last dims are `row_dim` and `col_dim` (-1: none), with the dims before `batch_rank` as batches, aligned
-/// at their end. A size of 1 where `sizes` of the result has another is broadcast.
+/// An operand whose last dims are `row_dim` and `col_dim` (-1: none), with the dims before `batch_rank` as batches,
+/// aligned at their end. A size of 1 where `sizes` of the result has another is broadcast.
 Operand operand(const Tensor& tensor, int row_dim, int col_dim, int tensor_batch, int batch_rank) {
   Operand o;
   int64_t strides[kMaxRank] = {};
@@ -211,7 +212,7 @@ void product_out(KernelContext& ctx, int rank, int addend, int a_at, int out_at,
   compute(ctx, out, p, beta, beta < 0 ? -1 : beta + 1);
 }
 
-/// matmul and linear's shape rules: `a` and `b` of any rank; `b_columns_first` tells that b lies as [n, k].
+/// matmul and linear: operands of any rank. A transposed right matrix has the shape [n, k].
 void broadcast_product(KernelContext& ctx, bool transposed_b, int bias, int out_at) {
   const Tensor &a = ctx.tensor(0), &b = ctx.tensor(1), &out = ctx.tensor(out_at);
   if (!check_dtypes(ctx, 0, 1, out_at, bias) || !check_data(ctx, 1)) return;
@@ -280,7 +281,8 @@ void outer_product(KernelContext& ctx, int addend, int first, int out_at, int be
 
 /// Whether two vectors can be multiplied into the number at argument 2.
 bool check_dot(KernelContext& ctx) {
-  if (!check_dtypes(ctx, 0, 1, 2) || !check_data(ctx, 1) || !check_rank(ctx, 0, 1) || !check_rank(ctx, 1, 1)) return false;
+  if (!check_dtypes(ctx, 0, 1, 2) || !check_data(ctx, 1) || !check_rank(ctx, 0, 1) || !check_rank(ctx, 1, 1))
+    return false;
   if (ctx.tensor(0).sizes[0] != ctx.tensor(1).sizes[0]) {
     return ctx.fail(Check::KernelShape, 1, ctx.tensor(1).sizes[0]), false;
   }

@@ -1,8 +1,8 @@
 // Attention over a cache of keys and values, in one pass and without temporary memory.
 //
 // Queries are taken a few at a time, with those of all heads that share a key head side by side, so that each key and
-// value is read (and dequantized) once for all of them. Keys come in blocks; each block's weights rescale what was summed
-// before (the online softmax). Everything is summed in float on the stack: about 10 KiB.
+// value is read (and dequantized) once for all of them. Keys come in blocks; each block's weights rescale what was
+// summed before (the online softmax). Everything is summed in float on the stack: about 10 KiB.
 #pragma once
 
 #include <cmath>
@@ -28,8 +28,8 @@ inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 /// Vectors of one size, for each batch, position and head; of 8 bits with a scale and zero point each, or floating.
 struct Vectors {
   const Tensor* tensor;
-  const Tensor* scales;       ///< Float, or null
-  const Tensor* zero_points;  ///< Char, or null
+  const Tensor* scales;                          ///< Float, or null
+  const Tensor* zero_points;                     ///< Char, or null
   int64_t batch_step, position_step, head_step;  ///< in vectors
   int64_t positions, heads, dim;
 
@@ -55,11 +55,11 @@ struct Vectors {
 
 struct Attention {
   Vectors query, key, value;
-  const Tensor* mask;   ///< [queries, keys], added; or null
-  Tensor* out;          ///< laid out as the query
+  const Tensor* mask;  ///< [queries, keys], added; or null
+  Tensor* out;         ///< laid out as the query
   int64_t batches;
-  int64_t start;        ///< position of the first query among the keys
-  int64_t keys;         ///< keys in use
+  int64_t start;  ///< position of the first query among the keys
+  int64_t keys;   ///< keys in use
   bool causal;
   float scale;
 };
@@ -89,7 +89,8 @@ struct QueryBlock {
 };
 
 /// Scores of keys [first, first + count) for all queries of the block: scaled, masked, -inf where not to be seen.
-inline void score(const Attention& task, const QueryBlock& block, int64_t first, int64_t count, float (*scores)[kKeys]) {
+inline void score(const Attention& task, const QueryBlock& block, int64_t first, int64_t count,
+                  float (*scores)[kKeys]) {
   float query_buffer[kQueries][kDims], key_buffer[kDims];
   for (int64_t q = 0; q < block.count; ++q) {
     for (int64_t j = 0; j < count; ++j) scores[q][j] = 0;
@@ -98,7 +99,8 @@ inline void score(const Attention& task, const QueryBlock& block, int64_t first,
     const int64_t n = min64(kDims, task.query.dim - d);
     const float* queries[kQueries];
     for (int64_t q = 0; q < block.count; ++q) {
-      queries[q] = task.query.load(task.query.number(block.batch, block.position[q], block.head[q]), d, n, query_buffer[q]);
+      queries[q] =
+          task.query.load(task.query.number(block.batch, block.position[q], block.head[q]), d, n, query_buffer[q]);
     }
     for (int64_t j = 0; j < count; ++j) {
       const float* key = task.key.load(task.key.number(block.batch, first + j, block.key_head), d, n, key_buffer);
@@ -148,8 +150,8 @@ inline void attend(const Attention& task, const QueryBlock& block, int64_t dim_f
       }
     }
     for (int64_t j = 0; j < count; ++j) {
-      const float* value = task.value.load(task.value.number(block.batch, first + j, block.key_head), dim_first, n,
-                                           value_buffer);
+      const float* value =
+          task.value.load(task.value.number(block.batch, first + j, block.key_head), dim_first, n, value_buffer);
       for (int64_t q = 0; q < block.count; ++q) {
         const float weight = scores[q][j];
         // Keys that are not seen count nothing, whatever their values are.
@@ -161,8 +163,7 @@ inline void attend(const Attention& task, const QueryBlock& block, int64_t dim_f
   }
   for (int64_t q = 0; q < block.count; ++q) {
     const float by = total[q] != 0.0f ? 1.0f / total[q] : 0.0f;
-    const int64_t at =
-        task.query.number(block.batch, block.position[q], block.head[q]) * task.value.dim + dim_first;
+    const int64_t at = task.query.number(block.batch, block.position[q], block.head[q]) * task.value.dim + dim_first;
     dispatch<kAttentionTypes>(task.out->dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       if constexpr (!std::is_integral_v<T>) {

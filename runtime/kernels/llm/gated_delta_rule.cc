@@ -1,8 +1,8 @@
 // The gated delta rule: a linear recurrence over the positions of a sequence with a [keys, values] matrix as its state.
 //
-// For each position the state decays, what it predicts for the key is corrected towards the value, and the queries of all
-// heads that share it are answered. The state's columns are independent of each other: they are worked on in blocks,
-// which stay in the cache for the whole sequence.
+// For each position the state decays, what it predicts for the key is corrected towards the value, and the queries of
+// all heads that share it are answered. The state's columns are independent of each other: they are worked on in
+// blocks, which stay in the cache for the whole sequence.
 #include <cstring>
 
 #include "kernels/llm/cache.h"

@@ -1,4 +1,5 @@
-// Writes into key and value caches, in place. The results are placeholders for the graph's data flow and stay as they are.
+// Writes into key and value caches, in place. The results are placeholders for the graph's data flow and stay as they
+// are.
 #include "kernels/llm/cache.h"
 
 namespace etir {

@@ -86,7 +86,8 @@ void layer_norm_as(KernelContext& ctx, uint32_t mask) {
     for (int64_t i = 0; i < size; ++i, walk.next()) {
       const T w = weight.at(i);
       const T b = bias.at(i);
-      transform_run<false>(in, out, from + walk.in, n, [&](T x, int64_t j) { return (x - means[j]) * rstds[j] * w + b; });
+      transform_run<false>(in, out, from + walk.in, n,
+                           [&](T x, int64_t j) { return (x - means[j]) * rstds[j] * w + b; });
     }
   });
 }

@@ -111,14 +111,6 @@ void part_moments(const ReducePlan& plan, const Source<T>& in, int64_t offset, i
   for (int64_t j = 0; j < columns; ++j) variances[j] /= count;
 }
 
-/// Whether elements lie in row-major order.
-inline bool in_plain_order(const Tensor& tensor) {
-  for (int position = 0; position < tensor.rank; ++position) {
-    if (tensor.order(position) != position) return false;
-  }
-  return true;
-}
-
 /// A tensor argument as the accumulator's type, one element at a time; absent ones are a constant.
 template <typename T>
 class Parameter {

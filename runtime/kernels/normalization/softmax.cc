@@ -50,12 +50,14 @@ void softmax_as(KernelContext& ctx, uint32_t mask) {
     ShiftedExpOp<T> op;
     op.shifts = shifts;
     reduce_part(plan, in, from, n, op, sums);
+    const T* __restrict shift = shifts;
+    const T* __restrict factor = sums;
     if (kLog) {
       for (int64_t j = 0; j < n; ++j) sums[j] = vlog(sums[j]);
-      transform_part(plan, in, sink, from, n, [&](T x, int64_t j) { return x - shifts[j] - sums[j]; });
+      transform_part(plan, in, sink, from, n, [=](T x, int64_t j) { return x - shift[j] - factor[j]; });
     } else {
       for (int64_t j = 0; j < n; ++j) sums[j] = T(1) / sums[j];
-      transform_part(plan, in, sink, from, n, [&](T x, int64_t j) { return vexp(x - shifts[j]) * sums[j]; });
+      transform_part(plan, in, sink, from, n, [=](T x, int64_t j) { return vexp(x - shift[j]) * factor[j]; });
     }
   });
 }

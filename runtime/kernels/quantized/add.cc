@@ -61,7 +61,8 @@ void quantized_add_out(KernelContext& ctx) {
         const char* y = data[2];
         char* to = data[0];
         for (int64_t i = 0; i < n; ++i) {
-          const float p = (static_cast<float>(*reinterpret_cast<const T*>(x + i * steps[1])) - left.zero_point) * left.scale;
+          const float p =
+              (static_cast<float>(*reinterpret_cast<const T*>(x + i * steps[1])) - left.zero_point) * left.scale;
           const float q =
               (static_cast<float>(*reinterpret_cast<const T*>(y + i * steps[2])) - right.zero_point) * right.scale;
           A value = static_cast<A>(std::nearbyint((p + q) * inverse)) + offset;

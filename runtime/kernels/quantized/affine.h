@@ -139,8 +139,8 @@ struct Parameters {
   }
 };
 
-/// Checks the parameters at arguments `arg` and `arg + 1`, which are tensors of `count` elements; the zero points may be
-/// None. False: failed.
+/// Checks the parameters at arguments `arg` and `arg + 1`, which are tensors of `count` elements; the zero points may
+/// be None. False: failed.
 inline bool read_parameters(KernelContext& ctx, int arg, int64_t count, Parameters* parameters) {
   parameters->scales = &ctx.tensor(arg);
   parameters->zero_points = ctx.optional_tensor(arg + 1);

@@ -75,9 +75,8 @@ void choose_qparams_tensor_out(KernelContext& ctx) {
     return;
   }
   Range range;
-  if (!dispatch<kInputs>(input.dtype, [&](auto tag) {
-        range = range_of(input.ptr<typename decltype(tag)::type>(), input.numel());
-      })) {
+  if (!dispatch<kInputs>(
+          input.dtype, [&](auto tag) { range = range_of(input.ptr<typename decltype(tag)::type>(), input.numel()); })) {
     return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(input.dtype));
   }
   range.low = range.low > 0 ? 0 : range.low;
@@ -89,7 +88,7 @@ void choose_qparams_tensor_out(KernelContext& ctx) {
   const float shift = std::nearbyint(range.low / step);
   // In double the difference of two numbers of 32 bits is exact.
   const double point = static_cast<double>(low) - static_cast<double>(shift);
-  *zero_point.ptr<int64_t>() = !(point > static_cast<double>(low)) ? low
+  *zero_point.ptr<int64_t>() = !(point > static_cast<double>(low))  ? low
                                : point >= static_cast<double>(high) ? high
                                                                     : static_cast<int64_t>(point);
 }

@@ -1,5 +1,5 @@
-// dequantize_per_tensor, dequantize_per_channel, dequantize_per_token: (q - zero_point) * scale, in float, in double for
-// results of that type.
+// dequantize_per_tensor, dequantize_per_channel, dequantize_per_token: (q - zero_point) * scale, in float, in double
+// for results of that type.
 #include "kernels/quantized/affine.h"
 
 namespace etir {
@@ -29,8 +29,8 @@ void run(const Tensor& input, Tensor& out, int64_t at, int64_t n, double scale, 
   }
 }
 
-/// Everything after the parameters are known. Arguments: quant_min (not used), quant_max (not used), dtype of the input,
-/// dtype of the result.
+/// Everything after the parameters are known. Arguments: quant_min (not used), quant_max (not used), dtype of the
+/// input, dtype of the result.
 void dequantize(KernelContext& ctx, const Runs& runs, const Parameters& parameters, int zero_point_arg, int dtype_arg) {
   const Tensor& input = ctx.tensor(0);
   const int out_arg = dtype_arg + 2;
@@ -55,14 +55,16 @@ void dequantize(KernelContext& ctx, const Runs& runs, const Parameters& paramete
   if (input.numel() == 0) return;
   constexpr int64_t kPiece = 4096;
   const int64_t pieces = (runs.inner + kPiece - 1) / kPiece;
-  ctx.parallel_for(runs.rows() * pieces, runs.inner < kPiece ? kPiece / runs.inner : 1, [&](int64_t begin, int64_t end) {
-    for (int64_t piece = begin; piece < end; ++piece) {
-      const int64_t row = piece / pieces, channel = row % runs.channels, start = piece % pieces * kPiece;
-      const int64_t count = min64(kPiece, runs.inner - start);
-      const auto body = out.dtype == ScalarType::Double ? run<double> : run<float>;
-      body(input, out, row * runs.inner + start, count, parameters.scale_at(channel), parameters.zero_point_at(channel));
-    }
-  });
+  ctx.parallel_for(
+      runs.rows() * pieces, runs.inner < kPiece ? kPiece / runs.inner : 1, [&](int64_t begin, int64_t end) {
+        for (int64_t piece = begin; piece < end; ++piece) {
+          const int64_t row = piece / pieces, channel = row % runs.channels, start = piece % pieces * kPiece;
+          const int64_t count = min64(kPiece, runs.inner - start);
+          const auto body = out.dtype == ScalarType::Double ? run<double> : run<float>;
+          body(input, out, row * runs.inner + start, count, parameters.scale_at(channel),
+               parameters.zero_point_at(channel));
+        }
+      });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // quantize_per_tensor, quantize_per_channel, quantize_per_token.
 //
-// q = clamp(round(x / scale) + zero_point), rounding half to even. As in torch's reference the quotient is a product with
-// the rounded reciprocal; per token the zero point is added before rounding. A NaN becomes quant_min.
+// q = clamp(round(x / scale) + zero_point), rounding half to even. As in torch's reference the quotient is a product
+// with the rounded reciprocal; per token the zero point is added before rounding. A NaN becomes quant_min.
 #include "kernels/quantized/affine.h"
 
 namespace etir {
@@ -95,28 +95,29 @@ void quantize(KernelContext& ctx, const Runs& runs, const Parameters& parameters
   // Long runs are cut so that threads share even a single one.
   constexpr int64_t kPiece = 4096;
   const int64_t pieces = (runs.inner + kPiece - 1) / kPiece;
-  ctx.parallel_for(runs.rows() * pieces, runs.inner < kPiece ? kPiece / runs.inner : 1, [&](int64_t begin, int64_t end) {
-    for (int64_t piece = begin; piece < end; ++piece) {
-      const int64_t row = piece / pieces, channel = row % runs.channels, start = piece % pieces * kPiece;
-      Quantizer quantizer = shared;
-      quantizer.inverse = 1.0 / parameters.scale_at(channel);
-      quantizer.zero_point = parameters.zero_point_at(channel);
-      const bool small = quantizer.is_small();
-      const int64_t last = min64(runs.inner, start + kPiece);
-      for (int64_t i = start; i < last; i += kBlock) {
-        float values[kBlock];
-        int32_t results[kBlock];
-        const int64_t count = min64(kBlock, last - i), at = row * runs.inner + i;
-        load(input, at, count, values);
-        if (small) {
-          quantizer.small(values, results, count);
-        } else {
-          quantizer.wide(values, results, count);
+  ctx.parallel_for(
+      runs.rows() * pieces, runs.inner < kPiece ? kPiece / runs.inner : 1, [&](int64_t begin, int64_t end) {
+        for (int64_t piece = begin; piece < end; ++piece) {
+          const int64_t row = piece / pieces, channel = row % runs.channels, start = piece % pieces * kPiece;
+          Quantizer quantizer = shared;
+          quantizer.inverse = 1.0 / parameters.scale_at(channel);
+          quantizer.zero_point = parameters.zero_point_at(channel);
+          const bool small = quantizer.is_small();
+          const int64_t last = min64(runs.inner, start + kPiece);
+          for (int64_t i = start; i < last; i += kBlock) {
+            float values[kBlock];
+            int32_t results[kBlock];
+            const int64_t count = min64(kBlock, last - i), at = row * runs.inner + i;
+            load(input, at, count, values);
+            if (small) {
+              quantizer.small(values, results, count);
+            } else {
+              quantizer.wide(values, results, count);
+            }
+            store(results, count, out, at);
+          }
         }
-        store(results, count, out, at);
-      }
-    }
-  });
+      });
 }
 
 }  // namespace

@@ -1,37 +1,11 @@
-// Vector norms over dims: norm and linalg_vector_norm, and the distance of two tensors.
-//
-// The exponents that have an operator of their own (0, 1, 2 and the infinities) need no pow.
+// Vector norms over dims: norm and linalg_vector_norm.
 #include <cmath>
 
-#include "kernels/util/reduce.h"
+#include "kernels/reduction/norm_ops.h"
 #include "kernels/util/reduce_args.h"
 
 namespace etir {
 namespace {
-
-template <typename T>
-struct CountOp : SumOp<T> {
-  T map(T x, int64_t) const { return x != T(0) ? T(1) : T(0); }
-};
-template <typename T>
-struct MagnitudeOp : SumOp<T> {
-  T map(T x, int64_t) const { return std::fabs(x); }
-};
-template <typename T>
-struct SquareOp : SumOp<T> {
-  T map(T x, int64_t) const { return x * x; }
-};
-template <typename T>
-struct PowerOp : SumOp<T> {
-  static constexpr bool kCheap = false;
-  T exponent;
-  T map(T x, int64_t) const { return std::pow(std::fabs(x), exponent); }
-};
-template <typename T, bool kMax>
-struct ExtremeMagnitudeOp : ExtremeOp<T, kMax> {
-  T identity() const { return kMax ? T(0) : std::numeric_limits<T>::infinity(); }
-  T map(T x, int64_t) const { return std::fabs(x); }
-};
 
 template <typename T>
 void norm_as(KernelContext& ctx, uint32_t mask, double p, int out_index) {
@@ -40,20 +14,11 @@ void norm_as(KernelContext& ctx, uint32_t mask, double p, int out_index) {
   Source<T> in;
   Sink<T> sink;
   if (!make_source<T, kFloats>(self, &in)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
-  if (!make_sink<T, kFloats>(out, &sink)) return ctx.fail(Check::KernelDtype, out_index, static_cast<int64_t>(out.dtype));
-  const ReducePlan plan = make_reduce_plan(self, mask, out);
-  const auto same = [](T value) { return value; };
-  if (p == 0) return reduce(ctx, plan, in, sink, CountOp<T>(), same);
-  if (p == 1) return reduce(ctx, plan, in, sink, MagnitudeOp<T>(), same);
-  if (p == 2) return reduce(ctx, plan, in, sink, SquareOp<T>(), [](T value) { return std::sqrt(value); });
-  if (std::isinf(p)) {
-    if (p > 0) return reduce(ctx, plan, in, sink, ExtremeMagnitudeOp<T, true>(), same);
-    return reduce(ctx, plan, in, sink, ExtremeMagnitudeOp<T, false>(), same);
+  if (!make_sink<T, kFloats>(out, &sink)) {
+    return ctx.fail(Check::KernelDtype, out_index, static_cast<int64_t>(out.dtype));
   }
-  PowerOp<T> op;
-  op.exponent = static_cast<T>(p);
-  const T inverse = static_cast<T>(1 / p);
-  reduce(ctx, plan, in, sink, op, [inverse](T value) { return std::pow(value, inverse); });
+  const ReducePlan plan = make_reduce_plan(self, mask, out);
+  with_norm<T>(p, [&](const auto& op, const auto& finish) { reduce(ctx, plan, in, sink, op, finish); });
 }
 
 /// `dims_index` < 0: all dims. `dtype_index` < 0: the result has the dtype of self.

@@ -77,8 +77,8 @@ void run_average(KernelContext& ctx, const Frame& in, const Frame& out, const T*
       const Window window(at + kD, in, out);
       const int64_t last = channels ? out.size[kC] : at[kC] + 1;
       for (int64_t c = at[kC]; c < last; c += block) {
-        T* result = to + out.plane(at[kN], c) + at[kD] * out.stride[kD] + at[kH] * out.stride[kH] +
-                    at[kW] * out.stride[kW];
+        T* result =
+            to + out.plane(at[kN], c) + at[kD] * out.stride[kD] + at[kH] * out.stride[kH] + at[kW] * out.stride[kW];
         average(from + in.plane(at[kN], c), in, window, channels, min64(block, last - c), result);
       }
     }
@@ -103,8 +103,8 @@ void run_average_backward(KernelContext& ctx, const Frame& grad, const Frame& ou
       for (o[0] = first[0]; o[0] < last[0]; ++o[0]) {
         for (o[1] = first[1]; o[1] < last[1]; ++o[1]) {
           for (o[2] = first[2]; o[2] < last[2]; ++o[2]) {
-            const int64_t offset = grad.plane(at[kN], at[kC]) + o[0] * grad.stride[kD] + o[1] * grad.stride[kH] +
-                                   o[2] * grad.stride[kW];
+            const int64_t offset =
+                grad.plane(at[kN], at[kC]) + o[0] * grad.stride[kD] + o[1] * grad.stride[kH] + o[2] * grad.stride[kW];
             sum += convert<A>(from[offset]) / static_cast<A>(Window(o, out, grad).count());
           }
         }

@@ -100,8 +100,8 @@ void run_backward(KernelContext& ctx, const Pool& pool, const Divisor& divisor, 
       for (o[0] = first[0]; o[0] < last[0]; ++o[0]) {
         for (o[1] = first[1]; o[1] < last[1]; ++o[1]) {
           for (o[2] = first[2]; o[2] < last[2]; ++o[2]) {
-            const int64_t offset = from.plane(at[kN], at[kC]) + o[0] * from.stride[kD] + o[1] * from.stride[kH] +
-                                   o[2] * from.stride[kW];
+            const int64_t offset =
+                from.plane(at[kN], at[kC]) + o[0] * from.stride[kD] + o[1] * from.stride[kH] + o[2] * from.stride[kW];
             const int64_t by = divisor.at(pool, o);
             if (by != 0) sum = plus(sum, quotient(convert<A>(source[offset]), by));
           }

@@ -1,7 +1,7 @@
 // Images seen as five dims: batch, channels, depth, height, width.
 //
-// Operators on one, two and three spatial dims, with or without a batch dim, in any dense dim order, all come down to one
-// frame of sizes and strides, so that each is written once.
+// Operators on one, two and three spatial dims, with or without a batch dim, in any dense dim order, all come down to
+// one frame of sizes and strides, so that each is written once.
 #pragma once
 
 #include "kernels/kernel.h"

@@ -95,9 +95,8 @@ int neighbours(const Sampling& sampling, const Frame& in, const A* coordinates, 
     for (int h = 0; h < taps[1]; ++h) {
       for (int w = 0; w < taps[2]; ++w, ++count) {
         const bool inside = index[0][d] >= 0 && index[1][h] >= 0 && index[2][w] >= 0;
-        offset[count][lane] = !inside ? -1
-                                      : index[0][d] * in.stride[kD] + index[1][h] * in.stride[kH] +
-                                            index[2][w] * in.stride[kW];
+        offset[count][lane] =
+            !inside ? -1 : index[0][d] * in.stride[kD] + index[1][h] * in.stride[kH] + index[2][w] * in.stride[kW];
         weight[count][lane] = weights[0][d] * weights[1][h] * weights[2][w];
       }
     }
@@ -118,57 +117,57 @@ void run(KernelContext& ctx, const Sampling& sampling, int spatial, const Tensor
   const int64_t row_sizes[3] = {to.size[kN], to.size[kD], to.size[kH]};
   const int64_t width = to.size[kW], channels = to.size[kC];
   const bool inner_channels = channels_inside(in, to);
-  ctx.parallel_for(row_sizes[0] * row_sizes[1] * row_sizes[2], max64(1, 1024 / (width * channels)),
-                   [&](int64_t begin, int64_t end) {
-    int64_t offset[kMaxPoints][kBlock];
-    A weight[kMaxPoints][kBlock];
-    for (int64_t row = begin; row < end; ++row) {
-      int64_t at[3];
-      unravel(row, row_sizes, 3, at);
-      const T* places = grid.ptr<T>() + at[0] * grid_strides[0] + at[1] * grid_depth + at[2] * grid_height;
-      const T* from = input.ptr<T>() + at[0] * in.stride[kN];
-      T* result = out.ptr<T>() + at[0] * to.stride[kN] + at[1] * to.stride[kD] + at[2] * to.stride[kH];
-      for (int64_t start = 0; start < width; start += kBlock) {
-        const int64_t count = min64(kBlock, width - start);
-        int points = 0;
-        for (int64_t i = 0; i < count; ++i) {
-          A coordinates[3];
-          for (int d = 0; d < spatial; ++d) {
-            coordinates[d] = convert<A>(places[(start + i) * grid_width + d * grid_strides[spatial + 1]]);
-          }
-          points = neighbours(sampling, in, coordinates, spatial, offset, weight, i);
-        }
-        T* target = result + start * to.stride[kW];
-        if (inner_channels) {
-          for (int64_t i = 0; i < count; ++i) {
-            for (int64_t c = 0; c < channels; c += kLanes) {
-              const int64_t lanes = min64(kLanes, channels - c);
-              A sum[kLanes];
-              for (int64_t k = 0; k < lanes; ++k) sum[k] = A(0);
-              for (int p = 0; p < points; ++p) {
-                if (offset[p][i] < 0) continue;
-                const T* source = from + offset[p][i] + c;
-                const A by = weight[p][i];
-                for (int64_t k = 0; k < lanes; ++k) sum[k] += by * convert<A>(source[k]);
+  ctx.parallel_for(
+      row_sizes[0] * row_sizes[1] * row_sizes[2], max64(1, 1024 / (width * channels)), [&](int64_t begin, int64_t end) {
+        int64_t offset[kMaxPoints][kBlock];
+        A weight[kMaxPoints][kBlock];
+        for (int64_t row = begin; row < end; ++row) {
+          int64_t at[3];
+          unravel(row, row_sizes, 3, at);
+          const T* places = grid.ptr<T>() + at[0] * grid_strides[0] + at[1] * grid_depth + at[2] * grid_height;
+          const T* from = input.ptr<T>() + at[0] * in.stride[kN];
+          T* result = out.ptr<T>() + at[0] * to.stride[kN] + at[1] * to.stride[kD] + at[2] * to.stride[kH];
+          for (int64_t start = 0; start < width; start += kBlock) {
+            const int64_t count = min64(kBlock, width - start);
+            int points = 0;
+            for (int64_t i = 0; i < count; ++i) {
+              A coordinates[3];
+              for (int d = 0; d < spatial; ++d) {
+                coordinates[d] = convert<A>(places[(start + i) * grid_width + d * grid_strides[spatial + 1]]);
               }
-              for (int64_t k = 0; k < lanes; ++k) target[i * to.stride[kW] + c + k] = convert<T>(sum[k]);
+              points = neighbours(sampling, in, coordinates, spatial, offset, weight, i);
+            }
+            T* target = result + start * to.stride[kW];
+            if (inner_channels) {
+              for (int64_t i = 0; i < count; ++i) {
+                for (int64_t c = 0; c < channels; c += kLanes) {
+                  const int64_t lanes = min64(kLanes, channels - c);
+                  A sum[kLanes];
+                  for (int64_t k = 0; k < lanes; ++k) sum[k] = A(0);
+                  for (int p = 0; p < points; ++p) {
+                    if (offset[p][i] < 0) continue;
+                    const T* source = from + offset[p][i] + c;
+                    const A by = weight[p][i];
+                    for (int64_t k = 0; k < lanes; ++k) sum[k] += by * convert<A>(source[k]);
+                  }
+                  for (int64_t k = 0; k < lanes; ++k) target[i * to.stride[kW] + c + k] = convert<T>(sum[k]);
+                }
+              }
+              continue;
+            }
+            for (int64_t c = 0; c < channels; ++c) {
+              const T* source = from + c * in.stride[kC];
+              for (int64_t i = 0; i < count; ++i) {
+                A sum(0);
+                for (int p = 0; p < points; ++p) {
+                  if (offset[p][i] >= 0) sum += weight[p][i] * convert<A>(source[offset[p][i]]);
+                }
+                target[c * to.stride[kC] + i * to.stride[kW]] = convert<T>(sum);
+              }
             }
           }
-          continue;
         }
-        for (int64_t c = 0; c < channels; ++c) {
-          const T* source = from + c * in.stride[kC];
-          for (int64_t i = 0; i < count; ++i) {
-            A sum(0);
-            for (int p = 0; p < points; ++p) {
-              if (offset[p][i] >= 0) sum += weight[p][i] * convert<A>(source[offset[p][i]]);
-            }
-            target[c * to.stride[kC] + i * to.stride[kW]] = convert<T>(sum);
-          }
-        }
-      }
-    }
-  });
+      });
 }
 
 void grid_sampler(KernelContext& ctx, int spatial) {

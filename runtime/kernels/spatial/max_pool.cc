@@ -1,7 +1,7 @@
 // Maximum pooling in two and three dims, with the position of each maximum.
 //
-// As in torch: of equal elements the first counts, a NaN beats every number and a later NaN an earlier one; padding never
-// counts.
+// As in torch: of equal elements the first counts, a NaN beats every number and a later NaN an earlier one; padding
+// never counts.
 #include <cstdint>
 #include <limits>
 
@@ -43,10 +43,11 @@ void run(KernelContext& ctx, const Pool& pool, const Tensor& self, Tensor& out, 
       best[i] = std::numeric_limits<A>::lowest();
       where[i] = -1;
     }
-    walk_taps(pool, in, block, [&](int64_t lane, int64_t n, int64_t at, int64_t step, int64_t index, int64_t index_step) {
-      take_max(best + lane, where + lane, from + at, step, n, static_cast<int32_t>(index),
-               static_cast<int32_t>(index_step));
-    });
+    walk_taps(pool, in, block,
+              [&](int64_t lane, int64_t n, int64_t at, int64_t step, int64_t index, int64_t index_step) {
+                take_max(best + lane, where + lane, from + at, step, n, static_cast<int32_t>(index),
+                         static_cast<int32_t>(index_step));
+              });
     T* result = out.ptr<T>() + offset;
     for (int64_t i = 0; i < block.count; ++i) result[i * block.step_out] = convert<T>(best[i]);
     int64_t* position = indices.ptr<int64_t>();

@@ -108,9 +108,9 @@ struct Axis {
 struct UpsampleArgs {
   int spatial;
   Filter filter;
-  int align;    ///< align_corners
-  int scales;   ///< the first of `spatial` optional floats, or a list of floats when `vec`
-  bool vec;     ///< sizes are optional, scales come as a list
+  int align;   ///< align_corners
+  int scales;  ///< the first of `spatial` optional floats, or a list of floats when `vec`
+  bool vec;    ///< sizes are optional, scales come as a list
   int result;
 };
 
@@ -184,26 +184,5 @@ inline bool begin_upsample(KernelContext& ctx, const UpsampleArgs& args, Upsampl
   return read_upsample(ctx, args, 1, in_sizes, sizes) && resize_spatial(ctx, out, self, args.spatial, sizes->sizes) &&
          check_data(ctx, args.result, out);
 }
-
-/// Converts a sum of weighted elements to the result's type; integers are rounded and saturated.
-template <typename T, typename A>
-inline T from_weighted(A value) {
-  if constexpr (std::is_integral_v<T>) {
-    const A rounded = std::floor(value + A(0.5));
-    return rounded <= A(0) ? T(0) : rounded >= A(255) ? T(255) : static_cast<T>(rounded);
-  } else {
-    return convert<T>(value);
-  }
-}
-
-/// The type that weights are computed in.
-template <typename T>
-struct WeightType {
-  using type = accumulate_t<T>;
-};
-template <>
-struct WeightType<uint8_t> {
-  using type = float;
-};
 
 }  // namespace etir::spatial

@@ -4,7 +4,7 @@
 // side by side; then each result sums its columns of that row.
 #include <cmath>
 
-#include "kernels/spatial/upsample.h"
+#include "kernels/spatial/upsample_bytes.h"
 
 namespace etir {
 namespace {
@@ -77,15 +77,71 @@ void run(KernelContext& ctx, const Coverage<A>& rows, const Coverage<A>& columns
         for (int64_t w = 0; w < in.size[kW]; ++w) line[w] = A(0);
         const A norm = rows.norm(h);
         for (int64_t i = rows.first(h); i < rows.last(h); ++i) {
-          add_row(line, from + in.plane(n, c) + i * in.stride[kH], in.stride[kW], in.size[kW], rows.weight(h, i) * norm);
+          add_row(line, from + in.plane(n, c) + i * in.stride[kH], in.stride[kW], in.size[kW],
+                  rows.weight(h, i) * norm);
         }
         T* result = to + out.plane(n, c) + h * out.stride[kH];
         for (int64_t o = 0; o < out.size[kW]; ++o) {
           const int64_t first = columns.first(o), count = min64(columns.last(o) - first, most);
           A sum(0);
           for (int64_t i = 0; i < count; ++i) sum += weights[o * most + i] * line[first + i];
-          result[o * out.stride[kW]] = from_weighted<T>(sum);
+          result[o * out.stride[kW]] = convert<T>(sum);
         }
+      }
+    }
+  }
+}
+
+/// The largest weight of an axis.
+double largest_weight(const Coverage<double>& axis, int64_t out) {
+  double most = 0;
+  for (int64_t o = 0; o < out; ++o) {
+    const double norm = axis.norm(o);
+    for (int64_t i = axis.first(o); i < axis.last(o); ++i) {
+      const double weight = axis.weight(o, i) * norm;
+      most = weight > most ? weight : most;
+    }
+  }
+  return most;
+}
+
+/// Bytes: in fixed point, along rows first. Each row of the image is resized again for every row of results that it
+/// belongs to, rather than kept.
+void run_bytes(KernelContext& ctx, const Coverage<double>& rows, const Coverage<double>& columns, const Frame& in,
+               const Frame& out, const uint8_t* from, uint8_t* to) {
+  const int64_t most = columns.most(), width = out.size[kW];
+  int32_t* line = ctx.temp_array<int32_t>(width);
+  int32_t* weights = ctx.temp_array<int32_t>(width * most);
+  if (line == nullptr || weights == nullptr) return;
+  FixedPoint vertical, horizontal;
+  vertical.set_precision(largest_weight(rows, out.size[kH]));
+  horizontal.set_precision(largest_weight(columns, width));
+  for (int64_t o = 0; o < width; ++o) {
+    const int64_t first = columns.first(o), last = min64(columns.last(o), first + most);
+    const double norm = columns.norm(o);
+    for (int64_t i = first; i < last; ++i) {
+      weights[o * most + i - first] = horizontal.fixed(columns.weight(o, i) * norm);
+    }
+  }
+  for (int64_t n = 0; n < out.size[kN]; ++n) {
+    for (int64_t c = 0; c < out.size[kC]; ++c) {
+      for (int64_t h = 0; h < out.size[kH]; ++h) {
+        for (int64_t o = 0; o < width; ++o) line[o] = vertical.half();
+        const double norm = rows.norm(h);
+        for (int64_t i = rows.first(h); i < rows.last(h); ++i) {
+          const int32_t by = vertical.fixed(rows.weight(h, i) * norm);
+          const uint8_t* source = from + in.plane(n, c) + i * in.stride[kH];
+          for (int64_t o = 0; o < width; ++o) {
+            const int64_t first = columns.first(o), count = min64(columns.last(o) - first, most);
+            int32_t sum = horizontal.half();
+            for (int64_t k = 0; k < count; ++k) {
+              sum = FixedPoint::add(sum, weights[o * most + k], source[(first + k) * in.stride[kW]]);
+            }
+            line[o] = FixedPoint::add(line[o], by, horizontal.finish(sum));
+          }
+        }
+        uint8_t* result = to + out.plane(n, c) + h * out.stride[kH];
+        for (int64_t o = 0; o < width; ++o) result[o * out.stride[kW]] = static_cast<uint8_t>(vertical.finish(line[o]));
       }
     }
   }
@@ -103,14 +159,20 @@ void upsample_aa(KernelContext& ctx, Filter filter) {
   if (!begin_upsample(ctx, args, &sizes, in_sizes)) return;
   Tensor& out = ctx.tensor(args.result);
   if (out.numel() == 0) return;
-  dispatch<kTypes>(self.dtype, [&](auto tag) {
+  const bool cubic = filter == Filter::Cubic, align = ctx.boolean(2);
+  const Frame in = frame_of(self, 2), to = frame_of(out, 2);
+  if (self.dtype == ScalarType::Byte) {
+    Axis<double> axes[3];
+    make_axes(args, sizes, in_sizes, align, axes);
+    const Coverage<double> rows(axes[1], cubic), columns(axes[2], cubic);
+    return run_bytes(ctx, rows, columns, in, to, self.ptr<uint8_t>(), out.ptr<uint8_t>());
+  }
+  dispatch<kFloats>(self.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using A = typename WeightType<T>::type;
+    using A = accumulate_t<T>;
     Axis<A> axes[3];
-    make_axes(args, sizes, in_sizes, ctx.boolean(2), axes);
-    const bool cubic = filter == Filter::Cubic;
-    run(ctx, Coverage<A>(axes[1], cubic), Coverage<A>(axes[2], cubic), frame_of(self, 2), frame_of(out, 2),
-        self.ptr<T>(), out.ptr<T>());
+    make_axes(args, sizes, in_sizes, align, axes);
+    run(ctx, Coverage<A>(axes[1], cubic), Coverage<A>(axes[2], cubic), in, to, self.ptr<T>(), out.ptr<T>());
   });
 }
 

@@ -1,5 +1,6 @@
 // Resizing by weighted neighbours: linear in one to three dims, cubic in two.
 #include "kernels/spatial/upsample.h"
+#include "kernels/spatial/upsample_bytes.h"
 
 namespace etir {
 namespace {
@@ -43,9 +44,9 @@ void run_rows(KernelContext& ctx, const Axis<A>* axes, const Frame& in, const Fr
             }
           }
         }
-        T* result = to + out.plane(at[kN], at[kC]) + at[kD] * out.stride[kD] + at[kH] * out.stride[kH] +
-                    start * out.stride[kW];
-        for (int64_t i = 0; i < count; ++i) result[i * out.stride[kW]] = from_weighted<T>(sum[i]);
+        T* result =
+            to + out.plane(at[kN], at[kC]) + at[kD] * out.stride[kD] + at[kH] * out.stride[kH] + start * out.stride[kW];
+        for (int64_t i = 0; i < count; ++i) result[i * out.stride[kW]] = convert<T>(sum[i]);
       }
     }
   });
@@ -82,18 +83,18 @@ void run_channels(KernelContext& ctx, const Axis<A>* axes, const Frame& in, cons
           }
         }
         T* result = to + target + start;
-        for (int64_t i = 0; i < count; ++i) result[i] = from_weighted<T>(sum[i]);
+        for (int64_t i = 0; i < count; ++i) result[i] = convert<T>(sum[i]);
       }
     }
   });
 }
 
-constexpr DtypeSet kTypes = kFloats | dtype_bit(ScalarType::Byte);
-
 void upsample(KernelContext& ctx, int spatial, Filter filter, bool vec) {
   const UpsampleArgs args{spatial, filter, 2, 3, vec, vec ? 4 : 3 + spatial};
   const Tensor& self = ctx.tensor(0);
-  if (!contains(kTypes & kSelectedDtypes, self.dtype)) {
+  // Images of bytes have two dims.
+  const DtypeSet types = kFloats | (spatial == 2 ? dtype_bit(ScalarType::Byte) : 0);
+  if (!contains(types & kSelectedDtypes, self.dtype)) {
     return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
   }
   UpsampleSizes sizes;
@@ -102,9 +103,14 @@ void upsample(KernelContext& ctx, int spatial, Filter filter, bool vec) {
   Tensor& out = ctx.tensor(args.result);
   if (out.numel() == 0) return;
   const Frame in = frame_of(self, spatial), to = frame_of(out, spatial);
-  dispatch<kTypes>(self.dtype, [&](auto tag) {
+  if (self.dtype == ScalarType::Byte) {
+    Axis<double> axes[3];
+    make_axes(args, sizes, in_sizes, ctx.boolean(2), axes);
+    return upsample_bytes(ctx, axes, in, to, self.ptr<uint8_t>(), out.ptr<uint8_t>());
+  }
+  dispatch<kFloats>(self.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using A = typename WeightType<T>::type;
+    using A = accumulate_t<T>;
     Axis<A> axes[3];
     make_axes(args, sizes, in_sizes, ctx.boolean(2), axes);
     const auto run = channels_inside(in, to) ? run_channels<T, A> : run_rows<T, A>;

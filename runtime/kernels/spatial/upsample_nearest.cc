@@ -20,8 +20,8 @@ void run_rows(KernelContext& ctx, const Axis<float>* axes, const Frame& in, cons
         unravel(row, out.size, 4, at);
         const T* line = from + in.plane(at[kN], at[kC]) + axes[0].nearest(at[kD]) * in.stride[kD] +
                         axes[1].nearest(at[kH]) * in.stride[kH];
-        T* result = to + out.plane(at[kN], at[kC]) + at[kD] * out.stride[kD] + at[kH] * out.stride[kH] +
-                    start * out.stride[kW];
+        T* result =
+            to + out.plane(at[kN], at[kC]) + at[kD] * out.stride[kD] + at[kH] * out.stride[kH] + start * out.stride[kW];
         if (out.stride[kW] == 1) {
           for (int64_t i = 0; i < count; ++i) result[i] = line[source[i]];
         } else {
@@ -34,7 +34,8 @@ void run_rows(KernelContext& ctx, const Axis<float>* axes, const Frame& in, cons
 
 /// Positions of results, all channels of each at once.
 template <typename T>
-void run_channels(KernelContext& ctx, const Axis<float>* axes, const Frame& in, const Frame& out, const T* from, T* to) {
+void run_channels(KernelContext& ctx, const Axis<float>* axes, const Frame& in, const Frame& out, const T* from,
+                  T* to) {
   const int64_t sizes[4] = {out.size[kN], out.size[kD], out.size[kH], out.size[kW]};
   const int64_t channels = out.size[kC];
   ctx.parallel_for(out.numel() / channels, max64(1, 8192 / channels), [&](int64_t begin, int64_t end) {

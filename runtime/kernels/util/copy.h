@@ -54,9 +54,10 @@ inline bool number_to_element(KernelContext& ctx, const Scalar& number, int inde
     if (!fits) return;
     T value;
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      value = number.is_floating() && number.payload.real < 9.2e18 ? static_cast<T>(static_cast<int64_t>(number.payload.real))
-              : number.is_floating()                               ? static_cast<T>(number.payload.real)
-                                                                   : static_cast<T>(number.to<int64_t>());
+      value = number.is_floating() && number.payload.real < 9.2e18
+                  ? static_cast<T>(static_cast<int64_t>(number.payload.real))
+              : number.is_floating() ? static_cast<T>(number.payload.real)
+                                     : static_cast<T>(number.to<int64_t>());
     } else {
       value = detail::convert_element<T>(number.to<double>());
     }
@@ -160,8 +161,8 @@ inline void copy_elements(KernelContext& ctx, Tensor& out, int out_index, const 
     if (wide) return detail::convert_through<ComplexDouble>(ctx, out, out_index, source);
     return detail::convert_through<ComplexFloat>(ctx, out, out_index, source);
   }
-  const bool wide = type == ScalarType::Double || is_complex(type) ||
-                    (type == ScalarType::UInt64 && is_floating(to_type));
+  const bool wide =
+      type == ScalarType::Double || is_complex(type) || (type == ScalarType::UInt64 && is_floating(to_type));
   if (wide) return detail::convert_through<double>(ctx, out, out_index, source);
   if (is_floating(type)) return detail::convert_through<float>(ctx, out, out_index, source);
   detail::convert_through<int64_t>(ctx, out, out_index, source);

@@ -1,10 +1,10 @@
 // The engine of all elementwise operators: out[i] = f(a[i], b[i], ...), broadcast, in any dense dim orders and dtypes.
 //
 // A function is compiled once for each type it computes in (float, double, int64, complex), as one counted loop over
-// contiguous elements, which compilers vectorise. Operands that lie in memory just so are used in place; others (of other
-// dtypes, strided, or one number for a whole row) go through blocks on the stack, filled and emptied by conversion loops
-// that all operators share. So code grows with ops x compute types plus dtypes x compute types, never with
-// ops x dtypes x dtypes.
+// contiguous elements, which compilers vectorise. Operands that lie in memory just so are used in place; others (of
+// other dtypes, strided, or one number for a whole row) go through blocks on the stack, filled and emptied by
+// conversion loops that all operators share. So code grows with ops x compute types plus dtypes x compute types, never
+// with ops x dtypes x dtypes.
 #pragma once
 
 #include <complex>
@@ -14,6 +14,7 @@
 
 #include "kernels/kernel.h"
 #include "kernels/util/dispatch.h"
+#include "kernels/util/half_blocks.h"
 #include "kernels/util/loops.h"
 #include "kernels/util/promote.h"
 
@@ -25,8 +26,8 @@ constexpr int64_t kBlockBytes = 1024;      ///< of one operand
 constexpr int64_t kParallelGrain = 32768;  ///< elements worth a thread
 
 template <typename T>
-constexpr bool is_complex_v = std::is_same_v<T, ComplexHalf> || std::is_same_v<T, ComplexFloat> ||
-                              std::is_same_v<T, ComplexDouble>;
+constexpr bool is_complex_v =
+    std::is_same_v<T, ComplexHalf> || std::is_same_v<T, ComplexFloat> || std::is_same_v<T, ComplexDouble>;
 
 /// As convert, for complex types too; to a real type goes the real part.
 template <typename To, typename From>
@@ -63,7 +64,11 @@ void load_block(void* to, const char* from, int64_t stride, int64_t n) {
   C* __restrict__ out = static_cast<C*>(to);
   if (stride == static_cast<int64_t>(sizeof(D))) {
     const D* __restrict__ in = reinterpret_cast<const D*>(from);
-    for (int64_t i = 0; i < n; ++i) out[i] = convert_element<C>(in[i]);
+    if constexpr (std::is_same_v<C, float> && std::is_same_v<D, Half>) {
+      floats_from_halves(out, in, n);
+    } else {
+      for (int64_t i = 0; i < n; ++i) out[i] = convert_element<C>(in[i]);
+    }
   } else if (stride == 0) {
     const C value = convert_element<C>(*reinterpret_cast<const D*>(from));
     for (int64_t i = 0; i < n; ++i) out[i] = value;
@@ -77,7 +82,11 @@ void store_block(char* to, int64_t stride, const void* from, int64_t n) {
   const R* __restrict__ in = static_cast<const R*>(from);
   if (stride == static_cast<int64_t>(sizeof(D))) {
     D* __restrict__ out = reinterpret_cast<D*>(to);
-    for (int64_t i = 0; i < n; ++i) out[i] = convert_element<D>(in[i]);
+    if constexpr (std::is_same_v<R, float> && std::is_same_v<D, Half>) {
+      halves_from_floats(out, in, n);
+    } else {
+      for (int64_t i = 0; i < n; ++i) out[i] = convert_element<D>(in[i]);
+    }
   } else {
     for (int64_t i = 0; i < n; ++i) *reinterpret_cast<D*>(to + i * stride) = convert_element<D>(in[i]);
   }
@@ -193,9 +202,8 @@ void run_elementwise(KernelContext& ctx, const ElementwisePlan<kInputs>& plan, c
     return;
   }
   ctx.parallel_for(rows, kParallelGrain / inner + 1, [&](int64_t begin, int64_t end) {
-    loops.run(begin, end, [&](char* const* data, const int64_t* steps, int64_t n) {
-      run_row<kInputs>(plan, data, steps, n);
-    });
+    loops.run(begin, end,
+              [&](char* const* data, const int64_t* steps, int64_t n) { run_row<kInputs>(plan, data, steps, n); });
   });
 }
 
@@ -220,8 +228,8 @@ void apply_untyped(const F& f, void* out, const void* const* in, int64_t n, std:
 /// Whether T is a type that functions compute in. Other types (unsigned integers of some size) stand for elements that
 /// are only moved.
 template <typename T>
-constexpr bool is_computed_v = std::is_same_v<T, bool> || std::is_same_v<T, int64_t> || std::is_floating_point_v<T> ||
-                               is_complex_v<T>;
+constexpr bool is_computed_v =
+    std::is_same_v<T, bool> || std::is_same_v<T, int64_t> || std::is_floating_point_v<T> || is_complex_v<T>;
 
 template <typename C, int kInputs>
 bool plan_input(KernelContext& ctx, ElementwisePlan<kInputs>& plan, int k, const Tensor& tensor, int index,
@@ -248,7 +256,8 @@ struct Operand {
   int index;
 };
 
-/// Writes the shape that the operands broadcast to and returns its rank; -1, with the failure recorded, if there is none.
+/// Writes the shape that the operands broadcast to and returns its rank; -1, with the failure recorded, if there is
+/// none.
 inline int broadcast_operands(KernelContext& ctx, const Operand* operands, int count, int64_t* sizes) {
   int rank = 0;
   for (int k = 0; k < count; ++k) rank = operands[k].tensor->rank > rank ? operands[k].tensor->rank : rank;
@@ -321,8 +330,9 @@ bool make_plan(KernelContext& ctx, ElementwisePlan<sizeof...(In)>& plan, const T
 /// out = f(inputs...), broadcast. `f` takes values of types `In...` and returns what converts to `R`, both of which are
 /// bool, int64_t, float, double or complex: the tensors are converted from and to any dtype.
 ///
-/// `common` is the dtype in which torch computes: results pass through it on their way to an `out` of another dtype. With
-/// `exact`, floating point inputs of other dtypes are rounded to it too (integers always are); comparisons need that.
+/// `common` is the dtype in which torch computes: results pass through it on their way to an `out` of another dtype.
+/// With `exact`, floating point inputs of other dtypes are rounded to it too (integers always are); comparisons need
+/// that.
 template <typename R, typename... In, typename F>
 void elementwise(KernelContext& ctx, Tensor& out, int out_index, const Operand (&inputs)[sizeof...(In)],
                  ScalarType common, const F& f, bool exact = false) {
@@ -335,7 +345,8 @@ void elementwise(KernelContext& ctx, Tensor& out, int out_index, const Operand (
   detail::run_elementwise<kInputs>(ctx, plan, make_loops<kInputs + 1>(tensors));
 }
 
-/// As elementwise, over loops that the caller made: the operands are parts of the tensors. Sizes are the caller's to set.
+/// As elementwise, over loops that the caller made: the operands are parts of the tensors. Sizes are the caller's to
+/// set.
 template <typename R, typename... In, typename F>
 void elementwise_on(KernelContext& ctx, const Loops<sizeof...(In) + 1>& loops, Tensor& out, int out_index,
                     const Operand (&inputs)[sizeof...(In)], ScalarType common, const F& f) {
@@ -344,8 +355,8 @@ void elementwise_on(KernelContext& ctx, const Loops<sizeof...(In) + 1>& loops, T
   detail::run_elementwise<sizeof...(In)>(ctx, plan, loops);
 }
 
-/// Calls `body(TypeTag<C>())` with the type in which arithmetic on a dtype is done: int64_t for integers and bool, float
-/// for half, bfloat16 and float, double, complex. False when the dtype is not in the set.
+/// Calls `body(TypeTag<C>())` with the type in which arithmetic on a dtype is done: int64_t for integers and bool,
+/// float for half, bfloat16 and float, double, complex. False when the dtype is not in the set.
 template <DtypeSet kSet, typename Body>
 inline bool dispatch_compute(ScalarType type, Body&& body) {
   constexpr DtypeSet kTaken = kSet & kSelectedDtypes;

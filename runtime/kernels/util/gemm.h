@@ -4,8 +4,9 @@
 // stack that stays in the cache while all rows of the left matrix go by; a register-blocked inner kernel multiplies
 // kRows rows by one panel. Packing is a callback per panel, so that a convolution packs patches of its image instead of
 // a matrix (no im2col image exists), and 16-bit types are converted there. The buffers' size is fixed when the runtime
-// is built: about 80 KB where there is an operating system, about 4 KB elsewhere (ETIR_SMALL_STACK). They are on the stack
-// because every thread of a parallel loop needs its own, and because a product must not fail for want of scratch memory.
+// is built: about 80 KB where there is an operating system, about 4 KB elsewhere (ETIR_SMALL_STACK). They are on the
+// stack because every thread of a parallel loop needs its own, and because a product must not fail for want of scratch
+// memory.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,8 @@ struct GemmBlocks {
   static constexpr int kRows = kLanes > 1 ? 6 : sizeof(C) <= 8 ? 4 : 2;
   static constexpr int kPanel = kVectors * kLanes;
   static constexpr int kDepth = ETIR_SMALL_STACK ? 64 : sizeof(C) <= 8 ? 256 : 128;
-  static constexpr int kPanels = ETIR_SMALL_STACK ? 1 : std::max(1, 65536 / (kDepth * kPanel * static_cast<int>(sizeof(C))));
+  static constexpr int kPanels =
+      ETIR_SMALL_STACK ? 1 : std::max(1, 65536 / (kDepth * kPanel * static_cast<int>(sizeof(C))));
   static constexpr int kBlockCols = kPanels * kPanel;
   /// Rows whose sums are kept aside when the result's type cannot hold them between two blocks of depth.
   static constexpr int kSumRows = ETIR_SMALL_STACK ? kRows : 4 * kRows;
@@ -156,7 +158,8 @@ void gemm_row(const Gemm<C>& g, int64_t j_begin, int64_t j_end) {
     if (g.a == nullptr) g.pack_a(g.context, 0, 1, p, depth, row);
     int64_t j = j_begin;
     for (; j + kCols <= j_end; j += kCols) {
-      gemm_tile<C, 1, Blocks::kVectors * Blocks::kWide>(a, 0, g.b + p * g.b_row + j, g.b_row, depth, sums, kCols, false);
+      gemm_tile<C, 1, Blocks::kVectors * Blocks::kWide>(a, 0, g.b + p * g.b_row + j, g.b_row, depth, sums, kCols,
+                                                        false);
       g.store(g.context, sums, kCols, 0, 1, j, kCols, p == 0);
     }
     for (; j < j_end; j += kPanel) {
@@ -236,10 +239,9 @@ void gemm(Context& ctx, const Gemm<C>& g) {
   if (g.n >= g.m) {
     constexpr int64_t kStep = Blocks::kPanel;
     const int64_t work = std::max<int64_t>(1, (int64_t{1} << 18) / depth / g.m / kStep);
-    ctx.parallel_for((g.n + kStep - 1) / kStep, std::max<int64_t>(work, Blocks::kPanels),
-                     [&](int64_t begin, int64_t end) {
-                       gemm_range(g, 0, g.m, begin * kStep, std::min(g.n, end * kStep));
-                     });
+    ctx.parallel_for(
+        (g.n + kStep - 1) / kStep, std::max<int64_t>(work, Blocks::kPanels),
+        [&](int64_t begin, int64_t end) { gemm_range(g, 0, g.m, begin * kStep, std::min(g.n, end * kStep)); });
   } else {
     constexpr int64_t kStep = Blocks::kRows;
     const int64_t work = std::max<int64_t>(4, (int64_t{1} << 18) / depth / g.n / kStep);

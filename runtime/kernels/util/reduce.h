@@ -391,7 +391,7 @@ template <typename T, bool kMax>
 struct ExtremeOp {
   using Value = T;
   static constexpr bool kRounds = false;
-  static constexpr bool kCheap = true;
+  static constexpr bool kCheap = false;
   T identity() const {
     using Limits = std::numeric_limits<T>;
     if constexpr (Limits::has_infinity) return kMax ? -Limits::infinity() : Limits::infinity();

@@ -79,6 +79,14 @@ inline int64_t reduced_count(const Tensor& self, uint32_t mask) {
   return count;
 }
 
+/// Whether elements lie in row-major order.
+inline bool in_plain_order(const Tensor& tensor) {
+  for (int position = 0; position < tensor.rank; ++position) {
+    if (tensor.order(position) != position) return false;
+  }
+  return true;
+}
+
 /// Whether elements of equal index lie at equal offsets: same shape, and same strides where it matters.
 inline bool same_layout(const Tensor& a, const Tensor& b) {
   if (!same_shape(a, b)) return false;

@@ -100,7 +100,7 @@ void copy_lines(const CopyPlan& plan, const char* source, char* target, int64_t 
   }
 }
 
-/// How many units of each dim a block of a transpose has (a line of the cache, or two), and of the other one where a dim
+/// How many units of each dim a block of a transpose has (a line of the cache, or two), and of the other where a dim
 /// is shorter than that.
 template <typename T>
 constexpr int64_t kTile = sizeof(T) >= 8 ? 8 : 16;

@@ -1,9 +1,9 @@
 // Elementary functions of float that compilers vectorise: no branches, no tables, no calls.
 //
 // Each is a few multiply-adds on a reduced argument and selects for the special values, so that a counted loop over it
-// becomes SIMD code at -O3 wherever the target has any (GCC needs -fno-trapping-math -fno-math-errno: it may then compute
-// what a select drops). Errors are 1 to 3 units in the last place, those of erf near 4 up to 8. The polynomials are
-// minimax fits made for this file. The overloads for double are libm's: kernels are templates over both.
+// becomes SIMD code at -O3 wherever the target has any (GCC needs -fno-trapping-math -fno-math-errno: it may then
+// compute what a select drops). Errors are 1 to 3 units in the last place, those of erf near 4 up to 8. The polynomials
+// are minimax fits made for this file. The overloads for double are libm's: kernels are templates over both.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // Short vectors of the compiler (GCC and Clang vector extensions), as wide as the target's registers.
 //
-// A kernel that names registers itself (matrix products, convolutions) is written once on Vector<T>; on a target without
-// vector registers Vector<T> is T. Loads and stores go through memcpy: no alignment is assumed.
+// A kernel that names registers itself (matrix products, convolutions) is written once on Vector<T>; on a target
+// without vector registers Vector<T> is T. Loads and stores go through memcpy: no alignment is assumed.
 #pragma once
 
 #include <complex>

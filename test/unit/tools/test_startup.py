@@ -59,3 +59,46 @@ def test_listing_passes_imports_neither_torch_nor_sympy() -> None:
     modules = imported("et_opt", ["--list-passes"])
     assert "torch" not in modules
     assert "sympy" not in modules
+
+
+_CLASSES = """
+import dataclasses, sys
+from pathlib import Path
+from etir.tools.startup import keep_dataclass_code
+
+keep_dataclass_code(Path(sys.argv[1]))
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Point:
+    x: int
+    y: int = 2
+
+point = Point(1)
+try:
+    point.x = 3
+except dataclasses.FrozenInstanceError:
+    print(point, point == Point(1, 2), point < Point(2), hash(point) == hash(Point(1)))
+"""
+
+
+def test_dataclass_code_is_kept(tmp_path: Path) -> None:
+    """The classes are the same with a file that is not there, is there, is damaged, or cannot be written."""
+    kept = tmp_path / "new" / "code.bin"
+
+    def run(path: Path) -> str:
+        done = subprocess.run([sys.executable, "-c", _CLASSES, str(path)], capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        return done.stdout
+
+    expected = "Point(x=1, y=2) True True True\n"
+    assert run(kept) == expected
+    first = kept.read_bytes()
+    assert run(kept) == expected
+    assert kept.read_bytes() == first
+    for damaged in (b"", first[:90], first[:-1] + b"?", b"\0" * 64):
+        kept.write_bytes(damaged)
+        assert run(kept) == expected
+        assert len(kept.read_bytes()) > 100
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert run(blocked / "code.bin") == expected

@@ -1,6 +1,6 @@
 // Runs the fuzzing entry point on random mutations of some files: a check that needs no libFuzzer.
 //
-//   program_mutate SEED COUNT file...
+//   program_mutation_fuzz SEED COUNT file...
 //
 // Each file is an input of program_fuzz.cc. Prints how many mutants ran; a sanitizer ends the process at the first fault.
 #include <cstdint>

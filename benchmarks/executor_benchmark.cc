@@ -1,7 +1,7 @@
 // Measures the executor alone: method memory and load time per instruction, and time per instruction of kernels that do
 // nothing. Every operator that the file names is replaced by an empty kernel that takes whatever it is given.
 //
-//   executor_bench chain.pte
+//   executor_benchmark chain.pte
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
