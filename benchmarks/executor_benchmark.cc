@@ -66,8 +66,9 @@ int main(int argc, char** argv) {
     execute = std::min(execute, now() - start);
   }
   const double n = static_cast<double>(instructions);
-  std::printf("%llu instructions: %.1f B of method memory each, load program %.1f us, load method %.1f us, %.1f ns each\n",
-              static_cast<unsigned long long>(instructions), static_cast<double>(memory_size) / n, load_program / 1e3,
-              load_method / 1e3, execute / n);
+  std::printf(
+      "%llu instructions: %.1f B of method memory each, load program %.1f us, load method %.1f us, %.1f ns each\n",
+      static_cast<unsigned long long>(instructions), static_cast<double>(memory_size) / n, load_program / 1e3,
+      load_method / 1e3, execute / n);
   return 0;
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
 import dataclasses
 import gc
 import marshal
@@ -91,4 +92,5 @@ def _write(path: Path, known: dict[str, CodeType]) -> None:
         temporary.write_bytes(zlib.crc32(data).to_bytes(4, "little") + data)
         os.replace(temporary, path)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()

@@ -1,7 +1,7 @@
 // Where a program's bytes come from.
 //
-// A loader hands out parts of one file. Loaders that have the file in memory hand out pointers into it; others read into
-// memory of their own. The functions are virtual but not pure, so that no C++ runtime support is linked for them.
+// A loader hands out parts of one file. Loaders that have the file in memory hand out pointers into it; others read
+// into memory of their own. The functions are virtual but not pure, so that no C++ runtime support is linked for them.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ class DataLoader {
   /// Bytes in the file.
   virtual uint64_t size() const { return 0; }
 
-  /// The `size` bytes (at least 1) at `offset`, at an address that is a multiple of `alignment` (a power of two, at most
-  /// 16) where the loader can choose the address; callers check. Null when they cannot be read or lie outside of the
-  /// file. The bytes stay where they are until release() or the end of the loader. Loading one range twice may give one
-  /// pointer; each load is released once.
+  /// The `size` bytes (at least 1) at `offset`, at an address that is a multiple of `alignment` (a power of two, at
+  /// most 16) where the loader can choose the address; callers check. Null when they cannot be read or lie outside of
+  /// the file. The bytes stay where they are until release() or the end of the loader. Loading one range twice may give
+  /// one pointer; each load is released once.
   virtual const void* load(uint64_t offset, uint64_t size, size_t alignment) {
     (void)offset, (void)size, (void)alignment;
     return nullptr;

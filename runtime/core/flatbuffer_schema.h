@@ -1,7 +1,7 @@
 // The tables of the two file formats, as the walker in core/flatbuffer_reader.h needs them.
 //
-// Each table is a run of fields in the order of their slots; a union takes two. Tables that a union can hold follow each
-// other, in the order of its types.
+// Each table is a run of fields in the order of their slots; a union takes two. Tables that a union can hold follow
+// each other, in the order of its types.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +70,8 @@ enum FieldKind : uint8_t {
 constexpr uint8_t kKindMask = 15;
 constexpr uint8_t kRequired = 16;
 
-/// One field: its kind and whether it is required; the table that it leads to, or, for a union, the first of its tables.
+/// One field: its kind and whether it is required; the table that it leads to, or, for a union, the first of its
+/// tables.
 struct FieldSchema {
   uint8_t kind;
   uint8_t table;
@@ -208,7 +209,7 @@ constexpr FieldSchema kFields[] = {
 
 /// Number of fields of each table.
 constexpr uint8_t kFieldCounts[kNumTables] = {8, 10, 2, 3, 2, 0, 1, 1, 1, 10, 1, 1, 1, 1, 1, 1, 3, 5, 2, 3,
-                                              2, 2, 4, 2, 2, 2, 2, 2, 1, 4,  1, 1, 1, 2, 2, 2, 3, 3, 3};
+                                              2, 2,  4, 2, 2, 2, 2, 2, 1, 4,  1, 1, 1, 2, 2, 2, 3, 3, 3};
 
 }  // namespace flat
 }  // namespace etir

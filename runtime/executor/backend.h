@@ -37,8 +37,8 @@ class BackendInit {
   }
   /// Method memory, which lives as long as the method; null when there is not enough.
   void* allocate(size_t bytes, size_t alignment = 8) { return memory_.allocate(bytes, alignment); }
-  /// Data by name: the program's own, then the external data given to the method. NotFound, AccessFailed. The bytes live
-  /// as long as their loader.
+  /// Data by name: the program's own, then the external data given to the method. NotFound, AccessFailed. The bytes
+  /// live as long as their loader.
   Result<Span<const uint8_t>> named_data(StringView key) const;
 
  private:

@@ -112,8 +112,7 @@ Error ExternalData::load(DataLoader& loader, ErrorRecord* out) {
     const ScalarType dtype = static_cast<ScalarType>(layout.get<uint8_t>(0));
     const flat::Vector sizes = layout.vector(1), order = layout.vector(2);
     const uint32_t rank = sizes.count();
-    if (element_size(dtype) == 0 || rank > kMaxRank || order.count() != rank ||
-        !is_permutation(order.items(), rank)) {
+    if (element_size(dtype) == 0 || rank > kMaxRank || order.count() != rank || !is_permutation(order.items(), rank)) {
       return fail(record, Check::ExternalLayout, i), record.error();
     }
     const int64_t nbytes = tensor_nbytes(dtype, sizes.items(), rank);

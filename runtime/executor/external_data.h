@@ -32,8 +32,8 @@ class ExternalData {
   ExternalData& operator=(const ExternalData&) = delete;
   ~ExternalData();
 
-  /// Reads and checks a file. `loader` must outlive this object. On failure the object is empty, and `record` (optional)
-  /// says why.
+  /// Reads and checks a file. `loader` must outlive this object. On failure the object is empty, and `record`
+  /// (optional) says why.
   Error load(DataLoader& loader, ErrorRecord* record = nullptr);
 
   uint32_t size() const { return entries_.count(); }

@@ -55,20 +55,20 @@ struct PlannedBuffer {
 
 /// The three kinds of memory. The bytes, and the list of planned buffers, must outlive the method.
 struct MethodMemory {
-  Arena method;                      ///< MethodMeta::method_memory_size() bytes, and what delegates need
-  Span<const PlannedBuffer> planned; ///< MethodMeta::num_planned_buffers() of them; a size of 0 needs no pointer
-  Arena temp;                        ///< scratch of the kernels, reset after each instruction
+  Arena method;                       ///< MethodMeta::method_memory_size() bytes, and what delegates need
+  Span<const PlannedBuffer> planned;  ///< MethodMeta::num_planned_buffers() of them; a size of 0 needs no pointer
+  Arena temp;                         ///< scratch of the kernels, reset after each instruction
 };
 
 /// What a method uses besides memory. All that it points to must outlive the method, except for the spans' own arrays.
 struct MethodOptions {
-  Span<const KernelTable> kernels;              ///< looked through in order
-  BackendTable backends;                        ///< by name
-  Span<const ExternalData* const> external;     ///< looked through in order; must outlive the method
-  ParallelFor parallel;                         ///< threads for kernels; none by default
-  DynamicAllocator dynamic;                     ///< for tensors without a bound; without one they keep to their plan
-  uint64_t seed = 0;                            ///< of the random operators
-  uint64_t max_instructions = 10000000;         ///< in one execute(); 0 for no limit
+  Span<const KernelTable> kernels;           ///< looked through in order
+  BackendTable backends;                     ///< by name
+  Span<const ExternalData* const> external;  ///< looked through in order; must outlive the method
+  ParallelFor parallel;                      ///< threads for kernels; none by default
+  DynamicAllocator dynamic;                  ///< for tensors without a bound; without one they keep to their plan
+  uint64_t seed = 0;                         ///< of the random operators
+  uint64_t max_instructions = 10000000;      ///< in one execute(); 0 for no limit
 };
 
 /// A tensor given as an input. The dim order may be null: row-major.
@@ -106,8 +106,9 @@ class Method {
   /// it, until it is set again. Outputs whose shape is not static may have fewer bytes than their bound.
   Error set_output_data(uint32_t i, void* data, size_t nbytes);
 
-  /// Runs from the first to the last instruction; every input that is a tensor must have been set once. After a failure error_record() says where and why; the method can be
-  /// run again, from the start, with the numbers it began with (what kernels wrote to state stays written).
+  /// Runs from the first to the last instruction; every input that is a tensor must have been set once. After a failure
+  /// error_record() says where and why; the method can be run again, from the start, with the numbers it began with
+  /// (what kernels wrote to state stays written).
   Error execute();
   /// Runs one instruction. EndOfMethod when there is none left: reset() then.
   Error step();

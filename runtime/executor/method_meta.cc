@@ -98,9 +98,7 @@ uint32_t MethodMeta::num_instructions() const {
 
 uint32_t MethodMeta::num_operators() const { return plan_.vector(slot::kOperators).count(); }
 StringView MethodMeta::operator_name(uint32_t i) const { return plan_.vector(slot::kOperators).table(i).string(0); }
-StringView MethodMeta::operator_overload(uint32_t i) const {
-  return plan_.vector(slot::kOperators).table(i).string(1);
-}
+StringView MethodMeta::operator_overload(uint32_t i) const { return plan_.vector(slot::kOperators).table(i).string(1); }
 uint32_t MethodMeta::num_delegates() const { return plan_.vector(slot::kDelegates).count(); }
 StringView MethodMeta::delegate_id(uint32_t i) const {
   return plan_.vector(slot::kDelegates).table(i).string(slot::kDelegateId);
@@ -109,7 +107,7 @@ StringView MethodMeta::delegate_id(uint32_t i) const {
 uint64_t MethodMeta::method_memory_size() const {
   const uint64_t values = num_values();
   uint64_t bytes = (sizeof(Payload) + sizeof(Tag)) * values + uint64_t{sizeof(Method::Operator)} * num_operators() +
-                 uint64_t{sizeof(Method::Delegate)} * num_delegates() + num_inputs();
+                   uint64_t{sizeof(Method::Delegate)} * num_delegates() + num_inputs();
   for (uint32_t i = 0; i < num_values(); ++i) {
     if (value_tag(i) != Tag::Tensor) continue;
     bytes += sizeof(Tensor);

@@ -73,8 +73,7 @@ Error Method::set_input(uint32_t i, const TensorInput& given) {
   if ((tensor.flags & Tensor::kFlagConstant) != 0) return fail(Check::InputKind, i, static_cast<int64_t>(Tag::Tensor));
   error = check_shape(i, given, tensor);
   if (error != Error::Ok) return error;
-  const int64_t nbytes =
-      tensor_nbytes(given.dtype, reinterpret_cast<const uint8_t*>(given.sizes), given.rank);
+  const int64_t nbytes = tensor_nbytes(given.dtype, reinterpret_cast<const uint8_t*>(given.sizes), given.rank);
   const TensorInfo info = meta().value_tensor(index);
   const bool fits = nbytes >= 0 && (static_cast<uint64_t>(nbytes) <= info.nbytes ||
                                     (info.dynamism == Dynamism::Unbound && !info.planned));
@@ -128,21 +127,16 @@ Error Method::set_output_data(uint32_t i, void* data, size_t nbytes) {
   const TensorInfo info = meta().value_tensor(index);
   if (info.planned || info.constant) return fail(Check::OutputNotSettable, i);
   Tensor& tensor = *values_.payloads[index].tensor;
-  if (data == nullptr ? info.nbytes > 0 : (info.dynamism == Dynamism::Static && nbytes < info.nbytes)) {
+  const uint64_t elements = nbytes / element_size(tensor.dtype);
+  // The least that there has to be room for: all of a fixed shape, and the one element of a tensor of rank 0.
+  const bool fixed = info.dynamism == Dynamism::Static || info.rank == 0;
+  if ((data == nullptr && info.nbytes > 0) || (fixed && nbytes < info.nbytes)) {
     return fail(Check::OutputTooSmall, i, static_cast<int64_t>(info.nbytes));
   }
   tensor.data = data;
-  const uint64_t elements = nbytes / element_size(tensor.dtype);
   tensor.capacity = elements > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(elements);
-  // The sizes of the last run may be more than there is room for now.
-  if (tensor.dynamism != Dynamism::Static && tensor.numel() > static_cast<int64_t>(tensor.capacity)) {
-    int32_t* sizes = const_cast<int32_t*>(tensor.sizes);
-    if (tensor.rank > 0) {
-      sizes[0] = 0;
-    } else {
-      return tensor.data = nullptr, tensor.capacity = 0, fail(Check::OutputTooSmall, i, static_cast<int64_t>(info.nbytes));
-    }
-  }
+  // Kernels rely on the sizes not being more than there is room for; those of the last run may be.
+  if (!fixed && tensor.numel() > static_cast<int64_t>(tensor.capacity)) const_cast<int32_t*>(tensor.sizes)[0] = 0;
   return Error::Ok;
 }
 

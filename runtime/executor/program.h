@@ -104,8 +104,8 @@ class Program {
   Program& operator=(const Program&) = delete;
   ~Program();
 
-  /// Reads and checks a file. `loader` must outlive the program, which must outlive its methods. Bytes must be aligned to
-  /// 8 (loaders that choose an address see to it). On failure the program is empty and may be loaded again; `record`
+  /// Reads and checks a file. `loader` must outlive the program, which must outlive its methods. Bytes must be aligned
+  /// to 8 (loaders that choose an address see to it). On failure the program is empty and may be loaded again; `record`
   /// (optional) says what is wrong. A loaded program does not change: any number of threads may use it at once.
   Error load(DataLoader& loader, ErrorRecord* record = nullptr);
 

@@ -3,8 +3,8 @@
 //   clang++ -g -O1 -fsanitize=fuzzer,address,undefined ... runtime/executor/program_fuzz.cc
 //   ./program_fuzz corpus/
 //
-// The first byte of the input says whether a .ptd follows: its length in three bytes, and then the file. Memory is given
-// as the file asks for it, up to a limit, each block on its own so that the sanitizer sees the first byte beyond it.
+// The first byte of the input says whether a .ptd follows: its length in three bytes, and then the file. Memory is
+// given as the file asks for it, up to a limit, each block on its own so that the sanitizer sees the first byte beyond.
 #include <cstdlib>
 #include <cstring>
 
@@ -26,7 +26,8 @@ constexpr uint64_t kMostInstructions = 500;
 
 // A copy that ends where its bytes end.
 struct Block {
-  explicit Block(size_t size) : data(std::aligned_alloc(16, (size + 15) / 16 * 16 + (size == 0 ? 16 : 0))), size(size) {}
+  explicit Block(size_t size)
+      : data(std::aligned_alloc(16, (size + 15) / 16 * 16 + (size == 0 ? 16 : 0))), size(size) {}
   Block(const Block&) = delete;
   ~Block() { std::free(data); }
   void* data;

@@ -2,7 +2,8 @@
 //
 //   program_mutation_fuzz SEED COUNT file...
 //
-// Each file is an input of program_fuzz.cc. Prints how many mutants ran; a sanitizer ends the process at the first fault.
+// Each file is an input of program_fuzz.cc. Prints how many mutants ran; a sanitizer ends the process at the first
+// fault.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +28,8 @@ struct Random {
 };
 
 void mutate(std::vector<uint8_t>& bytes, Random& random) {
-  constexpr uint32_t kWords[] = {0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffe, 0x10000};
+  constexpr uint32_t kWords[] = {0,  1,  2,          3,          4,          7,          8,      15,
+                                 16, 17, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffe, 0x10000};
   const size_t times = 1 + random.below(3);
   for (size_t k = 0; k < times && bytes.size() > 16; ++k) {
     const size_t at = 4 + random.below(bytes.size() - 8);

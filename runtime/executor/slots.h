@@ -52,11 +52,11 @@ enum Named : uint8_t { kKey = 0, kNamedSegment = 1, kTensorLayout = 2 };
 
 /// Types of the InstructionArguments union.
 enum class InstructionType : uint8_t {
-  KernelCall = 1,    // operator, arguments
-  DelegateCall = 2,  // delegate, arguments
-  MoveCall = 3,      // from, to
-  JumpFalseCall = 4, // condition, destination
-  FreeCall = 5,      // value
+  KernelCall = 1,     // operator, arguments
+  DelegateCall = 2,   // delegate, arguments
+  MoveCall = 3,       // from, to
+  JumpFalseCall = 4,  // condition, destination
+  FreeCall = 5,       // value
 };
 
 /// Where a tensor's data come from.

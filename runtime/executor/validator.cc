@@ -162,8 +162,8 @@ bool Program::Validator::check_data(uint32_t index, const flat::Table& tensor, u
     const flat::Vector buffers = plan_.vector(slot::kBufferSizes);
     const uint32_t id = allocation.get<uint32_t>(slot::kMemoryId);
     if (id == 0 || id >= buffers.count()) return fail(Check::TensorMemoryId, index, id);
-    const uint64_t offset = uint64_t{allocation.get<uint32_t>(slot::kOffsetHigh)} << 32 |
-                            allocation.get<uint32_t>(slot::kOffsetLow);
+    const uint64_t offset =
+        uint64_t{allocation.get<uint32_t>(slot::kOffsetHigh)} << 32 | allocation.get<uint32_t>(slot::kOffsetLow);
     const uint64_t size = static_cast<uint64_t>(buffers.get<int64_t>(id));
     if (offset > size || nbytes > size - offset) {
       return fail(Check::TensorPlannedBounds, index, static_cast<int64_t>(offset));

@@ -2,9 +2,9 @@
 
 #if defined(__unix__) || defined(__APPLE__) || defined(_WIN32)
 #define ETIR_HAS_OS 1
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <chrono>
 #endif
 
 extern "C" {

@@ -1,7 +1,7 @@
 """Loads and runs programs on the runtime's executor, through runtime/executor/executor_api_test.cc and ctypes.
 
-The library is built like that of the kernel tests (test/runtime/kernels.py): from the kernel families that a test names,
-with the flags in ``ETIR_KERNEL_FLAGS``.
+The library is built like that of the kernel tests (test/runtime/kernels.py): from the kernel families that a test
+names, with the flags in ``ETIR_KERNEL_FLAGS``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from kernels import DTYPES, RUNTIME, check_names, dim_order  # noqa: E402
+from kernels import DTYPES, RUNTIME, check_names, dim_order
 
 BUILD = RUNTIME.parent / "build" / "executor"
 CORE = [
@@ -35,7 +35,9 @@ CORE = [
     "platform/mmap_data_loader.cc",
 ]
 TORCH = {number: dtype for dtype, number in DTYPES.items()}
-NONE, INT, BOOL, DOUBLE, TENSOR, STRING, INT_LIST, DOUBLE_LIST, BOOL_LIST, TENSOR_LIST, OPTIONAL_TENSOR_LIST = range(1, 12)
+NONE, INT, BOOL, DOUBLE, TENSOR, STRING, INT_LIST, DOUBLE_LIST, BOOL_LIST, TENSOR_LIST, OPTIONAL_TENSOR_LIST = range(
+    1, 12
+)
 
 
 class ExecutorError(Exception):

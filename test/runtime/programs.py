@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,8 +63,6 @@ class Builder:
             self.mutable = self.mutable or [b""]
             self.mutable.append(initial)
             index = len(self.mutable) - 1
-        from dataclasses import replace
-
         return self.value(replace(made, allocation_info=place, data_buffer_idx=index))
 
     def input(self, index: int) -> int:

@@ -1,4 +1,4 @@
-"""Methods: inputs, outputs, memory, state, control flow, lists, delegates and external data, on hand-written programs."""
+"""Methods: inputs, outputs, memory, state, control flow, lists, delegates and external data; programs written by hand."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from executor import External, ExecutorError, Memory, Method, Program, build_executor
+from executor import ExecutorError, External, Memory, Method, Program, build_executor
 from programs import BOUND, UNBOUND, Builder
 
-from etir.emit.pte import model
-from etir.emit.pte.model import Bool, Double, Int, IntList, JumpFalseCall, MoveCall
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.ptd.writer import write_ptd
+from etir.emit.pte import model
+from etir.emit.pte.model import Bool, Double, Int, IntList, JumpFalseCall, MoveCall
 from etir.emit.scalar_type import ScalarType
 
 

@@ -19,10 +19,10 @@ from executor import BUILD, RUNTIME, link_executor
 from programs import BOUND, STATIC, UNBOUND, Builder
 from test_executor_method import conditional, copies, external, floats, grower, loop, state
 
-from etir.emit.pte import model
-from etir.emit.pte.model import IntList
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.ptd.writer import write_ptd
+from etir.emit.pte import model
+from etir.emit.pte.model import IntList
 from etir.emit.scalar_type import ScalarType
 
 FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
@@ -60,7 +60,8 @@ def mixed() -> bytes:
 def corpus(folder: Path) -> list[Path]:
     """Inputs of runtime/executor/program_fuzz.cc."""
     layout = TensorLayout(ScalarType.FLOAT, (2,), (0,))
-    ptd = write_ptd(FlatTensor({"w": NamedTensor(floats(8, 9), layout), "v": NamedTensor(b"abc")}, segment_alignment=16))
+    entries = {"w": NamedTensor(floats(8, 9), layout), "v": NamedTensor(b"abc")}
+    ptd = write_ptd(FlatTensor(entries, segment_alignment=16))
     two = state(floats(1, 2), 2)
     two.name = "other"
     programs = {

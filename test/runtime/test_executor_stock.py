@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "interop"))
-from executor import External, ExecutorError, Memory, Method, Program, build_executor
+from executor import ExecutorError, External, Memory, Method, Program, build_executor
 
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
-from stock_samples import SAMPLES  # noqa: E402
+from stock_samples import SAMPLES, Sample  # noqa: E402
 
 FAMILIES = ("prim", "copy", "elementwise", "linalg")
 
@@ -24,9 +25,15 @@ def library() -> Any:
     return build_executor(*FAMILIES)
 
 
+@functools.cache
+def sample_of(name: str) -> Sample:
+    """A sample, exported once."""
+    torch.manual_seed(0)
+    return SAMPLES[name]()
 
-def methods_of(library: Any, sample: Any) -> tuple[Program, dict[str, Method]]:
-    """Every method that is called; all of them on the same buffers where memory ids are shared."""
+
+def methods_of(library: Any, sample: Sample) -> tuple[Program, dict[str, Method]]:
+    """Every method that is called."""
     program = Program(library, sample.pte)
     external = External(library, sample.ptd) if sample.ptd is not None else None
     made: dict[str, Method] = {}
@@ -41,16 +48,13 @@ RUNNABLE = ("mlp", "mlp_aligned", "cond", "map", "mutable_initialised", "dynamic
 
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_outputs_are_the_stock_runtimes(library: Any, name: str) -> None:
-    torch.manual_seed(0)
-    sample = SAMPLES[name]()
+    sample = sample_of(name)
     _, methods = methods_of(library, sample)
     stock = portable_lib._load_for_executorch_from_buffer(sample.pte, sample.ptd) if sample.ptd is not None else (
         portable_lib._load_for_executorch_from_buffer(sample.pte)
     )  # fmt: skip
     for method, args in sample.calls:
-        expected = [
-            v.clone() if isinstance(v, torch.Tensor) else v for v in stock.run_method(method, tuple(args))
-        ]
+        expected = [v.clone() if isinstance(v, torch.Tensor) else v for v in stock.run_method(method, tuple(args))]
         for i, v in enumerate(expected):
             # What is not planned has to be given memory.
             if isinstance(v, torch.Tensor) and name == "unplanned":
@@ -66,7 +70,7 @@ def test_outputs_are_the_stock_runtimes(library: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_every_file_loads_or_says_what_is_missing(library: Any, name: str) -> None:
-    sample = SAMPLES[name]()
+    sample = sample_of(name)
     program = Program(library, sample.pte)
     for method in program.names:
         external = External(library, sample.ptd) if sample.ptd is not None else None

@@ -29,7 +29,7 @@ void for_each_run(const ReducePlan& plan, int64_t offset, int64_t columns, const
 
 /// out = f(in) for one run; `f(x, j)` gets the column (0 in a row), and is inlined into a vectorisable loop.
 template <bool kRows, typename T, typename F>
-inline void transform_run(const Source<T>& in, const Sink<T>& out, int64_t offset, int64_t n, const F& f) {
+ETIR_FLATTEN inline void transform_run(const Source<T>& in, const Sink<T>& out, int64_t offset, int64_t n, const F& f) {
   T from_buffer[kRowBlock];
   T to_buffer[kRowBlock];
   const T* __restrict p = in.get(offset, n, from_buffer);

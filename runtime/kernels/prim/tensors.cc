@@ -26,7 +26,8 @@ void prim_local_scalar_dense(KernelContext& ctx) {
     return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
   }
   const Tag tag = boolean ? Tag::Bool : real ? Tag::Double : Tag::Int;
-  if (ctx.tag(1) != tag) return ctx.fail(Check::PrimResult, static_cast<int64_t>(tag), static_cast<int64_t>(ctx.tag(1)));
+  if (ctx.tag(1) != tag)
+    return ctx.fail(Check::PrimResult, static_cast<int64_t>(tag), static_cast<int64_t>(ctx.tag(1)));
   switch (self.dtype) {
     case ScalarType::Bool:
       return ctx.set_boolean(1, *self.ptr<uint8_t>() != 0);
@@ -61,7 +62,8 @@ void prim_et_view(KernelContext& ctx) {
   const IntList list = ctx.int_list(1);
   Tensor& out = ctx.tensor(2);
   if (self.dtype != out.dtype) return ctx.fail(Check::KernelDtypeMismatch, 2, static_cast<int64_t>(out.dtype));
-  if (list.size() > static_cast<size_t>(kMaxRank)) return ctx.fail(Check::KernelRank, 1, static_cast<int64_t>(list.size()));
+  if (list.size() > static_cast<size_t>(kMaxRank))
+    return ctx.fail(Check::KernelRank, 1, static_cast<int64_t>(list.size()));
   const int rank = static_cast<int>(list.size());
   const int64_t numel = self.numel();
   int64_t sizes[kMaxRank];

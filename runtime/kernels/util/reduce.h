@@ -22,6 +22,13 @@
 #include "kernels/kernel.h"
 #include "kernels/util/blocks.h"
 
+/// On a function with an inner loop: all that it calls is inlined, whatever the size, so that the loop vectorises.
+#if defined(__GNUC__)
+#define ETIR_FLATTEN __attribute__((flatten))
+#else
+#define ETIR_FLATTEN
+#endif
+
 namespace etir {
 
 /// How a tensor is reduced. Strides count elements; dims are outermost first in the memory order of the input.
@@ -122,7 +129,7 @@ namespace detail {
 
 /// Folds n elements with as many accumulators as keep the adders busy.
 template <typename Op>
-inline typename Op::Value fold_block(const typename Op::Value* __restrict p, int64_t n, const Op& op) {
+ETIR_FLATTEN inline typename Op::Value fold_block(const typename Op::Value* __restrict p, int64_t n, const Op& op) {
   using T = typename Op::Value;
   constexpr int kLanes = sizeof(T) == 1 ? 64 : sizeof(T) <= 4 ? 32 : sizeof(T) == 8 ? 16 : 4;
   T result = op.identity();
@@ -183,7 +190,7 @@ class Flat {
 };
 
 template <typename T, typename Op>
-inline void fold_row(const Op& op, T* __restrict acc, const T* __restrict row, int64_t n) {
+ETIR_FLATTEN inline void fold_row(const Op& op, T* __restrict acc, const T* __restrict row, int64_t n) {
   for (int64_t j = 0; j < n; ++j) acc[j] = op.combine(acc[j], op.map(row[j], j));
 }
 /// Four rows at once: a quarter of the traffic on the accumulators.
