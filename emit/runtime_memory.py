@@ -17,7 +17,7 @@ from typing import Any
 from etir.emit.pte import model
 
 _TENSOR_BYTES = {8: 32, 4: 20}
-_OPERATOR_BYTES = {8: 16, 4: 12}
+_OPERATOR_BYTES = {8: 16, 4: 8}
 _DELEGATE_BYTES = {8: 24, 4: 12}
 
 

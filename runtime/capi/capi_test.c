@@ -5,10 +5,10 @@
 
 #include "capi/etir.h"
 
-#define CHECK(condition)                                                 \
-  if (!(condition)) {                                                    \
-    fprintf(stderr, "line %d: failed: %s\n", __LINE__, #condition);      \
-    return 1;                                                            \
+#define CHECK(condition)                                            \
+  if (!(condition)) {                                               \
+    fprintf(stderr, "line %d: failed: %s\n", __LINE__, #condition); \
+    return 1;                                                       \
   }
 
 int main(int argc, char** argv) {

@@ -122,7 +122,8 @@ bool input_of(const etir_value& value, host::Input* input) {
       input->number.real = value.real;
       return true;
     case ETIR_TENSOR:
-      if (value.rank < 0 || value.rank > etir::kMaxRank || value.dtype < 0 || value.dtype >= etir::kNumScalarTypes) return false;
+      if (value.rank < 0 || value.rank > etir::kMaxRank || value.dtype < 0 || value.dtype >= etir::kNumScalarTypes)
+        return false;
       input->dtype = static_cast<etir::ScalarType>(value.dtype);
       input->rank = static_cast<uint8_t>(value.rank);
       input->data = value.data;

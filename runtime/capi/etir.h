@@ -47,15 +47,15 @@ typedef enum etir_kind {
 /* A value. Which members mean something depends on the kind. */
 typedef struct etir_value {
   etir_kind kind;
-  int64_t integer;            /* INT; BOOL: 0 or 1 */
-  double real;                /* DOUBLE */
-  int32_t dtype;              /* TENSOR: number of torch's ScalarType: 0 uint8, 3 int32, 4 int64, 5 half, 6 float, ... */
-  int32_t rank;               /* at most 16 */
-  const int32_t* sizes;       /* `rank` sizes */
-  const uint8_t* dim_order;   /* dims from outermost to innermost; NULL in an input: row-major */
-  void* data;                 /* elements, dense; NULL when there are none */
-  size_t nbytes;              /* of `data`; not read from inputs */
-  const char* text;           /* STRING */
+  int64_t integer;          /* INT; BOOL: 0 or 1 */
+  double real;              /* DOUBLE */
+  int32_t dtype;            /* TENSOR: number of torch's ScalarType: 0 uint8, 3 int32, 4 int64, 5 half, 6 float, ... */
+  int32_t rank;             /* at most 16 */
+  const int32_t* sizes;     /* `rank` sizes */
+  const uint8_t* dim_order; /* dims from outermost to innermost; NULL in an input: row-major */
+  void* data;               /* elements, dense; NULL when there are none */
+  size_t nbytes;            /* of `data`; not read from inputs */
+  const char* text;         /* STRING */
   const struct etir_value* items;
   size_t count;
 } etir_value;
@@ -65,7 +65,8 @@ typedef struct etir_value {
 ETIR_API etir_program* etir_program_open(const char* path, int threads);
 ETIR_API etir_program* etir_program_load(const void* bytes, size_t size, int threads);
 /* The same with external weights: `count` .ptd files. */
-ETIR_API etir_program* etir_program_open_with_data(const char* path, const char* const* data, size_t count, int threads);
+ETIR_API etir_program* etir_program_open_with_data(const char* path, const char* const* data, size_t count,
+                                                   int threads);
 /* Methods may outlive their program. NULL is allowed. */
 ETIR_API void etir_program_free(etir_program* program);
 ETIR_API size_t etir_program_num_methods(const etir_program* program);

@@ -91,8 +91,8 @@ Bytes open_file(const std::string& path, Status* status, bool map) {
   if (map && size > 0) {
     void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
     if (data != MAP_FAILED) {
-      result = {std::shared_ptr<const void>(data, [size](const void* at) { munmap(const_cast<void*>(at), size); }), data,
-                size};
+      result = {std::shared_ptr<const void>(data, [size](const void* at) { munmap(const_cast<void*>(at), size); }),
+                data, size};
     }
   } else if (std::shared_ptr<void> data = allocate(size)) {
     size_t done = 0;
@@ -104,7 +104,8 @@ Bytes open_file(const std::string& path, Status* status, bool map) {
     }
     if (done == size) result = {data, data.get(), size};
   }
-  if (result.data == nullptr) *status = refuse(Error::AccessFailed, "cannot read '" + path + "': " + std::strerror(errno));
+  if (result.data == nullptr)
+    *status = refuse(Error::AccessFailed, "cannot read '" + path + "': " + std::strerror(errno));
   close(file);
   return result;
 }
@@ -360,7 +361,8 @@ void* Method::allocate_dynamic(void* context, void* old, size_t bytes) {
   return data.get();
 }
 
-Status Method::run(const std::vector<Input>& inputs, std::vector<Output>* outputs, std::vector<InstructionTime>* times) {
+Status Method::run(const std::vector<Input>& inputs, std::vector<Output>* outputs,
+                   std::vector<InstructionTime>* times) {
   const std::lock_guard<std::mutex> lock(in_use_);
   if (!shares_) return run_locked(inputs, outputs, times);
   const std::lock_guard<std::mutex> shared(program_->shared_in_use_);
@@ -382,8 +384,8 @@ Status Method::run_locked(const std::vector<Input>& inputs, std::vector<Output>*
   for (uint32_t i = 0; i < count; ++i) {
     const Input& input = inputs[i];
     const TensorInput tensor{input.data, input.dtype, input.rank, input.sizes, input.order};
-    const Error error = input.tag == Tag::Tensor ? method_.set_input(i, tensor)
-                                                 : method_.set_input(i, Value{input.tag, input.number});
+    const Error error =
+        input.tag == Tag::Tensor ? method_.set_input(i, tensor) : method_.set_input(i, Value{input.tag, input.number});
     if (error != Error::Ok) return failure(method_.error_record());
   }
   if (!offer_outputs()) return refuse(Error::MemoryAllocationFailed, "the machine has no memory left for the outputs");

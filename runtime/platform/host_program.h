@@ -8,7 +8,8 @@
 //
 // It allocates the memory of methods, lets methods share state as the file says, keeps the file's bytes, picks the
 // kernels for the processor, and may use threads. The core underneath (executor/program.h, executor/method.h) does none
-// of this and is what embedded programs use. The Python module, et-run and the C interface are thin layers over this one.
+// of this and is what embedded programs use. The Python module, et-run and the C interface are thin layers over this
+// one.
 //
 // State: a planned buffer with memory id 2 or more that several methods have in one size is one buffer, whose contents
 // all of them see (so the compiler lays out shared state). Such methods never run at the same time; others may.
@@ -39,7 +40,7 @@ namespace host {
 
 /// Whether a call worked, and why not.
 struct Status {
-  ErrorRecord record;   ///< check None for failures outside of a program, such as a file that cannot be read
+  ErrorRecord record;  ///< check None for failures outside of a program, such as a file that cannot be read
   Error error = Error::Ok;
   std::string message;  ///< a sentence
   std::string method;   ///< name, where the failure belongs to one
@@ -61,10 +62,10 @@ Bytes copy_bytes(const void* data, size_t size);
 
 struct Options {
   const KernelTable* kernels = &kKernels;  ///< those that are linked in
-  std::string isa;                       ///< instruction set; empty: ETIR_ISA in the environment, or the best
-  int threads = 1;                       ///< that one run may use
-  size_t temp_bytes = 0;                 ///< most scratch memory of a method; 0: as much as the machine gives
-  uint64_t seed = 0;                     ///< of the random operators
+  std::string isa;                         ///< instruction set; empty: ETIR_ISA in the environment, or the best
+  int threads = 1;                         ///< that one run may use
+  size_t temp_bytes = 0;                   ///< most scratch memory of a method; 0: as much as the machine gives
+  uint64_t seed = 0;                       ///< of the random operators
 };
 
 /// One input of a run. A tensor's data are borrowed for the time of the run.
@@ -95,9 +96,9 @@ struct Input {
 /// One output of a run, which owns its data.
 struct Output {
   Tag tag = Tag::None;
-  Payload number = {};         ///< of Int, Bool and Double
-  std::string text;            ///< of String
-  std::vector<Output> items;   ///< of lists
+  Payload number = {};        ///< of Int, Bool and Double
+  std::string text;           ///< of String
+  std::vector<Output> items;  ///< of lists
   ScalarType dtype = ScalarType::Float;
   std::vector<int32_t> sizes;
   std::vector<uint8_t> order;  ///< dims from outermost to innermost
@@ -158,8 +159,8 @@ class Program : public std::enable_shared_from_this<Program> {
   const KernelTable* kernels_ = nullptr;
   std::string isa_;
   ThreadPool pool_;
-  std::mutex loading_;        ///< guards the contents of shared_ while methods are loaded
-  std::mutex shared_in_use_;  ///< held while a method with shared buffers runs
+  std::mutex loading_;                       ///< guards the contents of shared_ while methods are loaded
+  std::mutex shared_in_use_;                 ///< held while a method with shared buffers runs
   std::map<uint32_t, SharedBuffer> shared_;  ///< by index of the planned buffer
 };
 

@@ -1,4 +1,5 @@
-// Two threads call two methods of one program that share state, and a third loads methods: run under -DETIR_SANITIZE=thread.
+// Two threads call two methods of one program that share state, and a third loads methods: run under
+// -DETIR_SANITIZE=thread.
 //
 //   host_program_test model.pte calls
 //

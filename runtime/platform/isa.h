@@ -2,8 +2,8 @@
 //
 // The build may compile all kernels several times, each for another instruction set, into a shared module of its own
 // (ETIR_ISAS in runtime/CMakeLists.txt). Modules share no code with each other or with the program that loads them, so
-// that no inline function compiled for a newer processor is ever called on an older one. Without a module that fits, the
-// kernels that the program was linked with run.
+// that no inline function compiled for a newer processor is ever called on an older one. Without a module that fits,
+// the kernels that the program was linked with run.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ IsaKernels select_kernels(const KernelTable& baseline, const std::string& folder
 bool processor_has(const std::string& isa);
 
 /// Number that a module and its user must agree on: it changes with the layout of what they exchange.
-constexpr uint32_t kKernelAbi = static_cast<uint32_t>(sizeof(KernelContext) << 20 | sizeof(Tensor) << 12 |
-                                                      sizeof(Kernel) << 6 | sizeof(Values));
+constexpr uint32_t kKernelAbi =
+    static_cast<uint32_t>(sizeof(KernelContext) << 20 | sizeof(Tensor) << 12 | sizeof(Kernel) << 6 | sizeof(Values));
 
 }  // namespace etir

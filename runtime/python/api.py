@@ -20,9 +20,6 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 """A file, by its path or as bytes. Read-only bytes are used in place and kept alive; others are copied."""
 
 
-_ONE = (str, os.PathLike, bytes, bytearray, memoryview)
-
-
 def load(
     program: Source,
     data: Source | Sequence[Source] | None = None,
@@ -49,7 +46,11 @@ def load(
     """
     if threads < 1:
         raise usage_failure(E1213, f"threads is {threads}; a run needs at least 1")
-    sources = [] if data is None else [data] if isinstance(data, _ONE) else list(data)
+    sources: list[Source] = []
+    if isinstance(data, str | os.PathLike | bytes | bytearray | memoryview):
+        sources.append(data)
+    elif data is not None:
+        sources += data
     handle = native().Program(
         _source(program), [_source(s) for s in sources], isa or "", threads, mmap, temp_bytes or 0, seed
     )

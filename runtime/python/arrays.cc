@@ -20,16 +20,26 @@ struct DlpackType {
   uint8_t bits;
 };
 constexpr DlpackType kTypes[] = {
-    {ScalarType::Byte, Code::UInt, 8},           {ScalarType::Char, Code::Int, 8},
-    {ScalarType::Short, Code::Int, 16},          {ScalarType::Int, Code::Int, 32},
-    {ScalarType::Long, Code::Int, 64},           {ScalarType::Half, Code::Float, 16},
-    {ScalarType::Float, Code::Float, 32},        {ScalarType::Double, Code::Float, 64},
-    {ScalarType::ComplexHalf, Code::Complex, 32}, {ScalarType::ComplexFloat, Code::Complex, 64},
-    {ScalarType::ComplexDouble, Code::Complex, 128}, {ScalarType::Bool, Code::Bool, 8},
-    {ScalarType::BFloat16, Code::Bfloat, 16},    {ScalarType::UInt16, Code::UInt, 16},
-    {ScalarType::UInt32, Code::UInt, 32},        {ScalarType::UInt64, Code::UInt, 64},
-    {ScalarType::Float8E5M2, Code::Float8_E5M2, 8},         {ScalarType::Float8E4M3FN, Code::Float8_E4M3FN, 8},
-    {ScalarType::Float8E5M2FNUZ, Code::Float8_E5M2FNUZ, 8}, {ScalarType::Float8E4M3FNUZ, Code::Float8_E4M3FNUZ, 8},
+    {ScalarType::Byte, Code::UInt, 8},
+    {ScalarType::Char, Code::Int, 8},
+    {ScalarType::Short, Code::Int, 16},
+    {ScalarType::Int, Code::Int, 32},
+    {ScalarType::Long, Code::Int, 64},
+    {ScalarType::Half, Code::Float, 16},
+    {ScalarType::Float, Code::Float, 32},
+    {ScalarType::Double, Code::Float, 64},
+    {ScalarType::ComplexHalf, Code::Complex, 32},
+    {ScalarType::ComplexFloat, Code::Complex, 64},
+    {ScalarType::ComplexDouble, Code::Complex, 128},
+    {ScalarType::Bool, Code::Bool, 8},
+    {ScalarType::BFloat16, Code::Bfloat, 16},
+    {ScalarType::UInt16, Code::UInt, 16},
+    {ScalarType::UInt32, Code::UInt, 32},
+    {ScalarType::UInt64, Code::UInt, 64},
+    {ScalarType::Float8E5M2, Code::Float8_E5M2, 8},
+    {ScalarType::Float8E4M3FN, Code::Float8_E4M3FN, 8},
+    {ScalarType::Float8E5M2FNUZ, Code::Float8_E5M2FNUZ, 8},
+    {ScalarType::Float8E4M3FNUZ, Code::Float8_E4M3FNUZ, 8},
 };
 
 const DlpackType* find(nb::dlpack::dtype type) {
@@ -175,7 +185,8 @@ nb::object tensor_to_python(host::Output& output, bool torch) {
   const size_t bits = element_size(output.dtype) * 8;
   nb::dlpack::dtype type = dlpack_type(Code::UInt, bits);
   for (const DlpackType& row : kTypes) {
-    const bool numpy_has_it = row.code <= Code::Float || row.code == Code::Bool || (row.code == Code::Complex && bits > 32);
+    const bool numpy_has_it =
+        row.code <= Code::Float || row.code == Code::Bool || (row.code == Code::Complex && bits > 32);
     if (row.dtype == output.dtype && (torch || numpy_has_it)) type = dlpack_type(row.code, row.bits);
   }
   if (output.data == nullptr) output.data = std::make_shared<int64_t>(0);
@@ -204,7 +215,8 @@ nb::object to_python(host::Output& output, bool torch) {
     case Tag::Double:
       return nb::float_(output.number.real);
     case Tag::String:
-      return nb::steal(PyUnicode_DecodeUTF8(output.text.data(), static_cast<Py_ssize_t>(output.text.size()), "replace"));
+      return nb::steal(
+          PyUnicode_DecodeUTF8(output.text.data(), static_cast<Py_ssize_t>(output.text.size()), "replace"));
     case Tag::Tensor:
       return tensor_to_python(output, torch);
     default: {

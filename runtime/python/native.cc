@@ -34,7 +34,8 @@ nb::object text_of(StringView text) { return text_of(text.data == nullptr ? "" :
   throw nb::python_error();
 }
 
-[[noreturn]] void raise(Error error, const std::string& message, const MethodMeta* meta = nullptr, Check check = Check::None) {
+[[noreturn]] void raise(Error error, const std::string& message, const MethodMeta* meta = nullptr,
+                        Check check = Check::None) {
   host::Status status;
   status.error = error;
   status.message = message;
@@ -93,9 +94,9 @@ class PythonMethod {
     nb::list outputs = run(inputs, torch, &times);
     nb::list rows;
     for (const host::InstructionTime& row : times) {
-      rows.append(nb::make_tuple(row.instruction,
-                                 text_of(method_->program()->instruction_label(method_->meta().index(), row.instruction)),
-                                 row.nanoseconds));
+      rows.append(nb::make_tuple(
+          row.instruction, text_of(method_->program()->instruction_label(method_->meta().index(), row.instruction)),
+          row.nanoseconds));
     }
     return nb::make_tuple(outputs, rows);
   }

@@ -1,5 +1,5 @@
-// et-run, stand-alone: execute a method of a program on .npy or raw files. The Python package has a tool of the same name,
-// which reads .npz files.
+// et-run, stand-alone: execute a method of a program on .npy or raw files. The Python package has a tool of the same
+// name, which reads .npz files.
 //
 // Exit codes are those of the Python tools: 0 done, 1 a message was printed, 2 the command line is wrong.
 #include <algorithm>
@@ -88,7 +88,8 @@ std::string parse(int argc, char** argv, Arguments* out) {
     if (number != numbers.end()) {
       char* end = nullptr;
       const long value = std::strtol(argv[i], &end, 10);
-      if (*end != '\0' || value < 1 || value > 1000000) return word + " needs a number from 1 on, not '" + argv[i] + "'";
+      if (*end != '\0' || value < 1 || value > 1000000)
+        return word + " needs a number from 1 on, not '" + argv[i] + "'";
       *number->second = static_cast<int>(value);
     }
   }
@@ -98,7 +99,8 @@ std::string parse(int argc, char** argv, Arguments* out) {
 std::string text_of(const TensorInfo& info) {
   std::string text = std::string(dtype_name(info.dtype)) + "[";
   for (int d = 0; d < info.rank; ++d) {
-    text += (d == 0 ? "" : ", ") + std::string(info.dynamism == Dynamism::Static ? "" : "<=") + std::to_string(info.sizes[d]);
+    text += (d == 0 ? "" : ", ") + std::string(info.dynamism == Dynamism::Static ? "" : "<=") +
+            std::to_string(info.sizes[d]);
   }
   return text + "]";
 }
@@ -114,7 +116,8 @@ void print_methods(const Program& program) {
     }
     for (uint32_t i = 0; i < meta.num_outputs(); ++i) {
       const bool tensor = meta.output_tag(i) == Tag::Tensor;
-      std::printf("  output %u: %s\n", i, tensor ? text_of(meta.output_tensor(i)).c_str() : kind_name(meta.output_tag(i)));
+      std::printf("  output %u: %s\n", i,
+                  tensor ? text_of(meta.output_tensor(i)).c_str() : kind_name(meta.output_tag(i)));
     }
     for (uint32_t i = 0; i < meta.num_planned_buffers(); ++i) {
       std::printf("  planned memory %u: %llu bytes\n", i + 1,
@@ -185,9 +188,9 @@ void print_output(const std::string& label, const host::Output& output) {
         case ScalarType::BFloat16:
           print_values<uint16_t>(output, [](uint16_t bits) { return detail::bfloat16_to_float(bits); });
           break;
-#define ETIR_PRINT(type, name)             \
-  case ScalarType::name:                   \
-    print_values<type>(output, same);      \
+#define ETIR_PRINT(type, name)        \
+  case ScalarType::name:              \
+    print_values<type>(output, same); \
     break;
           ETIR_PRINT(uint8_t, Byte)
           ETIR_PRINT(uint8_t, Bool)
@@ -265,7 +268,8 @@ int run(const Arguments& arguments) {
     const std::string path = next < arguments.inputs.size() ? arguments.inputs[next++] : "";
     const std::string wrong = read_input(path, meta.input_tensor(i), &array);
     if (!wrong.empty()) return complain("E0902", wrong);
-    if (array.sizes.size() > static_cast<size_t>(kMaxRank)) return complain("E0910", "'" + path + "' has too many dimensions");
+    if (array.sizes.size() > static_cast<size_t>(kMaxRank))
+      return complain("E0910", "'" + path + "' has too many dimensions");
     input.dtype = array.dtype;
     input.rank = static_cast<uint8_t>(array.sizes.size());
     std::copy(array.sizes.begin(), array.sizes.end(), input.sizes);
@@ -294,7 +298,8 @@ int run(const Arguments& arguments) {
       array.dtype = outputs[i].dtype;
       array.sizes = outputs[i].sizes;
       array.order = outputs[i].order;
-      array.bytes.assign(outputs[i].values<char>(), outputs[i].values<char>() + (outputs[i].data ? outputs[i].nbytes : 0));
+      array.bytes.assign(outputs[i].values<char>(),
+                         outputs[i].values<char>() + (outputs[i].data ? outputs[i].nbytes : 0));
       const std::string wrong = write_npy(arguments.outputs + std::to_string(i) + ".npy", array);
       if (!wrong.empty()) return complain("E0903", wrong);
     }

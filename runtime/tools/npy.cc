@@ -19,10 +19,12 @@ struct Name {
   const char* descr;
 };
 constexpr Name kNames[] = {
-    {ScalarType::Byte, "|u1"},         {ScalarType::Char, "|i1"},           {ScalarType::Short, "<i2"},
-    {ScalarType::Int, "<i4"},          {ScalarType::Long, "<i8"},           {ScalarType::Half, "<f2"},
-    {ScalarType::Float, "<f4"},        {ScalarType::Double, "<f8"},         {ScalarType::ComplexFloat, "<c8"},
-    {ScalarType::ComplexDouble, "<c16"}, {ScalarType::Bool, "|b1"},         {ScalarType::UInt16, "<u2"},
+    {ScalarType::Byte, "|u1"},         {ScalarType::Char, "|i1"},
+    {ScalarType::Short, "<i2"},        {ScalarType::Int, "<i4"},
+    {ScalarType::Long, "<i8"},         {ScalarType::Half, "<f2"},
+    {ScalarType::Float, "<f4"},        {ScalarType::Double, "<f8"},
+    {ScalarType::ComplexFloat, "<c8"}, {ScalarType::ComplexDouble, "<c16"},
+    {ScalarType::Bool, "|b1"},         {ScalarType::UInt16, "<u2"},
     {ScalarType::UInt32, "<u4"},       {ScalarType::UInt64, "<u8"},
 };
 

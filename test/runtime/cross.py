@@ -107,7 +107,7 @@ def build(machine: Machine, program: Program, inputs: Sequence[torch.Tensor], fo
 
 
 def _is_core(path: Path) -> bool:
-    return not path.stem.endswith(("_test", "_fuzz")) and path.stem != "test_api"
+    return not path.stem.endswith(("_test", "_fuzz"))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +17,8 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from kernels import DTYPES, RUNTIME, check_names, dim_order
+from kernels import DTYPES, RUNTIME, check_names, dim_order, link_kernels
 
-BUILD = RUNTIME.parent / "build" / "executor"
 CORE = [
     "core/flatbuffer_reader.cc",
     "executor/program.cc",
@@ -93,45 +91,17 @@ class Memory:
         return ctypes.string_at(self.address, self.size)
 
 
-def link_executor(folder: Path, families: Sequence[str], output: str, sources: Sequence[Path], link: str) -> Path:
+def link_executor(families: Sequence[str], output: str, sources: Sequence[Path], link: str) -> Path:
     """Compile the core, some kernel families and ``sources`` and link them with the flags ``link``."""
-    flags = os.environ.get("ETIR_KERNEL_FLAGS", "-O2").split()
-    compiler = os.environ.get("CXX", "g++")
-    folder.mkdir(parents=True, exist_ok=True)
-    generate = [sys.executable, str(RUNTIME / "kernels" / "generate.py")]
-    select = [word for family in families for word in ("--family", family)]
-    subprocess.run([*generate, str(folder / "table.cc"), *select], check=True)
-    subprocess.run([*generate, str(folder / "sources.txt"), "--sources", *select], check=True)
-    files = [RUNTIME / "kernels" / line for line in (folder / "sources.txt").read_text().split()]
-    files += [RUNTIME / name for name in CORE] + [*sources, folder / "table.cc"]
-    common = f"-std=c++17 -fPIC -Wall -Wextra -Werror -fvisibility=hidden -I{RUNTIME} {' '.join(flags)}"
-    lines = [
-        f"rule cxx\n  command = {compiler} {common} -fno-exceptions -fno-rtti -MMD -MF $out.d -c $in -o $out\n"
-        "  depfile = $out.d\n  deps = gcc\n",
-        f"rule link\n  command = {compiler} {link} {' '.join(flags)} $in -o $out -lpthread\n",
-    ]
-    objects = []
-    for source in files:
-        name = str(source.relative_to(RUNTIME) if source.is_relative_to(RUNTIME) else source.name).replace("/", "_")
-        objects.append(f"{name}.o")
-        lines.append(f"build {name}.o: cxx {source}\n")
-    lines.append(f"build {output}: link {' '.join(objects)}\n")
-    (folder / "build.ninja").write_text("".join(lines))
-    done = subprocess.run(["ninja", "-C", str(folder), "-j2"], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stdout[-8000:])
-    return folder / output
+    return link_kernels(output, [*(RUNTIME / name for name in CORE), *sources], link, families)
 
 
 @functools.cache
 def build_executor(*families: str) -> Any:
     """The executor with the kernels of some families (of all without arguments), as a ctypes library."""
-    flags = os.environ.get("ETIR_KERNEL_FLAGS", "-O2").split()
-    key = "-".join((*families, *(f.strip("-").replace("=", "_").replace(",", "_") for f in flags))) or "all"
-    path = link_executor(
-        BUILD / key, families, "executor.so", [RUNTIME / "executor" / "executor_api_test.cc"], "-shared -Wl,-z,defs"
-        if "sanitize" not in key else "-shared"
-    )  # fmt: skip
+    link = "-shared" if "sanitize" in os.environ.get("ETIR_KERNEL_FLAGS", "") else "-shared -Wl,-z,defs"
+    name = "-".join(("executor", *families))
+    path = link_executor(families, f"{name}.so", [RUNTIME / "executor" / "executor_api_test.cc"], link)
     library = ctypes.CDLL(str(path))
     for name in ("etir_program_new", "etir_external_new", "etir_method_new", "etir_meta_string"):
         getattr(library, name).restype = ctypes.c_void_p

@@ -247,48 +247,57 @@ def build_kernels(*families: str, folders: tuple[Path, ...] = ()) -> Kernels:
 
     Without arguments all of them; with ``folders`` alone, those of folders elsewhere that have a ``kernels.json``.
     """
+    name = "-".join(("kernels", *families, *(path.resolve().name for path in folders)))
+    sources = [RUNTIME / "kernels" / "kernel.cc", RUNTIME / "kernels" / "call_for_test.cc"]
+    return Kernels(link_kernels(f"{name}.so", sources, "-shared", families, folders))
+
+
+def link_kernels(
+    output: str, sources: Sequence[Path], link: str, families: Sequence[str] = (), folders: Sequence[Path] = ()
+) -> Path:
+    """Compile ``sources``, the kernels of some families and their table, and link them with the flags ``link``.
+
+    Everything that is built with the same flags shares the objects of one folder; processes take turns in it.
+    """
     flags = os.environ.get("ETIR_KERNEL_FLAGS", "-O2").split()
     key = "-".join(flag.strip("-").replace("=", "_").replace(",", "_") for flag in flags)
-    library = "-".join((*families, *(path.resolve().name for path in folders))) or "all"
     folder = BUILD / key
     folder.mkdir(parents=True, exist_ok=True)
-    # Families share the objects of one folder, and processes take turns in it.
+    select = [word for family in families for word in ("--family", family)]
+    for path in folders:
+        select += ["--folder", str(path), "--family", str(path.resolve())]
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        select = [word for family in families for word in ("--family", family)]
-        for path in folders:
-            select += ["--folder", str(path), "--family", str(path.resolve())]
-        _compile(folder, library, select, flags)
-    return Kernels(folder / f"{library}.so")
+        _link(folder, output, sources, link, select, flags)
+    return folder / output
 
 
-def _compile(folder: Path, library: str, select: Sequence[str], flags: Sequence[str]) -> None:
+def _link(
+    folder: Path, output: str, sources: Sequence[Path], link: str, select: Sequence[str], flags: Sequence[str]
+) -> None:
     generate = [sys.executable, str(RUNTIME / "kernels" / "generate.py")]
-    table, listing = folder / f"table-{library}.cc", folder / f"sources-{library}.txt"
+    table, listing = folder / f"table-{output}.cc", folder / f"sources-{output}.txt"
     subprocess.run([*generate, str(table), *select], check=True)
     subprocess.run([*generate, str(listing), "--sources", *select], check=True)
-    sources = [RUNTIME / "kernels" / line for line in listing.read_text().split()]
-    sources += [RUNTIME / "kernels" / "kernel.cc", RUNTIME / "kernels" / "call_for_test.cc", table]
+    kernels = [RUNTIME / "kernels" / line for line in listing.read_text().split()]
     compiler = os.environ.get("CXX", "g++")
     common = f"-std=c++17 -fPIC -Wall -Wextra -Werror -fvisibility=hidden -I{RUNTIME} {' '.join(flags)}"
     lines = [
         f"rule cxx\n  command = {compiler} {common} -fno-exceptions -fno-rtti -MMD -MF $out.d -c $in -o $out\n"
         "  depfile = $out.d\n  deps = gcc\n",
-        f"rule link\n  command = {compiler} -shared {' '.join(flags)} $in -o $out\n",
+        f"rule link\n  command = {compiler} {link} {' '.join(flags)} $in -o $out -lpthread\n",
     ]
     objects: list[str] = []
-    for source in sources:
-        name = (
-            str(source.relative_to(RUNTIME) if source.is_relative_to(RUNTIME) else source).strip("/").replace("/", "_")
-        )
-        objects.append(f"{name}.o")
-        lines.append(f"build {name}.o: cxx {source}\n")
-    lines.append(f"build {library}.so: link {' '.join(objects)}\n")
-    (folder / f"{library}.ninja").write_text("".join(lines))
+    for source in [*kernels, *sources, table]:
+        path = source.relative_to(RUNTIME) if source.is_relative_to(RUNTIME) else source
+        objects.append(str(path).strip("/").replace("/", "_") + ".o")
+        lines.append(f"build {objects[-1]}: cxx {source}\n")
+    lines.append(f"build {output}: link {' '.join(objects)}\n")
+    (folder / f"{output}.ninja").write_text("".join(lines))
     # The compiler must not run under the sanitizers that the tests may run under.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     done = subprocess.run(
-        ["ninja", "-C", str(folder), "-f", f"{library}.ninja", "-j2"], capture_output=True, text=True, env=environment
+        ["ninja", "-C", str(folder), "-f", f"{output}.ninja", "-j2"], capture_output=True, text=True, env=environment
     )
     if done.returncode:
         raise RuntimeError(done.stdout[-8000:])

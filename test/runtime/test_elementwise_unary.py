@@ -156,8 +156,7 @@ def test_bitwise_not(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("eps", [None, 0.0, 0.1])
 def test_logit(eps: float | None) -> None:
-    # In 16 bits torch rounds 1 - x, the kernel does not.
-    for dtype in (torch.float32, torch.float64):
+    for dtype in FLOATS:
         check("aten::logit.out", [torch.rand(50).to(dtype), eps], dtype)
 
 
@@ -271,6 +270,6 @@ def test_special_functions(name: str) -> None:
         x = (
             torch.linspace(-1, 1, 401, dtype=dtype)
             if name == "erfinv"
-            else torch.linspace(-30, 700, 701, dtype=dtype) / 1.1
+            else torch.linspace(-30, 80, 701, dtype=dtype) / 1.1
         )
         check(f"aten::{name}.out", [x], dtype)

@@ -1,4 +1,4 @@
-"""Methods: inputs, outputs, memory, state, control flow, lists, delegates and external data; programs written by hand."""
+"""Methods: inputs, outputs, memory, state, control flow, lists, delegates, external data; programs written by hand."""
 
 from __future__ import annotations
 
@@ -163,6 +163,21 @@ def test_shapes_up_to_the_bound(library: Any) -> None:
         else:
             failure("KernelResize", method, torch.ones(4, 3))
             assert torch.equal(method(torch.ones(1, 3))[0], torch.ones(1, 3))
+
+
+def test_results_fit_the_memory_that_they_are_given(library: Any) -> None:
+    b = Builder()
+    x, y = b.input(b.tensor(4, dynamism=BOUND)), b.tensor(4, dynamism=BOUND, planned=False)
+    b.clone(x, y)
+    b.outputs.append(y)
+    method = Method(Program(library, b.pte()))
+    method.set_output(0, Memory(16))
+    assert torch.equal(method(torch.ones(4))[0], torch.ones(4))
+    small = Memory(8)
+    method.set_output(0, small)
+    error = failure("KernelResize", method, torch.ones(4))
+    assert (error.a, error.b) == (4, 2)
+    assert torch.equal(method(torch.ones(2))[0], torch.ones(2))
 
 
 def test_numbers_must_be_the_traced_ones(library: Any) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from executor import BUILD, RUNTIME, link_executor
+from executor import RUNTIME, link_executor
 from programs import BOUND, STATIC, UNBOUND, Builder
 from test_executor_method import conditional, copies, external, floats, grower, loop, state
 
@@ -90,7 +90,7 @@ def mutate() -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ETIR_KERNEL_FLAGS", FLAGS)
         sources = [RUNTIME / "executor" / name for name in ("program_fuzz.cc", "program_mutation_fuzz.cc")]
-        return link_executor(BUILD / "mutate", ["prim", "copy"], "program_mutate", sources, "")
+        return link_executor(["prim", "copy"], "program_mutate", sources, "")
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -18,7 +18,8 @@ bool in_32_bits(KernelContext& ctx, const AnyOperand& a, const AnyOperand& b, in
   return true;
 }
 
-/// a + sign * alpha * b. Bools count as 0 and 1 and the result of a sum is whether it is not zero, as in torch.
+/// a + sign * alpha * b. Both are rounded to the common dtype first. Bools count as 0 and 1 and the result of a sum is
+/// whether it is not zero, as in torch.
 void scaled_sum(KernelContext& ctx, int self, int other, int alpha, int out, bool subtract, bool reverse) {
   const AnyOperand a(ctx, reverse ? other : self), b(ctx, reverse ? self : other);
   const ScalarType common = common_type(a, b);
@@ -37,17 +38,18 @@ void scaled_sum(KernelContext& ctx, int self, int other, int alpha, int out, boo
     if (is_one) {
       // The most used two operators are worth loops of their own.
       if (subtract) {
-        elementwise<C, C, C>(ctx, result, out, {a.operand(), b.operand()}, common,
-                             [](C x, C y) { return wrap_sub(x, y); });
+        elementwise<C, C, C>(
+            ctx, result, out, {a.operand(), b.operand()}, common, [](C x, C y) { return wrap_sub(x, y); }, true);
       } else {
-        elementwise<C, C, C>(ctx, result, out, {a.operand(), b.operand()}, common,
-                             [](C x, C y) { return wrap_add(x, y); });
+        elementwise<C, C, C>(
+            ctx, result, out, {a.operand(), b.operand()}, common, [](C x, C y) { return wrap_add(x, y); }, true);
       }
       return;
     }
     const C scale = subtract ? wrap_sub(C(0), number_as<C>(factor)) : number_as<C>(factor);
-    elementwise<C, C, C>(ctx, result, out, {a.operand(), b.operand()}, common,
-                         [scale](C x, C y) { return wrap_add(x, wrap_mul(scale, y)); });
+    elementwise<C, C, C>(
+        ctx, result, out, {a.operand(), b.operand()}, common,
+        [scale](C x, C y) { return wrap_add(x, wrap_mul(scale, y)); }, true);
   });
   if (!done) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(a.dtype()));
 }

@@ -39,11 +39,13 @@ inline T wrap_mul(T a, T b) {
 /// The larger of two; NaN if one of them is.
 template <typename T>
 inline T max_propagating(T a, T b) {
-  return a != a ? a : a > b ? a : b;
+  const T larger = a > b ? a : b;  // in this form GCC vectorises it
+  return a != a ? a : larger;
 }
 template <typename T>
 inline T min_propagating(T a, T b) {
-  return a != a ? a : a < b ? a : b;
+  const T smaller = a < b ? a : b;
+  return a != a ? a : smaller;
 }
 
 /// Notes divisions of integers by zero, which torch refuses; the kernel asks when it is done.

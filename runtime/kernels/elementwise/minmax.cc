@@ -64,7 +64,8 @@ void hardtanh_out(KernelContext& ctx) {
   if (is_integral(dtype, false)) {
     for (int i = 1; i <= 2; ++i) {
       const int64_t bound = number_as<int64_t>(ctx.scalar(i));
-      if (!integer_fits(bound, dtype)) return ctx.fail(Check::KernelOverflow, i, static_cast<int64_t>(dtype));
+      if (!integer_fits(bound, dtype) || (bound < 0 && contains(kUnsignedInts, dtype)))
+        return ctx.fail(Check::KernelOverflow, i, static_cast<int64_t>(dtype));
     }
   }
   unary<kReal>(ctx, 0, 3,

@@ -172,11 +172,12 @@ inline C number_as(const Scalar& number) {
   }
 }
 
-/// Whether an integer is a value of an integer dtype (any is one of the other dtypes).
+/// Whether an integer is a value of an integer dtype (any is one of the other dtypes). As in torch, negative numbers
+/// wrap around in unsigned types.
 inline bool integer_fits(int64_t value, ScalarType dtype) {
   if (dtype == ScalarType::Bool || !is_integral(dtype, false) || element_size(dtype) == 8) return true;
   const int bits = static_cast<int>(8 * element_size(dtype));
-  if (contains(kUnsignedInts, dtype)) return value >= 0 && (value >> bits) == 0;
+  if (contains(kUnsignedInts, dtype)) return value > -(int64_t{1} << bits) && value < (int64_t{1} << bits);
   return value >= -(int64_t{1} << (bits - 1)) && value < (int64_t{1} << (bits - 1));
 }
 

@@ -92,12 +92,25 @@ void sinc_out(KernelContext& ctx) {
 void logit_out(KernelContext& ctx) {
   const bool bounded = ctx.has(1);
   const double eps = ctx.real_or(1, 0.0);
-  unary_float(ctx, 0, 2, [bounded, eps](auto x) {
+  const auto bound = [bounded, eps](auto x) {
     using T = decltype(x);
     const T low = static_cast<T>(eps), high = T(1) - static_cast<T>(eps);
     const T inside = x < low ? low : x > high ? high : x;
-    const T z = bounded ? inside : x;
-    return vlog(z / (T(1) - z));
+    return bounded ? inside : x;
+  };
+  // In 16 bits torch rounds each step.
+  const bool narrow = dispatch<kHalfFloats>(ctx.tensor(0).dtype, [&](auto tag) {
+    using H = typename decltype(tag)::type;
+    unary<kHalfFloats>(ctx, 0, 2, [bound](float x) {
+      const float z = static_cast<float>(H(bound(x)));
+      const float complement = static_cast<float>(H(1.0f - z));
+      return vlog(static_cast<float>(H(z / complement)));
+    });
+  });
+  if (narrow) return;
+  unary_float(ctx, 0, 2, [bound](auto x) {
+    const auto z = bound(x);
+    return vlog(z / (decltype(x)(1) - z));
   });
 }
 

@@ -22,9 +22,10 @@ inline A plus(A a, A b) {
 template <typename A>
 inline A quotient(A sum, int64_t divisor) {
   if constexpr (std::is_integral_v<A>) {
+    if (divisor == 0) return A(0);
     return divisor == -1 ? static_cast<A>(uint64_t{0} - static_cast<uint64_t>(sum)) : static_cast<A>(sum / divisor);
   } else {
-    return sum / static_cast<A>(divisor);
+    return divisor == 0 ? A(0) : sum / static_cast<A>(divisor);
   }
 }
 
@@ -41,17 +42,15 @@ struct Divisor {
   bool count_padding;
   int64_t override;  ///< 0: none
 
+  /// Elements that the window of result `o` of one axis counts.
+  int64_t extent(const PoolAxis& axis, int64_t o) const {
+    const int64_t start = o * axis.stride - axis.pad, end = start + axis.kernel;
+    return count_padding ? min64(end, axis.in + axis.pad) - start : min64(end, axis.in) - max64(start, 0);
+  }
   /// What the sum of the window at (d, h, w) is divided by.
   int64_t at(const Pool& pool, const int64_t* position) const {
     if (override != 0) return override;
-    int64_t count = 1;
-    for (int d = 0; d < 3; ++d) {
-      const PoolAxis& axis = pool.axis[d];
-      int64_t first, last;
-      axis.taps(position[d], &first, &last);
-      count *= count_padding ? axis.padded_extent(position[d]) : last - first;
-    }
-    return count;
+    return extent(pool.axis[0], position[0]) * extent(pool.axis[1], position[1]) * extent(pool.axis[2], position[2]);
   }
 };
 
@@ -68,13 +67,13 @@ void run(KernelContext& ctx, const Pool& pool, const Divisor& divisor, const Ten
     });
     T* result = out.ptr<T>() + offset;
     int64_t position[3] = {block.at[kD], block.at[kH], block.at[kW]};
-    int64_t by = divisor.at(pool, position);
-    for (int64_t i = 0; i < block.count; ++i) {
-      result[i * block.step_out] = convert<T>(by == 0 ? A(0) : quotient(sum[i], by));
-      if (!block.channels && i + 1 < block.count && divisor.override == 0) {
-        ++position[2];
-        by = divisor.at(pool, position);
-      }
+    if (block.channels) {
+      const int64_t by = divisor.at(pool, position);
+      for (int64_t i = 0; i < block.count; ++i) result[i] = convert<T>(quotient(sum[i], by));
+      return;
+    }
+    for (int64_t i = 0; i < block.count; ++i, ++position[2]) {
+      result[i * block.step_out] = convert<T>(quotient(sum[i], divisor.at(pool, position)));
     }
   });
 }
@@ -103,7 +102,7 @@ void run_backward(KernelContext& ctx, const Pool& pool, const Divisor& divisor, 
             const int64_t offset =
                 from.plane(at[kN], at[kC]) + o[0] * from.stride[kD] + o[1] * from.stride[kH] + o[2] * from.stride[kW];
             const int64_t by = divisor.at(pool, o);
-            if (by != 0) sum = plus(sum, quotient(convert<A>(source[offset]), by));
+            sum = plus(sum, quotient(convert<A>(source[offset]), by));
           }
         }
       }

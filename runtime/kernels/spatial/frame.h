@@ -93,8 +93,19 @@ inline void unravel(int64_t row, const int64_t* sizes, int count, int64_t* index
   }
 }
 
+/// An index that the compiler may not vectorise over: single loads are faster than AVX2's gathers.
+inline int64_t single(int64_t index) {
+#if defined(__GNUC__) && defined(__AVX2__)
+  __asm__("" : "+r"(index));
+#endif
+  return index;
+}
+
 /// floor(a / b) for b > 0.
-inline int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
+inline int64_t floor_div(int64_t a, int64_t b) {
+  if (b == 1) return a;
+  return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
 /// ceil(a / b) for b > 0.
 inline int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 

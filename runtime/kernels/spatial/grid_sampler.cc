@@ -160,7 +160,7 @@ void run(KernelContext& ctx, const Sampling& sampling, int spatial, const Tensor
               for (int64_t i = 0; i < count; ++i) {
                 A sum(0);
                 for (int p = 0; p < points; ++p) {
-                  if (offset[p][i] >= 0) sum += weight[p][i] * convert<A>(source[offset[p][i]]);
+                  if (offset[p][i] >= 0) sum += weight[p][i] * convert<A>(source[single(offset[p][i])]);
                 }
                 target[c * to.stride[kC] + i * to.stride[kW]] = convert<T>(sum);
               }

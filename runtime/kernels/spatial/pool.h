@@ -18,11 +18,6 @@ struct PoolAxis {
     *first = start >= 0 ? 0 : ceil_div(-start, dilation);
     *last = min64(kernel, floor_div(in - 1 - start, dilation) + 1);
   }
-  /// Elements of the window of result `o` when padding (but not what lies beyond it) counts, for windows undilated.
-  int64_t padded_extent(int64_t o) const {
-    const int64_t start = o * stride - pad;
-    return min64(start + kernel, in + pad) - start;
-  }
 };
 
 struct Pool {

@@ -17,6 +17,9 @@ enum class Filter { Nearest, NearestExact, Linear, Cubic };
 
 constexpr int kMaxTaps = 4;
 
+/// Rows of results that are worked on together: they share positions and weights, and stay in the cache.
+constexpr int64_t kRows = 32;
+
 /// `value` rounded down and clamped to [low, high]; NaN gives low.
 template <typename A>
 inline int64_t clamped_floor(A value, int64_t low, int64_t high) {

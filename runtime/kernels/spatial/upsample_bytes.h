@@ -75,43 +75,46 @@ struct ByteAxis : FixedPoint {
   }
 };
 
-/// Rows of results. Positions and weights along the row are computed once for all rows of a part.
+/// Rows of results. Positions and weights along the row are computed once for kRows rows.
 inline void upsample_bytes(KernelContext& ctx, const Axis<double>* axes, const Frame& in, const Frame& out,
                            const uint8_t* from, uint8_t* to) {
   const ByteAxis vertical(axes[1]), horizontal(axes[2]);
   const int64_t rows = out.numel() / out.size[kW];
-  ctx.parallel_for(rows, max64(1, 2048 / out.size[kW]), [&](int64_t begin, int64_t end) {
-    for (int64_t start = 0; start < out.size[kW]; start += kLanes) {
-      const int64_t count = min64(kLanes, out.size[kW] - start);
-      int64_t source[kMaxTaps][kLanes];
-      int32_t weight[kMaxTaps][kLanes];
-      int taps = 0;
-      for (int64_t i = 0; i < count; ++i) {
-        int64_t index[kMaxTaps];
-        int32_t weights[kMaxTaps];
-        taps = horizontal.taps(start + i, index, weights);
-        for (int t = 0; t < taps; ++t) {
-          source[t][i] = index[t] * in.stride[kW];
-          weight[t][i] = weights[t];
-        }
-      }
-      for (int64_t row = begin; row < end; ++row) {
-        int64_t at[4], index[kMaxTaps];
-        int32_t weights[kMaxTaps], sum[kLanes], line_sum[kLanes];
-        unravel(row, out.size, 4, at);
-        const int heights = vertical.taps(at[kH], index, weights);
-        for (int64_t i = 0; i < count; ++i) sum[i] = vertical.half();
-        for (int h = 0; h < heights; ++h) {
-          const uint8_t* line = from + in.plane(at[kN], at[kC]) + index[h] * in.stride[kH];
-          for (int64_t i = 0; i < count; ++i) line_sum[i] = horizontal.half();
-          for (int t = 0; t < taps; ++t) {
-            for (int64_t i = 0; i < count; ++i) line_sum[i] += weight[t][i] * line[source[t][i]];
-          }
-          for (int64_t i = 0; i < count; ++i) sum[i] += weights[h] * horizontal.finish(line_sum[i]);
-        }
-        uint8_t* result = to + out.plane(at[kN], at[kC]) + at[kH] * out.stride[kH] + start * out.stride[kW];
+  ctx.parallel_for(rows, max64(1, 2048 / out.size[kW]), [&](int64_t part, int64_t part_end) {
+    for (int64_t begin = part; begin < part_end; begin += kRows) {
+      const int64_t end = min64(part_end, begin + kRows);
+      for (int64_t start = 0; start < out.size[kW]; start += kLanes) {
+        const int64_t count = min64(kLanes, out.size[kW] - start);
+        int64_t source[kMaxTaps][kLanes];
+        int32_t weight[kMaxTaps][kLanes];
+        int taps = 0;
         for (int64_t i = 0; i < count; ++i) {
-          result[i * out.stride[kW]] = static_cast<uint8_t>(vertical.finish(sum[i]));
+          int64_t index[kMaxTaps];
+          int32_t weights[kMaxTaps];
+          taps = horizontal.taps(start + i, index, weights);
+          for (int t = 0; t < taps; ++t) {
+            source[t][i] = index[t] * in.stride[kW];
+            weight[t][i] = weights[t];
+          }
+        }
+        for (int64_t row = begin; row < end; ++row) {
+          int64_t at[4], index[kMaxTaps];
+          int32_t weights[kMaxTaps], sum[kLanes], line_sum[kLanes];
+          unravel(row, out.size, 4, at);
+          const int heights = vertical.taps(at[kH], index, weights);
+          for (int64_t i = 0; i < count; ++i) sum[i] = vertical.half();
+          for (int h = 0; h < heights; ++h) {
+            const uint8_t* line = from + in.plane(at[kN], at[kC]) + index[h] * in.stride[kH];
+            for (int64_t i = 0; i < count; ++i) line_sum[i] = horizontal.half();
+            for (int t = 0; t < taps; ++t) {
+              for (int64_t i = 0; i < count; ++i) line_sum[i] += weight[t][i] * line[single(source[t][i])];
+            }
+            for (int64_t i = 0; i < count; ++i) sum[i] += weights[h] * horizontal.finish(line_sum[i]);
+          }
+          uint8_t* result = to + out.plane(at[kN], at[kC]) + at[kH] * out.stride[kH] + start * out.stride[kW];
+          for (int64_t i = 0; i < count; ++i) {
+            result[i * out.stride[kW]] = static_cast<uint8_t>(vertical.finish(sum[i]));
+          }
         }
       }
     }

@@ -7,46 +7,49 @@ namespace {
 
 using namespace spatial;
 
-/// Rows of results. Positions and weights along the row are computed once for all rows of a part.
+/// Rows of results. Positions and weights along the row are computed once for kRows rows.
 template <typename T, typename A>
 void run_rows(KernelContext& ctx, const Axis<A>* axes, const Frame& in, const Frame& out, const T* from, T* to) {
   const int64_t rows = out.numel() / out.size[kW];
-  ctx.parallel_for(rows, max64(1, 2048 / out.size[kW]), [&](int64_t begin, int64_t end) {
-    for (int64_t start = 0; start < out.size[kW]; start += kLanes) {
-      const int64_t count = min64(kLanes, out.size[kW] - start);
-      int64_t source[kMaxTaps][kLanes];
-      A weight[kMaxTaps][kLanes];
-      int taps = 0;
-      for (int64_t i = 0; i < count; ++i) {
-        int64_t index[kMaxTaps];
-        A weights[kMaxTaps];
-        taps = axes[2].taps(start + i, index, weights);
-        for (int t = 0; t < taps; ++t) {
-          source[t][i] = index[t] * in.stride[kW];
-          weight[t][i] = weights[t];
+  ctx.parallel_for(rows, max64(1, 2048 / out.size[kW]), [&](int64_t part, int64_t part_end) {
+    for (int64_t begin = part; begin < part_end; begin += kRows) {
+      const int64_t end = min64(part_end, begin + kRows);
+      for (int64_t start = 0; start < out.size[kW]; start += kLanes) {
+        const int64_t count = min64(kLanes, out.size[kW] - start);
+        int64_t source[kMaxTaps][kLanes];
+        A weight[kMaxTaps][kLanes];
+        int taps = 0;
+        for (int64_t i = 0; i < count; ++i) {
+          int64_t index[kMaxTaps];
+          A weights[kMaxTaps];
+          taps = axes[2].taps(start + i, index, weights);
+          for (int t = 0; t < taps; ++t) {
+            source[t][i] = index[t] * in.stride[kW];
+            weight[t][i] = weights[t];
+          }
         }
-      }
-      for (int64_t row = begin; row < end; ++row) {
-        int64_t at[4], depth[kMaxTaps], height[kMaxTaps];
-        A depth_weight[kMaxTaps], height_weight[kMaxTaps], sum[kLanes];
-        unravel(row, out.size, 4, at);
-        const int depths = axes[0].taps(at[kD], depth, depth_weight);
-        const int heights = axes[1].taps(at[kH], height, height_weight);
-        for (int64_t i = 0; i < count; ++i) sum[i] = A(0);
-        for (int d = 0; d < depths; ++d) {
-          for (int h = 0; h < heights; ++h) {
-            const T* line = from + in.plane(at[kN], at[kC]) + depth[d] * in.stride[kD] + height[h] * in.stride[kH];
-            const A line_weight = depth_weight[d] * height_weight[h];
-            for (int t = 0; t < taps; ++t) {
-              for (int64_t i = 0; i < count; ++i) {
-                sum[i] += line_weight * weight[t][i] * convert<A>(line[source[t][i]]);
+        for (int64_t row = begin; row < end; ++row) {
+          int64_t at[4], depth[kMaxTaps], height[kMaxTaps];
+          A depth_weight[kMaxTaps], height_weight[kMaxTaps], sum[kLanes];
+          unravel(row, out.size, 4, at);
+          const int depths = axes[0].taps(at[kD], depth, depth_weight);
+          const int heights = axes[1].taps(at[kH], height, height_weight);
+          for (int64_t i = 0; i < count; ++i) sum[i] = A(0);
+          for (int d = 0; d < depths; ++d) {
+            for (int h = 0; h < heights; ++h) {
+              const T* line = from + in.plane(at[kN], at[kC]) + depth[d] * in.stride[kD] + height[h] * in.stride[kH];
+              const A line_weight = depth_weight[d] * height_weight[h];
+              for (int t = 0; t < taps; ++t) {
+                for (int64_t i = 0; i < count; ++i) {
+                  sum[i] += line_weight * weight[t][i] * convert<A>(line[single(source[t][i])]);
+                }
               }
             }
           }
+          T* result = to + out.plane(at[kN], at[kC]) + at[kD] * out.stride[kD] + at[kH] * out.stride[kH] +
+                      start * out.stride[kW];
+          for (int64_t i = 0; i < count; ++i) result[i * out.stride[kW]] = convert<T>(sum[i]);
         }
-        T* result =
-            to + out.plane(at[kN], at[kC]) + at[kD] * out.stride[kD] + at[kH] * out.stride[kH] + start * out.stride[kW];
-        for (int64_t i = 0; i < count; ++i) result[i * out.stride[kW]] = convert<T>(sum[i]);
       }
     }
   });

@@ -6,26 +6,29 @@ namespace {
 
 using namespace spatial;
 
-/// Rows of results. The source positions of a block of a row are computed once for all rows of a part.
+/// Rows of results. The source positions of a block of a row are computed once for kRows rows.
 template <typename T>
 void run_rows(KernelContext& ctx, const Axis<float>* axes, const Frame& in, const Frame& out, const T* from, T* to) {
   const int64_t rows = out.numel() / out.size[kW];
-  ctx.parallel_for(rows, max64(1, 8192 / out.size[kW]), [&](int64_t begin, int64_t end) {
-    for (int64_t start = 0; start < out.size[kW]; start += kLanes) {
-      const int64_t count = min64(kLanes, out.size[kW] - start);
-      int64_t source[kLanes];
-      for (int64_t i = 0; i < count; ++i) source[i] = axes[2].nearest(start + i) * in.stride[kW];
-      for (int64_t row = begin; row < end; ++row) {
-        int64_t at[4];
-        unravel(row, out.size, 4, at);
-        const T* line = from + in.plane(at[kN], at[kC]) + axes[0].nearest(at[kD]) * in.stride[kD] +
-                        axes[1].nearest(at[kH]) * in.stride[kH];
-        T* result =
-            to + out.plane(at[kN], at[kC]) + at[kD] * out.stride[kD] + at[kH] * out.stride[kH] + start * out.stride[kW];
-        if (out.stride[kW] == 1) {
-          for (int64_t i = 0; i < count; ++i) result[i] = line[source[i]];
-        } else {
-          for (int64_t i = 0; i < count; ++i) result[i * out.stride[kW]] = line[source[i]];
+  ctx.parallel_for(rows, max64(1, 8192 / out.size[kW]), [&](int64_t part, int64_t part_end) {
+    for (int64_t begin = part; begin < part_end; begin += kRows) {
+      const int64_t end = min64(part_end, begin + kRows);
+      for (int64_t start = 0; start < out.size[kW]; start += kLanes) {
+        const int64_t count = min64(kLanes, out.size[kW] - start);
+        int64_t source[kLanes];
+        for (int64_t i = 0; i < count; ++i) source[i] = axes[2].nearest(start + i) * in.stride[kW];
+        for (int64_t row = begin; row < end; ++row) {
+          int64_t at[4];
+          unravel(row, out.size, 4, at);
+          const T* line = from + in.plane(at[kN], at[kC]) + axes[0].nearest(at[kD]) * in.stride[kD] +
+                          axes[1].nearest(at[kH]) * in.stride[kH];
+          T* result = to + out.plane(at[kN], at[kC]) + at[kD] * out.stride[kD] + at[kH] * out.stride[kH] +
+                      start * out.stride[kW];
+          if (out.stride[kW] == 1) {
+            for (int64_t i = 0; i < count; ++i) result[i] = line[single(source[i])];
+          } else {
+            for (int64_t i = 0; i < count; ++i) result[i * out.stride[kW]] = line[single(source[i])];
+          }
         }
       }
     }

@@ -29,7 +29,7 @@ def _plan(**changes: object) -> model.ExecutionPlan:
 def test_method_memory_follows_the_formula() -> None:
     memory = runtime_memory(_plan(), {})
     assert memory.method == 9 * 4 + 32 * 2 + 16 + 4 * 2 + 1
-    assert memory.method_32 == 9 * 4 + 20 * 2 + 12 + 4 * 2 + 1
+    assert memory.method_32 == 9 * 4 + 20 * 2 + 8 + 4 * 2 + 1
     assert memory.planned == (128, 16)
     assert memory.temp == 0
 
@@ -44,6 +44,6 @@ def test_temp_memory_is_the_most_that_an_instruction_asks_for() -> None:
 
 def test_header() -> None:
     text = memory_header({"forward": runtime_memory(_plan(), {}), "a.b": runtime_memory(_plan(chains=()), {})})
-    assert "#define ETIR_FORWARD_METHOD_BYTES (UINTPTR_MAX > 0xffffffffu ? 125 : 97)\n" in text
+    assert "#define ETIR_FORWARD_METHOD_BYTES (UINTPTR_MAX > 0xffffffffu ? 125 : 93)\n" in text
     assert "#define ETIR_FORWARD_PLANNED_SIZES 128, 16, \n" in text
     assert "#define ETIR_A_B_PLANNED_BYTES 144\n" in text
