@@ -34,12 +34,14 @@ docs: dev
 
 bench: dev
 	$(BIN)/python benchmarks/compile_time.py
+	$(BIN)/python benchmarks/runtime.py
 
 # Type checkers do not follow the import hook of an editable install; they read this tree of symlinks instead.
 typing:
 	@mkdir -p .typing/etir
 	@for name in etir/*.py etir/py.typed; do ln -sfn ../../$$name .typing/etir/$$(basename $$name); done
 	@for name in $(FOLDERS); do ln -sfn ../../$$name .typing/etir/$$name; done
+	@ln -sfn ../../runtime/python .typing/etir/runtime
 
 $(VENV)/bin/pip:
 	@echo "Making the virtual environment $(VENV) ..."

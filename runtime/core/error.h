@@ -70,7 +70,7 @@ struct ErrorRecord {
 template <typename T>
 class Result {
  public:
-  Result(const T& value) : value_(value), error_(Error::Ok) {}              // NOLINT: implicit by design
+  Result(const T& value) : value_(value), error_(Error::Ok) {}                             // NOLINT: implicit by design
   Result(Error error) : value_(), error_(error == Error::Ok ? Error::Internal : error) {}  // NOLINT
   bool ok() const { return error_ == Error::Ok; }
   Error error() const { return error_; }

@@ -13,22 +13,22 @@
 namespace etir {
 
 // C++ type, enumerator, number.
-#define ETIR_FORALL_DTYPES(X)        \
-  X(uint8_t, Byte, 0)                \
-  X(int8_t, Char, 1)                 \
-  X(int16_t, Short, 2)               \
-  X(int32_t, Int, 3)                 \
-  X(int64_t, Long, 4)                \
-  X(Half, Half, 5)                   \
-  X(float, Float, 6)                 \
-  X(double, Double, 7)               \
-  X(ComplexHalf, ComplexHalf, 8)     \
-  X(ComplexFloat, ComplexFloat, 9)   \
+#define ETIR_FORALL_DTYPES(X)         \
+  X(uint8_t, Byte, 0)                 \
+  X(int8_t, Char, 1)                  \
+  X(int16_t, Short, 2)                \
+  X(int32_t, Int, 3)                  \
+  X(int64_t, Long, 4)                 \
+  X(Half, Half, 5)                    \
+  X(float, Float, 6)                  \
+  X(double, Double, 7)                \
+  X(ComplexHalf, ComplexHalf, 8)      \
+  X(ComplexFloat, ComplexFloat, 9)    \
   X(ComplexDouble, ComplexDouble, 10) \
-  X(bool, Bool, 11)                  \
-  X(BFloat16, BFloat16, 15)          \
-  X(uint16_t, UInt16, 27)            \
-  X(uint32_t, UInt32, 28)            \
+  X(bool, Bool, 11)                   \
+  X(BFloat16, BFloat16, 15)           \
+  X(uint16_t, UInt16, 27)             \
+  X(uint32_t, UInt32, 28)             \
   X(uint64_t, UInt64, 29)
 
 /// Two halves; std::complex is defined for the standard floating point types only.
@@ -61,15 +61,15 @@ constexpr int kNumScalarTypes = 30;
 constexpr size_t element_size(ScalarType type) {
   // Indexed by the number of the type.
   constexpr uint8_t kSizes[kNumScalarTypes] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4,
-                                               2, 1, 1, 0, 0, 0, 0, 2, 1, 1, 1, 1, 2, 4, 8};
+                                               2, 1, 1, 0, 0, 0, 0, 2, 1, 1, 1,  1, 2, 4, 8};
   return static_cast<uint8_t>(type) < kNumScalarTypes ? kSizes[static_cast<uint8_t>(type)] : 0;
 }
 
 template <typename T>
 struct ScalarTypeOf;
-#define ETIR_SCALAR_TYPE_OF(type, name, number)         \
-  template <>                                           \
-  struct ScalarTypeOf<type> {                           \
+#define ETIR_SCALAR_TYPE_OF(type, name, number)           \
+  template <>                                             \
+  struct ScalarTypeOf<type> {                             \
     static constexpr ScalarType value = ScalarType::name; \
   };
 ETIR_FORALL_DTYPES(ETIR_SCALAR_TYPE_OF)

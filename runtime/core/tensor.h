@@ -18,8 +18,8 @@ enum class Dynamism : uint8_t { Static = 0, Bound = 1, Unbound = 2 };
 
 struct Tensor {
   void* data;
-  const int32_t* sizes;       ///< `rank` sizes; for tensors that are not static, in RAM (see resize)
-  const uint8_t* dim_order;   ///< `rank` dims from outermost to innermost; null stands for 0, 1, 2, ...
+  const int32_t* sizes;      ///< `rank` sizes; for tensors that are not static, in RAM (see resize)
+  const uint8_t* dim_order;  ///< `rank` dims from outermost to innermost; null stands for 0, 1, 2, ...
   ScalarType dtype;
   uint8_t rank;
   Dynamism dynamism;

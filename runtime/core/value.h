@@ -1,8 +1,8 @@
 // The flat table of a method's values, and views of the lists in it.
 //
-// A value is eight bytes and a tag, kept in two arrays: a table of n values takes 9 n bytes. Lists stay in the program's
-// bytes: a list of ints holds indices of values, which are read when the kernel asks, so that lists follow run-time
-// sizes without being rebuilt. The loader checks every index and tag once; nothing here does again.
+// A value is eight bytes and a tag, kept in two arrays: a table of n values takes 9 n bytes. Lists stay in the
+// program's bytes: a list of ints holds indices of values, which are read when the kernel asks, so that lists follow
+// run-time sizes without being rebuilt. The loader checks every index and tag once; nothing here does again.
 #pragma once
 
 #include <cstddef>
@@ -146,9 +146,7 @@ using BoolList = LiteralList<bool>;
 struct StringView {
   const char* data = nullptr;
   size_t size = 0;
-  bool operator==(const char* other) const {
-    return std::strlen(other) == size && std::memcmp(data, other, size) == 0;
-  }
+  bool operator==(const char* other) const { return std::strlen(other) == size && std::memcmp(data, other, size) == 0; }
 };
 
 }  // namespace etir

@@ -1,8 +1,8 @@
 // Runs one method of a program in flash, with memory of exactly the sizes that the compiler reported, and prints the
 // bytes of its outputs. What a firmware does, without a firmware around it.
 //
-// The build gives: the program's bytes (section .model, symbols etir_program and etir_program_end), the compiler's memory
-// header (model_memory.h), and the inputs (model_inputs.h: ETIR_INPUTS, a list of X(data, dtype, rank, sizes)).
+// The build gives: the program's bytes (section .model, symbols etir_program and etir_program_end), the compiler's
+// memory header (model_memory.h), and the inputs (model_inputs.h: ETIR_INPUTS, a list of X(data, dtype, rank, sizes)).
 #include <cstdint>
 
 #include "core/data_loader.h"
@@ -69,13 +69,13 @@ int run() {
   if (method.load(program, meta->index(), memory, options) != Error::Ok) return failed("load", method.error_record());
 
   uint32_t index = 0;
-#define ETIR_SET_INPUT(bytes, type, dims, shape)                                                       \
-  {                                                                                                    \
-    TensorInput input;                                                                                 \
-    input.data = const_cast<uint8_t*>(bytes);                                                          \
-    input.dtype = static_cast<ScalarType>(type);                                                       \
-    input.rank = dims;                                                                                 \
-    input.sizes = shape;                                                                               \
+#define ETIR_SET_INPUT(bytes, type, dims, shape)                                                      \
+  {                                                                                                   \
+    TensorInput input;                                                                                \
+    input.data = const_cast<uint8_t*>(bytes);                                                         \
+    input.dtype = static_cast<ScalarType>(type);                                                      \
+    input.rank = dims;                                                                                \
+    input.sizes = shape;                                                                              \
     if (method.set_input(index++, input) != Error::Ok) return failed("input", method.error_record()); \
   }
   ETIR_INPUTS(ETIR_SET_INPUT)
@@ -84,7 +84,8 @@ int run() {
     const Value value = method.output(i);
     if (value.tag != Tag::Tensor) continue;
     semihosting_print("output ");
-    semihosting_print_hex(value.payload.tensor->ptr<const uint8_t>(), static_cast<uint32_t>(value.payload.tensor->nbytes()));
+    semihosting_print_hex(value.payload.tensor->ptr<const uint8_t>(),
+                          static_cast<uint32_t>(value.payload.tensor->nbytes()));
   }
   semihosting_print_number("method_memory ", static_cast<uint32_t>(method.method_memory_used()));
   semihosting_print_number("temp_memory ", static_cast<uint32_t>(method.temp_memory_peak()));

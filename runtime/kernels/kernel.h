@@ -42,15 +42,16 @@ struct Arena {
 
 /// Runs `body(context, begin, end)` over parts of [0, n), maybe on several threads; returns when all are done.
 struct ParallelFor {
-  void (*run)(void* pool, int64_t n, int64_t grain, void (*body)(void*, int64_t, int64_t), void* body_context) = nullptr;
+  void (*run)(void* pool, int64_t n, int64_t grain, void (*body)(void*, int64_t, int64_t),
+              void* body_context) = nullptr;
   void* pool = nullptr;
   int threads = 1;
 };
 
 /// Memory for tensors whose bound is not known: `allocate(context, old, bytes)` returns room for `bytes`, aligned for
-/// every dtype, or null. What it returned stays valid until release(), even when `old`, where the tensor has been so far
-/// (maybe null, maybe not from here), is given up: views may still refer to it. `release(context)`, which may be null,
-/// is called before the method runs again and when it is unloaded.
+/// every dtype, or null. What it returned stays valid until release(), even when `old`, where the tensor has been so
+/// far (maybe null, maybe not from here), is given up: views may still refer to it. `release(context)`, which may be
+/// null, is called before the method runs again and when it is unloaded.
 struct DynamicAllocator {
   void* (*allocate)(void* context, void* old, size_t bytes) = nullptr;
   void* context = nullptr;

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from etir.runtime.errors import E1207, E1208, E1213, RuntimeFailure, usage_failure
 from etir.runtime.info import MethodMemory, Profile, ScalarInfo, TensorInfo, info_of
@@ -48,7 +48,7 @@ def load(
         raise usage_failure(E1213, f"threads is {threads}; a run needs at least 1")
     sources: list[Source] = []
     if isinstance(data, str | os.PathLike | bytes | bytearray | memoryview):
-        sources.append(data)
+        sources.append(cast(Source, data))
     elif data is not None:
         sources += data
     handle = native().Program(

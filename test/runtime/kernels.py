@@ -259,7 +259,7 @@ def link_kernels(
 
     Everything that is built with the same flags shares the objects of one folder; processes take turns in it.
     """
-    flags = os.environ.get("ETIR_KERNEL_FLAGS", "-O2").split()
+    flags = os.environ.get("ETIR_KERNEL_FLAGS", "-O2 -fno-math-errno -fno-trapping-math").split()
     key = "-".join(flag.strip("-").replace("=", "_").replace(",", "_") for flag in flags)
     folder = BUILD / key
     folder.mkdir(parents=True, exist_ok=True)

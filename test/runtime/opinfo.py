@@ -39,6 +39,7 @@ EXCLUDED = {
     "dtype": "an element type that the format lacks",
     "generator": "random numbers drawn from a generator that is an argument",
     "rank": "tensors of more than 16 dims",
+    "number": "a Python number in the place of a tensor, which etir's edge form does not have",
 }
 """Why a sample is left out."""
 
@@ -194,6 +195,8 @@ def _arguments(schema: Any, func_schema: Any, args: Sequence[Any], kwargs: dict[
         if argument.is_out:
             continue
         value = given.get(argument.name, argument.default_value)
+        if str(argument.type) == "Tensor" and not isinstance(value, torch.Tensor):
+            raise Excluded("number")
         if str(argument.type).startswith("List") and isinstance(value, (int, float)) and argument.N is not None:
             value = [value] * argument.N
         result.append(_argument(value))

@@ -151,7 +151,8 @@ static void sum_columns(const View& columns, int64_t step, const Sliding* slidin
         const int64_t high = w1 - shift > 0 ? (w1 - shift + width.stride - 1) / width.stride : 0;
         const int64_t end = high < width.blocks ? high : width.blocks;
         const char* source = from + ((kh * width.kernel + kw) * step + at / height.stride * columns.strides[2] +
-                                     low * columns.strides[3]) * kBytes;
+                                     low * columns.strides[3]) *
+                                        kBytes;
         for (int64_t p = low; p < end; ++p, source += columns.strides[3] * kBytes) {
           sums[p * width.stride + shift - w0] += static_cast<Sum<T>>(*reinterpret_cast<const T*>(source));
         }
@@ -196,10 +197,9 @@ void col2im_out(KernelContext& ctx) {
     ctx.parallel_for(rows, 16384 / (image[1] * kernel) + 1, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const int64_t h = row % image[0], channel = row / image[0] % channels, n = row / image[0] / channels;
-        sum_columns<T>(columns, step, sliding, h,
-                       columns.data + (n * columns.strides[0] + channel * columns.strides[1]) * bytes,
-                       to.data + (n * to.strides[0] + channel * to.strides[1] + h * to.strides[2]) * bytes,
-                       to.strides[3]);
+        sum_columns<T>(
+            columns, step, sliding, h, columns.data + (n * columns.strides[0] + channel * columns.strides[1]) * bytes,
+            to.data + (n * to.strides[0] + channel * to.strides[1] + h * to.strides[2]) * bytes, to.strides[3]);
       }
     });
   });

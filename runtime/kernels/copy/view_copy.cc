@@ -70,7 +70,6 @@ void as_strided_copy_out(KernelContext& ctx) { as_strided_copy(ctx, ctx.integer_
 
 void reshape_alias_copy_out(KernelContext& ctx) { as_strided_copy(ctx, 0, 3); }
 
-
 void view_as_real_copy_out(KernelContext& ctx) {
   const Tensor& self = ctx.tensor(0);
   Tensor& out = ctx.tensor(1);

@@ -47,14 +47,12 @@ void div_mode_out(KernelContext& ctx) {
 
 void fmod_out(KernelContext& ctx) {
   ZeroDivision zero(ctx);
-  binary<kReal>(
-      ctx, 0, 1, 2, [division = Division{&zero}](auto a, auto b) { return division.fmod(a, b); }, true);
+  binary<kReal>(ctx, 0, 1, 2, [division = Division{&zero}](auto a, auto b) { return division.fmod(a, b); }, true);
 }
 
 void remainder_out(KernelContext& ctx) {
   ZeroDivision zero(ctx);
-  binary<kReal>(
-      ctx, 0, 1, 2, [division = Division{&zero}](auto a, auto b) { return division.remainder(a, b); }, true);
+  binary<kReal>(ctx, 0, 1, 2, [division = Division{&zero}](auto a, auto b) { return division.remainder(a, b); }, true);
 }
 
 }  // namespace etir

@@ -36,8 +36,8 @@ void loss_as(KernelContext& ctx, int64_t reduction, int out_index, const Loss& l
   Source<T> a, b;
   Sink<T> sink;
   if (!float_source(ctx, 0, &a) || !float_source(ctx, 1, &b)) return;
-  const bool resized = reduction == 0 ? resize_alike(ctx, out_index, self)
-                                      : resize_reduced(ctx, out_index, self, all_dims(self), false);
+  const bool resized =
+      reduction == 0 ? resize_alike(ctx, out_index, self) : resize_reduced(ctx, out_index, self, all_dims(self), false);
   if (!resized) return;
   if (!float_sink(ctx, out_index, &sink)) return;
   const int64_t numel = self.numel();

@@ -46,8 +46,7 @@ void count(KernelContext& ctx, uint32_t mask, int out_index) {
   Sink<int64_t> sink;
   source.data = static_cast<const char*>(self.data);
   source.bytes = element_size(self.dtype);
-  dispatch<kLoadable<bool>>(self.dtype,
-                            [&](auto tag) { source.load = load_nonzero<typename decltype(tag)::type>; });
+  dispatch<kLoadable<bool>>(self.dtype, [&](auto tag) { source.load = load_nonzero<typename decltype(tag)::type>; });
   if (source.load == nullptr) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
   if (!make_sink<int64_t, dtype_bit(ScalarType::Long)>(out, &sink)) {
     return ctx.fail(Check::KernelDtype, out_index, static_cast<int64_t>(out.dtype));

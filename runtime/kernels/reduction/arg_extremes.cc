@@ -98,8 +98,8 @@ bool arg_extreme_as(KernelContext& ctx, const Tensor& self, uint32_t mask, bool 
       int64_t index[kColumnBlock];
       if (used.rows) {
         value[0] = reduce_row(used, source, from, op);
-        index[0] = flat ? find_in_tensor(self, source, value[0])
-                        : find_in_run(source, from, used.reduced_count, value[0]);
+        index[0] =
+            flat ? find_in_tensor(self, source, value[0]) : find_in_run(source, from, used.reduced_count, value[0]);
       } else {
         const int64_t step = used.reduced_rank > 0 ? used.reduced[0].in : 0;
         arg_columns<T, kMax>(source, from, step, used.reduced_count, n, value, index);

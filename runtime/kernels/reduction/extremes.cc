@@ -24,9 +24,9 @@ void extreme(KernelContext& ctx, uint32_t mask, bool keepdim, int out_index) {
     if (((mask >> d) & 1u) && self.sizes[d] == 0) return ctx.fail(Check::KernelShape, 0, 0);
   }
   if (!require_data(ctx, 0) || !resize_reduced(ctx, out_index, self, mask, keepdim)) return;
-  const bool done = self.dtype == ScalarType::Double     ? extreme_as<double, kMax>(ctx, self, mask, out)
-                    : is_integral(self.dtype, true) ? extreme_as<int64_t, kMax>(ctx, self, mask, out)
-                                                    : extreme_as<float, kMax>(ctx, self, mask, out);
+  const bool done = self.dtype == ScalarType::Double ? extreme_as<double, kMax>(ctx, self, mask, out)
+                    : is_integral(self.dtype, true)  ? extreme_as<int64_t, kMax>(ctx, self, mask, out)
+                                                     : extreme_as<float, kMax>(ctx, self, mask, out);
   if (!done) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
 }
 

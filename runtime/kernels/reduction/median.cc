@@ -83,8 +83,7 @@ enum class Which { Median, NanMedian };
 
 /// Of every slice; `indices` may be null. All slices have elements.
 template <typename T>
-bool median_as(KernelContext& ctx, uint32_t mask, Which which, const Tensor& values,
-                        const Tensor* indices) {
+bool median_as(KernelContext& ctx, uint32_t mask, Which which, const Tensor& values, const Tensor* indices) {
   const Tensor& self = ctx.tensor(0);
   Source<T> in;
   Sink<T> value_sink;
@@ -116,9 +115,8 @@ bool median_as(KernelContext& ctx, uint32_t mask, Which which, const Tensor& val
 void median(KernelContext& ctx, uint32_t mask, Which which, int values, int indices) {
   const Tensor& self = ctx.tensor(0);
   const Tensor* index = indices < 0 ? nullptr : &ctx.tensor(indices);
-  const bool done = is_floating(self.dtype)
-                        ? median_as<double>(ctx, mask, which, ctx.tensor(values), index)
-                        : median_as<int64_t>(ctx, mask, which, ctx.tensor(values), index);
+  const bool done = is_floating(self.dtype) ? median_as<double>(ctx, mask, which, ctx.tensor(values), index)
+                                            : median_as<int64_t>(ctx, mask, which, ctx.tensor(values), index);
   if (!done) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
 }
 

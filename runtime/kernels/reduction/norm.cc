@@ -27,8 +27,8 @@ void norm(KernelContext& ctx, double p, int dims_index, bool keepdim, int dtype_
   uint32_t mask = all_dims(self);
   if (dims_index >= 0 && !dim_mask(ctx, dims_index, self, &mask)) return;
   const ScalarType dtype = ctx.tensor(out_index).dtype;
-  const int64_t wanted = dtype_index >= 0 && ctx.has(dtype_index) ? ctx.integer(dtype_index)
-                                                                  : static_cast<int64_t>(self.dtype);
+  const int64_t wanted =
+      dtype_index >= 0 && ctx.has(dtype_index) ? ctx.integer(dtype_index) : static_cast<int64_t>(self.dtype);
   if (static_cast<int64_t>(dtype) != wanted) {
     return ctx.fail(Check::KernelDtypeMismatch, out_index, static_cast<int64_t>(dtype));
   }

@@ -83,7 +83,8 @@ LoadBlock<To> block_loader(ScalarType from) {
 template <typename From, DtypeSet kSet = kStorable<From>>
 StoreBlock<From> block_storer(ScalarType to) {
   StoreBlock<From> found = nullptr;
-  dispatch<kSet & kStorable<From>>(to, [&](auto tag) { found = detail::store_block<typename decltype(tag)::type, From>; });
+  dispatch<kSet & kStorable<From>>(to,
+                                   [&](auto tag) { found = detail::store_block<typename decltype(tag)::type, From>; });
   return found;
 }
 
@@ -112,9 +113,7 @@ struct Sink {
   bool is_direct = false;  ///< elements are T already
 
   /// Where `n` results for element `offset` and on are computed: in place, or in `buffer`, which flush() stores.
-  T* place(int64_t offset, T* buffer) const {
-    return is_direct ? reinterpret_cast<T*>(data) + offset : buffer;
-  }
+  T* place(int64_t offset, T* buffer) const { return is_direct ? reinterpret_cast<T*>(data) + offset : buffer; }
   void flush(int64_t offset, const T* placed, int64_t n) const {
     if (!is_direct) store(data + offset * static_cast<int64_t>(bytes), placed, n);
   }

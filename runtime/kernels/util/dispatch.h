@@ -2,8 +2,8 @@
 //
 //   dispatch<kFloats>(self.dtype, [&](auto tag) { using T = typename decltype(tag)::type; ... });
 //
-// A build may leave dtypes out (-DETIR_DTYPES=<set>): what is not selected is not instantiated, and the kernel refuses it
-// like a dtype it never took.
+// A build may leave dtypes out (-DETIR_DTYPES=<set>): what is not selected is not instantiated, and the kernel refuses
+// it like a dtype it never took.
 #pragma once
 
 #include <type_traits>
@@ -27,12 +27,12 @@ struct TypeTag {
 template <DtypeSet kSet, typename Body>
 inline bool dispatch(ScalarType type, Body&& body) {
   switch (type) {
-#define ETIR_DISPATCH(cpp, name, number)                              \
-  case ScalarType::name:                                              \
+#define ETIR_DISPATCH(cpp, name, number)                                \
+  case ScalarType::name:                                                \
     if constexpr (contains(kSet & kSelectedDtypes, ScalarType::name)) { \
-      body(TypeTag<cpp>());                                           \
-      return true;                                                    \
-    }                                                                 \
+      body(TypeTag<cpp>());                                             \
+      return true;                                                      \
+    }                                                                   \
     return false;
     ETIR_FORALL_DTYPES(ETIR_DISPATCH)
 #undef ETIR_DISPATCH
@@ -91,12 +91,13 @@ inline To convert(From value) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return value != From(0);
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // Out of range, C++ leaves the result open; torch's (x86-64) is that of a conversion to int64, cut to size.
-    if constexpr (sizeof(To) < 8) {
-      return static_cast<To>(static_cast<int64_t>(value));
-    } else {
-      return static_cast<To>(value);
+    // Out of range, C++ leaves the result open; torch's (x86-64) is that of a conversion to int64, cut to size, where
+    // NaN and what int64 cannot hold become its least value.
+    constexpr From kLimit = static_cast<From>(9223372036854775808.0);
+    if constexpr (std::is_same_v<To, uint64_t>) {
+      if (value >= kLimit && value < 2 * kLimit) return static_cast<To>(value);
     }
+    return static_cast<To>(value >= -kLimit && value < kLimit ? static_cast<int64_t>(value) : INT64_MIN);
   } else {
     return static_cast<To>(value);
   }

@@ -2,9 +2,9 @@
 //
 // The dims of the input, in the order of memory, are split into kept and reduced ones and merged. A dense tensor's
 // innermost dim is then either reduced (rows: a contiguous run is folded with many independent accumulators) or kept
-// (columns: whole rows are folded element by element into a small block of accumulators); both loops vectorise and there
-// is no third case. Elements reach the loops as the type of the accumulator, a block at a time (blocks.h), so the code
-// grows with the number of operators and the number of dtypes, not with their product.
+// (columns: whole rows are folded element by element into a small block of accumulators); both loops vectorise and
+// there is no third case. Elements reach the loops as the type of the accumulator, a block at a time (blocks.h), so the
+// code grows with the number of operators and the number of dtypes, not with their product.
 //
 // An operator is a struct with
 //   using Value                          the accumulator's type
@@ -121,9 +121,9 @@ class DimWalk {
   int64_t index_[kMaxRank];
 };
 
-constexpr int64_t kRowBlock = 256;     ///< elements converted at once: the load buffer of rows
+constexpr int64_t kRowBlock = 256;      ///< elements converted at once: the load buffer of rows
 constexpr int64_t kDirectBlock = 1024;  ///< elements of a row folded at once when there is nothing to convert
-constexpr int64_t kColumnBlock = 128;  ///< accumulators of columns
+constexpr int64_t kColumnBlock = 128;   ///< accumulators of columns
 
 namespace detail {
 
@@ -257,7 +257,8 @@ template <typename Op>
 void reduce_columns(const ReducePlan& plan, const Source<typename Op::Value>& in, int64_t offset, int64_t n,
                     const Op& op, typename Op::Value* out) {
   using T = typename Op::Value;
-  // Sums that round go through three levels, of 32 rows, 32 times that, and the rest; the others use the first level alone.
+  // Sums that round go through three levels, of 32 rows, 32 times that, and the rest; the others use the first level
+  // alone.
   constexpr int kLevels = Op::kRounds ? 3 : 1;
   constexpr int64_t kFlush = 32;
   T buffer[kColumnBlock];
