@@ -5,6 +5,8 @@
 #   make dev     .venv with everything for working on etir, and the symlinks that type checkers need
 #   make lint    ruff and basedpyright only
 #   make docs    write docs/generated and the outputs in the documents again
+#   make sanitize  the runtime's tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   make opinfo  torch's OpInfo samples on the runtime's kernels
 #   make bench   compile time and memory beside the stock pipeline
 
 PYTHON ?= python3
@@ -12,7 +14,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 FOLDERS := dialects passes lowering backends emit tools interpret targets
 
-.PHONY: demo test dev lint docs bench typing clean
+.PHONY: demo test dev lint docs sanitize opinfo bench typing clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/semantic_search.py
@@ -31,6 +33,12 @@ lint: dev
 docs: dev
 	$(BIN)/python -m etir.tools.docs
 	$(BIN)/python test/unit/docs/examples.py --update
+
+sanitize: dev
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash .ci/sanitizers
+
+opinfo: dev
+	$(BIN)/python test/runtime/opinfo.py
 
 bench: dev
 	$(BIN)/python benchmarks/compile_time.py

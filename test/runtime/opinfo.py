@@ -112,6 +112,8 @@ def kernel_of(func: Any) -> tuple[str, Any] | None:
     schema = func._schema
     if schema.is_mutable or func.namespace != "aten":
         return None
+    if any("Tensor" not in str(result.type) for result in schema.returns):
+        return None
     base = schema.name.split("::")[1]
     names = {a.name for a in schema.arguments}
     for name in (base, f"{base}_copy"):
