@@ -160,7 +160,7 @@ def overhead(isa: str | None) -> dict[str, float]:
         },
         1.0,
     )
-    memory = own.memory["method"] / 1000
+    memory = own.memory.method / 1000
     print(f"us for each instruction: etir {run['etir'] * 1e3:.4f}, stock {run['stock'] * 1e3:.4f}")
     print(f"ms to load 1,000 instructions: etir {load['etir'] * 1e3:.3f}, stock {load['stock'] * 1e3:.3f}")
     print(f"bytes of method memory for each instruction: etir {memory:.1f}")
