@@ -1,6 +1,7 @@
 // Loading a method: its memory, its values, its kernels.
 #include "executor/method.h"
 
+#include "core/error_text.h"
 #include "executor/slots.h"
 #include "executor/validator.h"
 
@@ -20,6 +21,28 @@ const uint8_t* reduced_order(const uint8_t* order, uint32_t rank) {
     if (order[position] != position) return order;
   }
   return nullptr;
+}
+
+// In the place of a delegate's data: it belongs to another method.
+constexpr char kShared = 0;
+
+// Whether two delegates of one program are the same: backend, data and compile specs.
+bool same_delegate(const flat::Table& a, const flat::Table& b) {
+  const flat::Table data_a = a.table(slot::kProcessed), data_b = b.table(slot::kProcessed);
+  if (data_a.get<uint8_t>(slot::kReferenceLocation) != data_b.get<uint8_t>(slot::kReferenceLocation) ||
+      data_a.get<uint32_t>(slot::kReferenceIndex) != data_b.get<uint32_t>(slot::kReferenceIndex) ||
+      !equal(a.string(slot::kDelegateId), b.string(slot::kDelegateId))) {
+    return false;
+  }
+  const flat::Vector specs_a = a.vector(slot::kSpecs), specs_b = b.vector(slot::kSpecs);
+  if (specs_a.count() != specs_b.count()) return false;
+  for (uint32_t i = 0; i < specs_a.count(); ++i) {
+    const flat::Vector value_a = specs_a.table(i).vector(1), value_b = specs_b.table(i).vector(1);
+    const size_t size = value_a.count();
+    if (!equal(specs_a.table(i).string(0), specs_b.table(i).string(0)) || size != value_b.count()) return false;
+    if (size > 0 && std::memcmp(value_a.items(), value_b.items(), size) != 0) return false;
+  }
+  return true;
 }
 
 uint32_t saturate(uint64_t count) { return count > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(count); }
@@ -57,12 +80,26 @@ bool takes(char letter, Tag tag) {
   }
 }
 
+// The number of a dtype of a tensor, maybe in a list, that is not in a set; -1 when there is none.
+int find_left_out(const Values& values, int32_t index, DtypeSet dtypes) {
+  if (index < 0) return -1;
+  const Tag tag = values.tags[index];
+  const Payload& payload = values.payloads[index];
+  if (tag == Tag::Tensor && !contains(dtypes, payload.tensor->dtype)) return static_cast<int>(payload.tensor->dtype);
+  if (tag < Tag::TensorList) return -1;
+  int found = -1;
+  for (uint32_t i = 0; i < detail::vector_count(payload.vector) && found < 0; ++i) {
+    found = find_left_out(values, flat::read<int32_t>(payload.vector + 4 + 4 * i), dtypes);
+  }
+  return found;
+}
+
 }  // namespace
 
 Result<Span<const uint8_t>> BackendInit::named_data(StringView key) const {
   const Result<Span<const uint8_t>> own = program_.named_data(key);
   if (own.ok() || own.error() != Error::NotFound) return own;
-  for (const ExternalData* external : external_) {
+  for (const ExternalData* external : options_.external) {
     const Result<uint32_t> found = external->find(key);
     if (!found.ok()) continue;
     const ExternalData::Entry entry = external->entry(*found);
@@ -73,13 +110,40 @@ Result<Span<const uint8_t>> BackendInit::named_data(StringView key) const {
   return Error::NotFound;
 }
 
-Error Method::fail(Check check, int64_t a, int64_t b) {
+void* BackendInit::allocate(size_t bytes, size_t alignment) {
+  void* memory = memory_.allocate(bytes, alignment);
+  if (memory != nullptr || options_.delegates.allocate == nullptr) return memory;
+  return options_.delegates.allocate(options_.delegates.context, bytes, alignment);
+}
+
+void* BackendInit::scratch(size_t bytes, size_t alignment) const {
+  Arena start = temp_;
+  start.used = 0;
+  return start.allocate(bytes, alignment);
+}
+
+void Method::note(Check check, int64_t a, int64_t b) {
   record_.check = check;
   record_.method = static_cast<int32_t>(index_);
   record_.a = a;
   record_.b = b;
+}
+
+// Called from everywhere: code size.
+__attribute__((noinline)) Error Method::fail(Check check, int64_t a, int64_t b) {
+  note(check, a, b);
+  log();
   return record_.error();
 }
+
+#ifdef ETIR_LOG
+void Method::log() const {
+  const bool named = program_ != nullptr && record_.op >= 0;
+  const uint32_t op = static_cast<uint32_t>(record_.op);
+  log_failure(record_, named ? meta().operator_name(op) : StringView(),
+              named ? meta().operator_overload(op) : StringView());
+}
+#endif
 
 Error Method::load(const Program& program, uint32_t index, const MethodMemory& memory, const MethodOptions& options) {
   unload();
@@ -96,6 +160,7 @@ void Method::unload() {
   if (program_ == nullptr) return;
   for (uint32_t i = 0; i < num_delegates_; ++i) {
     const Delegate& delegate = delegates_[i];
+    if (delegate.processed == &kShared) continue;
     if (delegate.backend->destroy != nullptr) delegate.backend->destroy(delegate.handle);
     if (delegate.processed != nullptr) program_->loader_->release(delegate.processed);
   }
@@ -116,9 +181,10 @@ Error Method::load_all(const MethodMemory& memory, const MethodOptions& options)
   dynamic_ = options.dynamic;
   random_ = {options.seed, 0};
   max_instructions_ = options.max_instructions;
+  events_ = options.events;
   state_ = State::Idle;
   chain_ = next_ = chain_start_ = 0;
-  handles_move_ = has_unbound_ = false;
+  handles_move_ = has_unbound_ = check_writes_ = false;
   Error error = take_memory(memory);
   if (error == Error::Ok) error = check_planned();
   if (error == Error::Ok) error = resolve_operators(options);
@@ -351,12 +417,15 @@ Error Method::check_calls() {
       if (type == InstructionType::KernelCall) {
         const Error error = check_call(fields);
         if (error != Error::Ok) return error;
-      } else if (type == InstructionType::MoveCall && values_.tags[fields.get<int32_t>(0)] == Tag::Tensor) {
-        handles_move_ = true;
+      } else if (type == InstructionType::MoveCall) {
+        check_writes_ = true;
+        if (values_.tags[fields.get<int32_t>(0)] == Tag::Tensor) handles_move_ = true;
       }
       ++record_.instruction;
     }
   }
+  // What an argument refers to is known only as long as nothing moves handles.
+  check_writes_ = check_writes_ || handles_move_;
   record_.instruction = -1;
   return Error::Ok;
 }
@@ -374,6 +443,8 @@ Error Method::check_call(const flat::Table& call) {
     if (*letter == '>') ++letter;
     const Tag tag = values_.tags[args.get<int32_t>(i)];
     if (!takes(*letter, tag)) return fail(Check::ArgumentKind, i, static_cast<int64_t>(tag));
+    const int left_out = find_left_out(values_, args.get<int32_t>(i), op.kernel->dtypes);
+    if (left_out >= 0) return fail(Check::ArgumentLeftOut, i, left_out);
   }
   if (op.trailing) {
     const int32_t last = args.get<int32_t>(op.arguments);
@@ -383,8 +454,26 @@ Error Method::check_call(const flat::Table& call) {
     }
     if (op.returned >= 0 && args.get<int32_t>(static_cast<uint32_t>(op.returned)) != last) handles_move_ = true;
   }
+  if (written_constant(*op.kernel, reinterpret_cast<const int32_t*>(args.items())) >= 0) check_writes_ = true;
   record_.op = -1;
   return Error::Ok;
+}
+
+const Method::Delegate* Method::find_shared(const flat::Table& table, const Backend& backend,
+                                            const MethodOptions& options) const {
+  if (backend.shareable == nullptr) return nullptr;
+  for (const Method* other : options.share) {
+    if (other->program_ != program_) continue;
+    const flat::Vector delegates = other->plan_.vector(slot::kDelegates);
+    for (uint32_t i = 0; i < other->num_delegates_; ++i) {
+      const Delegate& delegate = other->delegates_[i];
+      if (delegate.backend == &backend && same_delegate(table, delegates.table(i)) &&
+          backend.shareable(delegate.handle)) {
+        return &delegate;
+      }
+    }
+  }
+  return nullptr;
 }
 
 Error Method::init_delegates(const MethodOptions& options) {
@@ -398,8 +487,15 @@ Error Method::init_delegates(const MethodOptions& options) {
     }
     if (backend == nullptr) return fail(Check::BackendMissing, i);
     if (backend->available != nullptr && !backend->available()) return fail(Check::BackendUnavailable, i);
-    BackendInit init(*program_, options.external, memory_);
+    const Delegate* shared = find_shared(table, *backend, options);
+    if (shared != nullptr) {
+      delegates_[i] = {backend, shared->handle, &kShared};
+      ++num_delegates_;
+      continue;
+    }
+    BackendInit init(*program_, options, memory_, temp_);
     init.method = meta().name();
+    init.index = i;
     init.specs_ = table.vector(slot::kSpecs);
     const flat::Table reference = table.table(slot::kProcessed);
     const uint32_t index = reference.get<uint32_t>(slot::kReferenceIndex);
@@ -420,6 +516,7 @@ Error Method::init_delegates(const MethodOptions& options) {
     const Error error = backend->init(init, &delegate.handle);
     if (error != Error::Ok) {
       if (delegate.processed != nullptr) program_->loader_->release(delegate.processed);
+      if (init.record_.check != Check::None) return fail(init.record_.check, init.record_.a, init.record_.b);
       return fail(Check::BackendInit, i, static_cast<int64_t>(error));
     }
     ++num_delegates_;

@@ -60,6 +60,12 @@ struct MethodMemory {
   Arena temp;                         ///< scratch of the kernels, reset after each instruction
 };
 
+/// Gives delegates memory that is freed after the method has been unloaded; null when there is none.
+struct DelegateAllocator {
+  void* (*allocate)(void* context, size_t bytes, size_t alignment) = nullptr;
+  void* context = nullptr;
+};
+
 /// What a method uses besides memory. All that it points to must outlive the method, except for the spans' own arrays.
 struct MethodOptions {
   Span<const KernelTable> kernels;           ///< looked through in order
@@ -69,6 +75,11 @@ struct MethodOptions {
   DynamicAllocator dynamic;                  ///< for tensors without a bound; without one they keep to their plan
   uint64_t seed = 0;                         ///< of the random operators
   uint64_t max_instructions = 10000000;      ///< in one execute(); 0 for no limit
+  DelegateAllocator delegates;               ///< where delegates get memory when method memory has no more
+  EventSink events;                          ///< hears of what goes on in delegates
+  /// Methods of the same program whose delegates this one uses where it has equal ones (backend, data, compile specs)
+  /// and the backend lets it: those are initialised once. They must outlive this one and not run at the same time.
+  Span<const Method* const> share;
 };
 
 /// A tensor given as an input. The dim order may be null: row-major.
@@ -137,6 +148,8 @@ class Method {
   size_t temp_memory_peak() const { return temp_.peak; }
   /// Index, in the method, of the instruction that comes next.
   uint32_t next_instruction() const { return chain_start_ + next_; }
+  /// Other temporary memory, from the next instruction on. For delegates that run a method of their own.
+  void set_temp(const Arena& temp) { temp_ = temp; }
   RandomState& random() { return random_; }
 
   /// What an entry of the operator table was resolved to.
@@ -149,13 +162,20 @@ class Method {
   struct Delegate {
     const Backend* backend;
     void* handle;
-    const void* processed;  // to be released
+    const void* processed;  // to be released; kShared for a delegate of another method
   };
 
  private:
   enum class State : uint8_t { Idle, Running, Finished };
 
+  // fail() is for what a call refuses; note() for what ends a run, which is not over before its record is whole.
   Error fail(Check check, int64_t a = -1, int64_t b = -1);
+  void note(Check check, int64_t a = -1, int64_t b = -1);
+#ifdef ETIR_LOG
+  void log() const;
+#else
+  void log() const {}
+#endif
   Error load_all(const MethodMemory& memory, const MethodOptions& options);
   Error take_memory(const MethodMemory& memory);
   Error check_planned();
@@ -167,11 +187,13 @@ class Method {
   Error check_calls();
   Error check_call(const flat::Table& call);
   Error init_delegates(const MethodOptions& options);
+  const Delegate* find_shared(const flat::Table& table, const Backend& backend, const MethodOptions& options) const;
   void restore(bool numbers);
   Error prepare();
   Error begin();
   Error run(uint64_t limit, bool single);
-  void call_kernel(KernelContext& ctx, const flat::Table& call);
+  int written_constant(const Kernel& kernel, const int32_t* args) const;
+  void call_kernel(KernelContext& ctx, int32_t index, const int32_t* args);
   void call_delegate(KernelContext& ctx, const flat::Table& call);
   bool condition(uint32_t index);
   Error check_shape(uint32_t i, const TensorInput& given, const Tensor& tensor);
@@ -192,10 +214,12 @@ class Method {
   ParallelFor parallel_;
   DynamicAllocator dynamic_;
   RandomState random_;
+  EventSink events_;
   uint64_t max_instructions_ = 0;
   ErrorRecord record_;
 
   State state_ = State::Idle;
+  bool check_writes_ = false;  // whether a run can come to write a constant
   bool handles_move_ = false;  // whether a run can change what tensor values refer to
   bool has_unbound_ = false;
   uint32_t chain_ = 0, next_ = 0, chain_start_ = 0;  // chain_start_: instructions in the chains before this one

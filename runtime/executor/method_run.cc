@@ -175,11 +175,37 @@ Error Method::step() {
   return run(0, true);
 }
 
+namespace {
+
+// Where two fields are in tables of one kind. Nearly all of them share a vtable: comparing its address costs less than
+// going through it, and the processor need not wait for it to read the fields.
+struct FieldPair {
+  const uint8_t* vtable = nullptr;
+  uint16_t first = 0;
+  uint16_t second = 0;
+
+  void find(const flat::Table& table, uint32_t first_slot, uint32_t second_slot) {
+    const uint8_t* own = table.at - flat::read<int32_t>(table.at);
+    if (own == vtable) return;
+    vtable = own;
+    const auto offset = [&table](uint32_t slot) {
+      const uint8_t* field = table.field(slot);
+      return static_cast<uint16_t>(field == nullptr ? 0 : field - table.at);
+    };
+    first = offset(first_slot);
+    second = offset(second_slot);
+  }
+};
+
+}  // namespace
+
 Error Method::run(uint64_t limit, bool single) {
   KernelContext ctx(values_, nullptr, temp_, record_);
   ctx.parallel = parallel_;
   ctx.dynamic = dynamic_;
   ctx.random = &random_;
+  ctx.events = events_;
+  FieldPair in_instruction, in_call;
   uint64_t executed = 0;
   for (; chain_ < chains_.count(); ++chain_) {
     const flat::Vector instructions = chains_.table(chain_).vector(slot::kInstructions);
@@ -187,13 +213,20 @@ Error Method::run(uint64_t limit, bool single) {
     while (next_ < count) {
       if (single && executed == 1) return Error::Ok;
       const flat::Table instruction = instructions.table(next_);
-      const flat::Table fields = instruction.table(slot::kInstructionTable);
+      in_instruction.find(instruction, slot::kInstructionType, slot::kInstructionTable);
+      const uint8_t* where = instruction.at + in_instruction.second;
+      const flat::Table fields{where + flat::read<uint32_t>(where)};
       uint32_t next = next_ + 1;
       temp_.used = 0;
-      switch (static_cast<InstructionType>(instruction.get<uint8_t>(slot::kInstructionType))) {
-        case InstructionType::KernelCall:
-          call_kernel(ctx, fields);
+      switch (static_cast<InstructionType>(instruction.at[in_instruction.first])) {
+        case InstructionType::KernelCall: {
+          in_call.find(fields, 0, 1);
+          const uint8_t* args = fields.at + in_call.second;
+          args += flat::read<uint32_t>(args) + 4;
+          const int32_t index = in_call.first == 0 ? 0 : flat::read<int32_t>(fields.at + in_call.first);
+          call_kernel(ctx, index, reinterpret_cast<const int32_t*>(args));
           break;
+        }
         case InstructionType::DelegateCall:
           call_delegate(ctx, fields);
           break;
@@ -214,11 +247,12 @@ Error Method::run(uint64_t limit, bool single) {
       }
       if (++executed == limit && record_.check == Check::None) {
         const bool done = next >= count && chain_ + 1 == chains_.count();
-        if (!done) fail(Check::InstructionLimit, static_cast<int64_t>(executed));
+        if (!done) note(Check::InstructionLimit, static_cast<int64_t>(executed));
       }
       if (record_.check != Check::None) {
         record_.method = static_cast<int32_t>(index_);
         record_.instruction = static_cast<int32_t>(next_instruction());
+        log();
         restore(true);
         state_ = State::Idle;
         chain_ = next_ = chain_start_ = 0;
@@ -234,11 +268,8 @@ Error Method::run(uint64_t limit, bool single) {
   return Error::Ok;
 }
 
-void Method::call_kernel(KernelContext& ctx, const flat::Table& call) {
-  const int32_t index = call.get<int32_t>(0);
-  const Operator& op = operators_[index];
-  const int32_t* args = reinterpret_cast<const int32_t*>(call.vector(1).items());
-  const Kernel& kernel = *op.kernel;
+// The first argument that a kernel would write though it is a constant, or holds one; -1 when there is none.
+int Method::written_constant(const Kernel& kernel, const int32_t* args) const {
   for (uint32_t left = kernel.writes; left != 0; left &= left - 1) {
     const int i = __builtin_ctz(left);
     const Tag tag = values_.tags[args[i]];
@@ -250,10 +281,19 @@ void Method::call_kernel(KernelContext& ctx, const flat::Table& call) {
       const TensorList list(payload.vector, values_);
       for (size_t k = 0; k < list.size(); ++k) constant = constant || (list[k].flags & Tensor::kFlagConstant) != 0;
     }
-    if (constant) {
+    if (constant) return i;
+  }
+  return -1;
+}
+
+void Method::call_kernel(KernelContext& ctx, int32_t index, const int32_t* args) {
+  const Operator& op = operators_[index];
+  const Kernel& kernel = *op.kernel;
+  if (check_writes_) {
+    const int constant = written_constant(kernel, args);
+    if (constant >= 0) {
       record_.op = index;
-      fail(Check::WriteToConstant, i);
-      return;
+      return note(Check::WriteToConstant, constant);
     }
   }
   ctx.set_args(args);
@@ -268,10 +308,11 @@ void Method::call_delegate(KernelContext& ctx, const flat::Table& call) {
   const int32_t index = call.get<int32_t>(0);
   const flat::Vector args = call.vector(1);
   const Delegate& delegate = delegates_[index];
+  ctx.delegate_ = static_cast<uint32_t>(index);
   ctx.set_args(reinterpret_cast<const int32_t*>(args.items()));
   const Error error = delegate.backend->execute(delegate.handle, ctx, args.count());
   if (error != Error::Ok && record_.check == Check::None) {
-    fail(Check::BackendExecute, index, static_cast<int64_t>(error));
+    note(Check::BackendExecute, index, static_cast<int64_t>(error));
   }
 }
 
@@ -282,7 +323,7 @@ bool Method::condition(uint32_t index) {
   const Tensor& tensor = *payload.tensor;
   const int64_t count = tensor.numel();
   if (tensor.dtype != ScalarType::Bool || (tensor.data == nullptr && count > 0)) {
-    fail(Check::JumpTensor, index, static_cast<int64_t>(tensor.dtype));
+    note(Check::JumpTensor, index, static_cast<int64_t>(tensor.dtype));
     return false;
   }
   const uint8_t* items = static_cast<const uint8_t*>(tensor.data);

@@ -191,4 +191,8 @@ class Method:
 
 def _any_torch(values: Sequence[Any]) -> bool:
     torch = sys.modules.get("torch")
-    return torch is not None and any(isinstance(value, torch.Tensor) for value in values)
+    if torch is not None:
+        for value in values:  # not any(): its generator takes longer than all else here
+            if isinstance(value, torch.Tensor):
+                return True
+    return False

@@ -42,7 +42,7 @@ constexpr DlpackType kTypes[] = {
     {ScalarType::Float8E4M3FNUZ, Code::Float8_E4M3FNUZ, 8},
 };
 
-const DlpackType* find(nb::dlpack::dtype type) {
+const DlpackType* find(dlpack::DataType type) {
   for (const DlpackType& row : kTypes) {
     if (static_cast<uint8_t>(row.code) == type.code && row.bits == type.bits && type.lanes == 1) return &row;
   }
@@ -65,6 +65,39 @@ bool has_order(const int32_t* sizes, const int64_t* strides, const uint8_t* orde
     expected *= sizes[dim];
   }
   return true;
+}
+
+/// The type of a buffer's elements; bits 0 when it is not a plain one of this machine.
+dlpack::DataType buffer_type(const Py_buffer& buffer) {
+  const char* format = buffer.format == nullptr ? "B" : buffer.format;
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  const bool complex = *format == 'Z';
+  if (complex) ++format;
+  if (format[0] == 0 || format[1] != 0) return {};
+  Code code = Code::Float;
+  if (std::strchr("efd", *format) != nullptr) {
+    code = complex ? Code::Complex : Code::Float;
+  } else if (complex) {
+    return {};
+  } else if (std::strchr("bhilqn", *format) != nullptr) {
+    code = Code::Int;
+  } else if (std::strchr("BHILQN", *format) != nullptr) {
+    code = Code::UInt;
+  } else if (*format == '?') {
+    code = Code::Bool;
+  } else {
+    return {};
+  }
+  return {static_cast<uint8_t>(code), static_cast<uint8_t>(buffer.itemsize * 8), 1};
+}
+
+/// Whether a tensor says that its elements are to be read with the other sign.
+bool is_negated(nb::handle tensor) {
+  PyObject* answer = PyObject_CallMethod(tensor.ptr(), "is_neg", nullptr);
+  if (answer == nullptr) PyErr_Clear();
+  const bool negated = answer == Py_True;
+  Py_XDECREF(answer);
+  return negated;
 }
 
 }  // namespace
@@ -100,6 +133,18 @@ std::string PythonInputs::add(nb::handle object) {
 }
 
 std::string PythonInputs::add_tensor(nb::handle object, const TensorInfo* expected) {
+  const dlpack::ExchangeApi* exchange = dlpack::exchange_api(Py_TYPE(object.ptr()));
+  if (exchange != nullptr && exchange->view_from_object != nullptr) {
+    dlpack::TensorView view = {};
+    if (exchange->view_from_object(object.ptr(), &view) != 0) {
+      PyErr_Clear();
+    } else if (view.dtype.code != static_cast<uint8_t>(Code::Complex) && !is_negated(object)) {
+      exchange_ = exchange;
+      return add_view(view, expected, false, false);
+    }
+  }
+  std::string wrong_buffer;
+  if (PyObject_CheckBuffer(object.ptr()) && add_buffer(object, expected, &wrong_buffer)) return wrong_buffer;
   nb::object value = nb::borrow(object);
   if (nb::getattr(value, "requires_grad", nb::none()).ptr() == Py_True) {
     value = value.attr("detach")();
@@ -129,27 +174,72 @@ std::string PythonInputs::add_tensor(nb::handle object, const TensorInfo* expect
   return wrong;
 }
 
+/// False when the object does not give its memory so, or not in a form that this understands.
+bool PythonInputs::add_buffer(nb::handle object, const TensorInfo* expected, std::string* wrong) {
+  const bool used_in_place = expected != nullptr && !expected->planned;
+  Py_buffer buffer;
+  bool writable = true;
+  if (!used_in_place || PyObject_GetBuffer(object.ptr(), &buffer, PyBUF_RECORDS) != 0) {
+    PyErr_Clear();
+    writable = false;
+    if (PyObject_GetBuffer(object.ptr(), &buffer, PyBUF_RECORDS_RO) != 0) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  buffers_.push_back(buffer);
+  const dlpack::DataType type = buffer_type(buffer);
+  if (type.bits == 0 || buffer.ndim > static_cast<int>(kMaxRank)) return false;
+  int64_t sizes[kMaxRank], strides[kMaxRank];
+  for (int d = 0; d < buffer.ndim; ++d) {
+    if (buffer.strides[d] % buffer.itemsize != 0) return false;
+    sizes[d] = buffer.shape[d];
+    strides[d] = buffer.strides[d] / buffer.itemsize;
+  }
+  const dlpack::TensorView view = {buffer.buf, {dlpack::kCpu, 0}, buffer.ndim, type, sizes, strides, 0};
+  // What cannot be written is copied where the program might write it.
+  *wrong = add_view(view, expected, false, used_in_place && !writable);
+  return true;
+}
+
 template <typename Array>
 std::string PythonInputs::add_array(const Array& array, const TensorInfo* expected, bool is_bfloat16, bool must_copy) {
-  if (array.device_type() != nb::device::cpu::value) return "is not on the CPU";
-  const DlpackType* type = find(array.dtype());
+  const nb::dlpack::dtype type = array.dtype();
+  int64_t sizes[kMaxRank];
+  for (size_t d = 0; d < std::min<size_t>(array.ndim(), kMaxRank); ++d) sizes[d] = static_cast<int64_t>(array.shape(d));
+  const dlpack::TensorView view = {const_cast<void*>(static_cast<const void*>(array.data())),
+                                   {array.device_type(), array.device_id()},
+                                   static_cast<int32_t>(array.ndim()),
+                                   {type.code, type.bits, type.lanes},
+                                   sizes,
+                                   const_cast<int64_t*>(array.stride_ptr()),
+                                   0};
+  return add_view(view, expected, is_bfloat16, must_copy);
+}
+
+std::string PythonInputs::add_view(const dlpack::TensorView& view, const TensorInfo* expected, bool is_bfloat16,
+                                   bool must_copy) {
+  if (view.device.type != dlpack::kCpu) return "is not on the CPU";
+  const DlpackType* type = find(view.dtype);
   if (type == nullptr) return "has elements of a type that no tensor has";
-  if (array.ndim() > kMaxRank) return "has " + std::to_string(array.ndim()) + " dimensions, more than 16";
+  if (view.rank > static_cast<int32_t>(kMaxRank)) {
+    return "has " + std::to_string(view.rank) + " dimensions, more than 16";
+  }
   host::Input input;
   input.tag = Tag::Tensor;
   input.dtype = is_bfloat16 ? ScalarType::BFloat16 : type->dtype;
-  input.rank = static_cast<uint8_t>(array.ndim());
+  input.rank = static_cast<uint8_t>(view.rank);
   const int rank = input.rank;
   int64_t numel = 1;
   for (int d = 0; d < rank; ++d) {
-    const size_t size = array.shape(static_cast<size_t>(d));
+    const int64_t size = view.sizes[d];
     if (size > INT32_MAX) return "has a dimension of size " + std::to_string(size);
     input.sizes[d] = static_cast<int32_t>(size);
-    numel *= static_cast<int64_t>(size);
+    numel *= size;
   }
   // The order that the program wants, if the elements lie so; else theirs, which the method then refuses by itself.
   std::iota(input.order, input.order + rank, uint8_t{0});
-  const int64_t* strides = array.stride_ptr();
+  const int64_t* strides = view.strides;
   if (expected != nullptr && expected->dim_order != nullptr && expected->rank == rank) {
     std::copy_n(expected->dim_order, rank, input.order);
   }
@@ -159,7 +249,7 @@ std::string PythonInputs::add_array(const Array& array, const TensorInfo* expect
     if (!has_order(input.sizes, strides, input.order, rank)) return "is a view whose elements do not lie side by side";
   }
   const size_t width = element_size(input.dtype);
-  input.data = const_cast<void*>(static_cast<const void*>(array.data()));
+  input.data = static_cast<uint8_t*>(view.data) + view.byte_offset;
   if (numel > 0 && (must_copy || reinterpret_cast<uintptr_t>(input.data) % std::min(width, size_t{8}) != 0)) {
     host::Bytes copy = host::copy_bytes(input.data, static_cast<size_t>(numel) * width);
     if (copy.data == nullptr) return "is too large to be copied";
@@ -172,7 +262,48 @@ std::string PythonInputs::add_array(const Array& array, const TensorInfo* expect
 
 namespace {
 
-nb::object tensor_to_python(host::Output& output, bool torch) {
+/// A tensor for another library, with the memory that it keeps.
+struct Shared {
+  dlpack::ManagedTensor managed;
+  std::shared_ptr<void> data;
+  int64_t sizes[kMaxRank];
+  int64_t strides[kMaxRank];
+};
+
+nb::object exchange_tensor(host::Output& output, const dlpack::ExchangeApi& exchange, const DlpackType& type) {
+  auto shared = std::make_unique<Shared>();
+  const size_t rank = output.sizes.size();
+  int64_t stride = 1;
+  for (size_t position = rank; position-- > 0;) {
+    const uint8_t dim = output.order[position];
+    shared->sizes[dim] = output.sizes[dim];
+    shared->strides[dim] = stride;
+    stride *= std::max(output.sizes[dim], 1);
+  }
+  shared->data = std::move(output.data);
+  shared->managed = {exchange.header.version,
+                     shared.get(),
+                     [](dlpack::ManagedTensor* managed) { delete static_cast<Shared*>(managed->context); },
+                     0,
+                     {shared->data.get(),
+                      {dlpack::kCpu, 0},
+                      static_cast<int32_t>(rank),
+                      {static_cast<uint8_t>(type.code), type.bits, 1},
+                      shared->sizes,
+                      shared->strides,
+                      0}};
+  void* object = nullptr;
+  // It owns the tensor from here on, whether it succeeds or not.
+  if (exchange.managed_to_object(&shared.release()->managed, &object) != 0) throw nb::python_error();
+  return nb::steal(static_cast<PyObject*>(object));
+}
+
+nb::object tensor_to_python(host::Output& output, bool torch, const dlpack::ExchangeApi* exchange) {
+  if (torch && exchange != nullptr && output.data != nullptr) {
+    for (const DlpackType& row : kTypes) {
+      if (row.dtype == output.dtype) return exchange_tensor(output, *exchange, row);
+    }
+  }
   const size_t rank = output.sizes.size();
   std::vector<size_t> shape(output.sizes.begin(), output.sizes.end());
   std::vector<int64_t> strides(rank);
@@ -204,7 +335,7 @@ nb::object tensor_to_python(host::Output& output, bool torch) {
 
 }  // namespace
 
-nb::object to_python(host::Output& output, bool torch) {
+nb::object to_python(host::Output& output, bool torch, const dlpack::ExchangeApi* exchange) {
   switch (output.tag) {
     case Tag::None:
       return nb::none();
@@ -218,10 +349,10 @@ nb::object to_python(host::Output& output, bool torch) {
       return nb::steal(
           PyUnicode_DecodeUTF8(output.text.data(), static_cast<Py_ssize_t>(output.text.size()), "replace"));
     case Tag::Tensor:
-      return tensor_to_python(output, torch);
+      return tensor_to_python(output, torch, exchange);
     default: {
       nb::list items;
-      for (host::Output& item : output.items) items.append(to_python(item, torch));
+      for (host::Output& item : output.items) items.append(to_python(item, torch, exchange));
       return items;
     }
   }

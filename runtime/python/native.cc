@@ -119,6 +119,7 @@ class PythonMethod {
       }
     }
     std::vector<host::Output> outputs;
+    outputs.reserve(meta.num_outputs());
     host::Status status;
     {
       const nb::gil_scoped_release release;
@@ -126,7 +127,7 @@ class PythonMethod {
     }
     if (!status.ok()) raise(status);
     nb::list result;
-    for (host::Output& output : outputs) result.append(to_python(output, torch));
+    for (host::Output& output : outputs) result.append(to_python(output, torch, inputs.exchange()));
     return result;
   }
 

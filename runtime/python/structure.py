@@ -64,8 +64,12 @@ def input_names(structure: Structure | None, count: int) -> list[str | None]:
 
 def flatten(args: Sequence[Any], kwargs: Mapping[str, Any], structure: Structure | None) -> Sequence[Any]:
     """The inputs in order. Raises error E1208 when the arguments do not have the structure of the program's."""
-    if not kwargs and not any(isinstance(argument, _CONTAINERS) for argument in args):
-        return args
+    for argument in args:
+        if isinstance(argument, _CONTAINERS):
+            break
+    else:
+        if not kwargs:
+            return args
     if structure is None or structure.children is None or len(structure.children) != 2:
         if kwargs:
             raise usage_failure(E1208, "the program does not say what its inputs are called", help="pass them in order")

@@ -115,3 +115,15 @@ def chain(length: int) -> bytes:
         x = y
     b.outputs.append(x)
     return b.pte(check=False)
+
+
+def number_chain(length: int) -> bytes:
+    """``length`` additions of numbers, each on the result of the one before: kernels that do next to nothing."""
+    b = Builder()
+    x, one = b.int(0), b.int(1)
+    for _ in range(length):
+        y = b.int(0)
+        b.call("executorch_prim::add.Scalar", x, one, y)
+        x = y
+    b.outputs.append(x)
+    return b.pte()
