@@ -12,6 +12,7 @@ from typing import Any
 from xdsl.context import Context
 from xdsl.ir import Dialect, Operation
 
+from etir.backends.registry import BUILT_IN_DIALECTS
 from etir.diagnostics import Diagnostic
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
@@ -100,10 +101,26 @@ class EtContext(Context):
         """Told of every rewrite and of every pattern that did not match (``passes.rewriting.Observer``), or None."""
         self.diagnostics: list[Diagnostic] = []
         """Warnings and remarks of passes, in order: they stop nothing, tools print them."""
+        self.delegation: Any = None
+        """What `partition` found (``passes.delegation.report.DelegationReport``), or None."""
         self.verified = VerifiedOperations()
         """What the passes run in this context have verified so far."""
         for name, factory in DIALECTS.items():
             self.register_dialect(name, factory)
+        for name in BUILT_IN_DIALECTS:
+            self.register_backend_dialect(name)
+
+    def register_backend_dialect(self, name: str) -> None:
+        """Make the dialect ``name`` of an installed backend known; nothing happens when it is or there is none."""
+        from etir.backends.registry import backend_of_dialect
+
+        def load() -> Dialect:
+            backend = backend_of_dialect(name)
+            dialect = None if backend is None else backend.dialect()
+            return Dialect(name) if dialect is None else dialect
+
+        if name not in self._registered_dialects:
+            self.register_dialect(name, load)
 
     def clone(self) -> EtContext:
         """A context with the same registrations, that can change on its own."""

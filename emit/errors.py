@@ -157,3 +157,8 @@ E0865 = define(
     "the file does not say what the module says",
     "This is a bug in the writer: nothing was written. Report it with the module's text.",
 )
+E0866 = define(
+    "E0866",
+    "the debug information belongs to another program",
+    "Pass what was written with the program: et-compile --debug-file, or its text at the executable level.",
+)

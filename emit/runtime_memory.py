@@ -12,9 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr
 
 from etir.emit.pte import model
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
 
 _TENSOR_BYTES = {8: 32, 4: 20}
 _OPERATOR_BYTES = {8: 16, 4: 8}
@@ -38,10 +43,54 @@ TempRules = Mapping[str, tuple[Sequence[str], str]]
 """Operator name to the names of its arguments and the expression for its temp memory."""
 
 
-def runtime_memory(plan: model.ExecutionPlan, temp_rules: TempRules) -> RuntimeMemory:
-    """What a plan takes on etir's runtime with kernels that follow ``temp_rules``."""
-    method = {pointer: _method_bytes(plan, pointer) for pointer in (8, 4)}
-    return RuntimeMemory(method[8], method[4], tuple(plan.non_const_buffer_sizes[1:]), _temp_bytes(plan, temp_rules))
+@dataclass(frozen=True)
+class DelegateMemory:
+    """The most bytes that one delegate takes: of method memory by the size of a pointer, and of temporary memory."""
+
+    method: int
+    method_32: int
+    temp: int
+
+
+def kernel_temp_rules() -> TempRules:
+    """The rules of etir's own kernels."""
+    from etir.targets.manifest import load
+
+    return {
+        name: (tuple(a.name for a in kernel.schema.arguments), kernel.temp)
+        for name, kernel in load("etir").kernels.items()
+        if kernel.temp
+    }
+
+
+def delegate_memory(module: ModuleOp) -> dict[str, list[DelegateMemory]]:
+    """What the delegates of each method of a module at the executable level take, where their backends said so."""
+    from etir.dialects.et.executable import DelegateCallOp, DelegateOp, MethodOp
+
+    known: dict[str, DelegateMemory] = {}
+    for op in module.body.block.ops:
+        sizes = op.attributes.get("memory") if isinstance(op, DelegateOp) else None
+        if isinstance(op, DelegateOp) and isinstance(sizes, ArrayAttr):
+            numbers = [item.value.data for item in sizes.data if isinstance(item, IntegerAttr)]
+            known[op.sym_name.data] = DelegateMemory(*numbers)
+    found: dict[str, list[DelegateMemory]] = {}
+    for method in module.body.block.ops:
+        if isinstance(method, MethodOp):
+            calls = [op.delegate.root_reference.data for op in method.walk() if isinstance(op, DelegateCallOp)]
+            found[method.sym_name.data] = [known[name] for name in calls if name in known]
+    return found
+
+
+def runtime_memory(
+    plan: model.ExecutionPlan, temp_rules: TempRules, delegates: Sequence[DelegateMemory] = ()
+) -> RuntimeMemory:
+    """What a plan takes on etir's runtime with kernels that follow ``temp_rules`` and with ``delegates``."""
+    return RuntimeMemory(
+        _method_bytes(plan, 8) + sum(d.method for d in delegates),
+        _method_bytes(plan, 4) + sum(d.method_32 for d in delegates),
+        tuple(plan.non_const_buffer_sizes[1:]),
+        max([_temp_bytes(plan, temp_rules), *(d.temp for d in delegates)]),
+    )
 
 
 def _method_bytes(plan: model.ExecutionPlan, pointer: int) -> int:

@@ -171,7 +171,6 @@ class _MethodEmitter:
         inputs: tuple[int, ...] = ()
         outputs: tuple[int, ...] = ()
         instructions: list[model.Instruction] = []
-        frames: list[model.FrameList] = []
         for op in operations:
             if isinstance(op, InputsOp):
                 inputs = tuple(self.index[v] for v in op.arguments)
@@ -179,10 +178,9 @@ class _MethodEmitter:
                 outputs = tuple(self.index[v] for v in op.arguments)
             elif not isinstance(op, NextOp):
                 instructions.append(self._instruction(op, starts))
-                frames.append(_frames(op))
         # A file that was read with its source lines is written with them again.
         debug_info = self.options.debug_info or "stacktrace" in self.method.attributes
-        chain = model.Chain(tuple(instructions), stacktrace=tuple(frames) if debug_info else None)
+        chain = model.Chain(tuple(instructions), stacktrace=source_frames(self.method) if debug_info else None)
         meta = None
         if self.method.in_spec is not None or self.method.out_spec is not None:
             specs = (self.method.in_spec, self.method.out_spec)
@@ -193,7 +191,7 @@ class _MethodEmitter:
             inputs,
             outputs,
             (chain,),
-            tuple(_operator(kernel) for kernel in self.operators),
+            tuple(operator_of(kernel) for kernel in self.operators),
             tuple(self.delegates),
             self.method.pool_sizes,
             self._devices(),
@@ -406,7 +404,17 @@ def _number_or_text(item: Item) -> model.EValue:
     return _number(item)
 
 
-def _operator(kernel: str) -> model.Operator:
+def instructions_of(method: MethodOp) -> list[Operation]:
+    """The operations of a method that become instructions of the file, in order."""
+    return [op for op in method.instructions if not isinstance(op, (InputsOp, ReturnOp, NextOp))]
+
+
+def source_frames(method: MethodOp) -> tuple[model.FrameList, ...]:
+    """Where each instruction of a method comes from."""
+    return tuple(map(_frames, instructions_of(method)))
+
+
+def operator_of(kernel: str) -> model.Operator:
     name, _, overload = kernel.partition(".")
     return model.Operator(name, overload if overload != "default" or not name.startswith("aten::") else "")
 

@@ -6,11 +6,11 @@ gathers what the user wants to know into a report.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from etir.dialects.et.weights import write_atomically
 from etir.report import Report, make_report
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from xdsl.dialects.builtin import ModuleOp
 
+    from etir.diagnostics import Diagnostic
     from etir.emit.runtime_memory import RuntimeMemory
     from etir.emit.to_pte import Emission
+    from etir.passes.delegation.report import DelegationReport
     from etir.passes.report import PipelineReport
 
 
@@ -33,6 +35,10 @@ class Program:
     _emission: Emission
     passes: list[tuple[str, float]] = field(default_factory=list)
     """The passes that ran and the seconds each took, verification included."""
+    delegation: DelegationReport | None = None
+    """What went to which backend and why the rest did not, when backends were asked."""
+    warnings: tuple[Diagnostic, ...] = ()
+    """What the passes warn of."""
 
     @cached_property
     def buffer(self) -> bytes:
@@ -57,29 +63,51 @@ class Program:
         for tag, data in self.external.items():
             write_atomically(Path(path).with_name(f"{tag}.ptd"), [data])
 
+    def debug_file(self) -> str:
+        """Where each instruction comes from, as ``et-translate --decode-error`` reads it beside the ``.pte`` file."""
+        from etir.emit.debug_file import write_debug_file
+
+        return write_debug_file(self.module, self.buffer)
+
     def runtime_memory(self) -> dict[str, RuntimeMemory]:
         """Bytes that each method takes on etir's own runtime, to the byte, by the method's name."""
-        from etir.emit.runtime_memory import runtime_memory
-        from etir.targets.manifest import load
+        from etir.emit.runtime_memory import delegate_memory, kernel_temp_rules, runtime_memory
 
-        rules = {
-            name: (tuple(a.name for a in kernel.schema.arguments), kernel.temp)
-            for name, kernel in load("etir").kernels.items()
-            if kernel.temp
-        }
-        return {plan.name: runtime_memory(plan, rules) for plan in self._emission.program.execution_plan}
+        rules = kernel_temp_rules()
+        delegates = delegate_memory(self.module)
+        plans = self._emission.program.execution_plan
+        return {plan.name: runtime_memory(plan, rules, delegates.get(plan.name, ())) for plan in plans}
+
+    @property
+    def operators(self) -> list[str]:
+        """The kernels that the program calls, inside of delegates too: what a selective build needs."""
+        from etir.backends.registry import backend_of_runtime_id
+
+        found: dict[str, None] = {}
+        for plan in self._emission.program.execution_plan:
+            found.update(dict.fromkeys(operator.full_name for operator in plan.operators))
+            for delegate in plan.delegates:
+                backend = backend_of_runtime_id(delegate.id)
+                if backend is not None:
+                    found.update(dict.fromkeys(backend.kernels(memoryview(delegate.data))))
+        return list(found)
 
     def report(self) -> Report:
         """What the program consists of: operators, instructions, memory, constants, delegates. ``str()`` is text."""
-        memory = self.runtime_memory() if self.target == "etir" else {}
-        return make_report(self.module, self.target, len(self.buffer), self.passes, memory)
+        from etir.targets.manifest import load
+
+        memory = self.runtime_memory() if load(self.target).name == "etir" else {}
+        return make_report(self.module, self.target, len(self.buffer), self.passes, memory, self.delegation)
 
 
 def compile_program(
     program: ExportedProgram | Mapping[str, ExportedProgram] | ModuleOp,
     *,
     target: str = "executorch",
-    delegates: Sequence[str] = (),
+    delegates: Sequence[str | tuple[str, Mapping[str, object]]] = (),
+    fallback: Literal["allow", "refuse"] = "allow",
+    partition: Mapping[str, object] | None = None,
+    link_backends: Sequence[str] = (),
     plan_inputs: bool = True,
     plan_outputs: bool = True,
     share_state: bool = False,
@@ -89,7 +117,11 @@ def compile_program(
 ) -> Program:
     """Compile an exported program (several by method name, or a module at any level) for a target.
 
-    ``target`` names whose kernels the program must link against; ``plan_inputs`` and ``plan_outputs`` False leave those
+    ``target`` names whose kernels the program must link against. ``delegates`` names backends in order of preference,
+    with options as ``"xnnpack{fp16=true}"`` or ``("xnnpack", {"fp16": True})``; what none of them takes runs on the
+    target's kernels, or is an error with ``fallback="refuse"``. ``partition`` has options of pass `partition` besides
+    (``{"min_ops": 3, "own_state": True, "what_if": True}``), ``link_backends`` names backends, as the file does, that
+    are linked into the runtime besides those of the target. ``plan_inputs`` and ``plan_outputs`` False leave those
     tensors' memory to the caller; ``share_state`` lets methods share mutable buffers of one name; ``debug_info`` writes
     source lines into the file; ``external_weights`` names a ``.ptd`` file that holds the weights; ``dump_dir`` receives
     the module after every phase as text.
@@ -101,14 +133,13 @@ def compile_program(
     from etir.dialects.context import EtContext
     from etir.emit.to_pte import EmitOptions, emit_program
     from etir.lowering.pipeline import PHASES, phase_of, pipeline
+    from etir.passes.delegation.attributes import is_marked
+    from etir.passes.delegation.fallback import check_fallback
     from etir.passes.manager import run_pipeline
     from etir.targets.manifest import load
 
     load(target)
-    if delegates:
-        from etir.lowering.errors import E0418
-
-        raise E0418.error(f"no backend named '{delegates[0]}' is installed; available: none")
+    texts = _delegate_texts(delegates)
     if isinstance(program, ModuleOp):
         module = program.clone()
     else:
@@ -120,24 +151,62 @@ def compile_program(
         "to-out-variant": _options(plan_inputs=plan_inputs, plan_outputs=plan_outputs),
         "plan-memory": _options(share_state=share_state),
     }
+    extra: dict[str, Mapping[str, object]] = {
+        "partition": dict(partition or {}),
+        "verify-link": {"backends": tuple(link_backends)} if link_backends else {},
+    }
+    marked = is_marked(module)
     ran: list[tuple[str, float]] = []
     dump = None if dump_dir is None else _Dump(Path(dump_dir))
     start = phase_of(module)
     if dump is not None:
         dump.write(start, module)
     if start == "backend":
-        ran += _times(run_pipeline(ctx, module, f"verify-link{{target={target}}}"))
+        ran += _times(run_pipeline(ctx, module, _with_options(f"verify-link{{target={target}}}", extra)))
     phases = list(PHASES)[list(PHASES).index(start) :]
     for before, phase in zip(phases, phases[1:], strict=False):
-        specs = [s + options.get(s, "") for s in pipeline(start=before, stop=phase, target=target)]
+        sequence = pipeline(start=before, stop=phase, target=target, delegates=texts, marked=marked)
+        specs = [_with_options(s + options.get(s, ""), extra) for s in sequence]
         if phase == "et" and external_weights is not None:
             # Folding has made its constants by now; what is a weight here is a weight of the file.
-            specs.insert(0, f"externalize-weights{{tag={external_weights}}}")
+            # What only delegates read went into their blobs.
+            place = next(i for i, spec in enumerate(specs) if spec.startswith("to-out-variant"))
+            specs.insert(place, f"externalize-weights{{tag={external_weights}}}")
+        if phase == "backend" and texts:
+            # Whether the fallback is allowed is known before the target is asked whether it could run what is left.
+            cut = next(i for i, spec in enumerate(specs) if spec.startswith("verify-partitions"))
+            ran += _times(run_pipeline(ctx, module, ",".join(specs[:cut])))
+            ctx.diagnostics += check_fallback(ctx.delegation, fallback)
+            specs = specs[cut:]
         ran += _times(run_pipeline(ctx, module, ",".join(specs)))
         if dump is not None:
             dump.write(phase, module)
     emission = emit_program(module, EmitOptions(debug_info=debug_info))
-    return Program(module, target, emission, ran)
+    return Program(module, target, emission, ran, ctx.delegation, tuple(ctx.diagnostics))
+
+
+def _delegate_texts(delegates: Sequence[str | tuple[str, Mapping[str, object]]]) -> list[str]:
+    """The delegates as passes take them. Raises E1101, E1107 and E1110 for what cannot be used."""
+    from etir.backends.registry import delegate_text, parse_delegate
+
+    given = [delegates] if isinstance(delegates, str) else delegates
+    texts = [item if isinstance(item, str) else delegate_text(*item) for item in given]
+    return list(dict.fromkeys(parse_delegate(text).text for text in texts))
+
+
+def _with_options(spec: str, extra: Mapping[str, Mapping[str, object]]) -> str:
+    """A pass of the pipeline with the options that the user adds to it."""
+    from etir.passes.pipeline import value_text
+
+    options = extra.get(spec.partition("{")[0])
+    if not options:
+        return spec
+    texts = [f"{name.replace('_', '-')}={_value_texts(value, value_text)}" for name, value in options.items()]
+    return f"{spec.removesuffix('}')} {' '.join(texts)}}}"
+
+
+def _value_texts(value: object, one: Callable[[object], str]) -> str:
+    return ",".join(map(one, value)) if isinstance(value, (tuple, list)) else one(value)  # pyright: ignore
 
 
 def _times(report: PipelineReport) -> list[tuple[str, float]]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from xdsl.ir import Operation
 
     from etir.emit.runtime_memory import RuntimeMemory
+    from etir.passes.delegation.report import DelegationReport
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,9 @@ class MethodReport:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole program. ``constants`` counts distinct contents; ``passes`` are names with seconds."""
+    """The whole program. ``constants`` counts distinct contents; ``passes`` are names with seconds;
+    ``delegation`` says what went to which backend, when backends were asked.
+    """
 
     target: str
     file_bytes: int
@@ -45,6 +48,7 @@ class Report:
     constant_bytes: int
     methods: list[MethodReport]
     passes: list[tuple[str, float]]
+    delegation: DelegationReport | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -81,6 +85,8 @@ class Report:
             lines += [f"  at the peak: {text}" for text in method.peak]
             lines += [f"  {count:5d} x {name}" for name, count in method.operators.items()]
             lines += [f"  {count:5d} x delegate {name}" for name, count in method.delegates.items()]
+        if self.delegation is not None:
+            lines.append(str(self.delegation))
         seconds = sum(time for _, time in self.passes)
         lines.append(f"{len(self.passes)} passes in {seconds:.2f} s")
         return "\n".join(lines)
@@ -92,6 +98,7 @@ def make_report(
     file_bytes: int,
     passes: Sequence[tuple[str, float]],
     memory: Mapping[str, RuntimeMemory],
+    delegation: DelegationReport | None = None,
 ) -> Report:
     """The report of a module at the executable level; ``memory`` is by the method's name, empty when not known."""
     from etir.dialects.et.executable import MethodOp
@@ -104,7 +111,7 @@ def make_report(
         if isinstance(op, WeightOp) and isinstance(op.value, BlobAttr)
     }
     methods = [_method(module, op, memory) for op in module.body.block.ops if isinstance(op, MethodOp)]
-    return Report(target, file_bytes, len(blobs), sum(blobs.values()), methods, list(passes))
+    return Report(target, file_bytes, len(blobs), sum(blobs.values()), methods, list(passes), delegation)
 
 
 def _method(module: ModuleOp, method: Any, runtime: Mapping[str, RuntimeMemory]) -> MethodReport:

@@ -7,7 +7,7 @@ are handed to ``executable.py``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from etir.backends.registry import backend_of_runtime_id
 from etir.diagnostics import EtirError
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
-from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.executable import DelegateOp, MethodOp, NamedDataOp
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import (
     ConstantOp,
@@ -43,6 +44,7 @@ from etir.dialects.sym.ops import ConstantOp as NumberOp
 from etir.dialects.text import source_location
 from etir.interpret.errors import E1001, E1002, E1003, E1005
 from etir.interpret.oracle import Oracle, get_oracle
+from etir.passes.base import is_private
 
 MAX_ITERATIONS = 10_000_000
 """Iterations of one loop before the interpreter gives up: the runtimes' limit on instructions."""
@@ -67,11 +69,16 @@ class Interpreter:
         self._methods: dict[str, Any] = {}
         self._shared_memory: dict[int, Any] = {}
         self.initialised: dict[str, None] = {}
+        self.delegates: dict[str, Callable[[Sequence[Any]], list[Any]]] = {}
 
     @property
     def methods(self) -> list[str]:
         """Names of the methods, in order."""
-        return [n for n, op in self.symbols.items() if isinstance(op, (FuncOp, MethodOp))]
+        return [
+            n
+            for n, op in self.symbols.items()
+            if isinstance(op, MethodOp) or (isinstance(op, FuncOp) and not is_private(op))
+        ]
 
     def shared_memory(self, memory_id: int) -> Any:
         """The bytes of a planned memory that all methods share, as large as the largest plan for it."""
@@ -136,6 +143,21 @@ class Interpreter:
                 raise E1001.error(f"there is no weight @{name}")
             self._weights[name] = self.oracle.from_bytes(payload_of(op.value, op.type).data, op.type)
         return self._weights[name]
+
+    def delegate(self, name: str) -> Callable[[Sequence[Any]], list[Any]]:
+        """A function that runs a delegate's blob; buffers that the delegate owns keep their contents between its calls.
+
+        Raises error E1001 for a blob that only runs on its backend.
+        """
+        op = self.symbols.get(name)
+        if not isinstance(op, DelegateOp):
+            raise E1001.error(f"delegate @{name} is neither a function nor a blob of the module")
+        backend = backend_of_runtime_id(op.backend.data)
+        named = {o.key.data: o.value.data.data for o in self.module.ops if isinstance(o, NamedDataOp)}
+        found = None if backend is None else backend.executable(op.value.data.data, named, self.oracle)
+        if found is None:
+            raise E1001.error(f"@{name} cannot be interpreted: a delegate's blob only runs on '{op.backend.data}'")
+        return found
 
     def state(self, name: str) -> Any:
         """The tensor of a mutable buffer: the same one for every caller. Zero where it has no initial value."""
@@ -230,9 +252,13 @@ class _Frame:
                 return self._scan(op)
             case CallDelegateOp():
                 callee = self.interpreter.symbols.get(op.callee.root_reference.data)
+                arguments = [values[a] for a in op.arguments]
                 if isinstance(callee, FuncOp):
-                    return self.interpreter.call(callee, [values[a] for a in op.arguments])
-                raise E1001.error(f"delegate @{op.callee.root_reference.data} is not a function of the module")
+                    return self.interpreter.call(callee, arguments)
+                name = op.callee.root_reference.data
+                if name not in self.interpreter.delegates:
+                    self.interpreter.delegates[name] = self.interpreter.delegate(name)
+                return self.interpreter.delegates[name](arguments)
             case OpaqueOp():
                 raise E1001.error(f"'{op.target.data}' is opaque: {op.attributes.get('reason')}")
             case _:

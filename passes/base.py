@@ -40,5 +40,10 @@ class Pass(ModulePass):
 
 
 def methods(module: ModuleOp) -> list[FuncOp]:
-    """The methods of a module above the executable level, in order."""
-    return [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    """The methods of a module above the executable level, in order. Private functions are a delegate's business."""
+    return [op for op in module.body.block.ops if isinstance(op, FuncOp) and not is_private(op)]
+
+
+def is_private(func: FuncOp) -> bool:
+    """Whether a function is no method: one that was outlined for a delegate."""
+    return func.sym_visibility is not None and func.sym_visibility.data == "private"

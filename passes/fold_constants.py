@@ -37,6 +37,9 @@ from etir.passes.base import Pass, methods
 from etir.passes.constants import ConstantStore
 from etir.passes.memory_effects import tensor_bytes
 
+EXPANDING = ("quantized_decomposed.dequantize_", "torchao.dequantize_")
+"""Beginnings of operators that stay: they make a quantised weight larger by far, and backends look for them."""
+
 
 @dataclass(frozen=True)
 class FoldConstantsPass(Pass):
@@ -108,6 +111,8 @@ class _Folder:
         return True
 
     def _may_fold(self, op: EdgeOp) -> bool:
+        if op.SCHEMA.op_name.startswith(EXPANDING):
+            return False
         known = 0
         for operand in op.operands:
             if not isinstance(operand.type, TensorType):

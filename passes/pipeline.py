@@ -18,7 +18,7 @@ from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type
 
 from xdsl.passes import ModulePass
 
-from etir.diagnostics import Diagnostic, EtirError, SourceLocation, raise_if_errors
+from etir.diagnostics import Diagnostic, ErrorId, EtirError, SourceLocation, raise_if_errors
 from etir.passes.errors import E0503, E0506
 from etir.passes.registry import find_pass
 
@@ -169,7 +169,14 @@ def _parse_value(reader: _Reader) -> Value:
 
 def make_pass(spec: PassSpec) -> ModulePass:
     """The pass of ``spec``. Raises errors E0502 (unknown pass) and E0503 (wrong options, all of them)."""
-    cls = find_pass(spec.name)
+    return read_options(find_pass(spec.name), f"pass '{spec.name}'", spec, E0503)
+
+
+def read_options(cls: type[Any], owner: str, spec: PassSpec, wrong: ErrorId) -> Any:
+    """An instance of the dataclass ``cls`` whose fields are the options of ``spec``.
+
+    ``owner`` says whose options they are (``pass 'cse'``). Raises error ``wrong`` with every option that is.
+    """
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
     hints = get_type_hints(cls)
     values: dict[str, Any] = {}
@@ -182,24 +189,24 @@ def make_pass(spec: PassSpec) -> ModulePass:
 
             near = get_close_matches(name.replace("_", "-"), known, 1)
             hint = f"did you mean '{near[0]}'?" if near else f"it takes {', '.join(known) or 'no options'}"
-            problems.append(E0503.diagnostic(f"pass '{spec.name}' has no option '{name}'; {hint}", location))
+            problems.append(wrong.diagnostic(f"{owner} has no option '{name}'; {hint}", location))
         elif field in values:
-            problems.append(E0503.diagnostic(f"option '{name}' of pass '{spec.name}' is given twice", location))
+            problems.append(wrong.diagnostic(f"option '{name}' of {owner} is given twice", location))
         else:
             try:
                 values[field] = _convert(given, hints[field])
             except ValueError as error:
-                problems.append(E0503.diagnostic(f"option '{name}' of pass '{spec.name}' takes {error}", location))
+                problems.append(wrong.diagnostic(f"option '{name}' of {owner} takes {error}", location))
                 values[field] = None
     for name, field in fields.items():
         if name not in values and _is_required(field):
             option, kind = name.replace("_", "-"), type_text(hints[name])
-            problems.append(E0503.diagnostic(f"pass '{spec.name}' needs option '{option}' ({kind})", spec.location))
+            problems.append(wrong.diagnostic(f"{owner} needs option '{option}' ({kind})", spec.location))
     raise_if_errors(problems)
     try:
         return cls(**values)
     except ValueError as error:
-        raise E0503.error(f"pass '{spec.name}': {error}", spec.location) from None
+        raise wrong.error(f"{owner}: {error}", spec.location) from None
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:
@@ -293,8 +300,8 @@ def type_text(hint: Any) -> str:
     return hint.__name__
 
 
-def pass_options(cls: type[ModulePass]) -> tuple[PassOption, ...]:
-    """The options of a pass in the order of its fields."""
+def dataclass_options(cls: type[Any]) -> tuple[PassOption, ...]:
+    """The options that the fields of a dataclass are, in order: those of a pass, or of a backend."""
     hints = get_type_hints(cls)
     return tuple(
         PassOption(
@@ -307,17 +314,27 @@ def pass_options(cls: type[ModulePass]) -> tuple[PassOption, ...]:
     )
 
 
+def pass_options(cls: type[ModulePass]) -> tuple[PassOption, ...]:
+    """The options of a pass in the order of its fields."""
+    return dataclass_options(cls)
+
+
 def pass_text(p: ModulePass, *, with_defaults: bool = False) -> str:
     """A pass as it stands in a pipeline; ``with_defaults`` writes every option."""
+    return p.name + options_text(p, with_defaults=with_defaults)
+
+
+def options_text(value: Any, *, with_defaults: bool = False) -> str:
+    """The options of a dataclass instance in braces, empty when none differs from its default."""
     options: list[str] = []
-    for field in dataclasses.fields(p):
-        value = getattr(p, field.name)
-        if not field.init or (not with_defaults and not _is_required(field) and value == _default(field)):
+    for field in dataclasses.fields(value):
+        held = getattr(value, field.name)
+        if not field.init or (not with_defaults and not _is_required(field) and held == _default(field)):
             continue
-        texts = _value_texts(value)
+        texts = _value_texts(held)
         name = field.name.replace("_", "-")
         options.append(f"{name}={','.join(texts)}" if texts else name)
-    return f"{p.name}{{{' '.join(options)}}}" if options else p.name
+    return f"{{{' '.join(options)}}}" if options else ""
 
 
 def pipeline_text(passes: Iterable[ModulePass], *, with_defaults: bool = False) -> str:
@@ -327,11 +344,12 @@ def pipeline_text(passes: Iterable[ModulePass], *, with_defaults: bool = False) 
 
 def _value_texts(value: Any) -> Sequence[str]:
     if isinstance(value, (tuple, list)):
-        return [_value_text(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return [_value_text(value)]
+        return [value_text(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return [value_text(value)]
 
 
-def _value_text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """One value of an option, quoted where that is needed."""
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -38,7 +38,8 @@ class PlanMemoryPass(Pass):
     """Place buffers in planned memory, reusing bytes of buffers that are not live at the same time.
 
     ``algorithm`` is the planner (``auto`` takes the best of all); ``alignment`` is in bytes; ``capacity`` limits memory
-    id 1, 0 means no limit; ``share-state`` puts a state that several methods use into memory id 2 at one offset.
+    id 1, 0 means no limit; ``share-state`` puts a state that several methods use into memory id 2 at one offset,
+    ``separate-state`` every state: memory id 1 then holds nothing that outlives a run.
     """
 
     name = "plan-memory"
@@ -46,11 +47,13 @@ class PlanMemoryPass(Pass):
     alignment: int = DEFAULT_ALIGNMENT
     capacity: int = 0
     share_state: bool = False
+    separate_state: bool = False
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises error E0704, naming what is alive at the peak, when a method does not fit ``capacity``."""
         methods = [op for op in module.body.block.ops if isinstance(op, MethodOp)]
-        shared = self._shared_state(methods) if self.share_state else {}
+        fewest = 1 if self.separate_state else 2 if self.share_state else None
+        shared = {} if fewest is None else self._shared_state(methods, fewest)
         pools = {1: Pool(capacity=self.capacity)} if self.capacity else {}
         problems: list[Diagnostic] = []
         for method in methods:
@@ -75,8 +78,8 @@ class PlanMemoryPass(Pass):
             method.pools = ints_attr(tuple(sizes))
         raise_if_errors(problems)
 
-    def _shared_state(self, methods: list[MethodOp]) -> dict[str, int]:
-        """Offsets in memory id 2 of the states that several methods use, in order of first use."""
+    def _shared_state(self, methods: list[MethodOp], fewest: int) -> dict[str, int]:
+        """Offsets in memory id 2 of the states that at least ``fewest`` methods use, in order of first use."""
         uses: dict[str, int] = {}
         sizes: dict[str, int] = {}
         for method in methods:
@@ -88,7 +91,7 @@ class PlanMemoryPass(Pass):
         offsets: dict[str, int] = {}
         offset = 0
         for name, count in uses.items():
-            if count > 1:
+            if count >= fewest:
                 offsets[name] = offset
                 offset = align_up(offset + sizes[name], self.alignment)
         return offsets

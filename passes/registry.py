@@ -35,6 +35,12 @@ PASSES: dict[str, str] = {
     "elide-views": "etir.passes.elide_views:ElideViewsPass",
     "plan-memory": "etir.passes.plan_memory:PlanMemoryPass",
     "verify-plan": "etir.passes.verify_plan:VerifyPlanPass",
+    "partition": "etir.passes.partition:PartitionPass",
+    "verify-partitions": "etir.passes.verify_partitions:VerifyPartitionsPass",
+    "outline-delegates": "etir.passes.outline_delegates:OutlineDelegatesPass",
+    "release-kept": "etir.passes.release_kept:ReleaseKeptPass",
+    "legalize-delegates": "etir.passes.legalize_delegates:LegalizeDelegatesPass",
+    "lower-delegates": "etir.passes.lower_delegates:LowerDelegatesPass",
     "to-out-variant": "etir.lowering.to_out_variant:ToOutVariantPass",
 }
 """Pass name to ``module:Class``."""

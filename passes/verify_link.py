@@ -15,7 +15,9 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from etir.backends.errors import E1102
 from etir.diagnostics import Diagnostic, ErrorId, raise_if_errors
+from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge.base import EdgeOp
@@ -35,20 +37,21 @@ from etir.targets.manifest import Manifest, load
 class VerifyLinkPass(Pass):
     """Check every operator against the kernels of a target.
 
-    ``target`` names the manifest; ``libraries`` are kernel libraries that are linked besides those the target always
-    has.
+    ``target`` names the manifest; ``libraries`` are kernel libraries, and ``backends`` delegates' run-time halves, that
+    are linked besides those the target always has.
     """
 
     name = "verify-link"
     target: str = "executorch"
     libraries: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
-        """Raises one error with every operator that does not link (E0415, E0603, E0604, E0605)."""
+        """Raises one error with every operator that does not link (E0415, E0603, E0604, E0605, E1102)."""
         for op in module.body.block.ops:
             if isinstance(op, SchemaDeclOp):
                 ctx.declare_schema(op.schema.data)
-        link = _Link(ctx, load(self.target), self.libraries)
+        link = _Link(ctx, load(self.target), self.libraries, self.backends)
         for method in methods(module):
             for op in method.walk():
                 link.check(op)
@@ -56,8 +59,9 @@ class VerifyLinkPass(Pass):
 
 
 class _Link:
-    def __init__(self, ctx: EtContext, manifest: Manifest, libraries: Sequence[str]):
+    def __init__(self, ctx: EtContext, manifest: Manifest, libraries: Sequence[str], backends: Sequence[str]):
         self.ctx = ctx
+        self.backends = backends
         self.manifest = manifest
         self.libraries = libraries
         self.namespaces = dict.fromkeys(name.partition("::")[0] for name in manifest.kernels)
@@ -84,6 +88,9 @@ class _Link:
                 self.problem(op, E0603, f"{self._target} has no '{kernel}'")
         elif isinstance(op, EdgeOp):
             self._operator(op)
+        elif isinstance(op, CallDelegateOp) and op.backend.data not in (*self.manifest.backends, *self.backends):
+            known = ", ".join(self.manifest.backends) or "none"
+            self.problem(op, E1102, f"{self._target} has no backend '{op.backend.data}' (it has {known})")
 
     @property
     def _target(self) -> str:

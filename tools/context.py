@@ -1,4 +1,4 @@
-"""The context of the tools: etir's dialects, and those of installed plug-ins when a name is not etir's.
+"""The context of the tools: etir's dialects, and those of installed plug-ins and backends when a name is not etir's.
 
 Looking for plug-ins reads the metadata of every installed package, which takes longer than to parse a small file, so it
 waits until something is unknown.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from xdsl.ir import Attribute, Operation, TypeAttribute
 
+from etir.backends.registry import usable
 from etir.dialects.context import EtContext
 from etir.passes.registry import plugins
 
@@ -28,6 +29,9 @@ class ToolContext(EtContext):
             for name, load in plugin.dialects.items():
                 if name not in self._registered_dialects:
                     self.register_dialect(name, load)
+        for backend in usable():
+            if backend.dialect_name:
+                self.register_backend_dialect(backend.dialect_name)
         return True
 
     def _get_known_op(self, name: str) -> type[Operation] | None:

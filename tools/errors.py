@@ -46,3 +46,13 @@ E0911 = define(
     "bytes of weights are not written",
     "write to a file (-o FILE): the weights go into FILE.safetensors beside it; or name one with --weights-out",
 )
+E0912 = define(
+    "E0912",
+    "there is no error record",
+    "pass what the runtime printed: 'etir-error CHECK METHOD INSTRUCTION OPERATOR A B', or the same as JSON",
+)
+E0913 = define(
+    "E0913",
+    "the error record does not come from this program",
+    "pass the .pte file that was running when the error happened",
+)

@@ -16,7 +16,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from etir.tools.common import OK, Console, ToolParser, run_tool, write_output
 from etir.tools.errors import E0902, E0903
@@ -37,7 +37,37 @@ def _parser() -> ToolParser:
     parser.add_argument("-o", dest="output", required=True, metavar="FILE", help="the .pte file to write")
     parser.add_argument("--target", default="executorch", help="whose kernels to link against (default: executorch)")
     parser.add_argument(
-        "--delegate", action="append", default=[], metavar="NAME", help="a backend to hand work to; in this order"
+        "--delegate", action=_Delegate, default=[], metavar="NAME", help="a backend to hand work to; in this order"
+    )
+    parser.add_argument(
+        "--delegate-option",
+        action=_DelegateOption,
+        default=argparse.SUPPRESS,
+        metavar="KEY=VALUE",
+        help="a compile option of the backend named before it",
+    )
+    parser.add_argument(
+        "--link-backend",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a backend, as the file names it, that is linked into the runtime besides those of the target",
+    )
+    parser.add_argument(
+        "--partition-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of pass partition: min-ops=3, own-state=true, exclude=aten.add.Tensor",
+    )
+    parser.add_argument(
+        "--fallback",
+        choices=("allow", "refuse"),
+        default="allow",
+        help="whether what no backend takes may run on the target's kernels (default: allow)",
+    )
+    parser.add_argument(
+        "--what-if", action="store_true", help="report what each operator that a backend leaves would be worth to it"
     )
     parser.add_argument(
         "--weights",
@@ -51,32 +81,67 @@ def _parser() -> ToolParser:
         "--report", nargs="?", const="text", choices=("text", "json"), help="print what the program is made of"
     )
     parser.add_argument(
+        "--debug-file", metavar="FILE", help="write where each instruction comes from, for et-translate --decode-error"
+    )
+    parser.add_argument(
         "--memory-header", metavar="FILE", help="write the memory that etir's runtime takes, as a C header"
     )
     return parser
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
+    from etir.backends.registry import delegate_text
     from etir.driver import compile_program
 
     program = compile_program(
         _load(arguments, console),
         target=arguments.target,
-        delegates=arguments.delegate,
+        delegates=[delegate_text(name, options) for name, options in arguments.delegate],
+        fallback=arguments.fallback,
+        partition=_partition_options(arguments),
+        link_backends=arguments.link_backend,
         dump_dir=arguments.dump_dir,
     )
+    console.report(program.warnings)
     try:
         program.save(arguments.output)
     except OSError as error:
         raise E0903.error(f"cannot write '{arguments.output}': {error.strerror or error}") from None
+    if arguments.debug_file is not None:
+        write_output(arguments.debug_file, program.debug_file())
     if arguments.memory_header is not None:
         from etir.emit.runtime_memory import memory_header
 
         write_output(arguments.memory_header, memory_header(program.runtime_memory()))
-    if arguments.report is not None:
+    if arguments.report is not None or arguments.what_if:
         report = program.report()
         print(report.to_json() if arguments.report == "json" else str(report))
     return OK
+
+
+class _Delegate(argparse.Action):
+    """``--delegate NAME``: a new entry, whose options follow."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        namespace.delegate = [*namespace.delegate, (values, [])]
+
+
+class _DelegateOption(argparse.Action):
+    """``--delegate-option KEY=VALUE``: an option of the last backend that was named."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if not namespace.delegate:
+            parser.error(f"{option_string} {values} stands in front of the first --delegate")
+        namespace.delegate[-1][1].append(values)
+
+
+def _partition_options(arguments: argparse.Namespace) -> dict[str, object]:
+    """Options of pass `partition`; one without a value is a flag."""
+    options: dict[str, object] = {"what_if": True} if arguments.what_if else {}
+    for text in arguments.partition_option:
+        key, _, value = text.partition("=")
+        options[key] = tuple(value.split(",")) if value else True
+    return options
 
 
 def _load(arguments: argparse.Namespace, console: Console) -> ExportedProgram | ModuleOp:

@@ -5,9 +5,11 @@
     et-translate --import-pt2 model.pt2 -o model.mlir      # and model.safetensors beside it
     et-translate --mlir-to-pte model.mlir -o model.pte
     et-translate --pte-to-mlir model.pte -o model.mlir
+    et-translate --disassemble model.pte                   # what is in its delegates
+    et-translate --decode-error device.log --program model.pte --debug-info model.debug.json
 
 Text above the executable level is compiled to it first, as et-compile does. Importing needs torch; text below the ATen
-level and .pte files do not.
+level and .pte files do not. ``--decode-error`` turns the line that the runtime printed about an error into a sentence.
 """
 
 from __future__ import annotations
@@ -18,10 +20,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etir.tools.common import OK, Console, ToolParser, run_tool, usage_error, write_output
+from etir.tools.common import (
+    OK,
+    Console,
+    ToolParser,
+    read_bytes,
+    read_text,
+    run_tool,
+    usage_error,
+    write_output,
+)
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
+
+    from etir.tools.decode_error import Origin
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +48,15 @@ def _parser() -> ToolParser:
     what.add_argument("--import-pt2", action="store_true", help="an exported program to text (needs torch)")
     what.add_argument("--mlir-to-pte", action="store_true", help="text to a .pte file, compiled to the end first")
     what.add_argument("--pte-to-mlir", action="store_true", help="any .pte file to text")
-    parser.add_argument("input", help="the file to read, - for standard input")
+    what.add_argument(
+        "--disassemble", action="store_true", help="the delegates of a .pte file to text, by the backends of theirs"
+    )
+    what.add_argument(
+        "--decode-error",
+        action="store_true",
+        help="an error record of the runtime's (a line, a log, JSON) to a sentence",
+    )
+    parser.add_argument("input", help="the file to read, - for standard input; or an error record itself")
     parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="the file to write (default: -)")
     parser.add_argument(
         "--weights", action="append", default=[], metavar="FILE", help="safetensors beside the text that is read"
@@ -44,6 +65,13 @@ def _parser() -> ToolParser:
         "--target",
         default="executorch",
         help="with --mlir-to-pte: whose kernels text above the executable level is compiled for (default: executorch)",
+    )
+    parser.add_argument("--program", metavar="FILE", help="with --decode-error: the .pte file that was running")
+    parser.add_argument(
+        "--debug-info",
+        metavar="FILE",
+        help="with --decode-error: what knows the program's source lines, the file of et-compile --debug-file or "
+        "the program's text at the executable level",
     )
     parser.add_argument("--weights-out", metavar="FILE", help="safetensors to write (default: beside the output)")
     parser.add_argument(
@@ -60,6 +88,10 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         return _import_pt2(arguments)
     if arguments.mlir_to_pte:
         return _mlir_to_pte(arguments, console)
+    if arguments.decode_error:
+        return _decode_error(arguments, console)
+    if arguments.disassemble:
+        return _disassemble(arguments)
     return _pte_to_mlir(arguments)
 
 
@@ -96,6 +128,48 @@ def _pte_to_mlir(arguments: argparse.Namespace) -> int:
 
     _write(arguments, read_pte_module(arguments.input), locations=arguments.locations)
     return OK
+
+
+def _disassemble(arguments: argparse.Namespace) -> int:
+    from etir.tools.disassemble import disassemble_delegates
+
+    write_output(arguments.output, disassemble_delegates(read_bytes(arguments.input)[1]))
+    return OK
+
+
+def _decode_error(arguments: argparse.Namespace, console: Console) -> int:
+    from etir.tools.decode_error import decode, source_line
+    from etir.tools.error_record import read_records
+
+    text: str = arguments.input
+    if not text.startswith(("etir-error ", "{")):
+        _, text = read_text(text, console)
+    records = read_records(text)
+    origin = None if arguments.program is None else _origin(arguments, console)
+    if origin is None and arguments.debug_info is not None:
+        raise usage_error("--debug-info says nothing without the program: name it with --program")
+    parts = [decode(record, origin) for record in records]
+    write_output(arguments.output, "".join(f"{part.render(source_line(part.location))}\n" for part in parts))
+    return OK
+
+
+def _origin(arguments: argparse.Namespace, console: Console) -> Origin:
+    from etir.emit.debug_file import check_module, of_module, of_program, read_debug_file
+    from etir.emit.pte.reader import read_pte
+    from etir.tools.context import ToolContext
+    from etir.tools.decode_error import Origin
+    from etir.tools.files import read_module
+
+    name, data = read_bytes(arguments.program)
+    program = read_pte(data, name)
+    if arguments.debug_info is None:
+        return Origin(program, of_program(program))
+    if arguments.debug_info.endswith(".mlir"):
+        module = read_module(arguments.debug_info, [], ToolContext(), console)
+        check_module(module, program, arguments.debug_info)
+        return Origin(program, of_module(module))
+    file, text = read_text(arguments.debug_info, console)
+    return Origin(program, read_debug_file(text, file, data))
 
 
 def _write(arguments: argparse.Namespace, module: ModuleOp, *, locations: bool) -> None:

@@ -83,14 +83,16 @@ class ViewOp(IRDLOperation):
 
 @irdl_op_definition
 class CallDelegateOp(IRDLOperation):
-    """Run an outlined function on a backend: ``%r = backend.call_delegate @lowered_0(%x) on "XnnpackBackend"``."""
+    """Run an outlined function on a backend: ``%r = backend.call_delegate @lowered_0(%x) on "XnnpackBackend"``.
+
+    A delegate may own mutable buffers, so that calls are not pure: none is merged with another or erased.
+    """
 
     name = "backend.call_delegate"
     callee = prop_def(FlatSymbolRefAttr)
     backend = prop_def(StringAttr)
     arguments = var_operand_def(AnyAttr())
     outputs = var_result_def(AnyAttr())
-    traits = traits_def(Pure())
     assembly_format = "$callee `(` $arguments `)` `on` $backend attr-dict `:` functional-type($arguments, $outputs)"
 
     def __init__(self, callee: str, backend: str, arguments: Sequence[SSAValue], types: Sequence[Attribute]):

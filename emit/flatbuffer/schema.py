@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from operator import itemgetter
 
-CODE_BYTES = {"b": 1, "B": 1, "i": 4, "I": 4, "q": 8, "Q": 8, "o": 4}
+CODE_BYTES = {"b": 1, "B": 1, "h": 2, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "o": 4}
 """Size, and alignment, of a slot by its code."""
 
 

@@ -21,7 +21,15 @@ T = TypeVar("T")
 _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")
 _U16_PAIR = struct.Struct("<HH")
-_SCALAR_NAMES = {"B": "bytes", "i": "32-bit ints", "q": "64-bit ints", "Q": "64-bit ints", "d": "doubles"}
+_SCALAR_NAMES = {
+    "B": "bytes",
+    "f": "floats",
+    "i": "32-bit ints",
+    "I": "32-bit ints",
+    "q": "64-bit ints",
+    "Q": "64-bit ints",
+    "d": "doubles",
+}
 
 _BUDGET_FACTOR, _BUDGET_BASE = 8, 1 << 20
 

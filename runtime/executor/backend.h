@@ -16,6 +16,9 @@
 
 namespace etir {
 
+class Method;
+struct MethodOptions;
+
 struct CompileSpec {
   StringView key;
   Span<const uint8_t> value;
@@ -26,8 +29,9 @@ class BackendInit {
  public:
   /// What the backend's compiler wrote; lives as long as the method.
   Span<const uint8_t> processed;
-  /// Name of the method that the delegate belongs to.
+  /// Name of the method that the delegate belongs to, and the delegate's index in it.
   StringView method;
+  uint32_t index = 0;
 
   uint32_t num_compile_specs() const { return specs_.count(); }
   CompileSpec compile_spec(uint32_t i) const {
@@ -35,21 +39,37 @@ class BackendInit {
     const flat::Vector value = spec.vector(1);
     return {spec.string(0), {value.at == nullptr ? nullptr : value.items(), value.count()}};
   }
-  /// Method memory, which lives as long as the method; null when there is not enough.
-  void* allocate(size_t bytes, size_t alignment = 8) { return memory_.allocate(bytes, alignment); }
+  /// Memory that lives as long as the method: method memory, and where it has no more, what MethodOptions::delegates
+  /// gives. Null when there is not enough.
+  void* allocate(size_t bytes, size_t alignment = 8);
+  /// The memory that the first ctx.temp() of every execute() gives, if it asks for no less than `bytes` here: always at
+  /// this address, its contents gone when execute() returns. Null when there is not enough.
+  void* scratch(size_t bytes, size_t alignment = 16) const;
+  /// What the method around the delegate was loaded with: kernels, threads, external data, allocators. Not kept longer
+  /// than init() runs.
+  const MethodOptions& options() const { return options_; }
+  /// Says why init() fails; returns the check's error, for init() to return. Without it the record says BackendInit.
+  Error fail(Check check, int64_t a = -1, int64_t b = -1) {
+    record_.check = check;
+    record_.a = a;
+    record_.b = b;
+    return record_.error();
+  }
   /// Data by name: the program's own, then the external data given to the method. NotFound, AccessFailed. The bytes
   /// live as long as their loader.
   Result<Span<const uint8_t>> named_data(StringView key) const;
 
  private:
   friend class Method;
-  BackendInit(const Program& program, Span<const ExternalData* const> external, Arena& memory)
-      : program_(program), external_(external), memory_(memory) {}
+  BackendInit(const Program& program, const MethodOptions& options, Arena& memory, const Arena& temp)
+      : program_(program), options_(options), memory_(memory), temp_(temp) {}
 
   const Program& program_;
-  Span<const ExternalData* const> external_;
+  const MethodOptions& options_;
   Arena& memory_;
+  const Arena& temp_;
   flat::Vector specs_;
+  ErrorRecord record_;
 };
 
 /// One backend. Functions report failure by returning an error; they must not throw.
@@ -64,7 +84,9 @@ struct Backend {
   /// decides their kinds, so check tag(i) before reading. Outputs are resized with ctx.resize().
   Error (*execute)(void* handle, KernelContext& ctx, uint32_t count);
   /// Ends a delegate for which init() succeeded. May be null.
-  void (*destroy)(void* handle);
+  void (*destroy)(void* handle) = nullptr;
+  /// Whether another method may use an initialised delegate (MethodOptions::share). May be null: no.
+  bool (*shareable)(void* handle) = nullptr;
 };
 
 struct BackendTable {

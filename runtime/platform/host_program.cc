@@ -325,6 +325,9 @@ Error Method::load(bool with_shared) {
   options.dynamic.allocate = allocate_dynamic;
   options.dynamic.context = this;
   options.seed = program_->options_.seed;
+  options.backends = program_->options_.backends;
+  options.delegates.allocate = allocate_delegate;
+  options.delegates.context = this;
   return method_.load(program_->core(), index_, memory, options);
 }
 
@@ -344,6 +347,15 @@ std::vector<uint64_t> Method::planned_bytes() const {
   const MethodMeta meta = this->meta();
   for (uint32_t i = 0; i < meta.num_planned_buffers(); ++i) sizes.push_back(meta.planned_buffer_size(i));
   return sizes;
+}
+
+void* Method::allocate_delegate(void* context, size_t bytes, size_t alignment) {
+  Method& self = *static_cast<Method*>(context);
+  std::shared_ptr<void> data = alignment <= kAlignment ? allocate(bytes) : nullptr;
+  if (data == nullptr) return nullptr;
+  self.delegates_.push_back(data);
+  self.delegate_bytes_ += bytes;
+  return data.get();
 }
 
 void* Method::allocate_dynamic(void* context, void* old, size_t bytes) {

@@ -24,6 +24,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "backends/reference/reference.h"
 #include "core/data_loader.h"
 #include "core/error.h"
 #include "executor/external_data.h"
@@ -66,6 +67,7 @@ struct Options {
   int threads = 1;                         ///< that one run may use
   size_t temp_bytes = 0;                   ///< most scratch memory of a method; 0: as much as the machine gives
   uint64_t seed = 0;                       ///< of the random operators
+  BackendTable backends = {&kReferenceBackend, 1};  ///< what runs delegates; must outlive the program
 };
 
 /// One input of a run. A tensor's data are borrowed for the time of the run.
@@ -175,7 +177,7 @@ class Method {
              std::vector<InstructionTime>* times = nullptr);
 
   /// Bytes: method memory; planned memory by buffer; the most temporary memory that a run has used.
-  size_t method_bytes() const { return method_bytes_; }
+  size_t method_bytes() const { return method_bytes_ + delegate_bytes_; }
   std::vector<uint64_t> planned_bytes() const;
   size_t temp_bytes() const { return method_.temp_memory_peak(); }
 
@@ -193,6 +195,7 @@ class Method {
   bool offer_outputs();
   Error execute(std::vector<InstructionTime>* times);
   Output read(const Value& value);
+  static void* allocate_delegate(void* context, size_t bytes, size_t alignment);
   static void* allocate_dynamic(void* context, void* old, size_t bytes);
 
   std::shared_ptr<Program> program_;
@@ -200,11 +203,13 @@ class Method {
   std::mutex in_use_;
   bool shares_ = false;
   size_t method_bytes_ = 0;
+  size_t delegate_bytes_ = 0;
   std::shared_ptr<void> method_memory_;
   std::vector<std::shared_ptr<void>> planned_;
   std::shared_ptr<void> temp_;
-  std::vector<Block> offered_;  ///< memory that outputs were given in this run
-  std::vector<Block> dynamic_;  ///< memory of tensors without a bound
+  std::vector<Block> offered_;                    ///< memory that outputs were given in this run
+  std::vector<Block> dynamic_;                    ///< memory of tensors without a bound
+  std::vector<std::shared_ptr<void>> delegates_;  ///< memory of delegates
   etir::Method method_;
 };
 

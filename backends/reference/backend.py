@@ -1,0 +1,174 @@
+"""What the reference delegate declares, and how an outlined function becomes its blob."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr, TensorType
+from xdsl.dialects.func import FuncOp
+
+from etir.backends.interface import Artifact, Backend, Outlined
+from etir.backends.patterns import ANY, Condition, Match, Row, operator_of
+from etir.backends.patterns import op as node
+from etir.backends.reference.blob import VERSION, read_blob, write_blob
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.program import SchemaDeclOp
+from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.sym.ops import DimOp
+
+if TYPE_CHECKING:
+    from etir.interpret.oracle import Oracle
+
+TARGET = "etir"
+OBJECT_BYTES = {8: 1024, 4: 640}
+"""What the run-time half takes for itself, by the size of a pointer (``runtime/backends/reference/reference.cc``)."""
+ALIGNMENT = 16
+PLANNED_BYTES = 24
+"""Size of one entry of the list of planned buffers, on every machine."""
+
+PASSES = (
+    f"legalize-dim-order{{target={TARGET}}},canonicalize,elide-views,share-sizes,dce,verify-link{{target={TARGET}}},"
+    "to-out-variant{plan-inputs=false plan-outputs=false},plan-memory{separate-state},verify-plan"
+)
+"""What a function goes through: the pipeline behind the edge level, with inputs and outputs in the caller's memory."""
+
+
+@dataclass(frozen=True)
+class ReferenceOptions:
+    """``only`` names the operators to take (default: all with a kernel), ``leave`` operators to leave."""
+
+    only: tuple[str, ...] = ()
+    leave: tuple[str, ...] = ()
+
+
+def _has_kernel(match: Match) -> str | None:
+    from etir.dialects.aten.table import out_variant
+    from etir.lowering.to_out_variant.calls import PRIMITIVES
+    from etir.passes.verify_link import call_failure
+    from etir.targets.manifest import load
+
+    op = match.op
+    name = op.SCHEMA.op_name
+    if name in PRIMITIVES:
+        return "it gives a number, which stays in the method"
+    if not isinstance(op, EdgeOp):
+        return "it is not at the edge level"
+    if any(not isinstance(v.type, TensorType) and not isinstance(v.owner, NumberOp) for v in op.operands):
+        return "it takes a number that is only known at run time, which stays in the method"
+    schema = out_variant(name)
+    if schema is None:
+        return "it has no out variant"
+    manifest = load(TARGET)
+    if manifest.lookup(schema.qualified_name) is None:
+        return f"the runtime has no kernel '{schema.qualified_name}'"
+    # A kernel that takes contiguous tensors only gets copies, as it does outside of a delegate.
+    failure = call_failure(manifest, op, schema)
+    return None if failure is None else call_failure(manifest, op, schema, contiguous=True)
+
+
+class ReferenceBackend(Backend):
+    """Runs outlined functions by etir's own kernels."""
+
+    name = "reference"
+    runtime_id = "EtirReferenceBackend"
+    version = str(VERSION)
+    Options = ReferenceOptions
+    owns_state = True
+
+    def rows(self, options: ReferenceOptions) -> Sequence[Row]:
+        """Every operator that the runtime has a kernel for."""
+
+        def chosen(match: Match) -> str | None:
+            name = operator_of(match.op)
+            if options.only and name not in options.only:
+                return "left by option 'only'"
+            return "left by option 'leave'" if name in options.leave else None
+
+        conditions = (
+            Condition("named by the options", chosen),
+            Condition("etir's runtime has a kernel that takes the call", _has_kernel),
+        )
+        return [Row(node(ANY), conditions, "any operator")]
+
+    def preprocess(self, outlined: Outlined, options: ReferenceOptions) -> Artifact:
+        """Compile the function as a program of its own."""
+        from etir.dialects.context import EtContext
+        from etir.emit.runtime_memory import kernel_temp_rules, runtime_memory
+        from etir.emit.to_pte import emit_program
+        from etir.passes.manager import run_pipeline
+
+        module = _program_of(outlined)
+        run_pipeline(EtContext(), module, PASSES)
+        emission = emit_program(module)
+        memory = runtime_memory(emission.program.execution_plan[0], kernel_temp_rules())
+        activations, *kept = (*memory.planned, 0)
+        listed = _aligned(PLANNED_BYTES * len(memory.planned))
+        # What is allocated starts at a multiple of 16, wherever the memory of the method around it ends.
+        extra = listed + sum(map(_aligned, kept)) + ALIGNMENT
+        temp = _aligned(activations) + _aligned(memory.temp)
+        return Artifact(
+            write_blob(emission.pte(), memory.temp),
+            method_memory=OBJECT_BYTES[8] + _aligned(memory.method) + extra,
+            method_memory_32=OBJECT_BYTES[4] + _aligned(memory.method_32) + extra,
+            temp_memory=temp + ALIGNMENT if temp else 0,
+        )
+
+    def kernels(self, blob: bytes | memoryview) -> tuple[str, ...]:
+        """The operators of the program inside."""
+        from etir.emit.pte.reader import read_pte
+
+        plan = read_pte(read_blob(blob).program).execution_plan[0]
+        return tuple(operator.full_name for operator in plan.operators)
+
+    def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
+        """The program inside, at the executable level."""
+        from etir.dialects.text import print_module
+        from etir.emit.from_pte import read_program
+
+        inside = read_blob(blob)
+        return f"// version {VERSION}, {inside.temp_bytes} bytes of temporary memory\n" + print_module(
+            read_program(inside.program)
+        )
+
+    def executable(
+        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], oracle: Oracle
+    ) -> Callable[[Sequence[Any]], list[Any]]:
+        """Interpret the program inside."""
+        from etir.dialects.et.executable import InputsOp
+        from etir.emit.from_pte import read_program
+        from etir.interpret.interpreter import Interpreter
+
+        module = read_program(read_blob(blob).program)
+        count = next(len(op.arguments) for op in module.walk() if isinstance(op, InputsOp))
+        interpreter = Interpreter(module, oracle)
+        return lambda arguments: interpreter.run(arguments[:count])
+
+
+def _program_of(outlined: Outlined) -> ModuleOp:
+    """A module of the function as its method ``forward``, with what it refers to."""
+    func = outlined.func
+    method = FuncOp("forward", func.function_type, func.body.clone())
+    method.location = func.location
+    used: dict[str, None] = {}
+    for op in method.walk():
+        symbol = op.properties.get("symbol")
+        if isinstance(symbol, SymbolRefAttr):
+            used[symbol.root_reference.data] = None
+    kept = [op for op in outlined.module.body.block.ops if isinstance(op, (SchemaDeclOp, DimOp))]
+    kept += [outlined.symbols[name] for name in used]
+    clones = []
+    for op in kept:
+        clone = op.clone()
+        clone.location = op.location
+        clone.attributes.pop("external", None)
+        clones.append(clone)
+    return ModuleOp([*clones, method])
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+BACKEND = ReferenceBackend()

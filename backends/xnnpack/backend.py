@@ -1,0 +1,67 @@
+"""The XNNPACK backend: what it declares to the passes of delegation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xdsl.ir import Dialect
+
+from etir.backends.interface import Artifact, Backend, Keep, NamedBlob, Outlined, PartitionSummary
+from etir.backends.patterns import Row, operator_of
+from etir.backends.xnnpack import schema
+
+
+class XnnpackBackend(Backend):
+    """Delegates to XNNPACK as ExecuTorch's runtime embeds it."""
+
+    name = "xnnpack"
+    runtime_id = schema.BACKEND_ID
+    version = schema.IDENTIFIER.decode()
+    dialect_name = "xnn"
+
+    def rows(self, options: Any) -> Sequence[Row]:
+        from etir.backends.xnnpack.support import float_rows
+        from etir.backends.xnnpack.support_quantized import quantized_rows
+
+        return (*float_rows(), *quantized_rows())
+
+    def keeps(self, options: Any) -> Sequence[Keep]:
+        from etir.backends.xnnpack.support import keeps
+
+        return keeps()
+
+    def decline(self, partition: PartitionSummary, options: Any) -> str | None:
+        from etir.backends.xnnpack.support import VIEWS
+
+        if all(operator_of(op) in VIEWS for op in partition.ops):
+            return "views only, which need no instruction outside of a delegate"
+        return None
+
+    def dialect(self) -> Dialect:
+        from etir.backends.xnnpack.dialect import xnn_dialect
+
+        return xnn_dialect()
+
+    def legalize(self, outlined: Outlined, options: Any) -> None:
+        from etir.backends.xnnpack.legalize.emitter import Emitter
+        from etir.backends.xnnpack.legalize.quantized import quantized_scale
+        from etir.backends.xnnpack.legalize.registry import legalizers
+
+        Emitter(outlined).run(legalizers(), quantized_scale)
+        self.check_legal(outlined)
+
+    def preprocess(self, outlined: Outlined, options: Any) -> Artifact:
+        from etir.backends.xnnpack.blob_writer import write_blob
+        from etir.backends.xnnpack.text import from_function
+
+        blob, named = write_blob(from_function(outlined.func))
+        return Artifact(blob, {key: NamedBlob(data.data, schema.ALIGNMENT) for key, data in named.items()})
+
+    def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
+        from etir.backends.xnnpack.text import disassemble
+
+        return disassemble(blob, named_data)
+
+
+BACKEND = XnnpackBackend()

@@ -1,0 +1,81 @@
+"""Products of matrices. The last dim has to lie last, the others may lie as they do."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from etir.backends.xnnpack.legalize.emitter import Emitter
+from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
+from etir.backends.xnnpack.legalize.quantized import dynamic_form, integer_bias, integer_weight
+from etir.backends.xnnpack.legalize.registry import Legalizer
+from etir.dialects.schema_op import SchemaOp
+
+
+def last_stays(emitter: Emitter, value: SSAValue) -> Layout:
+    """The cheapest layout of a value that ends with its last dim."""
+    last = len(emitter.dims(value)) - 1
+    layout = emitter.cheapest([value], last + 1)
+    return layout if layout[-1] == last else default_layout(last + 1)
+
+
+def linear(emitter: Emitter, op: SchemaOp) -> None:
+    """``input @ weight.T + bias``"""
+    value, weight = op.arg("input"), op.arg("weight")
+    if emitter.scale_out is not None:
+        quantized, scale = emitter.weights[weight], emitter.scale_of(value)
+        assert scale is not None
+        layout = last_stays(emitter, value)
+        operands = [
+            emitter.get(value, layout),
+            integer_weight(emitter, quantized, emitter.array(quantized.value), 0),
+            integer_bias(emitter, op.arg("bias"), quantized, scale),
+        ]
+        emitter.hold(op.results[0], emitter.node("fully_connected", operands), layout)
+        return
+    if value in emitter.dynamic_sources:
+        quantized = emitter.weights[weight]
+        layout = last_stays(emitter, emitter.dynamic_sources[value])
+        bias = op.arg("bias")
+        operands = [
+            dynamic_form(emitter, value, layout, 1),
+            integer_weight(emitter, quantized, emitter.array(quantized.value), 0),
+            None if bias is None else emitter.get(bias),
+        ]
+        info = emitter.info(op.results[0])
+        emitter.hold(op.results[0], emitter.node("fully_connected", operands, info=info), layout)
+        return
+    _fully_connected(emitter, op, value, emitter.get(weight), op.arg("bias"))
+
+
+def addmm(emitter: Emitter, op: SchemaOp) -> None:
+    """``self + mat1 @ mat2``: the filter is the transposed second matrix."""
+    _fully_connected(emitter, op, op.arg("mat1"), emitter.get(op.arg("mat2"), (1, 0)), op.arg("self"))
+
+
+def mm(emitter: Emitter, op: SchemaOp) -> None:
+    """``self @ mat2``, as the layer that it is with constant ``mat2``."""
+    if emitter.is_constant(op.arg("mat2")):
+        _fully_connected(emitter, op, op.arg("self"), emitter.get(op.arg("mat2"), (1, 0)), None)
+        return
+    operands = [emitter.get(op.arg("self")), emitter.get(op.arg("mat2"))]
+    emitter.hold(op.results[0], emitter.node("batch_matrix_multiply", operands))
+
+
+def _fully_connected(emitter: Emitter, op: SchemaOp, value: SSAValue, weight: SSAValue, bias: SSAValue | None) -> None:
+    layout = last_stays(emitter, value)
+    operands = [emitter.get(value, layout), weight, None if bias is None else emitter.get(bias)]
+    emitter.hold(op.results[0], emitter.node("fully_connected", operands), layout)
+
+
+def bmm(emitter: Emitter, op: SchemaOp) -> None:
+    """Both operands in the default layout."""
+    operands = [emitter.get(op.arg("self")), emitter.get(op.arg("mat2"))]
+    emitter.hold(op.results[0], emitter.node("batch_matrix_multiply", operands))
+
+
+LEGALIZERS: dict[str, Legalizer] = {
+    "aten.linear.default": linear,
+    "aten.addmm.default": addmm,
+    "aten.mm.default": mm,
+    "aten.bmm.default": bmm,
+}

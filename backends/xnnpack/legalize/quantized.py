@@ -1,0 +1,258 @@
+"""Quantised operators: pairs of quantise and dequantise disappear into the types of values.
+
+Around an operator that was quantised ahead of time stand dequantise operators in front and a quantise operator behind.
+Where all of them are there, and XNNPACK has the operator on int8, the node works on the stored integers; the scale of
+its result is that of the quantise operator. Everywhere else stored integers become floating point through a ``convert``
+node, so that every graph keeps its meaning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from etir.backends.xnnpack.datatypes import BY_NAME
+from etir.backends.xnnpack.legalize.emitter import (
+    DEQUANTIZE,
+    Emitter,
+    QuantizedWeight,
+    Scale,
+    blob_of,
+    quantized_info,
+)
+from etir.backends.xnnpack.legalize.layouts import Layout
+from etir.backends.xnnpack.legalize.registry import Legalizer
+from etir.backends.xnnpack.types import TensorInfo, XnnTensorType
+from etir.dialects.schema_op import SchemaOp
+
+if TYPE_CHECKING:
+    import numpy as np
+
+QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
+CLAMPS = ("aten.relu.default", "aten.relu6.default", "aten.hardtanh.default", "aten.clamp.default")
+"""Operators that become the range of the node in front of them."""
+
+BLOCK_MULTIPLE = 32
+"""Blocks of a row that share a scale are as long as a multiple of this."""
+
+RESCALES = frozenset(
+    {
+        "aten.add.Tensor",
+        "aten.sub.Tensor",
+        "aten.mul.Tensor",
+        "aten.convolution.default",
+        "aten.linear.default",
+        "aten.mean.dim",
+        "aten.adaptive_avg_pool2d.default",
+    }
+)
+"""Operators on int8 whose result may have a scale of its own."""
+
+KEEPS_SCALE = frozenset(
+    {
+        *CLAMPS,
+        "aten.cat.default",
+        "aten.max_pool2d.default",
+        "aten.max_pool2d_with_indices.default",
+        "aten.slice_copy.Tensor",
+        "aten.view_copy.default",
+        "aten.permute_copy.default",
+        "aten.unsqueeze_copy.default",
+        "aten.squeeze_copy.dims",
+        "dim_order_ops._to_dim_order_copy.default",
+        "dim_order_ops._clone_dim_order.default",
+    }
+)
+"""Operators on int8 whose result has the scale of their operands."""
+
+
+def quantized_scale(emitter: Emitter, op: SchemaOp) -> Scale | None:
+    """What the result of ``op`` is stored with where the node can work on integers, else None."""
+    name = op.SCHEMA.op_name
+    if name not in RESCALES and name not in KEEPS_SCALE:
+        return None
+    weights = ("weight", "bias") if name in ("aten.convolution.default", "aten.linear.default") else ()
+    if weights and not _integer_weight(emitter, op):
+        return None
+    skipped = [op.arg(n) for n in weights]
+    operands = [v for v in op.operands if isinstance(v.type, TensorType) and v not in skipped]
+    scales = [emitter.scale_of(v) for v in operands]
+    result = stored_scale(op.results[0])
+    if result is None or not operands or any(s is None for s in scales):
+        return None
+    if name in KEEPS_SCALE and any(s != result for s in scales):
+        return None
+    if name == "aten.mean.dim" and len(emitter.dims(op.arg("self"))) != 4:
+        return None
+    return result
+
+
+def stored_scale(value: SSAValue) -> Scale | None:
+    """The scale with which the only user of ``value`` stores it, seen through operators that only narrow its range."""
+    while True:
+        user = value.get_user_of_unique_use()
+        if not isinstance(user, SchemaOp):
+            return None
+        if user.SCHEMA.op_name == QUANTIZE:
+            return Scale(user.arg("scale"), user.arg("zero_point"))
+        if user.SCHEMA.op_name not in CLAMPS:
+            return None
+        value = user.results[0]
+
+
+def _integer_weight(emitter: Emitter, op: SchemaOp) -> bool:
+    weight = emitter.weights.get(op.arg("weight"))
+    if weight is None or weight.block is not None or weight.bits != 8 or weight.zero_points is not None:
+        return False
+    wanted = 1 if op.args().get("transposed") else 0
+    return weight.axis in (None, wanted) and not (wanted and weight.axis is not None and op.arg("groups") != 1)
+
+
+def quantize(emitter: Emitter, op: SchemaOp) -> None:
+    """Nothing where the value is stored with this scale already, else a ``convert``."""
+    value, result = op.operands[0], op.results[0]
+    scale = Scale(op.arg("scale"), op.arg("zero_point"))
+    if emitter.scale_of(value) == scale:
+        emitter.alias(result, value, {layout: layout for layout in emitter.layouts(value)})
+        return
+    if not emitter.layouts(value):
+        emitter.hold(value, emitter.get(value))
+    layout = emitter.cheapest([value], len(emitter.dims(value)))
+    form = emitter.node("convert", [emitter.get(value, layout)], info=quantized_info((), scale))
+    emitter.hold(result, form, layout)
+
+
+def dequantize(emitter: Emitter, op: SchemaOp) -> None:
+    """No node: the result is held as the stored integers, until something needs it in floating point."""
+    value, result = op.operands[0], op.results[0]
+    scale = Scale(op.arg("scale"), op.arg("zero_point"))
+    if emitter.is_constant(value) and value not in emitter.held:
+        import numpy as np
+
+        points = np.array(scale.zero_point, np.float32) if scale.zero_point else None
+        emitter.weights[result] = QuantizedWeight(value, np.array(scale.scale, np.float32), zero_points=points)
+        return
+    emitter.alias(result, value, {layout: layout for layout in emitter.layouts(value)})
+
+
+def dequantize_per_channel(emitter: Emitter, op: SchemaOp) -> None:
+    """A constant with a scale for each channel."""
+    scales = emitter.array(op.arg("scales")).reshape(-1)
+    bits = 4 if (op.arg("quant_min"), op.arg("quant_max")) == (-8, 7) else 8
+    rank = len(emitter.dims(op.operands[0]))
+    points = None if op.arg("zero_points") is None else emitter.array(op.arg("zero_points")).reshape(-1)
+    if points is not None and not points.any():
+        points = None
+    weight = QuantizedWeight(op.arg("input"), scales, op.arg("axis") % rank, bits=bits, zero_points=points)
+    emitter.weights[op.results[0]] = weight
+
+
+def quantize_dynamically(emitter: Emitter, op: SchemaOp) -> None:
+    """Remember what is quantised; the node that needs it says which dims share a scale."""
+    emitter.dynamic_sources[op.results[0]] = emitter.dynamic_sources.get(op.operands[0], op.operands[0])
+
+
+def chosen_at_run_time(emitter: Emitter, op: SchemaOp) -> None:
+    """The scales of a value that is quantised at run time are the runtime's."""
+
+
+def dynamic_form(emitter: Emitter, value: SSAValue, layout: Layout, nonbatch: int) -> SSAValue:
+    """The source of a value that is quantised at run time, in ``layout``, with one scale for ``nonbatch`` dims."""
+    source = emitter.dynamic_sources[value]
+    form = emitter.get(source, layout)
+    key = ("dynamic", form, nonbatch)
+    known = emitter.constants.get(key)
+    if known is None:
+        dims = cast(XnnTensorType, form.type).data.dims
+        info = TensorInfo(BY_NAME["qdint8"], dims, nonbatch=nonbatch)
+        known = emitter.constants[key] = emitter.node("convert", [form], info=info)
+    return known
+
+
+def dequantize_affine(emitter: Emitter, op: SchemaOp) -> None:
+    """A constant with one scale for each block of a row, or the second half of what is quantised at run time."""
+    value, result = op.operands[0], op.results[0]
+    if not emitter.is_constant(value):
+        quantize_dynamically(emitter, op)
+        return
+    block = op.arg("block_size")[-1]
+    is_nibble = (op.arg("quant_min"), op.arg("quant_max")) == (-8, 7)
+    row = emitter.dims(value)[-1]
+    scales = emitter.array(op.arg("scale")).reshape(-1, row // block)
+    if is_nibble and block != row:
+        emitter.weights[result] = QuantizedWeight(value, scales, 0, block=block, bits=4)
+    else:
+        emitter.weights[result] = QuantizedWeight(value, scales.reshape(-1), 0, bits=4 if is_nibble else 8)
+
+
+def integer_weight(emitter: Emitter, weight: QuantizedWeight, array: np.ndarray, channel: int) -> SSAValue:
+    """The integers of a weight as a constant, ``array`` being them as the node takes them; the scales are those of dim
+    ``channel``.
+    """
+    import numpy as np
+
+    if weight.axis is None:
+        info = quantized_info(array.shape, Scale(float(weight.scales), 0))
+        return emitter.constant(info, blob_of(array))
+    if weight.block is not None:
+        info = TensorInfo(BY_NAME["qbint4"], array.shape, channel=channel, block=weight.block)
+        return emitter.constant(info, blob_of(pack_nibbles(array)), blob_of(bfloat16(weight.scales)))
+    scales = blob_of(np.ascontiguousarray(weight.scales, dtype=np.float32))
+    if weight.bits == 4:
+        info = TensorInfo(BY_NAME["qcint4"], array.shape, channel=channel)
+        return emitter.constant(info, blob_of(pack_nibbles(array)), scales)
+    info = TensorInfo(BY_NAME["qcint8"], array.shape, channel=channel)
+    return emitter.constant(info, blob_of(array), scales)
+
+
+def pack_nibbles(array: np.ndarray) -> np.ndarray:
+    """Integers in [-8, 7] two to a byte: the even column in the low half, each plus 8."""
+    import numpy as np
+
+    columns = array.shape[-1]
+    shifted = (array.astype(np.int16) + 8).astype(np.uint8)
+    if columns % 2:
+        shifted = np.concatenate([shifted, np.full((*shifted.shape[:-1], 1), 8, np.uint8)], axis=-1)
+    return np.ascontiguousarray(shifted[..., 0::2] | (shifted[..., 1::2] << 4))
+
+
+def bfloat16(array: np.ndarray) -> np.ndarray:
+    """The upper halves of float32 numbers, rounded to the nearest, ties to even, as 16-bit integers."""
+    import numpy as np
+
+    bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def integer_bias(emitter: Emitter, bias: SSAValue | None, weight: QuantizedWeight, scale: Scale) -> SSAValue | None:
+    """The bias as 32-bit integers whose scale is the product of the input's and the weight's."""
+    import numpy as np
+
+    if bias is None:
+        return None
+    scales = np.asarray(weight.scales, dtype=np.float64) * scale.scale
+    stored = np.clip(np.rint(emitter.array(bias) / scales), -(2**31), 2**31 - 1).astype(np.int32)
+    if weight.axis is None:
+        info = TensorInfo(BY_NAME["qint32"], stored.shape, scale=float(np.float32(scales)), zero_point=0)
+        return emitter.constant(info, blob_of(stored))
+    info = TensorInfo(BY_NAME["qcint32"], stored.shape, channel=0)
+    return emitter.constant(info, blob_of(stored), blob_of(scales.astype(np.float32)))
+
+
+LEGALIZERS: dict[str, Legalizer] = {
+    QUANTIZE: quantize,
+    DEQUANTIZE: dequantize,
+    "quantized_decomposed.dequantize_per_channel.default": dequantize_per_channel,
+    "quantized_decomposed.choose_qparams.tensor": chosen_at_run_time,
+    "quantized_decomposed.choose_qparams_symmetric.tensor": chosen_at_run_time,
+    "quantized_decomposed.choose_qparams_per_token_asymmetric.default": chosen_at_run_time,
+    "quantized_decomposed.quantize_per_tensor.tensor": quantize_dynamically,
+    "quantized_decomposed.dequantize_per_tensor.tensor": quantize_dynamically,
+    "quantized_decomposed.quantize_per_token.default": quantize_dynamically,
+    "quantized_decomposed.dequantize_per_token.default": quantize_dynamically,
+    "torchao.choose_qparams_affine.default": chosen_at_run_time,
+    "torchao.quantize_affine.default": quantize_dynamically,
+    "torchao.dequantize_affine.default": dequantize_affine,
+}

@@ -1,0 +1,249 @@
+"""Operators that move elements: most of them only change under which layout a value is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.ir import SSAValue
+
+from etir.backends.xnnpack.legalize.emitter import Emitter, tensor_of
+from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
+from etir.backends.xnnpack.legalize.registry import Legalizer
+from etir.backends.xnnpack.types import XnnTensorType
+from etir.dialects.dtypes import dtype_of
+from etir.dialects.schema_op import SchemaOp
+
+MAX_CONCATENATED = 5
+"""Operands that one node joins."""
+
+
+def _layout(emitter: Emitter, value: SSAValue) -> Layout:
+    return emitter.cheapest([value], len(emitter.dims(value)))
+
+
+def _materialized(emitter: Emitter, value: SSAValue) -> None:
+    """Make sure that a value is held: a constant becomes one of the graph."""
+    if not emitter.layouts(value):
+        emitter.hold(value, emitter.get(value))
+
+
+def view(emitter: Emitter, op: SchemaOp) -> None:
+    """Any operator whose result has the bytes of its operand under other dims."""
+    result = op.results[0]
+    layout = default_layout(len(emitter.dims(result)))
+    form = emitter.reshape(emitter.get(op.operands[0]), emitter.dims(result), emitter.dynamic(result, layout))
+    _hold_view(emitter, op, form)
+
+
+def _hold_view(emitter: Emitter, op: SchemaOp, form: SSAValue) -> None:
+    emitter.hold(op.results[0], form)
+    if op.operands[0].has_more_than_one_use():
+        emitter.shared[form] = None
+
+
+def permute(emitter: Emitter, op: SchemaOp) -> None:
+    """Nothing moves: the same form is the result under another layout."""
+    rank = len(emitter.dims(op.operands[0]))
+    _permuted(emitter, op, [d % rank for d in op.arg("dims")])
+
+
+def transpose(emitter: Emitter, op: SchemaOp) -> None:
+    """A permutation of two dims."""
+    rank = len(emitter.dims(op.operands[0]))
+    perm = list(range(rank))
+    first, second = op.arg("dim0") % rank, op.arg("dim1") % rank
+    perm[first], perm[second] = perm[second], perm[first]
+    _permuted(emitter, op, perm)
+
+
+def _permuted(emitter: Emitter, op: SchemaOp, perm: Sequence[int]) -> None:
+    value = op.operands[0]
+    _materialized(emitter, value)
+    place = {old: new for new, old in enumerate(perm)}
+    layouts = {layout: tuple(-1 if d < 0 else place[d] for d in layout) for layout in emitter.layouts(value)}
+    emitter.alias(op.results[0], value, layouts)
+
+
+def same(emitter: Emitter, op: SchemaOp) -> None:
+    """Copies, and changes of the dim order: the dims stay what they are."""
+    value = op.operands[0]
+    _materialized(emitter, value)
+    emitter.alias(op.results[0], value, {layout: layout for layout in emitter.layouts(value)})
+
+
+def copy(emitter: Emitter, op: SchemaOp) -> None:
+    """A change of the dim order leaves the dims what they are; one of the dtype is a node."""
+    value, result = op.operands[0], op.results[0]
+    if emitter.is_constant(value):
+        emitter.arrays[result] = emitter.array(value).astype(dtype_of(tensor_of(result).element_type).numpy_name)
+        return
+    if tensor_of(value).element_type == tensor_of(result).element_type:
+        same(emitter, op)
+        return
+    layout = _layout(emitter, value)
+    form = emitter.get(value, layout)
+    info = emitter.info(result, cast(XnnTensorType, form.type).data.dims)
+    emitter.hold(result, emitter.node("convert", [form], info=info), layout)
+
+
+def _with_units(emitter: Emitter, op: SchemaOp) -> None:
+    """``unsqueeze`` and ``squeeze``: the other dims keep their order, so any layout carries over."""
+    value, result = op.operands[0], op.results[0]
+    _materialized(emitter, value)
+    layout = _layout(emitter, value)
+    source, target = emitter.dims(value), len(emitter.dims(result))
+    removed = _removed_dims(op, len(source), target)
+    if target > len(source):
+        added = op.arg("dim") % target
+        renamed = tuple(d if d < added else d + 1 for d in layout if d >= 0)
+        place = renamed.index(added - 1) + 1 if added and added - 1 in renamed else 0
+        new = (*renamed[:place], added, *renamed[place:])
+    else:
+        rank = {d: i for i, d in enumerate(d for d in range(len(source)) if d not in removed)}
+        new = tuple(rank[d] for d in layout if d >= 0 and d not in removed)
+    dims = emitter.dims(result)
+    stored = tuple(dims[d] for d in new)
+    form = emitter.reshape(emitter.get(value, layout), stored, emitter.dynamic(result, new))
+    emitter.hold(result, form, new)
+    if value.has_more_than_one_use():
+        emitter.shared[form] = None
+
+
+def _removed_dims(op: SchemaOp, rank: int, left: int) -> frozenset[int]:
+    if left >= rank:
+        return frozenset()
+    shape = tensor_of(op.operands[0]).get_shape()
+    if "dim" not in op.SCHEMA.index:
+        return frozenset(i for i, d in enumerate(shape) if d == 1)
+    given = op.arg("dim")
+    wanted = given if isinstance(given, tuple) else (given,)
+    return frozenset(d % rank for d in wanted if shape[d % rank] == 1)
+
+
+def cat(emitter: Emitter, op: SchemaOp) -> None:
+    """Joins five operands at a time."""
+    values = list(op.arg("tensors"))
+    rank = len(emitter.dims(op.results[0]))
+    layout = emitter.cheapest(values, rank)
+    axis = layout.index(op.arg("dim") % rank)
+    emitter.hold(op.results[0], joined(emitter, [emitter.get(v, layout) for v in values], axis), layout)
+
+
+def joined(emitter: Emitter, forms: list[SSAValue], axis: int) -> SSAValue:
+    """The forms one after the other along ``axis``."""
+    while len(forms) > 1:
+        some, forms = forms[:MAX_CONCATENATED], forms[MAX_CONCATENATED:]
+        forms.insert(0, emitter.node(f"concatenate{len(some)}", some, {"axis": axis}))
+    return forms[0]
+
+
+def stack(emitter: Emitter, op: SchemaOp) -> None:
+    """Joins along a new dim."""
+    result = op.results[0]
+    rank = len(emitter.dims(result))
+    axis = op.arg("dim") % rank
+    forms: list[SSAValue] = []
+    for value in op.arg("tensors"):
+        dims = list(emitter.dims(value))
+        dims.insert(axis, 1)
+        dynamic = [d + (d >= axis) for d in emitter.dynamic(value, default_layout(rank - 1))]
+        forms.append(emitter.reshape(emitter.get(value), tuple(dims), dynamic))
+    emitter.hold(result, joined(emitter, forms, axis))
+
+
+def sliced(emitter: Emitter, op: SchemaOp) -> None:
+    """``slice`` with a step of 1."""
+    value = op.operands[0]
+    dims = emitter.dims(value)
+    dim = op.arg("dim") % len(dims)
+    start = op.arg("start") or 0
+    offset = min(max(start + dims[dim] if start < 0 else start, 0), dims[dim])
+    emitter.hold(op.results[0], *_slice(emitter, value, dim, offset, emitter.dims(op.results[0])[dim]))
+
+
+def split(emitter: Emitter, op: SchemaOp) -> None:
+    """One slice for each result."""
+    value = op.operands[0]
+    dim = op.arg("dim") % len(emitter.dims(value))
+    offset = 0
+    for result in op.results:
+        size = emitter.dims(result)[dim]
+        if result.first_use is not None:
+            emitter.hold(result, *_slice(emitter, value, dim, offset, size))
+        offset += size
+
+
+def select(emitter: Emitter, op: SchemaOp) -> None:
+    """A slice of one, whose dim is then dropped."""
+    value, result = op.operands[0], op.results[0]
+    dims = emitter.dims(value)
+    dim = op.arg("dim") % len(dims)
+    form, layout = _slice(emitter, value, dim, op.arg("index") % dims[dim], 1)
+    left = tuple(d - (d > dim) for d in layout if d >= 0 and d != dim)
+    stored = tuple(emitter.dims(result)[d] for d in left)
+    emitter.hold(result, emitter.reshape(form, stored, emitter.dynamic(result, left)), left)
+
+
+def _slice(emitter: Emitter, value: SSAValue, dim: int, offset: int, size: int) -> tuple[SSAValue, Layout]:
+    layout = _layout(emitter, value)
+    dims = emitter.dims(value)
+    # A size of 0 takes the rest of the dim, which is right for dims that change at run time.
+    dynamic = set(emitter.dynamic(value, layout))
+    offsets = [offset if d == dim else 0 for d in layout]
+    sizes = [size if d == dim else 0 if i in dynamic else 1 if d < 0 else dims[d] for i, d in enumerate(layout)]
+    form = emitter.node("static_slice", [emitter.get(value, layout)], {"offsets": offsets, "sizes": sizes})
+    return form, layout
+
+
+def pad(emitter: Emitter, op: SchemaOp) -> None:
+    """Padding with a number; pairs come for the last dim first."""
+    value = op.operands[0]
+    layout = _layout(emitter, value)
+    rank = len(emitter.dims(value))
+    amounts = op.arg("pad")
+    before, after = [0] * rank, [0] * rank
+    for i in range(len(amounts) // 2):
+        before[rank - 1 - i], after[rank - 1 - i] = amounts[2 * i], amounts[2 * i + 1]
+    attributes = {
+        "pre_paddings": [0 if d < 0 else before[d] for d in layout],
+        "post_paddings": [0 if d < 0 else after[d] for d in layout],
+        "padding_value": float(op.arg("value")),
+    }
+    emitter.hold(op.results[0], emitter.node("static_constant_pad", [emitter.get(value, layout)], attributes), layout)
+
+
+def softmax(emitter: Emitter, op: SchemaOp) -> None:
+    """Along the last dim, which has to lie last; the others may lie as they do."""
+    value = op.operands[0]
+    last = len(emitter.dims(value)) - 1
+    layout = _layout(emitter, value)
+    if layout[-1] != last:
+        layout = default_layout(last + 1)
+    emitter.hold(op.results[0], emitter.node("softmax", [emitter.get(value, layout)]), layout)
+
+
+LEGALIZERS: dict[str, Legalizer] = {
+    "aten.view_copy.default": view,
+    "aten.reshape.default": view,
+    "aten.permute_copy.default": permute,
+    "aten.transpose_copy.int": transpose,
+    "aten.t_copy.default": lambda emitter, op: _permuted(emitter, op, range(len(emitter.dims(op.operands[0])))[::-1]),
+    "aten.unsqueeze_copy.default": _with_units,
+    "aten.squeeze_copy.default": _with_units,
+    "aten.squeeze_copy.dim": _with_units,
+    "aten.squeeze_copy.dims": _with_units,
+    "aten.expand_copy.default": same,
+    "aten.clone.default": same,
+    "aten.alias_copy.default": same,
+    "dim_order_ops._to_dim_order_copy.default": copy,
+    "dim_order_ops._clone_dim_order.default": same,
+    "aten.cat.default": cat,
+    "aten.stack.default": stack,
+    "aten.slice_copy.Tensor": sliced,
+    "aten.split_with_sizes_copy.default": split,
+    "aten.split_copy.Tensor": split,
+    "aten.select_copy.int": select,
+    "aten.constant_pad_nd.default": pad,
+    "aten._softmax.default": softmax,
+}

@@ -1,0 +1,185 @@
+"""What XNNPACK can take of quantised graphs: patterns around dequantise operators of constants and of activations."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from etir.backends.conditions import dtypes, is_constant, not_empty
+from etir.backends.patterns import Condition, Match, Node, Row, condition, op
+from etir.backends.xnnpack.legalize.quantized import BLOCK_MULTIPLE
+from etir.backends.xnnpack.support import bounded, convolves, few_dims, module_of
+from etir.dialects.dtypes import BY_TORCH_NAME
+from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp, dense_bytes
+from etir.dialects.et.weights import payload_of
+from etir.dialects.schema_op import SchemaOp
+
+_PREFIX = "quantized_decomposed."
+_PER_CHANNEL = f"{_PREFIX}dequantize_per_channel.default"
+_WEIGHTS = (_PER_CHANNEL, f"{_PREFIX}dequantize_per_tensor.default")
+_CHOOSE = tuple(
+    f"{_PREFIX}{name}"
+    for name in (
+        "choose_qparams.tensor",
+        "choose_qparams_symmetric.tensor",
+        "choose_qparams_per_token_asymmetric.default",
+    )
+)
+
+
+@condition("int8 numbers from -128 to 127")
+def whole_int8(match: Match) -> str | None:
+    return _integers(match.op, (-128,), (127,))
+
+
+def _integers(operation: SchemaOp, lowest: tuple[int, ...], highest: tuple[int, ...]) -> str | None:
+    low, high = operation.arg("quant_min"), operation.arg("quant_max")
+    if operation.arg("dtype") != BY_TORCH_NAME["int8"].type:
+        return f"integers of type {operation.arg('dtype')}, takes int8"
+    return None if low in lowest and high in highest else f"integers from {low} to {high}"
+
+
+@condition("a constant weight of int8 or 4-bit integers")
+def integer_weight(match: Match) -> str | None:
+    weight = match["weight"]
+    for name in ("input", "scales", "zero_points"):
+        value = weight.args().get(name)
+        if isinstance(value, SSAValue) and not is_constant(value):
+            return f"'{name}' of the weight is computed"
+    low, high = weight.arg("quant_min"), weight.arg("quant_max")
+    if (low, high) == (-8, 7) and weight.SCHEMA.op_name == _PER_CHANNEL:
+        return None
+    return _integers(weight, (-128, -127), (127,))
+
+
+@condition("a constant bias")
+def constant_bias(match: Match) -> str | None:
+    bias = match.arg("bias")
+    return None if bias is None or is_constant(bias) else "'bias' is computed, not a weight"
+
+
+@condition("scales by the first dim of the weight, zero points of 0")
+def by_output_channel(match: Match) -> str | None:
+    weight = match["weight"]
+    rank = len(cast(SSAValue, weight.arg("input")).type.get_shape())  # type: ignore[attr-defined]
+    axis = weight.arg("axis") % rank
+    return None if axis == 0 else f"scales by dim {axis} of the weight"
+
+
+@condition("an ordinary 2-D convolution")
+def plain_convolution(match: Match) -> str | None:
+    shape = cast(SSAValue, match.arg("weight")).type.get_shape()  # type: ignore[attr-defined]
+    if match.arg("transposed") or len(shape) != 4:
+        return "transposed, or not 2-D"
+    if match.arg("groups") > 1 and shape[1] == 1:
+        return "depthwise"
+    low, high = match["weight"].arg("quant_min"), match["weight"].arg("quant_max")
+    return None if (low, high) != (-8, 7) else "a filter of 4-bit integers"
+
+
+@condition("zero points of 0")
+def no_zero_points(match: Match) -> str | None:
+    weight = match["weight"].args()
+    value = weight.get("zero_points", weight.get("zero_point"))
+    if isinstance(value, SSAValue):
+        data = _bytes_of(value)
+        return None if data is not None and not any(data) else "the weight has zero points, or they are not loaded"
+    return None if not value else f"the weight has the zero point {value}"
+
+
+def _bytes_of(value: SSAValue) -> memoryview | bytes | None:
+    """The bytes of a weight or a constant, None when they are not there."""
+    owner = value.owner
+    if isinstance(owner, ConstantOp):
+        return dense_bytes(owner.value)
+    if not isinstance(owner, GetWeightOp):
+        return None
+    module = module_of(owner)
+    name = owner.symbol.root_reference.data
+    found = next((o for o in module.body.block.ops if isinstance(o, WeightOp) and o.sym_name.data == name), None)
+    if found is None:
+        return None
+    blob = payload_of(found.value, cast("TensorType[Attribute]", found.type))
+    return blob.data if blob.has_data else None
+
+
+@condition("rows of int8 with one scale, or of 4-bit integers with one for each multiple of 32")
+def affine_rows(match: Match) -> str | None:
+    weight = match["weight"]
+    for name in ("input", "scale", "zero_point"):
+        value = weight.arg(name)
+        if isinstance(value, SSAValue) and not is_constant(value):
+            return f"'{name}' of the weight is computed"
+    shape = cast(SSAValue, weight.arg("input")).type.get_shape()  # type: ignore[attr-defined]
+    block, bounds_of = weight.arg("block_size"), (weight.arg("quant_min"), weight.arg("quant_max"))
+    if len(shape) != 2 or block[0] != 1 or shape[1] % block[1]:
+        return f"blocks of {list(block)} in {list(shape)}"
+    if bounds_of == (-8, 7):
+        whole = block[1] == shape[1]
+        return None if whole or block[1] % BLOCK_MULTIPLE == 0 else f"blocks of {block[1]} elements"
+    if bounds_of not in ((-128, 127), (-127, 127)):
+        return f"integers from {bounds_of[0]} to {bounds_of[1]}"
+    return None if block[1] == shape[1] else f"blocks of {block[1]} elements of int8"
+
+
+@condition("one scale for each token, chosen at run time")
+def affine_tokens(match: Match) -> str | None:
+    quantize = match["quantize"]
+    block = quantize.arg("block_size")
+    shape = cast(SSAValue, quantize.arg("input")).type.get_shape()  # type: ignore[attr-defined]
+    if any(size != 1 for size in block[:-1]) or block[-1] not in (shape[-1], -1):
+        return f"one scale for each block of {list(block)} in {list(shape)}"
+    low, high = quantize.arg("quant_min"), quantize.arg("quant_max")
+    return None if (low, high) == (-128, 127) else f"activations from {low} to {high}"
+
+
+def _affine_rows() -> tuple[Row, ...]:
+    """What torchao makes of a linear layer with activations quantised at run time."""
+    choose = {name: op("torchao.choose_qparams_affine.default", escaping=True) for name in ("scale", "zero_point")}
+    quantize = op("torchao.quantize_affine.default", capture="quantize", escaping=True, inputs=choose)
+    activation = op("torchao.dequantize_affine.default", escaping=True, inputs={"input": quantize, **choose})
+    weight = op("torchao.dequantize_affine.default", capture="weight")
+    pattern = op("aten.linear.default", inputs={"input": activation, "weight": weight})
+    conditions = (*_float_input(), affine_tokens, affine_rows, no_zero_points, constant_bias)
+    return (Row(pattern, conditions, "linear of torchao, quantised at run time"),)
+
+
+def _float_input(name: str = "input") -> tuple[Condition, ...]:
+    return (dtypes("float32", of=(name,)), not_empty(), few_dims, bounded)
+
+
+def _dynamic(operator: str, **rest: Node) -> tuple[Node, ...]:
+    """The operator behind an activation that is quantised at run time, per tensor or per token."""
+    found: list[Node] = []
+    for kind in ("per_tensor.tensor", "per_token.default"):
+        names = {"per_tensor.tensor": ("scale", "zero_point"), "per_token.default": ("scales", "zero_points")}[kind]
+        choose = {name: op(*_CHOOSE, escaping=True) for name in names}
+        inner = op(f"{_PREFIX}quantize_{kind}", escaping=True, inputs=choose)
+        outer = op(f"{_PREFIX}dequantize_{kind}", escaping=True, inputs={"input": inner, **choose})
+        found.append(op(operator, inputs={"input": outer, **rest}))
+    return tuple(found)
+
+
+def quantized_rows() -> tuple[Row, ...]:
+    """The rows for quantised tensors."""
+    weight = op(*_WEIGHTS, capture="weight")
+    channels = op(_PER_CHANNEL, capture="weight")
+    static: tuple[Condition, ...] = (*_float_input(), integer_weight, constant_bias)
+    dynamic = (*static, by_output_channel, no_zero_points)
+    return (
+        Row(op(f"{_PREFIX}quantize_per_tensor.default"), (*_float_input(), whole_int8)),
+        Row(op(f"{_PREFIX}dequantize_per_tensor.default"), (not_empty(), few_dims, bounded, whole_int8)),
+        Row(op("aten.linear.default", weight=weight), static, "linear with an integer weight"),
+        Row(op("aten.convolution.default", weight=weight), (*static, convolves), "convolution with an integer filter"),
+        *(
+            Row(pattern, dynamic, "linear, quantised at run time")
+            for pattern in _dynamic("aten.linear.default", weight=channels)
+        ),
+        *(
+            Row(pattern, (*dynamic, convolves, plain_convolution), "convolution, quantised at run time")
+            for pattern in _dynamic("aten.convolution.default", weight=channels)
+        ),
+        *_affine_rows(),
+    )

@@ -1,0 +1,125 @@
+"""`release-kept`: decompose what was kept whole for a backend that does not take it.
+
+`decompose-aten{delegates=...}` leaves an operator whole where a backend would take it. The backend may still not get
+it: a condition fails only at the edge level, its partition is too small, its cost model declines. Before
+``release-kept{target=executorch}``::
+
+    %0 = edge.aten.hardswish.default(%x) : (tensor<4xf64>) -> tensor<4xf64>
+
+After, since the target has no kernel for it and no partition holds it, it is what `decompose-aten` and `aten-to-edge`
+make of it::
+
+    %0 = edge.aten.add.Scalar(%x, other = 3) : ...
+    %1 = edge.aten.clamp.default(%0, min = 0, max = 6) : ...
+    ...
+
+With ``backend`` the pass runs in front of `partition`, and releases what none of these backends takes; without, it runs
+behind it, and releases what is in no partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from etir.backends.registry import Delegate, parse_delegate
+from etir.dialects.aten.base import aten_op
+from etir.dialects.aten.table import load_table
+from etir.dialects.context import EtContext
+from etir.dialects.edge.base import EdgeOp, edge_op
+from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
+from etir.lowering.aten_to_edge import AtenToEdgePass
+from etir.lowering.decompose_aten.driver import DecomposeAtenPass
+from etir.lowering.decompose_aten.kept import Kept
+from etir.lowering.decompose_aten.legality import is_legal, is_legal_name
+from etir.passes.base import Pass, methods
+from etir.passes.canonicalize import CanonicalizePass
+from etir.passes.cse import CsePass
+from etir.passes.delegation.attributes import PARTITION
+
+COPY = "dim_order_ops._to_dim_order_copy.default"
+
+
+@dataclass(frozen=True)
+class ReleaseKeptPass(Pass):
+    """Decompose operators that were kept for a backend and are not in a partition.
+
+    ``target`` and ``keep`` are those of `decompose-aten`; ``backend`` names backends that partitions are made for next.
+    """
+
+    name = "release-kept"
+    target: str | None = "executorch"
+    keep: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Raises what `decompose-aten` and `aten-to-edge` do for operators that cannot be decomposed."""
+        kept = Kept(self.target, self.keep)
+        delegates = [parse_delegate(text) for text in self.backend]
+        released = 0
+        for method in methods(module):
+            for op in list(method.walk()):
+                if isinstance(op, EdgeOp) and _is_released(op, kept, delegates):
+                    _to_aten(op)
+                    released += 1
+        if released:
+            DecomposeAtenPass(target=self.target, keep=self.keep).run(ctx, module)
+            AtenToEdgePass().run(ctx, module)
+            CanonicalizePass().run(ctx, module)
+            CsePass().run(ctx, module)
+
+
+def _is_released(op: EdgeOp, kept: Kept, delegates: list[Delegate]) -> bool:
+    name = op.SCHEMA.op_name
+    if is_legal_name(name) or name not in load_table() or PARTITION in op.attributes:
+        return False
+    asked = aten_op(name).make(op.given_args(), [r.type for r in op.results])
+    legal = is_legal(asked, kept)
+    asked.erase()
+    return not legal and not any(_is_taken(op, delegate) for delegate in delegates)
+
+
+def _is_taken(op: EdgeOp, delegate: Delegate) -> bool:
+    table = delegate.table
+    inside = any(op.SCHEMA.op_name in row.operators[1:] for row in table.rows)
+    return inside or isinstance(table.match(op), tuple)
+
+
+def _to_aten(op: EdgeOp) -> None:
+    """Replace an edge operator by the ATen one; decompositions work on contiguous tensors."""
+    changes = {
+        name: _in_default_order(value, op) if isinstance(value, SSAValue) else value
+        for name, value in op.given_args().items()
+    }
+    new = aten_op(op.SCHEMA.op_name).make(changes, [_default(r.type) for r in op.results], location=op.location)
+    Rewriter.insert_op(new, InsertPoint.before(op))
+    for old, value in zip(op.results, new.results, strict=True):
+        result: SSAValue = value
+        if old.type != value.type:
+            assert isinstance(old.type, TensorType)
+            copy = edge_op(COPY).make({"self": value, "dim_order": list(order_of(old.type))}, [old.type])
+            copy.location = op.location
+            Rewriter.insert_op(copy, InsertPoint.before(op))
+            result = copy.results[0]
+        result.name_hint = old.name_hint
+        old.replace_all_uses_with(result)
+    Rewriter.erase_op(op)
+
+
+def _default(type: Attribute) -> Attribute:
+    if not isinstance(type, TensorType) or is_contiguous(type):
+        return type
+    return tensor_type(type.element_type, dims_of(type))
+
+
+def _in_default_order(value: SSAValue, op: EdgeOp) -> SSAValue:
+    wanted = _default(value.type)
+    if wanted == value.type:
+        return value
+    assert isinstance(wanted, TensorType)
+    copy = edge_op(COPY).make({"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location)
+    Rewriter.insert_op(copy, InsertPoint.before(op))
+    return copy.results[0]

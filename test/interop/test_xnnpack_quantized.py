@@ -1,0 +1,160 @@
+"""Quantised graphs on the stock runtime: what XNNPACKQuantizer makes, against what the exported graph computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+    XNNPACKQuantizer,
+    get_symmetric_quantization_config,
+)
+from torch import nn
+from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+from torchao.quantization.granularity import Granularity, PerAxis, PerGroup
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from torchao.utils import unwrap_tensor_subclass
+from xnnpack_runs import compile_and_run, difference
+
+from etir.backends.xnnpack.legalize.quantized import bfloat16, pack_nibbles
+
+
+class Classifier(nn.Module):
+    """Every kind of operator that XNNPACK has on int8."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, 2, 1)
+        self.depthwise = nn.Conv2d(8, 8, 3, 1, 1, groups=8)
+        self.pointwise = nn.Conv2d(8, 8, 1)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(self.first(x))
+        z = F.relu(self.pointwise(F.relu(self.depthwise(y))) + y)
+        z = F.adaptive_avg_pool2d(F.max_pool2d(z, 2), 1)
+        return self.head(z.flatten(1))
+
+
+def quantised(
+    module: nn.Module, inputs: tuple[torch.Tensor, ...], *, is_dynamic: bool = False, is_per_channel: bool = True
+) -> nn.Module:
+    """``module`` as XNNPACKQuantizer leaves it, calibrated on ``inputs``."""
+    quantizer = XNNPACKQuantizer()
+    quantizer.set_global(get_symmetric_quantization_config(is_per_channel=is_per_channel, is_dynamic=is_dynamic))
+    with torch.no_grad():
+        prepared = prepare_pt2e(torch.export.export(module.eval(), inputs).module(), quantizer)
+        prepared(*inputs)
+        return convert_pt2e(prepared)
+
+
+@pytest.mark.parametrize("is_per_channel", [True, False])
+def test_static(is_per_channel: bool) -> None:
+    """Everything between the first and the last convert works on integers; off by one step at most."""
+    torch.manual_seed(0)
+    inputs = (torch.randn(1, 3, 16, 16),)
+    module = quantised(Classifier(), inputs, is_per_channel=is_per_channel)
+    outputs, expected, facts = compile_and_run(module, inputs)
+    step = (expected[0].max() - expected[0].min()).item() / 64
+    assert (outputs[0] - expected[0]).abs().max().item() <= step
+    assert facts.delegate_calls == 1
+    assert not facts.kernels
+    assert facts.nodes["convert"] == 2
+    (graph,) = facts.graphs
+    names = {value.datatype.name for value in graph.values}
+    assert names == ({"fp32", "qint8", "qcint8", "qcint32"} if is_per_channel else {"fp32", "qint8", "qint32"})
+
+
+def test_half_quantised_graph_keeps_its_meaning() -> None:
+    """Integers become floating point where an operator is not on integers."""
+
+    class Mixed(nn.Module):
+        def __init__(self, inner: nn.Module):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sigmoid(self.inner(torch.exp(x))) * 2
+
+    torch.manual_seed(0)
+    inputs = (torch.randn(1, 3, 16, 16),)
+    module = Mixed(quantised(Classifier(), (torch.exp(inputs[0]),)))
+    outputs, expected, facts = compile_and_run(module, inputs)
+    assert difference(outputs, expected) < 2e-2
+    assert facts.delegate_calls == 1
+
+
+def test_dynamic_linear() -> None:
+    """Activations get their scales at run time: one for each token, where the exported graph has one for all."""
+    torch.manual_seed(0)
+    inputs = (torch.randn(1, 1, 64),)
+    module = quantised(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 9)), inputs, is_dynamic=True)
+    outputs, expected, facts = compile_and_run(module, inputs)
+    assert difference(outputs, expected) < 1e-2
+    assert facts.nodes == {"convert": 2, "fully_connected": 2}
+    assert {v.datatype.name for v in facts.graphs[0].values} == {"fp32", "qdint8", "qcint8"}
+
+
+def test_dynamic_activation_shared_by_three() -> None:
+    """One convert serves all products with the same activation."""
+
+    class Three(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleList(nn.Linear(64, 16) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = (part(x) for part in self.parts)
+            return q * k + v
+
+    torch.manual_seed(0)
+    inputs = (torch.randn(1, 1, 64),)
+    outputs, expected, facts = compile_and_run(quantised(Three(), inputs, is_dynamic=True), inputs)
+    assert difference(outputs, expected) < 2e-2
+    assert facts.delegate_calls == 1
+    assert facts.nodes["convert"] == 1
+
+
+def test_dynamic_convolution() -> None:
+    """One scale for each image."""
+    torch.manual_seed(0)
+    inputs = (torch.randn(1, 3, 9, 9),)
+    module = quantised(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), inputs, is_dynamic=True)
+    outputs, expected, facts = compile_and_run(module, inputs)
+    assert difference(outputs, expected) < 1e-2
+    assert not facts.kernels
+
+
+@pytest.mark.parametrize(
+    ("dtype", "granularity", "datatype", "tolerance"),
+    [
+        (torch.int8, PerAxis(0), "qcint8", 2e-6),
+        (torch.int4, PerAxis(0), "qcint4", 2e-6),
+        (torch.int4, PerGroup(32), "qbint4", 1e-2),
+    ],
+)
+def test_torchao_linear(dtype: torch.dtype, granularity: Granularity, datatype: str, tolerance: float) -> None:
+    """Integer weights with one scale a row are exact; those of blocks have scales of bfloat16."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 32, bias=False)).eval()
+    config = Int8DynamicActivationIntxWeightConfig(weight_dtype=dtype, weight_granularity=granularity)
+    quantize_(module, config)
+    inputs = (torch.randn(1, 3, 64),)
+    outputs, expected, facts = compile_and_run(unwrap_tensor_subclass(module), inputs)
+    assert difference(outputs, expected) < tolerance
+    assert facts.nodes == {"convert": 2, "fully_connected": 2}
+    assert {v.datatype.name for v in facts.graphs[0].values} == {"fp32", "qdint8", datatype}
+
+
+def test_nibbles() -> None:
+    """The even column is the low half; an odd row is filled with zero, which is 8."""
+    packed = pack_nibbles(np.array([[-8, 7, 1], [0, -1, 2]], np.int8))
+    assert packed.tolist() == [[0xF0, 0x89], [0x78, 0x8A]]
+
+
+def test_bfloat16() -> None:
+    """As torch rounds."""
+    values = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    expected = values.bfloat16().view(torch.int16).numpy().view(np.uint16)
+    assert (bfloat16(values.numpy()) == expected).all()

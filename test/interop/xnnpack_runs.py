@@ -1,0 +1,79 @@
+"""Compiles small modules for XNNPACK, runs them on the stock runtime, and says what the file consists of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from executorch.runtime import Runtime
+from torch.utils import _pytree as pytree
+
+import etir
+from etir.backends.xnnpack.blob_reader import read_blob
+from etir.backends.xnnpack.graph import Graph
+from etir.emit.pte import model
+from etir.emit.pte.reader import read_pte
+
+
+@dataclass
+class FileFacts:
+    """Graphs of the delegates, kernel calls by operator, and bytes of the tensors that delegate calls pass."""
+
+    graphs: list[Graph] = field(default_factory=list)
+    kernels: Counter[str] = field(default_factory=Counter)
+    boundary_bytes: int = 0
+    delegate_calls: int = 0
+
+    @property
+    def nodes(self) -> Counter[str]:
+        """Nodes of all delegates by kind."""
+        return Counter(node.kind.name for graph in self.graphs for node in graph.nodes)
+
+
+def facts_of(data: bytes) -> FileFacts:
+    """What a ``.pte`` file's first method consists of."""
+    program = read_pte(data)
+    plan = program.execution_plan[0]
+    named = {key: item.data for key, item in program.named_data.items()}
+    facts = FileFacts([read_blob(delegate.data, named) for delegate in plan.delegates])
+    for instruction in plan.chains[0].instructions:
+        if isinstance(instruction, model.KernelCall):
+            facts.kernels[plan.operators[instruction.op_index].full_name] += 1
+        elif isinstance(instruction, model.DelegateCall):
+            facts.delegate_calls += 1
+            values = [plan.values[i] for i in instruction.args]
+            facts.boundary_bytes += sum(v.nbytes for v in values if isinstance(v, model.Tensor))
+    return facts
+
+
+def run_stock(data: bytes, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The outputs of one call on the stock runtime."""
+    program = Runtime.get().load_program(data)
+    method = program.load_method("forward")
+    assert method is not None
+    return [output.clone() for output in method.execute(list(inputs))]
+
+
+def compile_and_run(
+    module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], dynamic_shapes: Any = None, *, exported: Any = None
+) -> tuple[list[torch.Tensor], list[torch.Tensor], FileFacts]:
+    """Outputs on the stock runtime, eager's, and the facts of the file."""
+    with torch.no_grad():
+        expected = pytree.tree_leaves(module(*inputs))
+        program = exported or torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
+    data = etir.compile(program, delegates=["xnnpack"]).buffer
+    return run_stock(data, inputs), expected, facts_of(data)
+
+
+def difference(outputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
+    """The largest absolute difference over the largest magnitude (at least 1); infinite for other shapes or dtypes."""
+    worst = 0.0
+    for output, wanted in zip(outputs, expected, strict=True):
+        if output.shape != wanted.shape or output.dtype != wanted.dtype:
+            return float("inf")
+        scale = max(1.0, wanted.float().abs().max().item())
+        worst = max(worst, (output.float() - wanted.float()).abs().max().item() / scale)
+    return worst

@@ -1,0 +1,113 @@
+"""Partitions of random graphs: convex, acyclic, as few as an exhaustive search finds; boundaries only shrink."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xdsl.ir import Block
+
+from etir.passes.delegation.graph import BlockGraph, Contraction, Value
+from etir.passes.delegation.levels import boundary_bytes, find_levels, lower_boundary
+from etir.passes.delegation.take import find_way_back
+from etir.passes.partition import drop_cycles, partitions
+
+
+@st.composite
+def graphs(draw: st.DrawFn, most: int = 9) -> tuple[BlockGraph, list[bool]]:
+    """A graph, and which of its nodes a backend takes."""
+    count = draw(st.integers(1, most))
+    preds = [draw(st.lists(st.integers(0, i - 1), unique=True, max_size=3)) if i else [] for i in range(count)]
+    values: list[Value] = []
+    for i in range(count):
+        users = tuple(j for j in range(count) if i in preds[j])
+        values.append(Value(i, users, draw(st.integers(1, 64)), not users or draw(st.booleans())))
+    values.append(Value(-1, tuple(i for i in range(count) if not preds[i]), 16, False))
+    # The algorithms only see numbers: no operation stands behind a node.
+    return BlockGraph(Block(), [None] * count, preds, values), [draw(st.booleans()) for _ in range(count)]  # type: ignore
+
+
+def is_valid(graph: BlockGraph, groups: list[list[int]]) -> bool:
+    convex = all(find_way_back(graph.preds, dict.fromkeys(group)) is None for group in groups)
+    return convex and not Contraction(graph, groups).cycle
+
+
+def fewest(graph: BlockGraph, nodes: list[int]) -> int:
+    """The fewest groups of any valid partitioning of ``nodes``, by trying all."""
+    for count in range(1, len(nodes) + 1):
+        for choice in itertools.product(range(count), repeat=len(nodes)):
+            groups = [[n for n, c in zip(nodes, choice, strict=True) if c == k] for k in range(count)]
+            if is_valid(graph, [group for group in groups if group]):
+                return count
+    return 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(graphs(most=6))
+def test_as_few_as_possible(case: tuple[BlockGraph, list[bool]]) -> None:
+    graph, taken = case
+    nodes = [i for i, t in enumerate(taken) if t]
+    groups = partitions(graph, [[i] for i in nodes], [])
+    assert is_valid(graph, groups)
+    assert sorted(i for group in groups for i in group) == nodes
+    assert len(groups) == fewest(graph, nodes)
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(most=14))
+def test_boundary_only_shrinks(case: tuple[BlockGraph, list[bool]]) -> None:
+    graph, taken = case
+    contracted = Contraction(graph, [])
+    levels = find_levels(contracted, taken)
+    before = boundary_bytes(graph, contracted, taken, levels)
+    count = {v for v, t in zip(levels, taken, strict=True) if t}
+    lower_boundary(graph, contracted, taken, levels)
+    assert boundary_bytes(graph, contracted, taken, levels) <= before
+    assert {v for v, t in zip(levels, taken, strict=True) if t} <= count
+    groups: dict[int, list[int]] = {}
+    for node, level in enumerate(levels):
+        if taken[node]:
+            groups.setdefault(level, []).append(node)
+    assert is_valid(graph, list(groups.values()))
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(most=14), st.data())
+def test_units_and_a_second_backend(case: tuple[BlockGraph, list[bool]], data: st.DataObject) -> None:
+    """Units of several operations stay together; a second backend works around the first one's partitions."""
+    graph, taken = case
+    units = [[i] for i, t in enumerate(taken) if t]
+    for _ in range(3):
+        if len(units) < 2:
+            break
+        a, b = sorted(data.draw(st.lists(st.integers(0, len(units) - 1), min_size=2, max_size=2, unique=True)))
+        joined = sorted(units[a] + units[b])
+        if find_way_back(graph.preds, dict.fromkeys(joined)) is None:
+            units = [u for i, u in enumerate(units) if i not in (a, b)] + [joined]
+    dropped = drop_cycles(graph, units, [])
+    first = partitions(graph, units, [])
+    assert is_valid(graph, first)
+    for unit in units:
+        assert any(set(unit) <= set(group) for group in first)
+    assert all(unit not in units for unit in dropped)
+    rest = [[i] for i in range(len(taken)) if not any(i in group for group in first)]
+    second = partitions(graph, rest, first)
+    assert is_valid(graph, [*first, *second])
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(most=14))
+def test_split_partitions_are_connected(case: tuple[BlockGraph, list[bool]]) -> None:
+    graph, taken = case
+    groups = partitions(graph, [[i] for i, t in enumerate(taken) if t], [], split=True)
+    assert is_valid(graph, groups)
+    for group in groups:
+        reached, pending = {group[0]: None}, [group[0]]
+        while pending:
+            node = pending.pop()
+            for other in group:
+                if other not in reached and (node in graph.preds[other] or other in graph.preds[node]):
+                    reached[other] = None
+                    pending.append(other)
+        assert sorted(reached) == group
