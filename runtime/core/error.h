@@ -39,18 +39,26 @@ enum class Check : uint16_t {
 #undef ETIR_CHECK
 };
 
-/// The category of a check's failure.
-constexpr Error error_of(Check check) {
-  switch (check) {
-    case Check::None:
-      return Error::Ok;
-#define ETIR_CHECK(name, number, error, sentence) \
-  case Check::name:                               \
-    return Error::error;
+namespace detail {
+// Two arrays instead of a switch: half the code.
+inline constexpr uint16_t kCheckNumbers[] = {
+#define ETIR_CHECK(name, number, error, sentence) number,
 #include "core/checks.def"
 #undef ETIR_CHECK
+};
+inline constexpr uint8_t kCheckErrors[] = {
+#define ETIR_CHECK(name, number, error, sentence) static_cast<uint8_t>(Error::error),
+#include "core/checks.def"
+#undef ETIR_CHECK
+};
+}  // namespace detail
+
+/// The category of a check's failure.
+constexpr Error error_of(Check check) {
+  for (unsigned i = 0; i < sizeof(detail::kCheckErrors); ++i) {
+    if (detail::kCheckNumbers[i] == static_cast<uint16_t>(check)) return static_cast<Error>(detail::kCheckErrors[i]);
   }
-  return Error::Internal;
+  return check == Check::None ? Error::Ok : Error::Internal;
 }
 
 /// What happened, where. Numbers that do not apply are -1; `a` and `b` are the numbers that the check's sentence names.

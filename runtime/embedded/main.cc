@@ -5,7 +5,11 @@
 // memory header (model_memory.h), and the inputs (model_inputs.h: ETIR_INPUTS, a list of X(data, dtype, rank, sizes)).
 #include <cstdint>
 
+#ifdef ETIR_REFERENCE_DELEGATE
+#include "backends/reference/reference.h"
+#endif
 #include "core/data_loader.h"
+#include "core/error_text.h"
 #include "embedded/semihosting.h"
 #include "executor/method.h"
 #include "executor/program.h"
@@ -28,11 +32,12 @@ ARENA uint8_t planned_memory[ETIR_FORWARD_PLANNED_BYTES + 1];
 ARENA uint8_t temp_memory[ETIR_FORWARD_TEMP_BYTES + 1];
 
 int failed(const char* what, const ErrorRecord& record) {
+  char text[kRecordTextSize];
+  format_record(record, text);
   semihosting_print(what);
-  semihosting_print_number(": check ", static_cast<uint32_t>(record.check));
-  semihosting_print_number("  instruction ", static_cast<uint32_t>(record.instruction));
-  semihosting_print_number("  a ", static_cast<uint32_t>(record.a));
-  semihosting_print_number("  b ", static_cast<uint32_t>(record.b));
+  semihosting_print(": ");
+  semihosting_print(text);
+  semihosting_print("\n");
   return 1;
 }
 
@@ -65,6 +70,9 @@ int run() {
   memory.temp = arena(temp_memory, ETIR_FORWARD_TEMP_BYTES);
   MethodOptions options;
   options.kernels = {&kKernels, 1};
+#ifdef ETIR_REFERENCE_DELEGATE
+  options.backends = {&kReferenceBackend, 1};
+#endif
   Method method;
   if (method.load(program, meta->index(), memory, options) != Error::Ok) return failed("load", method.error_record());
 

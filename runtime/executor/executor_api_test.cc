@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "backends/reference/reference.h"
 #include "executor/external_data.h"
 #include "executor/method.h"
 #include "executor/program.h"
@@ -44,7 +45,16 @@ struct TestMethod {
   Method method;
   Blocks* blocks = nullptr;
   uint32_t releases = 0;
+  const Method* shared = nullptr;  // whose delegates the next load may use
+  bool watched = false;            // whether the next load asks for events
+  uint32_t begun = 0, ended = 0, last_event = 0;
 };
+
+void count_event(void* context, uint32_t delegate, uint32_t id, bool begin) {
+  TestMethod* method = static_cast<TestMethod*>(context);
+  ++(begin ? method->begun : method->ended);
+  method->last_event = delegate << 16 | id;
+}
 
 void* allocate_block(void* context, void*, size_t bytes) {
   TestMethod* method = static_cast<TestMethod*>(context);
@@ -111,7 +121,7 @@ Error sum_execute(void* handle, KernelContext& ctx, uint32_t count) {
   return Error::Ok;
 }
 
-constexpr Backend kTestBackends[] = {{"SumBackend", nullptr, sum_init, sum_execute, nullptr}};
+const Backend kTestBackends[] = {{"SumBackend", nullptr, sum_init, sum_execute}, kReferenceBackend};
 
 }  // namespace
 
@@ -222,14 +232,21 @@ ETIR_EXPORT uint32_t etir_method_load(TestMethod* self, const TestProgram* progr
   all.temp.size = temp_size;
   MethodOptions options;
   options.kernels = {&kKernels, 1};
-  options.backends = {kTestBackends, 1};
+  options.backends = {kTestBackends, 2};
   options.max_instructions = max_instructions;
+  if (self->shared != nullptr) options.share = {&self->shared, 1};
+  if (self->watched) options.events = {count_event, self};
   const ExternalData* data = external == nullptr ? nullptr : &external->data;
   if (external != nullptr) options.external = {&data, 1};
   if (with_allocator != 0) options.dynamic = {allocate_block, self, release_blocks};
   const Error error = self->method.load(program->program, index, all, options);
   write_record(self->method.error_record(), record);
   return static_cast<uint32_t>(error);
+}
+/// What the next load does besides: use the delegates of another method (or null), hear of events.
+ETIR_EXPORT void etir_method_delegates(TestMethod* self, const TestMethod* shared, int watched) {
+  self->shared = shared == nullptr ? nullptr : &shared->method;
+  self->watched = watched != 0;
 }
 ETIR_EXPORT uint32_t etir_method_set_tensor(TestMethod* self, uint32_t i, const TensorInput* input, int64_t* record) {
   const Error error = self->method.set_input(i, *input);
@@ -286,7 +303,8 @@ ETIR_EXPORT uint64_t etir_method_list_item(const TestMethod* self, uint32_t i, u
   }
   return reinterpret_cast<uintptr_t>(self->method.tensor_list(value).get(k));
 }
-/// what: 0 method memory, 1 temp peak, 2 next instruction, 3 releases of the allocator.
+/// what: 0 method memory, 1 temp peak, 2 next instruction, 3 releases of the allocator, 4 events of delegates that
+/// began, 5 that ended, 6 the last one: delegate * 65536 + id.
 ETIR_EXPORT uint64_t etir_method_number(const TestMethod* self, int what) {
   switch (what) {
     case 0:
@@ -295,6 +313,12 @@ ETIR_EXPORT uint64_t etir_method_number(const TestMethod* self, int what) {
       return self->method.temp_memory_peak();
     case 2:
       return self->method.next_instruction();
+    case 4:
+      return self->begun;
+    case 5:
+      return self->ended;
+    case 6:
+      return self->last_event;
     default:
       return self->releases;
   }

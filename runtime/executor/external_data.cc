@@ -1,6 +1,7 @@
 // Loading external data: header, tables, and the layout and extent of every entry.
 #include "executor/external_data.h"
 
+#include "core/error_text.h"
 #include "core/flatbuffer_schema.h"
 #include "executor/slots.h"
 #include "executor/validator.h"
@@ -71,59 +72,63 @@ ExternalData::Entry ExternalData::entry(uint32_t index) const {
   return entry;
 }
 
-Error ExternalData::load(DataLoader& loader, ErrorRecord* out) {
+Error ExternalData::load(DataLoader& loader, ErrorRecord* record) {
   if (base_ != nullptr) loader_->release(base_);
   base_ = nullptr;
   segments_ = entries_ = {};
   loader_ = &loader;
-  ErrorRecord ignored;
-  ErrorRecord& record = out == nullptr ? ignored : *out;
-  record = {};
+  ErrorRecord failure;
+  if (!load_checked(loader, failure)) log_failure(failure);
+  if (record != nullptr) *record = failure;
+  return failure.error();
+}
+
+bool ExternalData::load_checked(DataLoader& loader, ErrorRecord& record) {
   Header header;
-  if (!read_header(loader, header, record)) return record.error();
+  if (!read_header(loader, header, record)) return false;
   const uint32_t size = static_cast<uint32_t>(header.segment_base);
   base_ = static_cast<const uint8_t*>(loader.load(0, size, 16));
-  if (base_ == nullptr) return fail(record, Check::FileRead, 0, size), record.error();
+  if (base_ == nullptr) return fail(record, Check::FileRead, 0, size);
   const uintptr_t address = reinterpret_cast<uintptr_t>(base_);
   if (address % 8 != 0) {
-    return fail(record, Check::FileAlignment, static_cast<int64_t>(address), 8), record.error();
+    return fail(record, Check::FileAlignment, static_cast<int64_t>(address), 8);
   }
   flat::Checker checker(base_, size, record);
   const flat::Table root = checker.check_root(flat::kFlatTensor);
-  if (root.at == nullptr) return record.error();
+  if (root.at == nullptr) return false;
   const uint32_t version = root.get<uint32_t>(0);
-  if (version != 0) return fail(record, Check::ExternalVersion, version, 0), record.error();
+  if (version != 0) return fail(record, Check::ExternalVersion, version, 0);
   segment_base_ = header.segment_base;
   const flat::Vector segments = root.vector(1);
   for (uint32_t i = 0; i < segments.count(); ++i) {
     const uint64_t offset = segments.table(i).get<uint64_t>(slot::kSegmentOffset);
     const uint64_t bytes = segments.table(i).get<uint64_t>(slot::kSegmentSize);
     if (offset > header.segment_size || bytes > header.segment_size - offset) {
-      return fail(record, Check::ExternalSegment, i), record.error();
+      return fail(record, Check::ExternalSegment, i);
     }
   }
   const flat::Vector entries = root.vector(2);
   for (uint32_t i = 0; i < entries.count(); ++i) {
     const flat::Table named = entries.table(i);
     const uint32_t segment = named.get<uint32_t>(slot::kNamedSegment);
-    if (segment >= segments.count()) return fail(record, Check::ExternalSegmentIndex, i, segment), record.error();
+    if (segment >= segments.count()) return fail(record, Check::ExternalSegmentIndex, i, segment);
     const flat::Table layout = named.table(slot::kTensorLayout);
     if (layout.at == nullptr) continue;
     const ScalarType dtype = static_cast<ScalarType>(layout.get<uint8_t>(0));
     const flat::Vector sizes = layout.vector(1), order = layout.vector(2);
     const uint32_t rank = sizes.count();
     if (element_size(dtype) == 0 || rank > kMaxRank || order.count() != rank || !is_permutation(order.items(), rank)) {
-      return fail(record, Check::ExternalLayout, i), record.error();
+      return fail(record, Check::ExternalLayout, i);
     }
     const int64_t nbytes = tensor_nbytes(dtype, sizes.items(), rank);
-    if (nbytes < 0) return fail(record, Check::ExternalLayout, i), record.error();
+    if (nbytes < 0) return fail(record, Check::ExternalLayout, i);
     if (static_cast<uint64_t>(nbytes) > segments.table(segment).get<uint64_t>(slot::kSegmentSize)) {
-      return fail(record, Check::ExternalEntrySize, i, nbytes), record.error();
+      return fail(record, Check::ExternalEntrySize, i, nbytes);
     }
   }
   segments_ = segments;
   entries_ = entries;
-  return Error::Ok;
+  return true;
 }
 
 Result<uint32_t> ExternalData::find(StringView key) const {

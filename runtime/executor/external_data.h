@@ -45,6 +45,8 @@ class ExternalData {
   const uint8_t* data(const Entry& entry, size_t alignment) const;
 
  private:
+  bool load_checked(DataLoader& loader, ErrorRecord& record);
+
   DataLoader* loader_ = nullptr;
   const uint8_t* base_ = nullptr;
   uint64_t segment_base_ = 0;

@@ -1,6 +1,7 @@
 // Loading a program: header, tables, segments, and then every method.
 #include "executor/program.h"
 
+#include "core/error_text.h"
 #include "core/flatbuffer_schema.h"
 #include "executor/slots.h"
 #include "executor/validator.h"
@@ -85,7 +86,10 @@ Error Program::load(DataLoader& loader, ErrorRecord* record) {
   ErrorRecord failure;
   loader_ = &loader;
   const Error error = load_checked(loader, failure);
-  if (error != Error::Ok) clear();
+  if (error != Error::Ok) {
+    log_failure(failure);
+    clear();
+  }
   if (record != nullptr) *record = failure;
   return error;
 }

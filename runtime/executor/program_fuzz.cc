@@ -3,8 +3,9 @@
 //   clang++ -g -O1 -fsanitize=fuzzer,address,undefined ... runtime/executor/program_fuzz.cc
 //   ./program_fuzz corpus/
 //
-// The first byte of the input says whether a .ptd follows: its length in three bytes, and then the file. Memory is
-// given as the file asks for it, up to a limit, each block on its own so that the sanitizer sees the first byte beyond.
+// The first byte of the input says, in its bits, whether a .ptd follows (its length in three bytes, and then the file)
+// and whether there is an allocator for tensors without a bound. Memory is given as the file asks for it, up to a limit,
+// each block on its own so that the sanitizer sees the first byte beyond.
 #include <cstdlib>
 #include <cstring>
 
@@ -20,9 +21,11 @@ namespace {
 
 using namespace etir;
 
-constexpr uint64_t kMostMemory = 1 << 20;
+// Small enough for matrix products and convolutions to come to an end soon.
+constexpr uint64_t kMostMemory = 1 << 16;
 constexpr uint32_t kMostBuffers = 16;
-constexpr uint64_t kMostInstructions = 500;
+constexpr uint64_t kMostInstructions = 200;
+constexpr uint64_t kMostMethodMemory = 1 << 20;
 
 // A copy that ends where its bytes end.
 struct Block {
@@ -34,11 +37,28 @@ struct Block {
   size_t size;
 };
 
-void run_method(const Program& program, uint32_t index, const ExternalData* external) {
+// Memory for tensors without a bound, freed when a method says so.
+struct Pool {
+  ~Pool() { release(this); }
+  static void* allocate(void* context, void*, size_t bytes) {
+    Pool& self = *static_cast<Pool*>(context);
+    if (self.count == kMost || bytes > kMostMemory) return nullptr;
+    return self.blocks[self.count++] = std::malloc(bytes + (bytes == 0));
+  }
+  static void release(void* context) {
+    Pool& self = *static_cast<Pool*>(context);
+    while (self.count > 0) std::free(self.blocks[--self.count]);
+  }
+  static constexpr int kMost = 64;
+  void* blocks[kMost];
+  int count = 0;
+};
+
+void run_method(const Program& program, uint32_t index, const ExternalData* external, bool allocator) {
   const MethodMeta meta = program.method_meta(index);
   const uint64_t needed = meta.method_memory_size();
   const uint32_t count = meta.num_planned_buffers();
-  if (needed > kMostMemory || count > kMostBuffers) return;
+  if (needed > kMostMethodMemory || count > kMostBuffers) return;
   PlannedBuffer planned[kMostBuffers];
   bool fits = true;
   for (uint32_t i = 0; i < count; ++i) fits = fits && meta.planned_buffer_size(i) <= kMostMemory;
@@ -59,6 +79,8 @@ void run_method(const Program& program, uint32_t index, const ExternalData* exte
     options.kernels = {&kKernels, 1};
     options.max_instructions = kMostInstructions;
     if (external != nullptr) options.external = {&external, 1};
+    Pool pool;
+    if (allocator) options.dynamic = {Pool::allocate, &pool, Pool::release};
     Method method;
     if (method.load(program, index, all, options) == Error::Ok) {
       for (int run = 0; run < 2; ++run) {
@@ -81,12 +103,12 @@ void run_method(const Program& program, uint32_t index, const ExternalData* exte
   for (uint32_t i = 0; i < count; ++i) std::free(planned[i].data);
 }
 
-void run_program(const uint8_t* data, size_t size, const ExternalData* external) {
+void run_program(const uint8_t* data, size_t size, const ExternalData* external, bool allocator) {
   BufferDataLoader loader(data, size);
   Program program;
   if (program.load(loader) != Error::Ok) return;
   const uint32_t methods = program.num_methods() < 4 ? program.num_methods() : 4;
-  for (uint32_t i = 0; i < methods; ++i) run_method(program, i, external);
+  for (uint32_t i = 0; i < methods; ++i) run_method(program, i, external, allocator);
 }
 
 }  // namespace
@@ -102,6 +124,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   BufferDataLoader loader(external_bytes.data, external_size);
   ExternalData external;
   const bool has_external = external_size > 0 && external.load(loader) == Error::Ok;
-  run_program(static_cast<const uint8_t*>(bytes.data), bytes.size, has_external ? &external : nullptr);
+  run_program(static_cast<const uint8_t*>(bytes.data), bytes.size, has_external ? &external : nullptr,
+              (data[0] & 2) != 0);
   return 0;
 }

@@ -1,4 +1,5 @@
-// Runs the fuzzing entry point on random mutations of some files: a check that needs no libFuzzer.
+// Runs the fuzzing entry point on random mutations of some files, of their bytes and of what their tables say: a check
+// that needs no libFuzzer.
 //
 //   program_mutation_fuzz SEED COUNT file...
 //
@@ -10,24 +11,13 @@
 #include <cstring>
 #include <vector>
 
+#include "executor/file_mutator.h"
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace {
 
-struct Random {
-  uint64_t state;
-  uint64_t next() {
-    // SplitMix64.
-    state += 0x9e3779b97f4a7c15u;
-    uint64_t z = state;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  size_t below(size_t bound) { return static_cast<size_t>(next() % bound); }
-};
-
-void mutate(std::vector<uint8_t>& bytes, Random& random) {
+void mutate(std::vector<uint8_t>& bytes, etir::FuzzRandom& random) {
   constexpr uint32_t kWords[] = {0,  1,  2,          3,          4,          7,          8,      15,
                                  16, 17, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffe, 0x10000};
   const size_t times = 1 + random.below(3);
@@ -68,11 +58,21 @@ void mutate(std::vector<uint8_t>& bytes, Random& random) {
   }
 }
 
+// The program, or the external data before it.
+bool mutate_tables(std::vector<uint8_t>& bytes, etir::FuzzRandom& random) {
+  if (bytes.size() < 24) return false;
+  size_t external = 0;
+  if ((bytes[0] & 1) != 0) external = bytes[1] | size_t{bytes[2]} << 8 | size_t{bytes[3]} << 16;
+  if (external > bytes.size() - 4) return false;
+  if (external > 0 && random.below(2) == 0) return etir::mutate_file(&bytes[4], external, random);
+  return etir::mutate_file(&bytes[4] + external, bytes.size() - 4 - external, random);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 4) return 1;
-  Random random{std::strtoull(argv[1], nullptr, 10)};
+  etir::FuzzRandom random{std::strtoull(argv[1], nullptr, 10)};
   const long count = std::strtol(argv[2], nullptr, 10);
   std::vector<std::vector<uint8_t>> files;
   for (int i = 3; i < argc; ++i) {
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   }
   for (long i = 0; i < count; ++i) {
     std::vector<uint8_t> bytes = files[static_cast<size_t>(i) % files.size()];
-    mutate(bytes, random);
+    if (random.below(2) == 0 || !mutate_tables(bytes, random)) mutate(bytes, random);
     LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   }
   std::printf("%ld mutants of %zu files\n", count, files.size());

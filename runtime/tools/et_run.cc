@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error_text.h"
 #include "platform/describe.h"
 #include "platform/host_program.h"
 #include "tools/npy.h"
@@ -56,6 +57,11 @@ int complain(const host::Status& status) {
     if (status.record.instruction >= 0) std::fprintf(stderr, ", instruction %d", status.record.instruction);
     if (!status.op.empty()) std::fprintf(stderr, ", operator %s", status.op.c_str());
     std::fprintf(stderr, "\n");
+  }
+  if (status.record.check != Check::None) {
+    char text[kRecordTextSize];
+    format_record(status.record, text);
+    std::fprintf(stderr, "  note: %s\n  help: et-translate --decode-error says which line of the model it is\n", text);
   }
   return 1;
 }

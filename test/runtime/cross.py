@@ -1,7 +1,8 @@
 """Builds the runtime with one model for another machine, and runs it there, emulated.
 
-The kernels that the model calls are the only ones that are compiled (``generate.py --only``); the arenas have the sizes
-that the compiler reports. What the program prints is its outputs' bytes and the memory it used.
+The kernels that the model calls are the only ones that are compiled, for the element types of its tensors
+(``etir.tools.select_kernels``); the arenas have the sizes that the compiler reports. What the program prints is its
+outputs' bytes and the memory it used.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import torch
 from kernels import DTYPES, RUNTIME
 
 from etir import Program
+from etir.emit.pte.reader import read_pte
 from etir.emit.runtime_memory import memory_header
+from etir.tools.select_kernels import select, selection_text
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,13 @@ def _array(name: str, tensor: torch.Tensor) -> str:
     )
 
 
-def build(machine: Machine, program: Program, inputs: Sequence[torch.Tensor], folder: Path) -> Path:
-    """An executable that runs method ``forward`` of a program on ``inputs`` and prints the outputs' bytes."""
+def build(
+    machine: Machine, program: Program, inputs: Sequence[torch.Tensor], folder: Path, *, dtypes: bool = True
+) -> Path:
+    """An executable that runs method ``forward`` of a program on ``inputs`` and prints the outputs' bytes.
+
+    Without ``dtypes`` the kernels are built for all element types.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.pte").write_bytes(program.buffer)
     (folder / "model_memory.h").write_text(memory_header(program.runtime_memory()))
@@ -86,28 +94,51 @@ def build(machine: Machine, program: Program, inputs: Sequence[torch.Tensor], fo
         'etir_program: .incbin "model.pte"\netir_program_end: .byte 0\n'
         '.section .note.GNU-stack, "", %progbits\n'
     )
-    names = [name for method in program.report().methods for name in method.operators]
-    (folder / "names.txt").write_text("\n".join(names))
-    generate = [sys.executable, str(RUNTIME / "kernels" / "generate.py"), "--only", str(folder / "names.txt")]
+    # Operators inside of delegates are in no instruction; their kernels are built for all types.
+    selection = dict.fromkeys(program.operators, ())
+    if dtypes:
+        selection |= select([read_pte(program.buffer)])
+    (folder / "selection.txt").write_text(selection_text(selection))
+    generate = [sys.executable, str(RUNTIME / "kernels" / "generate.py"), "--only", str(folder / "selection.txt")]
     subprocess.run([*generate, str(folder / "table.cc")], check=True)
-    subprocess.run([*generate, "--sources", str(folder / "sources.txt")], check=True)
-    sources = [RUNTIME / "kernels" / line for line in (folder / "sources.txt").read_text().split()]
-    sources += [p for f in ("core", "executor") for p in sorted((RUNTIME / f).glob("*.cc")) if _is_core(p)]
+    subprocess.run([*generate, "--dtypes", str(folder / "dtypes.txt")], check=True)
+    kernels = [line.split() for line in (folder / "dtypes.txt").read_text().splitlines()]
+    sources = [p for f in ("core", "executor") for p in sorted((RUNTIME / f).glob("*.cc")) if _is_core(p)]
+    delegated = any(method.delegates for method in program.report().methods)
+    if delegated:
+        sources.append(RUNTIME / "backends" / "reference" / "reference.cc")
     sources += [RUNTIME / "kernels" / "kernel.cc", folder / "table.cc", folder / "model.S"]
     embedded = RUNTIME / "embedded"
     sources += [embedded / ("startup.cc" if machine.bare_metal else "hosted.cc"), embedded / "main.cc"]
     executable = folder / "program"
     command = [machine.compiler, *FLAGS, *machine.flags, f"-I{RUNTIME}", f"-I{folder}", f"-L{embedded}"]
-    done = subprocess.run(
-        [*command, *map(str, sources), "-o", str(executable)], cwd=folder, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-6000:])
+    command += ["-DETIR_REFERENCE_DELEGATE"] if delegated else []
+    objects: list[Path] = []
+    for source, mask in kernels:
+        objects.append(folder / f"{source.replace('/', '_')}.o")
+        _run([*command, f"-DETIR_DTYPES={mask}", "-c", RUNTIME / "kernels" / source, "-o", objects[-1]], folder)
+    _run([*command, *sources, *objects, "-o", executable], folder)
     return executable
 
 
+def _run(command: Sequence[str | Path], folder: Path) -> None:
+    done = subprocess.run([str(word) for word in command], cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-6000:])
+
+
+def code_bytes(machine: Machine, executable: Path, inputs: Sequence[torch.Tensor]) -> int:
+    """Bytes of code and constants of a bare-metal executable, the C library's included, without model and inputs."""
+    size = f"{machine.compiler.removesuffix('g++')}size"
+    text = subprocess.run([size, "-A", executable], check=True, capture_output=True, text=True).stdout
+    rows = (words for words in map(str.split, text.splitlines()) if len(words) == 3 and words[1].isdigit())
+    sections = {name: int(bytes) for name, bytes, _ in rows}
+    known = (".text", ".ARM.exidx", ".data")
+    return sum(sections.get(name, 0) for name in known) - sum(tensor.nbytes for tensor in inputs)
+
+
 def _is_core(path: Path) -> bool:
-    return not path.stem.endswith(("_test", "_fuzz"))
+    return not path.stem.endswith(("_test", "_fuzz", "_mutator"))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from kernels import DTYPES, RUNTIME, check_names, dim_order, link_kernels
 
 CORE = [
+    "core/error_text.cc",
     "core/flatbuffer_reader.cc",
     "executor/program.cc",
     "executor/validator.cc",
@@ -28,6 +29,7 @@ CORE = [
     "executor/method_run.cc",
     "executor/external_data.cc",
     "kernels/kernel.cc",
+    "backends/reference/reference.cc",
     "platform/platform.cc",
     "platform/file_data_loader.cc",
     "platform/mmap_data_loader.cc",
@@ -91,9 +93,14 @@ class Memory:
         return ctypes.string_at(self.address, self.size)
 
 
-def link_executor(families: Sequence[str], output: str, sources: Sequence[Path], link: str) -> Path:
-    """Compile the core, some kernel families and ``sources`` and link them with the flags ``link``."""
-    return link_kernels(output, [*(RUNTIME / name for name in CORE), *sources], link, families)
+def link_executor(
+    families: Sequence[str], output: str, sources: Sequence[Path], link: str, only: Path | None = None
+) -> Path:
+    """Compile the core, some kernel families and ``sources`` and link them with the flags ``link``.
+
+    ``only`` is a file with the operators and types of a selective build.
+    """
+    return link_kernels(output, [*(RUNTIME / name for name in CORE), *sources], link, families, only=only)
 
 
 @functools.cache
@@ -102,6 +109,11 @@ def build_executor(*families: str) -> Any:
     link = "-shared" if "sanitize" in os.environ.get("ETIR_KERNEL_FLAGS", "") else "-shared -Wl,-z,defs"
     name = "-".join(("executor", *families))
     path = link_executor(families, f"{name}.so", [RUNTIME / "executor" / "executor_api_test.cc"], link)
+    return open_executor(path)
+
+
+def open_executor(path: Path) -> Any:
+    """The library of an executor, with the types of its functions."""
     library = ctypes.CDLL(str(path))
     for name in ("etir_program_new", "etir_external_new", "etir_method_new", "etir_meta_string"):
         getattr(library, name).restype = ctypes.c_void_p
@@ -205,6 +217,8 @@ class Method:
         limit: int = 10_000_000,
         allocator: bool = False,
         extra: int = 0,
+        share: Method | None = None,
+        watched: bool = False,
     ):
         self.program, self.library, self.external = program, program.library, external
         self.index = program.names.index(index) if isinstance(index, str) else index
@@ -213,16 +227,24 @@ class Method:
             planned = [(Memory(size), False) for size in program.planned(self.index)]
         self.planned = planned
         self._buffers = (_Planned * max(len(planned), 1))(*((m.address, m.size, keep) for m, keep in planned))
-        self.temp = Memory(temp)
         self.handle = ctypes.c_void_p(self.library.etir_method_new())
         program.methods[self.handle.value] = None
         self._kept: dict[int, Any] = {}
         self._record = (ctypes.c_int64 * 6)()
+        self._limit, self._allocator = limit, allocator
+        self._shared = share
+        self.library.etir_method_delegates(self.handle, share.handle if share else ctypes.c_void_p(None), int(watched))
+        self.load(temp)
+
+    def load(self, temp: int) -> None:
+        """Load the method, again with all that it was given before but ``temp`` bytes of temporary memory."""
+        self.temp = Memory(temp)
         self._call(
-            "load", program.handle, self.index, ctypes.c_void_p(self.memory.address),
-            ctypes.c_size_t(self.memory.size), self._buffers, ctypes.c_size_t(len(planned)),
+            "load", self.program.handle, self.index, ctypes.c_void_p(self.memory.address),
+            ctypes.c_size_t(self.memory.size), self._buffers, ctypes.c_size_t(len(self.planned)),
             ctypes.c_void_p(self.temp.address), ctypes.c_size_t(temp),
-            external.handle if external else ctypes.c_void_p(None), ctypes.c_uint64(limit), int(allocator),
+            self.external.handle if self.external else ctypes.c_void_p(None), ctypes.c_uint64(self._limit),
+            int(self._allocator),
         )  # fmt: skip
 
     def __del__(self) -> None:

@@ -70,3 +70,25 @@ def test_outputs_and_memory(name: str, model: str, tmp_path: Path) -> None:
     memory = program.runtime_memory()["forward"]
     assert done.method_memory == (memory.method_32 if machine.bare_metal else memory.method)
     assert done.temp_memory == memory.temp
+
+
+@pytest.mark.parametrize("name", ["cortex-m55", "cortex-m4", "aarch64"])
+def test_delegated(name: str, tmp_path: Path) -> None:
+    """The same bits with two delegates around the relu as without, in no more memory than was reported."""
+    machine: Machine = MACHINES[name]
+    if machine.missing is not None:
+        pytest.skip(f"{machine.missing} is not installed")
+    module, inputs = MODELS["classifier"]
+    exported = torch.export.export(module.eval(), inputs)
+    plain = etir.compile(exported, target="etir")
+    delegated = etir.compile(exported, target="etir", delegates=["reference{leave=aten.relu.default}"])
+    assert delegated.delegation is not None
+    assert len(delegated.delegation.backends[0].partitions) == 2
+    runs = [run(machine, build(machine, p, inputs, tmp_path / str(i))) for i, p in enumerate((plain, delegated))]
+    assert [done.code for done in runs] == [0, 0], runs[1].text
+    assert runs[0].outputs == runs[1].outputs
+    memory = delegated.runtime_memory()["forward"]
+    reported = memory.method_32 if machine.bare_metal else memory.method
+    # What is allocated starts at multiples of 16: the report counts with the most that this takes, once a delegate.
+    assert runs[1].method_memory <= reported < runs[1].method_memory + 2 * 16
+    assert runs[1].temp_memory <= memory.temp

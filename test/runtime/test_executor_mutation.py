@@ -25,6 +25,7 @@ from etir.emit.pte import model
 from etir.emit.pte.model import IntList
 from etir.emit.scalar_type import ScalarType
 
+MUTATOR = ("program_fuzz.cc", "file_mutator.cc")
 FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 
 
@@ -57,14 +58,14 @@ def mixed() -> bytes:
     return b.pte(check=False)
 
 
-def corpus(folder: Path) -> list[Path]:
-    """Inputs of runtime/executor/program_fuzz.cc."""
+def programs() -> dict[str, bytes]:
+    """Inputs of runtime/executor/program_fuzz.cc, by name."""
     layout = TensorLayout(ScalarType.FLOAT, (2,), (0,))
     entries = {"w": NamedTensor(floats(8, 9), layout), "v": NamedTensor(b"abc")}
     ptd = write_ptd(FlatTensor(entries, segment_alignment=16))
     two = state(floats(1, 2), 2)
     two.name = "other"
-    programs = {
+    plain = {
         "copies": copies(),
         "unplanned": copies(planned=False),
         "loop": loop(3).pte(),
@@ -75,10 +76,16 @@ def corpus(folder: Path) -> list[Path]:
         "static": grower(STATIC),
         "mixed": mixed(),
     }
-    files = {name: bytes(4) + data for name, data in programs.items()}
+    files = {name: bytes(4) + data for name, data in plain.items()}
     for planned in (False, True):
         head = b"\1" + len(ptd).to_bytes(3, "little")
         files[f"external{planned}"] = head + ptd + external(planned).pte()
+    return files
+
+
+def corpus(folder: Path) -> list[Path]:
+    """The inputs as files."""
+    files = programs()
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (folder / name).write_bytes(data)
@@ -89,7 +96,7 @@ def corpus(folder: Path) -> list[Path]:
 def mutate() -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ETIR_KERNEL_FLAGS", FLAGS)
-        sources = [RUNTIME / "executor" / name for name in ("program_fuzz.cc", "program_mutation_fuzz.cc")]
+        sources = [RUNTIME / "executor" / name for name in (*MUTATOR, "program_mutation_fuzz.cc")]
         return link_executor(["prim", "copy"], "program_mutate", sources, "")
 
 

@@ -1,6 +1,7 @@
 """The C++ programs: et-run, the hello world of the API, the C interface, the thread pool; a selective build of them.
 
-They are built with the kernels of a few operators only, which is what a selective build is.
+They are built with the kernels of a few operators only, which is what a selective build is; with the sanitizers in
+``ETIR_SANITIZE``, as CMake's option of that name takes them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import decoding
 import numpy as np
 import pytest
 import torch
@@ -18,10 +20,9 @@ import torch
 import etir
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "cpp-test"
+SANITIZE = os.environ.get("ETIR_SANITIZE", "")
+BUILD = ROOT / "build" / "-".join(filter(None, ("cpp-test", SANITIZE.replace(",", "-"))))
 OPERATORS = ("aten::add.out", "aten::copy_", "aten::mul.out")
-
-pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
 
 
 class Model(torch.nn.Module):
@@ -47,6 +48,9 @@ def built() -> Path:
         f"-DETIR_ONLY_OPS={operators}",
         f"-DPython_EXECUTABLE={sys.executable}",
     ]
+    if SANITIZE:
+        # The modules for other instruction sets are the same code once more.
+        configure += [f"-DETIR_SANITIZE={SANITIZE}", "-DETIR_ISAS="]
     if shutil.which("ninja") is not None:
         configure += ["-G", "Ninja"]
     for command in (configure, ["cmake", "--build", BUILD, "--parallel", str(os.environ.get("ETIR_JOBS", 2))]):
@@ -85,6 +89,37 @@ def test_c_interface(built: Path, model: Path) -> None:
 
 def test_thread_pool(built: Path) -> None:
     assert run(built / "tools/etir_thread_pool_test") == (0, "ok\n", "")
+
+
+def test_parts_of_the_core(built: Path) -> None:
+    """runtime/core, executor and platform: the x_test.cc beside each x.cc."""
+    code, out, error = run(built / "testing/etir_unit_test")
+    assert code == 0 and out.endswith(" tests, 0 failures\n") and int(out.split()[0]) > 50, error
+
+
+def test_the_log(built: Path) -> None:
+    """With ETIR_LOG each failed check is one line; without it the core does not know the platform's log."""
+    assert run(built / "testing/etir_log_test") == (0, "3 tests, 0 failures\n", "")
+    code, out, _ = run("nm", built / "libetir_core.a")
+    assert code == 0 and " T etir_platform_abort" not in out and " U etir_platform_log" not in out
+
+
+def test_a_failure_is_decoded(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """et-run prints the record of a kernel's failure; et-translate finds the line of the model."""
+    program = decoding.add()
+    program.save(tmp_path / "add.pte")
+    np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
+    np.save(tmp_path / "y.npy", np.ones((3, 4), np.float32))
+    inputs = ["--input", tmp_path / "x.npy", "--input", tmp_path / "y.npy"]
+    code, _, error = run(built / "tools/et-run", tmp_path / "add.pte", *inputs)
+    assert code == 1
+    assert "  note: etir-error 602 0 1 1 1 3\n" in error, error
+    text = decoding.decoded(error, program, tmp_path, capsys)
+    message = (
+        "argument 1 ('other', %y = float32[<=8, <=4]) of aten::add.out has a size 3 that does not go with the other "
+        "arguments"
+    )
+    decoding.check_text(text, message, "aten::add.out(self: %mul")
 
 
 class Writer(torch.nn.Module):

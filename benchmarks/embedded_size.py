@@ -1,0 +1,76 @@
+"""Bytes of flash of whole programs on a Cortex-M55: start-up code, the C library's part, core, kernels; -Os.
+
+    python benchmarks/embedded_size.py
+
+Three models, each with the kernels of its operators only: for every element type, and for those of its tensors. The
+figures of the stock runtime are for the same models and flags, measured once with its sources of version 1.5.1; its
+dtype-selective build makes programs larger. The model itself is in none of the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "runtime"))
+
+from cross import MACHINES, build, code_bytes
+
+import etir
+
+
+class Add(nn.Module):
+    """One operator."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+
+def _mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 10), nn.Softmax(-1))
+
+
+def _cnn() -> nn.Module:
+    features = (nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+    return nn.Sequential(*features, nn.Linear(8 * 7 * 7, 10), nn.Softmax(-1))
+
+
+MODELS = {
+    "add": (Add(), (torch.ones(4), torch.ones(4))),
+    "mlp": (_mlp(), (torch.ones(1, 16),)),
+    "cnn": (_cnn(), (torch.ones(1, 1, 14, 14),)),
+}
+STOCK = {"add": (34873, 37033), "mlp": (49105, 51505), "cnn": (75673, 79289)}
+"""Bytes of text of the stock runtime: operators selected, and element types too."""
+
+
+def sizes(name: str) -> tuple[int, int]:
+    """Bytes of one model's program: operators selected, and element types too."""
+    module, inputs = MODELS[name]
+    program = etir.compile(torch.export.export(module.eval(), inputs), target="etir")
+    machine = MACHINES["cortex-m55"]
+    found = []
+    for dtypes in (False, True):
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(code_bytes(machine, build(machine, program, inputs, Path(folder), dtypes=dtypes), inputs))
+    return found[0], found[1]
+
+
+def main() -> int:
+    """Print a table."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    print(f"{'':6} {'operators':>12} {'and dtypes':>12} {'stock, operators':>18} {'and dtypes':>12} {'ratio':>7}")
+    for name, stock in STOCK.items():
+        operators, dtypes = sizes(name)
+        ratio = dtypes / min(stock)
+        print(f"{name:6} {operators:12,} {dtypes:12,} {stock[0]:18,} {stock[1]:12,} {ratio:7.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,271 @@
+// Methods: memory of exact size, inputs, outputs, failures that leave a method usable; and what MethodMeta says.
+#include "executor/method.h"
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "testing/file_writer.h"
+#include "testing/testing.h"
+
+namespace etir {
+namespace {
+
+using testing::Aligned;
+using testing::Small;
+
+int refuse = 0;      // the kernel fails this many times
+size_t scratch = 0;  // and asks for so much temporary memory
+
+void twice(KernelContext& ctx) {
+  if (refuse > 0) {
+    --refuse;
+    return ctx.fail(Check::KernelArgument, 0, 42);
+  }
+  if (scratch > 0 && ctx.temp(scratch, 1) == nullptr) return;
+  if (!ctx.resize_like(ctx.tensor(1), ctx.tensor(0))) return;
+  for (int64_t i = 0; i < ctx.tensor(0).numel(); ++i) {
+    ctx.tensor(1).ptr<float>()[i] = 2 * ctx.tensor(0).ptr<float>()[i];
+  }
+}
+
+constexpr Kernel kRows[] = {{"test::twice.out", twice, "T>T", 2}};
+constexpr KernelTable kTable = {kRows, 1};
+constexpr Kernel kOtherRows[] = {{"test::twice.out", twice, "TI>T", 4}};
+constexpr KernelTable kOtherTable = {kOtherRows, 1};
+
+/// A loaded program, and memory of its own for each part, so that sanitizers see the first byte behind it.
+struct Fixture {
+  explicit Fixture(Small& small) : bytes(small.bytes()), loader(bytes.data(), bytes.size()) {
+    CHECK_EQ(program.load(loader), Error::Ok);
+    meta = program.method_meta(uint32_t{0});
+    needed = static_cast<size_t>(meta.method_memory_size());
+  }
+  Error load(size_t method_size, uint64_t planned_size, size_t temp_size, const KernelTable& table = kTable) {
+    method_memory.reset(std::aligned_alloc(16, (method_size + 15) / 16 * 16));
+    planned_memory.reset(std::aligned_alloc(16, static_cast<size_t>(planned_size + 15) / 16 * 16));
+    temp_memory.reset(std::malloc(temp_size + 1));
+    buffer.data = planned_memory.get();
+    buffer.size = planned_size;
+    MethodMemory memory;
+    memory.method.base = static_cast<uint8_t*>(method_memory.get());
+    memory.method.size = method_size;
+    memory.planned = {&buffer, count};
+    memory.temp.base = static_cast<uint8_t*>(temp_memory.get());
+    memory.temp.size = temp_size;
+    MethodOptions options;
+    options.kernels = {&table, 1};
+    return method.load(program, index, memory, options);
+  }
+  Error set(int32_t rows = 2, int32_t columns = 3) {
+    sizes[0] = rows, sizes[1] = columns;
+    return method.set_input(0, TensorInput{data, ScalarType::Float, 2, sizes, nullptr});
+  }
+  const ErrorRecord& record() const { return method.error_record(); }
+  float output(int i) const { return method.output(0).payload.tensor->ptr<float>()[i]; }
+
+  struct Free {
+    void operator()(void* data) const { std::free(data); }
+  };
+  Aligned bytes;
+  BufferDataLoader loader;
+  Program program;
+  MethodMeta meta;
+  size_t needed = 0;
+  uint32_t index = 0;
+  size_t count = 1;
+  PlannedBuffer buffer;
+  std::unique_ptr<void, Free> method_memory, planned_memory, temp_memory;
+  alignas(16) float data[6] = {1, 2, 3, 4, 5, 6};
+  int32_t sizes[2];
+  Method method;
+};
+
+ETIR_TEST(meta_says_what_the_file_says) {
+  Small small;
+  Fixture f(small);
+  CHECK(f.meta.name() == "forward");
+  CHECK_EQ(f.meta.num_inputs(), 1u);
+  CHECK(f.meta.input_tag(0) == Tag::Tensor && f.meta.output_tag(0) == Tag::Tensor);
+  const TensorInfo info = f.meta.input_tensor(0);
+  CHECK(info.dtype == ScalarType::Float && info.rank == 2 && info.sizes[1] == 3 && info.nbytes == 24);
+  CHECK(info.planned && !info.constant && info.dynamism == Dynamism::Static && info.name.size == 0);
+  CHECK_EQ(f.meta.num_planned_buffers(), 1u);
+  CHECK_EQ(f.meta.planned_buffer_size(0), 64u);
+  CHECK_EQ(f.meta.num_values(), 2u);
+  CHECK_EQ(f.meta.num_instructions(), 1u);
+  CHECK(f.meta.operator_name(0) == "test::twice" && f.meta.operator_overload(0) == "out");
+  CHECK_EQ(f.meta.num_delegates(), 0u);
+  CHECK_EQ(f.meta.input_encoding().size, 0u);
+  // method.h: 9 per value, the tensors, the operators, one flag per input.
+  CHECK_EQ(f.meta.method_memory_size(), 9u * 2 + 2 * sizeof(Tensor) + sizeof(Method::Operator) + 1);
+  Small dynamic(1);
+  CHECK_EQ(Fixture(dynamic).meta.method_memory_size(), f.meta.method_memory_size() + 4u * (2 + 2));
+}
+
+ETIR_TEST(a_method_runs_in_memory_of_exact_size) {
+  for (const uint8_t dynamism : {0, 1}) {
+    Small small(dynamism);
+    Fixture f(small);
+    CHECK_EQ(f.load(f.needed, 64, 0), Error::Ok);
+    CHECK_EQ(f.method.method_memory_used(), f.needed);
+    CHECK_EQ(f.set(), Error::Ok);
+    CHECK_EQ(f.method.execute(), Error::Ok);
+    CHECK_EQ(f.output(5), 12.0f);
+    CHECK_EQ(f.method.temp_memory_peak(), 0u);
+  }
+}
+
+ETIR_TEST(each_memory_that_is_one_byte_short_has_an_error_of_its_own) {
+  Small small;
+  Fixture f(small);
+  CHECK_EQ(f.load(f.needed - 1, 64, 0), Error::MemoryAllocationFailed);
+  CHECK(f.record().check == Check::MethodMemory && f.record().a == static_cast<int64_t>(f.needed));
+  CHECK_EQ(f.record().b, f.record().a - 1);
+  CHECK_EQ(f.method.execute(), Error::InvalidState);
+  CHECK_EQ(f.record().check, Check::MethodNotLoaded);
+  CHECK_EQ(f.load(f.needed, 63, 0), Error::MemoryAllocationFailed);
+  CHECK(f.record().check == Check::PlannedSize && f.record().a == 0 && f.record().b == 64);
+  f.count = 0;
+  CHECK_EQ(f.load(f.needed, 64, 0), Error::InvalidArgument);
+  CHECK(f.record().check == Check::PlannedCount && f.record().a == 1 && f.record().b == 0);
+  f.count = 1;
+  scratch = 32;
+  CHECK_EQ(f.load(f.needed, 64, 31), Error::Ok);
+  CHECK_EQ(f.set(), Error::Ok);
+  for (int again = 0; again < 2; ++again) {
+    CHECK_EQ(f.method.execute(), Error::MemoryAllocationFailed);
+    CHECK(f.record().check == Check::KernelTemp && f.record().a == 32 && f.record().b == 31);
+    CHECK(f.record().method == 0 && f.record().instruction == 0 && f.record().op == 0);
+  }
+  // The same object is loaded again, with what it needs.
+  CHECK_EQ(f.load(f.needed, 64, 32), Error::Ok);
+  CHECK_EQ(f.set(), Error::Ok);
+  CHECK_EQ(f.method.execute(), Error::Ok);
+  CHECK_EQ(f.method.temp_memory_peak(), 32u);
+  scratch = 0;
+}
+
+ETIR_TEST(misaligned_memory_is_refused) {
+  Small small;
+  Fixture f(small);
+  Aligned memory(f.needed + 8), planned(72);
+  PlannedBuffer buffer;
+  MethodOptions options;
+  options.kernels = {&kTable, 1};
+  for (const size_t shift : {1, 4}) {
+    MethodMemory all;
+    all.method.base = memory.data() + shift;
+    all.method.size = f.needed;
+    buffer.data = planned.data();
+    buffer.size = 64;
+    all.planned = {&buffer, 1};
+    CHECK_EQ(f.method.load(f.program, 0, all, options), Error::InvalidArgument);
+    CHECK_EQ(f.record().check, Check::MethodMemoryAlignment);
+    all.method.base = memory.data();
+    buffer.data = planned.data() + shift;
+    CHECK_EQ(f.method.load(f.program, 0, all, options), Error::InvalidArgument);
+    CHECK_EQ(f.record().check, Check::PlannedAlignment);
+  }
+}
+
+ETIR_TEST(what_no_kernel_takes_is_refused_when_the_method_is_loaded) {
+  Small small;
+  Fixture f(small);
+  constexpr KernelTable kNone = {nullptr, 0};
+  CHECK_EQ(f.load(f.needed, 64, 0, kNone), Error::OperatorMissing);
+  CHECK(f.record().check == Check::OperatorMissing && f.record().op == 0);
+  CHECK_EQ(f.load(f.needed, 64, 0, kOtherTable), Error::InvalidProgram);
+  CHECK(f.record().check == Check::ArgumentCount && f.record().a == 3 && f.record().b == 4);
+  CHECK_EQ(f.record().instruction, 0);
+  f.index = 1;
+  CHECK_EQ(f.load(f.needed, 64, 0), Error::NotFound);
+  CHECK(f.record().check == Check::MethodIndex && f.record().a == 1 && f.record().b == 1);
+}
+
+ETIR_TEST(inputs_are_checked_and_a_refused_one_changes_nothing) {
+  Small small;
+  Fixture f(small);
+  CHECK_EQ(f.load(f.needed, 64, 0), Error::Ok);
+  CHECK_EQ(f.method.execute(), Error::InvalidState);
+  CHECK(f.record().check == Check::InputNotSet && f.record().a == 0);
+  const auto given = [&](void* data, ScalarType dtype, uint8_t rank, std::vector<int32_t> sizes,
+                         std::vector<uint8_t> order) {
+    const uint8_t* dims = order.empty() ? nullptr : order.data();
+    f.method.set_input(0, TensorInput{data, dtype, rank, sizes.data(), dims});
+    return f.record().check;
+  };
+  CHECK_EQ(given(f.data, ScalarType::Int, 2, {2, 3}, {}), Check::InputDtype);
+  CHECK_EQ(given(f.data, ScalarType::Float, 1, {6}, {}), Check::InputRank);
+  CHECK_EQ(given(f.data, ScalarType::Float, 2, {3, 2}, {}), Check::InputSize);
+  CHECK_EQ(given(f.data, ScalarType::Float, 2, {2, -1}, {}), Check::InputSize);
+  CHECK_EQ(given(f.data, ScalarType::Float, 2, {2, 3}, {1, 0}), Check::InputDimOrder);
+  CHECK_EQ(given(f.data, ScalarType::Float, 2, {2, 3}, {0, 7}), Check::InputDimOrder);
+  CHECK_EQ(given(nullptr, ScalarType::Float, 2, {2, 3}, {}), Check::InputNoData);
+  CHECK_EQ(f.method.set_input(1, TensorInput{}), Error::InvalidArgument);
+  CHECK(f.record().check == Check::InputNumber && f.record().a == 1 && f.record().b == 1);
+  Value number;
+  number.tag = Tag::Int;
+  CHECK_EQ(f.method.set_input(0, number), Error::InvalidArgument);
+  CHECK_EQ(f.record().check, Check::InputKind);
+  CHECK_EQ(f.method.execute(), Error::InvalidState);
+  CHECK_EQ(f.set(), Error::Ok);
+  CHECK_EQ(f.method.execute(), Error::Ok);
+  CHECK_EQ(f.output(0), 2.0f);
+  float room[6];
+  CHECK_EQ(f.method.set_output_data(0, room, sizeof(room)), Error::InvalidState);
+  CHECK_EQ(f.record().check, Check::OutputNotSettable);
+  CHECK_EQ(f.method.set_output_data(1, room, sizeof(room)), Error::InvalidArgument);
+  CHECK_EQ(f.record().check, Check::OutputNumber);
+}
+
+ETIR_TEST(dynamic_inputs_keep_to_their_bound) {
+  Small small(1);
+  Fixture f(small);
+  CHECK_EQ(f.load(f.needed, 64, 0), Error::Ok);
+  CHECK_EQ(f.set(1, 6), Error::Ok);  // as many elements
+  CHECK_EQ(f.method.execute(), Error::Ok);
+  CHECK_EQ(f.method.output(0).payload.tensor->size(1), 6);
+  CHECK_EQ(f.set(7, 1), Error::InvalidArgument);
+  CHECK(f.record().check == Check::InputTooLarge && f.record().a == 0 && f.record().b == 7);
+  CHECK_EQ(f.set(INT32_MAX, INT32_MAX), Error::InvalidArgument);
+  CHECK_EQ(f.record().check, Check::InputTooLarge);
+  CHECK_EQ(f.set(0, INT32_MAX), Error::Ok);
+  CHECK_EQ(f.method.execute(), Error::Ok);
+  CHECK_EQ(f.method.output(0).payload.tensor->numel(), 0);
+}
+
+ETIR_TEST(a_failed_run_leaves_the_method_usable) {
+  Small small;
+  Fixture f(small);
+  CHECK_EQ(f.load(f.needed, 64, 0), Error::Ok);
+  CHECK_EQ(f.set(), Error::Ok);
+  refuse = 1;
+  CHECK_EQ(f.method.execute(), Error::InvalidArgument);
+  CHECK(f.record().check == Check::KernelArgument && f.record().instruction == 0 && f.record().b == 42);
+  CHECK_EQ(f.method.execute(), Error::Ok);
+  CHECK_EQ(f.output(1), 4.0f);
+  CHECK_EQ(f.record().check, Check::None);
+}
+
+ETIR_TEST(steps) {
+  Small small;
+  small.instructions->children.push_back(small.instruction);
+  Fixture f(small);
+  CHECK_EQ(f.method.step(), Error::InvalidState);
+  CHECK_EQ(f.load(f.needed, 64, 0), Error::Ok);
+  CHECK_EQ(f.set(), Error::Ok);
+  CHECK_EQ(f.method.step(), Error::Ok);
+  CHECK_EQ(f.set(), Error::InvalidState);
+  CHECK_EQ(f.record().check, Check::MethodInProgress);
+  CHECK_EQ(f.method.next_instruction(), 1u);
+  CHECK_EQ(f.method.step(), Error::Ok);
+  CHECK_EQ(f.method.step(), Error::EndOfMethod);
+  CHECK_EQ(f.method.step(), Error::EndOfMethod);
+  CHECK_EQ(f.method.reset(), Error::Ok);
+  CHECK_EQ(f.method.step(), Error::Ok);
+  CHECK_EQ(f.output(2), 6.0f);
+}
+
+}  // namespace
+}  // namespace etir
