@@ -72,8 +72,3 @@ E0417 = define(
     "an operation cannot be expressed at the executable level",
     "docs/dialects/et.md lists what the runtime can do",
 )
-E0418 = define(
-    "E0418",
-    "unknown delegate",
-    "the message lists the installed backends; leave `delegates` empty to run on the target's kernels",
-)

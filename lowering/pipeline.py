@@ -40,16 +40,52 @@ PHASES: dict[str, tuple[str, ...]] = {
 """Phase to the passes that lead into it from the phase before."""
 
 
-def pipeline(*, start: str = "aten", stop: str = "et", target: str = "executorch") -> tuple[str, ...]:
-    """The passes from phase ``start`` (already reached) to phase ``stop``. Raises ``ValueError`` for unknown phases."""
+PARTITIONING: tuple[str, ...] = (
+    "release-kept{target={target} backend={delegates}}",
+    "partition{backend={delegates}}",
+    "release-kept{target={target}}",
+    "verify-partitions",
+    "outline-delegates",
+)
+"""What comes first behind the edge level when backends are named; they are ``{delegates}``."""
+
+BLOBS: tuple[str, ...] = ("legalize-delegates", "lower-delegates")
+"""What comes first behind the backend level when functions were outlined."""
+
+
+def pipeline(
+    *,
+    start: str = "aten",
+    stop: str = "et",
+    target: str = "executorch",
+    delegates: Sequence[str] = (),
+    marked: bool = False,
+) -> tuple[str, ...]:
+    """The passes from phase ``start`` (already reached) to phase ``stop``, with the delegates in order of preference.
+
+    ``marked`` says that the module has partitions or outlined functions already. Raises ``ValueError`` for unknown
+    phases.
+    """
+    from etir.passes.pipeline import value_text
+
     names = list(PHASES)
     for phase in (start, stop):
         if phase not in PHASES:
             raise ValueError(f"there is no phase '{phase}'; the phases are {', '.join(names)}")
-    passes: Sequence[str] = [
-        spec for name in names[names.index(start) + 1 : names.index(stop) + 1] for spec in PHASES[name]
-    ]
-    return tuple(spec.replace("{target}", target) for spec in passes)
+    texts = ",".join(value_text(text) for text in delegates)
+    passes: list[str] = []
+    for name in names[names.index(start) + 1 : names.index(stop) + 1]:
+        own = list(PHASES[name])
+        if delegates and name == "core":
+            own = [spec.replace("{target={target}}", f"{{target={{target}} delegates={texts}}}") for spec in own]
+        elif delegates and name == "backend":
+            own = [*PARTITIONING, *own]
+        elif marked and name == "backend":
+            own = [*PARTITIONING[-2:], *own]
+        elif (delegates or marked) and name == "et":
+            own = [*BLOBS, *own]
+        passes += own
+    return tuple(spec.replace("{target}", target).replace("{delegates}", texts) for spec in passes)
 
 
 def phase_of(module: ModuleOp) -> str:

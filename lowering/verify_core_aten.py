@@ -32,17 +32,18 @@ from etir.passes.base import Pass, methods
 class VerifyCoreAtenPass(Pass):
     """Check that only core ATen is left, and operators that are kept whole.
 
-    ``keep`` and ``target`` are those of `decompose-aten`.
+    ``keep``, ``target`` and ``delegates`` are those of `decompose-aten`.
     """
 
     name = "verify-core-aten"
     keep: tuple[str, ...] = ()
     target: str | None = "executorch"
+    delegates: tuple[str, ...] = ()
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error (E0410) with every operator that may not be left."""
         check_names(ctx, self.name, "keep", self.keep, ())
-        raise_if_errors(summary(violations(module, Kept(self.target, self.keep))))
+        raise_if_errors(summary(violations(module, Kept(self.target, self.keep, self.delegates))))
 
 
 def violations(module: ModuleOp, kept: Kept) -> Iterator[tuple[Operation, Diagnostic]]:

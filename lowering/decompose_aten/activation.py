@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from etir.dialects.et.layout import Dim
 from etir.lowering.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
-from etir.lowering.decompose_aten.errors import E0421
+from etir.lowering.decompose_aten.randomness import training_dropout
 from etir.lowering.dims import wrap
 from etir.lowering.promotion import FLOATING, category_of
 
@@ -89,7 +89,7 @@ def celu(b: Builder, x: SSAValue, alpha: float) -> SSAValue:
 @decomposition("aten.prelu.default", "aten._prelu_kernel.default")
 def prelu(b: Builder, x: SSAValue, weight: SSAValue) -> SSAValue:
     """``where(x > 0, x, weight * x)``, the weight along dim 1."""
-    if rank(weight) != rank(x) and rank(x) > 1 and dims(weight) != (1,):
+    if rank(weight) and rank(weight) != rank(x) and rank(x) > 1 and dims(weight) != (1,):
         shape: list[Dim] = [1] * rank(x)
         shape[1] = dims(weight)[0]
         weight = b.view(weight, shape)  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def softshrink(b: Builder, x: SSAValue, lambd: float) -> SSAValue:
 def rrelu(b: Builder, x: SSAValue, lower: float, upper: float, training: bool, _generator: None) -> SSAValue | None:
     """In inference a leaky ReLU with the mean slope."""
     if training:
-        raise E0421.error("aten.rrelu.default draws random slopes in training mode")
+        return b.no_match("it draws random slopes in training")
     return b("aten.leaky_relu.default", x, (lower + upper) / 2)
 
 
@@ -145,12 +145,12 @@ def logit(b: Builder, x: SSAValue, eps: float | None) -> SSAValue:
     "aten.feature_alpha_dropout.default",
 )
 def dropout(b: Builder, x: SSAValue, p: float, train: bool) -> SSAValue | None:
-    """Nothing in inference. In training plain dropout becomes ``native_dropout``."""
+    """Nothing in inference. In training plain dropout becomes ``native_dropout``, the others random masks."""
     if not train or p == 0:
         return x
     name = b.rewriter.root.name
     if name != "aten.dropout.default":
-        raise E0421.error(f"{name} draws random numbers in training mode")
+        return training_dropout(b, x, p, alpha="alpha" in name, features="feature" in name)
     return b.results("aten.native_dropout.default", x, p, True)[0]
 
 

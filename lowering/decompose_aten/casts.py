@@ -86,16 +86,18 @@ def identity(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
 
 @decomposition("aten.conj_physical.default", "aten._conj_physical.default", "aten.conj.default", "aten._conj.default")
 def conjugate(b: Builder, x: SSAValue) -> SSAValue | None:
-    """The input, for real types."""
-    if element(x) != element(b.rewriter.root.results[0]) or "complex" in str(element(x)):
+    """The input, for real types; ``_conj_physical`` for complex ones."""
+    if element(x) == element(b.rewriter.root.results[0]) and "complex" not in str(element(x)):
+        return x
+    if b.rewriter.root.name == "aten._conj_physical.default":
         return b.no_match("it is complex")
-    return x
+    return b("aten._conj_physical.default", x, types=[b.rewriter.root.results[0].type])
 
 
 @decomposition("aten.real.default")
 def real(b: Builder, x: SSAValue) -> SSAValue | None:
     """The input, for real types."""
-    return conjugate(b, x)
+    return b.no_match("it is complex") if "complex" in str(element(x)) else x
 
 
 @decomposition("aten.copy.default", numbers=("non_blocking",))

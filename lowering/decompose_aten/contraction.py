@@ -6,6 +6,7 @@ constant folding does to weights.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
@@ -26,11 +27,18 @@ rename(
 )
 
 
+def _rows(b: Builder, x: SSAValue) -> SSAValue:
+    """All dims but the last one as one; a number where it is known, as -1 says nothing of tensors without elements."""
+    leading = dims(x)[:-1]
+    known = [d for d in leading if isinstance(d, int)]
+    return b.view(x, [math.prod(known) if len(known) == len(leading) else -1, b.size(x, -1)])
+
+
 @decomposition("aten.linear.default")
 def linear(b: Builder, x: SSAValue, weight: SSAValue, bias: SSAValue | None) -> SSAValue:
     """``addmm`` or ``mm`` with the transposed weight, over all rows"""
-    *outer, width = b.sizes(x)
-    rows = b.view(x, [-1, width])
+    outer = b.sizes(x)[:-1]
+    rows = _rows(b, x)
     transposed = b.permute(weight, [1, 0])
     result = b.mm(rows, transposed) if bias is None else b("aten.addmm.default", bias, rows, transposed)
     return b.view(result, [*outer, b.size(weight, 0)])
@@ -44,9 +52,9 @@ def matmul(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
         y = b.view(y, y_sizes[-2:])
     x_sizes, y_sizes = b.sizes(x), b.sizes(y)
     if rank(y) == 1:
-        return b.view(b.mm(b.view(x, [-1, x_sizes[-1]]), b.unsqueeze(y, 1)), x_sizes[:-1])
+        return b.view(b.mm(_rows(b, x), b.unsqueeze(y, 1)), x_sizes[:-1])
     if rank(y) == 2:
-        return b.view(b.mm(b.view(x, [-1, x_sizes[-1]]), y), [*x_sizes[:-1], y_sizes[-1]])
+        return b.view(b.mm(_rows(b, x), y), [*x_sizes[:-1], y_sizes[-1]])
     if rank(x) == 1:
         return b.squeeze(matmul(b, b.unsqueeze(x, 0), y), -2)
     shape = broadcast(dims(x)[:-2], dims(y)[:-2])
@@ -80,9 +88,8 @@ def inner(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """``mm`` over the last dims of both"""
     if rank(x) == 0 or rank(y) == 0:
         return b.mul(x, y)
-    *x_outer, width = b.sizes(x)
-    y_outer = b.sizes(y)[:-1]
-    rows = b.mm(b.view(x, [-1, width]), b.permute(b.view(y, [-1, width]), [1, 0]))
+    x_outer, y_outer = b.sizes(x)[:-1], b.sizes(y)[:-1]
+    rows = b.mm(_rows(b, x), b.permute(_rows(b, y), [1, 0]))
     return b.view(rows, [*x_outer, *y_outer])
 
 

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.rewriter import Rewriter as BaseRewriter
 
@@ -31,6 +31,7 @@ from etir.dialects.aten.base import aten_op
 from etir.dialects.dtypes import bf16, f16, f32
 from etir.dialects.et.layout import dims_of, is_contiguous
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
 from etir.lowering.builder import Builder, is_tensor
 from etir.lowering.decompose_aten.errors import E0420
@@ -173,12 +174,26 @@ def _conform(b: Builder, op: Operation, value: SSAValue, type: Attribute, patter
     if not _same_but_for_spelling(value.type, type):
         raise _broken(pattern, op, f"gave {value.type} for {type}")
     assert isinstance(type, TensorType)
+    _fix_sizes(op, value.type, type)
     if isinstance(value, OpResult) and value.op in b.rewriter.new_ops and value.first_use is None:
         return BaseRewriter.replace_value_with_new_type(value, type)
     memory_format = "contiguous" if is_contiguous(type) else "channels_last"
     if isinstance(value.type, TensorType) and is_contiguous(value.type) == is_contiguous(type):
         return b("aten.alias.default", value, types=[type])
     return b("aten.clone.default", value, memory_format=memory_format, types=[type])
+
+
+def _fix_sizes(op: Operation, made: Attribute, declared: TensorType[Attribute]) -> None:
+    """Where a size that the program declares as data turns out to be a constant, its range is that."""
+    assert isinstance(made, TensorType)
+    known = {str(d): m for m, d in zip(dims_of(made), dims_of(declared), strict=True) if isinstance(m, int) and m != d}
+    root: Operation | None = op
+    while known and root is not None:
+        if isinstance(root, ModuleOp):
+            for dim in root.body.block.ops:
+                if isinstance(dim, DimOp) and dim.unbacked is not None and dim.sym_name.data in known:
+                    dim.minimum = dim.maximum = IntegerAttr(known[dim.sym_name.data], dim.minimum.type)
+        root = root.parent_op()
 
 
 def _same_but_for_spelling(made: Attribute, declared: Attribute) -> bool:

@@ -31,6 +31,7 @@ FAMILIES = (
     "creation",
     "elementwise",
     "activation",
+    "randomness",
     "rearrange",
     "joining",
     "contraction",
@@ -46,6 +47,9 @@ FAMILIES = (
     "resampling",
     "recurrent",
     "loss",
+    "linear_algebra",
+    "selection",
+    "histogram",
 )
 """Modules of this package; importing one registers its decompositions."""
 
@@ -64,18 +68,19 @@ class DecomposeAtenPass(Pass):
 
     ``aten.silu.default(%x)`` becomes ``aten.mul.Tensor(%x, aten.sigmoid.default(%x))``. Options: ``keep`` names
     operators that stay whole, ``only`` the patterns or operators to decompose (default: all), ``target`` the target
-    whose kernels decide what else stays whole (`none`: nothing).
+    whose kernels decide what else stays whole (`none`: nothing), ``delegates`` backends that keep what they want whole.
     """
 
     name = "decompose-aten"
     keep: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     target: str | None = "executorch"
+    delegates: tuple[str, ...] = ()
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Decompose in place. Raises E0411, E0412, E0421 and E0422 for what cannot be decomposed, all at once."""
         problems: dict[Operation, Diagnostic] = {}
-        kept = Kept(self.target, self.keep)
+        kept = Kept(self.target, self.keep, self.delegates)
         apply_patterns(
             ctx, module, [*self.patterns(ctx, kept, problems), TraceDecomposition(kept, self.only, problems)]
         )

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import struct
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from etir.dialects.dtypes import bf16, f16, f32, f64, i1
+from etir.dialects.dtypes import bf16, f16, f32, f64, i1, i64
 from etir.lowering.builder import Builder, Number, TensorOrNumber, element, is_tensor
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition, rename
 from etir.lowering.promotion import FLOATING, category_of, result_type, to_floating
@@ -83,7 +84,8 @@ rename(
 
 @decomposition("aten.square.default")
 def square(b: Builder, x: SSAValue) -> SSAValue:
-    """``x * x``"""
+    """``x * x``, of bools as integers"""
+    x = b.cast(x, i64) if element(x) == i1 else x
     return b.mul(x, x)
 
 
@@ -185,7 +187,7 @@ def isclose(b: Builder, x: SSAValue, y: SSAValue, rtol: float, atol: float, equa
         return close
     y = b.cast(y, to_floating(element(y)))
     allowed = b.add(b.unary("abs", b.mul(y, rtol)), atol)
-    difference = b.unary("abs", b.sub(x, y))
+    difference = b.unary("abs", b.sub(b.cast(x, element(y)) if element(x) == i1 else x, y))
     near = b.logical("logical_and", b.compare("lt", difference, math.inf), b.compare("le", difference, allowed))
     return b.logical("logical_or", close, near)
 
@@ -382,3 +384,13 @@ def masked_fill(b: Builder, x: SSAValue, mask: SSAValue, value: Number) -> SSAVa
 def masked_fill_with_tensor(b: Builder, x: SSAValue, mask: SSAValue, value: SSAValue) -> SSAValue:
     """``where(mask, value, x)``"""
     return b("aten.where.self", mask, b.cast(value, element(x)), x)
+
+
+@decomposition("aten.polygamma.default", in_float=True)
+def polygamma(b: Builder, order: int, x: SSAValue) -> SSAValue:
+    """``digamma``, or ``(-1)^(n + 1) n! zeta(n + 1, x)``"""
+    type = [TensorType(to_floating(element(x)), x.type.shape, x.type.encoding)]  # type: ignore[union-attr]
+    if order == 0:
+        return b("aten.digamma.default", x, types=type)
+    zeta = b("aten.special_zeta.self_scalar", order + 1, x, types=type)
+    return b.mul(zeta, (-1.0) ** (order + 1) * math.gamma(order + 1))

@@ -216,7 +216,8 @@ def sum_to_size(b: Builder, x: SSAValue, size: Sequence[int]) -> SSAValue:
     front = rank(x) - len(size)
     own: Sequence[Dim] = dims(x)
     positions = [i for i in range(rank(x)) if i < front or (size[i - front] == 1 and own[i] != 1)]
-    return b.view(b.sum(x, positions, True), list(size)) if positions else x
+    summed = b.view(b.sum(x, positions, True), list(size)) if positions else x
+    return b.cast(summed, element(b.rewriter.root.results[0]))
 
 
 @decomposition("aten.take_along_dim.default")

@@ -1,8 +1,11 @@
-"""Operators that are better whole than decomposed, if the target has a kernel for them.
+"""Operators that stay whole, if the target has a kernel for them.
 
 Core ATen is what every backend can be expected to know; a kernel that does more in one call saves instructions, and
 for ``linear`` a transposed copy of the weight. The kernel is the operator's out variant in the target's manifest, and
 it must take the call: its element types and ranks.
+
+Two kinds of operators stay: those of the table, which are better whole than in the form that etir's own patterns have
+for them, and all that etir has no pattern for, which are better whole than in torch's decomposition (or have none).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
+from etir.backends.registry import parse_delegate
 from etir.dialects.aten.table import out_variant
 from etir.dialects.dtypes import BY_TYPE
 from etir.dialects.schema_op import SchemaOp
@@ -51,36 +55,40 @@ BETTER_WHOLE: tuple[str, ...] = (
 
 
 @cache
-def _kernels(target: str | None) -> dict[str, KernelEntry]:
-    """The target's kernels for the table, by operator; those of libraries that it may not have are left out."""
-    if target is None:
-        return {}
+def _kernel(target: str, op_name: str) -> KernelEntry | None:
+    """The target's kernel for an operator; those of libraries that it may not have do not count."""
     manifest = load(target)
-    found: dict[str, KernelEntry] = {}
-    for op_name in BETTER_WHOLE:
-        schema = out_variant(op_name)
-        entry = None if schema is None else manifest.lookup(schema.qualified_name)
-        if entry is not None and manifest.libraries.get(entry.library, False):
-            found[op_name] = entry
-    return found
+    schema = out_variant(op_name)
+    entry = None if schema is None else manifest.lookup(schema.qualified_name)
+    return entry if entry is not None and manifest.libraries.get(entry.library, False) else None
 
 
 class Kept:
-    """The operators that stay whole: the ones that the user names, and for ``target`` those of the table.
+    """The operators that stay whole: the ones that the user names, for ``target`` those of the table, and those that a
+    backend in ``delegates`` (texts like ``xnnpack{fp16=true}``) wants whole and would take.
 
-    Raises E0601 for an unknown target; None keeps nothing.
+    Raises E0601 for an unknown target; None keeps nothing. Raises E1101, E1107 and E1110 for wrong delegates.
     """
 
-    def __init__(self, target: str | None, keep: Iterable[str]):
+    def __init__(self, target: str | None, keep: Iterable[str], delegates: Iterable[str] = ()):
         self.names = frozenset(keep)
-        self.kernels = _kernels(target)
+        self.delegates = [parse_delegate(text) for text in delegates]
+        self.target = target
+        if target is not None:
+            load(target)
 
     def keeps(self, op: Operation) -> bool:
-        """Whether ``op`` stays whole."""
-        if op.name in self.names:
+        """Whether ``op`` is better whole than what etir's own patterns make of it."""
+        if op.name in self.names or any(delegate.keeps_whole(op) for delegate in self.delegates):
             return True
-        entry = self.kernels.get(op.name)
-        return entry is not None and isinstance(op, SchemaOp) and _takes(entry, op)
+        return op.name in BETTER_WHOLE and self.has_kernel(op)
+
+    def has_kernel(self, op: Operation) -> bool:
+        """Whether the target has a kernel that takes the call."""
+        if self.target is None or not isinstance(op, SchemaOp):
+            return False
+        entry = _kernel(self.target, op.name)
+        return entry is not None and _takes(entry, op)
 
 
 def _takes(entry: KernelEntry, op: SchemaOp) -> bool:

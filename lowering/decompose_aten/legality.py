@@ -1,4 +1,4 @@
-"""Which operations may stand after `decompose-aten`: core ATen, views, and what is kept whole."""
+"""Which operations may stand after `decompose-aten`: core ATen, views, what is kept whole, and what has a kernel."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from etir.lowering.decompose_aten.kept import Kept
 
 def is_legal(op: Operation, kept: Kept) -> bool:
     """Whether ``op`` may stay as it is. Everything but operators of ATen may, those of custom libraries included."""
-    return not isinstance(op, AtenOp) or _is_legal_name(op.name) or kept.keeps(op)
+    return not isinstance(op, AtenOp) or is_legal_name(op.name) or kept.keeps(op) or kept.has_kernel(op)
 
 
 @cache
-def _is_legal_name(op_name: str) -> bool:
+def is_legal_name(op_name: str) -> bool:
+    """Whether any operator of this name may stay: core ATen, views, and what is not of ATen."""
     table = load_table()
     if not op_name.startswith("aten.") or op_name not in table:
         return True

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -154,7 +155,7 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced 
     mode = FakeTensorMode(shape_env=sizes.environment, allow_non_fake_inputs=True)
     try:
         fakes = [sizes.fake(v, mode) for v in inputs]
-        with warnings.catch_warnings(), torch.no_grad(), enable_python_dispatcher():
+        with warnings.catch_warnings(), torch.no_grad(), enable_python_dispatcher(), _without_effects():
             warnings.simplefilter("ignore")
             function = dispatch_functionalize(_caller(op, target), FunctionalTensorMode())
             graph = make_fx(function)(*fakes)
@@ -169,6 +170,18 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced 
         if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "prims":
             return None  # It is as simple as it gets; torch only has another name for it.
     return Traced(graph, sizes.names())
+
+
+@contextmanager
+def _without_effects() -> Iterator[None]:
+    """Checks of data inside decompositions are operators like others: the import leaves them out."""
+    from torch._higher_order_ops.effects import _register_effectful_op
+
+    handle = _register_effectful_op("aten::_linalg_check_errors", None)
+    try:
+        yield
+    finally:
+        handle.destroy()
 
 
 def _overload(op: SchemaOp) -> Any:
@@ -317,7 +330,7 @@ class _SymbolicSizes:
 
 def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | None]:
     """Build the recorded graph in front of ``op``, and give what it outputs."""
-    from etir.lowering.import_fx.nodes import NodeImporter, as_number
+    from etir.lowering.import_fx.nodes import NodeImporter, as_number, flatten
 
     graph = traced.graph
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
@@ -327,8 +340,7 @@ def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | No
             values[node] = _constant(b, getattr(graph, str(node.target)))
     block = Block()
     outputs = NodeImporter().run(graph, values, block)
-    flat = outputs if isinstance(outputs, (list, tuple)) else [outputs]
-    results = [v if v is None else as_number(v, block) for v in flat]
+    results = [v if v is None else as_number(v, block) for v in flatten([outputs])]
     for made in list(block.ops):
         made.detach()
         made.location = op.location

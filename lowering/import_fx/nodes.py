@@ -77,9 +77,10 @@ _DROPPED = frozenset(
         "aten.sym_constrain_range_for_size.default",
         "aten._assert_async.msg",
         "aten._assert_async.default",
+        "aten._linalg_check_errors.default",
     }
 )
-"""Operators that only check what the types and declared ranges already say."""
+"""Operators that only check: what types and declared ranges already say, or data, on which programs do not raise."""
 
 _KEEPS_ORDER = frozenset({"aten._to_copy.default", "aten.clone.default", "aten.contiguous.default", "aten.to.dtype"})
 """Operators that may change the memory format on the user's request: their dim order is recorded."""
@@ -192,7 +193,7 @@ class NodeImporter:
         try:
             op = cls.make(given, types)
         except TypeError as error:
-            values = [v for v in _flatten(list(given.values())) if isinstance(v, SSAValue)]
+            values = [v for v in flatten(list(given.values())) if isinstance(v, SSAValue)]
             op = OpaqueOp(name, values, types, str(error))
         block.add_op(op)
         return _restore(node.meta["val"], iter(op.results))
@@ -265,7 +266,7 @@ class NodeImporter:
         elif name.startswith("wrap_with_") or name in ("wrap", "invoke_subgraph", "strict_mode"):
             return self._inline(arguments, keywords, block)
         else:
-            operands = [v for v in _flatten(list(arguments)) if isinstance(v, SSAValue)]
+            operands = [v for v in flatten(list(arguments)) if isinstance(v, SSAValue)]
             op = OpaqueOp(f"higher_order.{name}", operands, types, "a higher-order operator without a counterpart")
         block.add_op(op)
         return _restore(value, iter(op.results))
@@ -322,7 +323,7 @@ class NodeImporter:
 
 
 def _yield(block: Block, outputs: Value, types: Sequence[Attribute] | None) -> None:
-    flat = _flatten([outputs])
+    flat = flatten([outputs])
     if types is not None and len(flat) != len(types):
         flat = [v for v in flat if v is not None]
     block.add_op(YieldOp([as_number(v, block) for v in flat]))
@@ -388,7 +389,8 @@ def _map_structure(value: Any, function: Callable[[fx.Node], Any]) -> Any:
     return value
 
 
-def _flatten(value: Any) -> list[Any]:
+def flatten(value: Any) -> list[Any]:
+    """The items of nested lists and tuples, in order."""
     if isinstance(value, (list, tuple)):
-        return [v for item in value for v in _flatten(item)]
+        return [v for item in value for v in flatten(item)]
     return [value]

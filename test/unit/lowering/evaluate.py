@@ -18,7 +18,7 @@ from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import ConstantOp as TensorConstant
 from etir.dialects.et.program import GetWeightOp, WeightOp
 from etir.dialects.schema_op import SchemaOp
-from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, ConstantOp
+from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, AssertOp, ConstantOp
 from etir.lowering.import_fx.types import MEMORY_FORMATS, TORCH_DTYPES
 from etir.passes.base import methods
 
@@ -60,6 +60,9 @@ def _run(op: Operation, values: dict[SSAValue, Any]) -> list[Any]:
     if isinstance(op, TensorConstant):
         type = op.value.type
         return [torch.tensor(op.value.get_values(), dtype=TORCH_DTYPES[type.element_type]).reshape(type.get_shape())]
+    if isinstance(op, AssertOp):
+        assert values[op.operands[0]], op
+        return []
     assert isinstance(op, SchemaOp), op.name
     given = op.given_args()
     given.update({a.name: None for a in op.SCHEMA.arguments if not a.has_default and a.name not in given})
@@ -84,6 +87,9 @@ def _plain(name: str, value: Any, values: dict[SSAValue, Any]) -> Any:
 def _check(op: Operation, type: Attribute, value: Any, symbols: dict[str, int]) -> None:
     if not isinstance(type, TensorType):
         return
+    for dim, size in zip(dims_of(type), value.shape, strict=True):
+        if not isinstance(dim, int) and str(dim) in dim.symbols:
+            symbols.setdefault(str(dim), size)  # a size from data, seen for the first time
     expected = tuple(d if isinstance(d, int) else d.evaluate(symbols) for d in dims_of(type))
     assert TORCH_DTYPES[type.element_type] == value.dtype, f"{op} gives {value.dtype}"
     assert expected == tuple(value.shape), f"{op} gives {tuple(value.shape)}, not {expected}"

@@ -184,3 +184,15 @@ def test_kept_operators_are_legal() -> None:
     with pytest.raises(EtirError) as caught:
         VerifyCoreAtenPass(keep=(SILU, "aten.logcumsumexp.default")).run(EtContext(), parse_module(text))
     assert [d.message for d in caught.value.diagnostics] == ["'triton.f' is not known: no schema"]
+
+
+@pytest.mark.parametrize(("target", "links"), [("etir", True), ("executorch", False), (None, False)])
+def test_what_has_no_pattern_stays_where_the_target_has_a_kernel(target: str | None, links: bool) -> None:
+    module, _ = one_op_module("aten.erfinv.default", (torch.rand(3, 4),), {})
+    assert decompose(module, target=target) == ["aten.erfinv.default"]
+    verify = VerifyCoreAtenPass(target=target)
+    if links:
+        verify.run(EtContext(), module)
+    else:
+        with pytest.raises(EtirError, match="E0410"):
+            verify.run(EtContext(), module)

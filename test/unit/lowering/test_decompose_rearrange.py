@@ -96,6 +96,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.trapezoid.x", (X, torch.tensor([0.0, 1.0, 4.0])), {"dim": 1}),
     ("aten.trapezoid.x", (M, M * M), {}),
     ("aten.sum_to_size.default", (X, [3, 1]), {}),
+    ("aten.sum_to_size.default", (torch.tensor(True), []), {}),
     ("aten.take_along_dim.default", (M, torch.tensor([[3, 0]]), 1), {}),
     ("aten.take_along_dim.default", (M, torch.tensor([3, 0])), {}),
     ("aten.unsafe_split_with_sizes.default", (X, [1, 2], 1), {}),

@@ -1,0 +1,131 @@
+"""Random numbers of other distributions from uniform and normal ones.
+
+Sequences are those of the target's generator, not torch's: a compiled program draws different numbers from the same
+distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import Attribute, SSAValue
+
+from etir.dialects.dtypes import f32, f64, i64
+from etir.dialects.et.layout import dims_of, tensor_type
+from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.decompose_aten.creation import result
+from etir.lowering.decompose_aten.decomposition import decomposition
+from etir.lowering.promotion import FLOATING, category_of
+
+SMALLEST = 2.0**-25
+"""What takes the place of a uniform number of 0 where its logarithm is needed."""
+
+SELU_SATURATION = -1.7580993408473766
+"""What alpha dropout sets elements to, before scaling: the limit of SELU towards minus infinity."""
+
+
+def _draw(b: Builder, name: str, sizes: Any, type: Attribute, shape: Sequence[Any]) -> SSAValue:
+    """``rand`` or ``randn``; in f32 for element types that are not floating point."""
+    drawn = type if category_of(type) == FLOATING else f32
+    return b(f"aten.{name}.default", sizes, dtype=drawn, types=[tensor_type(drawn, shape)])
+
+
+def _draw_like(b: Builder, name: str, x: SSAValue) -> SSAValue:
+    return _draw(b, name, b.sizes(x), element(x), dims(x))
+
+
+def _logarithm(b: Builder, uniform: SSAValue) -> SSAValue:
+    """The logarithm of uniform numbers, never of 0."""
+    return b.unary("log", b.clamp(uniform, SMALLEST))
+
+
+@decomposition("aten.uniform.default")
+def uniform(b: Builder, x: SSAValue, low: float, high: float, _generator: None) -> SSAValue:
+    """``rand`` scaled to the range"""
+    return b.add(b.mul(_draw_like(b, "rand", x), high - low), low)
+
+
+@decomposition("aten.normal_functional.default")
+def normal(b: Builder, x: SSAValue, mean: float, std: float, _generator: None) -> SSAValue:
+    """``randn`` scaled"""
+    return b.add(b.mul(_draw_like(b, "randn", x), std), mean)
+
+
+@decomposition("aten.normal.Tensor_Tensor", "aten.normal.Tensor_float", "aten.normal.float_Tensor")
+def normal_of_tensors(b: Builder, mean: Any, std: Any, _generator: None) -> SSAValue:
+    """``randn`` times the deviation, plus the mean"""
+    type = result(b)
+    tensors = [v for v in (mean, std) if isinstance(v, SSAValue)]
+    sizes = [b.size_for(d, tensors) for d in dims_of(type)]
+    noise = _draw(b, "randn", sizes, type.element_type, dims_of(type))
+    return b.add(b.mul(noise, std), mean)
+
+
+@decomposition("aten.normal.float_float")
+def normal_of_numbers(b: Builder, mean: float, std: float, size: Any, *_options: object) -> SSAValue:
+    """``randn`` scaled"""
+    type = result(b)
+    return b.add(b.mul(_draw(b, "randn", size, type.element_type, dims_of(type)), std), mean)
+
+
+@decomposition("aten.exponential.default")
+def exponential(b: Builder, x: SSAValue, rate: float, _generator: None) -> SSAValue:
+    """``-log(rand) / rate``"""
+    return b.mul(_logarithm(b, _draw_like(b, "rand", x)), -1 / rate)
+
+
+@decomposition("aten.geometric.default")
+def geometric(b: Builder, x: SSAValue, p: float, _generator: None) -> SSAValue:
+    """``ceil(log(rand) / log(1 - p))``, at least 1"""
+    trials = b.unary("ceil", b.mul(_logarithm(b, _draw_like(b, "rand", x)), 1 / math.log1p(-p)))
+    return b.cast(b.clamp(trials, 1.0), element(x))
+
+
+@decomposition("aten.multinomial.default")
+def multinomial(b: Builder, x: SSAValue, count: int, replacement: bool, _generator: None) -> SSAValue:
+    """The largest of ``p / exponential``: all draws in one row without replacement, one row for each with it"""
+    x = x if element(x) in (f32, f64) else b.cast(x, f32)
+    if count == 1 or not replacement:
+        noise = b.unary("neg", _logarithm(b, _draw_like(b, "rand", x)))
+        chances = b.div(x, noise)
+        types = [tensor_type(t, [*dims(x)[:-1], count]) for t in (element(x), i64)]
+        return b.results("aten.topk.default", chances, count, types=types)[1]
+    chances = b.expand(b.unsqueeze(x, rank(x) - 1), [*b.sizes(x)[:-1], count, b.sizes(x)[-1]])
+    noise = b.unary("neg", _logarithm(b, _draw_like(b, "rand", chances)))
+    return b("aten.argmax.default", b.div(chances, noise), -1)
+
+
+# --- dropout ----------------------------------------------------------------------------------------------------------
+
+
+def _kept(b: Builder, x: SSAValue, p: float, features: bool) -> SSAValue:
+    """Which elements, or which whole channels (dim 1), are kept."""
+    shape = [*dims(x)[:2], *[1] * (rank(x) - 2)] if features else dims(x)
+    sizes = [d if isinstance(d, int) else b.size(x, i) for i, d in enumerate(shape)]
+    return b.compare("ge", _draw(b, "rand", sizes, f32, shape), p)
+
+
+def training_dropout(b: Builder, x: SSAValue, p: float, *, alpha: bool, features: bool) -> SSAValue:
+    """Dropout with random numbers: elements or whole channels become 0, or the saturation of SELU with mean and
+    variance of all kept."""
+    if p == 1:
+        return b.mul(x, 0.0)
+    kept = _kept(b, x, p, features)
+    if not alpha:
+        return b.mul(x, b.mul(b.cast(kept, element(x)), 1 / (1 - p)))
+    scale = 1 / math.sqrt((SELU_SATURATION**2 * p + 1) * (1 - p))
+    dropped = b.where(kept, x, SELU_SATURATION)
+    return b.cast(b.add(b.mul(dropped, scale), -scale * p * SELU_SATURATION), element(x))
+
+
+@decomposition("aten.rrelu.default")
+def random_rrelu(
+    b: Builder, x: SSAValue, lower: float, upper: float, training: bool, _generator: None
+) -> SSAValue | None:
+    """In training each negative element has a slope of its own"""
+    if not training:
+        return b.no_match("it draws nothing in inference")
+    slope = b.add(b.mul(_draw_like(b, "rand", x), upper - lower), lower)
+    return b.where(b.compare("gt", x, 0), x, b.mul(x, slope))

@@ -1,0 +1,275 @@
+"""Unique elements, segments, combinations and windows at random places: what is chosen by comparing elements.
+
+The number of unique elements depends on the data: it is the size of what ``nonzero`` gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations as all_combinations
+from itertools import combinations_with_replacement
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from etir.dialects.dtypes import i1, i64
+from etir.dialects.et.layout import dims_of, tensor_type
+from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.decompose_aten.creation import MAX_CONSTANT
+from etir.lowering.decompose_aten.decomposition import decomposition
+from etir.lowering.dims import wrap
+from etir.lowering.inference import tensor_type_of
+
+MAX_SORTED_COLUMNS = 64
+"""Rows with more elements than this are not sorted, one stable sort for each element."""
+
+
+@decomposition("aten.combinations.default")
+def combinations(b: Builder, x: SSAValue, count: int, with_replacement: bool) -> SSAValue | None:
+    """One ``index_select`` for each place of a combination; the positions are constants"""
+    size = dims(x)[0]
+    if not isinstance(size, int):
+        return b.no_match("it has a dynamic size")
+    if count == 0:
+        return b.full([0], 0, element(x))
+    rows = math.comb(size + count - 1 if with_replacement else size, count)
+    if rows * count > MAX_CONSTANT:
+        return b.no_match("there are too many combinations for a constant")
+    choose = combinations_with_replacement if with_replacement else all_combinations
+    chosen = list(choose(range(size), count))
+    flat = b.constant([i for row in chosen for i in row], i64)
+    return b.view(b("aten.index_select.default", x, 0, flat), [rows, count])
+
+
+# --- unique elements --------------------------------------------------------------------------------------------------
+
+
+def _starts(b: Builder, rows: SSAValue) -> SSAValue:
+    """Whether each row differs from the one in front of it."""
+    first = b.full([1], True, i1)
+    count = b.size(rows, 0)
+    if count == 1:
+        return first
+    differs = b.compare("ne", b.slice(rows, 0, 1, None), b.slice(rows, 0, 0, _minus_one(b, rows)))
+    if rank(rows) > 1:
+        others = list(range(1, rank(rows)))
+        differs = b("aten.any.dims", differs, others)
+    return b.cat([first, differs])
+
+
+def _minus_one(b: Builder, rows: SSAValue) -> Any:
+    size = b.size(rows, 0)
+    return size - 1
+
+
+def _unique(
+    b: Builder, rows: SSAValue, order: SSAValue | None, inverse: bool, counts: bool
+) -> tuple[SSAValue, SSAValue | None, SSAValue | None]:
+    """Rows of which neighbours differ, the place of each row among them, and how many are equal.
+
+    ``order`` says where the rows come from when they were sorted.
+    """
+    root = b.rewriter.root
+    starts = _starts(b, rows)
+    found = [d for d in dims_of(tensor_type_of(root.results[0])) if not isinstance(d, int)]
+    count = found[0] if found else dims(rows)[0]
+    at = b("aten.nonzero.default", starts, types=[tensor_type(i64, [count, 1])])
+    at = b("aten.squeeze.dims", at, [1], types=[tensor_type(i64, [count])])
+    kept_type = tensor_type(element(rows), [count, *dims(rows)[1:]])
+    values = b("aten.index_select.default", rows, 0, at, types=[kept_type])
+    if not inverse and not counts:
+        return values, None, None
+    place = b.sub(b("aten.cumsum.default", b.cast(starts, i64), 0), 1)
+    zeros = b.full([b.size(rows, 0)], 0, i64)
+    places = how_often = None
+    if inverse:
+        places = place if order is None else b("aten.index_put.default", zeros, [order], place, types=[zeros.type])
+    if counts:
+        ones = b.full([b.size(rows, 0)], 1, i64)
+        by_place = b("aten.index_put.default", zeros, [place], ones, True, types=[zeros.type])
+        per_row = b("aten.index_select.default", by_place, 0, place)
+        how_often = b("aten.index_select.default", per_row, 0, at, types=[tensor_type(i64, [count])])
+    return values, places, how_often
+
+
+def _nothing(b: Builder) -> SSAValue:
+    return b.full([0], 0, i64)
+
+
+def _unique_elements(b: Builder, x: SSAValue, sort: bool, inverse: bool, counts: bool) -> Sequence[SSAValue | None]:
+    if any(d == 0 for d in dims(x)):
+        places = b.full(b.sizes(x), 0, i64) if inverse else _nothing(b)
+        return [b.full([0], 0, element(x)), places, _nothing(b)]
+    flat, order = b.view(x, [-1]), None
+    if sort:
+        flat, order = b.results("aten.sort.default", flat)
+    values, places, how_often = _unique(b, flat, order, inverse, counts)
+    return [values, _nothing(b) if places is None else b.view(places, b.sizes(x)), how_often or _nothing(b)]
+
+
+def _unique_along(
+    b: Builder, x: SSAValue, dim: int, sort: bool, inverse: bool, counts: bool
+) -> Sequence[SSAValue | None] | None:
+    position = wrap(dim, rank(x))
+    others = [d for i, d in enumerate(dims(x)) if i != position]
+    if any(not isinstance(d, int) for d in others) or any(d == 0 for d in dims(x)):
+        return b.no_match("its rows have a dynamic size, or none")
+    columns = math.prod(d for d in others if isinstance(d, int))
+    if sort and columns > MAX_SORTED_COLUMNS:
+        return b.no_match(f"its rows have more than {MAX_SORTED_COLUMNS} elements")
+    moved = [position, *(i for i in range(rank(x)) if i != position)]
+    rows = b.view(b.permute(x, moved), [b.size(x, position), columns])
+    order: SSAValue | None = None
+    for column in reversed(range(columns)) if sort else ():
+        key = b.select(rows, 1, column)
+        key = key if order is None else b("aten.index_select.default", key, 0, order)
+        step = b.results("aten.sort.stable", key, stable=True, dim=0)[1]
+        order = step if order is None else b("aten.index_select.default", order, 0, step)
+    if order is not None:
+        rows = b("aten.index_select.default", rows, 0, order)
+    values, places, how_often = _unique(b, rows, order, inverse, counts)
+    type = tensor_type_of(b.rewriter.root.results[0])
+    count = dims(values)[0]
+    shape = tensor_type(element(x), [count, *others])
+    values = b("aten.view.default", values, [-1, *others], types=[shape])
+    back = [moved.index(i) for i in range(rank(x))]
+    if back != list(range(rank(x))):
+        values = b("aten.permute.default", values, back, types=[type])
+    return [values, places or _nothing(b), how_often or _nothing(b)]
+
+
+@decomposition("aten._unique2.default")
+def unique(b: Builder, x: SSAValue, _sorted: bool, inverse: bool, counts: bool) -> Sequence[SSAValue | None]:
+    """``sort``, and the elements that differ from the one in front of them"""
+    return _unique_elements(b, x, True, inverse, counts)
+
+
+@decomposition("aten.unique_dim.default")
+def unique_dim(
+    b: Builder, x: SSAValue, dim: int, _sorted: bool, inverse: bool, counts: bool
+) -> Sequence[SSAValue | None] | None:
+    """Rows sorted by their last element first, and those that differ from the one in front of them"""
+    return _unique_along(b, x, dim, True, inverse, counts)
+
+
+@decomposition("aten.unique_consecutive.default")
+def unique_consecutive(
+    b: Builder, x: SSAValue, inverse: bool, counts: bool, dim: int | None
+) -> Sequence[SSAValue | None] | None:
+    """The elements, or rows, that differ from the one in front of them"""
+    if dim is None:
+        return _unique_elements(b, x, False, inverse, counts)
+    return _unique_along(b, x, dim, False, inverse, counts)
+
+
+@decomposition("aten.unique_dim_consecutive.default")
+def unique_dim_consecutive(
+    b: Builder, x: SSAValue, dim: int, inverse: bool, counts: bool
+) -> Sequence[SSAValue | None] | None:
+    """The rows that differ from the one in front of them"""
+    return _unique_along(b, x, dim, False, inverse, counts)
+
+
+# --- segments ---------------------------------------------------------------------------------------------------------
+
+_REDUCTIONS = {"sum": ("sum", 0.0), "mean": ("sum", 0.0), "prod": ("prod", 1.0), "max": ("amax", -math.inf),
+               "min": ("amin", math.inf)}  # fmt: skip
+
+
+@decomposition("aten.segment_reduce.default")
+def segment_reduce(
+    b: Builder, x: SSAValue, reduce: str, lengths: SSAValue | None, _indices: None, offsets: SSAValue | None, axis: int,
+    _unsafe: bool, initial: float | None,
+) -> SSAValue | None:  # fmt: skip
+    """``scatter_reduce``, of segments numbered by counting the ends in front of each element"""
+    position = wrap(axis, rank(x))
+    if lengths is not None:
+        ends = b("aten.cumsum.default", lengths, position)
+    elif offsets is not None:
+        ends = b.slice(offsets, position, 1, None)
+    else:
+        return b.no_match("it has neither lengths nor offsets")
+    count, length = b.size(ends, position), b.size(x, position)
+    # [..., length, segments]: how many segments end at or in front of an element.
+    row = b.view(b.arange(length), [length, 1])
+    ended = b.compare("le", b.unsqueeze(ends, position), row)
+    number = b("aten.sum.dim_IntList", b.cast(ended, i64), [position + 1], False)
+    number = b.clamp(number, 0, None) if count == 0 else b("aten.clamp.default", number, None, count)
+    trailing = rank(x) - position - 1
+    number = b.view(number, [*b.sizes(number), *[1] * trailing]) if trailing else number
+    number = b.expand(number, b.sizes(x))
+    packet, neutral = _REDUCTIONS[reduce]
+    start = neutral if initial is None else float(initial)
+    sizes = b.sizes(x)
+    sizes[position] = count + 1  # elements behind the last segment go to one more
+    shape = [*dims(x)]
+    shape[position] = dims(ends)[position] + 1
+    base = b.full(sizes, start, element(x))
+    folded_type = tensor_type(element(x), shape)
+    folded = b("aten.scatter_reduce.two", base, position, number, x, packet, types=[folded_type])
+    folded = b.slice(folded, position, 0, count)
+    if reduce != "mean":
+        return folded
+    starts = b.sub(ends, lengths) if lengths is not None else b.slice(offsets, position, 0, count)  # type: ignore[arg-type]
+    size = b.cast(b.sub(ends, starts), element(x))
+    size = b.view(size, [*b.sizes(size), *[1] * trailing]) if trailing else size
+    quotient = b.div(folded, size)
+    if initial is None:
+        return quotient
+    return b.where(b.compare("gt", size, 0), quotient, start)
+
+
+# --- pooling at random places -----------------------------------------------------------------------------------------
+
+
+@decomposition("aten.fractional_max_pool2d.default", "aten.fractional_max_pool3d.default")
+def fractional_max_pool(
+    b: Builder, x: SSAValue, kernel: Sequence[int], output: Sequence[int], samples: SSAValue
+) -> Sequence[SSAValue] | None:
+    """The largest element of each window; where windows are follows from the random numbers"""
+    spatial = 2 if "2d" in b.rewriter.root.name else 3
+    sizes = dims(x)[-spatial:]
+    if any(not isinstance(d, int) for d in sizes):
+        return b.no_match("it has a dynamic size")
+    batched = rank(x) == spatial + 2
+    data = x if batched else b.unsqueeze(x, 0)
+    lead = b.sizes(data)[:2]
+    kernel = list(kernel) * (spatial if len(kernel) == 1 else 1)
+    output = list(output) * (spatial if len(output) == 1 else 1)
+    flat: SSAValue | None = None
+    for axis, size in enumerate(sizes):
+        assert isinstance(size, int)
+        # Samples hold one number for each axis, the last axis first.
+        sample = b.select(samples, 2, spatial - 1 - axis)
+        starts = _window_starts(b, sample, size, kernel[axis], output[axis])  # [N, C, out]
+        offsets = b.arange(kernel[axis])
+        position = b.add(b.unsqueeze(starts, 3), offsets)  # [N, C, out, kernel]
+        shape = [*lead]
+        for other in range(spatial):
+            shape += [output[axis], kernel[axis]] if other == axis else [1, 1]
+        position = b.view(position, shape)
+        flat = position if flat is None else b.add(b.mul(flat, size), position)
+    assert flat is not None
+    # [N, C, out..., kernel...], then one row of candidates for each result.
+    order = [0, 1, *(2 + 2 * i for i in range(spatial)), *(3 + 2 * i for i in range(spatial))]
+    window = math.prod(kernel)
+    flat = b.view(b.permute(flat, order), [*lead, math.prod(output) * window])
+    elements = b.view(data, [*lead, math.prod(d for d in sizes if isinstance(d, int))])
+    candidates = b.view(b("aten.gather.default", elements, 2, flat), [*lead, *output, window])
+    values, place = b.results("aten.max.dim", candidates, -1, False)
+    flat = b.view(flat, [*lead, *output, window])
+    chosen = b.squeeze(b("aten.gather.default", flat, -1, b.unsqueeze(place, rank(place))), -1)
+    return [values, chosen] if batched else [b.squeeze(values, 0), b.squeeze(chosen, 0)]
+
+
+def _window_starts(b: Builder, sample: SSAValue, size: int, kernel: int, count: int) -> SSAValue:
+    """``trunc((i + u) * alpha) - trunc(u * alpha)``; the last window ends at the end."""
+    if count == 1:
+        return b.full([*b.sizes(sample), 1], size - kernel, i64)
+    alpha = (size - kernel) / (count - 1)
+    place = b.unsqueeze(sample, 2)
+    index = b.arange(count - 1, element(sample))
+    moved = b.sub(b.unary("trunc", b.mul(b.add(index, place), alpha)), b.unary("trunc", b.mul(place, alpha)))
+    last = b.full([*b.sizes(sample), 1], size - kernel, i64)
+    return b.cat([b.cast(moved, i64), last], 2)

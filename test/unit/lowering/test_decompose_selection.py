@@ -1,0 +1,112 @@
+"""Unique elements, segments, combinations, histograms and windows at random places, against torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from unit.lowering.evaluate import evaluate
+from unit.lowering.one_op import check, compare, decompose
+
+import etir
+from etir.dialects.sym.ops import DimOp
+from etir.dialects.text import parse_module
+
+X = torch.tensor([[3.0, 1.0, 3.0], [2.0, 2.0, 1.0], [3.0, 1.0, 3.0], [3.0, 1.0, 2.0]])
+
+
+class _Call(nn.Module):
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Call the function."""
+        return self.function(x)
+
+
+def _check_exported(function: Callable[..., Any], x: torch.Tensor) -> Any:
+    """Results with a size that depends on data, which only ``torch.export`` can make types of."""
+    module = etir.import_program(torch.export.export(_Call(function), (x,), strict=False))
+    names = decompose(module)
+    assert not any("unique" in name or "combinations" in name for name in names)
+    wanted = function(x)
+    for got, value in zip(evaluate(module, [x]), wanted if isinstance(wanted, tuple) else [wanted], strict=True):
+        compare(got, value, 0)
+    return module
+
+
+@pytest.mark.parametrize("x", [X, torch.tensor([5]), X.reshape(-1).int(), torch.tensor(2.0)])
+@pytest.mark.parametrize("more", [False, True])
+@pytest.mark.parametrize("packet", ["unique", "unique_consecutive"])
+def test_unique(x: torch.Tensor, more: bool, packet: str) -> None:
+    _check_exported(lambda t: getattr(torch, packet)(t, return_inverse=more, return_counts=more), x)
+
+
+@pytest.mark.parametrize(
+    ("packet", "dim"), [("unique", 0), ("unique", -1), *(("unique_consecutive", d) for d in (0, 1))]
+)
+def test_unique_along_a_dim(dim: int, packet: str) -> None:
+    _check_exported(lambda t: getattr(torch, packet)(t, return_inverse=True, return_counts=True, dim=dim), X)
+
+
+def test_combinations_have_a_size_that_is_known() -> None:
+    """torch says that it depends on data: one that nothing bounds."""
+    module = _check_exported(lambda t: torch.combinations(t, 1), X.reshape(-1))
+    assert [dim.range for dim in module.walk() if isinstance(dim, DimOp)] == [(12, 12)]
+
+
+@pytest.mark.parametrize(("count", "with_replacement"), [(2, False), (3, True), (5, False)])
+def test_combinations(count: int, with_replacement: bool) -> None:
+    x = torch.tensor([4.0, 1.0, 3.0, 2.0])
+    wanted = torch.combinations(x, count, with_replacement)
+    type = f"tensor<{wanted.shape[0]}x{count}xf32>"
+    options = f"r = {count}, with_replacement = {str(with_replacement).lower()}"
+    module = parse_module(
+        f"func.func @forward(%x: tensor<4xf32>) -> {type} {{\n"
+        f"  %0 = aten.combinations.default(%x, {options}) : (tensor<4xf32>) -> {type}\n"
+        f"  func.return %0 : {type}\n}}\n"
+    )
+    decompose(module)
+    compare(evaluate(module, [x])[0], wanted, 0)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "max", "min"])
+@pytest.mark.parametrize("initial", [None, 2.0])
+def test_segments(reduce: str, initial: float | None) -> None:
+    x = torch.arange(1.0, 7.0)
+    lengths = torch.tensor([1, 0, 3, 2])
+    for shaped in (x, torch.stack([x, -x], 1)):
+        check("aten.segment_reduce.default", shaped, reduce, lengths=lengths, initial=initial)
+    offsets = torch.tensor([0, 1, 1, 4, 6])
+    check("aten.segment_reduce.default", x, reduce, offsets=offsets, initial=initial)
+
+
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("limits", [None, [1.5, 3.0], [2.0, 2.0]])
+def test_histograms(density: bool, limits: list[float] | None) -> None:
+    x = torch.randn(40, generator=torch.Generator().manual_seed(4)) + 2
+    weight = torch.rand(40, generator=torch.Generator().manual_seed(5))
+    check("aten.histogram.bin_ct", x, 7, range=limits, density=density)
+    check("aten.histogram.bin_ct", x, 7, range=limits, weight=weight, density=density)
+    check("aten.histogram.bins_tensor", x, torch.tensor([0.5, 1.0, 2.5, 3.0]), density=density)
+    points = x.reshape(20, 2)
+    both = None if limits is None else limits * 2
+    check("aten._histogramdd_bin_edges.default", points, [3, 4], range=both)
+    check("aten._histogramdd_from_bin_cts.default", points, [3, 4], range=both, density=density)
+    edges = [torch.tensor([0.0, 1.0, 2.0]), torch.tensor([1.0, 2.0, 5.0, 6.0])]
+    check("aten._histogramdd_from_bin_tensors.default", points, edges, density=density)
+
+
+def test_fractional_pooling() -> None:
+    samples = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(6))
+    x = torch.randn(2, 3, 9, 7, generator=torch.Generator().manual_seed(7))
+    check("aten.fractional_max_pool2d.default", x, [2, 3], [4, 3], samples)
+    check("aten.fractional_max_pool2d.default", x, [2, 3], [1, 3], samples)
+    check("aten.fractional_max_pool2d.default", x[0], [2, 2], [5, 4], samples[:1])
+    samples = torch.rand(2, 3, 3, generator=torch.Generator().manual_seed(8))
+    x = torch.randn(2, 3, 6, 7, 5, generator=torch.Generator().manual_seed(9))
+    check("aten.fractional_max_pool3d.default", x, [2, 2, 3], [3, 4, 2], samples)
