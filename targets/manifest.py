@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from etir.dialects.schema import Argument, OpSchema, parse_schema
+from etir.emit.scalar_type import ScalarType
 from etir.targets.dtypes import DTypeLike, scalar_type
 from etir.targets.errors import E0601, E0602
 from etir.targets.rules import Call, DimOrder, DimOrderRule, DtypeRule, Literal, Shape
@@ -51,7 +52,8 @@ class KernelEntry:
     ``temp`` is an expression over the arguments for the bytes of scratch memory that the kernel asks for, empty for
     none (see :mod:`etir.emit.runtime_memory`). ``kind`` is ``kernel`` or ``prim`` (an operator on values that is called
     without the trailing return slot); ``library`` is where it lives. A kernel that does not ``resizes_output`` needs
-    its results in their final size.
+    its results in their final size. ``selected`` are the element types that its tensors may have in a selective build,
+    None where that is no matter.
     """
 
     name: str
@@ -66,6 +68,7 @@ class KernelEntry:
     resizes_output: bool = True
     temp: str = ""
     notes: str = ""
+    selected: tuple[ScalarType, ...] | None = None
 
     @cached_property
     def schema(self) -> OpSchema:
@@ -88,6 +91,12 @@ class KernelEntry:
         """``None`` if the kernel takes such a call, otherwise the reason; see :meth:`Manifest.check_call`."""
         others = others or {}
         types = {name: tuple(map(scalar_type, items)) for name, items in self._by_name("dtypes", dtypes).items()}
+        if self.selected is not None:
+            for argument, items in types.items():
+                left_out = next((t.name for t in items if t not in self.selected), None)
+                if left_out is not None:
+                    built = ", ".join(t.name.lower() for t in self.selected)
+                    return f"left out of this build: '{argument}' has dtype {left_out.lower()}, built are {built}"
         problem = self.dtypes.failure(Call(types, others))
         if problem is not None:
             return f"unsupported dtypes: {problem}"
@@ -209,8 +218,14 @@ def available() -> tuple[str, ...]:
 def load(name: str) -> Manifest:
     """The manifest of a target: ``executorch`` is the stock 1.5.1 runtime, ``etir`` this project's own.
 
-    Raises E0601 for an unknown name.
+    A name that ends in ``.json`` is the path of a manifest, such as a selective build writes. Raises E0601 for an
+    unknown name or a file that cannot be read, and E0602.
     """
+    if name.endswith(".json"):
+        try:
+            return parse_manifest(Path(name).read_text("utf-8"), name)
+        except (OSError, UnicodeDecodeError) as error:
+            raise E0601.error(f"the target '{name}' cannot be read: {error}") from None
     file = _FILES.get(name)
     if file is None:
         raise E0601.error(f"unknown target '{name}'; available are {', '.join(available())}")
@@ -259,5 +274,6 @@ def _parse_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
         optimized=entry.get("optimized", False),
         resizes_output=entry.get("resizes_output", True),
         temp=entry.get("temp", ""),
+        selected=tuple(map(scalar_type, entry["selected"])) if "selected" in entry else None,
         notes=entry.get("notes", ""),
     )

@@ -1,7 +1,8 @@
 """Writes the C++ kernel table from the manifest: every ``kernels.json`` in the folders beside this file.
 
-    python generate.py table.cc [--only names.txt] [--family FOLDER]...
+    python generate.py table.cc [--only selection.txt] [--family FOLDER]...
     python generate.py --target ../../targets/etir.json
+    python generate.py --target selected.json --only selection.txt
 
 A row of the manifest is keyed by the operator's full name and holds
 
@@ -10,9 +11,16 @@ A row of the manifest is keyed by the operator's full name and holds
 * ``dtypes`` and ``dim_orders``: what the kernel takes, for the link check, the documentation and the tests,
 * ``prim`` (optional): true for primitives, whose result is their last argument.
 
-``--only`` keeps the named operators: a selective build; ``--family`` keeps those of some folders. ``--folder`` adds the
-kernels of a folder elsewhere, which has a ``kernels.json`` of its own. ``--target`` writes the manifest in the form
-that the compiler's link check reads. Needs nothing but Python's standard library, because the C++ build runs it.
+``--only`` keeps the named operators: a selective build. Each line of the file has an operator, and the element types
+that its tensors may have, as core/scalar_type.h names them (none: all that the kernel takes)::
+
+    aten::add.out Float Long
+    aten::clone.out
+
+``--family`` keeps the operators of some folders. ``--folder`` adds the kernels of a folder elsewhere, which has a
+``kernels.json`` of its own. ``--target`` writes the manifest in the form that the compiler's link check reads,
+``--sources`` the source files, ``--dtypes`` the element types that each source file is compiled for. Needs nothing but
+Python's standard library, because the C++ build runs it.
 """
 
 from __future__ import annotations
@@ -39,8 +47,19 @@ _LETTERS = {
     "bool": "B",
     "Scalar": "N",
     "str": "S",
+    "Generator": "G",
 }
 _LISTS = {"I": "L", "D": "F", "B": "O", "T": "V"}
+
+
+DTYPES = {
+    "Byte": 0, "Char": 1, "Short": 2, "Int": 3, "Long": 4, "Half": 5, "Float": 6, "Double": 7, "ComplexHalf": 8,
+    "ComplexFloat": 9, "ComplexDouble": 10, "Bool": 11, "BFloat16": 15, "UInt16": 27, "UInt32": 28, "UInt64": 29,
+}  # fmt: skip
+"""Element types that kernels compute with, as core/scalar_type.h names and numbers them."""
+
+ALL_DTYPES = 0xFFFFFFFF
+_INTEGRAL = ("Byte", "Char", "Short", "Int", "Long", "Bool", "UInt16", "UInt32", "UInt64")
 
 
 def load_manifest(folders: Sequence[Path] = ()) -> dict[str, dict[str, Any]]:
@@ -111,13 +130,62 @@ def writes(schema: str, prim: bool) -> int:
     return sum(1 << i for i, part in enumerate(parts) if re.match(r"Tensor\(\w+!(?:\s*->\s*\w+)?\)", part))
 
 
+def read_selection(text: str) -> dict[str, tuple[str, ...]]:
+    """Operators and their element types, none for all, from the lines of a selection. Raises ValueError."""
+    found: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        name, *dtypes = line.partition("#")[0].split() or [""]
+        if not name:
+            continue
+        unknown = [dtype for dtype in dtypes if dtype not in DTYPES]
+        if unknown:
+            raise ValueError(f"{name}: no element type {', '.join(unknown)}; there are {', '.join(DTYPES)}")
+        before = found.get(name, ())
+        # A name that is there twice has the types of both lines; all of them when one line has none.
+        both = not dtypes or (name in found and not before)
+        found[name] = () if both else tuple(dict.fromkeys((*before, *dtypes)))
+    return found
+
+
+def select(rows: dict[str, dict[str, Any]], selection: dict[str, tuple[str, ...]]) -> dict[str, dict[str, Any]]:
+    """The rows that a selection names, with their element types under ``selected``. Raises ValueError."""
+    unknown = [name for name in selection if name not in rows]
+    if unknown:
+        raise ValueError(f"no kernel for {', '.join(unknown)}")
+    return {
+        name: row | ({"selected": list(selection[name])} if selection[name] else {})
+        for name, row in rows.items()
+        if name in selection
+    }
+
+
+def dtype_mask(row: dict[str, Any]) -> int:
+    """The element types of a row that was selected, one bit each."""
+    chosen = row.get("selected")
+    return ALL_DTYPES if chosen is None else sum(1 << DTYPES[name] for name in chosen)
+
+
+def source_masks(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """The element types that each source file has to be compiled for: what its operators' tensors may have, and what
+    they are promoted to on the way."""
+    masks: dict[str, int] = {}
+    for row in rows.values():
+        mask = dtype_mask(row)
+        letters = signature(row["schema"], row.get("prim", False)).partition(">")[0].upper()
+        if "N" in letters and mask & sum(1 << DTYPES[name] for name in _INTEGRAL):
+            # An integer tensor and a Python number are an int64 or a float32 together.
+            mask |= 1 << DTYPES["Long"] | 1 << DTYPES["Float"]
+        masks[row["source"]] = masks.get(row["source"], 0) | mask
+    return dict(sorted(masks.items()))
+
+
 def table_text(rows: dict[str, dict[str, Any]]) -> str:
     """The C++ source of the table."""
     functions = sorted({row["function"] for row in rows.values()})
     declarations = "\n".join(f"void {name}(KernelContext& ctx);" for name in functions)
     entries = "\n".join(
         f'    {{"{name}", {row["function"]}, "{signature(row["schema"], row.get("prim", False))}", '
-        f"{writes(row['schema'], row.get('prim', False)):#x}u}},"
+        f"{writes(row['schema'], row.get('prim', False)):#x}u, {dtype_mask(row):#x}u}},"
         for name, row in sorted(rows.items(), key=lambda item: item[0].encode())
     )
     return f"""// Generated by runtime/kernels/generate.py.
@@ -138,7 +206,7 @@ const KernelTable kKernels = {{kRows, {len(rows)}}};
 """
 
 
-_PASSED_ON = ("ranks", "items", "resizes_output", "temp", "notes")
+_PASSED_ON = ("selected", "ranks", "items", "resizes_output", "temp", "notes")
 
 
 def target_text(rows: dict[str, dict[str, Any]]) -> str:
@@ -156,7 +224,7 @@ def target_text(rows: dict[str, dict[str, Any]]) -> str:
         "schema_version": 0,
         "tensor_alignment": 16,
         "limits": {"rank": 16, "operator_name": 99, "instructions": 10_000_000, "kernel_key": 1 << 20},
-        "backends": [],
+        "backends": ["EtirReferenceBackend"],
         "libraries": dict.fromkeys(sorted({row["library"] for row in kernels.values()}), True),
     }
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
@@ -168,24 +236,26 @@ def target_text(rows: dict[str, dict[str, Any]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--only", type=Path, help="a file with one operator name a line")
+    parser.add_argument("--only", type=Path, help="a file with an operator, and its element types, in each line")
     parser.add_argument("--family", action="append", default=[], help="a folder of kernels")
     parser.add_argument("--folder", action="append", default=[], type=Path, help="kernels of your own")
     parser.add_argument("--target", action="store_true", help="write the manifest for the link check instead")
     parser.add_argument("--sources", action="store_true", help="write the list of source files instead")
+    parser.add_argument("--dtypes", action="store_true", help="write each source file with a mask of its types instead")
     arguments = parser.parse_args()
     rows = load_manifest(arguments.folder)
     if arguments.family:
         rows = {name: row for name, row in rows.items() if str(Path(row["source"]).parent) in arguments.family}
     if arguments.only is not None:
-        wanted = dict.fromkeys(arguments.only.read_text(encoding="utf-8").split())
-        unknown = [name for name in wanted if name not in rows]
-        if unknown:
-            print(f"no kernel for {', '.join(unknown)}", file=sys.stderr)
+        try:
+            rows = select(rows, read_selection(arguments.only.read_text(encoding="utf-8")))
+        except ValueError as error:
+            print(f"{arguments.only}: {error}", file=sys.stderr)
             return 1
-        rows = {name: row for name, row in rows.items() if name in wanted}
     if arguments.target:
         text = target_text(rows)
+    elif arguments.dtypes:
+        text = "".join(f"{source} {mask:#x}u\n" for source, mask in source_masks(rows).items())
     elif arguments.sources:
         text = "".join(f"{source}\n" for source in sorted({row["source"] for row in rows.values()}))
     else:

@@ -64,6 +64,14 @@ struct RandomState {
   uint64_t offset = 0;
 };
 
+/// Hears of what goes on inside of delegates, for profilers.
+struct EventSink {
+  /// Operation `id` of delegate `delegate` of the method begins, or ends. What an id stands for is the backend's: a
+  /// debug handle, or an instruction.
+  void (*event)(void* context, uint32_t delegate, uint32_t id, bool begin) = nullptr;
+  void* context = nullptr;
+};
+
 class KernelContext {
  public:
   KernelContext(Values& values, const int32_t* args, Arena& temp, ErrorRecord& error)
@@ -132,6 +140,15 @@ class KernelContext {
   ParallelFor parallel;
   DynamicAllocator dynamic;
   RandomState* random = nullptr;
+  EventSink events;
+
+  // --- what a delegate may say ---
+  /// Whether anybody wants to hear of events.
+  bool watched() const { return events.event != nullptr; }
+  /// Operation `id` of the delegate begins or ends.
+  void event(uint32_t id, bool begin) {
+    if (events.event != nullptr) events.event(events.context, delegate_, id, begin);
+  }
 
  private:
   friend class Method;  // one context serves all instructions of a run: only the arguments change
@@ -142,6 +159,7 @@ class KernelContext {
   const int32_t* args_;
   Arena& temp_;
   ErrorRecord& error_;
+  uint32_t delegate_ = 0;
 };
 
 using KernelFunction = void (*)(KernelContext&);
@@ -149,15 +167,17 @@ using KernelFunction = void (*)(KernelContext&);
 /// One row of a kernel table.
 ///
 /// `signature` has one letter for each argument: T tensor, I int, D float, B bool, N number (Scalar), S string, L int
-/// list, F float list, O bool list, V tensor list, W list of optional tensors; lower case when it may be None. Results
-/// follow '>' (T or V). A row whose signature ends in '!' is a primitive: its result is its last argument and there is
-/// no slot for a returned value.
+/// list, F float list, O bool list, V tensor list, W list of optional tensors, G generator, of which a program has
+/// none; lower case when it may be None. Results follow '>' (T or V). A row whose signature ends in '!' is a primitive:
+/// its result is its last argument and there is no slot for a returned value.
 struct Kernel {
   const char* name;  ///< "aten::add.out": namespace, name, overload
   KernelFunction function;
   const char* signature;
   /// Arguments that the kernel writes, results included, one bit each: the executor refuses constants there.
   uint32_t writes = 0;
+  /// Element types that its tensors may have in this build (a selective one), one bit for each number.
+  uint32_t dtypes = 0xffffffffu;
 };
 
 /// Rows in the order of their names (strcmp), so that a name is found by bisection. A constant in flash.

@@ -32,6 +32,7 @@ DTYPES = {
 }  # fmt: skip
 """Numbers of the format for torch's dtypes."""
 
+_ALL_DTYPES = "0xffffffffu"
 _NONE, _INT, _BOOL, _DOUBLE, _TENSOR, _STRING, _INTS, _DOUBLES, _BOOLS, _TENSORS, _OPTIONAL_TENSORS = range(1, 12)
 _STATIC, _BOUND = 0, 1
 
@@ -253,10 +254,16 @@ def build_kernels(*families: str, folders: tuple[Path, ...] = ()) -> Kernels:
 
 
 def link_kernels(
-    output: str, sources: Sequence[Path], link: str, families: Sequence[str] = (), folders: Sequence[Path] = ()
+    output: str,
+    sources: Sequence[Path],
+    link: str,
+    families: Sequence[str] = (),
+    folders: Sequence[Path] = (),
+    only: Path | None = None,
 ) -> Path:
     """Compile ``sources``, the kernels of some families and their table, and link them with the flags ``link``.
 
+    ``only`` is the file of a selection (runtime/kernels/generate.py), which says what is compiled for which types.
     Everything that is built with the same flags shares the objects of one folder; processes take turns in it.
     """
     flags = os.environ.get("ETIR_KERNEL_FLAGS", "-O2 -fno-math-errno -fno-trapping-math").split()
@@ -266,6 +273,8 @@ def link_kernels(
     select = [word for family in families for word in ("--family", family)]
     for path in folders:
         select += ["--folder", str(path), "--family", str(path.resolve())]
+    if only is not None:
+        select += ["--only", str(only)]
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _link(folder, output, sources, link, select, flags)
@@ -278,20 +287,25 @@ def _link(
     generate = [sys.executable, str(RUNTIME / "kernels" / "generate.py")]
     table, listing = folder / f"table-{output}.cc", folder / f"sources-{output}.txt"
     subprocess.run([*generate, str(table), *select], check=True)
-    subprocess.run([*generate, str(listing), "--sources", *select], check=True)
-    kernels = [RUNTIME / "kernels" / line for line in listing.read_text().split()]
+    subprocess.run([*generate, str(listing), "--dtypes", *select], check=True)
+    masks = dict(line.split() for line in listing.read_text().splitlines())
+    kernels = {RUNTIME / "kernels" / source: mask for source, mask in masks.items()}
     compiler = os.environ.get("CXX", "g++")
     common = f"-std=c++17 -fPIC -Wall -Wextra -Werror -fvisibility=hidden -I{RUNTIME} {' '.join(flags)}"
     lines = [
-        f"rule cxx\n  command = {compiler} {common} -fno-exceptions -fno-rtti -MMD -MF $out.d -c $in -o $out\n"
+        f"rule cxx\n  command = {compiler} {common}$types -fno-exceptions -fno-rtti -MMD -MF $out.d -c $in -o $out\n"
         "  depfile = $out.d\n  deps = gcc\n",
         f"rule link\n  command = {compiler} {link} {' '.join(flags)} $in -o $out -lpthread\n",
     ]
     objects: list[str] = []
     for source in [*kernels, *sources, table]:
         path = source.relative_to(RUNTIME) if source.is_relative_to(RUNTIME) else source
-        objects.append(str(path).strip("/").replace("/", "_") + ".o")
+        mask = kernels.get(source, _ALL_DTYPES)
+        suffix = "" if mask == _ALL_DTYPES else f"-{mask}"
+        objects.append(str(path).strip("/").replace("/", "_") + f"{suffix}.o")
         lines.append(f"build {objects[-1]}: cxx {source}\n")
+        if suffix:
+            lines.append(f"  types = $ -DETIR_DTYPES={mask}\n")
     lines.append(f"build {output}: link {' '.join(objects)}\n")
     (folder / f"{output}.ninja").write_text("".join(lines))
     # The compiler must not run under the sanitizers that the tests may run under.

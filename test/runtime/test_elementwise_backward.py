@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from elementwise_oracle import FLOATS, check, kernels, sample
+from elementwise_oracle import COMPLEX, FLOATS, check, kernels, sample
 from kernels import KernelFailure
 
 CASES = [
@@ -55,3 +55,10 @@ def test_refusals() -> None:
         kernels().call("aten::leaky_relu_backward.grad_input", [x, x, -1.0, True], [x])
     with pytest.raises(KernelFailure, match="KernelDtype"):
         kernels().call("aten::tanh_backward.grad_input", [x.int(), x.int()], [x])
+
+
+@pytest.mark.parametrize("dtype", COMPLEX)
+@pytest.mark.parametrize("name", ["sigmoid_backward", "tanh_backward"])
+def test_complex(name: str, dtype: torch.dtype) -> None:
+    grad, y = sample(dtype, 6, 5), sample(dtype, 6, 5, seed=1)
+    check(f"aten::{name}.grad_input", [grad, y], dtype)

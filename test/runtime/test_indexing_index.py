@@ -267,3 +267,19 @@ def test_index_reduce(dtype, reduce, include_self, dim):
     actual = KERNELS.call("aten::index_reduce.out", [x, dim, i, source, reduce, include_self], [x])[0]
     tolerance = {torch.float16: 4e-3, torch.bfloat16: 3e-2}.get(dtype, 1e-5)
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_sums_of_complex_halves():
+    """index_put and index_add, which add numbers that C++ has no arithmetic for."""
+    x = torch.randn(5, 3, 2).half()
+    more = torch.randn(4, 3, 2).half()
+    at = torch.tensor([0, 2, 2, 4])
+    wanted = x.float().index_add(0, at, more.float()).half()
+    tensors = [torch.view_as_complex(t) for t in (x, more)]
+    calls = {
+        "aten::index_put.out": [tensors[0], [at], tensors[1], True],
+        "aten::index_add.out": [tensors[0], 0, at, tensors[1], 1],
+    }
+    for name, arguments in calls.items():
+        (found,) = KERNELS.call(name, arguments, [tensors[0]])
+        torch.testing.assert_close(torch.view_as_real(found), wanted)

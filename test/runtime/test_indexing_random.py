@@ -168,3 +168,85 @@ def test_triangles(name, dtype):
     far = call(f"aten::{name}.out", [3, 3, 2**62 if name == "tril_indices" else -(2**62)], like)
     assert far.shape == (2, 9)
     refused("KernelArgument", f"aten::{name}.out", [-1, 3, 0], [like])
+
+
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.complex64, torch.complex128])
+def test_complex(dtype):
+    """Both parts are drawn, the normal ones with half of the variance each."""
+    x = torch.view_as_real(call("aten::randn.out", [[30000]], torch.empty(30000, dtype=dtype))).double()
+    assert abs(float((x**2).sum(-1).mean()) - 1) < 0.03
+    assert abs(float(torch.corrcoef(x.T)[0, 1])) < 0.03
+    y = torch.view_as_real(call("aten::rand.out", [[30000]], torch.empty(30000, dtype=dtype))).double()
+    assert float(y.min()) >= 0 and float(y.max()) < 1 and abs(float(y.mean()) - 0.5) < 0.01
+
+
+GENERATED = [
+    ("rand", [[50, 3]], "generator_out", torch.float32),
+    ("randn", [[50, 3]], "generator_out", torch.float32),
+    ("randint", [9, [50]], "generator_out", torch.int64),
+    ("randperm", [50], "generator_out", torch.int64),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "overload", "dtype"), GENERATED, ids=[g[0] for g in GENERATED])
+def test_without_a_generator(name, arguments, overload, dtype):
+    """A generator is None in every program; the numbers are those of the overload that has none."""
+    like = torch.empty(arguments[-1], dtype=dtype)
+    plain = call(f"aten::{name}.out", arguments, like)
+    assert torch.equal(call(f"aten::{name}.{overload}", [*arguments, None], like), plain)
+    if name in ("rand", "randn"):
+        assert torch.equal(call(f"aten::{name}_like.{overload}", [like, None, None], like), plain)
+    if name == "randint":
+        assert torch.equal(call("aten::randint.low_generator_out", [0, *arguments, None], like), plain)
+        assert torch.equal(call("aten::randint_like.generator_out", [like, 9, None, None], like), plain)
+        low = call("aten::randint_like.low_generator_dtype_out", [like, 0, 9, None, None], like)
+        assert torch.equal(low, plain)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.bool, torch.uint8, torch.int64])
+def test_bernoulli(dtype):
+    like = torch.empty(100, 200, dtype=dtype)
+    for p in (0.0, 0.3, 1.0):
+        x = call("aten::bernoulli.float_out", [like, p, None], like).double()
+        assert ((x == 0) | (x == 1)).all() and abs(float(x.mean()) - p) < 0.02
+    refused("KernelArgument", "aten::bernoulli.float_out", [like, 1.5, None], [like])
+    refused("KernelArgument", "aten::bernoulli.float_out", [like, float("nan"), None], [like])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_bernoulli_of_tensors(dtype):
+    p = torch.linspace(0, 1, 5).to(dtype)
+    for layout in (torch.arange(2), torch.arange(2).flip(0)):
+        many = p.expand(20000, 5).permute(*layout).contiguous().permute(*layout)
+        x = call("aten::bernoulli.out", [many, None], many)
+        torch.testing.assert_close(x.double().mean(0), p.double(), rtol=0, atol=0.02)
+        assert not x[:, 0].any() and x[:, 4].all()
+    like = torch.empty(20000, 5, dtype=torch.int32)
+    x = call("aten::bernoulli.Tensor_out", [like, p, None], like)
+    torch.testing.assert_close(x.double().mean(0), p.double(), rtol=0, atol=0.02)
+    refused("KernelArgument", "aten::bernoulli.out", [p + 0.5, None], [p])
+    refused("KernelShape", "aten::bernoulli.Tensor_out", [like[0], torch.zeros(2, 5), None], [like[0]])
+    refused("KernelDtype", "aten::bernoulli.Tensor_out", [like, like, None], [like])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_normal_and_uniform(dtype):
+    like = torch.empty(40000, dtype=dtype)
+    for name, arguments in (("float_float_out", [3.0, 0.5, [40000], None]), ("out", [like, 3.0, 0.5, None])):
+        x = call(f"aten::normal.{name}", arguments, like).double()
+        assert abs(float(x.mean()) - 3) < 0.02 and abs(float(x.std()) - 0.5) < 0.02
+    x = call("aten::uniform.out", [like, -1.0, 3.0, None], like).double()
+    assert float(x.min()) >= -1 and float(x.max()) <= 3 and abs(float(x.mean()) - 1) < 0.03
+    mean, std = torch.tensor([0.0, 5.0], dtype=dtype), torch.tensor([1.0, 0.25], dtype=dtype)
+    wide = mean.expand(20000, 2).contiguous()
+    for name, arguments, expected in (
+        ("Tensor_Tensor_out", [wide, std, None], (mean, std)),
+        ("Tensor_float_out", [wide, 0.5, None], (mean, torch.full((2,), 0.5))),
+        ("float_Tensor_out", [2.0, std.expand(20000, 2).contiguous(), None], (torch.full((2,), 2.0), std)),
+    ):
+        x = call(f"aten::normal.{name}", arguments, wide).double()
+        torch.testing.assert_close(x.mean(0), expected[0].double(), rtol=0, atol=0.03)
+        torch.testing.assert_close(x.std(0), expected[1].double(), rtol=0, atol=0.03)
+    refused("KernelArgument", "aten::normal.float_float_out", [0.0, -1.0, [3], None], [like[:3]])
+    refused("KernelArgument", "aten::normal.Tensor_Tensor_out", [mean, -std, None], [mean])
+    refused("KernelArgument", "aten::uniform.out", [like, 1.0, 0.0, None], [like])

@@ -249,3 +249,12 @@ def test_nonzero(shape, dtype):
     for size in (0, 2, 9):
         expected = torch.nonzero_static(x, size=size, fill_value=-7)
         same(KERNELS.call("aten::nonzero_static.out", [x, size, -7], [expected])[0], expected)
+
+
+def test_gather_by_bytes():
+    """As torch does, gather takes indices of 8 bits."""
+    x, at = make((300, 4)), index((6, 4), 256, torch.uint8)
+    (found,) = KERNELS.call("aten::gather.out", [x, 0, at, False], [torch.empty(6, 4)])
+    assert torch.equal(found, x.gather(0, at.long()))
+    with pytest.raises(KernelFailure, match="KernelIndex"):
+        KERNELS.call("aten::gather.out", [x[:200].contiguous(), 0, torch.full_like(at, 200), False], [found])

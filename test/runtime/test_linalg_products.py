@@ -217,3 +217,14 @@ def test_refusals(kernels: Any) -> None:
     refused("KernelResize", "mm.out", [a, b], torch.empty(2, 2))
     ints = torch.ones(2, 2, dtype=torch.int32)
     refused("KernelOverflow", "addmm.out", [ints, ints, ints, float("nan"), 1], ints)
+
+
+@pytest.mark.parametrize(("beta", "alpha"), [(1, 1), (0, 1), (1, 0), (2.5, True)])
+def test_outer_products_of_bools(kernels: Any, beta: float, alpha: float) -> None:
+    x, y = torch.tensor([True, False, True]), torch.tensor([False, True, True, False])
+    (found,) = kernels.call("aten::outer.out", [x, y], [torch.empty(3, 4, dtype=torch.bool)])
+    assert torch.equal(found, torch.outer(x, y))
+    for addend in (torch.tensor([True, False, False, False]), torch.eye(3, 4).bool()):
+        wanted = (addend if beta else torch.zeros_like(addend)) | (torch.outer(x, y) & bool(alpha))
+        (found,) = kernels.call("aten::addr.out", [addend, x, y, beta, alpha], [wanted])
+        assert torch.equal(found, wanted)

@@ -229,14 +229,14 @@ def test_two_threads_call_two_methods() -> None:
 
     def write() -> None:
         try:
-            for _ in range(2000):
+            for _ in range(5_000):
                 rt.write(one)
         except BaseException as error:
             failures.append(error)
 
     def read() -> None:
         try:
-            for _ in range(2000):
+            for _ in range(10_000):
                 a, b = (rt.read(zero)[0] - start).tolist()
                 assert a == b, "a run was seen half done"
                 seen.append(a)
@@ -250,7 +250,7 @@ def test_two_threads_call_two_methods() -> None:
         thread.join()
     assert not failures
     assert seen == sorted(seen)
-    assert torch.equal(rt["read"](zero)[0], start + 4000)
+    assert torch.equal(rt["read"](zero)[0], start + 10_000)
 
 
 def test_one_method_from_many_threads() -> None:

@@ -1,8 +1,8 @@
 // Depthwise convolutions (one input channel in each group), computed directly.
 //
-// Rows of a plane are vectorised along x: where all taps are inside the image, a block of outputs is kept in registers
-// while the taps go by. Small planes are first copied into a buffer with their padding, so that they have no border.
-// Channels-last images are vectorised along the channels.
+// Rows of a plane are vectorised along x: a block of outputs is kept in registers while the taps go by. The input is
+// copied, a band of rows at a time, into a buffer with its padding, so that it has no border; rows that are too long
+// for that are read where they are. Channels-last images are vectorised along the channels.
 #pragma once
 
 #include "kernels/convolution/geometry.h"
@@ -10,27 +10,6 @@
 #include "kernels/util/gemm.h"
 
 namespace etir {
-
-/// Every second of 2 * kLanes - 1 elements.
-template <typename C>
-inline typename Vector<C>::type load_every_second(const C* from) {
-  constexpr int kLanes = Vector<C>::kLanes;
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-  // The second load starts one element early: the element behind the last one may not exist.
-  if constexpr (kLanes == 4) {
-    return __builtin_shufflevector(load_vector<C>(from), load_vector<C>(from + 3), 0, 2, 5, 7);
-  } else if constexpr (kLanes == 8) {
-    return __builtin_shufflevector(load_vector<C>(from), load_vector<C>(from + 7), 0, 2, 4, 6, 9, 11, 13, 15);
-  } else if constexpr (kLanes == 2) {
-    return __builtin_shufflevector(load_vector<C>(from), load_vector<C>(from + 1), 0, 3);
-  }
-#endif
-#endif
-  C lanes[kLanes];
-  for (int i = 0; i < kLanes; ++i) lanes[i] = from[2 * i];
-  return load_vector<C>(lanes);
-}
 
 /// One plane of a depthwise convolution: rows of input, weights of one output channel, rows of output.
 template <typename C>
@@ -132,45 +111,97 @@ struct DepthwisePlane {
     for (int64_t x = high; x < g.count; ++x) to[x] = point(z, y, x);
   }
 
-  /// Copies the plane with its padding into `buffer` and computes it from there. False when it is too large.
+  /// Two rows of outputs of three by three taps, all of which are inside and neighbours: four rows of input.
+  void rows_of_3x3(const C* from, int64_t width, int64_t count, C* first, C* second) const {
+    using V = typename Vector<C>::type;
+    V w[3][3];
+    ETIR_UNROLL
+    for (int ty = 0; ty < 3; ++ty) {
+      ETIR_UNROLL
+      for (int tx = 0; tx < 3; ++tx) w[ty][tx] = V{} + weight[ty * w_y + tx * w_x];
+    }
+    for (int64_t x = 0; x < count; x += kLanes) {
+      x = std::min<int64_t>(x, count - kLanes);
+      V acc[2] = {V{} + bias, V{} + bias};
+      ETIR_UNROLL
+      for (int row = 0; row < 4; ++row) {
+        ETIR_UNROLL
+        for (int tx = 0; tx < 3; ++tx) {
+          const V value = load_vector<C>(from + row * width + x + tx);
+          if (row < 3) acc[0] += w[row][tx] * value;
+          if (row > 0) acc[1] += w[row - 1][tx] * value;
+        }
+      }
+      store_vector<C>(first + x, acc[0]);
+      store_vector<C>(second + x, acc[1]);
+    }
+  }
+
+  /// One row of outputs, where reading behind its end does no harm.
+  template <int kScale>
+  void whole_row(int64_t y, const int64_t* begin, const int64_t* end, C* to) const {
+    const int64_t count = grid[2].count;
+    int64_t x = 0;
+    for (; x + 4 * kLanes <= count; x += 4 * kLanes) block<4, kScale>(0, y, begin, end, x, to + x);
+    if (x + 2 * kLanes <= count) {
+      block<2, kScale>(0, y, begin, end, x, to + x);
+      x += 2 * kLanes;
+    }
+    for (; x + kLanes <= count; x += kLanes) block<1, kScale>(0, y, begin, end, x, to + x);
+    if (x == count) return;
+    C last[kLanes];
+    block<1, kScale>(0, y, begin, end, x, last);
+    std::memcpy(to + x, last, static_cast<size_t>(count - x) * sizeof(C));
+  }
+
+  /// Computes the plane from bands of rows that are copied, with their padding, into `buffer`. False when its rows are
+  /// too long.
   bool padded(C* buffer, int64_t room, C* out, int64_t out_y) const {
     const GridDim &gy = grid[1], &gx = grid[2];
     if (kLanes == 1 || grid[0].count != 1 || grid[0].taps != 1 || grid[0].base != 0 || gx.scale > 2) return false;
-    if (gy.count > room || gx.count > room || gy.scale > room || (gy.taps - 1) * gy.tap_step > room ||
+    if (gx.count > room || gy.scale > room || (gy.taps - 1) * gy.tap_step >= room ||
         (gx.taps - 1) * gx.tap_step > room) {
       return false;
     }
-    const int64_t height = (gy.count - 1) * gy.scale + (gy.taps - 1) * gy.tap_step + 1;
+    const int64_t reach = (gy.taps - 1) * gy.tap_step;
     const int64_t width = (gx.count + kLanes) * gx.scale + (gx.taps - 1) * gx.tap_step;
-    if (height * width > room) return false;
-    for (int64_t y = 0; y < height; ++y) {
-      C* to = buffer + y * width;
-      const int64_t from = y + gy.base;
-      const bool inside = from >= 0 && from < gy.in_size;
-      const int64_t left = std::min(width, -gx.base), count = inside ? std::min(gx.in_size, width - left) : 0;
-      for (int64_t x = 0; x < (inside ? left : width); ++x) to[x] = C(0);
-      if (!inside) continue;
-      std::memcpy(to + left, input + from * in_y, static_cast<size_t>(count) * sizeof(C));
-      for (int64_t x = left + count; x < width; ++x) to[x] = C(0);
-    }
+    if ((reach + 1) * width > room) return false;
+    const int64_t band = (room / width - reach - 1) / gy.scale + 1;
+    const bool is_3x3 = gy.taps == 3 && gx.taps == 3 && gy.scale == 1 && gx.scale == 1 && gy.tap_step == 1 &&
+                        gx.tap_step == 1 && gx.count >= kLanes;
     DepthwisePlane plane = *this;
     plane.input = buffer;
     plane.in_y = width, plane.in_z = 0;
     plane.grid[1].base = plane.grid[2].base = 0;
     const int64_t begin[2] = {0, 0}, end[2] = {1, gy.taps};
-    C last[kLanes];
-    for (int64_t y = 0; y < gy.count; ++y) {
-      for (int64_t x = 0; x < gx.count; x += kLanes) {
-        C* to = x + kLanes <= gx.count ? out + y * out_y + x : last;
+    for (int64_t first = 0; first < gy.count; first += band, out += band * out_y) {
+      const int64_t rows = std::min(band, gy.count - first);
+      fill_band(buffer, width, first * gy.scale + gy.base, (rows - 1) * gy.scale + reach + 1);
+      int64_t y = 0;
+      for (; is_3x3 && y + 2 <= rows; y += 2) {
+        plane.rows_of_3x3(buffer + y * width, width, gx.count, out + y * out_y, out + (y + 1) * out_y);
+      }
+      for (; y < rows; ++y) {
         if (gx.scale == 1) {
-          plane.template block<1, 1>(0, y, begin, end, x, to);
+          plane.template whole_row<1>(y, begin, end, out + y * out_y);
         } else {
-          plane.template block<1, 2>(0, y, begin, end, x, to);
+          plane.template whole_row<2>(y, begin, end, out + y * out_y);
         }
-        if (to == last) std::memcpy(out + y * out_y + x, last, static_cast<size_t>(gx.count - x) * sizeof(C));
       }
     }
     return true;
+  }
+
+  /// Rows of input from row `y` on, which may lie outside, with zeros around them.
+  void fill_band(C* to, int64_t width, int64_t y, int64_t rows) const {
+    const int64_t left = std::min(width, -grid[2].base), count = std::min(grid[2].in_size, width - left);
+    for (const int64_t stop = y + rows; y < stop; ++y, to += width) {
+      const bool inside = y >= 0 && y < grid[1].in_size;
+      for (int64_t x = 0; x < (inside ? left : width); ++x) to[x] = C(0);
+      if (!inside) continue;
+      copy_run(to + left, input + y * in_y, count);
+      for (int64_t x = left + count; x < width; ++x) to[x] = C(0);
+    }
   }
 };
 

@@ -98,6 +98,21 @@ struct Patches {
     return (at * grid[d].scale + grid[d].base + tap * grid[d].tap_step) * in.spatial[d];
   }
 
+  /// `count` elements that are `step` apart, at most a panel.
+  static void copy_positions(const T* from, int64_t step, int count, C* to) {
+    constexpr int kLanes = Vector<C>::kLanes;
+    if constexpr (is_own_compute_v<T> && kLanes > 1) {
+      const C* source = reinterpret_cast<const C*>(from);
+      if (step == 1) return copy_run(to, source, count);
+      if (step == 2 && count >= kLanes) {
+        for (int i = 0; i + kLanes < count; i += kLanes) store_vector<C>(to + i, load_every_second<C>(source + 2 * i));
+        const int last = count - kLanes;
+        return store_vector<C>(to + last, load_every_second<C>(source + 2 * last));
+      }
+    }
+    for (int i = 0; i < count; ++i) to[i] = to_compute(from[i * step]);
+  }
+
   /// A panel of patches: positions [j, j + cols) are columns.
   void pack_columns(int64_t p, int depth, int64_t j, int cols, C* to) const {
     constexpr int kPanel = GemmBlocks<C>::kPanel;
@@ -114,21 +129,21 @@ struct Patches {
         C* target = to + row * kPanel + done;
         int begin = 0, end = 0;
         if (grid[0].meets(at[0], tap[0]) && grid[1].meets(at[1], tap[1])) {
-          begin = 0, end = run;
-          while (begin < end && !gx.meets(at[2] + begin, tap[2])) ++begin;
-          while (end > begin && !gx.meets(at[2] + end - 1, tap[2])) --end;
+          const int64_t x = at[2] * gx.scale + gx.base + tap[2] * gx.tap_step;
+          if (x < 0) begin = static_cast<int>(std::min<int64_t>(run, (-x + gx.scale - 1) / gx.scale));
+          if (x < gx.in_size) end = static_cast<int>(std::min<int64_t>(run, (gx.in_size - 1 - x) / gx.scale + 1));
+          end = std::max(begin, end);
         }
         const T* from = input + c_begin * in.channel;
         if (begin < end) from += offset(0, at[0], tap[0]) + offset(1, at[1], tap[1]) + offset(2, at[2] + begin, tap[2]);
-        if (step == 1 && begin == 0 && end == kPanel) {
-          for (int64_t c = c_begin; c < c_end; ++c, from += in.channel, target += row_step) {
-            for (int i = 0; i < kPanel; ++i) target[i] = to_compute(from[i]);
-          }
-          return;
-        }
+        const int count = end - begin;
         for (int64_t c = c_begin; c < c_end; ++c, from += in.channel, target += row_step) {
+          if (step == 1 && count == kPanel) {
+            for (int i = 0; i < kPanel; ++i) target[i] = to_compute(from[i]);
+            continue;
+          }
           for (int i = 0; i < begin; ++i) target[i] = C(0);
-          for (int i = begin; i < end; ++i) target[i] = to_compute(from[(i - begin) * step]);
+          copy_positions(from, step, count, target + begin);
           for (int i = end; i < run; ++i) target[i] = C(0);
         }
       });
@@ -246,6 +261,15 @@ void convolve_grid(KernelContext& ctx, Patches<T>& q, bool channels_last) {
   g.k = q.in_channels * q.taps();
   g.context = &q;
   g.accumulates = is_own_compute_v<T>;
+  if constexpr (is_own_compute_v<T>) {
+    const bool own_bias = q.bias == nullptr || q.bias_dtype == ScalarTypeOf<T>::value;
+    if (q.linear_output && own_bias && (channels_last || q.out.spatial[2] == 1)) {
+      g.out = reinterpret_cast<C*>(q.output);
+      g.out_row = channels_last ? q.out.spatial[2] : q.out.channel;
+      g.addend = q.bias == nullptr ? nullptr : static_cast<const C*>(q.bias) + q.bias_first;
+      g.addend_row = channels_last ? 0 : 1, g.addend_col = channels_last ? 1 : 0;
+    }
+  }
   if (channels_last) {
     g.m = q.positions(), g.n = q.out_channels;
     g.pack_a = [](const void* q, int64_t i, int rows, int64_t p, int depth, C* to) {

@@ -53,6 +53,9 @@ void leaky_relu_out(KernelContext& ctx) {
 }
 
 void silu_out(KernelContext& ctx) {
+  if (is_complex(ctx.tensor(0).dtype)) {
+    return unary<kFullComplex>(ctx, 0, 1, [](auto x) { return x / (decltype(x)(1) + std::exp(-x)); });
+  }
   unary<kFloats>(ctx, 0, 1, [](auto x) { return x / (decltype(x)(1) + vexp(-x)); });
 }
 void mish_out(KernelContext& ctx) {

@@ -6,7 +6,7 @@ namespace etir {
 
 namespace {
 
-constexpr DtypeSet kTaken = kRealBool | kFullComplex;
+constexpr DtypeSet kTaken = kRealBool | kComplex;
 
 /// Int is what indices are computed in: it needs no way through int64, since the low 32 bits are the same.
 template <typename F>

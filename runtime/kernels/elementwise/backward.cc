@@ -1,5 +1,6 @@
 // Derivatives of activation functions: the gradient of the input from that of the result.
 #include <cmath>
+#include <complex>
 
 #include "kernels/elementwise/activation_math.h"
 #include "kernels/elementwise/operators.h"
@@ -7,11 +8,27 @@
 
 namespace etir {
 
+namespace {
+
+/// The derivative of a complex function goes into a gradient as its conjugate.
+template <typename T>
+T conjugate(T derivative) {
+  if constexpr (detail::is_complex_v<T>) {
+    return std::conj(derivative);
+  } else {
+    return derivative;
+  }
+}
+
+}  // namespace
+
 void sigmoid_backward_out(KernelContext& ctx) {
-  binary<kFloats>(ctx, 0, 1, 2, [](auto grad, auto y) { return grad * (decltype(y)(1) - y) * y; });
+  binary<kFloats | kFullComplex>(ctx, 0, 1, 2,
+                                 [](auto grad, auto y) { return grad * conjugate((decltype(y)(1) - y) * y); });
 }
 void tanh_backward_out(KernelContext& ctx) {
-  binary<kFloats>(ctx, 0, 1, 2, [](auto grad, auto y) { return grad * (decltype(y)(1) - y * y); });
+  binary<kFloats | kFullComplex>(ctx, 0, 1, 2,
+                                 [](auto grad, auto y) { return grad * conjugate(decltype(y)(1) - y * y); });
 }
 
 void threshold_backward_out(KernelContext& ctx) {

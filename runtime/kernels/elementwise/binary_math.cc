@@ -4,6 +4,7 @@
 
 #include "kernels/elementwise/arithmetic.h"
 #include "kernels/elementwise/operators.h"
+#include "kernels/util/complex_math.h"
 #include "kernels/util/vector_math.h"
 
 namespace etir {
@@ -29,6 +30,17 @@ inline T times_log(T x, T y, const F& f) {
   return y != y ? y : x == T(0) ? T(0) : x * f(y);
 }
 
+/// The neighbour of `from` in the direction of `to`, among the numbers of a 16-bit type; their bits are in order.
+template <typename H>
+inline float next_narrow(float from, float to) {
+  if (from != from || to != to) return std::numeric_limits<float>::quiet_NaN();
+  if (from == to) return to;
+  if (from == 0) return std::copysign(static_cast<float>(H::from_bits(1)), to);
+  const uint16_t bits = H(from).bits;
+  const bool away = (from < to) == (from > 0);
+  return static_cast<float>(H::from_bits(static_cast<uint16_t>(away ? bits + 1 : bits - 1)));
+}
+
 }  // namespace
 
 void atan2_out(KernelContext& ctx) {
@@ -41,11 +53,20 @@ void hypot_out(KernelContext& ctx) {
   binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto b) { return std::hypot(a, b); });
 }
 void nextafter_out(KernelContext& ctx) {
-  binary<kFullFloats>(ctx, 0, 1, 2, [](auto a, auto b) { return std::nextafter(a, b); });
+  const AnyOperand a(ctx, 0), b(ctx, 1);
+  const ScalarType common = common_type(a, b);
+  const bool narrow = dispatch<kHalfFloats>(common, [&](auto tag) {
+    using H = typename decltype(tag)::type;
+    binary_in<kHalfFloats>(ctx, a, b, 2, common, [](float x, float y) { return next_narrow<H>(x, y); });
+  });
+  if (!narrow) binary_in<kFullFloats>(ctx, a, b, 2, common, [](auto x, auto y) { return std::nextafter(x, y); });
 }
 
 /// log(e^a + e^b), without overflow.
 void logaddexp_out(KernelContext& ctx) {
+  if (is_complex(ctx.tensor(0).dtype) || is_complex(ctx.tensor(1).dtype)) {
+    return binary<kFullComplex>(ctx, 0, 1, 2, [](auto a, auto b) { return complex_logaddexp(a, b); });
+  }
   binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto b) {
     const auto high = max_propagating(a, b);
     const auto sum = high + vlog1p(vexp(-std::fabs(a - b)));

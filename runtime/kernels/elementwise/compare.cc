@@ -23,10 +23,10 @@ void compare(KernelContext& ctx, const F& f) {
 }  // namespace
 
 void eq_out(KernelContext& ctx) {
-  compare<kRealBool | kFullComplex>(ctx, [](auto a, auto b) { return a == b; });
+  compare<kRealBool | kComplex>(ctx, [](auto a, auto b) { return a == b; });
 }
 void ne_out(KernelContext& ctx) {
-  compare<kRealBool | kFullComplex>(ctx, [](auto a, auto b) { return a != b; });
+  compare<kRealBool | kComplex>(ctx, [](auto a, auto b) { return a != b; });
 }
 void lt_out(KernelContext& ctx) {
   compare<kRealBool>(ctx, [](auto a, auto b) { return a < b; });

@@ -7,7 +7,7 @@ namespace etir {
 
 namespace {
 
-template <typename F>
+template <DtypeSet kSet, typename F>
 void from_pair(KernelContext& ctx, const F& f) {
   const AnyOperand a(ctx, 0), b(ctx, 1);
   Tensor& out = ctx.tensor(2);
@@ -15,9 +15,9 @@ void from_pair(KernelContext& ctx, const F& f) {
   if (out.dtype != complex_of(a.dtype())) {
     return ctx.fail(Check::KernelDtypeMismatch, 2, static_cast<int64_t>(out.dtype));
   }
-  const bool done = dispatch<kFullFloats>(a.dtype(), [&](auto tag) {
+  const bool done = dispatch_compute<kSet>(a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    elementwise<std::complex<T>, T, T>(ctx, out, 2, {a.operand(), b.operand()}, a.dtype(), f);
+    elementwise<std::complex<T>, T, T>(ctx, out, 2, {a.operand(), b.operand()}, out.dtype, f);
   });
   if (!done) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(a.dtype()));
 }
@@ -25,10 +25,11 @@ void from_pair(KernelContext& ctx, const F& f) {
 }  // namespace
 
 void complex_out(KernelContext& ctx) {
-  from_pair(ctx, [](auto real, auto imaginary) { return std::complex<decltype(real)>(real, imaginary); });
+  from_pair<kFullFloats | dtype_bit(ScalarType::Half)>(
+      ctx, [](auto real, auto imaginary) { return std::complex<decltype(real)>(real, imaginary); });
 }
 void polar_out(KernelContext& ctx) {
-  from_pair(ctx, [](auto size, auto angle) {
+  from_pair<kFullFloats>(ctx, [](auto size, auto angle) {
     return std::complex<decltype(size)>(size * std::cos(angle), size * std::sin(angle));
   });
 }

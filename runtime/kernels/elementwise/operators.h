@@ -103,7 +103,9 @@ void unary(KernelContext& ctx, int self, int out, const F& f) {
 template <DtypeSet kSet = kFloats, typename F>
 void unary_float(KernelContext& ctx, int self, int out, const F& f) {
   const ScalarType dtype = ctx.tensor(self).dtype;
-  if (!contains(kRealBool | kSet, dtype)) return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(dtype));
+  if (!contains(kRealBool | kUnsignedInts | kSet, dtype)) {
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(dtype));
+  }
   unary_in<kSet>(ctx, self, out, floating_type(dtype), f);
 }
 /// out = f(self), a bool in any dtype.

@@ -1,5 +1,6 @@
 // Sequences of numbers: arange, linspace, logspace.
 #include <cmath>
+#include <complex>
 
 #include "kernels/kernel.h"
 #include "kernels/util/copy.h"
@@ -63,11 +64,12 @@ bool resize_steps(KernelContext& ctx, int steps_index, int out) {
 }
 
 /// `steps` numbers from start to end, both included, counted from the nearer end so that both are exact; passed through
-/// f.
+/// f. For integers the ends are cut to integers first, and what is between them is counted in float if `single`, as in
+/// torch.
 template <typename F>
-void spaced(KernelContext& ctx, int out, const F& f) {
+void spaced(KernelContext& ctx, int out, bool single, const F& f) {
   Tensor& result = ctx.tensor(out);
-  if (!contains(kReal | kBool, result.dtype)) {
+  if (!contains(kReal | kBool | kFullComplex, result.dtype)) {
     return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(result.dtype));
   }
   double ends[2];
@@ -84,12 +86,24 @@ void spaced(KernelContext& ctx, int out, const F& f) {
   }
   if (!resize_steps(ctx, 2, out)) return;
   const int64_t steps = result.numel();
-  const double start = ends[0], end = ends[1];
+  const bool integers = is_integral(result.dtype, false);
+  const double start = integers ? std::trunc(ends[0]) : ends[0];
+  const double end = steps == 1 ? start : integers ? std::trunc(ends[1]) : ends[1];
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0.0;
-  generate<double>(ctx, result, out, [=](int64_t i) {
-    return f(i < (steps + 1) / 2 ? start + step * static_cast<double>(i)
-                                 : end - step * static_cast<double>(steps - 1 - i));
-  });
+  const auto place = [=](int64_t i) {
+    const int64_t left = steps - 1 - i;
+    if (integers && single) {
+      const float by = static_cast<float>(end - start) / static_cast<float>(steps > 1 ? steps - 1 : 1);
+      const float at = i < steps / 2 ? static_cast<float>(start) + by * static_cast<float>(i)
+                                     : static_cast<float>(end) - by * static_cast<float>(left);
+      return static_cast<double>(at);
+    }
+    return i < steps / 2 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(left);
+  };
+  if (is_complex(result.dtype)) {
+    return generate<ComplexDouble>(ctx, result, out, [=](int64_t i) { return f(ComplexDouble(place(i))); });
+  }
+  generate<double>(ctx, result, out, [=](int64_t i) { return f(place(i)); });
 }
 
 }  // namespace
@@ -100,10 +114,11 @@ void arange_out(KernelContext& ctx) {
 }
 void arange_start_out(KernelContext& ctx) { arange(ctx, ctx.scalar(0), ctx.scalar(1), ctx.scalar(2), 1, 3); }
 void linspace_out(KernelContext& ctx) {
-  spaced(ctx, 3, [](double x) { return x; });
+  spaced(ctx, 3, false, [](auto x) { return x; });
 }
 void logspace_out(KernelContext& ctx) {
-  spaced(ctx, 4, [base = ctx.real(3)](double x) { return std::pow(base, x); });
+  const double base = is_integral(ctx.tensor(4).dtype, false) ? std::trunc(ctx.real(3)) : ctx.real(3);
+  spaced(ctx, 4, true, [base](auto x) { return std::pow(decltype(x)(base), x); });
 }
 
 }  // namespace etir

@@ -22,12 +22,15 @@ void rounding(KernelContext& ctx, int out, const F& f) {
   });
 }
 
-/// Whether f(self); integers have no special values.
-template <typename F>
+/// Whether f(self), for complex numbers of either part; integers have no special values.
+template <DtypeSet kSet, typename F>
 void special_value(KernelContext& ctx, const F& f) {
-  unary_bool<kRealBool>(ctx, 0, 1, [f](auto x) {
+  unary_bool<kSet>(ctx, 0, 1, [f](auto x) {
     if constexpr (std::is_same_v<decltype(x), int64_t>) {
       return false;
+    } else if constexpr (detail::is_complex_v<decltype(x)>) {
+      constexpr auto kInfinity = std::numeric_limits<typename decltype(x)::value_type>::infinity();
+      return f(x.real(), kInfinity) || f(x.imag(), kInfinity);
     } else {
       return f(x, std::numeric_limits<decltype(x)>::infinity());
     }
@@ -38,20 +41,20 @@ void special_value(KernelContext& ctx, const F& f) {
 template <typename C, typename F>
 void complex_to_part(KernelContext& ctx, const F& f) {
   const Operand self{&ctx.tensor(0), 0};
-  using Part = typename C::value_type;
-  if (!check_result(ctx, ScalarTypeOf<Part>::value, 1)) return;
-  elementwise<Part, C>(ctx, ctx.tensor(1), 1, {self}, ScalarTypeOf<Part>::value, f);
+  const ScalarType part = part_of(self.tensor->dtype);
+  if (!check_result(ctx, part, 1)) return;
+  elementwise<typename C::value_type, C>(ctx, ctx.tensor(1), 1, {self}, part, f);
 }
-template <typename F>
+template <DtypeSet kSet, typename F>
 bool complex_parts(KernelContext& ctx, const F& f) {
-  return dispatch<kFullComplex>(ctx.tensor(0).dtype,
+  return dispatch_compute<kSet>(ctx.tensor(0).dtype,
                                 [&](auto tag) { complex_to_part<typename decltype(tag)::type>(ctx, f); });
 }
 
 }  // namespace
 
 void abs_out(KernelContext& ctx) {
-  if (complex_parts(ctx, [](auto x) { return std::abs(x); })) return;
+  if (complex_parts<kComplex>(ctx, [](auto x) { return std::abs(x); })) return;
   unary<kReal>(ctx, 0, 1, [](auto x) {
     if constexpr (std::is_same_v<decltype(x), int64_t>) {
       return x < 0 ? wrap_sub(int64_t{0}, x) : x;
@@ -63,7 +66,7 @@ void abs_out(KernelContext& ctx) {
 
 /// The angle in the complex plane: of real numbers 0 or pi.
 void angle_out(KernelContext& ctx) {
-  if (complex_parts(ctx, [](auto x) { return std::arg(x); })) return;
+  if (complex_parts<kFullComplex>(ctx, [](auto x) { return std::arg(x); })) return;
   unary_float(ctx, 0, 1, [](auto x) {
     using T = decltype(x);
     return x != x ? x : x < T(0) ? static_cast<T>(3.14159265358979323846) : T(0);
@@ -71,7 +74,7 @@ void angle_out(KernelContext& ctx) {
 }
 
 void neg_out(KernelContext& ctx) {
-  unary<kReal | kFullComplex>(ctx, 0, 1, [](auto x) {
+  unary<kReal | kComplex>(ctx, 0, 1, [](auto x) {
     if constexpr (std::is_same_v<decltype(x), int64_t>) {
       return wrap_sub(int64_t{0}, x);
     } else {
@@ -81,7 +84,7 @@ void neg_out(KernelContext& ctx) {
 }
 
 void conj_physical_out(KernelContext& ctx) {
-  unary<kRealBool | kFullComplex>(ctx, 0, 1, [](auto x) {
+  unary<kRealBool | kComplex>(ctx, 0, 1, [](auto x) {
     if constexpr (detail::is_complex_v<decltype(x)>) {
       return std::conj(x);
     } else {
@@ -98,15 +101,18 @@ void sign_out(KernelContext& ctx) {
 }
 void sgn_out(KernelContext& ctx) {
   if (!is_complex(ctx.tensor(0).dtype)) return sign_out(ctx);
-  unary<kFullComplex>(ctx, 0, 1, [](auto x) {
+  unary<kComplex>(ctx, 0, 1, [](auto x) {
     using T = decltype(x);
     const auto size = std::abs(x);
     return size == 0 ? T(0) : x / size;
   });
 }
 
+/// As a power: that of a bool is an int64.
 void square_out(KernelContext& ctx) {
-  unary<kReal | kFullComplex>(ctx, 0, 1, [](auto x) { return wrap_mul(x, x); });
+  const ScalarType dtype = ctx.tensor(0).dtype;
+  const ScalarType common = dtype == ScalarType::Bool ? ScalarType::Long : dtype;
+  unary_in<kReal | kFullComplex>(ctx, 0, 1, common, [](auto x) { return wrap_mul(x, x); });
 }
 
 void relu_out(KernelContext& ctx) {
@@ -140,19 +146,19 @@ void frac_out(KernelContext& ctx) {
 }
 
 void isnan_out(KernelContext& ctx) {
-  special_value(ctx, [](auto x, auto) { return x != x; });
+  special_value<kRealBool | kComplex>(ctx, [](auto x, auto) { return x != x; });
 }
 void isinf_out(KernelContext& ctx) {
-  special_value(ctx, [](auto x, auto infinity) { return std::fabs(x) == infinity; });
+  special_value<kRealBool | kComplex>(ctx, [](auto x, auto infinity) { return std::fabs(x) == infinity; });
 }
 void isposinf_out(KernelContext& ctx) {
-  special_value(ctx, [](auto x, auto infinity) { return x == infinity; });
+  special_value<kRealBool>(ctx, [](auto x, auto infinity) { return x == infinity; });
 }
 void isneginf_out(KernelContext& ctx) {
-  special_value(ctx, [](auto x, auto infinity) { return x == -infinity; });
+  special_value<kRealBool>(ctx, [](auto x, auto infinity) { return x == -infinity; });
 }
 void signbit_out(KernelContext& ctx) {
-  unary_bool<kReal>(ctx, 0, 1, [](auto x) {
+  unary_bool<kRealBool>(ctx, 0, 1, [](auto x) {
     if constexpr (std::is_same_v<decltype(x), int64_t>) {
       return x < 0;
     } else {

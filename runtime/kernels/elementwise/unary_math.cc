@@ -4,6 +4,7 @@
 #include <complex>
 
 #include "kernels/elementwise/operators.h"
+#include "kernels/util/complex_math.h"
 #include "kernels/util/vector_math.h"
 
 namespace etir {
@@ -29,8 +30,31 @@ template <typename T>
 std::complex<T> vsigmoid(const std::complex<T>& x) {
   return T(1) / (T(1) + std::exp(-x));
 }
+template <typename T>
+std::complex<T> vexpm1(const std::complex<T>& x) {
+  return complex_expm1(x);
+}
+template <typename T>
+std::complex<T> vlog1p(const std::complex<T>& x) {
+  return complex_log1p(x);
+}
+template <typename T>
+std::complex<T> vlog2(const std::complex<T>& x) {
+  return std::log(x) * static_cast<T>(1.4426950408889634074);
+}
+template <typename T>
+T exp2_of(T x) {
+  return std::exp2(x);
+}
+template <typename T>
+std::complex<T> exp2_of(const std::complex<T>& x) {
+  return std::exp(x * static_cast<T>(0.69314718055994530942));
+}
 using etir::vexp;
+using etir::vexpm1;
 using etir::vlog;
+using etir::vlog1p;
+using etir::vlog2;
 using etir::vsigmoid;
 using etir::vtanh;
 
@@ -47,12 +71,12 @@ constexpr T one(T) {
     unary_float<set>(ctx, 0, 1, [](auto x) { return expression; }); \
   }
 ETIR_UNARY_FLOAT(exp, kFloatComplex, vexp(x))
-ETIR_UNARY_FLOAT(expm1, kFloats, vexpm1(x))
-ETIR_UNARY_FLOAT(exp2, kFloats, std::exp2(x))
+ETIR_UNARY_FLOAT(expm1, kFloatComplex, vexpm1(x))
+ETIR_UNARY_FLOAT(exp2, kFloatComplex, exp2_of(x))
 ETIR_UNARY_FLOAT(log, kFloatComplex, vlog(x))
-ETIR_UNARY_FLOAT(log2, kFloats, vlog2(x))
+ETIR_UNARY_FLOAT(log2, kFloatComplex, vlog2(x))
 ETIR_UNARY_FLOAT(log10, kFloatComplex, std::log10(x))
-ETIR_UNARY_FLOAT(log1p, kFloats, vlog1p(x))
+ETIR_UNARY_FLOAT(log1p, kFloatComplex, vlog1p(x))
 ETIR_UNARY_FLOAT(sqrt, kFloatComplex, std::sqrt(x))
 ETIR_UNARY_FLOAT(rsqrt, kFloatComplex, one(x) / std::sqrt(x))
 ETIR_UNARY_FLOAT(reciprocal, kFloatComplex, one(x) / x)
@@ -81,9 +105,10 @@ void rad2deg_out(KernelContext& ctx) {
   unary_float(ctx, 0, 1, [](auto x) { return x * static_cast<decltype(x)>(57.295779513082320877); });
 }
 void sinc_out(KernelContext& ctx) {
-  unary_float(ctx, 0, 1, [](auto x) {
+  unary_float<kFloatComplex>(ctx, 0, 1, [](auto x) {
     using T = decltype(x);
-    const T angle = x * static_cast<T>(3.14159265358979323846);
+    // Not static_cast<T>: a complex pi would make NaNs of infinities.
+    const T angle = x * static_cast<decltype(std::abs(x))>(3.14159265358979323846);
     return x == T(0) ? T(1) : std::sin(angle) / angle;
   });
 }

@@ -307,6 +307,8 @@ template <typename T>
 inline T wrapping_add(T a, T b) {
   if constexpr (std::is_same_v<T, bool>) {
     return a || b;
+  } else if constexpr (std::is_same_v<T, ComplexHalf>) {
+    return ComplexHalf{wrapping_add(a.real, b.real), wrapping_add(a.imag, b.imag)};
   } else if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
   } else if constexpr (std::is_same_v<T, accumulate_t<T>>) {

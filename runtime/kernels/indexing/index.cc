@@ -24,8 +24,8 @@ static void put(KernelContext& ctx, Tensor& out, int out_argument) {
   if (!plan_indices(ctx, plan, out, ctx.tensor_list(1), 1)) return;
   if (!broadcasts_to_result(plan, values)) return ctx.fail(Check::KernelShape, 2, values.numel());
   if (ctx.boolean(3)) {
-    combine_indexed<kRealBool | kFullComplex>(ctx, plan, out, values, out_argument,
-                                              [](auto a, auto b) { return wrapping_add(a, b); });
+    combine_indexed<kRealBool | kComplex>(ctx, plan, out, values, out_argument,
+                                          [](auto a, auto b) { return wrapping_add(a, b); });
   } else {
     write_indexed(ctx, plan, out, values, out_argument);
   }

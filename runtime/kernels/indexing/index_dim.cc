@@ -95,10 +95,15 @@ void index_add_out(KernelContext& ctx) {
   // The number in every type that the sum may be done in.
   const double real = alpha.to<double>();
   const int64_t integer = alpha.is_floating() ? 0 : alpha.to<int64_t>();
-  combine_indexed<kRealBool | kFullComplex>(ctx, plan, out.tensor, source.tensor, 5, [=](auto a, auto b) {
+  combine_indexed<kRealBool | kComplex>(ctx, plan, out.tensor, source.tensor, 5, [=](auto a, auto b) {
     using T = decltype(a);
     if constexpr (std::is_integral_v<T>) {
       return wrapping_add(a, wrapping_mul(b, convert<T>(integer)));
+    } else if constexpr (std::is_same_v<T, ComplexHalf>) {
+      const auto sum = [=](Half x, Half y) {
+        return Half(static_cast<float>(x) + static_cast<float>(y) * static_cast<float>(real));
+      };
+      return ComplexHalf{sum(a.real, b.real), sum(a.imag, b.imag)};
     } else if constexpr (std::is_same_v<T, ComplexFloat> || std::is_same_v<T, ComplexDouble>) {
       return a + b * static_cast<typename T::value_type>(real);
     } else {

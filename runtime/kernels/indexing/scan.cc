@@ -3,6 +3,7 @@
 // Elements are converted to the result's dtype first, as torch does, and gathered in int64 or double, whatever the
 // dtype: floats come out at least as exact as torch's.
 #include "kernels/indexing/blocks.h"
+#include "kernels/util/complex_math.h"
 
 namespace etir {
 
@@ -91,10 +92,15 @@ void cumprod_out(KernelContext& ctx) {
 void logcumsumexp_out(KernelContext& ctx) {
   const Tensor& self = ctx.tensor(0);
   const Tensor& out = ctx.tensor(2);
-  const int dim = start(ctx, kFloats, ctx.integer(1), 2);
+  const int dim = start(ctx, kFloats | kFullComplex, ctx.integer(1), 2);
   if (dim < 0) return;
   if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 2, number(out.dtype));
   const double nothing = -std::numeric_limits<double>::infinity();
+  if (is_complex(self.dtype)) {
+    return scan<ComplexDouble>(ctx, dim, 2, ComplexDouble(nothing), [](ComplexDouble sum, ComplexDouble value) {
+      return complex_logaddexp(sum, value);
+    });
+  }
   scan<double>(ctx, dim, 2, nothing, [](double sum, double value) {
     if (std::isnan(sum) || std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
     const double low = sum < value ? sum : value, high = sum < value ? value : sum;

@@ -231,7 +231,8 @@ void gather_out(KernelContext& ctx) {
   const Tensor& index = ctx.tensor(2);
   Tensor& out = ctx.tensor(4);
   const int dim = dim_argument(ctx, ctx.integer(1), self.rank);
-  if (dim < 0 || !has_data(ctx, 0, self) || !takes(ctx, 2, index, kIndexTypes)) return;
+  if (dim < 0 || !has_data(ctx, 0, self)) return;
+  if (!takes(ctx, 2, index, kIndexTypes | dtype_bit(ScalarType::Byte))) return;
   if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 4, number(out.dtype));
   const AsVector from(self), indices(index);
   if (index.numel() != 0 && !fits_into(ctx, 2, indices.tensor, from.tensor, dim)) return;
@@ -239,14 +240,15 @@ void gather_out(KernelContext& ctx) {
   const View self_view(from.tensor), index_view(indices.tensor), out_view(out);
   const auto loops = loops_over_index(self_view, dim, indices.tensor, index_view, out_view);
   const int64_t stride = self_view.strides[dim], size = self_view.sizes[dim];
-  const bool wide = is_wide(index);
+  const bool wide = is_wide(index), narrow = index.dtype == ScalarType::Byte;
   IndexGuard guard;
   const bool known = dispatch_size(element_size(self.dtype), [&](auto tag) {
     using T = typename decltype(tag)::type;
     ctx.parallel_for(loops.rows(), 1 + 16384 / loops.inner(), [&](int64_t begin, int64_t end) {
       loops.run(begin, end, [&](char* const* data, const int64_t* steps, int64_t n) {
         for (int64_t i = 0; i < n; ++i) {
-          const int64_t at = load_index(data[1] + i * steps[1], wide);
+          const char* from = data[1] + i * steps[1];
+          const int64_t at = narrow ? *reinterpret_cast<const uint8_t*>(from) : load_index(from, wide);
           if (guard.check(at, size)) store(data[2] + i * steps[2], load<T>(data[0] + i * steps[0] + at * stride));
         }
       });

@@ -68,35 +68,67 @@ struct Matmul {
   }
 };
 
-/// Four 4-element rows, `from_stride` apart, written as columns. Elements are of four bytes.
-template <typename C>
-inline void transpose_4x4(const C* from, int64_t from_stride, C* to, int64_t to_stride) {
 #if ETIR_VECTOR_BYTES > 0 && defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
+#define ETIR_TRANSPOSES 1
+#endif
+#endif
+
+/// Square transposes of elements of four bytes: kLanes rows, `from_stride` apart, are written as columns.
+template <int kLanes>
+struct Transpose;
+#ifdef ETIR_TRANSPOSES
+template <>
+struct Transpose<4> {
   typedef float V __attribute__((vector_size(16)));
-  static_assert(sizeof(C) == 4, "four bytes");
-  V r0, r1, r2, r3;
-  std::memcpy(&r0, from, 16);
-  std::memcpy(&r1, from + from_stride, 16);
-  std::memcpy(&r2, from + 2 * from_stride, 16);
-  std::memcpy(&r3, from + 3 * from_stride, 16);
-  const V low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-  const V low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-  const V c0 = __builtin_shufflevector(low01, low23, 0, 1, 4, 5),
-          c1 = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-  const V c2 = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-  const V c3 = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
-  std::memcpy(to, &c0, 16);
-  std::memcpy(to + to_stride, &c1, 16);
-  std::memcpy(to + 2 * to_stride, &c2, 16);
-  std::memcpy(to + 3 * to_stride, &c3, 16);
-  return;
-#endif
-#endif
-  for (int i = 0; i < 4; ++i) {
-    for (int j = 0; j < 4; ++j) to[j * to_stride + i] = from[i * from_stride + j];
+  template <typename C>
+  static void run(const C* from, int64_t from_stride, C* to, int64_t to_stride) {
+    V r[4], c[4];
+    ETIR_UNROLL
+    for (int i = 0; i < 4; ++i) std::memcpy(&r[i], from + i * from_stride, 16);
+    const V low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+            low23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+    const V high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+    const V high23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+    c[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+    c[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+    c[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+    c[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+    ETIR_UNROLL
+    for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_stride, &c[i], 16);
   }
-}
+};
+template <>
+struct Transpose<8> {
+  typedef float V __attribute__((vector_size(32)));
+  template <typename C>
+  static void run(const C* from, int64_t from_stride, C* to, int64_t to_stride) {
+    V r[8], t[8];
+    ETIR_UNROLL
+    for (int i = 0; i < 8; ++i) std::memcpy(&r[i], from + i * from_stride, 32);
+    // Pairs of rows, then of pairs, within each half of 16 bytes; then the halves.
+    ETIR_UNROLL
+    for (int i = 0; i < 8; i += 2) {
+      t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+      t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    ETIR_UNROLL
+    for (int i = 0; i < 8; i += 4) {
+      r[i] = __builtin_shufflevector(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      r[i + 1] = __builtin_shufflevector(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+      r[i + 2] = __builtin_shufflevector(t[i + 1], t[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+      r[i + 3] = __builtin_shufflevector(t[i + 1], t[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    ETIR_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      t[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+      t[i + 4] = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    ETIR_UNROLL
+    for (int i = 0; i < 8; ++i) std::memcpy(to + i * to_stride, &t[i], 32);
+  }
+};
+#endif
 
 /// A panel of a matrix whose columns lie in memory: kPanel columns of `depth` elements become rows.
 template <typename T>
@@ -104,17 +136,41 @@ void pack_transposed(const T* from, int64_t from_stride, int depth, int cols, co
   using C = compute_t<T>;
   constexpr int kPanel = GemmBlocks<C>::kPanel;
   int done = 0;
-  if constexpr (is_own_compute_v<T> && sizeof(T) == 4 && kPanel % 4 == 0) {
-    const C* source = reinterpret_cast<const C*>(from);
-    for (; done + 4 <= cols; done += 4) {
-      const C* column = source + done * from_stride;
+#ifdef ETIR_TRANSPOSES
+  if constexpr (sizeof(C) == 4 && GemmBlocks<C>::kLanes > 1) {
+    constexpr int kSquare = GemmBlocks<C>::kLanes >= 8 ? 8 : 4;
+    constexpr int kRun = 64;  // elements converted at once
+    for (; done + kSquare <= cols; done += kSquare) {
+      const T* column = from + done * from_stride;
       int p = 0;
-      for (; p + 4 <= depth; p += 4) transpose_4x4(column + p, from_stride, to + p * kPanel + done, kPanel);
+      if constexpr (is_own_compute_v<T>) {
+        const C* source = reinterpret_cast<const C*>(column);
+        for (; p + kSquare <= depth; p += kSquare) {
+          if (p % (64 / static_cast<int>(sizeof(C))) == 0) {
+            // The columns of the next panel, which are nowhere near.
+            for (int c = 0; c < kSquare; ++c) {
+              prefetch_behind(source + p, (c + kPanel) * from_stride * static_cast<int64_t>(sizeof(C)));
+            }
+          }
+          Transpose<kSquare>::run(source + p, from_stride, to + p * kPanel + done, kPanel);
+        }
+      } else {
+        C run[kSquare * kRun];
+        while (p + kSquare <= depth) {
+          const int length = std::min(kRun, (depth - p) / kSquare * kSquare);
+          for (int c = 0; c < kSquare; ++c) read_elements(column + c * from_stride + p, 1, length, run + c * kRun);
+          for (int q = 0; q < length; q += kSquare) {
+            Transpose<kSquare>::run(run + q, kRun, to + (p + q) * kPanel + done, kPanel);
+          }
+          p += length;
+        }
+      }
       for (; p < depth; ++p) {
-        for (int c = 0; c < 4; ++c) to[p * kPanel + done + c] = column[c * from_stride + p];
+        for (int c = 0; c < kSquare; ++c) to[p * kPanel + done + c] = to_compute(column[c * from_stride + p]);
       }
     }
   }
+#endif
   for (int c = done; c < kPanel; ++c) {
     if (c < cols) {
       for (int p = 0; p < depth; ++p) to[p * kPanel + c] = to_compute(from[c * from_stride + p]);
@@ -132,6 +188,7 @@ void pack_panel(const T* from, int64_t row, int64_t col, int depth, int cols, co
   if (row == 1 && col != 1) return pack_transposed(from, col, depth, cols, to);
   for (int p = 0; p < depth; ++p, from += row, to += kPanel) {
     if (col == 1 && cols == kPanel) {
+      prefetch_behind(from, kPanel * static_cast<int64_t>(sizeof(T)));  // for the next panel
       for (int c = 0; c < kPanel; ++c) to[c] = to_compute(from[c]);
     } else {
       for (int c = 0; c < cols; ++c) to[c] = to_compute(from[c * col]);
@@ -237,8 +294,17 @@ void matmul(Context& ctx, Matmul<T, Out> q) {
   g.context = &q;
   g.accumulates = is_own_compute_v<Out>;
   if constexpr (is_own_compute_v<T>) {
-    if (q.a_col == 1) g.a = reinterpret_cast<const C*>(q.a), g.a_row = q.a_row;
+    if (q.a_col == 1 || (q.a_row == 1 && Blocks::kLanes > 1 && !ETIR_SMALL_STACK)) {
+      g.a = reinterpret_cast<const C*>(q.a), g.a_row = q.a_row, g.a_col = q.a_col;
+    }
     if (q.b_col == 1) g.b = reinterpret_cast<const C*>(q.b), g.b_row = q.b_row;
+  }
+  if constexpr (is_own_compute_v<Out>) {
+    const bool plain = q.addend == nullptr || (q.beta == C(1) && (q.addend_col == 0 || q.addend_col == 1));
+    if (q.out_col == 1 && q.alpha == C(1) && plain) {
+      g.out = reinterpret_cast<C*>(q.out), g.out_row = q.out_row;
+      g.addend = reinterpret_cast<const C*>(q.addend), g.addend_row = q.addend_row, g.addend_col = q.addend_col;
+    }
   }
   g.pack_a = [](const void* context, int64_t i, int rows, int64_t p, int depth, C* to) {
     const Q& q = *static_cast<const Q*>(context);

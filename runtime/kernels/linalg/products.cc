@@ -124,10 +124,10 @@ bool check_data(KernelContext& ctx, int i) {
 }
 
 /// Whether tensors are of one dtype that products take. A negative position stands for none.
-template <typename... Positions>
+template <DtypeSet kSet = kProductDtypes, typename... Positions>
 bool check_dtypes(KernelContext& ctx, int first, Positions... others) {
   const ScalarType dtype = ctx.tensor(first).dtype;
-  if (!contains(kProductDtypes & kSelectedDtypes, dtype)) {
+  if (!contains(kSet & kSelectedDtypes, dtype)) {
     return ctx.fail(Check::KernelDtype, first, static_cast<int64_t>(dtype)), false;
   }
   bool good = check_data(ctx, first);
@@ -263,11 +263,26 @@ void matrix_vector_out(KernelContext& ctx, int addend, int mat, int out_at, int 
   compute(ctx, out, p, beta, beta < 0 ? -1 : beta + 1);
 }
 
+/// The bools of an outer product, where products are conjunctions and sums disjunctions.
+void outer_of_bools(KernelContext& ctx, const Product& p, int beta) {
+  const auto read = [](const Operand& o, int64_t at) { return reinterpret_cast<const uint8_t*>(o.data)[at] != 0; };
+  const bool scaled = beta < 0 || ctx.scalar(beta + 1).to<double>() != 0;
+  const bool added = beta >= 0 && ctx.scalar(beta).to<double>() != 0;
+  bool* out = reinterpret_cast<bool*>(p.out.data);
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      const bool product = scaled && read(p.a, i * p.a.row) && read(p.b, j * p.b.col);
+      const bool addend = added && read(p.addend, i * p.addend.row + j * p.addend.col);
+      out[i * p.out.row + j * p.out.col] = product || addend;
+    }
+  }
+}
+
 /// outer and addr: every product of an element of the vector at `first` and one of the vector behind it.
 void outer_product(KernelContext& ctx, int addend, int first, int out_at, int beta) {
   const Tensor &x = ctx.tensor(first), &y = ctx.tensor(first + 1), &out = ctx.tensor(out_at);
-  if (!check_dtypes(ctx, first, first + 1, out_at, addend) || !check_data(ctx, first + 1)) return;
-  if (!check_rank(ctx, first, 1) || !check_rank(ctx, first + 1, 1)) return;
+  if (!check_dtypes<kProductDtypes | kBool>(ctx, first, first + 1, out_at, addend)) return;
+  if (!check_data(ctx, first + 1) || !check_rank(ctx, first, 1) || !check_rank(ctx, first + 1, 1)) return;
   Product p;
   p.m = x.sizes[0], p.n = y.sizes[0];
   const int64_t sizes[] = {p.m, p.n};
@@ -276,6 +291,7 @@ void outer_product(KernelContext& ctx, int addend, int first, int out_at, int be
   p.a = operand(x, 0, -1, 0, 0);
   p.b = operand(y, -1, 0, 0, 0);
   p.out = operand(out, 0, 1, 0, 0);
+  if (out.dtype == ScalarType::Bool) return outer_of_bools(ctx, p, beta);
   compute(ctx, out, p, beta, beta < 0 ? -1 : beta + 1);
 }
 

@@ -72,8 +72,9 @@ void layer_norm_as(KernelContext& ctx, uint32_t mask) {
   const ReducePlan plan = make_reduce_plan(input, mask, ctx.tensor(6));
   const bool contiguous = plan.rows && plan.reduced_rank <= 1 && in_plain_order(input);
   for_each_part(ctx, plan, [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
-    T means[kColumnBlock] = {};
-    T rstds[kColumnBlock] = {};
+    T means[kColumnBlock];
+    T rstds[kColumnBlock];
+    for (int64_t j = 0; j < n; ++j) means[j] = rstds[j] = T(0);
     if (plan.reduced_count > 0) part_moments(plan, in, from, n, means, rstds);
     for (int64_t j = 0; j < n; ++j) rstds[j] = T(1) / std::sqrt(rstds[j] + eps);
     mean_out.put(to, stride, means, n);

@@ -98,14 +98,10 @@ void sum_pairs(const ReducePlan& plan, const Source<T>& a, const Source<T>& b, i
 template <typename T>
 void part_moments(const ReducePlan& plan, const Source<T>& in, int64_t offset, int64_t columns, T* means,
                   T* variances) {
-  struct SquaredDeviationOp : SumOp<T> {
-    const T* means;
-    T map(T x, int64_t j) const { return (x - means[j]) * (x - means[j]); }
-  };
   const T count = static_cast<T>(plan.reduced_count);
   reduce_part(plan, in, offset, columns, SumOp<T>(), means);
   for (int64_t j = 0; j < columns; ++j) means[j] /= count;
-  SquaredDeviationOp op;
+  SquaredDeviationOp<T> op;
   op.means = means;
   reduce_part(plan, in, offset, columns, op, variances);
   for (int64_t j = 0; j < columns; ++j) variances[j] /= count;

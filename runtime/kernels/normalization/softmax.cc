@@ -13,7 +13,17 @@ template <typename T>
 struct ShiftedExpOp : SumOp<T> {
   static constexpr bool kCheap = false;
   const T* shifts;
-  T map(T x, int64_t j) const { return vexp(x - shifts[j]); }
+  T map(T x, int64_t j) const { return vexp_nonpositive(x - shifts[j]); }
+};
+
+/// The largest element of a row that need not have NaNs to be told of: they make all of the result NaN anyhow.
+template <typename T>
+struct LargestOp : ExtremeOp<T, true> {
+  T combine(T a, T b) const { return a > b ? a : b; }
+  template <typename V, typename = std::enable_if_t<is_vector_of_v<V, T>>>
+  V combine(const V& a, const V& b) const {
+    return a > b ? a : b;
+  }
 };
 
 /// Softmax of one contiguous row that is also written as T.
@@ -23,7 +33,7 @@ void softmax_row(const T* __restrict in, T* __restrict out, int64_t n, T shift) 
   detail::Tree<SumOp<T>> total(op);
   for (int64_t i = 0; i < n; i += kRowBlock) {
     const int64_t count = n - i < kRowBlock ? n - i : kRowBlock;
-    for (int64_t j = i; j < i + count; ++j) out[j] = vexp(in[j] - shift);
+    for (int64_t j = i; j < i + count; ++j) out[j] = vexp_nonpositive(in[j] - shift);
     total.add(detail::fold_block(out + i, count, op));
   }
   const T scale = T(1) / total.total();
@@ -42,7 +52,7 @@ void softmax_as(KernelContext& ctx, uint32_t mask) {
   for_each_part(ctx, plan, [&](int64_t from, int64_t, int64_t, int64_t n) {
     T shifts[kColumnBlock];
     T sums[kColumnBlock];
-    reduce_part(plan, in, from, n, ExtremeOp<T, true>(), shifts);
+    reduce_part(plan, in, from, n, LargestOp<T>(), shifts);
     if (!kLog && plan.rows && in.load == nullptr && sink.is_direct) {
       const T* row = reinterpret_cast<const T*>(in.data) + from;
       return softmax_row(row, reinterpret_cast<T*>(sink.data) + from, plan.reduced_count, shifts[0]);
@@ -57,7 +67,8 @@ void softmax_as(KernelContext& ctx, uint32_t mask) {
       transform_part(plan, in, sink, from, n, [=](T x, int64_t j) { return x - shift[j] - factor[j]; });
     } else {
       for (int64_t j = 0; j < n; ++j) sums[j] = T(1) / sums[j];
-      transform_part(plan, in, sink, from, n, [=](T x, int64_t j) { return vexp(x - shift[j]) * factor[j]; });
+      transform_part(plan, in, sink, from, n,
+                     [=](T x, int64_t j) { return vexp_nonpositive(x - shift[j]) * factor[j]; });
     }
   });
 }

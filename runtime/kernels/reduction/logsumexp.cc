@@ -12,8 +12,51 @@ template <typename T>
 struct ShiftedExpOp : SumOp<T> {
   static constexpr bool kCheap = false;
   const T* shifts;
-  T map(T x, int64_t j) const { return vexp(x - shifts[j]); }
+  T map(T x, int64_t j) const {
+    if constexpr (kIsComplex<T>) {
+      return std::exp(x - shifts[j]);
+    } else {
+      return vexp(x - shifts[j]);
+    }
+  }
 };
+
+/// The largest real part, as a complex number.
+template <typename C>
+struct LargestPartOp {
+  using Value = C;
+  using T = typename C::value_type;
+  static constexpr bool kRounds = false;
+  static constexpr bool kCheap = false;
+  C identity() const { return C(-std::numeric_limits<T>::infinity()); }
+  C map(C x, int64_t) const { return C(x.real()); }
+  C combine(C a, C b) const { return (a.real() > b.real()) | (a.real() != a.real()) ? a : b; }
+};
+
+template <typename C>
+void logsumexp_complex(KernelContext& ctx, uint32_t mask) {
+  using T = typename C::value_type;
+  const Tensor& self = ctx.tensor(0);
+  const Tensor& out = ctx.tensor(3);
+  Source<C> source;
+  Sink<C> sink;
+  if (!make_source(self, &source)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!make_sink<C, kFullComplex>(out, &sink)) {
+    return ctx.fail(Check::KernelDtype, 3, static_cast<int64_t>(out.dtype));
+  }
+  const ReducePlan plan = make_reduce_plan(self, mask, out);
+  for_each_part(ctx, plan, [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
+    C shifts[kColumnBlock];
+    C sums[kColumnBlock];
+    reduce_part(plan, source, from, n, LargestPartOp<C>(), shifts);
+    for (int64_t j = 0; j < n; ++j) shifts[j] = std::isinf(shifts[j].real()) ? C(T(0)) : shifts[j];
+    ShiftedExpOp<C> op;
+    op.shifts = shifts;
+    reduce_part(plan, source, from, n, op, sums);
+    for (int64_t j = 0; j < n; ++j) sums[j] = std::log(sums[j]) + shifts[j];
+    sink.put(to, stride, sums, n);
+  });
+}
 
 template <typename T>
 void logsumexp_as(KernelContext& ctx, uint32_t mask) {
@@ -44,8 +87,13 @@ void logsumexp_out(KernelContext& ctx) {
   const ScalarType dtype = ctx.tensor(3).dtype;
   uint32_t mask;
   if (!dim_mask(ctx, 1, self, &mask)) return;
-  if (!is_floating(dtype)) return ctx.fail(Check::KernelDtype, 3, static_cast<int64_t>(dtype));
+  const bool complex = contains(kFullComplex, self.dtype) && contains(kFullComplex, dtype);
+  if (!complex && !is_floating(dtype)) return ctx.fail(Check::KernelDtype, 3, static_cast<int64_t>(dtype));
   if (!require_data(ctx, 0) || !resize_reduced(ctx, 3, self, mask, ctx.boolean(2))) return;
+  if (complex && dtype == ScalarType::ComplexFloat && self.dtype == ScalarType::ComplexFloat) {
+    return logsumexp_complex<ComplexFloat>(ctx, mask);
+  }
+  if (complex) return logsumexp_complex<ComplexDouble>(ctx, mask);
   if (dtype == ScalarType::Double || self.dtype == ScalarType::Double) return logsumexp_as<double>(ctx, mask);
   logsumexp_as<float>(ctx, mask);
 }

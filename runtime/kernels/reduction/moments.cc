@@ -1,33 +1,36 @@
-// Variance and standard deviation, with or without the mean.
+// Variance and standard deviation, with or without the mean. Those of complex numbers are real: distances are squared.
 //
 // Two passes over a row or a block of columns, which is in cache for the second: the mean, then the pairwise sum of
 // squared deviations. No cancellation, and no division for each element as in a running update.
 #include <cmath>
 
+#include "kernels/util/promote.h"
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"
 
 namespace etir {
 namespace {
 
-/// Sum of squared distances from the column's mean.
+/// The type of a variance of elements of type C.
+template <typename C>
+struct PartOf {
+  using type = C;
+};
 template <typename T>
-struct SquaredDeviationOp : SumOp<T> {
-  const T* means;
-  T map(T x, int64_t j) const {
-    const T deviation = x - means[j];
-    return deviation * deviation;
-  }
+struct PartOf<std::complex<T>> {
+  using type = T;
 };
 
-template <typename T>
+template <typename C>
 void moments_as(KernelContext& ctx, const Tensor& self, uint32_t mask, double divisor, bool root, const Tensor& out,
                 const Tensor* mean) {
-  Source<T> source;
+  using T = typename PartOf<C>::type;
+  constexpr DtypeSet kTaken = kIsComplex<C> ? kFullComplex : kFloats;
+  Source<C> source;
   Sink<T> sink;
-  Sink<T> mean_sink;
-  if (!make_source<T, kFloats>(self, &source)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
-  if (!make_sink<T, kFloats>(out, &sink) || (mean != nullptr && !make_sink<T, kFloats>(*mean, &mean_sink))) {
+  Sink<C> mean_sink;
+  if (!make_source<C, kTaken>(self, &source)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!make_sink<T, kFloats>(out, &sink) || (mean != nullptr && !make_sink<C, kTaken>(*mean, &mean_sink))) {
     return ctx.fail(Check::KernelDtype, -1, static_cast<int64_t>(out.dtype));
   }
   const int passes = mean != nullptr && !same_layout(out, *mean) ? 2 : 1;
@@ -35,20 +38,27 @@ void moments_as(KernelContext& ctx, const Tensor& self, uint32_t mask, double di
     const ReducePlan plan = make_reduce_plan(self, mask, pass == 0 ? out : *mean);
     const T count = static_cast<T>(plan.reduced_count);
     for_each_part(ctx, plan, [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
-      T means[kColumnBlock];
-      T squares[kColumnBlock];
-      reduce_part(plan, source, from, n, SumOp<T>(), means);
+      C means[kColumnBlock];
+      C squares[kColumnBlock];
+      T results[kColumnBlock];
+      reduce_part(plan, source, from, n, SumOp<C>(), means);
       for (int64_t j = 0; j < n; ++j) means[j] /= count;
       if (mean != nullptr && pass == passes - 1) mean_sink.put(to, stride, means, n);
       if (pass == 1) return;
-      SquaredDeviationOp<T> op;
+      SquaredDeviationOp<C> op;
       op.means = means;
       reduce_part(plan, source, from, n, op, squares);
       for (int64_t j = 0; j < n; ++j) {
-        const T variance = squares[j] / static_cast<T>(divisor);
-        squares[j] = root ? std::sqrt(variance) : variance;
+        T sum;
+        if constexpr (kIsComplex<C>) {
+          sum = squares[j].real();
+        } else {
+          sum = squares[j];
+        }
+        const T variance = sum / static_cast<T>(divisor);
+        results[j] = root ? std::sqrt(variance) : variance;
       }
-      sink.put(to, stride, squares, n);
+      sink.put(to, stride, results, n);
     });
   }
 }
@@ -58,10 +68,13 @@ void moments(KernelContext& ctx, double correction, bool keepdim, int out_index,
   const Tensor& self = ctx.tensor(0);
   uint32_t mask;
   if (!dim_mask(ctx, 1, self, &mask)) return;
-  if (!is_floating(self.dtype)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!contains(kFloats | kFullComplex, self.dtype)) {
+    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  }
   for (int i = out_index; i < out_index + (has_mean ? 2 : 1); ++i) {
     const ScalarType dtype = ctx.tensor(i).dtype;
-    if (has_mean ? dtype != self.dtype : !is_floating(dtype)) {
+    const ScalarType wanted = i == out_index ? part_of(self.dtype) : self.dtype;
+    if (has_mean ? dtype != wanted : !is_floating(dtype)) {
       return ctx.fail(Check::KernelDtype, i, static_cast<int64_t>(dtype));
     }
   }
@@ -72,7 +85,11 @@ void moments(KernelContext& ctx, double correction, bool keepdim, int out_index,
   const double degrees = static_cast<double>(reduced_count(self, mask)) - correction;
   const double divisor = degrees > 0 ? degrees : 0;
   const Tensor* mean = has_mean ? &ctx.tensor(out_index + 1) : nullptr;
-  if (self.dtype == ScalarType::Double) {
+  if (self.dtype == ScalarType::ComplexFloat) {
+    moments_as<ComplexFloat>(ctx, self, mask, divisor, root, ctx.tensor(out_index), mean);
+  } else if (self.dtype == ScalarType::ComplexDouble) {
+    moments_as<ComplexDouble>(ctx, self, mask, divisor, root, ctx.tensor(out_index), mean);
+  } else if (self.dtype == ScalarType::Double) {
     moments_as<double>(ctx, self, mask, divisor, root, ctx.tensor(out_index), mean);
   } else {
     moments_as<float>(ctx, self, mask, divisor, root, ctx.tensor(out_index), mean);

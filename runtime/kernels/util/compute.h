@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "kernels/util/dispatch.h"
+#include "kernels/util/half_blocks.h"
 
 namespace etir {
 
@@ -21,8 +22,8 @@ using compute_t = typename Compute<T>::type;
 
 /// Whether elements of type T can be read and written as compute_t<T> where they lie.
 template <typename T>
-constexpr bool is_own_compute_v =
-    std::is_same_v<T, compute_t<T>> || (std::is_integral_v<T> && sizeof(T) == sizeof(compute_t<T>));
+constexpr bool is_own_compute_v = std::is_same_v<T, compute_t<T>> ||
+                                  (std::is_integral_v<T> && sizeof(T) == sizeof(compute_t<T>));
 
 template <typename T>
 inline compute_t<T> to_compute(T value) {
@@ -36,6 +37,9 @@ inline T from_compute(C value) {
 /// Copies `count` elements that are `stride` apart.
 template <typename T>
 inline void read_elements(const T* from, int64_t stride, int64_t count, compute_t<T>* to) {
+  if constexpr (std::is_same_v<T, Half>) {
+    if (stride == 1) return floats_from_halves(to, from, count);
+  }
   if (stride == 1) {
     for (int64_t i = 0; i < count; ++i) to[i] = to_compute(from[i]);
   } else {

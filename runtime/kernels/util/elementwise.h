@@ -102,7 +102,7 @@ void narrow_block(void* block, int64_t n) {
 /// Dtypes that can be read into C. Complex numbers are read into double for copies that keep their real parts.
 template <typename C>
 constexpr DtypeSet loadable() {
-  if (std::is_same_v<C, float>) return kRealBool;
+  if (std::is_same_v<C, float>) return kRealBool | kUnsignedInts;
   return kRealBool | kUnsignedInts | (std::is_same_v<C, int64_t> ? 0 : kComplex);
 }
 /// Dtypes that R can be written to.
@@ -356,7 +356,7 @@ void elementwise_on(KernelContext& ctx, const Loops<sizeof...(In) + 1>& loops, T
 }
 
 /// Calls `body(TypeTag<C>())` with the type in which arithmetic on a dtype is done: int64_t for integers and bool,
-/// float for half, bfloat16 and float, double, complex. False when the dtype is not in the set.
+/// float for half, bfloat16 and float, double, complex (of float for half). False when the dtype is not in the set.
 template <DtypeSet kSet, typename Body>
 inline bool dispatch_compute(ScalarType type, Body&& body) {
   constexpr DtypeSet kTaken = kSet & kSelectedDtypes;
@@ -370,8 +370,8 @@ inline bool dispatch_compute(ScalarType type, Body&& body) {
   if constexpr (contains(kTaken, ScalarType::Double)) {
     if (type == ScalarType::Double) return body(TypeTag<double>()), true;
   }
-  if constexpr (contains(kTaken, ScalarType::ComplexFloat)) {
-    if (type == ScalarType::ComplexFloat) return body(TypeTag<ComplexFloat>()), true;
+  if constexpr ((kTaken & (kComplex & ~dtype_bit(ScalarType::ComplexDouble))) != 0) {
+    if (is_complex(type) && type != ScalarType::ComplexDouble) return body(TypeTag<ComplexFloat>()), true;
   }
   if constexpr (contains(kTaken, ScalarType::ComplexDouble)) {
     if (type == ScalarType::ComplexDouble) return body(TypeTag<ComplexDouble>()), true;

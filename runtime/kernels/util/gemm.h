@@ -1,12 +1,15 @@
 // The core of all matrix products and convolutions: a blocked product of two matrices that need not lie in memory.
 //
-// The right matrix is cut into blocks of kDepth x kBlockCols, which are packed, panel by panel, into a buffer on the
-// stack that stays in the cache while all rows of the left matrix go by; a register-blocked inner kernel multiplies
-// kRows rows by one panel. Packing is a callback per panel, so that a convolution packs patches of its image instead of
-// a matrix (no im2col image exists), and 16-bit types are converted there. The buffers' size is fixed when the runtime
-// is built: about 80 KB where there is an operating system, about 4 KB elsewhere (ETIR_SMALL_STACK). They are on the
-// stack because every thread of a parallel loop needs its own, and because a product must not fail for want of scratch
-// memory.
+// The right matrix is packed, in panels of a few vectors of columns and some hundred rows, into a buffer that stays in
+// the first-level cache while rows of the left matrix go by; a register-blocked inner kernel multiplies kRows rows by
+// one panel and adds to the result where it lies. Packing is a callback per panel, so that a convolution packs patches
+// of its image instead of a matrix (no im2col image exists), and 16-bit types are converted there. A left matrix is
+// read where it is if its rows or its columns lie in memory, and packed a strip at a time otherwise.
+//
+// Buffers are on the stack: every thread of a parallel loop needs its own, how many threads there are is not known when
+// a program's memory is planned, and a product must not fail for want of scratch memory. One buffer serves all, of
+// 15 KB where there is an operating system and of 4 KB elsewhere (ETIR_SMALL_STACK); what is packed at once follows
+// from its size.
 #pragma once
 
 #include <algorithm>
@@ -32,23 +35,26 @@ struct GemmBlocks {
   static constexpr int kVectors = kLanes > 1 ? 2 : sizeof(C) <= 8 ? 4 : 2;
   static constexpr int kRows = kLanes > 1 ? 6 : sizeof(C) <= 8 ? 4 : 2;
   static constexpr int kPanel = kVectors * kLanes;
+  static constexpr int kBuffer = (ETIR_SMALL_STACK ? 4224 : 15360) / static_cast<int>(sizeof(C));
+  /// The most that a block has along the depth.
   static constexpr int kDepth = ETIR_SMALL_STACK ? 64 : sizeof(C) <= 8 ? 256 : 128;
-  static constexpr int kPanels =
-      ETIR_SMALL_STACK ? 1 : std::max(1, 65536 / (kDepth * kPanel * static_cast<int>(sizeof(C))));
-  static constexpr int kBlockCols = kPanels * kPanel;
+  static constexpr int kTile = kRows * kPanel;
   /// Rows whose sums are kept aside when the result's type cannot hold them between two blocks of depth.
   static constexpr int kSumRows = ETIR_SMALL_STACK ? kRows : 4 * kRows;
   /// Panels that a single row takes at once.
   static constexpr int kWide = ETIR_SMALL_STACK || kLanes == 1 ? 1 : 4;
+  /// Bytes of the left matrix that are to stay in the second-level cache.
+  static constexpr int kLeftBytes = 192 * 1024;
 };
 
 /// A product of an m x k and a k x n matrix. The callbacks get `context`.
 template <typename C>
 struct Gemm {
   int64_t m = 0, n = 0, k = 0;
-  /// Left matrix where its rows lie: element (i, p) is a[i * a_row + p]. Null: pack_a writes `rows` rows of `depth`.
+  /// Left matrix where it lies: element (i, p) is a[i * a_row + p * a_col], and one of the strides is 1: a_col, unless
+  /// C has vectors. Null: pack_a writes `rows` rows of `depth`.
   const C* a = nullptr;
-  int64_t a_row = 0;
+  int64_t a_row = 0, a_col = 1;
   void (*pack_a)(const void* context, int64_t i, int rows, int64_t p, int depth, C* to) = nullptr;
   /// Right matrix where its rows lie: element (p, j) is b[p * b_row + j]; used when it is not worth packing.
   const C* b = nullptr;
@@ -60,69 +66,134 @@ struct Gemm {
                 bool first) = nullptr;
   /// Whether store() can add. If not, it is called once for each element.
   bool accumulates = true;
+  /// Result whose rows lie in memory and which is nothing but the sums plus the addend: whole panels are added to it in
+  /// place, without store(). Element (i, j) of the addend, which may be null, is addend[i * addend_row + j *
+  /// addend_col]; addend_col is 0 or 1.
+  C* out = nullptr;
+  int64_t out_row = 0;
+  const C* addend = nullptr;
+  int64_t addend_row = 0, addend_col = 0;
   const void* context = nullptr;
 };
 
-/// sums[r][j] (+)= a[r][:depth] * b[:depth][j] for kRows rows and kVectors vectors of columns.
-template <typename C, int kRows, int kVectors>
-inline void gemm_tile(const C* a, int64_t a_row, const C* b, int64_t b_row, int depth, C* sums, int stride, bool add) {
+namespace detail {
+
+/// Where a tile's rows of the left matrix are, and those of the tile below, which are fetched in advance.
+template <typename C>
+struct GemmLeft {
+  const C* at;
+  int64_t row, col;
+  const C* next;
+};
+/// Where a tile's sums go: rows of `to`, plus those of `add` if there is one.
+template <typename C>
+struct GemmTarget {
+  const C* add;
+  int64_t add_row;
+  C* to;
+  int64_t to_row;
+};
+
+/// target = add + a[r][:depth] * b[:depth][j] for kRows rows and kVectors vectors of columns. With kByColumns a.row is
+/// 1, otherwise a.col.
+template <typename C, int kRows, int kVectors, bool kByColumns>
+inline void gemm_tile(const GemmLeft<C>& a, const C* b, int64_t b_row, int depth, const GemmTarget<C>& target) {
   using V = typename Vector<C>::type;
   constexpr int kLanes = Vector<C>::kLanes;
+  // As much depth as one line of the cache has in a row of the left matrix.
+  constexpr int kChunk = kLanes > 1 && !ETIR_SMALL_STACK ? 64 / static_cast<int>(sizeof(C)) : 1;
   V acc[kRows][kVectors];
   ETIR_UNROLL
   for (int r = 0; r < kRows; ++r) {
     ETIR_UNROLL
     for (int v = 0; v < kVectors; ++v) acc[r][v] = V{};
   }
-  const C* rows[kRows];
-  ETIR_UNROLL
-  for (int r = 0; r < kRows; ++r) rows[r] = a + r * a_row;
-  for (int p = 0; p < depth; ++p) {
+  const int64_t row = kByColumns ? 1 : a.row, col = kByColumns ? a.col : 1;
+  const C* left = a.at;
+  const auto step = [&]() {
     V right[kVectors];
     ETIR_UNROLL
     for (int v = 0; v < kVectors; ++v) right[v] = load_vector<C>(b + v * kLanes);
     ETIR_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const C left = rows[r][p];
+      const C factor = left[r * row];
       ETIR_UNROLL
-      for (int v = 0; v < kVectors; ++v) multiply_add<C>(acc[r][v], left, right[v]);
+      for (int v = 0; v < kVectors; ++v) multiply_add<C>(acc[r][v], factor, right[v]);
     }
+    left += col;
     b += b_row;
+  };
+  if constexpr (kChunk > 1) {
+    ETIR_UNROLL
+    for (int r = 0; r < kRows; ++r) __builtin_prefetch(target.to + r * target.to_row, 1);
+    const C* next = a.next;
+    for (; depth >= kChunk; depth -= kChunk) {
+      if (!kByColumns && next != nullptr) {
+        ETIR_UNROLL
+        for (int r = 0; r < kRows; ++r) __builtin_prefetch(next + r * row);
+        next += kChunk;
+      }
+      // Not unrolled: the accumulators leave no register to spare.
+      ETIR_NO_UNROLL
+      for (int p = 0; p < kChunk; ++p) step();
+    }
+  }
+  for (; depth > 0; --depth) step();
+  if (target.add != nullptr) {
+    ETIR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      ETIR_UNROLL
+      for (int v = 0; v < kVectors; ++v) acc[r][v] += load_vector<C>(target.add + r * target.add_row + v * kLanes);
+    }
   }
   ETIR_UNROLL
   for (int r = 0; r < kRows; ++r) {
     ETIR_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      C* to = sums + r * stride + v * kLanes;
-      if (add) acc[r][v] += load_vector<C>(to);
-      store_vector<C>(to, acc[r][v]);
-    }
+    for (int v = 0; v < kVectors; ++v) store_vector<C>(target.to + r * target.to_row + v * kLanes, acc[r][v]);
   }
 }
 
 /// The same for any number of rows up to GemmBlocks::kRows.
-template <typename C>
-void gemm_strip(const C* a, int64_t a_row, const C* b, int64_t b_row, int depth, int rows, C* sums, int stride,
-                bool add) {
-  using Blocks = GemmBlocks<C>;
-  constexpr int kVectors = Blocks::kVectors;
-  if (rows == Blocks::kRows) {
-    return gemm_tile<C, Blocks::kRows, kVectors>(a, a_row, b, b_row, depth, sums, stride, add);
-  }
-  if constexpr (Blocks::kRows > 4) {
+template <typename C, int kVectors, bool kByColumns>
+void gemm_strip(GemmLeft<C> a, const C* b, int64_t b_row, int depth, int rows, GemmTarget<C> target) {
+  constexpr int kRows = GemmBlocks<C>::kRows;
+  if (rows == kRows) return gemm_tile<C, kRows, kVectors, kByColumns>(a, b, b_row, depth, target);
+  a.next = nullptr;
+  const auto advance = [&](int done) {
+    a.at += done * a.row, target.to += done * target.to_row, rows -= done;
+    if (target.add != nullptr) target.add += done * target.add_row;
+  };
+  if constexpr (kRows > 4) {
     if (rows >= 4) {
-      gemm_tile<C, 4, kVectors>(a, a_row, b, b_row, depth, sums, stride, add);
-      a += 4 * a_row, sums += 4 * stride, rows -= 4;
+      gemm_tile<C, 4, kVectors, kByColumns>(a, b, b_row, depth, target);
+      advance(4);
     }
   }
-  if constexpr (Blocks::kRows > 2) {
+  if constexpr (kRows > 2) {
     if (rows >= 2) {
-      gemm_tile<C, 2, kVectors>(a, a_row, b, b_row, depth, sums, stride, add);
-      a += 2 * a_row, sums += 2 * stride, rows -= 2;
+      gemm_tile<C, 2, kVectors, kByColumns>(a, b, b_row, depth, target);
+      advance(2);
     }
   }
-  if (rows == 1) gemm_tile<C, 1, kVectors>(a, a_row, b, b_row, depth, sums, stride, add);
+  if (rows == 1) gemm_tile<C, 1, kVectors, kByColumns>(a, b, b_row, depth, target);
 }
+
+/// And for any number of columns up to a panel: half of it, where that does.
+template <typename C>
+inline void gemm_panel(const GemmLeft<C>& a, const C* b, int64_t b_row, int depth, int rows, int cols,
+                       const GemmTarget<C>& target) {
+  constexpr int kLanes = Vector<C>::kLanes, kVectors = GemmBlocks<C>::kVectors;
+  if constexpr (kLanes > 1 && !ETIR_SMALL_STACK) {
+    if (a.col != 1) return gemm_strip<C, kVectors, true>(a, b, b_row, depth, rows, target);
+    if (cols <= kLanes * (kVectors / 2)) {
+      return gemm_strip<C, kVectors / 2, false>(a, b, b_row, depth, rows, target);
+    }
+  }
+  (void)cols;
+  gemm_strip<C, kVectors, false>(a, b, b_row, depth, rows, target);
+}
+
+}  // namespace detail
 
 template <typename C, typename Out, typename More>
 inline void store_row_rest(Out* to, const C* from, int begin, int end, const More& more) {
@@ -147,85 +218,159 @@ inline void store_row(Out* to, const C* __restrict from, int cols, const More& m
 template <typename C>
 void gemm_row(const Gemm<C>& g, int64_t j_begin, int64_t j_end) {
   using Blocks = GemmBlocks<C>;
-  constexpr int kDepth = Blocks::kDepth, kPanel = Blocks::kPanel, kCols = kPanel * Blocks::kWide;
+  constexpr int kPanel = Blocks::kPanel, kCols = kPanel * Blocks::kWide;
+  constexpr int kDepth = std::min(Blocks::kDepth, (Blocks::kBuffer - kCols) / (kPanel + 1));
   C panel[kDepth * kPanel];
   C row[kDepth];
   C sums[kCols];
   int64_t p = 0;
   do {
     const int depth = static_cast<int>(std::min<int64_t>(kDepth, g.k - p));
-    const C* a = g.a != nullptr ? g.a + p : row;
-    if (g.a == nullptr) g.pack_a(g.context, 0, 1, p, depth, row);
+    const bool direct_a = g.a != nullptr && g.a_col == 1;
+    const detail::GemmLeft<C> a = {direct_a ? g.a + p : row, 0, 1, nullptr};
+    if (!direct_a) g.pack_a(g.context, 0, 1, p, depth, row);
+    const detail::GemmTarget<C> target = {nullptr, 0, sums, kCols};
     int64_t j = j_begin;
     for (; j + kCols <= j_end; j += kCols) {
-      gemm_tile<C, 1, Blocks::kVectors * Blocks::kWide>(a, 0, g.b + p * g.b_row + j, g.b_row, depth, sums, kCols,
-                                                        false);
+      detail::gemm_tile<C, 1, Blocks::kVectors * Blocks::kWide, false>(a, g.b + p * g.b_row + j, g.b_row, depth,
+                                                                       target);
       g.store(g.context, sums, kCols, 0, 1, j, kCols, p == 0);
     }
     for (; j < j_end; j += kPanel) {
       const int cols = static_cast<int>(std::min<int64_t>(kPanel, j_end - j));
       const bool direct = cols == kPanel;
       if (!direct) g.pack_b(g.context, p, depth, j, cols, panel);
-      gemm_tile<C, 1, Blocks::kVectors>(a, 0, direct ? g.b + p * g.b_row + j : panel, direct ? g.b_row : kPanel, depth,
-                                        sums, kPanel, false);
-      g.store(g.context, sums, kPanel, 0, 1, j, cols, p == 0);
+      detail::gemm_tile<C, 1, Blocks::kVectors, false>(a, direct ? g.b + p * g.b_row + j : panel,
+                                                       direct ? g.b_row : kPanel, depth, target);
+      g.store(g.context, sums, kCols, 0, 1, j, cols, p == 0);
     }
     p += depth;
   } while (p < g.k);
 }
 
+namespace detail {
+
+/// How a product is cut into blocks, and where in the buffer their parts are.
+template <typename C>
+struct GemmPlan {
+  using Blocks = GemmBlocks<C>;
+  static constexpr int kRows = Blocks::kRows, kPanel = Blocks::kPanel;
+
+  int panels, depth;
+  bool keep;       ///< sums are kept aside until all of the depth is done
+  bool in_place;   ///< whole panels of the right matrix are read where they are
+  int64_t strips;  ///< rows of the left matrix that go by at once
+
+  GemmPlan(const Gemm<C>& g, int64_t rows) {
+    // A left matrix that is packed is to serve several panels.
+    const int most_panels = ETIR_SMALL_STACK || g.a != nullptr ? 1 : 3;
+    panels = static_cast<int>(std::min<int64_t>(most_panels, (g.n + kPanel - 1) / kPanel));
+    int room = room_for(g, Blocks::kTile);
+    keep = !g.accumulates && g.k > room;
+    if (keep) {
+      panels = std::min(panels, 2);
+      room = room_for(g, Blocks::kSumRows * kPanel * panels);
+    }
+    // Blocks of the same size.
+    const int64_t blocks = std::max<int64_t>(1, (g.k + room - 1) / room);
+    depth = static_cast<int>(std::min<int64_t>(room, ((g.k + blocks - 1) / blocks + 7) / 8 * 8));
+    strips =
+        keep ? Blocks::kSumRows
+             : std::max<int64_t>(16, Blocks::kLeftBytes / static_cast<int>(sizeof(C)) / kRows / std::max(8, depth)) *
+                   kRows;
+    // A right matrix in place pays as long as few strips read it.
+    in_place = g.b != nullptr && rows <= 2 * kRows;
+  }
+  int room_for(const Gemm<C>& g, int sums) const {
+    const int room = (Blocks::kBuffer - sums) / (panels * kPanel + (g.a == nullptr ? kRows : 0));
+    return std::min(Blocks::kDepth, room / 8 * 8);
+  }
+};
+
+/// Rows [i_begin, i_end) of one block of depth and columns. `sums` has room for a tile, or, when the plan keeps sums,
+/// for all of them.
+template <typename C>
+void gemm_block(const Gemm<C>& g, const GemmPlan<C>& plan, int64_t i_begin, int64_t i_end, int64_t p, int64_t j,
+                int64_t j_end, C* buffer, C* sums) {
+  using Blocks = GemmBlocks<C>;
+  constexpr int kRows = Blocks::kRows, kPanel = Blocks::kPanel;
+  const int depth = static_cast<int>(std::min<int64_t>(plan.depth, g.k - p));
+  const int cols = static_cast<int>(std::min<int64_t>(plan.panels * kPanel, j_end - j));
+  C* strip = buffer + plan.panels * kPanel * plan.depth;
+  const int keep_row = plan.panels * kPanel;
+  for (int c = 0; c < cols; c += kPanel) {
+    const int count = std::min(kPanel, cols - c);
+    if (!plan.in_place || count < kPanel) g.pack_b(g.context, p, depth, j + c, count, buffer + c * plan.depth);
+  }
+  const bool first = p == 0;
+  for (int64_t i = i_begin; i < i_end; i += kRows) {
+    const int rows = static_cast<int>(std::min<int64_t>(kRows, i_end - i));
+    GemmLeft<C> a = {strip, depth, 1, nullptr};
+    if (g.a != nullptr) {
+      a = {g.a + i * g.a_row + p * g.a_col, g.a_row, g.a_col, nullptr};
+      if (i + 2 * kRows <= i_end) a.next = a.at + kRows * g.a_row;
+    } else {
+      g.pack_a(g.context, i, rows, p, depth, strip);
+    }
+    for (int c = 0; c < cols; c += kPanel) {
+      const int count = std::min(kPanel, cols - c);
+      const bool direct = plan.in_place && count == kPanel;
+      const C* b = direct ? g.b + p * g.b_row + j + c : buffer + c * plan.depth;
+      const int64_t b_row = direct ? g.b_row : kPanel;
+      if (plan.keep) {
+        C* to = sums + (i - i_begin) * keep_row + c;
+        gemm_panel<C>(a, b, b_row, depth, rows, count, {first ? nullptr : to, keep_row, to, keep_row});
+      } else if (g.out != nullptr && count == kPanel) {
+        C* to = g.out + i * g.out_row + j + c;
+        GemmTarget<C> target = {to, g.out_row, to, g.out_row};
+        if (first && (g.addend == nullptr || g.addend_col == 1)) {
+          target.add = g.addend == nullptr ? nullptr : g.addend + i * g.addend_row + j + c;
+          target.add_row = g.addend_row;
+        } else if (first) {
+          for (int r = 0; r < rows; ++r) {
+            for (int k = 0; k < kPanel; ++k) sums[r * kPanel + k] = g.addend[(i + r) * g.addend_row];
+          }
+          target.add = sums, target.add_row = kPanel;
+        }
+        gemm_panel<C>(a, b, b_row, depth, rows, count, target);
+      } else {
+        gemm_panel<C>(a, b, b_row, depth, rows, count, {nullptr, 0, sums, kPanel});
+        g.store(g.context, sums, kPanel, i, rows, j + c, count, first);
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
 /// The product's rows [i_begin, i_end) and columns [j_begin, j_end).
 template <typename C>
 void gemm_range(const Gemm<C>& g, int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end) {
   using Blocks = GemmBlocks<C>;
-  constexpr int kRows = Blocks::kRows, kPanel = Blocks::kPanel, kDepth = Blocks::kDepth;
   if (g.m == 1 && g.b != nullptr && g.accumulates && i_begin < i_end) return gemm_row(g, j_begin, j_end);
-  alignas(64) C block[Blocks::kPanels * kDepth * kPanel];
-  alignas(64) C strip[kRows * kDepth];
-  alignas(64) C sums[Blocks::kSumRows * Blocks::kBlockCols];
-  const bool keep = !g.accumulates && g.k > kDepth;
-  const int64_t row_step = keep ? Blocks::kSumRows : i_end - i_begin;
-  // A right matrix in place pays as long as few strips read it.
-  const bool in_place = g.b != nullptr && i_end - i_begin <= 2 * kRows;
-  for (int64_t i_block = i_begin; i_block < i_end; i_block += row_step) {
-    const int64_t i_stop = std::min(i_end, i_block + row_step);
-    for (int64_t j = j_begin; j < j_end; j += Blocks::kBlockCols) {
-      const int cols = static_cast<int>(std::min<int64_t>(Blocks::kBlockCols, j_end - j));
-      int64_t p = 0;
-      do {
-        const int depth = static_cast<int>(std::min<int64_t>(kDepth, g.k - p));
-        for (int c = 0; c < cols; c += kPanel) {
-          const int count = std::min(kPanel, cols - c);
-          if (in_place && count == kPanel) continue;
-          g.pack_b(g.context, p, depth, j + c, count, block + c * kDepth);
+  alignas(64) C buffer[Blocks::kBuffer];
+  const detail::GemmPlan<C> plan(g, i_end - i_begin);
+  const int cols = plan.panels * Blocks::kPanel;
+  C* sums = buffer + plan.depth * (cols + (g.a == nullptr ? Blocks::kRows : 0));
+  for (int64_t i = i_begin; i < i_end; i += plan.strips) {
+    const int64_t i_stop = std::min(i_end, i + plan.strips);
+    if (plan.keep) {
+      for (int64_t j = j_begin; j < j_end; j += cols) {
+        for (int64_t p = 0; p < g.k; p += plan.depth) {
+          detail::gemm_block(g, plan, i, i_stop, p, j, j_end, buffer, sums);
         }
-        for (int64_t i = i_block; i < i_stop; i += kRows) {
-          const int rows = static_cast<int>(std::min<int64_t>(kRows, i_stop - i));
-          const C* a = strip;
-          int64_t a_row = depth;
-          if (g.a != nullptr) {
-            a = g.a + i * g.a_row + p;
-            a_row = g.a_row;
-          } else {
-            g.pack_a(g.context, i, rows, p, depth, strip);
-          }
-          C* to = keep ? sums + (i - i_block) * Blocks::kBlockCols : sums;
-          const int stride = keep ? Blocks::kBlockCols : kPanel;
-          for (int c = 0; c < cols; c += kPanel) {
-            const int count = std::min(kPanel, cols - c);
-            const bool direct = in_place && count == kPanel;
-            C* tile = keep ? to + c : to;
-            gemm_strip<C>(a, a_row, direct ? g.b + p * g.b_row + j + c : block + c * kDepth, direct ? g.b_row : kPanel,
-                          depth, rows, tile, stride, keep && p > 0);
-            if (!keep) g.store(g.context, tile, stride, i, rows, j + c, count, p == 0);
-          }
-        }
-        p += depth;
-      } while (p < g.k);
-      if (keep) {
-        g.store(g.context, sums, Blocks::kBlockCols, i_block, static_cast<int>(i_stop - i_block), j, cols, true);
+        g.store(g.context, sums, cols, i, static_cast<int>(i_stop - i), j,
+                static_cast<int>(std::min<int64_t>(cols, j_end - j)), true);
       }
+      continue;
     }
+    int64_t p = 0;
+    do {
+      for (int64_t j = j_begin; j < j_end; j += cols) {
+        detail::gemm_block(g, plan, i, i_stop, p, j, j_end, buffer, sums);
+      }
+      p += plan.depth;
+    } while (p < g.k);
   }
 }
 
@@ -239,9 +384,9 @@ void gemm(Context& ctx, const Gemm<C>& g) {
   if (g.n >= g.m) {
     constexpr int64_t kStep = Blocks::kPanel;
     const int64_t work = std::max<int64_t>(1, (int64_t{1} << 18) / depth / g.m / kStep);
-    ctx.parallel_for(
-        (g.n + kStep - 1) / kStep, std::max<int64_t>(work, Blocks::kPanels),
-        [&](int64_t begin, int64_t end) { gemm_range(g, 0, g.m, begin * kStep, std::min(g.n, end * kStep)); });
+    ctx.parallel_for((g.n + kStep - 1) / kStep, std::max<int64_t>(work, 4), [&](int64_t begin, int64_t end) {
+      gemm_range(g, 0, g.m, begin * kStep, std::min(g.n, end * kStep));
+    });
   } else {
     constexpr int64_t kStep = Blocks::kRows;
     const int64_t work = std::max<int64_t>(4, (int64_t{1} << 18) / depth / g.n / kStep);

@@ -13,6 +13,7 @@
 //   Value identity() const
 //   Value map(Value x, int64_t j) const  applied to each element; j is the column in the block, 0 for rows
 //   Value combine(Value a, Value b) const
+// and, where it can, the same of combine and map on vectors (vectors.h): rows are then folded in registers.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include "core/tensor.h"
 #include "kernels/kernel.h"
 #include "kernels/util/blocks.h"
+#include "kernels/util/vectors.h"
 
 /// On a function with an inner loop: all that it calls is inlined, whatever the size, so that the loop vectorises.
 #if defined(__GNUC__)
@@ -127,26 +129,87 @@ constexpr int64_t kColumnBlock = 128;   ///< accumulators of columns
 
 namespace detail {
 
+/// Whether an operator combines vectors of its values, and whether it maps them too.
+template <typename Op, typename V, typename = void>
+struct CombinesVectors : std::false_type {};
+template <typename Op, typename V>
+struct CombinesVectors<
+    Op, V,
+    std::enable_if_t<
+        is_vector_of_v<V, typename Op::Value> &&
+        std::is_same_v<decltype(std::declval<const Op&>().combine(std::declval<V>(), std::declval<V>())), V>>>
+    : std::true_type {};
+template <typename Op, typename V, typename = void>
+struct MapsVectors : std::false_type {};
+template <typename Op, typename V>
+struct MapsVectors<
+    Op, V, std::enable_if_t<std::is_same_v<decltype(std::declval<const Op&>().map(std::declval<V>(), int64_t{0})), V>>>
+    : std::true_type {};
+
+/// Folds n elements in vector registers, as many as keep the adders busy.
+template <typename Op>
+ETIR_FLATTEN inline typename Op::Value fold_vectors(const typename Op::Value* __restrict p, int64_t n, const Op& op) {
+  using T = typename Op::Value;
+  using V = typename Vector<T>::type;
+  constexpr int kLanes = Vector<T>::kLanes, kVectors = 8;
+  const auto mapped = [&](const T* from) {
+    if constexpr (MapsVectors<Op, V>::value) {
+      return op.map(load_vector<T>(from), 0);
+    } else {
+      T lanes[kLanes];
+      for (int k = 0; k < kLanes; ++k) lanes[k] = op.map(from[k], 0);
+      return load_vector<T>(lanes);
+    }
+  };
+  T result = op.identity();
+  int64_t i = 0;
+  if (n >= kLanes) {
+    V acc[kVectors];
+    if (n >= kVectors * kLanes) {
+      ETIR_UNROLL
+      for (int v = 0; v < kVectors; ++v) acc[v] = mapped(p + v * kLanes);
+      for (i = kVectors * kLanes; i + kVectors * kLanes <= n; i += kVectors * kLanes) {
+        ETIR_UNROLL
+        for (int v = 0; v < kVectors; ++v) acc[v] = op.combine(acc[v], mapped(p + i + v * kLanes));
+      }
+      ETIR_UNROLL
+      for (int v = 0; v < 4; ++v) acc[v] = op.combine(acc[v], acc[v + 4]);
+      acc[0] = op.combine(op.combine(acc[0], acc[2]), op.combine(acc[1], acc[3]));
+    } else {
+      acc[0] = mapped(p);
+      i = kLanes;
+    }
+    for (; i + kLanes <= n; i += kLanes) acc[0] = op.combine(acc[0], mapped(p + i));
+    result = fold_lanes<T>(acc[0], [&op](const V& a, const V& b) { return op.combine(a, b); });
+  }
+  for (; i < n; ++i) result = op.combine(result, op.map(p[i], 0));
+  return result;
+}
+
 /// Folds n elements with as many accumulators as keep the adders busy.
 template <typename Op>
 ETIR_FLATTEN inline typename Op::Value fold_block(const typename Op::Value* __restrict p, int64_t n, const Op& op) {
   using T = typename Op::Value;
-  constexpr int kLanes = sizeof(T) == 1 ? 64 : sizeof(T) <= 4 ? 32 : sizeof(T) == 8 ? 16 : 4;
-  T result = op.identity();
-  int64_t i = 0;
-  if (n >= kLanes) {
-    T lanes[kLanes];
-    for (int k = 0; k < kLanes; ++k) lanes[k] = op.map(p[k], 0);
-    for (i = kLanes; i + kLanes <= n; i += kLanes) {
-      for (int k = 0; k < kLanes; ++k) lanes[k] = op.combine(lanes[k], op.map(p[i + k], 0));
+  if constexpr (CombinesVectors<Op, typename Vector<T>::type>::value) {
+    return fold_vectors(p, n, op);
+  } else {
+    constexpr int kLanes = sizeof(T) == 1 ? 64 : sizeof(T) <= 4 ? 32 : sizeof(T) == 8 ? 16 : 4;
+    T result = op.identity();
+    int64_t i = 0;
+    if (n >= kLanes) {
+      T lanes[kLanes];
+      for (int k = 0; k < kLanes; ++k) lanes[k] = op.map(p[k], 0);
+      for (i = kLanes; i + kLanes <= n; i += kLanes) {
+        for (int k = 0; k < kLanes; ++k) lanes[k] = op.combine(lanes[k], op.map(p[i + k], 0));
+      }
+      for (int width = kLanes / 2; width > 0; width /= 2) {
+        for (int k = 0; k < width; ++k) lanes[k] = op.combine(lanes[k], lanes[k + width]);
+      }
+      result = lanes[0];
     }
-    for (int width = kLanes / 2; width > 0; width /= 2) {
-      for (int k = 0; k < width; ++k) lanes[k] = op.combine(lanes[k], lanes[k + width]);
-    }
-    result = lanes[0];
+    for (; i < n; ++i) result = op.combine(result, op.map(p[i], 0));
+    return result;
   }
-  for (; i < n; ++i) result = op.combine(result, op.map(p[i], 0));
-  return result;
 }
 
 /// Combines values as a balanced tree would, holding one partial result for each level.
@@ -221,6 +284,9 @@ typename Op::Value reduce_row(const ReducePlan& plan, const Source<typename Op::
                               const Op& op) {
   using T = typename Op::Value;
   if (plan.reduced_count == 0) return op.identity();
+  if (plan.reduced_rank == 1 && in.load == nullptr && plan.reduced_count <= kDirectBlock) {
+    return detail::fold_block(in.get(offset, plan.reduced_count, nullptr), plan.reduced_count, op);
+  }
   T buffer[kRowBlock];
   std::conditional_t<Op::kRounds, detail::Tree<Op>, detail::Flat<Op>> total(op);
   const int outer = plan.reduced_rank > 0 ? plan.reduced_rank - 1 : 0;
@@ -382,6 +448,29 @@ struct SumOp {
   T identity() const { return T(0); }
   T map(T x, int64_t) const { return x; }
   T combine(T a, T b) const { return detail::add(a, b); }
+  template <typename V, typename = std::enable_if_t<is_vector_of_v<V, T>>>
+  V map(const V& x, int64_t) const {
+    return x;
+  }
+  template <typename V, typename = std::enable_if_t<is_vector_of_v<V, T>>>
+  V combine(const V& a, const V& b) const {
+    return a + b;
+  }
+};
+
+/// The sum of squared distances from the column's mean.
+template <typename T>
+struct SquaredDeviationOp : SumOp<T> {
+  const T* means;
+  template <typename V>
+  V map(const V& x, int64_t j) const {
+    const V deviation = x - means[j];
+    if constexpr (kIsComplex<T>) {
+      return V(deviation.real() * deviation.real() + deviation.imag() * deviation.imag());
+    } else {
+      return deviation * deviation;
+    }
+  }
 };
 
 template <typename T>
@@ -407,6 +496,14 @@ struct ExtremeOp {
   }
   T map(T x, int64_t) const { return x; }
   T combine(T a, T b) const { return ((kMax ? a > b : a < b) | (a != a)) ? a : b; }
+  template <typename V, typename = std::enable_if_t<is_vector_of_v<V, T> && std::is_floating_point_v<T>>>
+  V map(const V& x, int64_t) const {
+    return x;
+  }
+  template <typename V, typename = std::enable_if_t<is_vector_of_v<V, T> && std::is_floating_point_v<T>>>
+  V combine(const V& a, const V& b) const {
+    return ((kMax ? a > b : a < b) | (a != a)) ? a : b;
+  }
 };
 
 struct AnyOp {

@@ -101,6 +101,20 @@ inline float vexp(float x) {
 }
 inline double vexp(double x) { return std::exp(x); }
 
+/// e^x for x that is not positive, or NaN, in fewer steps: what would be subnormal, below e^-87, is zero.
+inline float vexp_nonpositive(float x) {
+  constexpr float kLeast = -87.0f;
+  const float above = x < kLeast ? kLeast : x;
+  const float shifted = detail::madd(above, detail::kLog2E, detail::kRoundMagic);
+  const float n = shifted - detail::kRoundMagic;
+  const float rest = detail::madd(n, -detail::kLn2Low, detail::madd(n, -detail::kLn2High, above));
+  // n is in the low bits of `shifted`; it is added to the exponent of a number in [sqrt(1/2), sqrt(2)].
+  const uint32_t exponent = detail::bit_cast<uint32_t>(shifted) << 23;
+  const uint32_t bits = detail::bit_cast<uint32_t>(detail::expm1_reduced(rest) + 1.0f) + exponent;
+  return x < kLeast ? 0.0f : detail::bit_cast<float>(bits);
+}
+inline double vexp_nonpositive(double x) { return std::exp(x); }
+
 /// e^x - 1, accurate near 0.
 inline float vexpm1(float x) {
   const float above = x < -30.0f ? -30.0f : x;

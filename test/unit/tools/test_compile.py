@@ -75,7 +75,7 @@ def test_what_is_no_program_is_refused(folder: Path, tmp_path: Path, capsys: pyt
     assert "E0902" in _refused(et_compile, [str(tmp_path / "gone.mlir")], target, capsys)
     assert "--pte-to-mlir" in _refused(et_compile, [str(folder / "m.pte")], target, capsys)
     assert "E0601" in _refused(et_compile, [str(folder / "m.pt2"), "--target", "abacus"], target, capsys)
-    assert "E0418" in _refused(et_compile, [str(folder / "m.pt2"), "--delegate", "abacus"], target, capsys)
+    assert "E1101" in _refused(et_compile, [str(folder / "m.pt2"), "--delegate", "abacus"], target, capsys)
 
 
 def test_missing_and_wrong_weights_are_refused(

@@ -1,0 +1,97 @@
+// Batches of matrices: what the factorizations share. They are computed in double scratch memory, whatever the dtype.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/kernel.h"
+#include "kernels/util/dispatch.h"
+
+namespace etir {
+
+/// A tensor as `count` matrices of `rows` times `cols` in row-major order.
+struct Matrices {
+  int64_t rows = 0, cols = 0, count = 0;
+  int64_t size() const { return rows * cols; }
+  int64_t shorter() const { return rows < cols ? rows : cols; }
+};
+
+/// An argument as matrices of float or double; false, with the failure recorded, when it is none.
+inline bool matrices(KernelContext& ctx, int index, Matrices* found) {
+  const Tensor& tensor = ctx.tensor(index);
+  if (!contains(kFullFloats, tensor.dtype)) {
+    ctx.fail(Check::KernelDtype, index, static_cast<int64_t>(tensor.dtype));
+  } else if (tensor.rank < 2) {
+    ctx.fail(Check::KernelRank, index, tensor.rank);
+  } else if (!tensor.is_row_major()) {
+    ctx.fail(Check::KernelDimOrder, index);
+  } else if (tensor.data == nullptr && tensor.numel() > 0) {
+    ctx.fail(Check::KernelNoData, index);
+  }
+  if (ctx.failed()) return false;
+  found->rows = tensor.sizes[tensor.rank - 2];
+  found->cols = tensor.sizes[tensor.rank - 1];
+  found->count = 1;
+  for (int d = 0; d + 2 < tensor.rank; ++d) found->count *= tensor.sizes[d];
+  return true;
+}
+
+inline bool square(KernelContext& ctx, int index, Matrices* found) {
+  if (!matrices(ctx, index, found)) return false;
+  if (found->rows != found->cols) ctx.fail(Check::KernelShape, index, found->cols);
+  return !ctx.failed();
+}
+
+/// Gives the result `index` the batch of `like` and the dims of `tail`, checks dtype and layout.
+inline bool prepare(KernelContext& ctx, int index, const Tensor& like, std::initializer_list<int64_t> tail,
+                    ScalarType dtype) {
+  Tensor& out = ctx.tensor(index);
+  if (out.dtype != dtype) {
+    ctx.fail(Check::KernelDtypeMismatch, index, static_cast<int64_t>(out.dtype));
+    return false;
+  }
+  int64_t sizes[kMaxRank] = {};
+  int rank = 0;
+  for (; rank < like.rank - 2; ++rank) sizes[rank] = like.sizes[rank];
+  for (const int64_t size : tail) sizes[rank++] = size;
+  if (!ctx.resize(out, sizes, rank)) return false;
+  if (!out.is_row_major()) {
+    ctx.fail(Check::KernelDimOrder, index);
+  } else if (out.data == nullptr && out.numel() > 0) {
+    ctx.fail(Check::KernelNoData, index);
+  }
+  return !ctx.failed();
+}
+
+/// A result that holds nothing, because it was not asked for.
+inline bool prepare_empty(KernelContext& ctx, int index) {
+  const int64_t none = 0;
+  return ctx.resize(ctx.tensor(index), &none, 1);
+}
+
+/// Elements [at, at + n) of a tensor of floats or doubles, to and from double.
+inline void load(const Tensor& from, int64_t at, int64_t n, double* to) {
+  if (from.dtype == ScalarType::Float) {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<double>(from.ptr<const float>()[at + i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i] = from.ptr<const double>()[at + i];
+  }
+}
+inline void store(Tensor& to, int64_t at, int64_t n, const double* from) {
+  if (to.dtype == ScalarType::Float) {
+    for (int64_t i = 0; i < n; ++i) to.ptr<float>()[at + i] = static_cast<float>(from[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) to.ptr<double>()[at + i] = from[i];
+  }
+}
+
+inline void set_identity(double* to, int64_t n) {
+  for (int64_t i = 0; i < n * n; ++i) to[i] = i % (n + 1) == 0 ? 1 : 0;
+}
+inline void swap_values(double& a, double& b) {
+  const double kept = a;
+  a = b;
+  b = kept;
+}
+
+}  // namespace etir
