@@ -25,7 +25,8 @@ COPY = ROOT / "build" / "types"
 def main() -> int:
     """Copy, check, report; the exit code is the checker's."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    folders: dict[str, str] = project["tool"]["scikit-build"]["wheel"]["force-include"]
+    included: dict[str, str] = project["tool"]["scikit-build"]["wheel"]["force-include"]
+    folders = {source: target for source, target in included.items() if (ROOT / source).is_dir()}
     settings = {k: v for k, v in project["tool"]["basedpyright"].items() if k not in ("include", "extraPaths")}
     shutil.rmtree(COPY, ignore_errors=True)
     for source, target in folders.items():

@@ -77,8 +77,8 @@ def model_cases() -> dict[str, Case]:
     cases: dict[str, Case] = {}
     for name in ("mobilenet_v2", "resnet18", "minilm"):
         case = MODELS[name]
-        program = case.export()
-        cases[name] = (program.module(), tuple(case.inputs(0)))
+        module, _, _ = case.build()
+        cases[name] = (module, tuple(case.inputs(0)))
     return cases
 
 

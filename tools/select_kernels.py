@@ -102,7 +102,7 @@ def target_text(selection: Selection) -> str:
     data["kernels"] = {
         name: known[name] | ({"selected": list(dtypes)} if dtypes else {}) for name, dtypes in selection.items()
     }
-    data["libraries"] = dict.fromkeys(sorted({row["library"] for row in data["kernels"].values()}), True)
+    data["libraries"] = dict.fromkeys(sorted({str(known[name]["library"]) for name in selection}), True)
     return json.dumps(data, indent=1) + "\n"
 
 

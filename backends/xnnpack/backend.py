@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.ir import Dialect
@@ -12,19 +13,29 @@ from etir.backends.patterns import Row, operator_of
 from etir.backends.xnnpack import schema
 
 
+@dataclass(frozen=True)
+class XnnpackOptions:
+    """``layer_norms`` takes layer norms too, each written out in about nine nodes: fewer delegates, and slower on short
+    sequences than the target's kernel.
+    """
+
+    layer_norms: bool = False
+
+
 class XnnpackBackend(Backend):
     """Delegates to XNNPACK as ExecuTorch's runtime embeds it."""
 
     name = "xnnpack"
     runtime_id = schema.BACKEND_ID
     version = schema.IDENTIFIER.decode()
+    Options = XnnpackOptions
     dialect_name = "xnn"
 
-    def rows(self, options: Any) -> Sequence[Row]:
+    def rows(self, options: XnnpackOptions) -> Sequence[Row]:
         from etir.backends.xnnpack.support import float_rows
         from etir.backends.xnnpack.support_quantized import quantized_rows
 
-        return (*float_rows(), *quantized_rows())
+        return (*float_rows(layer_norms=options.layer_norms), *quantized_rows())
 
     def keeps(self, options: Any) -> Sequence[Keep]:
         from etir.backends.xnnpack.support import keeps

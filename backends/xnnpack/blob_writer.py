@@ -20,27 +20,10 @@ from etir.emit.flatbuffer.builder import Builder
 def write_blob(graph: Graph) -> tuple[bytes, dict[str, Blob]]:
     """The bytes of ``graph``, and the named data that they refer to, in the order of first use.
 
-    Raises E1150 for what the format cannot say: too many inputs and outputs, a value that is both, equal keys with
-    different bytes.
+    Raises E1150 for what the format cannot say (too many inputs and outputs, a value that is both, equal keys with
+    different bytes), and for nodes that the runtime does not implement.
     """
     return _Writer(graph).write()
-
-
-def named_data(graph: Graph) -> dict[str, Blob]:
-    """The named data that ``graph`` refers to, without writing it."""
-    writer = _Writer(graph)
-    for value in graph.values:
-        for constant in constants_of(value):
-            writer.constant(constant)
-    return writer.named
-
-
-def constants_of(value: Value) -> list[Constant]:
-    """The constants of a value: its own bytes, then its scales."""
-    found = [] if value.constant is None else [value.constant]
-    if isinstance(value.quantization, PerChannel | PerBlock) and isinstance(value.quantization.scales, Constant):
-        found.append(value.quantization.scales)
-    return found
 
 
 class _Writer:
@@ -56,6 +39,9 @@ class _Writer:
         if len(self.external_id) != len(externals):
             twice = next(v for i, v in enumerate(externals) if v in externals[:i])
             raise E1150.error(f"value {twice} is more than one input or output; copy it for each of them")
+        unknown = next((node.kind.name for node in graph.nodes if not node.kind.runs), None)
+        if unknown is not None:
+            raise E1150.error(f"the runtime does not implement {unknown}, though the format has it")
         if len(externals) > schema.MAX_EXTERNALS:
             raise E1150.error(
                 f"the graph has {len(externals)} inputs and outputs, a delegate takes {schema.MAX_EXTERNALS}"

@@ -126,7 +126,3 @@ class Graph:
             tuple(number[v] for v in self.inputs),
             tuple(number[v] for v in self.outputs),
         )
-
-    def count(self, name: str) -> int:
-        """How many nodes are of the kind ``name``."""
-        return sum(node.kind.name == name for node in self.nodes)

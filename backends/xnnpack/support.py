@@ -323,13 +323,15 @@ _ROWS: dict[str, tuple[Condition, ...]] = {
 }
 """Conditions by operator, beside the common ones."""
 
+LAYER_NORM = "aten.native_layer_norm.default"
+
 _FIRST_RESULT: dict[str, tuple[Condition, ...]] = {
     "aten._native_batch_norm_legit_no_training.default": (
         *first_tensor("input", "float32", "float16"),
         constant("weight", "bias", "running_mean", "running_var"),
         rank("input", 2, 4),
     ),
-    "aten.native_layer_norm.default": (
+    LAYER_NORM: (
         *first_tensor("input", "float32"),
         constant("weight", "bias"),
         norms_last_dim,
@@ -366,15 +368,17 @@ VIEWS = frozenset(
 """Operators that need no instruction outside of a delegate."""
 
 
-def float_rows() -> tuple[Row, ...]:
-    """The rows for tensors that are not quantised."""
+def float_rows(*, layer_norms: bool = False) -> tuple[Row, ...]:
+    """The rows for tensors that are not quantised, with ``layer_norms`` those of norms that are written out."""
     common = tuple(Row(op(name), (*COMMON, *conditions)) for name, conditions in _ROWS.items())
     convert = Row(op(COPY), (FLOATS, not_empty(), few_dims, bounded))
     # The copy belongs to the convolution: alone it would be a delegate of its own.
     copied = Row(
         op("aten.convolution.default", weight=op(COPY)), (*COMMON, weights("weight", "bias"), convolves), "convolution"
     )
-    return (*common, convert, copied) + tuple(Row(op(name), conditions) for name, conditions in _FIRST_RESULT.items())
+    return (*common, convert, copied) + tuple(
+        Row(op(name), conditions) for name, conditions in _FIRST_RESULT.items() if layer_norms or name != LAYER_NORM
+    )
 
 
 def keeps() -> tuple[Keep, ...]:

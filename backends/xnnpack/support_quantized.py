@@ -73,7 +73,7 @@ def plain_convolution(match: Match) -> str | None:
     shape = cast(SSAValue, match.arg("weight")).type.get_shape()  # type: ignore[attr-defined]
     if match.arg("transposed") or len(shape) != 4:
         return "transposed, or not 2-D"
-    if match.arg("groups") > 1 and shape[1] == 1:
+    if shape[1] == 1:
         return "depthwise"
     low, high = match["weight"].arg("quant_min"), match["weight"].arg("quant_max")
     return None if (low, high) != (-8, 7) else "a filter of 4-bit integers"

@@ -187,6 +187,7 @@ class Method {
   Error check_calls();
   Error check_call(const flat::Table& call);
   Error init_delegates(const MethodOptions& options);
+  void end_delegates();
   const Delegate* find_shared(const flat::Table& table, const Backend& backend, const MethodOptions& options) const;
   void restore(bool numbers);
   Error prepare();

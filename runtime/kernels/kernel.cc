@@ -62,7 +62,10 @@ bool KernelContext::resize_like(Tensor& out, const Tensor& other) {
 void* KernelContext::temp(size_t bytes, size_t alignment) {
   void* result = temp_.allocate(bytes, alignment);
   if (result == nullptr) {
-    fail(Check::KernelTemp, static_cast<int64_t>(bytes), static_cast<int64_t>(temp_.size - temp_.used));
+    // What is left begins at the next multiple of the alignment.
+    const size_t left = temp_.size - temp_.used;
+    const size_t padding = static_cast<size_t>(-(reinterpret_cast<uintptr_t>(temp_.base) + temp_.used) % alignment);
+    fail(Check::KernelTemp, static_cast<int64_t>(bytes), left > padding ? static_cast<int64_t>(left - padding) : 0);
   }
   return result;
 }

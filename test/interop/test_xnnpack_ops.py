@@ -108,6 +108,7 @@ def _cases() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
             (image,),
         ),
         "conv_transposed_groups": (Applied(lambda m, v: m(v), nn.ConvTranspose2d(8, 6, 3, 2, 1, groups=2)), (image,)),
+        "conv_of_one_channel": (Applied(lambda m, v: m(v), nn.Conv2d(1, 6, 3, 2, 1)), (normal(2, 1, 9, 10),)),
         "conv_1d": (
             Applied(lambda m, n, v: n(F.relu(m(v))), nn.Conv1d(8, 6, 5, 2, 2), nn.Conv1d(6, 6, 3, 1, 1, groups=6)),
             (normal(2, 8, 33),),
@@ -142,7 +143,7 @@ HALF_LACKS = frozenset({"gelu", "upsample", "upsample_corners", "layer_norm", "p
 def test_operator(name: str) -> None:
     """Equal to eager, all in one delegate."""
     module, inputs = CASES[name]
-    outputs, expected, facts = compile_and_run(module, inputs)
+    outputs, expected, facts = compile_and_run(module, inputs, delegate="xnnpack{layer-norms=true}")
     assert difference(outputs, expected) < 2e-6
     assert facts.delegate_calls == 1
     assert not facts.kernels

@@ -58,13 +58,18 @@ def run_stock(data: bytes, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]
 
 
 def compile_and_run(
-    module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], dynamic_shapes: Any = None, *, exported: Any = None
+    module: torch.nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    dynamic_shapes: Any = None,
+    *,
+    exported: Any = None,
+    delegate: str = "xnnpack",
 ) -> tuple[list[torch.Tensor], list[torch.Tensor], FileFacts]:
     """Outputs on the stock runtime, eager's, and the facts of the file."""
     with torch.no_grad():
         expected = pytree.tree_leaves(module(*inputs))
         program = exported or torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
-    data = etir.compile(program, delegates=["xnnpack"]).buffer
+    data = etir.compile(program, delegates=[delegate]).buffer
     return run_stock(data, inputs), expected, facts_of(data)
 
 

@@ -26,6 +26,7 @@ CORE = [
     "executor/validator.cc",
     "executor/method_meta.cc",
     "executor/method.cc",
+    "executor/method_delegates.cc",
     "executor/method_run.cc",
     "executor/external_data.cc",
     "kernels/kernel.cc",

@@ -159,7 +159,7 @@ def test_linspace(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64])
 def test_sequences_of_integers_cut_their_ends(dtype: torch.dtype) -> None:
-    """The ends and the base become integers before anything is counted."""
+    """The ends become integers before anything is counted; a base does not."""
     for start, end, steps in ((4.3, 50, 50), (4.3, 1, 50), (0, 7.9, 5), (3.7, 9.2, 1)):
         check("aten::linspace.out", [start, end, steps], dtype)
     for start, end, steps, base in ((0, 1.2, 2, 10.0), (4.3, 0, 4, 3.9), (1, 4.9, 4, 2.0)):

@@ -67,6 +67,14 @@ SMALL: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 }  # fmt: skip
 
 
+UPPER_BOUNDS = (
+    *("aten::_fft_r2c.out", "aten::_fft_c2c.out", "aten::_fft_c2r.out"),
+    *("aten::_upsample_bilinear2d_aa.out", "aten::_upsample_bicubic2d_aa.out"),
+)
+"""Kernels whose need depends on the prime factors of sizes, or on where a filter's window falls: the report has the
+most that it can be."""
+
+
 @pytest.fixture(scope="module")
 def library() -> Any:
     return build_executor()
@@ -96,13 +104,11 @@ def case_of(name: str) -> Case:
 
 
 def loaded(library: Any, case: Case, **short: int) -> Method:
-    """The method in memory of the reported sizes, less ``method``, ``temp`` or ``planned`` (an index) by one byte."""
+    """The method in memory of the reported sizes, less ``method`` or ``planned`` (an index) by one byte."""
     memory = case.memory
     planned = [(Memory(size - (short.get("planned") == i)), False) for i, size in enumerate(memory.planned)]
     method = Memory(memory.method - short.get("method", 0))
-    return Method(
-        Program(library, case.program.buffer), memory=method, planned=planned, temp=memory.temp - short.get("temp", 0)
-    )
+    return Method(Program(library, case.program.buffer), memory=method, planned=planned, temp=memory.temp)
 
 
 def check_runs(method: Method, case: Case) -> None:
@@ -122,7 +128,10 @@ def test_what_is_reported_is_what_is_used(library: Any, name: str) -> None:
     check_runs(method, case)
     assert method.number(0) == memory.method == method.program.method_memory()
     assert tuple(method.program.planned()) == memory.planned
-    assert method.number(1) == memory.temp
+    if name in UPPER_BOUNDS:
+        assert 0 < method.number(1) <= memory.temp
+    else:
+        assert method.number(1) == memory.temp
     assert (memory.temp > 0) == (name in SMALL)
     # No byte of a planned buffer is beyond its last tensor, but for that tensor's alignment.
     ends = dict.fromkeys(range(len(memory.planned)), 0)
@@ -149,12 +158,15 @@ def test_one_byte_less_is_an_error(library: Any, name: str) -> None:
         assert (caught.value.check, caught.value.a, caught.value.b) == ("PlannedSize", index, size)
     if needed.temp == 0:
         return
-    method = loaded(library, case, temp=1)
+    method = loaded(library, case)
+    check_runs(method, case)
+    used = method.number(1)
+    method.load(used - 1)
     for _ in range(2):
         with pytest.raises(ExecutorError) as caught:
             method(*case.calls[0])
         assert caught.value.check == "KernelTemp" and caught.value.a > caught.value.b
     # The same method, loaded again with the memory that it needs.
-    method.load(needed.temp)
+    method.load(used)
     check_runs(method, case)
-    assert method.number(1) == needed.temp
+    assert method.number(1) == used

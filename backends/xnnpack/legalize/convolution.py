@@ -58,7 +58,7 @@ def pack(weight: np.ndarray, groups: int, transposed: bool) -> Filter:
         return Filter("conv_transpose2d", packed, sizes | channels, 0)
     inputs, outputs = weight.shape[1], weight.shape[0] // groups
     channels = {"group_input_channels": inputs, "group_output_channels": outputs}
-    if groups > 1 and inputs == 1:
+    if inputs == 1:
         return Filter("depthwise_conv2d", weight.transpose(1, 2, 3, 0), sizes | channels, 3)
     return Filter("conv2d", weight.transpose(0, 2, 3, 1), sizes | channels, 0)
 

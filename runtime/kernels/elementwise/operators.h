@@ -67,6 +67,7 @@ class AnyOperand {
 };
 
 inline ScalarType common_type(const AnyOperand& a, const AnyOperand& b) {
+  if (a.dtype() == b.dtype() && !a.is_number() && !b.is_number()) return a.dtype();
   ResultType result;
   a.add_to(result);
   b.add_to(result);

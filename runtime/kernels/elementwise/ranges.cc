@@ -117,8 +117,7 @@ void linspace_out(KernelContext& ctx) {
   spaced(ctx, 3, false, [](auto x) { return x; });
 }
 void logspace_out(KernelContext& ctx) {
-  const double base = is_integral(ctx.tensor(4).dtype, false) ? std::trunc(ctx.real(3)) : ctx.real(3);
-  spaced(ctx, 4, true, [base](auto x) { return std::pow(decltype(x)(base), x); });
+  spaced(ctx, 4, true, [base = ctx.real(3)](auto x) { return std::pow(decltype(x)(base), x); });
 }
 
 }  // namespace etir

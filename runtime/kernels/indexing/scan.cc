@@ -97,9 +97,8 @@ void logcumsumexp_out(KernelContext& ctx) {
   if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 2, number(out.dtype));
   const double nothing = -std::numeric_limits<double>::infinity();
   if (is_complex(self.dtype)) {
-    return scan<ComplexDouble>(ctx, dim, 2, ComplexDouble(nothing), [](ComplexDouble sum, ComplexDouble value) {
-      return complex_logaddexp(sum, value);
-    });
+    return scan<ComplexDouble>(ctx, dim, 2, ComplexDouble(nothing),
+                               [](ComplexDouble sum, ComplexDouble value) { return complex_logaddexp(sum, value); });
   }
   scan<double>(ctx, dim, 2, nothing, [](double sum, double value) {
     if (std::isnan(sum) || std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();

@@ -51,7 +51,8 @@ void norm(KernelContext& ctx, double p, int dims_index, bool keepdim, int dtype_
   if (static_cast<int64_t>(dtype) != wanted) {
     return ctx.fail(Check::KernelDtypeMismatch, out_index, static_cast<int64_t>(dtype));
   }
-  if (!is_floating(self.dtype) && !is_complex(self.dtype)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!is_floating(self.dtype) && !is_complex(self.dtype))
+    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
   if (p < 0 || std::isinf(p)) {
     // These have no value for an empty set.
     for (int d = 0; d < self.rank; ++d) {
@@ -59,7 +60,8 @@ void norm(KernelContext& ctx, double p, int dims_index, bool keepdim, int dtype_
     }
   }
   if (!require_data(ctx, 0) || !resize_reduced(ctx, out_index, self, mask, keepdim)) return;
-  if (dtype == ScalarType::Double || self.dtype == ScalarType::ComplexDouble) return norm_as<double>(ctx, mask, p, out_index);
+  if (dtype == ScalarType::Double || self.dtype == ScalarType::ComplexDouble)
+    return norm_as<double>(ctx, mask, p, out_index);
   norm_as<float>(ctx, mask, p, out_index);
 }
 

@@ -325,6 +325,46 @@ bool make_plan(KernelContext& ctx, ElementwisePlan<sizeof...(In)>& plan, const T
   return plan.store != nullptr;
 }
 
+/// Whether elements of a dtype are used as C where they lie.
+template <typename C>
+inline bool is_own_type(ScalarType dtype, ScalarType common) {
+  if constexpr (is_computed_v<C>) {
+    return dtype == ScalarTypeOf<C>::value && (dtype == common || std::is_same_v<C, bool>);
+  } else {
+    (void)common;
+    return element_size(dtype) == sizeof(C);
+  }
+}
+
+/// The usual case without any of what is below: all operands are of the types that are computed in, in row-major order
+/// and of the shape that the result has. False, with nothing done, if they are not.
+template <typename R, typename... In, typename F>
+inline bool elementwise_alike(KernelContext& ctx, const Tensor& out, const Operand (&inputs)[sizeof...(In)],
+                              ScalarType common, const F& f) {
+  constexpr int kInputs = sizeof...(In);
+  if (out.dim_order != nullptr || out.data == nullptr || !is_own_type<R>(out.dtype, common)) return false;
+  int k = 0;
+  if (!(... && is_own_type<In>(inputs[k++].tensor->dtype, common))) return false;
+  const void* in[kInputs];
+  for (k = 0; k < kInputs; ++k) {
+    const Tensor& tensor = *inputs[k].tensor;
+    if (tensor.dim_order != nullptr || tensor.data == nullptr || !same_shape(tensor, out)) return false;
+    in[k] = tensor.data;
+  }
+  const int64_t count = out.numel();
+  if (count <= kParallelGrain) {
+    apply_untyped<F, R, In...>(f, out.data, in, count, std::index_sequence_for<In...>());
+    return true;
+  }
+  constexpr int64_t kSizes[] = {static_cast<int64_t>(sizeof(In))...};
+  ctx.parallel_for(count, kParallelGrain, [&](int64_t begin, int64_t end) {
+    const void* at[kInputs];
+    for (int i = 0; i < kInputs; ++i) at[i] = static_cast<const char*>(in[i]) + begin * kSizes[i];
+    apply_untyped<F, R, In...>(f, static_cast<R*>(out.data) + begin, at, end - begin, std::index_sequence_for<In...>());
+  });
+  return true;
+}
+
 }  // namespace detail
 
 /// out = f(inputs...), broadcast. `f` takes values of types `In...` and returns what converts to `R`, both of which are
@@ -337,6 +377,7 @@ template <typename R, typename... In, typename F>
 void elementwise(KernelContext& ctx, Tensor& out, int out_index, const Operand (&inputs)[sizeof...(In)],
                  ScalarType common, const F& f, bool exact = false) {
   constexpr int kInputs = sizeof...(In);
+  if (detail::elementwise_alike<R, In...>(ctx, out, inputs, common, f)) return;
   detail::ElementwisePlan<kInputs> plan;
   if (!detail::make_plan<R, In...>(ctx, plan, out, out_index, inputs, common, f, exact)) return;
   if (!resize_to_broadcast(ctx, out, out_index, inputs)) return;

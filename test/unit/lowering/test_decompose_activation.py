@@ -9,8 +9,6 @@ import torch
 from unit.lowering.evaluate import evaluate
 from unit.lowering.one_op import Dynamic, check, decompose, one_op_module
 
-from etir.diagnostics import EtirError
-
 X = torch.linspace(-30.0, 30.0, 61).reshape(1, 61)
 IMAGE = torch.linspace(-3.0, 3.0, 48).reshape(2, 4, 6)
 UNIT = torch.linspace(0.0, 1.0, 11)
@@ -87,13 +85,3 @@ def test_small_results_keep_their_relative_precision() -> None:
 def test_dropout_in_training_is_one_operator() -> None:
     module, _ = one_op_module("aten.dropout.default", [X, 0.5, True], {})
     assert decompose(module) == ["aten.native_dropout.default"]
-
-
-@pytest.mark.parametrize(
-    "args", [("aten.alpha_dropout.default", X, 0.5, True), ("aten.rrelu.default", X, 0.1, 0.3, True)]
-)
-def test_other_random_activations_in_training_are_errors(args: tuple[Any, ...]) -> None:
-    module, _ = one_op_module(args[0], args[1:], {})
-    with pytest.raises(EtirError) as caught:
-        decompose(module)
-    assert caught.value.ids == ("E0421",)

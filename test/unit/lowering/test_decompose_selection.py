@@ -53,6 +53,11 @@ def test_unique_along_a_dim(dim: int, packet: str) -> None:
     _check_exported(lambda t: getattr(torch, packet)(t, return_inverse=True, return_counts=True, dim=dim), X)
 
 
+@pytest.mark.parametrize("x", [X - 1, torch.tensor(2.0), torch.tensor(False)])
+def test_nonzero_as_columns(x: torch.Tensor) -> None:
+    _check_exported(lambda t: torch.nonzero(t, as_tuple=True), x)
+
+
 def test_combinations_have_a_size_that_is_known() -> None:
     """torch says that it depends on data: one that nothing bounds."""
     module = _check_exported(lambda t: torch.combinations(t, 1), X.reshape(-1))

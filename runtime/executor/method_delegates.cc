@@ -1,0 +1,138 @@
+// Delegates of a method: found, initialised or shared, and ended.
+#include <cstring>
+
+#include "executor/method.h"
+#include "executor/slots.h"
+
+namespace etir {
+
+namespace {
+
+bool equal(StringView a, StringView b) { return a.size == b.size && std::memcmp(a.data, b.data, a.size) == 0; }
+
+// In the place of a delegate's data: it belongs to another method.
+constexpr char kShared = 0;
+
+// Whether two delegates of one program are the same: backend, data and compile specs.
+bool same_delegate(const flat::Table& a, const flat::Table& b) {
+  const flat::Table data_a = a.table(slot::kProcessed), data_b = b.table(slot::kProcessed);
+  if (data_a.get<uint8_t>(slot::kReferenceLocation) != data_b.get<uint8_t>(slot::kReferenceLocation) ||
+      data_a.get<uint32_t>(slot::kReferenceIndex) != data_b.get<uint32_t>(slot::kReferenceIndex) ||
+      !equal(a.string(slot::kDelegateId), b.string(slot::kDelegateId))) {
+    return false;
+  }
+  const flat::Vector specs_a = a.vector(slot::kSpecs), specs_b = b.vector(slot::kSpecs);
+  if (specs_a.count() != specs_b.count()) return false;
+  for (uint32_t i = 0; i < specs_a.count(); ++i) {
+    const flat::Vector value_a = specs_a.table(i).vector(1), value_b = specs_b.table(i).vector(1);
+    const size_t size = value_a.count();
+    if (!equal(specs_a.table(i).string(0), specs_b.table(i).string(0)) || size != value_b.count()) return false;
+    if (size > 0 && std::memcmp(value_a.items(), value_b.items(), size) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<Span<const uint8_t>> BackendInit::named_data(StringView key) const {
+  const Result<Span<const uint8_t>> own = program_.named_data(key);
+  if (own.ok() || own.error() != Error::NotFound) return own;
+  for (const ExternalData* external : options_.external) {
+    const Result<uint32_t> found = external->find(key);
+    if (!found.ok()) continue;
+    const ExternalData::Entry entry = external->entry(*found);
+    const uint8_t* data = external->data(entry, 16);
+    if (data == nullptr) return Error::AccessFailed;
+    return Span<const uint8_t>{data, static_cast<size_t>(entry.nbytes)};
+  }
+  return Error::NotFound;
+}
+
+void* BackendInit::allocate(size_t bytes, size_t alignment) {
+  void* memory = memory_.allocate(bytes, alignment);
+  if (memory != nullptr || options_.delegates.allocate == nullptr) return memory;
+  return options_.delegates.allocate(options_.delegates.context, bytes, alignment);
+}
+
+void* BackendInit::scratch(size_t bytes, size_t alignment) const {
+  Arena start = temp_;
+  start.used = 0;
+  return start.allocate(bytes, alignment);
+}
+
+void Method::end_delegates() {
+  for (uint32_t i = 0; i < num_delegates_; ++i) {
+    const Delegate& delegate = delegates_[i];
+    if (delegate.processed == &kShared) continue;
+    if (delegate.backend->destroy != nullptr) delegate.backend->destroy(delegate.handle);
+    if (delegate.processed != nullptr) program_->loader_->release(delegate.processed);
+  }
+  num_delegates_ = 0;
+}
+
+const Method::Delegate* Method::find_shared(const flat::Table& table, const Backend& backend,
+                                            const MethodOptions& options) const {
+  if (backend.shareable == nullptr) return nullptr;
+  for (const Method* other : options.share) {
+    if (other->program_ != program_) continue;
+    const flat::Vector delegates = other->plan_.vector(slot::kDelegates);
+    for (uint32_t i = 0; i < other->num_delegates_; ++i) {
+      const Delegate& delegate = other->delegates_[i];
+      if (delegate.backend == &backend && same_delegate(table, delegates.table(i)) &&
+          backend.shareable(delegate.handle)) {
+        return &delegate;
+      }
+    }
+  }
+  return nullptr;
+}
+
+Error Method::init_delegates(const MethodOptions& options) {
+  const flat::Vector delegates = plan_.vector(slot::kDelegates);
+  for (uint32_t i = 0; i < delegates.count(); ++i) {
+    const flat::Table table = delegates.table(i);
+    const Backend* backend = nullptr;
+    for (uint32_t k = 0; k < options.backends.count && backend == nullptr; ++k) {
+      const char* name = options.backends.rows[k].name;
+      if (equal(table.string(slot::kDelegateId), {name, std::strlen(name)})) backend = &options.backends.rows[k];
+    }
+    if (backend == nullptr) return fail(Check::BackendMissing, i);
+    if (backend->available != nullptr && !backend->available()) return fail(Check::BackendUnavailable, i);
+    const Delegate* shared = find_shared(table, *backend, options);
+    if (shared != nullptr) {
+      delegates_[i] = {backend, shared->handle, &kShared};
+      ++num_delegates_;
+      continue;
+    }
+    BackendInit init(*program_, options, memory_, temp_);
+    init.method = meta().name();
+    init.index = i;
+    init.specs_ = table.vector(slot::kSpecs);
+    const flat::Table reference = table.table(slot::kProcessed);
+    const uint32_t index = reference.get<uint32_t>(slot::kReferenceIndex);
+    Delegate& delegate = delegates_[i];
+    delegate = {backend, nullptr, nullptr};
+    if (reference.get<uint8_t>(slot::kReferenceLocation) == 0) {
+      const flat::Vector data = program_->root_.vector(slot::kInlineDelegateData).table(index).vector(0);
+      if (data.at != nullptr) init.processed = {data.items(), data.count()};
+    } else {
+      const uint64_t size = program_->segments_.table(index).get<uint64_t>(slot::kSegmentSize);
+      if (size > 0) {
+        const uint8_t* data = program_->load_segment(index, 0, size, 16);
+        if (data == nullptr) return fail(Check::FileRead, 0, static_cast<int64_t>(size));
+        init.processed = {data, static_cast<size_t>(size)};
+        delegate.processed = data;
+      }
+    }
+    const Error error = backend->init(init, &delegate.handle);
+    if (error != Error::Ok) {
+      if (delegate.processed != nullptr) program_->loader_->release(delegate.processed);
+      if (init.record_.check != Check::None) return fail(init.record_.check, init.record_.a, init.record_.b);
+      return fail(Check::BackendInit, i, static_cast<int64_t>(error));
+    }
+    ++num_delegates_;
+  }
+  return Error::Ok;
+}
+
+}  // namespace etir
