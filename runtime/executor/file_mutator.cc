@@ -144,11 +144,40 @@ uint64_t load(const uint8_t* data, const Place& place) {
 void store(uint8_t* data, const Place& place, uint64_t value) { std::memcpy(data + place.at, &value, place.width); }
 
 uint64_t odd_number(FuzzRandom& random) {
-  constexpr uint64_t kNumbers[] = {
-      0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 63, 64, 127, 255, 256, 1024, 65535, 0x7ffffffe, 0x7fffffff, 0x80000000,
-      0xfffffffe, 0xffffffff, 0x100000000, 0x3fffffffffffffff, 0x7fffffffffffffff, 0x8000000000000000,
-      0xfffffffffffffffe, 0xffffffffffffffff, 0x3ff0000000000000, 0x7ff0000000000000, 0x7ff8000000000000,
-      0xc000000000000000};
+  constexpr uint64_t kNumbers[] = {0,
+                                   1,
+                                   2,
+                                   3,
+                                   4,
+                                   5,
+                                   7,
+                                   8,
+                                   15,
+                                   16,
+                                   17,
+                                   31,
+                                   63,
+                                   64,
+                                   127,
+                                   255,
+                                   256,
+                                   1024,
+                                   65535,
+                                   0x7ffffffe,
+                                   0x7fffffff,
+                                   0x80000000,
+                                   0xfffffffe,
+                                   0xffffffff,
+                                   0x100000000,
+                                   0x3fffffffffffffff,
+                                   0x7fffffffffffffff,
+                                   0x8000000000000000,
+                                   0xfffffffffffffffe,
+                                   0xffffffffffffffff,
+                                   0x3ff0000000000000,
+                                   0x7ff0000000000000,
+                                   0x7ff8000000000000,
+                                   0xc000000000000000};
   return kNumbers[random.below(sizeof(kNumbers) / sizeof(kNumbers[0]))];
 }
 

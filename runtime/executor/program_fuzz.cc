@@ -4,8 +4,8 @@
 //   ./program_fuzz corpus/
 //
 // The first byte of the input says, in its bits, whether a .ptd follows (its length in three bytes, and then the file)
-// and whether there is an allocator for tensors without a bound. Memory is given as the file asks for it, up to a limit,
-// each block on its own so that the sanitizer sees the first byte beyond.
+// and whether there is an allocator for tensors without a bound. Memory is given as the file asks for it, up to a
+// limit, each block on its own so that the sanitizer sees the first byte beyond.
 #include <cstdlib>
 #include <cstring>
 

@@ -147,8 +147,16 @@ struct Small {
   Node* integer(int64_t number) { return value(Tag::Int, w.table({w.u64(static_cast<uint64_t>(number))})); }
   Node* tensor(uint32_t offset, uint8_t dynamism = 0) {
     Node* place = w.table({w.u32(1), w.u32(offset), w.u32(0)});
-    return w.table({w.u8(static_cast<uint8_t>(ScalarType::Float)), w.u32(0), w.to(w.vector<int32_t>({2, 3})),
-                    w.to(w.vector<uint8_t>({0, 1})), w.u8(0), w.u32(0), w.to(place), w.u8(0), w.u8(dynamism), {}});
+    return w.table({w.u8(static_cast<uint8_t>(ScalarType::Float)),
+                    w.u32(0),
+                    w.to(w.vector<int32_t>({2, 3})),
+                    w.to(w.vector<uint8_t>({0, 1})),
+                    w.u8(0),
+                    w.u32(0),
+                    w.to(place),
+                    w.u8(0),
+                    w.u8(dynamism),
+                    {}});
   }
 
   explicit Small(uint8_t dynamism = 0) {

@@ -22,8 +22,8 @@ using compute_t = typename Compute<T>::type;
 
 /// Whether elements of type T can be read and written as compute_t<T> where they lie.
 template <typename T>
-constexpr bool is_own_compute_v = std::is_same_v<T, compute_t<T>> ||
-                                  (std::is_integral_v<T> && sizeof(T) == sizeof(compute_t<T>));
+constexpr bool is_own_compute_v =
+    std::is_same_v<T, compute_t<T>> || (std::is_integral_v<T> && sizeof(T) == sizeof(compute_t<T>));
 
 template <typename T>
 inline compute_t<T> to_compute(T value) {
