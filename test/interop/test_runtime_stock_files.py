@@ -93,7 +93,8 @@ def check(got: list[Any], expected: list[Any], tolerance: float) -> None:
     assert len(got) == len(expected)
     for a, b in zip(got, expected, strict=True):
         if isinstance(b, torch.Tensor):
-            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+            # A method without tensor inputs gives NumPy arrays.
+            torch.testing.assert_close(torch.as_tensor(a), b, rtol=tolerance, atol=tolerance, equal_nan=True)
         else:
             assert a == b and type(a) is type(b)
 

@@ -26,13 +26,14 @@ import argparse
 import collections
 import functools
 import json
+import math
 import multiprocessing
 import re
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -40,6 +41,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import mpmath
 import torch
 from kernels import DTYPES, KernelFailure, Kernels, build_kernels, dim_order
 from opinfo_calls import EXCLUDED, Call, Excluded, Kernel, calls_of, flat, gradient_calls_of, rows
@@ -67,6 +69,12 @@ _FORWARD_TESTS = (None, "TestCommon", "TestUnaryUfuncs", "TestBinaryUfuncs", "Te
 
 FACTORS = {torch.float32: 3.0, torch.complex64: 3.0}
 """How many times as far as eager's a result outside of the tolerance may be from what eager gives in double."""
+
+EXACT = {
+    "special_bessel_j0": lambda x: mpmath.besselj(0, x),
+    "special_bessel_y1": lambda x: mpmath.bessely(1, x),
+}
+"""What judges double results where torch's own are off: between 1e-7 and 1e-6 around 5, for these."""
 
 Tolerances = dict[torch.dtype, tuple[float, float]]
 """Relative and absolute tolerance by dtype, where an OpInfo has its own."""
@@ -180,10 +188,20 @@ def _compare_results(
         for actual, wanted in pairs:
             _compare(actual, wanted, tolerances)
     except AssertionError:
+        if call.kernel.base in EXACT and results[0].dtype == torch.float64:
+            _compare(got[0], _exactly(EXACT[call.kernel.base], next(iter(given.values()))), tolerances)
+            return True
         if _is_nearer(call, pairs, tolerances):
             return True
         raise
     return False
+
+
+def _exactly(function: Callable[[float], Any], x: torch.Tensor) -> torch.Tensor:
+    """A function of each element, in as many digits as a double has. What is no real number is NaN."""
+    values = [function(v) if math.isfinite(v) else math.nan for v in x.double().flatten().tolist()]
+    real = [float(v) if isinstance(v, (float, mpmath.mpf)) else math.nan for v in values]
+    return torch.tensor(real, dtype=torch.float64).reshape(x.shape)
 
 
 def _compare(actual: torch.Tensor, wanted: torch.Tensor, tolerances: Tolerances) -> None:
