@@ -113,6 +113,7 @@ class _TensorArgument:
         self.sizes = tensor.sizes
         self.rank = len(tensor.sizes)
         self.numel = math.prod(tensor.sizes)
+        self.nbytes = tensor.nbytes
         self.itemsize = 0 if not self.numel else tensor.nbytes // self.numel
         self.dtype = int(tensor.scalar_type)
         self.row_major = tensor.dim_order == tuple(range(self.rank))

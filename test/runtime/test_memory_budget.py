@@ -61,15 +61,12 @@ SMALL: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "aten::_upsample_bilinear2d_aa.out": (
         lambda x: torch.nn.functional.interpolate(x, (4, 5), mode="bilinear", antialias=True), (_image(),)
     ),
-    "aten::_upsample_bicubic2d_aa.out": (
-        lambda x: torch.nn.functional.interpolate(x, (12, 3), mode="bicubic", antialias=True), (_image(),)
-    ),
 }  # fmt: skip
 
 
 UPPER_BOUNDS = (
     *("aten::_fft_r2c.out", "aten::_fft_c2c.out", "aten::_fft_c2r.out"),
-    *("aten::_upsample_bilinear2d_aa.out", "aten::_upsample_bicubic2d_aa.out"),
+    "aten::_upsample_bilinear2d_aa.out",
 )
 """Kernels whose need depends on the prime factors of sizes, or on where a filter's window falls: the report has the
 most that it can be."""

@@ -115,6 +115,17 @@ template <typename C>
 inline LoadBlock loader(ScalarType dtype) {
   LoadBlock result = nullptr;
   dispatch<loadable<C>()>(dtype, [&](auto tag) { result = load_block<C, typename decltype(tag)::type>; });
+  // Numbers are operands too, whatever types of tensors a build has.
+  const auto number = [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    constexpr ScalarType kType = ScalarTypeOf<T>::value;
+    if constexpr (contains(loadable<C>(), kType) && !contains(kSelectedDtypes, kType)) {
+      if (dtype == kType) result = load_block<C, T>;
+    }
+  };
+  number(TypeTag<int64_t>());
+  number(TypeTag<double>());
+  number(TypeTag<bool>());
   return result;
 }
 template <typename R>
