@@ -59,21 +59,31 @@ using StoreBlock = void (*)(char* to, int64_t stride, const void* from, int64_t 
 using NarrowBlock = void (*)(void* block, int64_t n);
 using ApplyBlock = void (*)(const void* function, void* out, const void* const* in, int64_t n);
 
+/// One element as C. A byte of a bool that is neither 0 nor 1, which a file may hold, is no value of C++'s bool.
+template <typename C, typename D>
+inline C load_element(const char* at) {
+  if constexpr (std::is_same_v<D, bool>) {
+    return convert_element<C>(*reinterpret_cast<const uint8_t*>(at) != 0);
+  } else {
+    return convert_element<C>(*reinterpret_cast<const D*>(at));
+  }
+}
+
 template <typename C, typename D>
 void load_block(void* to, const char* from, int64_t stride, int64_t n) {
   C* __restrict__ out = static_cast<C*>(to);
   if (stride == static_cast<int64_t>(sizeof(D))) {
-    const D* __restrict__ in = reinterpret_cast<const D*>(from);
     if constexpr (std::is_same_v<C, float> && std::is_same_v<D, Half>) {
-      floats_from_halves(out, in, n);
+      floats_from_halves(out, reinterpret_cast<const D*>(from), n);
     } else {
-      for (int64_t i = 0; i < n; ++i) out[i] = convert_element<C>(in[i]);
+      const int64_t size = sizeof(D);
+      for (int64_t i = 0; i < n; ++i) out[i] = load_element<C, D>(from + i * size);
     }
   } else if (stride == 0) {
-    const C value = convert_element<C>(*reinterpret_cast<const D*>(from));
+    const C value = load_element<C, D>(from);
     for (int64_t i = 0; i < n; ++i) out[i] = value;
   } else {
-    for (int64_t i = 0; i < n; ++i) out[i] = convert_element<C>(*reinterpret_cast<const D*>(from + i * stride));
+    for (int64_t i = 0; i < n; ++i) out[i] = load_element<C, D>(from + i * stride);
   }
 }
 
@@ -249,7 +259,8 @@ bool plan_input(KernelContext& ctx, ElementwisePlan<kInputs>& plan, int k, const
   plan.narrow_input[k] = nullptr;
   if constexpr (is_computed_v<C>) {
     if (tensor.dtype != common && (exact || std::is_same_v<C, int64_t>)) plan.narrow_input[k] = narrower<C>(common);
-    plan.input_in_place[k] = tensor.dtype == ScalarTypeOf<C>::value && plan.narrow_input[k] == nullptr;
+    plan.input_in_place[k] =
+        !std::is_same_v<C, bool> && tensor.dtype == ScalarTypeOf<C>::value && plan.narrow_input[k] == nullptr;
     plan.load[k] = loader<C>(tensor.dtype);
   } else {
     plan.input_in_place[k] = element_size(tensor.dtype) == sizeof(C);
@@ -355,7 +366,8 @@ inline bool elementwise_alike(KernelContext& ctx, const Tensor& out, const Opera
   constexpr int kInputs = sizeof...(In);
   if (out.dim_order != nullptr || out.data == nullptr || !is_own_type<R>(out.dtype, common)) return false;
   int k = 0;
-  if (!(... && is_own_type<In>(inputs[k++].tensor->dtype, common))) return false;
+  // Bools of a file may have other bytes than 0 and 1.
+  if (!(... && (!std::is_same_v<In, bool> && is_own_type<In>(inputs[k++].tensor->dtype, common)))) return false;
   const void* in[kInputs];
   for (k = 0; k < kInputs; ++k) {
     const Tensor& tensor = *inputs[k].tensor;
