@@ -133,6 +133,11 @@ Loops<N> loops_over_lines(const Tensor& first, int dim, const View* const (&view
   return loops_over<N>(views[0]->sizes, dims, count, views, fixed);
 }
 
+/// An address `bytes` further on. A tensor whose lines have no elements may have no memory, and no pointer to move.
+inline char* moved(char* at, int64_t bytes) {
+  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(at) + static_cast<uintptr_t>(bytes));
+}
+
 /// Calls `body(char* const* data)` for the positions [begin, end) of the loops.
 template <int N, typename Body>
 void for_each_position(const Loops<N>& loops, int64_t begin, int64_t end, const Body& body) {
@@ -143,14 +148,14 @@ void for_each_position(const Loops<N>& loops, int64_t begin, int64_t end, const 
   for (int d = loops.rank - 1; d >= 0; --d) {
     index[d] = rest % loops.sizes[d];
     rest /= loops.sizes[d];
-    for (int k = 0; k < N; ++k) at[k] += index[d] * loops.strides[k][d];
+    for (int k = 0; k < N; ++k) at[k] = moved(at[k], index[d] * loops.strides[k][d]);
   }
   for (int64_t position = begin; position < end; ++position) {
     body(at);
     for (int d = loops.rank - 1; d >= 0; --d) {
-      for (int k = 0; k < N; ++k) at[k] += loops.strides[k][d];
+      for (int k = 0; k < N; ++k) at[k] = moved(at[k], loops.strides[k][d]);
       if (++index[d] < loops.sizes[d]) break;
-      for (int k = 0; k < N; ++k) at[k] -= loops.strides[k][d] * loops.sizes[d];
+      for (int k = 0; k < N; ++k) at[k] = moved(at[k], -loops.strides[k][d] * loops.sizes[d]);
       index[d] = 0;
     }
   }
