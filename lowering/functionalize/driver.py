@@ -15,8 +15,8 @@ After::
     func.return %1 : tensor<4x8xf32>
 
 One walk in program order: each operand becomes what its tensor holds at that point (``aliases.py``), each mutation a
-functional operator and a write (``mutations.py``). View operators stay; without mutation they only mean values. A
-buffer that is changed but was read as a weight becomes state. A method without mutation is not touched.
+functional operator and a write (``mutations.py``). View operators stay; without mutation they only mean values. What is
+changed but was read as a weight of the user's module becomes state. A method without mutation is not touched.
 """
 
 from __future__ import annotations
@@ -102,8 +102,12 @@ def _declared_schemas(module: ModuleOp) -> dict[str, OpSchema]:
     return {schema.op_name: schema for schema in schemas}
 
 
+_OWN_KINDS = tuple(StringAttr(kind) for kind in ("parameter", "buffer", "constant"))
+"""Kinds of weights that are tensors of the user's module: a change of one lasts, in eager mode as here."""
+
+
 class _Weights:
-    """The weights of the module; buffers that turn out to be changed become state."""
+    """The weights of the module; those that turn out to be changed become state."""
 
     def __init__(self, module: ModuleOp):
         self.module = module
@@ -111,10 +115,10 @@ class _Weights:
         self.changed: dict[str, WeightOp] = {}
 
     def claim(self, value: SSAValue) -> bool:
-        """Whether the weight that ``value`` reads may be changed: it is a buffer."""
+        """Whether the weight that ``value`` reads may be changed: it is a tensor of the user's module."""
         assert isinstance(value, OpResult) and isinstance(value.op, GetWeightOp)
         weight = self.by_name.get(value.op.symbol.root_reference.data)
-        if weight is None or weight.attributes.get("kind") != StringAttr("buffer"):
+        if weight is None or weight.attributes.get("kind") not in _OWN_KINDS:
             return False
         self.changed[weight.sym_name.data] = weight
         return True
@@ -160,7 +164,7 @@ class _Method:
         return self.problems
 
     def _gather_reads(self) -> None:
-        """One read for each state and each buffer, at the top: all reads of a buffer are one tensor."""
+        """One read for each state and each weight, at the top: all reads of one are one tensor."""
         for op in list(self.method.walk()):
             if not isinstance(op, (ReadStateOp, GetWeightOp)):
                 continue

@@ -147,7 +147,7 @@ class Mutations:
         self.aliases.store(alias.storage, held, alias.doubts)
 
     def check_writable(self, storage: Storage) -> None:
-        """Raise error E0413 for a weight that is not a buffer; a buffer becomes state."""
+        """Raise error E0413 for a constant of the compiler's own; a weight of the user's module becomes state."""
         if storage.origin is not Origin.WEIGHT:
             return
         if self._claim_weight(storage.original):

@@ -1,7 +1,7 @@
 """Exported programs as modules: signature, weights, state, symbolic dims, and one ``func.func`` for each method.
 
-Every parameter and buffer that a method uses becomes a symbol under its fully qualified name; a buffer that any method
-writes becomes state. Inputs that ``torch.export`` fixed to a value (numbers, strings, None) stay arguments of the
+Every parameter and buffer that a method uses becomes a symbol under its fully qualified name; what any method writes
+becomes state. Inputs that ``torch.export`` fixed to a value (numbers, strings, None) stay arguments of the
 method, with the value as attribute ``et.value``. In-place operations are imported as they are: ``functionalize`` turns
 a change of state or of an input into ``et.write_state`` and ``et.update_input``.
 """
@@ -95,7 +95,7 @@ class _ModuleImporter:
         self.by_fqn: dict[tuple[str, str], str] = {}
         self.schemas: dict[str, str] = {}
         self.ranges: dict[str, Range] = {}
-        self.mutated = dict.fromkeys(f for p in programs.values() for f in mutated_buffers(p))
+        self.mutated = dict.fromkeys(f for p in programs.values() for f in mutated_tensors(p))
         self.problems: list[Diagnostic] = []
 
     def run(self) -> ModuleOp:
@@ -118,7 +118,7 @@ class _ModuleImporter:
     def weight(self, fqn: str, tensor: torch.Tensor, kind: str) -> tuple[str, bool, TensorType[Attribute]]:
         """The symbol of a parameter, buffer or constant, whether it is state, and its type."""
         type, payload = self.pool.add(tensor, fqn)
-        is_state = kind == "buffer" and fqn in self.mutated
+        is_state = fqn in self.mutated
         key = (fqn, payload.data.digest)
         name = self.by_fqn.get(key)
         if name is None or self.symbols.ops[name].type != type:
@@ -137,14 +137,23 @@ def _symbol_name(fqn: str) -> str:
     return name if name and (name[0].isalpha() or name[0] == "_") else f"_{name}"
 
 
-def mutated_buffers(program: ExportedProgram) -> list[str]:
-    """Fully qualified names of the buffers that a program writes, in place or as a declared mutation."""
+_STORED = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
+
+
+def mutated_tensors(program: ExportedProgram) -> list[str]:
+    """Fully qualified names of what a program keeps and writes, in place or as a declared mutation.
+
+    Mostly buffers. Parameters change in a training step, and a tensor that is only an attribute (of the module or of
+    an object that it holds, like a cache) is a constant of the exported program that keeps its changes all the same.
+    """
     signature = program.graph_signature
     # Not buffers_to_mutate, which is keyed by the stored node: one value may be stored into several buffers.
-    written = dict.fromkeys(
-        s.target for s in signature.output_specs if s.kind is OutputKind.BUFFER_MUTATION and s.target
-    )
-    by_node = dict(signature.inputs_to_buffers)
+    written = dict.fromkeys(s.target for s in signature.output_specs if s.kind in _STORED and s.target)
+    by_node = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
     roots: dict[fx.Node, fx.Node] = {}
     for node in program.graph.nodes:
         if node.op == "placeholder":
@@ -274,7 +283,7 @@ class _MethodImporter:
         for spec, value in zip(self.program.graph_signature.output_specs, flat, strict=True):
             op: Operation
             match spec.kind:
-                case OutputKind.BUFFER_MUTATION:
+                case OutputKind.BUFFER_MUTATION | OutputKind.PARAMETER_MUTATION:
                     op = WriteStateOp(self.states[spec.target or ""], value)
                 case OutputKind.USER_INPUT_MUTATION:
                     op = UpdateInputOp(self.inputs[spec.target or ""], value)

@@ -106,6 +106,11 @@ Scalar of_doubles(Op op, double a, double b) {
   }
 }
 
+// Whether the arguments 0 and 1 and the result 2 are ints: sizes and indices, on which most programs' numbers are.
+bool all_ints(const KernelContext& ctx) {
+  return ctx.tag(0) == Tag::Int && ctx.tag(1) == Tag::Int && ctx.tag(2) == Tag::Int;
+}
+
 // result = a op b, for the arguments 0, 1 and 2.
 void binary(KernelContext& ctx, Op op) {
   const Scalar a = ctx.scalar(0), b = ctx.scalar(1);
@@ -131,9 +136,18 @@ void store_whole(KernelContext& ctx, double value) {
 
 }  // namespace
 
-void prim_add(KernelContext& ctx) { binary(ctx, Op::Add); }
-void prim_sub(KernelContext& ctx) { binary(ctx, Op::Sub); }
-void prim_mul(KernelContext& ctx) { binary(ctx, Op::Mul); }
+void prim_add(KernelContext& ctx) {
+  if (!all_ints(ctx)) return binary(ctx, Op::Add);
+  ctx.set_integer(2, static_cast<int64_t>(bits(ctx.integer(0)) + bits(ctx.integer(1))));
+}
+void prim_sub(KernelContext& ctx) {
+  if (!all_ints(ctx)) return binary(ctx, Op::Sub);
+  ctx.set_integer(2, static_cast<int64_t>(bits(ctx.integer(0)) - bits(ctx.integer(1))));
+}
+void prim_mul(KernelContext& ctx) {
+  if (!all_ints(ctx)) return binary(ctx, Op::Mul);
+  ctx.set_integer(2, static_cast<int64_t>(bits(ctx.integer(0)) * bits(ctx.integer(1))));
+}
 void prim_max(KernelContext& ctx) { binary(ctx, Op::Max); }
 void prim_min(KernelContext& ctx) { binary(ctx, Op::Min); }
 void prim_floordiv(KernelContext& ctx) { binary(ctx, Op::FloorDiv); }

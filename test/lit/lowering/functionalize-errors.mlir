@@ -4,7 +4,7 @@
 // CHECK-NOT: Traceback
 
 et.schema "mylib::stir(Tensor(a!) x, int n) -> ()"
-et.weight @w : tensor<4xf32> = #et.synthetic<seed = 1> {kind = "parameter"}
+et.weight @w : tensor<4xf32> = #et.synthetic<seed = 1>
 
 func.func @forward(%x: tensor<1x4xf32>) -> tensor<3x4xf32> {
   %w = et.get_weight @w : tensor<4xf32>
