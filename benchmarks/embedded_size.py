@@ -1,6 +1,9 @@
 """Bytes of flash of whole programs on a Cortex-M55: start-up code, the C library's part, core, kernels; -Os.
 
-    python benchmarks/embedded_size.py
+    python benchmarks/embedded_size.py [core] [programs] [--check]
+
+`core` is the code and constants of core, executor and all primitive operators in a program that loads and runs a method
+(validation on, logging off), and the size of a stripped program for this machine without operators.
 
 Three models, each with the kernels of its operators only: for every element type, and for those of its tensors. The
 figures of the stock runtime are for the same models and flags, measured once with its sources of version 1.5.1; its
@@ -10,6 +13,8 @@ dtype-selective build makes programs larger. The model itself is in none of the 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +24,8 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "runtime"))
 
-from cross import MACHINES, build, code_bytes
+from cross import MACHINES, build, code_bytes, mapped_bytes
+from kernels import RUNTIME
 
 import etir
 
@@ -61,15 +67,53 @@ def sizes(name: str) -> tuple[int, int]:
     return found[0], found[1]
 
 
+class Same(nn.Module):
+    """No operator at all."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+CORE_BARS = {"cortex-m55, core and primitives": 20 * 1024, "host, runner without operators": 44 * 1024}
+"""Bytes."""
+
+
+def core_sizes() -> dict[str, int]:
+    """What CORE_BARS are for."""
+    inputs = (torch.ones(4),)
+    program = etir.compile(torch.export.export(Same(), inputs), target="etir")
+    primitives = sorted(json.loads((RUNTIME / "kernels" / "prim" / "kernels.json").read_text(encoding="utf-8")))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        build(MACHINES["cortex-m55"], program, inputs, folder / "m55", operators=primitives)
+        core = mapped_bytes(
+            folder / "m55", "core_", "executor_", "kernels_kernel.cc", "prim_", "kernels_prim_", "table"
+        )
+        runner = build(MACHINES["host"], program, inputs, folder / "host")
+        subprocess.run(["strip", "-s", runner], check=True)
+        return dict(zip(CORE_BARS, (core, runner.stat().st_size), strict=True))
+
+
 def main() -> int:
-    """Print a table."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", help="core, programs (default: all)")
+    parser.add_argument("--check", action="store_true", help="fail when a bar is missed")
+    arguments = parser.parse_args()
+    what = arguments.what or ["core", "programs"]
+    missed = False
+    if "core" in what:
+        for name, size in core_sizes().items():
+            print(f"{name}: {size:,} bytes (bar {CORE_BARS[name]:,})", flush=True)
+            missed = missed or size > CORE_BARS[name]
+    if "programs" not in what:
+        return int(arguments.check and missed)
     print(f"{'':6} {'operators':>12} {'and dtypes':>12} {'stock, operators':>18} {'and dtypes':>12} {'ratio':>7}")
     for name, stock in STOCK.items():
         operators, dtypes = sizes(name)
         ratio = dtypes / min(stock)
-        print(f"{name:6} {operators:12,} {dtypes:12,} {stock[0]:18,} {stock[1]:12,} {ratio:7.2f}")
-    return 0
+        print(f"{name:6} {operators:12,} {dtypes:12,} {stock[0]:18,} {stock[1]:12,} {ratio:7.2f}", flush=True)
+    return int(arguments.check and missed)
 
 
 if __name__ == "__main__":

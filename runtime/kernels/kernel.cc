@@ -1,6 +1,6 @@
 #include "kernels/kernel.h"
 
-#include <cstring>
+#include "core/count.h"
 
 namespace etir {
 
@@ -18,30 +18,29 @@ bool KernelContext::resize(Tensor& out, const int64_t* sizes, int rank) {
   }
   int differs = -1;
   // Zeros count as ones in what must not overflow: strides are products of the other sizes.
-  int64_t count = 1;
+  uint64_t count = 1;
   bool empty = false, overflow = false;
   for (int d = 0; d < rank; ++d) {
     if (sizes[d] != out.sizes[d] && differs < 0) differs = d;
     empty = empty || sizes[d] == 0;
     overflow = overflow || sizes[d] < 0 || sizes[d] > INT32_MAX ||
-               (sizes[d] > 0 && __builtin_mul_overflow(count, sizes[d], &count));
+               (sizes[d] > 0 && !multiply_count(count, static_cast<uint32_t>(sizes[d])));
   }
-  overflow = overflow || count > INT64_MAX / 16;
   if (empty) count = 0;
   if (differs < 0 && (out.dynamism != Dynamism::Unbound || out.data != nullptr || count == 0)) return true;
   if (differs >= 0 && out.dynamism == Dynamism::Static) {
     fail(Check::KernelResizeStatic, differs, sizes[differs]);
     return false;
   }
-  if (overflow || count > static_cast<int64_t>(out.capacity)) {
-    const uint64_t bytes = static_cast<uint64_t>(count) * element_size(out.dtype);
+  if (overflow || count > out.capacity) {
+    const uint64_t bytes = count * element_size(out.dtype);
     void* data = nullptr;
     if (!overflow && out.dynamism == Dynamism::Unbound && dynamic.allocate != nullptr && count <= UINT32_MAX &&
         bytes <= static_cast<uint64_t>(PTRDIFF_MAX)) {
       data = dynamic.allocate(dynamic.context, out.data, static_cast<size_t>(bytes));
     }
     if (data == nullptr) {
-      fail(Check::KernelResize, overflow ? INT64_MAX : count, out.capacity);
+      fail(Check::KernelResize, overflow ? INT64_MAX : static_cast<int64_t>(count), out.capacity);
       return false;
     }
     out.data = data;

@@ -1,13 +1,8 @@
 #include "platform/host_program.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -20,18 +15,8 @@ namespace host {
 
 namespace {
 
-/// Planned memory starts at a cache line; so do outputs.
-constexpr size_t kAlignment = 64;
 /// Temporary memory is address space until a kernel touches it.
 constexpr size_t kTempReserve = sizeof(void*) == 8 ? size_t{1} << 32 : size_t{1} << 26;
-constexpr size_t kTempLeast = size_t{1} << 20;
-
-Status refuse(Error error, std::string message) {
-  Status status;
-  status.error = error;
-  status.message = std::move(message);
-  return status;
-}
 
 Status failed_check(const ErrorRecord& record) {
   Status status;
@@ -39,24 +24,6 @@ Status failed_check(const ErrorRecord& record) {
   status.error = record.error();
   status.message = describe(record, "");
   return status;
-}
-
-std::shared_ptr<void> allocate(size_t size) {
-  void* data = nullptr;
-  if (posix_memalign(&data, kAlignment, std::max(size, size_t{1})) != 0) return nullptr;
-  return std::shared_ptr<void>(data, std::free);
-}
-
-/// At most `most` bytes of address space, fewer where the system refuses.
-std::shared_ptr<void> reserve(size_t most, size_t* size) {
-  for (size_t bytes = most; bytes >= std::min(most, kTempLeast); bytes /= 2) {
-    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (data != MAP_FAILED) {
-      *size = bytes;
-      return std::shared_ptr<void>(data, [bytes](void* at) { munmap(at, bytes); });
-    }
-  }
-  return nullptr;
 }
 
 std::string text(StringView view) { return view.data == nullptr ? std::string() : std::string(view.data, view.size); }
@@ -76,51 +43,7 @@ std::string own_folder() {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-Bytes open_file(const std::string& path, Status* status, bool map) {
-  Bytes result;
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat info = {};
-  if (file < 0 || fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
-    const char* why = file >= 0 && errno == 0 ? "not a file" : std::strerror(errno);
-    if (file >= 0 && !S_ISREG(info.st_mode)) why = "not a file";
-    *status = refuse(Error::AccessFailed, "cannot read '" + path + "': " + why);
-    if (file >= 0) close(file);
-    return result;
-  }
-  const size_t size = static_cast<size_t>(info.st_size);
-  if (map && size > 0) {
-    void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
-    if (data != MAP_FAILED) {
-      result = {std::shared_ptr<const void>(data, [size](const void* at) { munmap(const_cast<void*>(at), size); }),
-                data, size};
-    }
-  } else if (std::shared_ptr<void> data = allocate(size)) {
-    size_t done = 0;
-    while (done < size) {
-      const ssize_t got = read(file, static_cast<char*>(data.get()) + done, size - done);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) break;
-      done += static_cast<size_t>(got);
-    }
-    if (done == size) result = {data, data.get(), size};
-  }
-  if (result.data == nullptr)
-    *status = refuse(Error::AccessFailed, "cannot read '" + path + "': " + std::strerror(errno));
-  close(file);
-  return result;
-}
-
 }  // namespace
-
-Bytes read_file(const std::string& path, Status* status) { return open_file(path, status, false); }
-Bytes map_file(const std::string& path, Status* status) { return open_file(path, status, true); }
-
-Bytes copy_bytes(const void* data, size_t size) {
-  std::shared_ptr<void> copy = allocate(size);
-  if (copy == nullptr) return {};
-  if (size > 0) std::memcpy(copy.get(), data, size);
-  return {copy, copy.get(), size};
-}
 
 // --- programs -------------------------------------------------------------------------------------------------------
 
@@ -137,7 +60,7 @@ Program::Program(Bytes bytes, const Options& options)
 std::shared_ptr<Program> Program::load(Bytes program, std::vector<Bytes> external, const Options& options,
                                        Status* status) {
   if (program.data == nullptr) {
-    if (status->ok()) *status = refuse(Error::AccessFailed, "no program was given");
+    if (status->ok()) *status = refusal(Error::AccessFailed, "no program was given");
     return nullptr;
   }
   std::shared_ptr<Program> result(new Program(std::move(program), options));
@@ -147,7 +70,7 @@ std::shared_ptr<Program> Program::load(Bytes program, std::vector<Bytes> externa
   const IsaKernels kernels = select_kernels(*options.kernels, own_folder(), wanted);
   if (kernels.table == nullptr) {
     const char* why = processor_has(wanted) ? "this installation has no kernels for" : "this processor does not have";
-    *status = refuse(Error::NotSupported, std::string(why) + " the instruction set '" + wanted + "'");
+    *status = refusal(Error::NotSupported, std::string(why) + " the instruction set '" + wanted + "'");
     return nullptr;
   }
   result->kernels_ = kernels.table;
@@ -198,7 +121,7 @@ bool Program::uses_shared(const MethodMeta& meta) const {
 bool Program::fill_shared() {
   for (auto& [buffer, shared] : shared_) {
     if (shared.data != nullptr) return true;
-    shared.data = allocate(shared.size);
+    shared.data = allocate_aligned(shared.size);
     if (shared.data == nullptr) return false;
     std::memset(shared.data.get(), 0, shared.size);
   }
@@ -229,14 +152,14 @@ std::unique_ptr<Method> Program::load_method(uint32_t index, Status* status) {
   const std::lock_guard<std::mutex> loading(loading_);
   std::unique_ptr<Method> method(new Method(shared_from_this(), index));
   if (uses_shared(method->meta()) && !fill_shared()) {
-    *status = refuse(Error::MemoryAllocationFailed, "the machine has no memory left for the state that methods share");
+    *status = refusal(Error::MemoryAllocationFailed, "the machine has no memory left for the state that methods share");
     return nullptr;
   }
   if (method->load(true) != Error::Ok) {
     const ErrorRecord record = method->method_.error_record();
     *status = record.check != Check::None
                   ? method->failure(record)
-                  : refuse(Error::MemoryAllocationFailed, "the machine has no memory left for the method");
+                  : refusal(Error::MemoryAllocationFailed, "the machine has no memory left for the method");
     return nullptr;
   }
   return method;
@@ -249,7 +172,7 @@ std::unique_ptr<Method> Program::load_method(const std::string& name, Status* st
   for (uint32_t m = 0; m < program_.num_methods(); ++m) {
     names += (m == 0 ? "" : ", ") + text(program_.method_meta(m).name());
   }
-  *status = refuse(Error::NotFound, "the program has no method '" + name + "'; it has " + names);
+  *status = refusal(Error::NotFound, "the program has no method '" + name + "'; it has " + names);
   return nullptr;
 }
 
@@ -292,9 +215,9 @@ Method::~Method() { method_.unload(); }
 Error Method::load(bool with_shared) {
   const MethodMeta meta = this->meta();
   method_bytes_ = meta.method_memory_size();
-  method_memory_ = allocate(method_bytes_);
+  method_memory_ = allocate_aligned(method_bytes_);
   size_t temp_size = 0;
-  temp_ = reserve(program_->options_.temp_bytes != 0 ? program_->options_.temp_bytes : kTempReserve, &temp_size);
+  temp_ = reserve_memory(program_->options_.temp_bytes != 0 ? program_->options_.temp_bytes : kTempReserve, &temp_size);
   if (method_memory_ == nullptr || temp_ == nullptr) return Error::Internal;
   std::vector<PlannedBuffer> buffers(meta.num_planned_buffers());
   planned_.resize(buffers.size());
@@ -304,7 +227,9 @@ Error Method::load(bool with_shared) {
     const auto shared = program_->shared_.find(i);
     const bool is_shared = with_shared && shared != program_->shared_.end();
     shares_ = shares_ || is_shared;
-    planned_[i] = is_shared ? shared->second.data : size > SIZE_MAX ? nullptr : allocate(static_cast<size_t>(size));
+    planned_[i] = is_shared         ? shared->second.data
+                  : size > SIZE_MAX ? nullptr
+                                    : allocate_aligned(static_cast<size_t>(size));
     if (planned_[i] == nullptr) return Error::Internal;
     buffers[i].data = planned_[i].get();
     buffers[i].size = size;
@@ -351,7 +276,7 @@ std::vector<uint64_t> Method::planned_bytes() const {
 
 void* Method::allocate_delegate(void* context, size_t bytes, size_t alignment) {
   Method& self = *static_cast<Method*>(context);
-  std::shared_ptr<void> data = alignment <= kAlignment ? allocate(bytes) : nullptr;
+  std::shared_ptr<void> data = alignment <= kHostAlignment ? allocate_aligned(bytes) : nullptr;
   if (data == nullptr) return nullptr;
   self.delegates_.push_back(data);
   self.delegate_bytes_ += bytes;
@@ -367,7 +292,7 @@ void* Method::allocate_dynamic(void* context, void* old, size_t bytes) {
     // A tensor that grows step by step leaves blocks behind that are together no larger than the last.
     size = std::max(bytes, 2 * block.size);
   }
-  std::shared_ptr<void> data = allocate(size);
+  std::shared_ptr<void> data = allocate_aligned(size);
   if (data == nullptr) return nullptr;
   self.dynamic_.push_back({data, size});
   return data.get();
@@ -400,14 +325,14 @@ Status Method::run_locked(const std::vector<Input>& inputs, std::vector<Output>*
         input.tag == Tag::Tensor ? method_.set_input(i, tensor) : method_.set_input(i, Value{input.tag, input.number});
     if (error != Error::Ok) return failure(method_.error_record());
   }
-  if (!offer_outputs()) return refuse(Error::MemoryAllocationFailed, "the machine has no memory left for the outputs");
+  if (!offer_outputs()) return refusal(Error::MemoryAllocationFailed, "the machine has no memory left for the outputs");
   if (execute(times) != Error::Ok) return failure(method_.error_record());
   outputs->clear();
   for (uint32_t i = 0; i < method_.num_outputs(); ++i) {
     outputs->push_back(read(method_.output(i)));
     const Output& output = outputs->back();
     if (output.tag == Tag::Tensor && output.nbytes > 0 && output.data == nullptr) {
-      return refuse(Error::InvalidState, "output " + std::to_string(i) + " has no data");
+      return refusal(Error::InvalidState, "output " + std::to_string(i) + " has no data");
     }
   }
   return {};
@@ -430,7 +355,7 @@ bool Method::offer_outputs() {
     for (uint32_t j = 0; j < method_.num_inputs(); ++j) look(method_.input(j));
     for (uint32_t j = 0; j < i; ++j) look(method_.output(j));
     if (given || info.nbytes > SIZE_MAX) continue;
-    std::shared_ptr<void> data = allocate(static_cast<size_t>(info.nbytes));
+    std::shared_ptr<void> data = allocate_aligned(static_cast<size_t>(info.nbytes));
     if (data == nullptr) return false;
     if (method_.set_output_data(i, data.get(), static_cast<size_t>(info.nbytes)) == Error::Ok) {
       offered_.push_back({std::move(data), static_cast<size_t>(info.nbytes)});
@@ -482,7 +407,7 @@ Output Method::read(const Value& value) {
         if (block.data != nullptr && block.data.get() == tensor.data) output.data = std::move(block.data);
       }
       if (output.data == nullptr) {
-        output.data = allocate(output.nbytes);
+        output.data = allocate_aligned(output.nbytes);
         if (output.data != nullptr) std::memcpy(output.data.get(), tensor.data, output.nbytes);
       }
       break;

@@ -30,6 +30,7 @@
 #include "executor/external_data.h"
 #include "executor/method.h"
 #include "executor/program.h"
+#include "platform/host_memory.h"
 #include "platform/thread_pool.h"
 
 namespace etir {
@@ -38,28 +39,6 @@ namespace etir {
 extern const KernelTable kKernels;
 
 namespace host {
-
-/// Whether a call worked, and why not.
-struct Status {
-  ErrorRecord record;  ///< check None for failures outside of a program, such as a file that cannot be read
-  Error error = Error::Ok;
-  std::string message;  ///< a sentence
-  std::string method;   ///< name, where the failure belongs to one
-  std::string op;       ///< operator, where the failure belongs to one
-  bool ok() const { return error == Error::Ok; }
-};
-
-/// Bytes and what keeps them alive. Null data means that there are none.
-struct Bytes {
-  std::shared_ptr<const void> owner;
-  const void* data = nullptr;
-  size_t size = 0;
-};
-/// A copy of a file, or the file mapped into memory: nothing may then change it while the bytes are in use.
-Bytes read_file(const std::string& path, Status* status);
-Bytes map_file(const std::string& path, Status* status);
-/// A copy, aligned as a program needs it.
-Bytes copy_bytes(const void* data, size_t size);
 
 struct Options {
   const KernelTable* kernels = &kKernels;  ///< those that are linked in

@@ -7,6 +7,7 @@ outputs' bytes and the memory it used.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -55,6 +56,7 @@ MACHINES = {
     "cortex-m4": _cortex_m("cortex-m4", "mps2-an386", "mps2_an386.ld", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"),
     "aarch64": Machine("aarch64-linux-gnu-g++", ("-static",), ("qemu-aarch64", "{program}")),
     "riscv64": Machine("riscv64-linux-gnu-g++", ("-static",), ("qemu-riscv64", "{program}")),
+    "host": Machine("g++", (), ("{program}",)),
 }
 
 FLAGS = (
@@ -75,11 +77,18 @@ def _array(name: str, tensor: torch.Tensor) -> str:
 
 
 def build(
-    machine: Machine, program: Program, inputs: Sequence[torch.Tensor], folder: Path, *, dtypes: bool = True
+    machine: Machine,
+    program: Program,
+    inputs: Sequence[torch.Tensor],
+    folder: Path,
+    *,
+    dtypes: bool = True,
+    operators: Sequence[str] = (),
 ) -> Path:
     """An executable that runs method ``forward`` of a program on ``inputs`` and prints the outputs' bytes.
 
-    Without ``dtypes`` the kernels are built for all element types.
+    Without ``dtypes`` the kernels are built for all element types. ``operators`` are linked besides the program's own.
+    Each source has its object in ``folder``, and what is linked of it is in the linker's map, ``program.map``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.pte").write_bytes(program.buffer)
@@ -95,7 +104,7 @@ def build(
         '.section .note.GNU-stack, "", %progbits\n'
     )
     # Operators inside of delegates are in no instruction; their kernels are built for all types.
-    selection = dict.fromkeys(program.operators, ())
+    selection = dict.fromkeys([*program.operators, *operators], ())
     if dtypes:
         selection |= select([read_pte(program.buffer)])
     (folder / "selection.txt").write_text(selection_text(selection))
@@ -114,10 +123,12 @@ def build(
     command = [machine.compiler, *FLAGS, *machine.flags, f"-I{RUNTIME}", f"-I{folder}", f"-L{embedded}"]
     command += ["-DETIR_REFERENCE_DELEGATE"] if delegated else []
     objects: list[Path] = []
-    for source, mask in kernels:
-        objects.append(folder / f"{source.replace('/', '_')}.o")
-        _run([*command, f"-DETIR_DTYPES={mask}", "-c", RUNTIME / "kernels" / source, "-o", objects[-1]], folder)
-    _run([*command, *sources, *objects, "-o", executable], folder)
+    compiled = [(RUNTIME / "kernels" / source, [f"-DETIR_DTYPES={mask}"]) for source, mask in kernels]
+    for source, definitions in [*compiled, *((source, []) for source in sources)]:
+        name = source.relative_to(RUNTIME) if source.is_relative_to(RUNTIME) else Path(source.name)
+        objects.append(folder / f"{str(name).replace('/', '_')}.o")
+        _run([*command, *definitions, "-c", source, "-o", objects[-1]], folder)
+    _run([*command, *objects, f"-Wl,-Map={folder / 'program.map'}", "-o", executable], folder)
     return executable
 
 
@@ -135,6 +146,18 @@ def code_bytes(machine: Machine, executable: Path, inputs: Sequence[torch.Tensor
     sections = {name: int(bytes) for name, bytes, _ in rows}
     known = (".text", ".ARM.exidx", ".data")
     return sum(sections.get(name, 0) for name in known) - sum(tensor.nbytes for tensor in inputs)
+
+
+def mapped_bytes(folder: Path, *prefixes: str) -> int:
+    """Bytes of code and constants that a build in ``folder`` links of the objects whose names start so."""
+    total = 0
+    # A long section name has its address, size and object in the next line.
+    pattern = re.compile(r"^ \.(?:text|rodata)\S*\s+0x[0-9a-f]+\s+(0x[0-9a-f]+)\s+(\S+\.o)$", re.MULTILINE)
+    text = (folder / "program.map").read_text()
+    for size, path in pattern.findall(text[text.index("Linker script and memory map") :]):
+        if Path(path).name.startswith(prefixes):
+            total += int(size, 16)
+    return total
 
 
 def _is_core(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """Calls single kernels of the runtime on torch tensors, through a shared library built from the sources.
 
-The library is built for the families a test asks for (``ETIR_KERNEL_FLAGS`` adds compiler flags, such as
+The library is built for the families a test asks for (``ETIR_RUNTIME_BUILD`` names a build of the runtime by CMake,
+whose objects are linked instead of compiled again; ``ETIR_KERNEL_FLAGS`` adds compiler flags, such as
 ``-fsanitize=address,undefined``); only what changed is compiled again. A call makes the method's table of values just
 as the loader would, and every result is a tensor with room to spare whose size the kernel has to set.
 """
@@ -301,6 +302,10 @@ def _link(
     for source in [*kernels, *sources, table]:
         path = source.relative_to(RUNTIME) if source.is_relative_to(RUNTIME) else source
         mask = kernels.get(source, _ALL_DTYPES)
+        built = _built_object(path) if mask == _ALL_DTYPES else None
+        if built is not None:
+            objects.append(str(built))
+            continue
         suffix = "" if mask == _ALL_DTYPES else f"-{mask}"
         objects.append(str(path).strip("/").replace("/", "_") + f"{suffix}.o")
         lines.append(f"build {objects[-1]}: cxx {source}\n")
@@ -315,6 +320,18 @@ def _link(
     )
     if done.returncode:
         raise RuntimeError(done.stdout[-8000:])
+
+
+def _built_object(path: Path) -> Path | None:
+    """The object of a source (relative to runtime/) in the CMake build that ``ETIR_RUNTIME_BUILD`` names, if any.
+
+    Who has just built the runtime, as the gate has, need not compile it again, and tests the code that is installed.
+    """
+    build = os.environ.get("ETIR_RUNTIME_BUILD")
+    if not build or "ETIR_KERNEL_FLAGS" in os.environ:
+        return None
+    candidates = (Path(build) / f"CMakeFiles/{target}.dir/{path}.o" for target in ("etir_kernels", "etir_core"))
+    return next((candidate.resolve() for candidate in candidates if candidate.exists()), None)
 
 
 def manifest() -> dict[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"
+#include "kernels/util/reduce_ops.h"
 #include "kernels/util/vector_math.h"
 
 namespace etir {

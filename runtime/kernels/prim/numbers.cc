@@ -106,9 +106,15 @@ Scalar of_doubles(Op op, double a, double b) {
   }
 }
 
-// Whether the arguments 0 and 1 and the result 2 are ints: sizes and indices, on which most programs' numbers are.
-bool all_ints(const KernelContext& ctx) {
+// Whether the arguments 0 and 1 and the result 2 are ints, as sizes and indices are: then there is a way without
+// Scalars, but in builds for size.
+inline bool are_fast_ints(const KernelContext& ctx) {
+#ifdef __OPTIMIZE_SIZE__
+  (void)ctx;
+  return false;
+#else
   return ctx.tag(0) == Tag::Int && ctx.tag(1) == Tag::Int && ctx.tag(2) == Tag::Int;
+#endif
 }
 
 // result = a op b, for the arguments 0, 1 and 2.
@@ -137,15 +143,15 @@ void store_whole(KernelContext& ctx, double value) {
 }  // namespace
 
 void prim_add(KernelContext& ctx) {
-  if (!all_ints(ctx)) return binary(ctx, Op::Add);
+  if (!are_fast_ints(ctx)) return binary(ctx, Op::Add);
   ctx.set_integer(2, static_cast<int64_t>(bits(ctx.integer(0)) + bits(ctx.integer(1))));
 }
 void prim_sub(KernelContext& ctx) {
-  if (!all_ints(ctx)) return binary(ctx, Op::Sub);
+  if (!are_fast_ints(ctx)) return binary(ctx, Op::Sub);
   ctx.set_integer(2, static_cast<int64_t>(bits(ctx.integer(0)) - bits(ctx.integer(1))));
 }
 void prim_mul(KernelContext& ctx) {
-  if (!all_ints(ctx)) return binary(ctx, Op::Mul);
+  if (!are_fast_ints(ctx)) return binary(ctx, Op::Mul);
   ctx.set_integer(2, static_cast<int64_t>(bits(ctx.integer(0)) * bits(ctx.integer(1))));
 }
 void prim_max(KernelContext& ctx) { binary(ctx, Op::Max); }

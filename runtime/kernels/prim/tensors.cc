@@ -1,6 +1,7 @@
 // Primitive operators on tensors: their sizes, their only element, views of them, and rows of a growing result.
 #include <cstring>
 
+#include "core/count.h"
 #include "kernels/kernel.h"
 #include "kernels/util/loops.h"
 
@@ -65,24 +66,24 @@ void prim_et_view(KernelContext& ctx) {
   if (list.size() > static_cast<size_t>(kMaxRank))
     return ctx.fail(Check::KernelRank, 1, static_cast<int64_t>(list.size()));
   const int rank = static_cast<int>(list.size());
-  const int64_t numel = self.numel();
+  const uint64_t numel = static_cast<uint64_t>(self.numel());
   int64_t sizes[kMaxRank];
-  int64_t product = 1;
+  uint64_t product = 1;
   int inferred = -1;
   for (int d = 0; d < rank; ++d) {
     sizes[d] = list[d];
     if (sizes[d] == -1 && inferred < 0) {
       inferred = d;
-    } else if (sizes[d] < 0 || __builtin_mul_overflow(product, sizes[d], &product)) {
+    } else if (sizes[d] < 0 || sizes[d] > INT32_MAX || !multiply_count(product, static_cast<uint32_t>(sizes[d]))) {
       return ctx.fail(Check::KernelArgument, 1, sizes[d]);
     }
   }
   if (inferred >= 0) {
-    if (product == 0 || numel % product != 0) return ctx.fail(Check::KernelShape, 1, product);
-    sizes[inferred] = numel / product;
+    if (product == 0 || numel % product != 0) return ctx.fail(Check::KernelShape, 1, static_cast<int64_t>(product));
+    sizes[inferred] = static_cast<int64_t>(numel / product);
     product = numel;
   }
-  if (product != numel) return ctx.fail(Check::KernelShape, 1, product);
+  if (product != numel) return ctx.fail(Check::KernelShape, 1, static_cast<int64_t>(product));
   if (self.data == nullptr && numel > 0) return ctx.fail(Check::KernelNoData, 0);
   // A constant is a value of its own; only what views another tensor, or has no data yet, can be made a view.
   if ((out.flags & (Tensor::kFlagConstant | Tensor::kFlagView)) == Tensor::kFlagConstant) {

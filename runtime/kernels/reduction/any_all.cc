@@ -1,6 +1,7 @@
 // Whether any or all elements are not zero (NaN is not), and how many are.
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"
+#include "kernels/util/reduce_ops.h"
 
 namespace etir {
 namespace {

@@ -4,6 +4,7 @@
 // vectorised reduction, and then searched for; along other dims columns of values and indices are kept side by side.
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"
+#include "kernels/util/reduce_ops.h"
 
 namespace etir {
 namespace {

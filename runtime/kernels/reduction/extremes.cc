@@ -1,6 +1,7 @@
 // Largest and smallest values: amax, amin, aminmax, and max and min of a whole tensor. NaN wins over every number.
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"
+#include "kernels/util/reduce_ops.h"
 
 namespace etir {
 namespace {

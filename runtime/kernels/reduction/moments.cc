@@ -7,6 +7,7 @@
 #include "kernels/util/promote.h"
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"
+#include "kernels/util/reduce_ops.h"
 
 namespace etir {
 namespace {

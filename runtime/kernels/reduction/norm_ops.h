@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/util/reduce.h"
+#include "kernels/util/reduce_ops.h"
 
 namespace etir {
 

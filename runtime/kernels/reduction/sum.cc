@@ -4,6 +4,7 @@
 // low bits are right for every narrower type) for integers. As bool a sum is "any" and a product is "all".
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"
+#include "kernels/util/reduce_ops.h"
 
 namespace etir {
 namespace {

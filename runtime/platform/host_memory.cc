@@ -1,0 +1,92 @@
+#include "platform/host_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace etir {
+namespace host {
+
+namespace {
+
+constexpr size_t kLeastReserve = size_t{1} << 20;
+
+Bytes open_file(const std::string& path, Status* status, bool map) {
+  Bytes result;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat info = {};
+  if (file < 0 || fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+    const char* why = file >= 0 && errno == 0 ? "not a file" : std::strerror(errno);
+    if (file >= 0 && !S_ISREG(info.st_mode)) why = "not a file";
+    *status = refusal(Error::AccessFailed, "cannot read '" + path + "': " + why);
+    if (file >= 0) close(file);
+    return result;
+  }
+  const size_t size = static_cast<size_t>(info.st_size);
+  if (map && size > 0) {
+    void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (data != MAP_FAILED) {
+      result = {std::shared_ptr<const void>(data, [size](const void* at) { munmap(const_cast<void*>(at), size); }),
+                data, size};
+    }
+  } else if (std::shared_ptr<void> data = allocate_aligned(size)) {
+    size_t done = 0;
+    while (done < size) {
+      const ssize_t got = read(file, static_cast<char*>(data.get()) + done, size - done);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) break;
+      done += static_cast<size_t>(got);
+    }
+    if (done == size) result = {data, data.get(), size};
+  }
+  if (result.data == nullptr)
+    *status = refusal(Error::AccessFailed, "cannot read '" + path + "': " + std::strerror(errno));
+  close(file);
+  return result;
+}
+
+}  // namespace
+
+Status refusal(Error error, std::string message) {
+  Status status;
+  status.error = error;
+  status.message = std::move(message);
+  return status;
+}
+
+std::shared_ptr<void> allocate_aligned(size_t size) {
+  void* data = nullptr;
+  if (posix_memalign(&data, kHostAlignment, std::max(size, size_t{1})) != 0) return nullptr;
+  return std::shared_ptr<void>(data, std::free);
+}
+
+std::shared_ptr<void> reserve_memory(size_t most, size_t* size) {
+  for (size_t bytes = most; bytes >= std::min(most, kLeastReserve); bytes /= 2) {
+    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data != MAP_FAILED) {
+      *size = bytes;
+      return std::shared_ptr<void>(data, [bytes](void* at) { munmap(at, bytes); });
+    }
+  }
+  return nullptr;
+}
+
+Bytes read_file(const std::string& path, Status* status) { return open_file(path, status, false); }
+Bytes map_file(const std::string& path, Status* status) { return open_file(path, status, true); }
+
+Bytes copy_bytes(const void* data, size_t size) {
+  std::shared_ptr<void> copy = allocate_aligned(size);
+  if (copy == nullptr) return {};
+  if (size > 0) std::memcpy(copy.get(), data, size);
+  return {copy, copy.get(), size};
+}
+
+}  // namespace host
+}  // namespace etir
