@@ -46,6 +46,11 @@ E1110 = define(
     "an installed backend cannot be used",
     "its entry point in group etir.backends has to name an instance of etir.backends.interface.Backend",
 )
+E1112 = define(
+    "E1112",
+    "a partitioner or a backend of executorch fails",
+    "the message has what it raised; leave the delegate out, or let it take less with partition{exclude=...}",
+)
 E1111 = define(
     "E1111",
     "an outlined function is not usable",

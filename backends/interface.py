@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Dialect, Operation
+from xdsl.ir import Block, Dialect, Operation
 
 from etir.backends.errors import E1106, E1111
 from etir.backends.patterns import Row
@@ -70,11 +70,13 @@ class NoOptions:
 class NamedBlob:
     """Data that the delegate looks up by name at run time. Equal keys must mean equal bytes.
 
-    ``alignment`` in bytes is a power of two: what the start of the data is a multiple of, in the file.
+    ``alignment`` in bytes is a power of two: what the start of the data is a multiple of, in the file. ``external``
+    names a ``.ptd`` file beside the program that is to hold the data, empty for the program's own.
     """
 
     data: bytes | memoryview
     alignment: int = 16
+    external: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,19 @@ class PartitionSummary:
     input_bytes: int
     output_bytes: int
     constant_bytes: int
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a backend with code of its own for partitioning wants of a block.
+
+    ``partitions`` are the operations of each, ``options`` the options under which they are lowered, ``reasons`` why it
+    leaves others.
+    """
+
+    partitions: tuple[tuple[Operation, ...], ...]
+    options: Any
+    reasons: Mapping[Operation, str] = field(default_factory=dict[Operation, str])
 
 
 @dataclass(frozen=True)
@@ -202,6 +217,10 @@ class Backend(ABC):
 
     # --- what it can take -------------------------------------------------------------------------------------------
 
+    def runtime_id_of(self, options: Any) -> str:
+        """:attr:`runtime_id`, for a backend whose options decide."""
+        return self.runtime_id
+
     @abstractmethod
     def rows(self, options: Any) -> Sequence[Row]:
         """What the backend takes, larger patterns or smaller ones in any order. Asked once per options."""
@@ -209,6 +228,17 @@ class Backend(ABC):
     def keeps(self, options: Any) -> Sequence[Keep]:
         """Operators that decomposition leaves whole where the backend would take them."""
         return ()
+
+    def keeps_whole(self, op: Operation, options: Any) -> bool | None:
+        """Whether decomposition leaves one operation whole; None (default) lets :meth:`keeps` decide."""
+        return None
+
+    def propose(self, module: ModuleOp, block: Block, options: Any) -> Proposal | None:
+        """The partitions of a block, for a backend that has its own way to find them; None (default) lets the rows
+        decide. Operations that backends of a higher preference have are taken out of what is proposed, and what cannot
+        be run in one piece then is cut.
+        """
+        return None
 
     def decline(self, partition: PartitionSummary, options: Any) -> str | None:
         """The cost model: why the backend would rather not have a partition that it can take, or None.

@@ -57,18 +57,27 @@ def installed() -> dict[str, str]:
 
 @cache
 def find_backend(name: str) -> Backend:
-    """The backend called ``name``. Raises E1101 for an unknown name, with the installed ones, and E1110 when what is
-    installed cannot be used.
+    """The backend called ``name``: an installed one, or for ``executorch:NAME`` a partitioner of ExecuTorch's.
+
+    Raises E1101 for an unknown name, with the installed ones, and E1110 when what is installed cannot be used.
     """
+    from etir.backends.bridge import PREFIX
     from etir.backends.interface import Backend
 
+    if name.startswith(PREFIX):
+        from etir.backends.bridge.backend import BridgedBackend
+
+        return BridgedBackend(name.removeprefix(PREFIX))
     target = BUILT_IN.get(name) or installed().get(name)
     if target is None:
         from difflib import get_close_matches
 
         near = get_close_matches(name, installed(), 1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise E1101.error(f"no backend named '{name}' is installed{hint}; available: {', '.join(installed())}")
+        raise E1101.error(
+            f"no backend named '{name}' is installed{hint}; available: {', '.join(installed())}, and partitioners of "
+            f"executorch as {PREFIX}NAME"
+        )
     module, _, attribute = target.partition(":")
     try:
         backend = getattr(import_module(module), attribute)
@@ -77,6 +86,12 @@ def find_backend(name: str) -> Backend:
     if not isinstance(backend, Backend):
         raise E1110.error(f"backend '{name}' ({target}) is a {type(backend).__name__}, not a Backend")
     return backend
+
+
+def forget() -> None:
+    """Look all backends up again: what one of the names stands for has changed."""
+    find_backend.cache_clear()
+    parse_delegate.cache_clear()
 
 
 def backend_of_runtime_id(runtime_id: str) -> Backend | None:
@@ -126,8 +141,16 @@ class Delegate:
         """What the backend takes under these options."""
         return _table(self)
 
+    @property
+    def runtime_id(self) -> str:
+        """What the file and the runtime call the backend."""
+        return self.backend.runtime_id_of(self.options)
+
     def keeps_whole(self, op: Operation) -> bool:
         """Whether decomposition leaves an operator of the ATen level whole, because the backend would take it."""
+        asked = self.backend.keeps_whole(op, self.options)
+        if asked is not None:
+            return asked
         table = _keeps(self).get(op.name)
         return table is not None and isinstance(table.match(op), tuple)
 

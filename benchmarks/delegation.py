@@ -9,9 +9,11 @@ Both pipelines start from the same exported program and both files run on the st
 * *delegates*, *nodes*, *transposes*, *boundary bytes* and *kernels* (instructions outside of delegates) are read from
   the files by one reader, etir's; dynamic dims count at their upper bound. Boundary bytes are those of the tensors that
   one run passes to and from delegates.
-* *operators* are what each partitioner says that it delegated. The two count different graphs: etir's has fewer
-  operators to start with (one scale in attention instead of two, no expand of equal shapes), so the operators that are
-  left outside stand beside it.
+* *source operators* are those of the exported program, which both pipelines start from, by what became of them:
+  *delegated* (all of it inside of delegates), *left* (some of it outside), *gone* (folded into others). These counts
+  are compared; ``delegation_sources.py`` says how they are taken. ``--left`` names the operators that are left.
+* *operators* are what each partitioner says that it delegated and left. The two count different graphs (etir's has
+  batch norms folded, one scale in attention instead of two, no expand of equal shapes), so they are only printed.
 * *seconds* go from an ``ExportedProgram`` to bytes, imports of the compilers included; *compile ratio* is etir's over
   stock's.
 * *latency* is measured in turns on the two loaded methods, and the ratio is the median of the ratios of neighbours, so
@@ -38,6 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 
 import torch
 from delegation_models import CASES
+from delegation_sources import SourceCounts, number, of_etir, of_stock
 
 from models.registry import ModelCase, relative_difference
 from stock import independent_copy, run_stock_runtime
@@ -47,8 +50,11 @@ COMPILE_BAR, LATENCY_BAR, DIFFERENCE_BAR = 0.2, 1.02, 1e-3
 
 @dataclass
 class FileFigures:
-    """What one file consists of. ``operators`` and ``left`` are counts of the partitioner's graph; seconds are wall."""
+    """What one file consists of. ``operators`` and ``left`` are counts of the partitioner's graph, ``sources`` those of
+    the exported program; seconds are wall.
+    """
 
+    sources: SourceCounts
     delegates: int
     operators: int
     left: int
@@ -78,7 +84,7 @@ class Row:
         """The bars that the row misses."""
         pairs = (
             ("delegates", self.etir.delegates <= self.stock.delegates),
-            ("operators left", self.etir.left <= self.stock.left),
+            ("source operators left", self.etir.sources.left <= self.stock.sources.left),
             ("transposes", self.etir.transposes <= self.stock.transposes),
             ("boundary", self.etir.boundary_bytes <= self.stock.boundary_bytes),
             ("compile time", self.etir.seconds <= COMPILE_BAR * self.stock.seconds),
@@ -88,7 +94,9 @@ class Row:
         return [name for name, holds in pairs if not holds]
 
 
-def file_figures(data: bytes, operators: int, left: int, seconds: float, difference: float) -> FileFigures:
+def file_figures(
+    data: bytes, sources: SourceCounts, operators: int, left: int, seconds: float, difference: float
+) -> FileFigures:
     """Read the figures of a file's first method; the other ones are given."""
     from etir.backends.xnnpack.blob_reader import read_blob
     from etir.emit.pte import model
@@ -103,6 +111,7 @@ def file_figures(data: bytes, operators: int, left: int, seconds: float, differe
     values = [plan.values[v] for call in calls for v in call.args]
     boundary = sum(v.nbytes for v in values if isinstance(v, model.Tensor))
     return FileFigures(
+        sources,
         delegates=len(calls),
         operators=operators,
         left=left,
@@ -138,7 +147,8 @@ def compile_etir(case: ModelCase, repeats: int) -> tuple[bytes, FileFigures]:
         assert program.delegation is not None
         (backend,) = program.delegation.backends
         operators, left = backend.operators, program.delegation.operators - backend.operators
-    return data, file_figures(data, operators, left, min(seconds), difference_of(case, data))
+    sources = of_etir(case.export())
+    return data, file_figures(data, sources, operators, left, min(seconds), difference_of(case, data))
 
 
 def compile_stock(case: ModelCase, cache: Path | None) -> tuple[bytes, FileFigures]:
@@ -152,25 +162,28 @@ def compile_stock(case: ModelCase, cache: Path | None) -> tuple[bytes, FileFigur
         if path is not None and notes is not None:
             path.write_bytes(data)
             notes.write_text(json.dumps(found))
+    sources = SourceCounts(**found["sources"])
     counts = int(found["operators"]), int(found["left"])
-    return data, file_figures(data, *counts, found["seconds"], difference_of(case, data))
+    return data, file_figures(data, sources, *counts, found["seconds"], difference_of(case, data))
 
 
-def _run_stock(case: ModelCase) -> tuple[bytes, dict[str, float]]:
+def _run_stock(case: ModelCase) -> tuple[bytes, dict[str, Any]]:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.devtools.backend_debug import get_delegation_info
     from executorch.exir import to_edge_transform_and_lower
 
     exported = independent_copy(case.export())
+    names = number(exported)
     start = time.perf_counter()
     edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
     seconds = time.perf_counter() - start
     info = get_delegation_info(edge.exported_program().graph_module)
+    sources = of_stock(names, edge.exported_program().graph)
     start = time.perf_counter()
     data = edge.to_executorch().buffer
     seconds += time.perf_counter() - start
-    counts = {"operators": info.num_delegated_nodes, "left": info.num_non_delegated_nodes, "seconds": seconds}
-    return data, counts
+    notes: dict[str, Any] = {"operators": info.num_delegated_nodes, "left": info.num_non_delegated_nodes}
+    return data, {**notes, "seconds": seconds, "sources": asdict(sources)}
 
 
 def latency(files: Sequence[bytes], inputs: Sequence[torch.Tensor], runs: int) -> list[list[float]]:
@@ -201,12 +214,14 @@ def measure(case: ModelCase, runs: int, repeats: int, cache: Path | None) -> Row
     return Row(case.name, etir_figures, stock_figures, medians, ratio, min(mine) / min(theirs))
 
 
-def text_of(row: Row) -> str:
-    """A few lines for one model."""
+def text_of(row: Row, *, name_left: bool = False) -> str:
+    """A few lines for one model, with the operators of the exported program that are left."""
     lines = [f"{row.name}: {', '.join('misses ' + name for name in row.missed) or 'all bars met'}"]
     for name, f in (("etir", row.etir), ("stock", row.stock)):
         lines.append(
-            f"  {name:5}  {f.delegates:3} delegates  {f.operators:4} operators, {f.left:3} left  {f.nodes:4} nodes  "
+            f"  {name:5}  {f.delegates:3} delegates  source operators {f.sources.delegated:4} delegated, "
+            f"{f.sources.gone:3} gone, {f.sources.left:3} left  (operators {f.operators:4}, {f.left:3} left)  "
+            f"{f.nodes:4} nodes  "
             f"{f.transposes:3} transposes  {f.boundary_bytes:>10,} boundary bytes  {f.kernels:3} kernels  "
             f"{f.file_bytes:>11,} bytes  {f.seconds:6.2f} s  difference {f.difference:.1e}"
         )
@@ -214,6 +229,9 @@ def text_of(row: Row) -> str:
         f"  compile ratio {row.etir.seconds / row.stock.seconds:.3f}   latency {row.latency_ms[0]:.2f} ms beside "
         f"{row.latency_ms[1]:.2f} ms, ratio {row.latency_ratio:.3f} (fastest {row.fastest_ratio:.3f})"
     )
+    if name_left:
+        for name, f in (("etir", row.etir), ("stock", row.stock)):
+            lines += [f"  {name:5}  leaves {operator}" for operator in f.sources.left_names]
     return "\n".join(lines)
 
 
@@ -224,6 +242,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=50, help="calls of each file for the latency")
     parser.add_argument("--repeats", type=int, default=2, help="compilations by etir; the fastest counts")
     parser.add_argument("--cache", type=Path, help="folder that keeps the stock pipeline's files")
+    parser.add_argument("--left", action="store_true", help="name the operators that are left")
     parser.add_argument("--json", action="store_true", help="one JSON object for each model")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.models if name not in CASES]
@@ -239,7 +258,7 @@ def main() -> int:
             continue
         row = measure(case, arguments.runs, arguments.repeats, arguments.cache)
         missed |= bool(row.missed)
-        print(json.dumps(asdict(row)) if arguments.json else text_of(row), flush=True)
+        print(json.dumps(asdict(row)) if arguments.json else text_of(row, name_left=arguments.left), flush=True)
     return int(missed)
 
 

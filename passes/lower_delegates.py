@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.errors import E1111
@@ -33,6 +33,8 @@ from etir.dialects.literals import int_attr
 from etir.passes.base import Pass
 from etir.passes.legalize_delegates import outlined_functions
 
+EXTERNAL = "external"
+"""Attribute of ``et.named_data``, as of weights: the name of the ``.ptd`` file that holds it."""
 MEMORY = "memory"
 """Attribute of ``et.delegate``: bytes of method memory on 64-bit and on 32-bit machines, and of temporary memory."""
 
@@ -62,10 +64,12 @@ class LowerDelegatesPass(Pass):
                 data = Blob.of(memoryview(item.data))
                 if known is None:
                     named[key] = NamedDataOp(key, BlobAttr(data), item.alignment)
+                    if item.external:
+                        named[key].attributes[EXTERNAL] = StringAttr(item.external)
                     Rewriter.insert_op(named[key], point)
                 else:
                     _join(known, key, item, data, outlined.name)
-            Rewriter.insert_op(self._delegate(outlined.name, delegate.backend.runtime_id, artifact), point)
+            Rewriter.insert_op(self._delegate(outlined.name, delegate.runtime_id, artifact), point)
             Rewriter.erase_op(outlined.func)
         if called:
             _drop_unused(module)

@@ -49,7 +49,7 @@ from etir.dialects.edge.base import edge_op
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
 from etir.dialects.et.program import GetWeightOp, WriteStateOp
 from etir.passes.base import Pass, methods
-from etir.passes.delegation.attributes import DELEGATE, DELEGATES, PARTITION, delegates_of
+from etir.passes.delegation.attributes import DELEGATE, DELEGATES, PARTITION, delegates_of, function_name
 from etir.passes.delegation.graph import FREE, BlockGraph, Contraction, used_values
 from etir.passes.verify_partitions import Place, check_partitions, partitions_of
 
@@ -177,7 +177,7 @@ class _Method:
             body.add_op(op)
         types = [_boundary_type(delegate.backend, r) for r in outputs]
         name = self._name(place)
-        call = CallDelegateOp(name, delegate.backend.runtime_id, given, types)
+        call = CallDelegateOp(name, delegate.runtime_id, given, types)
         call.location = members[0].location
         block.add_op(call)
         returned = [self._leave(block, body, old, new, inside) for old, new in zip(outputs, call.outputs, strict=True)]
@@ -227,7 +227,7 @@ class _Method:
         return old if new.type == old.type else _to_order(old, new.type, body, owner)
 
     def _name(self, place: Place) -> str:
-        name = f"{self.func.sym_name.data}_{place[0]}_{place[1]}"
+        name = function_name(self.func.sym_name.data, place)
         while name in self.taken:
             name += "_"
         self.taken[name] = None

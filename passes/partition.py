@@ -16,6 +16,9 @@ Backends are asked in the order of preference in which they are named; each is o
 one backend the partitions of a block are convex, as few as possible, and placed where few bytes cross
 (``delegation/levels.py`` has the algorithm and its source). Blocks of control flow are partitioned on their own.
 
+A backend may find its partitions by code of its own instead (``Backend.propose``); they stay as it wants them where
+they can be run in one piece beside the others.
+
 Operations keep their order and nothing else changes, except that an operation that a backend may have in several
 patterns at once (dequantise in front of two users) is copied. The report of what was taken, and of why the rest was
 not, is left in ``EtContext.delegation``.
@@ -23,13 +26,16 @@ not, is left in ``EtContext.delegation``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
-from etir.backends.interface import PartitionSummary
+from etir.backends.errors import E1109
+from etir.backends.interface import PartitionSummary, Proposal
+from etir.backends.patterns import operator_of
 from etir.backends.registry import Delegate, parse_delegate
 from etir.dialects.context import EtContext
 from etir.dialects.et.program import GetWeightOp, ReadStateOp, WriteStateOp
@@ -39,6 +45,7 @@ from etir.passes.cse import CsePass
 from etir.passes.delegation.attributes import partition_of, set_delegates, set_partition
 from etir.passes.delegation.graph import BlockGraph, Contraction, Ranges, tensor_bytes, used_values
 from etir.passes.delegation.levels import find_levels, lower_boundary
+from etir.passes.delegation.proposed import fit_proposal
 from etir.passes.delegation.report import DelegationReport, ReportBuilder
 from etir.passes.delegation.take import Taken, computes, copy_shared, find_taken
 from etir.passes.delegation.what_if import WhatIf
@@ -73,7 +80,7 @@ class PartitionPass(Pass):
         report = ReportBuilder(delegates, ranges)
         copied = False
         for func in methods(module):
-            method = _Method(self, func, delegates, ranges, report)
+            method = _Method(self, module, func, delegates, ranges, report)
             method.run()
             copied = copied or method.copied
         if copied:
@@ -81,22 +88,30 @@ class PartitionPass(Pass):
             CsePass().run(ctx, module)
         if self.own_state:
             _own_state(module, {d.name: d for d in delegates})
-        set_delegates(module, {d.name: d for d in delegates})
+        set_delegates(module, {d.name: d for d in report.delegates})
         ctx.delegation = report.finish(module)
         assert isinstance(ctx.delegation, DelegationReport)
 
 
 class _Method:
     def __init__(
-        self, options: PartitionPass, func: FuncOp, delegates: list[Delegate], ranges: Ranges, report: ReportBuilder
+        self,
+        options: PartitionPass,
+        module: ModuleOp,
+        func: FuncOp,
+        delegates: list[Delegate],
+        ranges: Ranges,
+        report: ReportBuilder,
     ):
         self.options = options
+        self.module = module
         self.func = func
         self.delegates = delegates
         self.ranges = ranges
         self.report = report
         self.count = 0
         self.copied = False
+        self.chosen: dict[str, Any] = {}
 
     def run(self) -> None:
         for op in list(self.func.walk()):
@@ -113,8 +128,22 @@ class _Method:
         made: list[list[int]] = []
         owner: dict[Operation, None] = {}
         for delegate in self.delegates:
-            taken = find_taken(graph, delegate, lambda op: op not in owner, self.options.exclude)
-            groups = self._groups(graph, delegate, taken, made)
+            proposal = delegate.backend.propose(self.module, block, delegate.options)
+            if proposal is None:
+                taken = find_taken(graph, delegate, lambda op: op not in owner, self.options.exclude)
+                groups = self._groups(graph, delegate, taken, made, [])
+            else:
+                whole, taken = fit_proposal(
+                    graph,
+                    proposal,
+                    made,
+                    lambda op: op not in owner,
+                    lambda op: operator_of(op) in self.options.exclude,
+                )
+                groups = self._groups(graph, delegate, taken, made, whole)
+                taken.units += whole
+                if groups:
+                    self._refine(delegate, proposal)
             if self.options.what_if:
                 self.report.add_what_if(WhatIf(graph, made, groups, taken, delegate))
             for group in groups:
@@ -127,13 +156,23 @@ class _Method:
             reasons = {op: why for op, why in taken.reasons.items() if op not in owner and computes(op)}
             self.report.add_reasons(delegate, self.func, reasons)
 
-    def _groups(self, graph: BlockGraph, delegate: Delegate, taken: Taken, made: list[list[int]]) -> list[list[int]]:
-        """The partitions that the backend gets, in the order of their first operation."""
+    def _refine(self, delegate: Delegate, proposal: Proposal) -> None:
+        """Take over the options that a backend chose; all partitions of a program are lowered under the same ones."""
+        chosen = self.chosen.setdefault(delegate.name, proposal.options)
+        if chosen != proposal.options:
+            raise E1109.error(f"'{delegate.name}' wants other options in every block: {chosen} and {proposal.options}")
+        self.report.refine(replace(delegate, options=chosen))
+
+    def _groups(
+        self, graph: BlockGraph, delegate: Delegate, taken: Taken, made: list[list[int]], whole: list[list[int]]
+    ) -> list[list[int]]:
+        """The partitions that the backend gets, in the order of their first operation; ``whole`` are made already."""
         groups: list[list[int]] = []
-        for unit in drop_cycles(graph, taken.units, made):
+        before = [*made, *whole]
+        for unit in drop_cycles(graph, taken.units, before):
             why = "its pattern and another one would each need the other to run first"
             taken.reasons.update({graph.ops[i]: why for i in unit})
-        for group in partitions(graph, taken.units, made, split=self.options.split):
+        for group in [*whole, *partitions(graph, taken.units, before, split=self.options.split)]:
             ops = [graph.ops[i] for i in group]
             size = sum(1 for op in ops if computes(op))
             why = None

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.registry import Delegate, parse_delegate
@@ -61,8 +61,10 @@ class ReleaseKeptPass(Pass):
         delegates = [parse_delegate(text) for text in self.backend]
         released = 0
         for method in methods(module):
-            for op in list(method.walk()):
-                if isinstance(op, EdgeOp) and _is_released(op, kept, delegates):
+            found = [op for op in method.walk() if isinstance(op, EdgeOp) and _is_kept(op, kept)]
+            proposed = _proposed(module, found, delegates)
+            for op in found:
+                if op not in proposed and not any(_is_taken(op, delegate) for delegate in delegates):
                     _to_aten(op)
                     released += 1
         if released:
@@ -72,14 +74,26 @@ class ReleaseKeptPass(Pass):
             CsePass().run(ctx, module)
 
 
-def _is_released(op: EdgeOp, kept: Kept, delegates: list[Delegate]) -> bool:
+def _proposed(module: ModuleOp, ops: list[EdgeOp], delegates: list[Delegate]) -> dict[Operation, None]:
+    """What of the blocks that hold ``ops`` the backends with partitioners of their own would take."""
+    found: dict[Operation, None] = {}
+    for block in dict.fromkeys(op.parent for op in ops if op.parent is not None):
+        for delegate in delegates:
+            proposal = delegate.backend.propose(module, block, delegate.options)
+            if proposal is not None:
+                found.update((op, None) for partition in proposal.partitions for op in partition)
+    return found
+
+
+def _is_kept(op: EdgeOp, kept: Kept) -> bool:
+    """Whether an operator is whole for the sake of a backend, and in no partition."""
     name = op.SCHEMA.op_name
     if is_legal_name(name) or name not in load_table() or PARTITION in op.attributes:
         return False
     asked = aten_op(name).make(op.given_args(), [r.type for r in op.results])
     legal = is_legal(asked, kept)
     asked.erase()
-    return not legal and not any(_is_taken(op, delegate) for delegate in delegates)
+    return not legal
 
 
 def _is_taken(op: EdgeOp, delegate: Delegate) -> bool:

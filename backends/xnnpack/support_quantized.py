@@ -143,7 +143,12 @@ def _affine_rows() -> tuple[Row, ...]:
     weight = op("torchao.dequantize_affine.default", capture="weight")
     pattern = op("aten.linear.default", inputs={"input": activation, "weight": weight})
     conditions = (*_float_input(), affine_tokens, affine_rows, no_zero_points, constant_bias)
-    return (Row(pattern, conditions, "linear of torchao, quantised at run time"),)
+    weight_only = op("aten.linear.default", inputs={"weight": weight})
+    alone = (*_float_input(), affine_rows, no_zero_points, constant_bias)
+    return (
+        Row(pattern, conditions, "linear of torchao, quantised at run time"),
+        Row(weight_only, alone, "linear of torchao with an integer weight"),
+    )
 
 
 def _float_input(name: str = "input") -> tuple[Condition, ...]:

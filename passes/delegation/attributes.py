@@ -36,6 +36,12 @@ def partition_of(op: Operation) -> tuple[str, int] | None:
     return name, int(number)
 
 
+def function_name(method: str, place: tuple[str, int]) -> str:
+    """What the function of a partition is called: ``forward_xnnpack_0``."""
+    backend = "".join(c if c.isalnum() else "_" for c in place[0])
+    return f"{method}_{backend}_{place[1]}"
+
+
 def set_partition(op: Operation, name: str, number: int) -> None:
     """Put an operation into a partition."""
     op.attributes[PARTITION] = StringAttr(f"{name}:{number}")

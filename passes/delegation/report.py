@@ -18,7 +18,7 @@ from etir.dialects.et.program import GetWeightOp, ReadStateOp, WeightOp
 from etir.dialects.et.weights import BlobAttr
 from etir.dialects.text import source_location
 from etir.passes.base import methods
-from etir.passes.delegation.attributes import partition_of
+from etir.passes.delegation.attributes import function_name, partition_of
 from etir.passes.delegation.graph import Ranges, tensor_bytes, used_values
 from etir.passes.delegation.take import computes
 from etir.passes.delegation.what_if import Saving, WhatIf, rank_savings
@@ -154,6 +154,10 @@ class ReportBuilder:
         self.reasons: dict[str, dict[tuple[str, str], list[Operation]]] = {d.name: {} for d in delegates}
         self.what_ifs: dict[str, list[WhatIf]] = {d.name: [] for d in delegates}
 
+    def refine(self, delegate: Delegate) -> None:
+        """Report a backend under the options that it chose for itself."""
+        self.delegates = [delegate if d.name == delegate.name else d for d in self.delegates]
+
     def add_reasons(self, delegate: Delegate, func: FuncOp, reasons: Mapping[Operation, str]) -> None:
         """Note why ``delegate`` leaves operations of a method."""
         table = self.reasons[delegate.name]
@@ -183,7 +187,7 @@ class ReportBuilder:
                     total += 1
                     if place is None:
                         fallback[operator_of(op)] += 1
-                reader = func.sym_name.data if place is None else f"{func.sym_name.data}_{place[0]}_{place[1]}"
+                reader = func.sym_name.data if place is None else function_name(func.sym_name.data, place)
                 if place is not None:
                     partitions.setdefault((func.sym_name.data, *place), []).append(op)
                 if not op.regions:
@@ -201,7 +205,7 @@ class ReportBuilder:
 
     def _backend(self, delegate: Delegate, partitions: Mapping[tuple[str, str, int], list[Operation]]) -> BackendReport:
         found = [
-            self._partition(f"{method}_{name}_{number}", method, ops)
+            self._partition(function_name(method, (name, number)), method, ops)
             for (method, name, number), ops in sorted(partitions.items(), key=lambda item: (item[0][0], item[0][2]))
             if name == delegate.name
         ]
@@ -215,7 +219,7 @@ class ReportBuilder:
         left.sort(key=lambda row: (-row.count, row.op))
         return BackendReport(
             delegate.name,
-            delegate.backend.runtime_id,
+            delegate.runtime_id,
             delegate.text.removeprefix(delegate.name),
             dict(taken.most_common()),
             left,

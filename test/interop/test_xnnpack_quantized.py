@@ -158,3 +158,37 @@ def test_bfloat16() -> None:
     values = torch.randn(1000, generator=torch.Generator().manual_seed(0))
     expected = values.bfloat16().view(torch.int16).numpy().view(np.uint16)
     assert (bfloat16(values.numpy()) == expected).all()
+
+
+class _WeightOnly(nn.Module):
+    """A layer whose weight alone is of integers, with one scale for each output."""
+
+    def __init__(self, low: int, high: int, *, has_bias: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        weight = torch.randn(16, 24)
+        self.low, self.high = low, high
+        self.register_buffer("scales", weight.abs().amax(1) / high)
+        stored = torch.clamp(torch.round(weight / weight.abs().amax(1, keepdim=True) * high), low, high)
+        self.register_buffer("stored", stored.to(torch.int8))
+        self.register_buffer("points", torch.zeros(16, dtype=torch.int64))
+        self.bias = nn.Parameter(torch.randn(16)) if has_bias else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight = torch.ops.quantized_decomposed.dequantize_per_channel.default(
+            self.stored, self.scales, self.points, 0, self.low, self.high, torch.int8
+        )
+        return F.relu(F.linear(x, weight, self.bias))
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize(("low", "high", "name"), [(-127, 127, "qcint8"), (-8, 7, "qcint4")])
+def test_weight_only(low: int, high: int, name: str, has_bias: bool) -> None:
+    """The integers stay integers in the file; the numbers are those of the layer in floating point."""
+    inputs = (torch.linspace(-2, 2, 72).reshape(3, 24),)
+    outputs, expected, facts = compile_and_run(_WeightOnly(low, high, has_bias=has_bias), inputs)
+    torch.testing.assert_close(outputs[0], expected[0], rtol=1e-5, atol=1e-5)
+    (graph,) = facts.graphs
+    assert [node.kind.name for node in graph.nodes] == ["fully_connected", "add"][: 1 + has_bias]
+    assert [value.datatype.name for value in graph.values if value.datatype.name.startswith("q")] == [name]
+    assert not facts.kernels

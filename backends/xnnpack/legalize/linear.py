@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from etir.backends.xnnpack.legalize.emitter import Emitter
+from etir.backends.xnnpack.legalize.emitter import Emitter, tensor_of
 from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
 from etir.backends.xnnpack.legalize.quantized import dynamic_form, integer_bias, integer_weight
 from etir.backends.xnnpack.legalize.registry import Legalizer
+from etir.dialects.dtypes import dtype_of
 from etir.dialects.schema_op import SchemaOp
 
 
@@ -44,7 +45,34 @@ def linear(emitter: Emitter, op: SchemaOp) -> None:
         info = emitter.info(op.results[0])
         emitter.hold(op.results[0], emitter.node("fully_connected", operands, info=info), layout)
         return
+    if _stays_integer(emitter, value, weight):
+        _weight_only(emitter, op)
+        return
     _fully_connected(emitter, op, value, emitter.get(weight), op.arg("bias"))
+
+
+def _stays_integer(emitter: Emitter, value: SSAValue, weight: SSAValue) -> bool:
+    """Whether a layer that computes in floating point can have the integers of its weight: XNNPACK multiplies them out
+    by itself where there is one scale for each output channel, in float32.
+    """
+    quantized = emitter.weights.get(weight)
+    if quantized is None or dtype_of(tensor_of(value).element_type).torch_name != "float32":
+        return False
+    return quantized.axis == 0 and quantized.block is None and quantized.zero_points is None
+
+
+def _weight_only(emitter: Emitter, op: SchemaOp) -> None:
+    """A layer with a weight of integers and an input in floating point. The bias is a sum of its own: inside of such a
+    layer XNNPACK multiplies it by the weight's scales.
+    """
+    value, bias = op.arg("input"), op.arg("bias")
+    quantized = emitter.weights[op.arg("weight")]
+    layout = last_stays(emitter, value)
+    weight = integer_weight(emitter, quantized, emitter.array(quantized.value), 0)
+    form = emitter.node("fully_connected", [emitter.get(value, layout), weight, None])
+    if bias is not None:
+        form = emitter.node("add", [form, emitter.get(bias)])
+    emitter.hold(op.results[0], form, layout)
 
 
 def addmm(emitter: Emitter, op: SchemaOp) -> None:

@@ -134,7 +134,24 @@ def dequantize(emitter: Emitter, op: SchemaOp) -> None:
         points = np.array(scale.zero_point, np.float32) if scale.zero_point else None
         emitter.weights[result] = QuantizedWeight(value, np.array(scale.scale, np.float32), zero_points=points)
         return
+    stored = emitter.scale_of(value)
+    if stored is not None and stored != scale:
+        _reinterpret(emitter, value, result, stored, scale)
+        return
     emitter.alias(result, value, {layout: layout for layout in emitter.layouts(value)})
+
+
+def _reinterpret(emitter: Emitter, value: SSAValue, result: SSAValue, stored: Scale, scale: Scale) -> None:
+    """Integers under another scale than they are stored with, which XNNPACK has no node for: multiplied out with their
+    own one, (q - z) s, they are brought to the other one, (q - z') s', by a product and a sum.
+    """
+    layout = emitter.cheapest([value], len(emitter.dims(value)))
+    form = emitter.node("convert", [emitter.get(value, layout)], info=emitter.info(result))
+    form = emitter.node("multiply", [form, emitter.scalar(scale.scale / stored.scale, result)])
+    offset = scale.scale * (stored.zero_point - scale.zero_point)
+    if offset:
+        form = emitter.node("add", [form, emitter.scalar(offset, result)])
+    emitter.hold(result, form, layout)
 
 
 def dequantize_per_channel(emitter: Emitter, op: SchemaOp) -> None:

@@ -1,0 +1,170 @@
+"""What the passes of delegation see of a partitioner and the backends that it hands work to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation
+
+from etir.backends.bridge import PREFIX
+from etir.backends.bridge.partitioners import (
+    Spec,
+    ask,
+    check_name,
+    find_partitioner,
+    not_decomposed,
+    preprocess,
+)
+from etir.backends.errors import E1107, E1112
+from etir.backends.interface import Artifact, Backend, NamedBlob, Outlined, Proposal
+from etir.backends.patterns import Row, operator_of
+from etir.dialects.schema_op import SchemaOp
+
+
+@dataclass(frozen=True)
+class BridgeOptions:
+    """``arguments`` are the partitioner's own, as ``name=literal`` texts.
+
+    ``backend`` and ``specs`` (``key=hexadecimal``) are what the partitioner hands its partitions to; `partition` writes
+    them, so that an outlined function says it too.
+    """
+
+    arguments: tuple[str, ...] = ()
+    backend: str = ""
+    specs: tuple[str, ...] = ()
+
+
+class BridgedBackend(Backend):
+    """A partitioner of ExecuTorch's under the name ``executorch:NAME``. Raises E1101 for an unknown one."""
+
+    runtime_id = ""
+    version = ""
+    Options = BridgeOptions
+    contiguous_boundary = True
+
+    def __init__(self, partitioner: str):
+        check_name(partitioner)
+        self.partitioner = partitioner
+        self.name = PREFIX + partitioner  # type: ignore[misc]  # of the instance, not of the class
+        self._whole: WeakKeyDictionary[FuncOp, tuple[frozenset[str], dict[Operation, bool]]] = WeakKeyDictionary()
+
+    def runtime_id_of(self, options: BridgeOptions) -> str:
+        """What the partitioner named."""
+        return options.backend
+
+    def rows(self, options: BridgeOptions) -> Sequence[Row]:
+        """None: the partitioner decides."""
+        return ()
+
+    def keeps_whole(self, op: Operation, options: BridgeOptions) -> bool:
+        """Ask the partitioner, once for each method: what it wants whole, and for which calls."""
+        func: Operation | None = op
+        while func is not None and not isinstance(func, FuncOp):
+            func = func.parent_op()
+        if not isinstance(op, SchemaOp) or func is None:
+            return False
+        if func not in self._whole:
+            self._whole[func] = self._ask_what_to_keep(func, options)
+        operators, calls = self._whole[func]
+        return op.SCHEMA.op_name in operators and calls.get(op, True)
+
+    def _ask_what_to_keep(self, func: FuncOp, options: BridgeOptions) -> tuple[frozenset[str], dict[Operation, bool]]:
+        # First of all, since without executorch and torch nothing else can be imported either.
+        partitioner = find_partitioner(self.partitioner, options.arguments)
+        from etir.lowering.export_fx.program import export_block
+
+        module = func.parent_op()
+        assert isinstance(module, ModuleOp)
+        exported = export_block(module, func.body.block)
+        operators, wanted = not_decomposed(partitioner, self.partitioner, exported.program)
+        calls: dict[Operation, bool] = {}
+        for node, op in exported.operations.items():
+            if wanted is not None and str(node.target) in operators:
+                calls[op] = bool(wanted(node))
+        return operators, calls
+
+    def propose(self, module: ModuleOp, block: Block, options: BridgeOptions) -> Proposal:
+        """Show the partitioner a block. Operations under one tag are one partition."""
+        partitioner = find_partitioner(self.partitioner, options.arguments)
+        from etir.backends.bridge.edge import export_edge
+
+        exported = export_edge(module, block)
+        by_name = {node.name: op for node, op in exported.operations.items()}
+        tagged = ask(partitioner, self.partitioner, exported.program)
+        tag_of: dict[Operation, str] = {}
+        for name, tag in tagged.tags.items():
+            op = by_name.get(name)
+            if op is not None:
+                tag_of.setdefault(op, tag)
+        groups: dict[str, list[Operation]] = {}
+        for op in block.ops:
+            if op in tag_of:
+                groups.setdefault(tag_of[op], []).append(op)
+        specs = list(dict.fromkeys(tagged.specs[tag] for tag in groups))
+        if len(specs) > 1:
+            names = ", ".join(spec.backend for spec in specs)
+            raise E1112.error(
+                f"'{self.name}' hands its partitions to several backends or compile specs ({names}): name a "
+                "partitioner for each of them"
+            )
+        found = replace(options, **_options(specs[0])) if specs else options
+        left = {op: f"the partitioner does not tag '{operator_of(op)}'" for op in by_name.values() if op not in tag_of}
+        return Proposal(tuple(map(tuple, groups.values())), found, left)
+
+    def preprocess(self, outlined: Outlined, options: BridgeOptions) -> Artifact:
+        """Hand the function to the backend as an edge program of its own."""
+        spec = _spec(options)
+        if not spec.backend:
+            raise E1107.error(
+                f"@{outlined.name} does not say which backend it is for: let `partition` mark its operations, or write "
+                f'"{self.name}{{backend=NAME}}"'
+            )
+        # Backends are found among the classes that are imported: importing the partitioner has imported its own.
+        find_partitioner(self.partitioner, options.arguments)
+        from etir.backends.bridge.edge import export_edge
+
+        program = export_edge(outlined.module, outlined.func.body.block).program
+        lowered = preprocess(spec, program)
+        named = lowered.named_data_store_output
+        return Artifact(
+            bytes(lowered.processed_bytes),
+            {} if named is None else _named_data(named),
+            tuple((s.key, bytes(s.value)) for s in lowered.compile_specs),
+        )
+
+    def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
+        """The blob's size: what is in it is the backend's."""
+        return f"{len(blob)} bytes of '{self.name}'\n"
+
+
+def _options(spec: Spec) -> dict[str, Any]:
+    return {"backend": spec.backend, "specs": tuple(f"{key}={value.hex()}" for key, value in spec.specs)}
+
+
+def _spec(options: BridgeOptions) -> Spec:
+    pairs: list[tuple[str, bytes]] = []
+    for text in options.specs:
+        key, _, value = text.rpartition("=")
+        try:
+            pairs.append((key, bytes.fromhex(value)))
+        except ValueError:
+            raise E1107.error(f"compile spec '{text}' is not of the form key=hexadecimal") from None
+    return Spec(options.backend, tuple(pairs))
+
+
+def _named_data(store: Any) -> dict[str, NamedBlob]:
+    """What the backend put into its named data: in the file, and under a tag in files beside it."""
+    found = {key: _entry(store, entry) for key, entry in store.pte_data.items()}
+    for tag, entries in store.external_data.items():
+        found.update((key, replace(_entry(store, entry), external=tag)) for key, entry in entries.items())
+    return found
+
+
+def _entry(store: Any, entry: Any) -> NamedBlob:
+    data = store.buffers[entry.buffer_index]
+    return NamedBlob(data if isinstance(data, bytes) else data.to_bytes(), max(1, entry.alignment))

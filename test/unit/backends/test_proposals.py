@@ -1,0 +1,146 @@
+"""Backends that find their partitions by code of their own: what becomes of what they propose."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation
+
+from etir.backends import registry
+from etir.backends.interface import Artifact, Backend, Outlined, Proposal
+from etir.backends.patterns import Row
+from etir.diagnostics import EtirError
+from etir.dialects.context import EtContext
+from etir.dialects.text import parse_module, print_module
+from etir.passes.manager import run_pipeline
+
+
+@dataclass(frozen=True)
+class ProposingOptions:
+    """``groups`` are lists of operators, by position in the block, like ``0-1``; ``found`` is what it chooses."""
+
+    groups: tuple[str, ...] = ()
+    found: str = ""
+
+
+class Proposing(Backend):
+    """Proposes what its options say."""
+
+    name = "proposing"
+    runtime_id = "ProposingBackend"
+    version = "1"
+    Options = ProposingOptions
+
+    def rows(self, options: Any) -> Sequence[Row]:
+        return ()
+
+    def runtime_id_of(self, options: ProposingOptions) -> str:
+        return options.found or self.runtime_id
+
+    def propose(self, module: ModuleOp, block: Block, options: ProposingOptions) -> Proposal:
+        ops: list[Operation] = [op for op in block.ops if op.name.startswith("edge.")]
+        groups = tuple(tuple(ops[int(i)] for i in group.split("-")) for group in options.groups)
+        taken = {op: None for group in groups for op in group}
+        left = {op: "not wanted" for op in ops if op not in taken}
+        return Proposal(groups, ProposingOptions(options.groups, "Chosen"), left)
+
+    def preprocess(self, outlined: Outlined, options: Any) -> Artifact:
+        return Artifact(b"blob")
+
+
+BACKEND = Proposing()
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(registry.BUILT_IN, "proposing", f"{__name__}:BACKEND")
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    registry.forget()
+    yield
+    registry.forget()
+
+
+TEXT = """
+func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = edge.aten.exp.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = edge.aten.neg.default(%0) : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = edge.aten.cos.default(%1) : (tensor<4xf32>) -> tensor<4xf32>
+  %3 = edge.aten.add.Tensor(%2, %0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %3 : tensor<4xf32>
+}
+"""
+
+
+def partitions(pipeline: str, text: str = TEXT) -> tuple[list[str], EtContext, str]:
+    """The partition of each operator, empty for none."""
+    ctx, module = EtContext(), parse_module(text)
+    run_pipeline(ctx, module, pipeline)
+    printed = print_module(module)
+    found: list[str] = []
+    for line in printed.splitlines():
+        if " = edge." in line:
+            place = re.search(r'backend.partition = "([^"]*)"', line)
+            found.append("" if place is None else place.group(1))
+    return found, ctx, printed
+
+
+def test_as_proposed() -> None:
+    """Two neighbours that could be one partition stay two; the options that the backend chose are in the text."""
+    found, ctx, text = partitions('partition{backend="proposing{groups=0,1-2}"},verify-partitions')
+    assert found == ["proposing:0", "proposing:1", "proposing:1", ""]
+    assert 'backend.delegates = ["proposing{groups=0,1-2 found=Chosen}"]' in text
+    (report,) = ctx.delegation.backends
+    assert report.runtime_id == "Chosen"
+    assert [(left.op, left.reason) for left in report.left] == [("aten.add.Tensor", "not wanted")]
+    assert [p.name for p in report.partitions] == ["forward_proposing_0", "forward_proposing_1"]
+
+
+def test_outlined_under_the_chosen_options() -> None:
+    """The call names the backend that was chosen."""
+    _, _, text = partitions('partition{backend="proposing{groups=1-2}"},outline-delegates')
+    assert 'on "Chosen"' in text and 'backend.delegate = "proposing{groups=1-2 found=Chosen}"' in text
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "wanted"),
+    [
+        # exp and cos without neg between them: not convex, so two partitions.
+        ("proposing{groups=0-2}", ["proposing:0", "", "proposing:1", ""]),
+        # Each needs the other to run first: one of them is cut, and the parts find places.
+        ("proposing{groups=0-2,1-3}", ["proposing:0", "proposing:0", "proposing:0", "proposing:0"]),
+    ],
+)
+def test_what_cannot_run_in_one_piece_is_cut(pipeline: str, wanted: list[str]) -> None:
+    """What comes of it is valid, and as large as can be."""
+    found, _, _ = partitions(f'partition{{backend="{pipeline}"}},verify-partitions')
+    assert found == wanted
+
+
+def test_behind_another_backend() -> None:
+    """What a backend of higher preference has is taken out, and the rest is cut where it has to be."""
+    found, _, _ = partitions(
+        'partition{backend="reference{only=aten.neg.default}","proposing{groups=0-1-2-3}"},verify-partitions'
+    )
+    assert found == ["proposing:1", "reference:0", "proposing:2", "proposing:2"]
+
+
+def test_excluded_and_too_small() -> None:
+    """The options of the pass hold for proposals as well."""
+    found, ctx, _ = partitions('partition{backend="proposing{groups=0-1,2}" exclude=aten.neg.default}')
+    assert found == ["proposing:0", "", "proposing:1", ""]
+    assert ("aten.neg.default", "excluded by option") in [(x.op, x.reason) for x in ctx.delegation.backends[0].left]
+    found, ctx, _ = partitions('partition{backend="proposing{groups=0-1,2}" min-ops=2}')
+    assert found == ["proposing:0", "proposing:0", "", ""]
+
+
+def test_unknown_partitioner_says_what_there_is() -> None:
+    """Names of bridged backends are checked without importing executorch."""
+    with pytest.raises(EtirError, match="known: executorch:xnnpack, executorch:vulkan") as caught:
+        partitions('partition{backend="executorch:nobody"}')
+    assert caught.value.ids == ("E1101",)
