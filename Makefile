@@ -8,13 +8,14 @@
 #   make sanitize  the runtime's tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make opinfo  torch's OpInfo samples on the runtime's kernels
 #   make bench   compile time and memory beside the stock pipeline
+#   make zoo     every model of the zoo, checked, and docs/zoo.md written again
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 FOLDERS := dialects passes lowering backends emit tools interpret targets
 
-.PHONY: demo test dev lint docs sanitize opinfo bench typing clean
+.PHONY: demo test dev lint docs sanitize opinfo bench zoo typing clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/semantic_search.py
@@ -43,6 +44,9 @@ opinfo: dev
 bench: dev
 	$(BIN)/python benchmarks/compile_time.py
 	$(BIN)/python benchmarks/runtime.py
+
+zoo: dev
+	$(BIN)/python test/models/zoo.py --jobs 2 --document docs/zoo.md
 
 # Type checkers do not follow the import hook of an editable install; they read this tree of symlinks instead.
 typing:

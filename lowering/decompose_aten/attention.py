@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
-from etir.dialects.dtypes import i1
+from etir.dialects.dtypes import bf16, f16, f32, i1
 from etir.dialects.et.layout import Dim
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.builder import Builder, dims, element, rank
@@ -71,7 +71,7 @@ def scaled_dot_product_attention(
         query = b.view(query, [*outer, heads // group, rows * group, b.size(query, -1)])
     scores = matmul(b, query, b.transpose(key, -2, -1))
     if mask is not None:
-        scores = _masked(b, b.view(scores, [*shape[:-1], columns]), mask)
+        scores = add_mask(b, b.view(scores, [*shape[:-1], columns]), mask)
     weights = b("aten._softmax.default", scores, rank(scores) - 1, False)
     if dropout:
         weights = b.results("aten.native_dropout.default", weights, dropout, True)[0]
@@ -81,7 +81,7 @@ def scaled_dot_product_attention(
     return result if mask is None or is_causal else _without_hidden_rows(b, result, mask)
 
 
-def _masked(b: Builder, scores: SSAValue, mask: SSAValue) -> SSAValue:
+def add_mask(b: Builder, scores: SSAValue, mask: SSAValue) -> SSAValue:
     """Scores plus a floating-point mask, or minus infinity where a bool mask is false."""
     if element(mask) != i1:
         return b.add(scores, b.cast(mask, element(scores)))
@@ -154,11 +154,36 @@ def flash_attention(
     mask: SSAValue | None,
     scale: float | None,
 ) -> list[SSAValue | None] | None:
-    """The attention; the logarithms of the sums must not be used"""
-    if b.rewriter.root.results[1].first_use is not None:
-        return b.no_match("the second result is used")
-    result = scaled_dot_product_attention(b, query, key, value, mask, dropout, is_causal, scale, False)
-    return None if result is None else [result, None]
+    """The attention, and the logarithms of the sums where they are used: a backward graph needs them"""
+    if b.rewriter.root.results[1].first_use is None:
+        result = scaled_dot_product_attention(b, query, key, value, mask, dropout, is_causal, scale, False)
+        return None if result is None else [result, None]
+    scale = flash_attention_scale(b, query, scale)
+    if scale is None or dropout:
+        return b.no_match("it has dropout, or the width of the heads is only known at run time")
+    if is_causal:
+        mask = triangle_mask(b, b.size(query, -2), b.size(key, -2), 0, "le")
+    scores = matmul(b, b.mul(query, scale), b.transpose(key, -2, -1))
+    if mask is not None:
+        scores = add_mask(b, scores, mask)
+    last = rank(scores) - 1
+    result = matmul(b, b("aten._softmax.default", scores, last, False), value)
+    if mask is not None and not is_causal:
+        result = _without_hidden_rows(b, result, mask)
+    sums = b("aten.logsumexp.default", b.cast(scores, _wide(element(scores))), [last])
+    return [result, sums]
+
+
+def flash_attention_scale(b: Builder, query: SSAValue, scale: float | None) -> float | None:
+    """What the products are multiplied with; None when it is only known at run time."""
+    width = dims(query)[-1]
+    if scale is not None or not isinstance(width, int):
+        return scale
+    return 1 / math.sqrt(width) if width else 1.0
+
+
+def _wide(type: Attribute) -> Attribute:
+    return f32 if type in (f16, bf16) else type
 
 
 @decomposition("aten._scaled_dot_product_attention_math.default")

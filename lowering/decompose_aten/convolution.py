@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from etir.lowering.builder import Builder, dims, rank
+from etir.lowering.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
 
 Ints = Sequence[int]
@@ -135,3 +135,28 @@ def conv_with_kernel_size(
 ) -> SSAValue:
     """``convolution``"""
     return convolution(b, x, weight, bias, stride, padding, (1,), 1)
+
+
+@decomposition("aten.col2im.default")
+def col2im(
+    b: Builder, x: SSAValue, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
+) -> SSAValue | None:
+    """Transposed ``convolution`` that puts each element of a window at its place"""
+    taps = kernel[0] * kernel[1]
+    reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    settings = list(zip(size, padding, reach, stride, strict=True))
+    count = [(s + 2 * p - r - 1) // step + 1 for s, p, r, step in settings]
+    behind = [(s + 2 * p - r - 1) % step for s, p, r, step in settings]
+    batch = b.sizes(x)[:-2]
+    windows = dims(x)[-2]
+    if not isinstance(windows, int):
+        return b.no_match("the number of channels is not a constant")
+    channels = windows // taps
+    lead = batch[0] if batch else 1
+    places = [
+        [[float(i == k * kernel[1] + n) for n in range(kernel[1])] for k in range(kernel[0])] for i in range(taps)
+    ]
+    weight = b.constant([[image] for image in places], element(x))
+    images = b.view(x, [lead * channels, taps, *count])
+    result = convolution(b, images, weight, None, stride, padding, dilation, 1, transposed=True, output_padding=behind)
+    return b.view(result, [*batch, channels, *size])

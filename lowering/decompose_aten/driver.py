@@ -38,11 +38,13 @@ FAMILIES = (
     "einsum",
     "attention",
     "convolution",
+    "convolution_3d",
     "normalization",
     "pooling",
     "reduction",
     "statistics",
     "indexing",
+    "scattering",
     "padding",
     "resampling",
     "recurrent",
@@ -50,6 +52,8 @@ FAMILIES = (
     "linear_algebra",
     "selection",
     "histogram",
+    "backward",
+    "pooling_backward",
 )
 """Modules of this package; importing one registers its decompositions."""
 

@@ -220,6 +220,12 @@ def addcmul(b: Builder, x: SSAValue, first: SSAValue, second: SSAValue, value: f
     return b("aten.add.Tensor", x, combined, alpha=value)
 
 
+@decomposition("prims.fma.default", in_float=True, numbers=ALL)
+def multiply_add(b: Builder, x: SSAValue, y: TensorOrNumber, z: SSAValue) -> SSAValue:
+    """``x * y + z``: what strict export makes of ``addcmul_``, ``addcdiv_`` and ``lerp_`` with a factor"""
+    return b.add(b.mul(x, y), z)
+
+
 @decomposition("aten.lerp.Scalar", in_float=True)
 def lerp(b: Builder, start: SSAValue, end: SSAValue, weight: float) -> SSAValue:
     """``start + weight * (end - start)``, from the nearer end"""

@@ -87,6 +87,28 @@ def histogram_of_edges(
     return [_counted(b, [b.view(x, [-1])], [edges], weight, density), edges]
 
 
+@decomposition("aten.histc.default")
+def histc(b: Builder, x: SSAValue, bins: int, least: float, most: float) -> SSAValue:
+    """The bin of each element by its share of the range; without a range, that of the elements"""
+    type, flat = element(x), b.view(x, [-1])
+    low: SSAValue | float = float(least)
+    width: SSAValue | float = float(most) - float(least)
+    high: SSAValue | float = float(most)
+    if least == most and not any(d == 0 for d in dims(x)):
+        lowest, highest = b("aten.amin.default", flat, [0]), b.amax(flat, [0])
+        widening = b.cast(b.compare("eq", lowest, highest), type)
+        low, high = b.sub(lowest, widening), b.add(highest, widening)
+        width = b.sub(high, low)
+    elif least == most:
+        low, width, high = low - 1.0, 2.0, high + 1.0
+    inside = b.logical("logical_and", b.compare("ge", flat, low), b.compare("le", flat, high))
+    share = b.div(b.mul(b.sub(b.where(inside, flat, low), low), bins), width)
+    place = b.clamp(b.cast(share, i64), 0, bins - 1)
+    zeros = b.full([bins], 0.0, type)
+    amount = b.cast(inside, type)
+    return b("aten.index_put.default", zeros, [place], amount, True, types=[zeros.type])
+
+
 def _columns(b: Builder, x: SSAValue) -> list[SSAValue]:
     """The coordinates of points [..., n]."""
     count = dims(x)[-1]

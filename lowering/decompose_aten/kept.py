@@ -45,11 +45,26 @@ BETTER_WHOLE: tuple[str, ...] = (
     "aten.bitwise_right_shift.Tensor",
     "aten.bitwise_right_shift.Tensor_Scalar",
     "aten._upsample_bilinear2d_aa.default",
+    "aten.sort.default",
+    "aten.avg_pool2d_backward.default",
+    "aten.avg_pool3d_backward.default",
+    "aten._adaptive_avg_pool2d_backward.default",
+    "aten._adaptive_avg_pool3d_backward.default",
+    "aten.max_pool2d_with_indices_backward.default",
+    "aten.max_pool3d_with_indices_backward.default",
+    "aten.adaptive_max_pool2d_backward.default",
+    "aten.adaptive_max_pool3d_backward.default",
+    "aten.convolution_backward.default",
     # Core operators that have a decomposition for targets without a kernel.
     "aten.adaptive_avg_pool1d.default",
     "aten.avg_pool1d.default",
     "aten.avg_pool3d.default",
     "aten._adaptive_avg_pool3d.default",
+    "aten.convolution.default",
+    "aten.scatter_reduce.two",
+    "aten.col2im.default",
+    # Others that a kernel does in one pass.
+    "aten.histc.default",
 )
 """The operators that stay whole where the target has a kernel that takes the call."""
 
@@ -92,7 +107,7 @@ class Kept:
 
 
 def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
-    """Whether a kernel takes the types and ranks of a call."""
+    """Whether a kernel takes the types, ranks and flags of a call."""
     given = op.args()
     results = iter(op.results)
     dtypes: dict[str, Any] = {}
@@ -108,7 +123,8 @@ def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
         for table, position in ((dtypes, 0), (ranks, 1)):
             column = [None if item is None else item[position] for item in described]
             table[argument.name] = column if isinstance(value, tuple) else column[0]
-    return entry.check(dtypes, ranks=ranks) is None
+    flags = {name: value for name, value in given.items() if isinstance(value, bool)}
+    return entry.check(dtypes, ranks=ranks, others=flags) is None
 
 
 def _described(value: Any) -> tuple[int | None, int]:

@@ -62,8 +62,19 @@ def replication_pad1d(b: Builder, x: SSAValue, amounts: Sequence[Any]) -> SSAVal
 
 
 @decomposition("aten.constant_pad_nd.default")
-def constant_pad(b: Builder, x: SSAValue, amounts: Sequence[int], _value: float) -> SSAValue | None:
-    """The input, when nothing is added"""
-    if any(amounts) or dims(x) != dims(b.rewriter.root.results[0]):
-        return b.no_match("it changes the size")
-    return x
+def constant_pad(b: Builder, x: SSAValue, amounts: Sequence[int], value: float) -> SSAValue | None:
+    """The input, when nothing is added; slices for negative amounts, which not every target's kernel takes"""
+    if not any(amounts) and dims(x) == dims(b.rewriter.root.results[0]):
+        return x
+    if all(amount >= 0 for amount in amounts):
+        return b.no_match("it only adds")
+    for i in range(len(amounts) // 2):
+        before, after = amounts[2 * i], amounts[2 * i + 1]
+        if before < 0 or after < 0:
+            position = rank(x) - 1 - i
+            end = b.size(x, position) + after if after < 0 else None
+            x = b.slice(x, position, max(-before, 0), end)
+    rest = [max(amount, 0) for amount in amounts]
+    if not any(rest):
+        return x
+    return b("aten.constant_pad_nd.default", x, rest, value, types=[b.rewriter.root.results[0].type])

@@ -101,6 +101,15 @@ def logsumexp(b: Builder, x: SSAValue, dim: Dims, keepdim: bool) -> SSAValue:
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
+@decomposition("aten.sort.default")
+def sort(b: Builder, x: SSAValue, dim: int, descending: bool) -> Sequence[SSAValue] | None:
+    """``topk`` of all elements, which is sorted; equal elements may change places in both"""
+    if rank(x) == 0:
+        return b.no_match("it has no dims")
+    position = wrap(dim, rank(x))
+    return b.results("aten.topk.default", x, b.size(x, position), position, descending, True)
+
+
 @decomposition("aten.argsort.default")
 def argsort(b: Builder, x: SSAValue, dim: int, descending: bool) -> SSAValue:
     """The indices of ``sort``"""

@@ -35,7 +35,9 @@ def test_every_root_is_in_the_schema_table() -> None:
     from etir.dialects.aten.table import load_table
 
     table = load_table()
-    assert [root for p in hand_written() for root in p.roots if root not in table] == []
+    roots = [root for p in hand_written() for root in p.roots]
+    # A module carries the schemas of operators that are not ATen's; one of them comes out of strict export.
+    assert [root for root in roots if root not in table] == ["prims.fma.default"]
 
 
 def test_keep() -> None:

@@ -146,3 +146,25 @@ def test_embedding_bag_without_padding() -> None:
         None,
     )
     check("aten.embedding_bag.padding_idx", *args, results=1)
+
+
+SCATTERED = torch.tensor([[1.0, -2.0, 0.5, 4.0], [2.0, 3.0, -1.5, 0.0], [7.0, 1.0, 2.0, -3.0]])
+PLACES = torch.tensor([[0, 2, 2, 0], [1, 2, 0, 0], [2, 2, 1, 1]])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "amax", "amin"])
+def test_scatter_reduce(reduce: str, include_self: bool, dtype: torch.dtype) -> None:
+    x, source = torch.arange(12).view(3, 4).to(dtype), SCATTERED.abs().to(dtype)
+    name, rest = "aten.scatter_reduce.two", (source, reduce)
+    check(name, x, 0, PLACES, *rest, include_self=include_self)
+    check(name, x.t().contiguous(), -1, PLACES.t().contiguous(), source.t().contiguous(), reduce)
+    check(name, x[0, 0], 0, torch.tensor(0), source[0, 0], reduce, include_self=include_self)
+
+
+def test_scatter_reduce_of_a_part_and_of_dynamic_sizes() -> None:
+    x = torch.arange(20.0).view(4, 5)
+    check("aten.scatter_reduce.two", x, 0, PLACES[:2], SCATTERED, "mean", include_self=False)
+    dynamic = {0: [0, 1], 1: [0, 1], 2: [0, 1]}
+    check("aten.scatter_reduce.two", x[:, :4].contiguous(), 0, PLACES, SCATTERED, "sum", dynamic=dynamic)

@@ -9,6 +9,7 @@ import torch
 from unit.lowering.one_op import Dynamic, check, decompose, one_op_module
 
 from etir.diagnostics import EtirError
+from etir.dialects.et.layout import dims_of
 
 torch.manual_seed(0)
 R = torch.randn
@@ -35,6 +36,17 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         (IMAGE, R(4, 6, 1, 1), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, False, False, True, True),
         {},
     ),
+    ("aten.conv3d.default", (VOLUME, R(6, 2, 3, 2, 3), R(6), [2, 1, 2], [2, 1, 0], [2, 1, 2], 2), {}),
+    ("aten.conv3d.default", (VOLUME, R(3, 4, 1, 1, 1), None, [3, 1, 1]), {}),
+    (
+        "aten.conv_transpose3d.input",
+        (VOLUME, R(4, 3, 3, 2, 2), R(6), [2, 2, 1], [1, 0, 1], [1, 0, 0], 2, [2, 1, 1]),
+        {},
+    ),
+    ("aten.conv_transpose3d.input", (VOLUME, R(4, 3, 2, 2, 2), None, [3, 1, 1], [2, 0, 0]), {}),
+    ("aten.col2im.default", (R(2, 12, 12), [6, 8], [2, 2], [1, 1], [0, 0], [2, 2]), {}),
+    ("aten.col2im.default", (R(12, 15), [6, 7], [3, 2], [1, 2], [1, 0], [2, 1]), {}),
+    ("aten.col2im.default", (R(2, 12, 15), [7, 6], [3, 2], [1, 1], [1, 0], [3, 1]), {}),
     ("aten.conv3d.padding", (VOLUME, R(3, 4, 2, 3, 3), None, [1, 1, 1], "same"), {}),
     ("aten._convolution_mode.default", (IMAGE, R(4, 6, 3, 3), None, [1, 1], "same", [1, 1], 1), {}),
     (
@@ -93,6 +105,9 @@ DYNAMIC: list[tuple[str, tuple[Any, ...], Dynamic]] = [
     ("aten.conv2d.default", (IMAGE, R(4, 6, 3, 3), R(4), [2, 1], [1, 0], [1, 2]), {0: [0, 2, 3]}),
     ("aten.conv2d.padding", (IMAGE, R(4, 6, 3, 2), None, [1, 1], "same"), {0: [0, 2, 3]}),
     ("aten.conv_transpose2d.input", (IMAGE, R(6, 2, 3, 3), None, [2, 2], [1, 1], [1, 0], 2), {0: [0, 2, 3]}),
+    ("aten.col2im.default", (R(2, 12, 12), [6, 8], [2, 2], [1, 1], [0, 0], [2, 2]), {0: [0]}),
+    ("aten.conv3d.default", (VOLUME, R(3, 4, 2, 3, 3), R(3), [2, 1, 1], [1, 1, 1]), {0: [0, 2, 3, 4]}),
+    ("aten.conv_transpose3d.input", (VOLUME, R(4, 3, 3, 2, 2), None, [2, 1, 1], [1, 0, 0]), {0: [0, 2, 4]}),
     ("aten.layer_norm.default", (IMAGE, [9], R(9), R(9)), {0: [0, 2]}),
     ("aten.group_norm.default", (IMAGE, 3, C6, POSITIVE), {0: [0, 2, 3]}),
     ("aten.instance_norm.default", (IMAGE, C6, C6, None, None, True, 0.1, 1e-5, False), {0: [0, 3]}),
@@ -109,6 +124,14 @@ DYNAMIC: list[tuple[str, tuple[Any, ...], Dynamic]] = [
 @pytest.mark.parametrize(("name", "args", "dynamic"), DYNAMIC, ids=lambda v: v if isinstance(v, str) else "")
 def test_dynamic(name: str, args: tuple[Any, ...], dynamic: Dynamic) -> None:
     check(name, *args, dynamic=dynamic)
+
+
+@pytest.mark.parametrize(("target", "rank"), [("etir", 5), ("executorch", 4)])
+def test_convolutions_of_volumes_become_images_where_the_kernel_takes_no_more(target: str, rank: int) -> None:
+    module, _ = one_op_module("aten.conv3d.default", (VOLUME, R(3, 4, 2, 3, 3)), {})
+    decompose(module, target=target)
+    found = [op for op in module.walk() if op.name == "aten.convolution.default"]
+    assert [len(dims_of(op.results[0].type)) for op in found] == [rank]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,21 @@ def test_unique_along_a_dim(dim: int, packet: str) -> None:
     _check_exported(lambda t: getattr(torch, packet)(t, return_inverse=True, return_counts=True, dim=dim), X)
 
 
+@pytest.mark.parametrize(
+    ("x", "limits"),
+    [
+        (torch.linspace(-1, 2, 50), (-0.5, 1.5)),
+        (torch.tensor([0.0, 1.0, 3.0, 3.0, 2.0, 7.0]), (0, 3)),
+        (X, (0, 0)),
+        (torch.full((5,), 2.0, dtype=torch.float64), (0, 0)),
+        (torch.zeros(0), (0, 0)),
+        (torch.tensor([float("nan"), 0.5, float("inf")]), (0, 1)),
+    ],
+)
+def test_histc(x: torch.Tensor, limits: tuple[float, float]) -> None:
+    check("aten.histc.default", x, 4, *limits)
+
+
 @pytest.mark.parametrize("x", [X - 1, torch.tensor(2.0), torch.tensor(False)])
 def test_nonzero_as_columns(x: torch.Tensor) -> None:
     _check_exported(lambda t: torch.nonzero(t, as_tuple=True), x)
