@@ -7,8 +7,9 @@
     rt = etir.runtime.load("model.pte") # etir's own C++ runtime
     rt.forward(x)
 
-``etir.import_program`` gives the module at the first level; the command-line tools work on its text. Importing this
-package imports neither torch nor the dialects nor the native runtime.
+``etir.import_program`` gives the module at the first level; the command-line tools work on its text, and
+``etir.export_program`` leads from every level above the executable one back to torch. Importing this package imports
+neither torch nor the dialects nor the native runtime.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from etir import runtime
     from etir.driver import Program
     from etir.driver import compile_program as compile
+    from etir.lowering.export_fx import export_program
     from etir.lowering.import_fx import import_program
 
 __version__ = "0.1.0"
 
-__all__ = ["Diagnostic", "EtirError", "Program", "compile", "import_program", "runtime"]
+__all__ = ["Diagnostic", "EtirError", "Program", "compile", "export_program", "import_program", "runtime"]
 
 
 def __getattr__(name: str) -> Any:
@@ -38,6 +40,10 @@ def __getattr__(name: str) -> Any:
             from etir.lowering.import_fx import import_program
 
             return import_program
+        case "export_program":
+            from etir.lowering.export_fx import export_program
+
+            return export_program
         case "Program":
             from etir.driver import Program
 

@@ -112,7 +112,11 @@ def compile_program(
     plan_outputs: bool = True,
     share_state: bool = False,
     debug_info: bool = False,
-    external_weights: str | None = None,
+    external_weights: str | Mapping[str, str | Sequence[str]] | None = None,
+    external_state: str | Mapping[str, str | Sequence[str]] | None = None,
+    constant_methods: Mapping[str, object] | None = None,
+    optimizer: str | None = None,
+    state_methods: bool | Sequence[str] = False,
     dump_dir: str | Path | None = None,
 ) -> Program:
     """Compile an exported program (several by method name, or a module at any level) for a target.
@@ -123,33 +127,45 @@ def compile_program(
     (``{"min_ops": 3, "own_state": True, "what_if": True}``), ``link_backends`` names backends, as the file does, that
     are linked into the runtime besides those of the target. ``plan_inputs`` and ``plan_outputs`` False leave those
     tensors' memory to the caller; ``share_state`` lets methods share mutable buffers of one name; ``debug_info`` writes
-    source lines into the file; ``external_weights`` names a ``.ptd`` file that holds the weights; ``dump_dir`` receives
-    the module after every phase as text.
+    source lines into the file; ``external_weights`` names a ``.ptd`` file that holds the weights, or several with the
+    shell patterns of the names that go into each (``{"lora": "*.lora_*", "base": "*"}``, the first that fits),
+    ``external_state`` the same for the initial bytes of state; ``dump_dir`` receives the module after every phase as
+    text.
+
+    ``constant_methods`` are further methods that return the value. ``optimizer`` (``"sgd{lr=0.1 momentum=0.9}"``, the
+    options are those of pass `sgd-step`) lets a joint graph of forward and backward update its parameters itself.
+    ``state_methods`` adds methods by which the state is read and written from outside, of the names that fit the
+    patterns, or of all; methods then share their state.
 
     Raises one :class:`~etir.diagnostics.EtirError` with everything that keeps the program from compiling.
     """
     from xdsl.dialects.builtin import ModuleOp
 
+    from etir.diagnostics import EtirError
     from etir.dialects.context import EtContext
     from etir.emit.to_pte import EmitOptions, emit_program
+    from etir.lowering.errors import E0402
     from etir.lowering.pipeline import PHASES, phase_of, pipeline
     from etir.passes.delegation.attributes import is_marked
     from etir.passes.delegation.fallback import check_fallback
     from etir.passes.manager import run_pipeline
+    from etir.survey import everything_wrong
     from etir.targets.manifest import load
 
     load(target)
     texts = _delegate_texts(delegates)
     if isinstance(program, ModuleOp):
+        if constant_methods:
+            raise E0402.error("constant methods are added to exported programs; a module has its methods already")
         module = program.clone()
     else:
         from etir.lowering.import_fx import import_program
 
-        module = import_program(program)
+        module = import_program(program, constant_methods=constant_methods)
     ctx = EtContext()
     options = {
         "to-out-variant": _options(plan_inputs=plan_inputs, plan_outputs=plan_outputs),
-        "plan-memory": _options(share_state=share_state),
+        "plan-memory": _options(share_state=share_state or state_methods is not False),
     }
     extra: dict[str, Mapping[str, object]] = {
         "partition": dict(partition or {}),
@@ -159,6 +175,7 @@ def compile_program(
     ran: list[tuple[str, float]] = []
     dump = None if dump_dir is None else _Dump(Path(dump_dir))
     start = phase_of(module)
+    additions = _additions(start, optimizer, state_methods)
     if dump is not None:
         dump.write(start, module)
     if start == "backend":
@@ -167,18 +184,25 @@ def compile_program(
     for before, phase in zip(phases, phases[1:], strict=False):
         sequence = pipeline(start=before, stop=phase, target=target, delegates=texts, marked=marked)
         specs = [_with_options(s + options.get(s, ""), extra) for s in sequence]
-        if phase == "et" and external_weights is not None:
+        if phase == "et":
             # Folding has made its constants by now; what is a weight here is a weight of the file.
             # What only delegates read went into their blobs.
             place = next(i for i, spec in enumerate(specs) if spec.startswith("to-out-variant"))
-            specs.insert(place, f"externalize-weights{{tag={external_weights}}}")
+            specs[place:place] = [*_externalize(external_weights, "weights"), *_externalize(external_state, "state")]
+        if phase == "core":
+            place = 1 + next(i for i, spec in enumerate(specs) if spec.startswith("functionalize"))
+            specs[place:place] = additions
         if phase == "backend" and texts:
             # Whether the fallback is allowed is known before the target is asked whether it could run what is left.
             cut = next(i for i, spec in enumerate(specs) if spec.startswith("verify-partitions"))
             ran += _times(run_pipeline(ctx, module, ",".join(specs[:cut])))
             ctx.diagnostics += check_fallback(ctx.delegation, fallback)
             specs = specs[cut:]
-        ran += _times(run_pipeline(ctx, module, ",".join(specs)))
+        try:
+            ran += _times(run_pipeline(ctx, module, ",".join(specs)))
+        except EtirError as error:
+            rest = pipeline(start=phase, target=target, delegates=texts, marked=marked)
+            raise everything_wrong(error, ctx, module, [*specs, *rest]) from error
         if dump is not None:
             dump.write(phase, module)
     emission = emit_program(module, EmitOptions(debug_info=debug_info))
@@ -207,6 +231,39 @@ def _with_options(spec: str, extra: Mapping[str, Mapping[str, object]]) -> str:
 
 def _value_texts(value: object, one: Callable[[object], str]) -> str:
     return ",".join(map(one, value)) if isinstance(value, (tuple, list)) else one(value)  # pyright: ignore
+
+
+def _additions(start: str, optimizer: str | None, state_methods: bool | Sequence[str]) -> list[str]:
+    """The passes that add to a program what its user did not write. Raises E0521 and E0522 behind the aten level."""
+    from etir.passes.errors import E0521, E0522
+    from etir.passes.pipeline import value_text
+
+    late = f"the module is at level '{start}' already; the pass works at level 'aten'"
+    specs: list[str] = []
+    if optimizer is not None:
+        if start != "aten":
+            raise E0521.error(late)
+        name, brace, options = optimizer.partition("{")
+        specs.append(f"{name}-step{brace}{options}")
+    if state_methods is not False:
+        if start != "aten":
+            raise E0522.error(late)
+        patterns = () if state_methods is True else state_methods
+        specs.append(f"state-methods{{match={','.join(map(value_text, patterns))}}}" if patterns else "state-methods")
+    return specs
+
+
+def _externalize(files: str | Mapping[str, str | Sequence[str]] | None, what: str) -> list[str]:
+    """The passes that put weights or state into the ``.ptd`` files of their tags."""
+    from etir.passes.pipeline import value_text
+
+    specs: list[str] = []
+    tags: Mapping[str, str | Sequence[str]] = {files: ()} if isinstance(files, str) else files or {}
+    for tag, match in tags.items():
+        patterns = [match] if isinstance(match, str) else match
+        names = f" match={','.join(map(value_text, patterns))}" if patterns else ""
+        specs.append(f"externalize-weights{{tag={value_text(tag)} what={what}{names}}}")
+    return specs
 
 
 def _times(report: PipelineReport) -> list[tuple[str, float]]:

@@ -25,7 +25,9 @@ from typing import Any, cast
 from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     FunctionType,
+    IntegerType,
     ModuleOp,
+    Signedness,
     TensorType,
 )
 from xdsl.dialects.func import ReturnOp
@@ -53,6 +55,7 @@ from etir.dialects.literals import ArgValue
 from etir.dialects.schema import SchemaKind
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0410, E0414
+from etir.lowering.promotion import FLOATING, INTEGER, category_of, common_type, number_type_of
 from etir.passes.base import Pass, methods
 
 _DROPPED_ARGUMENTS = ("layout", "device", "pin_memory")
@@ -162,14 +165,18 @@ class _Lowering:
 
     def numbers(self, op: AtenOp, name: str, arguments: dict[str, ArgValue]) -> str:
         """Rewrite numbers that stand in tensor slots; returns the overload to use."""
-        for argument in op.SCHEMA.arguments:
+        promotes = name.startswith("aten.add.") and _promotes(op)
+        if promotes:
+            name = "aten.add.Tensor"
+        schema = load_table().get(name) or op.SCHEMA
+        for argument in schema.arguments:
             value = arguments.get(argument.name)
             if not argument.is_tensor or argument.is_list or value is None:
                 continue
             is_number = not isinstance(value, SSAValue) or not isinstance(value.type, TensorType)
             if not is_number:
                 continue
-            scalar = scalar_form(name, argument.name)
+            scalar = None if promotes else scalar_form(name, argument.name)
             if scalar is not None:
                 name = scalar
             elif isinstance(value, SSAValue):
@@ -183,15 +190,23 @@ class _Lowering:
         return name
 
     def constant(self, op: AtenOp, value: bool | float) -> SSAValue:
-        """A 0-d constant: int64, bool, or float32 (float64 beside a float64 tensor, so that no digit is lost)."""
-        if isinstance(value, bool):
-            element: Attribute = i1
+        """A 0-d constant: int64, bool, or float32 (float64 beside a float64 tensor, so that no digit is lost).
+
+        Beside tensors that are 0-d themselves it has their type: as a tensor it would take part in promotion as they
+        do, and a number does not.
+        """
+        element: Attribute | None = _type_of_scalars(op, value)
+        if element is not None:
+            pass
+        elif isinstance(value, bool):
+            element = i1
         elif isinstance(value, int):
             element = i64
         else:
             doubles = [v for v in op.operands if isinstance(v.type, TensorType) and v.type.element_type == f64]
             element = f64 if doubles else f32
-        attribute = DenseIntOrFPElementsAttr.from_list(TensorType(element, []), [value])  # type: ignore[arg-type]
+        number = value if isinstance(element, IntegerType) else float(value)
+        attribute = DenseIntOrFPElementsAttr.from_list(TensorType(element, []), [number])  # type: ignore[arg-type]
         new = ConstantOp(attribute)
         new.location = op.location
         Rewriter.insert_op(new, InsertPoint.before(op))
@@ -246,6 +261,12 @@ class _Lowering:
         """``_to_copy``, ``clone``, ``contiguous`` and ``empty`` with their memory format as a dim order."""
         result = cast("TensorType[Attribute]", op.results[0].type)
         rank = result.get_num_dims()
+        value = arguments.get("self")
+        if value is not None and not (isinstance(value, SSAValue) and isinstance(value.type, TensorType)):
+            # A number, as traced gradients have them.
+            given: dict[str, ArgValue] = {"size": [], "fill_value": value, "dtype": result.element_type}
+            self.emit(op, edge_op("aten.full.default"), given, [result])
+            return
         default = "contiguous" if op.SCHEMA.name in ("contiguous", "empty") else "preserve"
         word = arguments.get("memory_format") or default
         source = op.operands[0] if op.operands and op.SCHEMA.arguments[0].is_tensor else None
@@ -264,7 +285,7 @@ class _Lowering:
             cls = edge_op("dim_order_ops._empty_dim_order.default")
             self.emit(op, cls, {"size": arguments["size"], "dtype": type.element_type, "dim_order": dim_order}, [type])
             return
-        given: dict[str, ArgValue] = {"self": source, "dim_order": dim_order}
+        given = {"self": source, "dim_order": dim_order}
         assert source is not None and isinstance(source.type, TensorType)
         if source.type.element_type != type.element_type:
             given["dtype"] = type.element_type
@@ -284,6 +305,36 @@ def with_order(type: Attribute, order: tuple[int, ...] | None) -> Attribute:
     return tensor_type(
         type.element_type, dims_of(type), order if order is not None and len(order) == type.get_num_dims() else None
     )
+
+
+def _type_of_scalars(op: AtenOp, value: bool | float) -> Attribute | None:
+    """The common element type of the other operands when all are 0-d and ``value`` does not change it."""
+    types = [
+        v.type
+        for argument in op.SCHEMA.arguments
+        if argument.is_tensor and not argument.is_list and argument.name != "condition"
+        if isinstance(v := op.arg(argument.name), SSAValue) and isinstance(v.type, TensorType)
+    ]
+    if not types or any(type.get_num_dims() for type in types):
+        return None
+    try:
+        common = common_type([type.element_type for type in types])
+        changed = category_of(number_type_of(value)) > category_of(common)
+    except (TypeError, KeyError):
+        return None
+    if changed or category_of(common) not in (INTEGER, FLOATING):
+        return None
+    if isinstance(common, IntegerType):
+        bits, signed = common.width.data, common.signedness.data is not Signedness.UNSIGNED
+        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else (0, 2**bits)
+        return common if low <= value < high else None
+    return common
+
+
+def _promotes(op: Operation) -> bool:
+    """Whether an addition's number is of a higher category than its tensor, which kernels of ``add.Scalar`` refuse."""
+    types = [v.type.element_type for v in (*op.operands[:1], *op.results) if isinstance(v.type, TensorType)]
+    return len(types) == 2 and types[0] != types[1]
 
 
 def _replace(op: Operation, values: Sequence[SSAValue]) -> None:

@@ -20,7 +20,8 @@ E0403 = define(
 E0404 = define(
     "E0404",
     "a weight cannot be imported",
-    "use dense CPU tensors: model.cpu(), tensor.to_dense(), and no tensor subclasses",
+    "use dense CPU tensors: model.cpu(), tensor.to_dense(); for a tensor subclass that operators take whole, call "
+    "program.run_decompositions({}) first",
 )
 E0405 = define(
     "E0405",
@@ -31,6 +32,16 @@ E0406 = define(
     "E0406",
     "the .pt2 file cannot be read",
     "write it with torch.export.save(program, path) under the torch version that reads it",
+)
+E0407 = define(
+    "E0407",
+    "something cannot be exported to torch",
+    "export at a level above it (ATen, core, edge), or rewrite what the message names",
+)
+E0408 = define(
+    "E0408",
+    "there is no method to export",
+    "name a method that the module has (--method); the executable level has no way back to torch",
 )
 E0410 = define(
     "E0410",

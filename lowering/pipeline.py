@@ -29,6 +29,8 @@ PHASES: dict[str, tuple[str, ...]] = {
     ),
     "backend": (
         "legalize-dim-order{target={target}}",
+        "scatter-in-place",
+        "transpose-small-side",
         "canonicalize",
         "elide-views",
         "share-sizes",

@@ -167,6 +167,9 @@ class IndexPutOfFullRank(Pattern):
             rewriter.no_match("more than one index, an index that is no vector, or dynamic sizes")
             return
         shape = values.type.get_shape()
+        if not all(isinstance(d, int) for d in replaced):
+            rewriter.no_match("the index has a dynamic size")
+            return
         if shape == replaced or math.prod(shape) != math.prod(replaced):
             return
         view = edge_op("aten.view_copy.default").make(
@@ -175,7 +178,7 @@ class IndexPutOfFullRank(Pattern):
         rewriter.replace(op, op.with_args(values=rewriter.insert(view).results[0]))
 
 
-def replaced_shape(op: EdgeOp) -> tuple[int, ...] | None:
+def replaced_shape(op: EdgeOp) -> tuple[Any, ...] | None:
     """The shape of what an ``index_put`` with one vector of positions replaces; None for any other ``index_put``."""
     type = op.arg("self").type
     indices = op.arg("indices")
@@ -183,10 +186,10 @@ def replaced_shape(op: EdgeOp) -> tuple[int, ...] | None:
     if len(present) != 1 or not is_static(type):
         return None
     dim, index = present[0]
-    if not is_static(index.type) or index.type.get_num_dims() != 1 or index.type.element_type not in (i32, i64):
+    if index.type.get_num_dims() != 1 or index.type.element_type not in (i32, i64):
         return None
-    shape = list(type.get_shape())
-    shape[dim] = index.type.get_shape()[0]
+    shape: list[Any] = list(type.get_shape())
+    shape[dim] = dims_of(index.type)[0]
     return tuple(shape)
 
 

@@ -35,3 +35,14 @@ E0508 = define(
     "a file of PDL patterns is not usable",
     "write a module of pdl.pattern operations, each with a root and a rewrite body",
 )
+E0521 = define(
+    "E0521",
+    "there is no backward graph to optimise with",
+    "export it with torch.export.experimental._export_forward_backward(torch.export.export(model, inputs)), where the "
+    "first output of the model is the loss",
+)
+E0522 = define(
+    "E0522",
+    "there is no state to read and write",
+    "state is what a method changes: buffers (register_buffer), and the parameters of a training step",
+)

@@ -41,6 +41,10 @@ PASSES: dict[str, str] = {
     "release-kept": "etir.passes.release_kept:ReleaseKeptPass",
     "legalize-delegates": "etir.passes.legalize_delegates:LegalizeDelegatesPass",
     "lower-delegates": "etir.passes.lower_delegates:LowerDelegatesPass",
+    "scatter-in-place": "etir.passes.scatter_in_place:ScatterInPlacePass",
+    "transpose-small-side": "etir.passes.transpose_small_side:TransposeSmallSidePass",
+    "sgd-step": "etir.passes.sgd_step:SgdStepPass",
+    "state-methods": "etir.passes.state_methods:StateMethodsPass",
     "to-out-variant": "etir.lowering.to_out_variant:ToOutVariantPass",
 }
 """Pass name to ``module:Class``."""

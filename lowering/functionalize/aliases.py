@@ -268,11 +268,13 @@ class AliasSets:
 
     def _raise_doubt(self, alias: Alias) -> None:
         assert self.emit.point is not None
+        reader = "the result" if self.emit.point.name == "func.return" else f"'{self.emit.point.name}'"
         raise E0413.error(
-            f"'{self.emit.point.name}' reads a tensor after a change that may or may not have reached it: it "
+            f"{reader} reads a tensor after a change that may or may not have reached it: it "
             "depends on strides that are not known here whether 'reshape', 'contiguous' or 'to' gave a view "
             f"({alias.type})",
-            source_location(self.emit.location),
+            # A result has no line of its own: the change has.
+            source_location(self.emit.location) or source_location(alias.storage.location),
             help="use view() for a view, clone() for a copy",
         )
 

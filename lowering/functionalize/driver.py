@@ -46,6 +46,7 @@ from etir.dialects.text import source_location
 from etir.lowering.functionalize.aliases import AliasSets, Origin, Storage, is_tensor
 from etir.lowering.functionalize.counterparts import Counterparts
 from etir.lowering.functionalize.emitter import Emitter
+from etir.lowering.functionalize.lists import take_lists_apart
 from etir.lowering.functionalize.mutations import Mutations, mutates
 from etir.lowering.functionalize.regions import CONTROL, Regions
 from etir.lowering.functionalize.strides import Layouts
@@ -158,6 +159,7 @@ class _Method:
     def run(self) -> list[Diagnostic]:
         """Rewrite the method; returns what could not be made functional."""
         self._gather_reads()
+        take_lists_apart(self.method, self.emit)
         self._block(self.entry)
         if not self.problems:
             self._erase()

@@ -36,6 +36,7 @@ from etir.lowering.functionalize.strides import Layouts
 from etir.lowering.functionalize.views import (
     Step,
     is_same_tensor,
+    keeps_elements,
     operand_index,
     put_back,
     viewed_argument,
@@ -216,8 +217,14 @@ class Mutations:
                 "contents of what it changes, after its own results",
             )
         if schema.kind is SchemaKind.INPLACE and viewed_argument(functional) is not None:
-            self._change_sizes(op, functional)
-            return
+            alias = self.aliases.alias(op.arg(schema.arguments[0].name))
+            kept = keeps_elements(functional, op, alias.type)
+            if kept is None:
+                self._change_sizes(op, functional)
+                return
+            if kept:
+                self._bind_result(op.results[0], alias)
+                return
         written = {
             a.name: [self.aliases.alias(v) for v in _tensors(op.arg(a.name))] for a in schema.arguments if a.is_write
         }
@@ -309,7 +316,7 @@ class Mutations:
         if alias.storage.root is alias and alias.storage.origin is not Origin.FRESH:
             raise self._error(
                 f"changes the sizes of {alias.storage.origin.value}",
-                "view() makes another tensor",
+                f"make another tensor: {op.SCHEMA.name.rstrip('_')} instead of {op.SCHEMA.name}",
             )
         self.aliases.refresh(op)
         view_op = self.emit.insert(

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 
 from etir.dialects.aten.table import load_table
+from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, yielded
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import Dim, dims_of, order_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp, ReadStateOp
@@ -143,8 +144,13 @@ class Layouts:
         dims = dims_of(type)
         if product(dims) == 1:
             return contiguous_strides(dims)
+        if not isinstance(value, OpResult) and value.owner is self.aliases.entry:
+            return contiguous_strides(dims, order_of(type))
+        sources = _passed_on(value)
+        if sources is not None:
+            return self._agreed(dims, sources, is_slice=not isinstance(value, OpResult))
         if not isinstance(value, OpResult):
-            return contiguous_strides(dims, order_of(type)) if value.owner is self.aliases.entry else None
+            return None
         op = value.op
         if isinstance(op, (GetWeightOp, ReadStateOp, ConstantOp)):
             return contiguous_strides(dims, order_of(type))
@@ -166,6 +172,25 @@ class Layouts:
                 return full[0]
         return None
 
+    def _agreed(self, dims: Sequence[Dim], sources: Sequence[SSAValue], *, is_slice: bool) -> Strides | None:
+        """The strides that control flow passes on: those in which all ``sources`` agree.
+
+        A source with another rank is a scanned tensor and its slice, or a slice and the tensor that it is stacked in.
+        """
+        found: list[Strides] = []
+        for source in sources:
+            known, own = self._known(source), dims_of(tensor_of(source))
+            if known is None:
+                return None
+            if len(own) > len(dims) and is_slice:
+                known = known[1:]
+            elif len(own) != len(dims):
+                if not same_layout(own, known, contiguous_strides(own)):
+                    return None
+                known = contiguous_strides(dims)
+            found.append(known)
+        return found[0] if all(same_layout(dims, found[0], other) for other in found) else None
+
     def _kept_or_given(self, op: SchemaOp, type: Tensor) -> Strides | None:
         word = op.arg("memory_format") if "memory_format" in op.SCHEMA.index else None
         dims = dims_of(type)
@@ -185,8 +210,30 @@ def memory_format_strides(word: object, dims: Sequence[Dim]) -> Strides | None:
             return None
 
 
+def _passed_on(value: SSAValue) -> list[SSAValue] | None:
+    """What control flow passes on as ``value``, a result or an argument of a region; None for anything else."""
+    owner = value.owner
+    op = owner.parent_op() if isinstance(owner, Block) else owner
+    if not isinstance(op, (CondOp, WhileOp, ScanOp)):
+        return None
+    assert isinstance(value, (OpResult, BlockArgument))
+    index = value.index
+    if isinstance(op, CondOp):
+        return [yielded(region)[index] for region in op.regions]
+    if isinstance(value, BlockArgument):
+        # What the region changes was put behind the carried values; the operation itself may not have it yet.
+        added = len(value.block.args) - len(op.operands)
+        return [op.operands[index - added if index >= len(op.inits) + added else index]]
+    if isinstance(op, ScanOp) and index >= len(op.inits):
+        return [yielded(op.body)[index]]
+    return [op.inits[index], yielded(op.body)[index]]
+
+
 def _layout_sources(value: SSAValue) -> list[SSAValue]:
     """The tensors whose layout that of a result may depend on."""
+    passed = _passed_on(value)
+    if passed is not None:
+        return [v for v in passed if isinstance(v.type, TensorType)]
     if not isinstance(value, OpResult) or not isinstance(value.op, SchemaOp):
         return []
     return [v for v in value.op.operands if isinstance(v.type, TensorType)]
@@ -229,6 +276,8 @@ def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:
             )
         case "narrow" | "split" | "split_with_sizes" | "chunk" | "tensor_split" | "hsplit" | "vsplit" | "dsplit":
             return parent
+        case "unsafe_split" | "unsafe_split_with_sizes" | "unsafe_chunk":
+            return parent
         case "select" | "unbind":
             position = wrap(op.arg("dim"), rank)
             return parent[:position] + parent[position + 1 :]
@@ -257,7 +306,10 @@ def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:
         case "view" if op.name == "aten.view.dtype":
             kept = dtype_of(alias.type.element_type).itemsize == dtype_of(view.parent.type.element_type).itemsize
             return parent if kept else None
-        case "view" | "reshape" | "flatten" | "unflatten" | "view_as" | "reshape_as" | "ravel" | "_unsafe_view":
+        case (
+            "view" | "reshape" | "flatten" | "unflatten" | "view_as" | "reshape_as" | "ravel" | "_unsafe_view"
+            | "atleast_1d" | "atleast_2d" | "atleast_3d"
+        ):  # fmt: skip
             if product(dims) == 0:
                 return contiguous_strides(wanted)
             return is_view_possible(dims, parent, wanted)

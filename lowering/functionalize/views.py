@@ -42,6 +42,23 @@ _RETURNS_INPUT = {
 }
 """Operators whose schema says nothing of aliases and that return their input itself unless the named flag is set."""
 
+_HIDDEN_VIEWS = frozenset(
+    {
+        *(f"aten.atleast_{n}d.default" for n in (1, 2, 3)),
+        "aten.unsafe_split.Tensor",
+        "aten.unsafe_split_with_sizes.default",
+        "aten.unsafe_chunk.default",
+    }
+)
+"""Operators whose schema says nothing of aliases and whose result is always a view."""
+
+_HIDDEN_SAME: dict[str, Callable[[SchemaOp, Tensor], bool]] = {
+    "aten.type_as.default": lambda op, source: tensor_of(op.results[0]).element_type == source.element_type,
+    "aten.sum_to_size.default": lambda op, source: dims_of(tensor_of(op.results[0])) == dims_of(source),
+    "aten.conj_physical.default": lambda op, source: not isinstance(source.element_type, ComplexType),
+}
+"""Operators whose schema says nothing of aliases, and when they return their input itself."""
+
 _RESHAPES = frozenset({"reshape", "flatten", "ravel", "reshape_as"})
 _NEW_MEMORY = frozenset({"pin_memory", "coalesce"})
 _ONLY_COMPLEX = frozenset({"_conj", "conj", "real", "resolve_conj", "resolve_neg"})
@@ -66,7 +83,7 @@ def viewed_argument(schema: OpSchema) -> str | None:
     """The argument that the results of a functional schema may alias."""
     if schema.kind is not SchemaKind.FUNCTIONAL or schema.name in _NEW_MEMORY:
         return None
-    if schema.op_name in _RETURNS_INPUT:
+    if schema.op_name in _RETURNS_INPUT or schema.op_name in _HIDDEN_VIEWS or schema.op_name in _HIDDEN_SAME:
         return schema.arguments[0].name
     aliased = [r.alias for r in schema.returns if r.alias is not None]
     if not aliased:
@@ -81,7 +98,8 @@ def is_same_tensor(op: SchemaOp, source: Tensor) -> bool:
     """Whether a view is its operand under another name."""
     name = op.SCHEMA.name
     is_real = not isinstance(source.element_type, ComplexType)
-    return name in _SAME or op.name in _RETURNS_INPUT or (name in _ONLY_COMPLEX and is_real)
+    is_hidden = op.name in _RETURNS_INPUT or op.name in _HIDDEN_SAME
+    return name in _SAME or is_hidden or (name in _ONLY_COMPLEX and is_real)
 
 
 def gives_view(op: SchemaOp, alias: Alias, layouts: Layouts) -> bool | None:
@@ -90,6 +108,8 @@ def gives_view(op: SchemaOp, alias: Alias, layouts: Layouts) -> bool | None:
     flag = _RETURNS_INPUT.get(op.name)
     if flag is not None:
         return not op.arg(flag) or op.arg("p") == 0
+    if op.name in _HIDDEN_SAME:
+        return _HIDDEN_SAME[op.name](op, alias.type)
     if name == "to":
         return _is_conversion_free(op, alias, layouts)
     dims = dims_of(alias.type)
@@ -116,6 +136,17 @@ def _is_conversion_free(op: SchemaOp, alias: Alias, layouts: Layouts) -> bool | 
         return True
     known = layouts.strides(alias)
     return None if known is None else same_layout(dims, known, wanted)
+
+
+def keeps_elements(functional: OpSchema, op: SchemaOp, source: Tensor) -> bool | None:
+    """Whether in-place ``op`` leaves its tensor as it is; None when its counterpart ``functional`` is a real view."""
+    flag = _RETURNS_INPUT.get(functional.op_name)
+    if flag is not None:
+        return not op.arg(flag) or op.arg("p") == 0
+    if functional.op_name in _HIDDEN_SAME:
+        return not isinstance(source.element_type, ComplexType)
+    is_squeeze = functional.name == "squeeze"
+    return True if is_squeeze and tensor_of(op.results[0]).get_num_dims() == source.get_num_dims() else None
 
 
 def operand_index(op: SchemaOp, name: str) -> int:
@@ -342,7 +373,7 @@ def _unfold(step: Step) -> SSAValue:
         op.arg("step"),
     )
     windows = dims_of(step.alias.type)[dim] if step.dims else 1
-    if stride < size:
+    if stride < size and windows != 1:
         raise step.unsupported("its windows overlap")
     if not isinstance(windows, int):
         raise step.unsupported("the number of its windows is only known at run time")
@@ -387,6 +418,9 @@ _INVERSES: dict[str, Callable[[Step], SSAValue]] = {
             "split",
             "split_with_sizes",
             "chunk",
+            "unsafe_split",
+            "unsafe_split_with_sizes",
+            "unsafe_chunk",
             "tensor_split",
             "hsplit",
             "vsplit",
@@ -404,6 +438,9 @@ _INVERSES: dict[str, Callable[[Step], SSAValue]] = {
             "unflatten",
             "ravel",
             "_reshape_alias",
+            "atleast_1d",
+            "atleast_2d",
+            "atleast_3d",
         ),
         _view,
     ),

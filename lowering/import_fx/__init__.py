@@ -1,7 +1,8 @@
 """Import of ``torch.export`` programs: the only step that needs torch, which is imported when it runs.
 
 ``types.py`` turns FakeTensor metadata into types, ``locations.py`` node metadata into locations, ``weights.py`` tensors
-into blobs without copying, ``nodes.py`` graph nodes into operations, ``program.py`` signatures into methods.
+into blobs without copying, ``nodes.py`` graph nodes into operations, ``program.py`` signatures into methods,
+``constant_methods.py`` values into methods that return them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,17 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
-def import_program(program: ExportedProgram | Mapping[str, ExportedProgram]) -> ModuleOp:
+def import_program(
+    program: ExportedProgram | Mapping[str, ExportedProgram],
+    *,
+    constant_methods: Mapping[str, object] | None = None,
+) -> ModuleOp:
     """Import an exported program, or several by method name, as a module at the ATen level.
+
+    ``constant_methods`` are further methods, without inputs, that return the value: numbers, strings, None, tensors,
+    dtypes, and containers of those. A joint graph of forward and backward
+    (``torch.export.experimental._export_forward_backward``) returns its gradients and then the parameters, which are
+    state, and brings the constant methods that ExecuTorch's training module asks.
 
     Weights shared between methods (equal bytes under one name) become one symbol. Nothing stops at the first problem:
     unknown operators become ``aten.opaque``. Raises error E0401 without torch, E0402 for anything that is not an
@@ -25,7 +35,7 @@ def import_program(program: ExportedProgram | Mapping[str, ExportedProgram]) -> 
     require_torch()
     from etir.lowering.import_fx.program import import_programs
 
-    return import_programs(program)
+    return import_programs(program, constant_methods or {})
 
 
 def require_torch() -> Any:

@@ -10,17 +10,20 @@ import builtins
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import fx
-from xdsl.dialects.builtin import LocationAttr, UnknownLoc
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from etir.dialects.aten.base import AtenOp, aten_op, custom_op
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.aten.table import load_table
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
+from etir.dialects.et.layout import tensor_type
 from etir.dialects.et.program import NoneOp, StringOp
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import Kind, OpSchema, parse_schema
@@ -84,6 +87,18 @@ _DROPPED = frozenset(
 
 _KEEPS_ORDER = frozenset({"aten._to_copy.default", "aten.clone.default", "aten.contiguous.default", "aten.to.dtype"})
 """Operators that may change the memory format on the user's request: their dim order is recorded."""
+
+INNER_TENSOR = "export.access_subclass_inner_tensor.default"
+"""How a graph reads a part of a weight that is a tensor subclass (of torchao, of DTensor)."""
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedTensor:
+    """A weight that consists of several tensors, under its qualified name: no value of the IR, its parts are."""
+
+    name: str
+    tensor: torch.Tensor
+
 
 Value = Any
 """What a node stands for: an SSA value, a Python literal, or a tuple of them."""
@@ -164,6 +179,8 @@ class NodeImporter:
         name = str(target)
         if name in _DROPPED:
             return None
+        if name == INNER_TENSOR:
+            return self._inner_tensor(arguments[0], str(arguments[1]), block)
         if name == "aten._assert_scalar.default":
             condition = arguments[0]
             if isinstance(condition, SSAValue):
@@ -189,14 +206,28 @@ class NodeImporter:
             given[argument.name] = _literal(value, block)
         outputs = _flat_outputs(node.meta["val"])
         keep_order = name in _KEEPS_ORDER
-        types = [_output_type(v, keep_order) for v in outputs]
+        empty = _no_tensor(given) if any(r.is_tensor for r in schema.returns) else None
+        types = [_output_type(v, keep_order) if v is not None or empty is None else empty for v in outputs]
         try:
             op = cls.make(given, types)
         except TypeError as error:
             values = [v for v in flatten(list(given.values())) if isinstance(v, SSAValue)]
             op = OpaqueOp(name, values, types, str(error))
         block.add_op(op)
-        return _restore(node.meta["val"], iter(op.results))
+        results = [None if v is None and empty is not None else r for v, r in zip(outputs, op.results, strict=True)]
+        return _restore(node.meta["val"], iter(results))
+
+    def _inner_tensor(self, outer: Value, name: str, block: Block) -> Value:
+        """A part of a weight that is several tensors in one: it stands for itself until a part of it is plain."""
+        assert isinstance(outer, WrappedTensor)
+        inner: torch.Tensor = getattr(outer.tensor, name)
+        path = f"{outer.name}.{name}"
+        if is_traceable_wrapper_subclass(inner):
+            return WrappedTensor(path, cast(torch.Tensor, inner))
+        assert self._constant is not None
+        op = self._constant(inner, path)
+        block.add_op(op)
+        return op.results[0]
 
     def _class_of(self, target: torch._ops.OpOverload, name: str) -> type[AtenOp]:
         if name in load_table():
@@ -220,7 +251,7 @@ class NodeImporter:
         operands = [values[n] for n in node.all_input_nodes if isinstance(values.get(n), SSAValue)]
         value = node.meta.get("val")
         types = [_output_type(v, False) for v in _flat_outputs(value)]
-        op = OpaqueOp(str(node.target), operands, types, reason)
+        op = OpaqueOp(_target_name(node.target), operands, types, reason)
         block.add_op(op)
         return _restore(value, iter(op.results))
 
@@ -360,10 +391,22 @@ def _literal(value: Value, block: Block) -> ArgValue:
     return value
 
 
+def _target_name(target: Any) -> str:
+    """A called function by its module and name: its text has an address that differs from run to run."""
+    name = getattr(target, "__qualname__", None)
+    return str(target) if name is None or isinstance(target, str) else f"{target.__module__}.{name}"
+
+
 def _flat_outputs(value: Any) -> list[Any]:
     if isinstance(value, (tuple, list)):
         return [v for item in value for v in _flat_outputs(item)]
     return [value]
+
+
+def _no_tensor(arguments: Mapping[str, ArgValue]) -> Attribute | None:
+    """The type of a result that was masked out (a gradient that nobody asks for): a tensor without elements."""
+    tensors = (v.type for v in flatten(list(arguments.values())) if isinstance(v, SSAValue))
+    return next((tensor_type(t.element_type, [0]) for t in tensors if isinstance(t, TensorType)), None)
 
 
 def _output_type(value: Any, keep_order: bool) -> Attribute:

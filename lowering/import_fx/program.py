@@ -53,14 +53,17 @@ from etir.dialects.et.program import (
 from etir.dialects.literals import scalar_attr
 from etir.dialects.sym.ops import DimOp
 from etir.lowering.errors import E0402, E0403
-from etir.lowering.import_fx.nodes import NodeImporter, as_number
+from etir.lowering.import_fx.constant_methods import Training, constant_method
+from etir.lowering.import_fx.nodes import INNER_TENSOR, NodeImporter, WrappedTensor, as_number, flatten
 from etir.lowering.import_fx.types import type_of_tensor, type_of_value
 from etir.lowering.import_fx.weights import BlobPool
 
 Range = tuple[int, "int | None"]
 
 
-def import_programs(program: ExportedProgram | Mapping[str, ExportedProgram]) -> ModuleOp:
+def import_programs(
+    program: ExportedProgram | Mapping[str, ExportedProgram], constant_methods: Mapping[str, object]
+) -> ModuleOp:
     """See :func:`etir.lowering.import_fx.import_program`."""
     programs = {"forward": program} if isinstance(program, ExportedProgram) else program
     if not isinstance(programs, Mapping) or not programs:
@@ -68,7 +71,10 @@ def import_programs(program: ExportedProgram | Mapping[str, ExportedProgram]) ->
     for name, one in programs.items():
         if not isinstance(one, ExportedProgram):
             raise E0402.error(f"method '{name}' is a {type(one).__name__}, not an ExportedProgram")
-    return _ModuleImporter(dict(programs)).run()
+    for name in constant_methods:
+        if name in programs:
+            raise E0402.error(f"method '{name}' is both an exported program and a constant method")
+    return _ModuleImporter(dict(programs), constant_methods).run()
 
 
 @dataclass
@@ -88,21 +94,32 @@ class _Symbols:
 
 
 class _ModuleImporter:
-    def __init__(self, programs: dict[str, ExportedProgram]):
+    def __init__(self, programs: dict[str, ExportedProgram], constant_methods: Mapping[str, object]):
         self.programs = programs
+        self.constants = dict(constant_methods)
         self.pool = BlobPool()
-        self.symbols = _Symbols({}, dict.fromkeys(programs))
+        self.symbols = _Symbols({}, dict.fromkeys([*programs, *constant_methods]))
         self.by_fqn: dict[tuple[str, str], str] = {}
         self.schemas: dict[str, str] = {}
         self.ranges: dict[str, Range] = {}
-        self.mutated = dict.fromkeys(f for p in programs.values() for f in mutated_tensors(p))
+        self.mutated = dict.fromkeys(
+            f for p in programs.values() for f in (*mutated_tensors(p), *trained_parameters(p))
+        )
         self.problems: list[Diagnostic] = []
 
     def run(self) -> ModuleOp:
         functions: list[FuncOp] = []
         for name, program in self.programs.items():
             try:
-                functions.append(_MethodImporter(self, name, program).run())
+                importer = _MethodImporter(self, name, program)
+                functions.append(importer.run())
+                if importer.training is not None:
+                    self.constants |= importer.training.methods(name)
+            except EtirError as error:
+                self.problems.extend(error.diagnostics)
+        for name, value in self.constants.items():
+            try:
+                functions.append(constant_method(name, value, self.constant))
             except EtirError as error:
                 self.problems.extend(error.diagnostics)
         raise_if_errors(self.problems)
@@ -117,8 +134,9 @@ class _ModuleImporter:
 
     def weight(self, fqn: str, tensor: torch.Tensor, kind: str) -> tuple[str, bool, TensorType[Attribute]]:
         """The symbol of a parameter, buffer or constant, whether it is state, and its type."""
-        type, payload = self.pool.add(tensor, fqn)
         is_state = fqn in self.mutated
+        # Running the exported program, or the module, changes the tensor itself: the file has what it holds now.
+        type, payload = self.pool.add(tensor.detach().clone() if is_state else tensor, fqn)
         key = (fqn, payload.data.digest)
         name = self.by_fqn.get(key)
         if name is None or self.symbols.ops[name].type != type:
@@ -129,6 +147,11 @@ class _ModuleImporter:
             op.location = NameLoc(StringAttr(fqn), UnknownLoc())
             self.symbols.ops[name] = op
         return name, is_state, type
+
+    def constant(self, tensor: torch.Tensor, name: str) -> GetWeightOp:
+        """Read a tensor that is no part of the user's module."""
+        symbol, _, type = self.weight(name, tensor, "constant")
+        return GetWeightOp(symbol, type)
 
 
 def _symbol_name(fqn: str) -> str:
@@ -149,16 +172,23 @@ def mutated_tensors(program: ExportedProgram) -> list[str]:
     signature = program.graph_signature
     # Not buffers_to_mutate, which is keyed by the stored node: one value may be stored into several buffers.
     written = dict.fromkeys(s.target for s in signature.output_specs if s.kind in _STORED and s.target)
-    by_node = {
+    by_name = {
         **signature.inputs_to_parameters,
         **signature.inputs_to_buffers,
         **signature.inputs_to_lifted_tensor_constants,
     }
-    roots: dict[fx.Node, fx.Node] = {}
-    for node in program.graph.nodes:
-        if node.op == "placeholder":
-            roots[node] = node
-        elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    roots = {node: by_name[node.name] for node in placeholders if node.name in by_name}
+    _note_writes(program.graph_module, roots, written)
+    return list(written)
+
+
+def _note_writes(graph_module: fx.GraphModule, roots: dict[fx.Node, str], written: dict[str, None]) -> None:
+    """Add to ``written`` what a graph changes; ``roots`` says which tensor of the module a node is, or is a view of."""
+    for node in graph_module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if isinstance(node.target, torch._ops.OpOverload):
             schema = node.target._schema
             values = {a.name: v for a, v in zip(schema.arguments, node.args, strict=False)} | dict(node.kwargs)
             for argument in schema.arguments:
@@ -166,12 +196,37 @@ def mutated_tensors(program: ExportedProgram) -> list[str]:
                 if argument.alias_info is None or not isinstance(value, fx.Node) or value not in roots:
                     continue
                 roots.setdefault(node, roots[value])
-                if argument.alias_info.is_write and roots[value].name in by_node:
-                    written[by_node[roots[value].name]] = None
-        elif node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem" and node.args[0] in roots:
+                if argument.alias_info.is_write:
+                    written[roots[value]] = None
+        elif getattr(node.target, "__name__", "") == "getitem" and node.args[0] in roots:
             # One of the results of a view operator that has several: split, unbind, chunk.
             roots[node] = roots[node.args[0]]
-    return list(written)
+        elif isinstance(node.target, torch._ops.HigherOrderOperator):
+            _note_nested_writes(graph_module, node, roots, written)
+
+
+def _note_nested_writes(
+    graph_module: fx.GraphModule, node: fx.Node, roots: dict[fx.Node, str], written: dict[str, None]
+) -> None:
+    """The same for the graphs that an operator calls: their placeholders are the last of its operands."""
+    arguments = flatten(list(node.args))
+    operands = [v for v in arguments if not (isinstance(v, fx.Node) and v.op == "get_attr")]
+    for value in arguments:
+        if not isinstance(value, fx.Node) or value.op != "get_attr":
+            continue
+        graph = getattr(graph_module, str(value.target), None)
+        if not isinstance(graph, fx.GraphModule):
+            continue
+        inner = [n for n in graph.graph.nodes if n.op == "placeholder"]
+        given = operands[len(operands) - len(inner) :]
+        bound = zip(inner, given, strict=False)
+        _note_writes(graph, {n: roots[v] for n, v in bound if isinstance(v, fx.Node) and v in roots}, written)
+
+
+def trained_parameters(program: ExportedProgram) -> list[str]:
+    """Fully qualified names of the parameters that a joint graph returns gradients of, in the order of those."""
+    specs = program.graph_signature.output_specs
+    return [s.target for s in specs if s.kind is OutputKind.GRADIENT_TO_PARAMETER and s.target]
 
 
 class _MethodImporter:
@@ -183,6 +238,8 @@ class _MethodImporter:
         self.values: dict[fx.Node, Any] = {}
         self.inputs: dict[str, SSAValue] = {}
         self.states: dict[str, str] = {}
+        self.reads: dict[str, SSAValue] = {}
+        self.training: Training | None = None
         self.argument_attributes: list[DictionaryAttr] = []
 
     def run(self) -> FuncOp:
@@ -252,6 +309,9 @@ class _MethodImporter:
     def _weight(self, node: fx.Node, spec: Any) -> None:
         fqn = spec.target
         tensor = self._tensor(fqn)
+        if node.users and all(str(user.target) == INNER_TENSOR for user in node.users):
+            self.values[node] = WrappedTensor(fqn, tensor)
+            return
         kind = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer"}.get(spec.kind, "constant")
         name, is_state, type = self.module.weight(fqn, tensor, kind)
         op = ReadStateOp(name, type) if is_state else GetWeightOp(name, type)
@@ -262,6 +322,7 @@ class _MethodImporter:
         self.values[node] = op.result
         if is_state:
             self.states[fqn] = name
+            self.reads[fqn] = op.result
 
     def _tensor(self, fqn: str) -> torch.Tensor:
         for table in (self.program.state_dict, self.program.constants):
@@ -278,6 +339,7 @@ class _MethodImporter:
 
     def _outputs(self, outputs: Any) -> list[SSAValue]:
         results: list[SSAValue] = []
+        gradients: list[int] = []
         self.output_names: list[str] = []
         flat = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
         for spec, value in zip(self.program.graph_signature.output_specs, flat, strict=True):
@@ -290,6 +352,8 @@ class _MethodImporter:
                 case OutputKind.TOKEN:
                     continue
                 case _:
+                    if spec.kind is OutputKind.GRADIENT_TO_PARAMETER:
+                        gradients.append(len(results))
                     last = self.block.last_op
                     results.append(as_number(value, self.block))
                     if self.block.last_op is not last:
@@ -298,6 +362,12 @@ class _MethodImporter:
                     continue
             op.location = _store_location(spec.target or "", value)
             self.block.add_op(op)
+        if gradients:
+            # An optimiser on the device changes the parameters, which are state: they are handed out, too.
+            trained = {fqn: self.states[fqn] for fqn in trained_parameters(self.program)}
+            self.training = Training(gradients[0], len(results), trained)
+            results += [self.reads[fqn] for fqn in trained]
+            self.output_names += trained
         op = FuncReturnOp(*results)
         op.location = NameLoc(StringAttr("return"), UnknownLoc())
         self.block.add_op(op)
@@ -311,6 +381,7 @@ class _MethodImporter:
             "et.out_spec": StringAttr(_dump_spec(out_spec)),
             "et.input_names": names,
             "et.output_names": ArrayAttr([StringAttr(name) for name in self.output_names]),
+            **({} if self.training is None else {"et.training": self.training.attribute}),
         }
 
     # --- symbolic dims ----------------------------------------------------------------------------------------------

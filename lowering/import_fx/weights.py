@@ -1,8 +1,13 @@
-"""Tensors as blobs: the bytes are referred to, not copied, when the tensor is dense, contiguous and on the CPU."""
+"""Tensors as blobs: the bytes are referred to, not copied, when the tensor is dense, contiguous and on the CPU.
+
+A fake tensor becomes a blob without bytes, as in a module that was read from text: a program of any size, exported
+under ``FakeTensorMode``, compiles up to its memory plan without its weights.
+"""
 
 from __future__ import annotations
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
@@ -21,6 +26,8 @@ class BlobPool:
     def add(self, tensor: torch.Tensor, name: str) -> tuple[TensorType[Attribute], BlobAttr]:
         """Type and payload of ``tensor``. Raises error E0404 for a tensor without plain CPU bytes."""
         data = tensor.detach()
+        if isinstance(data, FakeTensor):
+            return self._without_bytes(data, name)
         if type(data) not in (torch.Tensor, torch.nn.Parameter) or data.layout is not torch.strided:
             raise E0404.error(f"'{name}' is a {type(data).__name__} with layout {data.layout}")
         if data.dtype not in ELEMENT_TYPES:
@@ -35,6 +42,12 @@ class BlobPool:
             blob = Blob.of(_bytes_of(data))
             self._known[key] = blob
         return type_of_tensor(data), BlobAttr(blob)
+
+    def _without_bytes(self, tensor: torch.Tensor, name: str) -> tuple[TensorType[Attribute], BlobAttr]:
+        """A blob known by the name of its tensor."""
+        if tensor.dtype not in ELEMENT_TYPES:
+            raise E0404.error(f"'{name}' has dtype {tensor.dtype}")
+        return type_of_tensor(tensor), BlobAttr(Blob(f"fake:{name}", tensor.numel() * tensor.element_size()))
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:

@@ -19,6 +19,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from etir.dialects.backend.ops import ViewOp
 from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import ReadStateOp, UpdateInputOp, WriteStateOp
 from etir.passes.canonicalize import replaced_shape
 
@@ -73,12 +74,30 @@ def stores_of(block: Block) -> list[tuple[WriteStateOp | UpdateInputOp, SSAValue
     return stores
 
 
-def writes_in_place(op: Operation, old: tuple[SSAValue, ...], places: dict[Operation, int]) -> bool:
+def written_in_place(value: SSAValue, old: tuple[SSAValue, ...], places: dict[Operation, int]) -> list[SSAValue]:
+    """The values that are the old content, changed in place, one after another up to ``value``; empty when one cannot.
+
+    ``index_put`` of ``index_put`` of the old content: each is the last to read what the one before left.
+    """
+    chain = [value]
+    held = old
+    while not _writes_in_place(chain[-1].owner, held, places):
+        op = chain[-1].owner
+        if not isinstance(op, EdgeOp) or op.SCHEMA.op_name not in IN_PLACE:
+            return []
+        before = op.arg("self")
+        if not _writes_in_place(op, (before,), places) or before.owner not in places:
+            return []
+        chain.append(before)
+    return chain
+
+
+def _writes_in_place(op: Operation | Block, old: tuple[SSAValue, ...], places: dict[Operation, int]) -> bool:
     """Whether ``op`` may change the old content in place: it is the last to read it, and reads it as ``self`` only."""
     if not isinstance(op, EdgeOp) or op.SCHEMA.op_name not in IN_PLACE:
         return False
     target = op.arg("self")
-    if op.arg("accumulate") or replaced_shape(op) != op.arg("values").type.get_shape():
+    if op.arg("accumulate") or replaced_shape(op) != dims_of(op.arg("values").type):
         return False
     if target not in old or sum(1 for operand in op.operands if operand in old) != 1:
         return False

@@ -35,7 +35,8 @@ from etir.dialects.sym import expr as sym_expr
 from etir.dialects.sym.ops import ArithmeticOp, AssertOp
 from etir.dialects.sym.ops import ConstantOp as NumberOp
 from etir.dialects.text import source_location
-from etir.lowering.errors import E0416, E0417
+from etir.lowering.errors import E0417
+from etir.lowering.to_out_variant.bounds import unbounded_dim
 from etir.lowering.to_out_variant.calls import (
     PRIMITIVES,
     ArgumentList,
@@ -51,7 +52,7 @@ from etir.lowering.to_out_variant.destinations import (
     last_read,
     positions_in,
     stores_of,
-    writes_in_place,
+    written_in_place,
 )
 
 Ranges = dict[str, tuple[int, int | None]]
@@ -150,13 +151,7 @@ class MethodLowering:
                 ops = [owner] if isinstance(owner, Operation) else [u for u in self.func.walk() if source in u.operands]
                 places = [place for op in ops if (place := source_location(op.location)) is not None]
                 location = places[0] if places else None
-                self.problems.append(
-                    E0416.diagnostic(
-                        f"dim '{name}' has no upper bound: the size '{dim}' of %{source.name_hint or '?'} in method "
-                        f"'{self.func.sym_name.data}' cannot be planned",
-                        location,
-                    )
-                )
+                self.problems.append(unbounded_dim(name, dim, source, self.func, location))
         return 1
 
     def buffer(self, source: SSAValue, **options: Any) -> SSAValue:
@@ -451,8 +446,11 @@ class MethodLowering:
                 continue
             if any(isinstance(v.type, TensorType) and not is_static(v.type) for v in (value, *old)):
                 continue
-            if last_read(old, places) < places[producer] or writes_in_place(producer, old, places):
-                self.destinations[value] = self._target(store)
+            written = written_in_place(value, old, places)
+            if not written and last_read(old, places) < places[producer]:
+                written = [value]
+            if written and not any(v in self.destinations for v in written):
+                self.destinations |= dict.fromkeys(written, self._target(store))
 
     def _target(self, store: WriteStateOp | UpdateInputOp) -> SSAValue:
         if isinstance(store, UpdateInputOp):

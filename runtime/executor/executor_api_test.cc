@@ -85,7 +85,8 @@ void write_record(const ErrorRecord& record, int64_t* out) {
   out[5] = record.b;
 }
 
-// A backend for tests: writes the sum of its float inputs, times the first byte of its blob, to its last argument.
+// A backend for tests: writes the sum of its float inputs, times the first byte of its blob, to its last argument. What
+// is behind that byte names data whose first byte takes its place.
 struct SumState {
   uint8_t factor;
 };
@@ -96,6 +97,13 @@ Error sum_init(BackendInit& init, void** handle) {
   SumState* state = static_cast<SumState*>(init.allocate(sizeof(SumState), alignof(SumState)));
   if (state == nullptr) return Error::DelegateMemoryAllocationFailed;
   state->factor = init.processed[0];
+  if (init.processed.size > 1) {
+    const char* key = reinterpret_cast<const char*>(init.processed.data + 1);
+    const Result<Span<const uint8_t>> data = init.named_data({key, init.processed.size - 1});
+    if (!data.ok()) return data.error();
+    if (data->size < 1) return Error::DelegateInvalidCompatibility;
+    state->factor = (*data)[0];
+  }
   *handle = state;
   return Error::Ok;
 }

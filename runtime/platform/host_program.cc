@@ -264,6 +264,9 @@ Status Method::failure(const ErrorRecord& record) const {
   status.method = text(meta.name());
   if (record.op >= 0) status.op = operator_label(meta, static_cast<uint32_t>(record.op));
   status.message = describe(record, status.op);
+  if (record.check == Check::ExternalMissing || record.check == Check::ExternalMismatch) {
+    status.message += " ('" + text(meta.value_tensor(static_cast<uint32_t>(record.a)).name) + "')";
+  }
   return status;
 }
 

@@ -3,6 +3,7 @@
     rt = etir.runtime.load("model.pte")        # or bytes; data="weights.ptd" for external weights
     y, = rt.forward(x)                         # NumPy arrays or torch tensors in, the same kind out
     rt.methods, rt["forward"].inputs           # what is in the file
+    rt.state["cache"]                          # state, in a program that has methods for it
 
 The C++ runtime does the work (``runtime/``, native module ``_native``); this module turns Python's containers into flat
 inputs and failures into :class:`RuntimeFailure`. It needs neither torch nor NumPy until it is handed tensors of theirs.
@@ -17,8 +18,11 @@ from etir.runtime.api import Method, Program, load
 from etir.runtime.errors import RuntimeFailure
 from etir.runtime.info import MethodMemory, OperatorTime, Profile, ScalarInfo, TensorInfo
 from etir.runtime.library import is_available, operators
+from etir.runtime.state import State
+from etir.runtime.training import SGD, TrainingModule
 
 __all__ = [
+    "SGD",
     "Method",
     "MethodMemory",
     "OperatorTime",
@@ -26,7 +30,9 @@ __all__ = [
     "Program",
     "RuntimeFailure",
     "ScalarInfo",
+    "State",
     "TensorInfo",
+    "TrainingModule",
     "is_available",
     "load",
     "operators",

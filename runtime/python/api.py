@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from etir.runtime.errors import E1207, E1208, E1213, RuntimeFailure, usage_failure
 from etir.runtime.info import MethodMemory, Profile, ScalarInfo, TensorInfo, info_of
 from etir.runtime.library import native
+from etir.runtime.state import State
 from etir.runtime.structure import flatten, input_names, parse_structure
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Program:
         self._handle = handle
         self._lock = threading.Lock()
         self._methods: dict[str, Method] = {}
+        self._state: State | None = None
         self.methods: tuple[str, ...] = tuple(handle.methods)
         """Names of the methods."""
 
@@ -109,6 +111,13 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<etir.runtime.Program with {', '.join(self.methods)}>"
+
+    @property
+    def state(self) -> State:
+        """What methods keep between calls, by name. Raises RuntimeFailure (E1213) without methods for it."""
+        if self._state is None:
+            self._state = State(self)
+        return self._state
 
     def load_method(self, name: str) -> Method:
         """A method with memory of its own, apart from the one of ``program[name]`` but for state that methods share."""
@@ -151,8 +160,12 @@ class Method:
         Raises RuntimeFailure; the method may be called again.
         """
         flat = flatten(args, kwargs, self._structure)
+        return self.run(flat, torch=_any_torch(flat))
+
+    def run(self, inputs: Sequence[Any], *, torch: bool) -> list[Any]:
+        """Execute with flat inputs; the outputs are torch tensors or NumPy arrays as ``torch`` says."""
         try:
-            return self._handle.run(flat, _any_torch(flat))
+            return self._handle.run(inputs, torch)
         except RuntimeFailure as error:
             raise self._with_inputs(error) from None
 

@@ -1,0 +1,70 @@
+"""Everything that keeps a program from compiling, not only what the first failing pass says.
+
+The passes that check change nothing, so what follows them can still be run to see what else is wrong. What a later pass
+says of an operator that an earlier one refused already is left out; a pass that fails for want of what was refused
+says nothing new either, and ends the survey.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+
+from etir.diagnostics import Diagnostic, EtirError, Severity
+from etir.dialects.context import EtContext
+from etir.passes.errors import E0504, E0505
+from etir.passes.manager import run_pipeline
+
+_CHECKS = ("verify-core-aten", "verify-edge", "verify-link")
+_LAST = "to-out-variant"
+_OPERATOR = re.compile(r"'(?:edge\.)?([\w.]+(?:\.|::)[\w.]+)'")
+_PASS = re.compile(r"in pass '([\w-]+)'")
+
+
+def everything_wrong(error: EtirError, ctx: EtContext, module: ModuleOp, passes: Sequence[str]) -> EtirError:
+    """``error`` with what the passes behind the one that raised it would say.
+
+    ``module`` is as the failing pass left it, ``passes`` are that pass, those before it in its pipeline or not, and
+    those behind it.
+    """
+    found = list(error.diagnostics)
+    failed = _failed_pass(found)
+    names = [spec.partition("{")[0] for spec in passes]
+    if failed not in _CHECKS or failed not in names:
+        return error
+    for name, spec in list(zip(names, passes, strict=True))[names.index(failed) + 1 :]:
+        try:
+            run_pipeline(ctx, module, spec)
+        except EtirError as later:
+            if any(d.id in (E0504, E0505) for d in later.diagnostics):
+                break
+            found += [d for d in later.diagnostics if d.severity is Severity.ERROR and not _is_known(d, found)]
+            if name not in _CHECKS:
+                break
+        if name == _LAST:
+            break
+    return EtirError(found)
+
+
+def _failed_pass(diagnostics: Sequence[Diagnostic]) -> str:
+    notes = [note for d in diagnostics for note in d.notes]
+    return next((match[1] for note in notes if (match := _PASS.search(note))), "")
+
+
+def _is_known(diagnostic: Diagnostic, found: Sequence[Diagnostic]) -> bool:
+    """Whether something was said already of the same operator."""
+    own = _operator(diagnostic)
+    for other in found:
+        name = _operator(other)
+        same = own and name and (f"{own}.".startswith(f"{name}.") or f"{name}.".startswith(f"{own}."))
+        if same or diagnostic.message == other.message:
+            return True
+    return False
+
+
+def _operator(diagnostic: Diagnostic) -> str:
+    """The operator that a message is about, ``aten.add.Tensor`` or ``aten.add``; empty without one."""
+    match = _OPERATOR.search(diagnostic.message)
+    return "" if match is None else match[1].replace("::", ".")

@@ -1,0 +1,71 @@
+"""Operators that view each tensor of a list, as one view for each tensor.
+
+``broadcast_tensors``, ``meshgrid`` and the list forms of ``atleast_1d``, ``atleast_2d`` and ``atleast_3d`` say nothing
+of aliases in their schemas, and their results share memory with their operands one by one. The walk over a method
+knows views of one tensor only, so these are taken apart before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+from xdsl.rewriter import Rewriter
+
+from etir.dialects.et.layout import dims_of, tensor_type
+from etir.dialects.schema_op import SchemaOp
+from etir.lowering.functionalize.emitter import Emitter, Number, Tensor, tensor_of
+
+
+def take_lists_apart(method: FuncOp, emit: Emitter) -> None:
+    """Replace the operators of this file in ``method`` by views of single tensors."""
+    for op in list(method.walk()):
+        if not isinstance(op, SchemaOp) or op.name not in _LISTS:
+            continue
+        emit.at(op)
+        tensors: Sequence[SSAValue] = op.arg("tensors")
+        for index, (tensor, result) in enumerate(zip(tensors, op.results, strict=True)):
+            value = _LISTS[op.name](emit, op, tensors, tensor, index)
+            value.name_hint = result.name_hint
+            result.replace_all_uses_with(value)
+        Rewriter.erase_op(op)
+
+
+def _expanded(emit: Emitter, tensor: SSAValue, type: Tensor, sources: Sequence[SSAValue]) -> SSAValue:
+    """``tensor`` expanded to the dims of ``type``; each run-time size is that of a source."""
+    sizes: list[Number] = []
+    for dim in dims_of(type):
+        if isinstance(dim, int):
+            sizes.append(dim)
+        else:
+            found = ((s, i) for s in sources for i, d in enumerate(dims_of(tensor_of(s))) if d == dim)
+            sizes.append(emit.size(*next(found)))
+    plain = tensor_type(type.element_type, dims_of(type))
+    return emit("aten.expand.default", plain, {"self": tensor, "size": sizes})
+
+
+def _broadcast(emit: Emitter, op: SchemaOp, tensors: Sequence[SSAValue], tensor: SSAValue, index: int) -> SSAValue:
+    return _expanded(emit, tensor, tensor_of(op.results[index]), tensors)
+
+
+def _grid(emit: Emitter, op: SchemaOp, tensors: Sequence[SSAValue], tensor: SSAValue, index: int) -> SSAValue:
+    """One axis of ``meshgrid``: along dim ``index``, the first two exchanged for ``indexing="xy"``."""
+    type, swapped = tensor_of(op.results[index]), "indexing" in op.SCHEMA.index and op.arg("indexing") == "xy"
+    place = 1 - index if swapped and index < 2 and len(tensors) > 1 else index
+    dims = [d if i == place else 1 for i, d in enumerate(dims_of(type))]
+    sizes = [-1 if i == place else 1 for i in range(len(dims))]
+    line = emit("aten.view.default", tensor_type(type.element_type, dims), {"self": tensor, "size": sizes})
+    return _expanded(emit, line, type, tensors)
+
+
+def _at_least(emit: Emitter, op: SchemaOp, tensors: Sequence[SSAValue], tensor: SSAValue, index: int) -> SSAValue:
+    return emit(f"aten.{op.SCHEMA.name}.default", op.results[index].type, {"self": tensor})
+
+
+_LISTS: dict[str, Callable[[Emitter, SchemaOp, Sequence[SSAValue], SSAValue, int], SSAValue]] = {
+    "aten.broadcast_tensors.default": _broadcast,
+    "aten.meshgrid.default": _grid,
+    "aten.meshgrid.indexing": _grid,
+    **{f"aten.atleast_{n}d.Sequence": _at_least for n in (1, 2, 3)},
+}

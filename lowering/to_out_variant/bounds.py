@@ -1,0 +1,47 @@
+"""What to tell about a size without an upper bound (E0416): whose size it is, and the line that gives it a bound."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, SSAValue
+
+from etir.diagnostics import Diagnostic, SourceLocation
+from etir.dialects.et.layout import Dim, dims_of
+from etir.lowering.errors import E0416
+
+_EXAMPLE = 1024
+"""The bound in the line of code that is proposed."""
+
+
+def unbounded_dim(symbol: str, dim: Dim, source: SSAValue, func: FuncOp, location: SourceLocation | None) -> Diagnostic:
+    """The diagnostic for ``symbol``, met in the size ``dim`` of ``source``, a value of ``func``."""
+    whose = f"the size '{dim}' of %{source.name_hint or '?'} in method '{func.sym_name.data}'"
+    places = _places(symbol, func)
+    if not places:
+        return E0416.diagnostic(
+            f"dim '{symbol}' has no upper bound: {whose} cannot be planned",
+            location,
+            help="the size comes from data; in the model, where it is first known and before it is used, say how "
+            f"large it gets: torch._check(size <= {_EXAMPLE})",
+        )
+    shown = " and ".join(f"dim {index} of input '{name}'" for name, index in places)
+    shapes = ", ".join(f'"{name}": {{{index}: {symbol}}}' for name, index in places)
+    return E0416.diagnostic(
+        f"dim '{symbol}', which is {shown}, has no upper bound: {whose} cannot be planned",
+        location,
+        help=f'export with {symbol} = torch.export.Dim("{symbol}", max={_EXAMPLE}) in dynamic_shapes={{{shapes}}}',
+    )
+
+
+def _places(symbol: str, func: FuncOp) -> list[tuple[str, int]]:
+    """The inputs, by name, and their dims that are ``symbol``."""
+    names = func.attributes.get("et.input_names")
+    given = [a.data if isinstance(a, StringAttr) else "?" for a in names.data] if isinstance(names, ArrayAttr) else []
+    found: list[tuple[str, int]] = []
+    for number, argument in enumerate(func.body.block.args):
+        type: Attribute = argument.type
+        if isinstance(type, TensorType):
+            name = given[number] if number < len(given) else argument.name_hint or str(number)
+            found += [(name, i) for i, d in enumerate(dims_of(type)) if str(d) == symbol]
+    return found
