@@ -157,6 +157,11 @@ E0865 = define(
     "the file does not say what the module says",
     "This is a bug in the writer: nothing was written. Report it with the module's text.",
 )
+E0867 = define(
+    "E0867",
+    "two things have one name in a file of external data",
+    "Keep one of them inside: externalize-weights{match=...} names what goes out.",
+)
 E0866 = define(
     "E0866",
     "the debug information belongs to another program",

@@ -128,10 +128,15 @@ class _Reader:
         fqn = None if tensor.extra_tensor_info is None else tensor.extra_tensor_info.fully_qualified_name
         name = self.name(_symbol(fqn) if fqn else f"state_{index}")
         value = None
-        if tensor.data_buffer_idx:
+        attributes: dict[str, Attribute] = {"fqn": StringAttr(fqn)} if fqn else {}
+        if tensor.is_external:
+            tag, data = self._external(fqn or "")
+            value = BlobAttr(_blob(memoryview(data)[: tensor.nbytes]))
+            attributes["external"] = StringAttr(tag)
+        elif tensor.data_buffer_idx:
             data = memoryview(self.program.mutable_data[tensor.data_buffer_idx])[: tensor.nbytes]
             value = BlobAttr(_blob(data))
-        self._add(StateOp(name, type, value, {"fqn": StringAttr(fqn)} if fqn else {}), name)
+        self._add(StateOp(name, type, value, attributes), name)
         return name
 
     def delegate(self, delegate: model.BackendDelegate) -> str:

@@ -40,7 +40,7 @@ from etir.dialects.literals import dense_values, scalar_of
 from etir.dialects.payloads import require_payloads
 from etir.dialects.text import source_location
 from etir.emit.buffers import Buffer
-from etir.emit.errors import E0861, E0862
+from etir.emit.errors import E0861, E0862, E0867
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.ptd.writer import ptd_parts
 from etir.emit.pte import model
@@ -122,6 +122,7 @@ class _Pools:
         self.external: dict[str, dict[str, NamedTensor]] = {}
         self._constant_index: dict[Blob, int] = {}
         self._mutable_index: dict[Blob, int] = {}
+        self._keys: dict[str, tuple[Blob, TensorLayout]] = {}
 
     def constant(self, blob: Blob) -> int:
         """The index of a constant's bytes."""
@@ -131,12 +132,39 @@ class _Pools:
         """The index of a state's initial bytes."""
         return _intern(blob, self._mutable_index, self.mutable)
 
+    def outside(self, op: WeightOp | StateOp, blob: Blob) -> model.ExtraTensorInfo:
+        """Put the bytes of a weight or of a state into the file of its tag; how the program finds them there.
+
+        The name is the fully qualified one, or the symbol where another tensor has that name.
+        """
+        tag, fqn = op.attributes["external"], op.attributes.get("fqn")
+        assert isinstance(tag, StringAttr)
+        symbol = op.sym_name.data
+        tensor = _tensor(op.type, None, None, 0)
+        layout = TensorLayout(tensor.scalar_type, tensor.sizes, tensor.dim_order)
+        wanted = [fqn.data if isinstance(fqn, StringAttr) else symbol, symbol]
+        key = next((key for key in wanted if self._keys.setdefault(key, (blob, layout)) == (blob, layout)), None)
+        assert key is not None, "symbols are unique"
+        self.external.setdefault(tag.data, {})[key] = NamedTensor(blob.data, layout)
+        return model.ExtraTensorInfo(fully_qualified_name=key, location=model.TensorDataLocation.EXTERNAL)
+
     def named_data(self) -> dict[str, model.NamedData]:
-        """Data that delegates look up by name."""
-        return {
-            op.key.data: model.NamedData(op.value.data.data, 1 if op.alignment is None else op.alignment.value.data)
-            for op in self.named
-        }
+        """Data that delegates look up by name, without what is in files beside the program.
+
+        Raises E0867 where such a file has a weight of the same name.
+        """
+        inside: dict[str, model.NamedData] = {}
+        for op in self.named:
+            key, data = op.key.data, op.value.data.data
+            alignment = 1 if op.alignment is None else op.alignment.value.data
+            tag = op.attributes.get("external")
+            if not isinstance(tag, StringAttr):
+                inside[key] = model.NamedData(data, alignment)
+                continue
+            if key in self._keys:
+                raise E0867.error(f"'{tag.data}.ptd' is to hold a weight and a delegate's data as '{key}'")
+            self.external.setdefault(tag.data, {})[key] = NamedTensor(data, None, alignment)
+        return inside
 
 
 def _intern(blob: Blob, index: dict[Blob, int], buffers: list[Buffer]) -> int:
@@ -246,13 +274,15 @@ class _MethodEmitter:
                 f"buffer %{op.result.name_hint or ''} of method '{self.method.sym_name.data}' is not planned",
                 source_location(op.location),
             )
-        initial = 0
         if op.state is not None:
             state = self.pools.symbols.get(op.state.root_reference.data)
             if isinstance(state, StateOp) and state.value is not None:
                 assert isinstance(state.type, TensorType)
-                initial = self.pools.initial(payload_of(state.value, state.type))
-        return _tensor(op.result.type, op.dynamic, place, initial)
+                blob = payload_of(state.value, state.type)
+                if "external" in state.attributes:
+                    return _tensor(op.result.type, op.dynamic, place, 0, self.pools.outside(state, blob))
+                return _tensor(op.result.type, op.dynamic, place, self.pools.initial(blob))
+        return _tensor(op.result.type, op.dynamic, place, 0)
 
     def _view(self, op: ViewOp) -> model.Tensor:
         place = None
@@ -273,15 +303,8 @@ class _MethodEmitter:
         if not isinstance(weight, WeightOp) or not isinstance(weight.type, TensorType):
             raise E0861.error(f"there is no weight @{name}", source_location(op.location))
         blob = payload_of(weight.value, weight.type)
-        tag = weight.attributes.get("external")
-        if isinstance(tag, StringAttr):
-            fqn = weight.attributes.get("fqn")
-            key = fqn.data if isinstance(fqn, StringAttr) else name
-            tensor = _tensor(op.result.type, None, None, 0)
-            layout = TensorLayout(tensor.scalar_type, tensor.sizes, tensor.dim_order)
-            self.pools.external.setdefault(tag.data, {})[key] = NamedTensor(blob.data, layout)
-            extra = model.ExtraTensorInfo(fully_qualified_name=key, location=model.TensorDataLocation.EXTERNAL)
-            return _tensor(op.result.type, None, None, 0, extra)
+        if "external" in weight.attributes:
+            return _tensor(op.result.type, None, None, 0, self.pools.outside(weight, blob))
         return _tensor(op.result.type, None, None, self.pools.constant(blob))
 
     def _literal(self, item: Item | ListArg) -> int:

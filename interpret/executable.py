@@ -334,7 +334,8 @@ class ExecutableMethod:
 
         results = flat(self.oracle.call(functional, arguments))
         for out, result in zip([o for o in outs if o is not None], results, strict=False):
-            self.write(out, self._converted(result, out))
+            if result is not None:  # a gradient that nobody asked for
+                self.write(out, self._converted(result, out))
 
     def _converted(self, result: Any, out: SSAValue) -> Any:
         """A result in the dtype of its out: kernels cast what they write."""

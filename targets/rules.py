@@ -201,7 +201,7 @@ class DtypeRule:
         closest: list[str] | None = None
         for row in self.rows:
             failed = [
-                f"'{name}' is {_shown(call, name)}, must be {constraint.text}"
+                f"'{name}' is {_shown(call, name)}, must be {_readable(constraint.text)}"
                 for name, constraint in row.items()
                 if not constraint.holds(call, name)
             ]
@@ -210,6 +210,17 @@ class DtypeRule:
             if closest is None or len(failed) < len(closest):
                 closest = failed
         return "; ".join(closest) if closest else "the kernel accepts no types at all"
+
+
+def _readable(text: str) -> str:
+    """A constraint in words: the names of sets as the types that they have."""
+    terms = [term.strip() for term in text.split("&")]
+    return " and ".join(_readable_set(t) if all(n in SETS for n in t.split("+")) else t for t in terms)
+
+
+def _readable_set(term: str) -> str:
+    types = dict.fromkeys(t for name in term.split("+") for t in SETS[name])
+    return "of any type" if len(types) == len(ScalarType) else "one of " + ", ".join(t.name for t in types)
 
 
 def _shown(call: Call, name: str) -> str:

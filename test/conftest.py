@@ -18,7 +18,16 @@ from pathlib import Path
 import pytest
 
 TEST_FOLDER = Path(__file__).resolve().parent
-HELPER_FOLDERS = ("interop", "opinfo", "runtime", "unit/docs", "unit/emit", "unit/interpret", "unit/lowering")
+HELPER_FOLDERS = (
+    "generated",
+    "interop",
+    "opinfo",
+    "runtime",
+    "unit/docs",
+    "unit/emit",
+    "unit/interpret",
+    "unit/lowering",
+)
 """Folders with modules that are no tests and that tests import by name."""
 
 for folder in (TEST_FOLDER.parent / "benchmarks", TEST_FOLDER, *(TEST_FOLDER / name for name in HELPER_FOLDERS)):

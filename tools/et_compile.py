@@ -76,6 +76,26 @@ def _parser() -> ToolParser:
         metavar="FILE",
         help="the weights of a module's text (default: INPUT with the suffix .safetensors)",
     )
+    for what, meant in (("weights", "the weights"), ("state", "the initial values of state")):
+        parser.add_argument(
+            f"--external-{what}",
+            action="append",
+            default=[],
+            metavar="NAME[=PATTERN,...]",
+            help=f"write {meant} to NAME.ptd beside the program: all, or those of fitting names",
+        )
+    parser.add_argument(
+        "--optimizer",
+        metavar="NAME{OPTION=VALUE ...}",
+        help="let a joint graph of forward and backward update its parameters itself: sgd{lr=0.1 momentum=0.9}",
+    )
+    parser.add_argument(
+        "--state-methods",
+        nargs="?",
+        const="",
+        metavar="PATTERN,...",
+        help="add methods that read and write the state from outside, of fitting names or of all",
+    )
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR after every pass, in numbered files")
     parser.add_argument(
         "--report", nargs="?", const="text", choices=("text", "json"), help="print what the program is made of"
@@ -100,6 +120,10 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         fallback=arguments.fallback,
         partition=_partition_options(arguments),
         link_backends=arguments.link_backend,
+        external_weights=_files(arguments.external_weights),
+        external_state=_files(arguments.external_state),
+        optimizer=arguments.optimizer,
+        state_methods=_patterns(arguments.state_methods),
         dump_dir=arguments.dump_dir,
     )
     console.report(program.warnings)
@@ -142,6 +166,16 @@ def _partition_options(arguments: argparse.Namespace) -> dict[str, object]:
         key, _, value = text.partition("=")
         options[key] = tuple(value.split(",")) if value else True
     return options
+
+
+def _files(texts: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Patterns of names by the tag of their file."""
+    split = (text.partition("=") for text in texts)
+    return {tag: tuple(names.split(",")) if names else () for tag, _, names in split}
+
+
+def _patterns(text: str | None) -> bool | Sequence[str]:
+    return text.split(",") if text else text is not None
 
 
 def _load(arguments: argparse.Namespace, console: Console) -> ExportedProgram | ModuleOp:

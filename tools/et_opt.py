@@ -115,6 +115,8 @@ class _Run:
         settings = Settings(tuple(given), tuple(arguments.weights or weights_beside(arguments.input)))
         pipeline = arguments.pipeline or ""
         if arguments.compile_to is None and arguments.compile_from is None:
+            if arguments.delegates:
+                raise usage_error("--delegate is for --compile-to; in a pipeline it is partition{backend=NAME}")
             return pipeline, settings
         if pipeline:
             raise usage_error(
@@ -123,7 +125,12 @@ class _Run:
             )
         from etir.tools.phases import phase_pipeline
 
-        return phase_pipeline(arguments.compile_from, arguments.compile_to, arguments.target), settings
+        # Partitions and outlined functions in the text are carried to the end, as et-compile does.
+        marked = any(name in text for name in ("backend.partition", "backend.delegate"))
+        pipeline = phase_pipeline(
+            arguments.compile_from, arguments.compile_to, arguments.target, arguments.delegates, marked=marked
+        )
+        return pipeline, settings
 
     def _parse_pipeline(self, pipeline: str) -> tuple[ModulePass, ...]:
         from etir.passes.pipeline import PIPELINE_FILE, parse_pipeline

@@ -3,13 +3,14 @@
 ::
 
     et-translate --import-pt2 model.pt2 -o model.mlir      # and model.safetensors beside it
+    et-translate --mlir-to-pt2 edge.mlir -o model.pt2      # back to torch, from every level above the executable one
     et-translate --mlir-to-pte model.mlir -o model.pte
     et-translate --pte-to-mlir model.pte -o model.mlir
     et-translate --disassemble model.pte                   # what is in its delegates
     et-translate --decode-error device.log --program model.pte --debug-info model.debug.json
 
-Text above the executable level is compiled to it first, as et-compile does. Importing needs torch; text below the ATen
-level and .pte files do not. ``--decode-error`` turns the line that the runtime printed about an error into a sentence.
+Text above the executable level is compiled to it first, as et-compile does. .pt2 files need torch; text and .pte
+files do not. ``--decode-error`` turns the line that the runtime printed about an error into a sentence.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def _parser() -> ToolParser:
     parser = ToolParser("et-translate", "Translate between .pt2 files, text and .pte files.")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--import-pt2", action="store_true", help="an exported program to text (needs torch)")
+    what.add_argument("--mlir-to-pt2", action="store_true", help="text to an exported program (needs torch)")
     what.add_argument("--mlir-to-pte", action="store_true", help="text to a .pte file, compiled to the end first")
     what.add_argument("--pte-to-mlir", action="store_true", help="any .pte file to text")
     what.add_argument(
@@ -65,6 +67,9 @@ def _parser() -> ToolParser:
         "--target",
         default="executorch",
         help="with --mlir-to-pte: whose kernels text above the executable level is compiled for (default: executorch)",
+    )
+    parser.add_argument(
+        "--method", metavar="NAME", help="with --mlir-to-pt2: the method to export, where there are several"
     )
     parser.add_argument("--program", metavar="FILE", help="with --decode-error: the .pte file that was running")
     parser.add_argument(
@@ -86,6 +91,8 @@ def _parser() -> ToolParser:
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.import_pt2:
         return _import_pt2(arguments)
+    if arguments.mlir_to_pt2:
+        return _mlir_to_pt2(arguments, console)
     if arguments.mlir_to_pte:
         return _mlir_to_pte(arguments, console)
     if arguments.decode_error:
@@ -101,6 +108,22 @@ def _import_pt2(arguments: argparse.Namespace) -> int:
 
     module = import_program(load_exported_program(arguments.input))
     _write(arguments, module, locations=True)
+    return OK
+
+
+def _mlir_to_pt2(arguments: argparse.Namespace, console: Console) -> int:
+    from etir.lowering.export_fx import export_program
+    from etir.passes.base import methods
+    from etir.tools.context import ToolContext
+    from etir.tools.exported import save_exported_program
+    from etir.tools.files import read_module
+
+    module = read_module(arguments.input, arguments.weights, ToolContext(), console)
+    found = [op.sym_name.data for op in methods(module)]
+    if arguments.method is None and len(found) > 1:
+        raise usage_error(f"the module has the methods {', '.join(found)}: name one with --method")
+    program = export_program(module, arguments.method or (found[0] if found else "forward"))
+    write_output(arguments.output, save_exported_program(program))
     return OK
 
 

@@ -1,7 +1,8 @@
-"""Reading ``.pt2`` files: the one place of the tools that needs torch."""
+"""Reading and writing ``.pt2`` files: the one place of the tools that needs torch."""
 
 from __future__ import annotations
 
+import io
 import logging
 from pathlib import Path
 from typing import Any
@@ -28,3 +29,21 @@ def load_exported_program(path: str) -> Any:
         raise E0406.error(f"torch cannot load '{path}': {type(error).__name__}: {message}") from error
     finally:
         logging.disable(logging.NOTSET)
+
+
+def save_exported_program(program: Any) -> bytes:
+    """The bytes of a ``.pt2`` file. Raises error E0407 for a program that torch cannot write."""
+    from etir.lowering.errors import E0407
+    from etir.lowering.import_fx import require_torch
+
+    torch = require_torch()
+    buffer = io.BytesIO()
+    logging.disable(logging.WARNING)
+    try:
+        torch.export.save(program, buffer)
+    except Exception as error:  # torch's serializer raises what it meets: assertions, its own errors, KeyErrors
+        message = (str(error).splitlines() or [""])[0]
+        raise E0407.error(f"torch cannot write the program: {type(error).__name__}: {message}") from error
+    finally:
+        logging.disable(logging.NOTSET)
+    return buffer.getvalue()

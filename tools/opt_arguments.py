@@ -41,6 +41,14 @@ class OptParser(ToolParser):
         group.add_argument("--compile-to", metavar="PHASE", help=f"run the passes up to a phase: {phases}")
         group.add_argument("--compile-from", metavar="PHASE", help="the phase that the input is in (default: aten)")
         group.add_argument("--target", default="executorch", help="whose kernels the phases lower for")
+        group.add_argument(
+            "--delegate",
+            dest="delegates",
+            action="append",
+            default=[],
+            metavar="NAME{OPTIONS}",
+            help="a backend that the phases hand work to, in this order; what is marked or outlined already needs none",
+        )
         group.add_argument("--require-locations", action="store_true", help="refuse operations without a location")
         group.add_argument("--reproducer", metavar="FILE", help="on failure, write what reruns the failing pass")
         group.add_argument("--run-reproducer", metavar="FILE", help="run a file that --reproducer wrote")

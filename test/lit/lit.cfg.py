@@ -13,8 +13,8 @@ import lit.formats
 
 config.name = "etir"  # noqa: F821
 config.test_format = lit.formats.ShTest(execute_external=False)  # noqa: F821
-config.suffixes = [".mlir"]  # noqa: F821
-config.excludes = ["inputs"]  # noqa: F821
+config.suffixes = [".mlir", ".py"]  # noqa: F821
+config.excludes = ["inputs", "lit.cfg.py", "programs_support.py"]  # noqa: F821
 
 root = Path(__file__).resolve().parent
 config.test_source_root = str(root)  # noqa: F821

@@ -407,6 +407,24 @@ def external(planned: bool) -> Builder:
     return b
 
 
+def test_named_data_of_delegates(library: Any) -> None:
+    """In the program, in a file beside it, in the program first where both have it, and nowhere."""
+    b = Builder()
+    x, y = b.input(b.tensor(2)), b.tensor(2)
+    b.delegates.append(model.BackendDelegate("SumBackend", b"\x00key"))
+    b.instructions.append(model.DelegateCall(0, (x, y)))
+    b.outputs.append(y)
+    inside = Program(library, b.pte(named_data={"key": model.NamedData(b"\x05")}))
+    beside = External(library, write_ptd(FlatTensor({"key": NamedTensor(b"\x07")})))
+    assert Method(inside, extra=64)(torch.ones(2))[0].tolist() == [5, 5]
+    assert Method(inside, extra=64, external=beside)(torch.ones(2))[0].tolist() == [5, 5]
+    outside = Program(library, b.pte())
+    assert Method(outside, extra=64, external=beside)(torch.ones(2))[0].tolist() == [7, 7]
+    other = External(library, write_ptd(FlatTensor({"kez": NamedTensor(b"\x07")})))
+    for missing in (None, other):
+        failure("BackendInit", lambda missing=missing: Method(outside, extra=64, external=missing))
+
+
 @pytest.mark.parametrize("planned", [False, True])
 def test_external_data(library: Any, planned: bool) -> None:
     def ptd(dtype: str, sizes: tuple[int, ...], key: str = "w") -> bytes:

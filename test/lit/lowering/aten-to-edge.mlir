@@ -43,6 +43,20 @@ func.func @numbers(%x: tensor<2xf32>, %y: tensor<2xf64>, %n: i64) -> (tensor<2xf
   func.return %0, %1, %2, %3 : tensor<2xf32>, tensor<2xf32>, tensor<2xf64>, tensor<2xf32>
 }
 
+// A number of a higher category than the tensor's becomes a constant beside additions, whose other overload refuses it.
+// CHECK-LABEL: func.func @promotion
+func.func @promotion(%x: tensor<2xi64>, %b: tensor<2xi1>) -> (tensor<2xf32>, tensor<2xi64>, tensor<2xi64>) {
+  // CHECK-NEXT: %[[H:.*]] = et.constant dense<5.000000e-01> : tensor<f32>
+  // CHECK-NEXT: edge.aten.add.Tensor(%x, %[[H]])
+  %0 = aten.add.Tensor(%x, 0.5) : (tensor<2xi64>) -> tensor<2xf32>
+  // CHECK-NEXT: %[[I:.*]] = et.constant dense<3> : tensor<i64>
+  // CHECK-NEXT: edge.aten.add.Tensor(%b, %[[I]])
+  %1 = aten.add.Scalar(%b, other = 3) : (tensor<2xi1>) -> tensor<2xi64>
+  // CHECK-NEXT: edge.aten.add.Scalar(%x, other = 2)
+  %2 = aten.add.Tensor(%x, 2) : (tensor<2xi64>) -> tensor<2xi64>
+  func.return %0, %1, %2 : tensor<2xf32>, tensor<2xi64>, tensor<2xi64>
+}
+
 // E4: memory formats become dim orders. Pointwise operators and convolutions keep the order of their operand; where a
 // kernel does not, or where operands disagree, a copy to the contiguous order comes first.
 // CHECK-LABEL: func.func @orders
@@ -55,6 +69,16 @@ func.func @orders(%x: tensor<1x3x4x4xf32>, %w: tensor<3x3x1x1xf32>) -> tensor<1x
   // CHECK-NEXT: edge.aten.softmax.int(%2, dim = 1)
   %2 = aten.softmax.int(%1, dim = 1) : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xf32>
   func.return %2 : tensor<1x3x4x4xf32>
+}
+
+// A number is cast, too.
+// CHECK-LABEL: func.func @numbers_as_tensors
+func.func @numbers_as_tensors(%n: i64) -> (tensor<f32>, tensor<f32>) {
+  // CHECK-NEXT: edge.aten.full.default(size = [], fill_value = 4.0, dtype = f32)
+  %0 = aten._to_copy.default(4.0, dtype = f32) : () -> tensor<f32>
+  // CHECK-NEXT: edge.aten.full.default(size = [], fill_value = %n, dtype = f32)
+  %1 = aten._to_copy.default(%n, dtype = f32) : (i64) -> tensor<f32>
+  func.return %0, %1 : tensor<f32>, tensor<f32>
 }
 
 // A cast keeps the order, one that changes nothing disappears.

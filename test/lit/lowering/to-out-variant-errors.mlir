@@ -6,7 +6,7 @@ sym.dim @s in [1, inf]
 
 func.func @forward(%x: tensor<4xf32>, %d: tensor<?xf32, #et.layout<dims = [s]>>, %n: i64) -> (tensor<4xf32>, i64) {
   // CHECK: error[E0416]: {{.*}}'s'{{.*}}
-  // CHECK: help: give it one when exporting: torch.export.Dim("name", max=...)
+  // CHECK: help: export with s = torch.export.Dim("s", max=1024) in dynamic_shapes={"d": {0: s}}
   %0 = edge.aten.relu.default(%d) : (tensor<?xf32, #et.layout<dims = [s]>>) -> tensor<?xf32, #et.layout<dims = [s]>> loc("m.py":1:0)
   // CHECK: m.py:2: error[E0417]: 'sym.pow' has no primitive operator at run time
   %1 = sym.pow %n, %n : (i64, i64) -> i64 loc("m.py":2:0)

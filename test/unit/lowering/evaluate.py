@@ -85,7 +85,7 @@ def _plain(name: str, value: Any, values: dict[SSAValue, Any]) -> Any:
 
 
 def _check(op: Operation, type: Attribute, value: Any, symbols: dict[str, int]) -> None:
-    if not isinstance(type, TensorType):
+    if not isinstance(type, TensorType) or value is None:  # a gradient that was masked out
         return
     for dim, size in zip(dims_of(type), value.shape, strict=True):
         if not isinstance(dim, int) and str(dim) in dim.symbols:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.export import Dim, export
 from torch.utils import _pytree as pytree
 from xdsl.dialects.func import FuncOp
@@ -21,9 +22,11 @@ from etir.dialects.et.program import StateOp, WeightOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import parse_module, print_module
 from etir.dialects.verify import verify_module
+from etir.emit.to_pte import emit_program
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.import_fx import import_program
 from etir.lowering.import_fx.weights import BlobPool
+from etir.lowering.pipeline import pipeline
 from etir.passes.manager import run_pipeline
 
 
@@ -380,3 +383,22 @@ def test_unknown_operators_are_reported_together() -> None:
     assert error.ids == ("E0410",)
     assert "a call of sin" in str(error) and "(2 uses, this is the first)" in str(error)
     assert "test_import_fx.py" in str(error.diagnostics[0].location)
+
+
+def test_fake_weights_compile_up_to_the_plan_without_bytes() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(1 << 20, 1 << 20)
+            self.register_buffer("seen", torch.zeros(1 << 20))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen.add_(1)
+            return self.linear(x) + self.seen
+
+    with FakeTensorMode(), torch.no_grad():
+        program = export(Model(), (torch.zeros(1, 1 << 20),))
+    module = import_program(program)
+    run_pipeline(EtContext(), module, ",".join(pipeline()))
+    with pytest.raises(EtirError, match="E0201.*4398046511104 bytes with digest fake:linear.weight are not loaded"):
+        emit_program(module)

@@ -1,0 +1,34 @@
+// demo::scaled_add.out for etir's runtime: self + factor * other, for floating point tensors of one shape.
+#include "kernels/kernel.h"
+#include "kernels/util/dispatch.h"
+
+namespace etir {
+
+void demo_scaled_add(KernelContext& ctx) {
+  const Tensor& self = ctx.tensor(0);
+  const Tensor& other = ctx.tensor(1);
+  const double factor = ctx.real(2);
+  Tensor& out = ctx.tensor(3);
+
+  if (other.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 1, static_cast<int64_t>(other.dtype));
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 3, static_cast<int64_t>(out.dtype));
+  if (!same_shape(self, other)) return ctx.fail(Check::KernelShape, 1, other.rank);
+  if (!self.is_row_major() || !other.is_row_major() || !out.is_row_major()) return ctx.fail(Check::KernelDimOrder, 0);
+  if (!ctx.resize_like(out, self)) return;
+
+  const bool known = dispatch<kFloats>(self.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Compute = accumulate_t<T>;
+    const T* a = self.ptr<const T>();
+    const T* b = other.ptr<const T>();
+    T* result = out.ptr<T>();
+    ctx.parallel_for(self.numel(), 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        result[i] = convert<T>(convert<Compute>(a[i]) + static_cast<Compute>(factor) * convert<Compute>(b[i]));
+      }
+    });
+  });
+  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+}
+
+}  // namespace etir
