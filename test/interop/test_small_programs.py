@@ -321,9 +321,8 @@ def test_state(name: str, dtype: torch.dtype) -> None:
 # --- what the stock runtime cannot run --------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[Any, tuple[Any, ...], str, str]] = {
-    "no_kernel": (lambda x: x.sort(1), (_ROWS,), "E0603", "aten::sort.values"),
-    "rank": (nn.Conv3d(2, 3, 3), (f32(1, 2, 5, 5, 5),), "E0604", "rank 5"),
-    "not_core": (lambda x: torch.histc(x, 4), (_ROWS,), "E0410", "aten.histc.default"),
+    "dtype": (lambda x: x.exp(), (_ROWS.to(torch.complex64),), "E0604", "'self' is COMPLEXFLOAT"),
+    "not_core": (lambda x: torch.lgamma(x), (_ROWS,), "E0410", "aten.lgamma.default"),
 }
 
 

@@ -36,7 +36,8 @@ class Machine:
     @property
     def missing(self) -> str | None:
         """The first tool that is not installed."""
-        return next((tool for tool in (self.compiler, self.emulator[0]) if shutil.which(tool) is None), None)
+        tools = (self.compiler, *(word for word in self.emulator[:1] if word != "{program}"))
+        return next((tool for tool in tools if shutil.which(tool) is None), None)
 
 
 _SEMIHOSTING = ("-nographic", "-monitor", "none", "-serial", "none", "-semihosting-config", "enable=on,target=native")

@@ -1,11 +1,12 @@
-"""Makes the seeds of the fuzzers, ``test/runtime/corpus``: small programs of three kinds.
+"""Makes the seeds of the fuzzers, ``test/runtime/corpus``: small programs of four kinds.
 
     python test/runtime/fuzz_corpus.py
 
 * ``stock-*``: what the stock exporter writes (control flow, lists, several outputs, dynamic shapes, state with initial
   data, external data), where it is small;
 * ``hand-*``: loops, jumps, moves, state and shapes that no exporter writes;
-* ``kernels-*``: every kernel of the manifest, called once with arguments of the right kinds, four methods to a file.
+* ``kernels-*``: every kernel of the manifest, called once with arguments of the right kinds, four methods to a file;
+* ``found-*``: what the fuzzers found once, which no script makes: these files are kept.
 
 An input is four bytes and a ``.pte``; runtime/executor/program_fuzz.cc says what the four bytes are. Running this again
 writes the same files.
@@ -146,7 +147,7 @@ def main() -> int:
     CORPUS.mkdir(exist_ok=True)
     made = seeds()
     for path in CORPUS.iterdir():
-        if path.name not in made:
+        if path.name not in made and not path.name.startswith("found-"):
             path.unlink()
     for name, data in made.items():
         (CORPUS / name).write_bytes(data)
