@@ -303,3 +303,15 @@ def test_embedding_bag_refuses():
     attempt("KernelIndex", [0, 1], [0, 3])
     attempt("KernelIndex", [0, 1, 2], [0, 2, 1], last=True)
     attempt("KernelArgument", [0, 1], [0, 1], mode=3)
+
+
+def test_more_lines_without_elements_than_can_be_counted_through():
+    """A tensor without elements may have 2^50 lines; calls end at once."""
+    x = torch.empty(2**30, 2**20, 0)
+    places = torch.empty(x.shape, dtype=torch.int64)
+    for name in ("aten::cumsum.out", "aten::cumprod.out"):
+        assert KERNELS.call(name, [x, 2, None], [x])[0].shape == x.shape
+    assert KERNELS.call("aten::logcumsumexp.out", [x, 2], [x])[0].shape == x.shape
+    assert KERNELS.call("aten::cummax.out", [x, 2], [x, places])[1].shape == x.shape
+    assert KERNELS.call("aten::sort.values", [x, 2, False], [x, places])[1].shape == x.shape
+    assert KERNELS.call("aten::scatter_reduce.two_out", [x, 2, places, x, "sum", True], [x])[0].shape == x.shape

@@ -162,12 +162,12 @@ void for_each_position(const Loops<N>& loops, int64_t begin, int64_t end, const 
 }
 
 /// Calls `body(char* const* data)` for every line, on several threads where `line` (elements in each) makes it worth
-/// it.
+/// it. Not for lines without elements, of which a tensor without elements may have more than can be counted through.
 template <int N, typename Body>
 void for_each_line(KernelContext& ctx, const Loops<N>& loops, int64_t line, const Body& body) {
   const int64_t lines = loops.numel();
-  if (lines == 0) return;
-  const int64_t grain = 1 + 16384 / (line > 0 ? line : 1);
+  if (lines == 0 || line == 0) return;
+  const int64_t grain = 1 + 16384 / line;
   ctx.parallel_for(lines, grain, [&](int64_t begin, int64_t end) { for_each_position(loops, begin, end, body); });
 }
 

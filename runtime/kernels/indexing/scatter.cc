@@ -102,6 +102,8 @@ void reduce_lines(const Scatter& scatter, IndexGuard& guard, void* line, uint32_
   const int64_t index_step = index_view.strides[dim], source_step = scatter.source.strides[dim];
   const bool wide = is_wide(scatter.index);
   const Reduction reduction = scatter.reduction;
+  // There may be more lines without elements than can be counted through.
+  if (n == 0) return;
   for_each_position(lines, 0, lines.numel(), [&](char* const* data) {
     char* into = data[1];
     int64_t step = out_step;
