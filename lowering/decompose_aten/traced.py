@@ -255,32 +255,9 @@ class _SymbolicSizes:
 
     def evaluate(self, dim: Dim) -> Any:
         """A dim as an int or a torch size."""
-        if isinstance(dim, int):
-            return dim
-        total: Any = 0
-        for monomial, coefficient in dim.terms:
-            product: Any = coefficient
-            for atom in monomial:
-                product = product * self._atom(atom)
-            total = total + product
-        return total
+        from etir.lowering.torch_sizes import torch_size
 
-    def _atom(self, atom: Any) -> Any:
-        import torch
-
-        operands = [self.evaluate(e) for e in atom.operands]
-        if not operands:
-            return self.size(atom.text)
-        functions: dict[str, Callable[[Any, Any], Any]] = {
-            "floordiv": lambda a, b: a // b,
-            "mod": lambda a, b: a % b,
-            "min": torch.sym_min,
-            "max": torch.sym_max,
-        }
-        result = operands[0]
-        for other in operands[1:]:
-            result = functions[atom.kind.value](result, other)
-        return result
+        return torch_size(dim, self.size)
 
     def fake(self, value: SSAValue, mode: Any) -> Any:
         """A fake tensor, or a symbolic number, of the type of a value. Raises ``ValueError`` for other numbers."""

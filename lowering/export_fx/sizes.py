@@ -7,7 +7,6 @@ symbol, so that no comparison between sizes holds by accident and turns a symbol
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Container, Mapping
 from typing import Any
 
@@ -23,18 +22,10 @@ from xdsl.ir import Attribute
 
 from etir.dialects.dtypes import f64, i1, i64
 from etir.dialects.et.layout import Dim, dims_of, order_of
-from etir.dialects.sym.atoms import Atom, Kind
-from etir.dialects.sym.expr import SymExpr
-from etir.dialects.sym.normal import operands_of
 from etir.lowering.import_fx.types import TORCH_DTYPES
+from etir.lowering.torch_sizes import torch_size
 
 _PRIMES = (13, 17, 11, 19, 7, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 5, 3, 2)
-_OPERATORS: dict[Kind, Any] = {
-    Kind.FLOORDIV: operator.floordiv,
-    Kind.MOD: operator.mod,
-    Kind.MIN: torch.sym_min,
-    Kind.MAX: torch.sym_max,
-}
 
 Range = tuple[int, "int | None"]
 
@@ -107,24 +98,7 @@ class Sizes:
 
     def size(self, dim: Dim) -> Any:
         """A dim as an int or a SymInt."""
-        return dim if isinstance(dim, int) else self._expression(dim)
-
-    def _expression(self, expression: SymExpr) -> Any:
-        total: Any = 0
-        for monomial, coefficient in expression.terms:
-            product: Any = coefficient
-            for atom in monomial:
-                product = product * self._atom(atom)
-            total = total + product
-        return total
-
-    def _atom(self, atom: Atom) -> Any:
-        if atom.kind is Kind.SYMBOL:
-            return self.symbol(atom.text)
-        first, *others = [self._expression(e) for e in operands_of(atom)]
-        for other in others:
-            first = _OPERATORS[atom.kind](first, other)
-        return first
+        return torch_size(dim, self.symbol)
 
     def tensor(self, type: TensorType[Attribute]) -> FakeTensor:
         """A FakeTensor of a type, laid out in the type's dim order."""
