@@ -140,15 +140,15 @@ python test/models/zoo.py --small --no-stock --check   what runs on every landin
 make zoo                                               everything, with this document as result
 ```
 
-* *compile*: seconds of one cold compilation for the stock runtime, from an `ExportedProgram` in memory to the bytes of
-  the file, without imports; etir / the stock pipeline with default options.
+* *compile*: processor seconds of one cold compilation for the stock runtime, from an `ExportedProgram` in memory to the
+  bytes of the file, without imports; etir / the stock pipeline with default options.
 * *arena*: planned memory of etir's file for the stock runtime, in brackets of its file for its own runtime / of the
   stock pipeline's file.
 * *file*: etir's file for the stock runtime / the stock pipeline's.
 * *peak*: most resident memory of the compiling process above what it had with the `ExportedProgram` in memory and the
   compiler imported.
-* *run*: median milliseconds of one run, one thread; etir's file on etir's runtime / the stock pipeline's file on the
-  stock runtime with its portable kernels, which are not made for speed.
+* *run*: median processor milliseconds of one run, one thread; etir's file on etir's runtime / the stock pipeline's
+  file on the stock runtime with its portable kernels, which are not made for speed.
 * *from eager*: largest difference over the largest magnitude of an output, of etir's file on etir's runtime and of
   etir's file on the stock runtime.
 * *the stock pipeline*: the first line of its error where it does not do the model; *not run* where it was left out.

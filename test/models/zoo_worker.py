@@ -1,7 +1,8 @@
 """One entry of the zoo in one process: built, exported, compiled, run on both runtimes, compared with eager.
 
-Figures are those of one cold compilation: seconds go from an ``ExportedProgram`` in memory to the bytes of the file,
-without the compiler's imports; the peak is the high-water mark of resident memory above a process that holds the
+Seconds are processor time of the process, with one thread of torch: what else a machine does changes them little.
+Figures are those of one cold compilation, from an ``ExportedProgram`` in memory to the bytes of the file, without the
+compiler's imports; the peak is the high-water mark of resident memory above a process that holds the
 ``ExportedProgram`` and has imported both compilers.
 """
 
@@ -88,10 +89,10 @@ def _text(error: Exception, stage: str) -> str:
 def _export(built: Built, figures: Figures) -> torch.export.ExportedProgram:
     figures.parameters = sum(parameter.numel() for parameter in built.module.parameters())
     figures.stage = "export"
-    start = time.perf_counter()
+    start = time.process_time()
     with torch.no_grad():
         program = torch.export.export(built.module, built.inputs, dynamic_shapes=built.dynamic_shapes)
-    figures.export_seconds = time.perf_counter() - start
+    figures.export_seconds = time.process_time() - start
     return program
 
 
@@ -118,9 +119,9 @@ def _whole(entry: Entry, compiler: str, figures: Figures, wheel: bool, timed: bo
         figures.wheel_run_seconds = _seconds(run, flat[-1]) if timed else None
     if compiler == "etir":
         figures.stage = "compile for etir's runtime"
-        start = time.perf_counter()
+        start = time.process_time()
         data = _etir_buffer(program, "etir")
-        figures.own_compile_seconds = time.perf_counter() - start
+        figures.own_compile_seconds = time.process_time() - start
         figures.own_arena_bytes = _arena(data)
         figures.stage = "run on etir's runtime"
         run = _own_method(data)
@@ -142,9 +143,9 @@ def _shape_only(entry: Entry, compiler: str, figures: Figures) -> None:
     figures.stage = "compile"
     module = _measured(lambda: _planned(program, "executorch"), "etir.driver", figures)
     figures.arena_bytes = _planned_bytes(module)
-    start = time.perf_counter()
+    start = time.process_time()
     figures.own_arena_bytes = _planned_bytes(_planned(program, "etir"))
-    figures.own_compile_seconds = time.perf_counter() - start
+    figures.own_compile_seconds = time.process_time() - start
     figures.stage = "done"
 
 
@@ -185,9 +186,9 @@ def _measured(compile: Callable[[], Any], package: str, figures: Figures) -> Any
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     before = _resident("VmRSS")
-    start = time.perf_counter()
+    start = time.process_time()
     result = compile()
-    figures.compile_seconds = time.perf_counter() - start
+    figures.compile_seconds = time.process_time() - start
     figures.peak_bytes = _resident("VmHWM") - before
     return result
 
@@ -250,10 +251,10 @@ def _difference(run: Run, calls: Sequence[list[Any]], expected: Sequence[list[to
 
 
 def _seconds(run: Run, call: list[Any]) -> float:
-    """Median seconds of a run; one run when it takes long."""
+    """Median processor seconds of a run; one run when it takes long."""
     found: list[float] = []
     while sum(found) < RUN_SECONDS and len(found) < 20:
-        start = time.perf_counter()
+        start = time.process_time()
         run(call)
-        found.append(time.perf_counter() - start)
+        found.append(time.process_time() - start)
     return statistics.median(found)
