@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -54,6 +53,7 @@ from etir.lowering.to_out_variant.destinations import (
     stores_of,
     written_in_place,
 )
+from etir.lowering.to_out_variant.places import elements, is_dynamic, is_unplanned, root_of
 
 Ranges = dict[str, tuple[int, int | None]]
 
@@ -208,7 +208,7 @@ class MethodLowering:
         if target is source:
             return
         if isinstance(target.type, TensorType):
-            self.emit(copy_call(target, source, dynamic=_is_dynamic(target) or _is_dynamic(source)), op)
+            self.emit(copy_call(target, source, dynamic=is_dynamic(target) or is_dynamic(source)), op)
         else:
             self.emit(et.MoveOp(source, target), op)
 
@@ -220,7 +220,7 @@ class MethodLowering:
         for target, source in pending:
             overwritten = [t for t in targets if t is root_of(source) and t is not root_of(target)]
             if overwritten and isinstance(source.type, TensorType):
-                dynamic = "bound" if _is_dynamic(source) else None
+                dynamic = "bound" if is_dynamic(source) else None
                 temporary = self.define(et.BufferOp(source.type, dynamic=dynamic), op)
                 self.copy(temporary, source, op)
                 source = temporary
@@ -400,10 +400,10 @@ class MethodLowering:
         assert isinstance(type, TensorType)
         offset = op.element_offset * dtype_of(type.element_type).itemsize
         owner = base.owner
-        placed = isinstance(owner, (et.BufferOp, et.ViewOp)) and not _is_unplanned(owner)
-        if placed and dynamic is None and not _is_dynamic(base):
+        placed = isinstance(owner, (et.BufferOp, et.ViewOp)) and not is_unplanned(owner)
+        if placed and dynamic is None and not is_dynamic(base):
             return self.define(et.ViewOp(base, type, offset), op.result)
-        if offset or (is_static(cast(Any, op.base.type)) and _elements(op.base.type) != _elements(type)):
+        if offset or (is_static(cast(Any, op.base.type)) and elements(op.base.type) != elements(type)):
             return self._copied_part(op, base, type)
         view = self.define(et.ViewOp(base, type, dynamic=dynamic, late=True), op.result)
         named = iter([self.literal_or_value(v) for v in op.sizes])
@@ -415,7 +415,7 @@ class MethodLowering:
         """Part of a tensor whose place is only known at run time: ``et_view`` shows everything or nothing, so that the
         part is copied out of the flat tensor.
         """
-        count, total = _elements(type), _elements(base.type)
+        count, total = elements(type), elements(base.type)
         flat = self.define(et.ViewOp(base, tensor_type(type.element_type, [total]), late=True), op)
         self.emit(view_call(base, [total], flat), op)
         part = self.define(et.BufferOp(tensor_type(type.element_type, [count])), op)
@@ -476,8 +476,12 @@ class MethodLowering:
             lowered = self.lower(value)
             owner = lowered.owner
             shared = isinstance(owner, GetWeightOp) or (
-                isinstance(owner, et.ViewOp) and (_is_unplanned(owner) or not self.plan_outputs)
+                isinstance(owner, et.ViewOp) and (is_unplanned(owner) or not self.plan_outputs)
             )
+            if self.plan_outputs and isinstance(owner, et.BufferOp) and owner.caller is not None:
+                # Some hosts give every output that the program has no memory for a fresh tensor before the method runs:
+                # a changed input that is returned, too, would be computed from that.
+                shared = True
             if not self.plan_outputs and isinstance(owner, et.BufferOp) and owner.caller is None:
                 # Views of a buffer have a place in the program's memory: the buffer keeps one.
                 shared = any(isinstance(use.operation, et.ViewOp) for use in lowered.uses)
@@ -490,26 +494,3 @@ class MethodLowering:
                 owner.caller = et.BufferOp(owner.result.type, caller=True).caller
             outputs.append(lowered)
         self.emit(et.ReturnOp(outputs), op)
-
-
-def _elements(type: Attribute) -> int:
-    """The number of elements of a static tensor type."""
-    return math.prod(cast("TensorType[Attribute]", type).get_shape())
-
-
-def root_of(value: SSAValue) -> SSAValue:
-    """The buffer behind views."""
-    while isinstance(value.owner, et.ViewOp):
-        value = value.owner.base
-    return value
-
-
-def _is_dynamic(value: SSAValue) -> bool:
-    return isinstance(value.owner, (et.BufferOp, et.ViewOp)) and value.owner.dynamic is not None
-
-
-def _is_unplanned(op: Operation) -> bool:
-    """Whether the place of a buffer or view is only known at run time."""
-    if isinstance(op, et.ViewOp):
-        return op.late is not None or _is_unplanned(cast(Operation, op.base.owner))
-    return not isinstance(op, et.BufferOp) or op.caller is not None

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
+from executorch.runtime import Runtime  # noqa: E402
 from interop.program_runs import assert_same, check_program, eager, exported, stock  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
@@ -240,6 +241,18 @@ def mutates_row(x, y):
 def test_mutated_inputs(step: Any) -> None:
     """The caller's tensor changes, on the runtime as in eager."""
     check_program(Function(step), [(numbers(2, 3, seed=s), numbers(2, 3, seed=s + 5)) for s in range(3)])
+
+
+def test_a_changed_input_that_is_returned_has_memory_of_its_own() -> None:
+    """The wheel's `Method.execute` gives outputs without memory fresh tensors, in front of the run: not the input's."""
+    x, y = numbers(2, 3, seed=1), numbers(2, 3, seed=2)
+    program = compile_program(exported(Function(mutates_and_returns), (x.clone(), y))).buffer
+    loaded = Runtime.get().load_program(program)
+    method = loaded.load_method("forward")
+    changed = x.clone()
+    (output,) = method.execute((changed, y))
+    torch.testing.assert_close(output, x * y)
+    torch.testing.assert_close(changed, x * y)
 
 
 INPUTS: dict[str, Any] = {

@@ -1,0 +1,35 @@
+"""Where a value of the executable level is: its buffer, and whether its place is known in the plan."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from etir.dialects.et import executable as et
+
+
+def elements(type: Attribute) -> int:
+    """The number of elements of a static tensor type."""
+    return math.prod(cast("TensorType[Attribute]", type).get_shape())
+
+
+def root_of(value: SSAValue) -> SSAValue:
+    """The buffer behind views."""
+    while isinstance(value.owner, et.ViewOp):
+        value = value.owner.base
+    return value
+
+
+def is_dynamic(value: SSAValue) -> bool:
+    """Whether the sizes of a buffer or view are only known at run time."""
+    return isinstance(value.owner, (et.BufferOp, et.ViewOp)) and value.owner.dynamic is not None
+
+
+def is_unplanned(op: Operation) -> bool:
+    """Whether the place of a buffer or view is only known at run time."""
+    if isinstance(op, et.ViewOp):
+        return op.late is not None or is_unplanned(cast(Operation, op.base.owner))
+    return not isinstance(op, et.BufferOp) or op.caller is not None
