@@ -26,5 +26,6 @@ E0604 = define(
 E0605 = define(
     "E0605",
     "a kernel is in a library that is not linked",
-    "Link the library that the message names (for the wheel: import it), and pass its name: libraries=[...].",
+    "Link the library that the message names (for the wheel: import it), and pass its name: link_libraries=[...], or "
+    "--link-library NAME.",
 )

@@ -54,11 +54,18 @@ def _parser() -> ToolParser:
         help="a backend, as the file names it, that is linked into the runtime besides those of the target",
     )
     parser.add_argument(
+        "--link-library",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a kernel library of the target that is linked into the runtime besides those that always are: custom_ops",
+    )
+    parser.add_argument(
         "--partition-option",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an option of pass partition: min-ops=3, own-state=true, exclude=aten.add.Tensor",
+        help="an option of pass partition: min-ops=3, own-state=true, exclude=aten.add.Tensor; shared-constants=pass",
     )
     parser.add_argument(
         "--fallback",
@@ -120,6 +127,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         fallback=arguments.fallback,
         partition=_partition_options(arguments),
         link_backends=arguments.link_backend,
+        link_libraries=arguments.link_library,
         external_weights=_files(arguments.external_weights),
         external_state=_files(arguments.external_state),
         optimizer=arguments.optimizer,

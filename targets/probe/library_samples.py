@@ -132,6 +132,15 @@ CUSTOM_SAMPLES: dict[str, tuple[Sample, ...]] = {
     "llama::update_cache.out": (_s(_STEP, _CACHE, 0, outs=(T((1,)),)),),
     "llama::update_cache_with_indices.out": (_s(_STEP, _CACHE, 0, T((1, 1), "index2"), outs=(T((1,)),)),),
     "llama::fast_hadamard_transform.out": (_s(T((2, 4)), outs=(T((2, 4)),)),),
+    # Weights of zeros: 4 experts of sizes 16 and 16, with 4 bits and one group.
+    # Weights of zeros: 4 experts of sizes 16 and 16, with 4 bits and one group.
+    "llama::quantized_moe_ffn.out": (
+        _s(
+            *(T((2, 16)), T((4, 16)), T((4,)), T((4, 576), "zero", _BYTE), T((4, 320), "zero", _BYTE)),
+            *(2, 4, 16, 16, 16, 4, "sigmoid", 1.0),
+            outs=(T((2, 16)),),
+        ),
+    ),
     "llama::fallback.out": (_s(T((2, 3)), outs=(T((2, 3)),)),),
     "preprocess::tile_crop.out": (_s(T((3, 4, 4)), 2, outs=(T((4, 3, 2, 2)),)),),
 }

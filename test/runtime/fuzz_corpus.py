@@ -130,11 +130,35 @@ def stock_seeds() -> dict[str, bytes]:
     return files
 
 
+def experts() -> bytes:
+    """A mixture of experts whose packed weights are valid: the smallest there is."""
+    from moe_weights import pack
+    from test_executor_method import floats
+
+    b = Builder()
+    x = b.input(b.tensor(3, 16, dynamism=BOUND))
+    gate = b.tensor(2, 16, constant=floats(*(i % 5 - 2 for i in range(32))))
+    bias = b.tensor(2, constant=floats(0, 1))
+    matrices = []
+    for rows in (32, 16):
+        values = (torch.arange(rows * 16) * 7 % 16 - 8).to(torch.int8).reshape(rows, 16)
+        blob = pack(values, torch.full((rows, 1), 0.125), 4).numpy().tobytes()
+        matrices.append(b.tensor(2, len(blob), dtype="BYTE", constant=2 * blob))
+    numbers = [b.int(n) for n in (1, 2, 16, 16, 16, 4)]
+    out = b.tensor(3, 16, dynamism=BOUND)
+    b.call(
+        "llama::quantized_moe_ffn.out", x, gate, bias, *matrices, *numbers, b.value(model.String("sigmoid")),
+        b.value(model.Double(1.0)), out, out,
+    )  # fmt: skip
+    b.outputs.append(out)
+    return b.pte()
+
+
 def hand_seeds() -> dict[str, bytes]:
     """Control flow, state and shapes, value by value."""
     from test_executor_mutation import programs
 
-    return {f"hand-{name}": data for name, data in programs().items()}
+    return {f"hand-{name}": data for name, data in programs().items()} | {"hand-experts": bytes(4) + experts()}
 
 
 def seeds() -> dict[str, bytes]:

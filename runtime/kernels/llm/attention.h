@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "kernels/kernel.h"
+#include "kernels/llm/dot.h"
 #include "kernels/util/dispatch.h"
 #include "kernels/util/vector_math.h"
 
@@ -63,17 +64,6 @@ struct Attention {
   bool causal;
   float scale;
 };
-
-inline float dot(const float* __restrict a, const float* __restrict b, int64_t n) {
-  constexpr int kLanes = 8;
-  float sums[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int k = 0; k < kLanes; ++k) sums[k] += a[i + k] * b[i + k];
-  }
-  for (; i < n; ++i) sums[0] += a[i] * b[i];
-  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
-}
 
 inline float mask_at(const Tensor& mask, int64_t at) {
   float value = 0;

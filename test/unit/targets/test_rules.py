@@ -121,7 +121,7 @@ def test_lists_and_absent_tensors():
 
 def test_a_refusal_names_the_arguments_of_the_closest_row():
     rule = DtypeRule.parse([{"self": "Cx", "out": "=self"}, {"self": "RHBf", "out": "=self"}])
-    assert rule.failure(Call({"self": (S.INT,), "out": (S.LONG,)}, {})) == "'out' is LONG, must be =self"
+    assert rule.failure(Call({"self": (S.INT,), "out": (S.LONG,)}, {})) == "'out' is LONG, must be the type of 'self'"
     assert DtypeRule.parse([]).failure(Call({}, {})) == "the kernel accepts no types at all"
 
 
@@ -169,3 +169,12 @@ def test_is_none_requires_an_optional_tensor_to_be_absent():
     row = {"x": "RHBf", "zero_points": "is(none)"}
     assert accepts(row, {"x": (S.FLOAT,), "zero_points": ()})
     assert not accepts(row, {"x": (S.FLOAT,), "zero_points": (S.LONG,)})
+
+
+def test_a_failure_names_all_alternatives():
+    rows = DtypeRule.parse([{"self": "Int", "out": "=self"}, {"self": "Half+Float", "out": "=self"}, {"self": "Cx"}])
+    problem = rows.failure(Call({"self": (S.BYTE,), "out": (S.BYTE,)}, {}))
+    assert problem == "'self' is BYTE, must be one of INT, HALF, FLOAT, COMPLEXHALF, COMPLEXFLOAT, COMPLEXDOUBLE"
+    problem = rows.failure(Call({"self": (S.INT,), "out": (S.BYTE,)}, {}))
+    assert problem is not None and problem.count(" or ") == 1
+    assert "must be the type of 'self'" in problem
