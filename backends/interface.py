@@ -58,6 +58,8 @@ from etir.dialects.text import source_location
 from etir.passes.rewriting import Pattern, apply_patterns
 
 if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
     from etir.interpret.oracle import Oracle
 
 
@@ -85,15 +87,17 @@ class Artifact:
 
     ``blob`` is what the delegate's run-time half is given, ``named_data`` what it may look up by name (delegates that
     use the same name share the bytes), ``specs`` are the compile specs of the file, ``inline`` keeps the blob inside
-    the program's FlatBuffer instead of in a segment of its own. ``method_memory`` (on 64-bit machines,
-    ``method_memory_32`` on 32-bit ones) and ``temp_memory`` are the most bytes of each kind that the delegate takes on
-    etir's runtime, for the memory report.
+    the program's FlatBuffer instead of in a segment of its own, ``external`` names weights and states with the
+    attribute ``external`` that the run-time half finds by name in the files beside the program. ``method_memory`` (on
+    64-bit machines, ``method_memory_32`` on 32-bit ones) and ``temp_memory`` are the most bytes of each kind that the
+    delegate takes on etir's runtime, for the memory report.
     """
 
     blob: bytes
     named_data: Mapping[str, NamedBlob] = field(default_factory=dict[str, NamedBlob])
     specs: tuple[tuple[str, bytes], ...] = ()
     inline: bool = False
+    external: tuple[str, ...] = ()
     method_memory: int = 0
     method_memory_32: int = 0
     temp_memory: int = 0
@@ -215,6 +219,12 @@ class Backend(ABC):
     """Whether tensors cross the boundary in the default dim order only: outlining then puts copies around the call, and
     the inverse copies into the function."""
 
+    def prepare(self, program: ExportedProgram, options: Any) -> ExportedProgram:
+        """What the user's program is before anything else happens to it, for a backend that rewrites it; called for
+        each method, in the order of preference. By default the program itself.
+        """
+        return program
+
     # --- what it can take -------------------------------------------------------------------------------------------
 
     def runtime_id_of(self, options: Any) -> str:
@@ -281,6 +291,12 @@ class Backend(ABC):
     @abstractmethod
     def preprocess(self, outlined: Outlined, options: Any) -> Artifact:
         """The bytes of a legalised function. The same function, weights and options give the same bytes."""
+
+    def preprocess_all(self, functions: Sequence[tuple[str, Outlined, Any]]) -> list[Artifact]:
+        """The bytes of all functions that the backend has in a program, in order, for one that lets them share: each
+        with the name of the method that calls it and its options. By default every one on its own.
+        """
+        return [self.preprocess(outlined, options) for _, outlined, options in functions]
 
     def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
         """The blob as text for a reader, constants by digest and size. Raises E1103 for a blob of another version and

@@ -11,12 +11,13 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NameLoc, StringAttr, SymbolRefAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.arguments import OPERAND, Item, ListArg, Template
 from etir.dialects.et.executable import (
+    BESIDE,
     BufferOp,
     CallOp,
     DelegateCallOp,
@@ -111,18 +112,26 @@ class _Pools:
     def __init__(self, module: ModuleOp):
         self.symbols: dict[str, Operation] = {}
         self.named: list[NamedDataOp] = []
+        beside: dict[str, None] = {}
         for op in module.body.block.ops:
             name = op.properties.get("sym_name")
             if isinstance(name, StringAttr):
                 self.symbols[name.data] = op
             if isinstance(op, NamedDataOp):
                 self.named.append(op)
+            if isinstance(op, DelegateOp) and isinstance(symbols := op.attributes.get(BESIDE), ArrayAttr):
+                beside.update((ref.root_reference.data, None) for ref in symbols if isinstance(ref, SymbolRefAttr))
         self.constants: list[Buffer] = [b""]
         self.mutable: list[Buffer] = [b""]
         self.external: dict[str, dict[str, NamedTensor]] = {}
         self._constant_index: dict[Blob, int] = {}
         self._mutable_index: dict[Blob, int] = {}
         self._keys: dict[str, tuple[Blob, TensorLayout]] = {}
+        for name in beside:
+            source = self.symbols.get(name)
+            if isinstance(source, WeightOp | StateOp) and source.value is not None and "external" in source.attributes:
+                assert isinstance(source.type, TensorType)
+                self.outside(source, payload_of(source.value, source.type))
 
     def constant(self, blob: Blob) -> int:
         """The index of a constant's bytes."""

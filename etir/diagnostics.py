@@ -95,6 +95,8 @@ class Diagnostic:
     help: str = ""
     notes: tuple[str, ...] = field(default=())
     severity: Severity = Severity.ERROR
+    pass_name: str = ""
+    """The pass that found it; a note says so too."""
 
     def at(self, location: SourceLocation | None) -> Diagnostic:
         """The same diagnostic at ``location``, unless it already has one."""

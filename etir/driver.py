@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from etir.dialects.et.weights import write_atomically
 from etir.report import Report, make_report
@@ -108,6 +108,7 @@ def compile_program(
     fallback: Literal["allow", "refuse"] = "allow",
     partition: Mapping[str, object] | None = None,
     link_backends: Sequence[str] = (),
+    link_libraries: Sequence[str] = (),
     plan_inputs: bool = True,
     plan_outputs: bool = True,
     share_state: bool = False,
@@ -124,10 +125,12 @@ def compile_program(
     ``target`` names whose kernels the program must link against. ``delegates`` names backends in order of preference,
     with options as ``"xnnpack{fp16=true}"`` or ``("xnnpack", {"fp16": True})``; what none of them takes runs on the
     target's kernels, or is an error with ``fallback="refuse"``. ``partition`` has options of pass `partition` besides
-    (``{"min_ops": 3, "own_state": True, "what_if": True}``), ``link_backends`` names backends, as the file does, that
-    are linked into the runtime besides those of the target. ``plan_inputs`` and ``plan_outputs`` False leave those
-    tensors' memory to the caller; ``share_state`` lets methods share mutable buffers of one name; ``debug_info`` writes
-    source lines into the file; ``external_weights`` names a ``.ptd`` file that holds the weights, or several with the
+    (``{"min_ops": 3, "own_state": True, "what_if": True}``), and ``"shared_constants": "pass"`` hands constants that
+    several delegates read to them as inputs; ``link_backends`` names backends, as the file does, and ``link_libraries``
+    kernel libraries, as the target's manifest does (``"custom_ops"``), that are linked into the
+    runtime besides those that the target always has. ``plan_inputs`` and ``plan_outputs`` False leave those tensors'
+    memory to the caller; ``share_state`` lets methods share mutable buffers of one name; ``debug_info`` writes source
+    lines into the file; ``external_weights`` names a ``.ptd`` file that holds the weights, or several with the
     shell patterns of the names that go into each (``{"lora": "*.lora_*", "base": "*"}``, the first that fits),
     ``external_state`` the same for the initial bytes of state; ``dump_dir`` receives the module after every phase as
     text.
@@ -161,15 +164,21 @@ def compile_program(
     else:
         from etir.lowering.import_fx import import_program
 
-        module = import_program(program, constant_methods=constant_methods)
+        module = import_program(_prepared(program, texts), constant_methods=constant_methods)
     ctx = EtContext()
+    shares = share_state or state_methods is not False
     options = {
         "to-out-variant": _options(plan_inputs=plan_inputs, plan_outputs=plan_outputs),
-        "plan-memory": _options(share_state=share_state or state_methods is not False),
+        "plan-memory": _options(share_state=shares),
     }
     extra: dict[str, Mapping[str, object]] = {
-        "partition": dict(partition or {}),
-        "verify-link": {"backends": tuple(link_backends)} if link_backends else {},
+        **_partitioning(partition or {}, shares),
+        "verify-link": _linked(link_backends, link_libraries),
+        **(
+            {name: {"libraries": tuple(link_libraries)} for name in ("decompose-aten", "release-kept")}
+            if link_libraries
+            else {}
+        ),
     }
     marked = is_marked(module)
     ran: list[tuple[str, float]] = []
@@ -185,10 +194,13 @@ def compile_program(
         sequence = pipeline(start=before, stop=phase, target=target, delegates=texts, marked=marked)
         specs = [_with_options(s + options.get(s, ""), extra) for s in sequence]
         if phase == "et":
-            # Folding has made its constants by now; what is a weight here is a weight of the file.
-            # What only delegates read went into their blobs.
+            # Folding has made its constants by now; what is a weight here is a weight of the file. Delegates come
+            # first: some leave weights where they are, others make data of their own of them.
+            outside = [*_externalize(external_weights, "weights"), *_externalize(external_state, "state")]
             place = next(i for i, spec in enumerate(specs) if spec.startswith("to-out-variant"))
-            specs[place:place] = [*_externalize(external_weights, "weights"), *_externalize(external_state, "state")]
+            specs[place:place] = outside
+            if any(spec.startswith("lower-delegates") for spec in specs):
+                specs[:0] = outside
         if phase == "core":
             place = 1 + next(i for i, spec in enumerate(specs) if spec.startswith("functionalize"))
             specs[place:place] = additions
@@ -218,6 +230,19 @@ def _delegate_texts(delegates: Sequence[str | tuple[str, Mapping[str, object]]])
     return list(dict.fromkeys(parse_delegate(text).text for text in texts))
 
 
+def _prepared(
+    program: ExportedProgram | Mapping[str, ExportedProgram], delegates: Sequence[str]
+) -> ExportedProgram | Mapping[str, ExportedProgram]:
+    """The programs as the delegates' backends want them. Raises what backends do."""
+    from etir.backends.registry import parse_delegate
+
+    if isinstance(program, Mapping):
+        return {name: cast("ExportedProgram", _prepared(one, delegates)) for name, one in program.items()}
+    for delegate in map(parse_delegate, delegates):
+        program = delegate.backend.prepare(program, delegate.options)
+    return program
+
+
 def _with_options(spec: str, extra: Mapping[str, Mapping[str, object]]) -> str:
     """A pass of the pipeline with the options that the user adds to it."""
     from etir.passes.pipeline import value_text
@@ -226,7 +251,8 @@ def _with_options(spec: str, extra: Mapping[str, Mapping[str, object]]) -> str:
     if not options:
         return spec
     texts = [f"{name.replace('_', '-')}={_value_texts(value, value_text)}" for name, value in options.items()]
-    return f"{spec.removesuffix('}')} {' '.join(texts)}}}"
+    start = f"{spec.removesuffix('}')} " if spec.endswith("}") else f"{spec}{{"
+    return f"{start}{' '.join(texts)}}}"
 
 
 def _value_texts(value: object, one: Callable[[object], str]) -> str:
@@ -268,6 +294,21 @@ def _externalize(files: str | Mapping[str, str | Sequence[str]] | None, what: st
 
 def _times(report: PipelineReport) -> list[tuple[str, float]]:
     return [(p.name, p.time.wall + p.verify.wall) for p in report.passes]
+
+
+def _partitioning(given: Mapping[str, object], shares: bool) -> dict[str, Mapping[str, object]]:
+    """Options of `partition` by pass: what becomes of shared constants is decided when functions are outlined."""
+    partition = {name.replace("-", "_"): value for name, value in given.items()}
+    outlining = {name: partition.pop(name) for name in ("shared_constants",) if name in partition}
+    if shares and partition.get("own_state"):
+        partition.setdefault("share_state", True)
+    return {"partition": partition, **({"outline-delegates": outlining} if outlining else {})}
+
+
+def _linked(backends: Sequence[str], libraries: Sequence[str]) -> dict[str, object]:
+    """Options of `verify-link`: those that have a value."""
+    named = {"backends": tuple(backends), "libraries": tuple(libraries)}
+    return {name: values for name, values in named.items() if values}
 
 
 def _options(**flags: bool) -> str:

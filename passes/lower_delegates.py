@@ -19,18 +19,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.errors import E1111
-from etir.backends.interface import Artifact, NamedBlob
+from etir.backends.interface import Artifact, Backend, NamedBlob, Outlined
+from etir.backends.registry import Delegate
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.context import EtContext
-from etir.dialects.et.executable import DelegateOp, NamedDataOp
-from etir.dialects.et.program import StateOp, WeightOp
+from etir.dialects.et.executable import BESIDE, DelegateOp, NamedDataOp
+from etir.dialects.et.program import ReadStateOp, StateOp, WeightOp, WriteStateOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.literals import int_attr
 from etir.passes.base import Pass
+from etir.passes.delegation.owned import SHARED
 from etir.passes.legalize_delegates import outlined_functions
 
 EXTERNAL = "external"
@@ -52,12 +56,24 @@ class LowerDelegatesPass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E1111 for named data that differs under one key, and what backends raise themselves."""
         named: dict[str, NamedDataOp] = {op.key.data: op for op in module.body.block.ops if isinstance(op, NamedDataOp)}
-        called = dict.fromkeys(op.callee.root_reference.data for op in module.walk() if isinstance(op, CallDelegateOp))
+        called = {op.callee.root_reference.data: op for op in module.walk() if isinstance(op, CallDelegateOp)}
+        _name_apart(module)
+        holders: dict[str, tuple[str, Artifact]] = {}
+        found: list[tuple[Delegate, Outlined]] = []
         for delegate, outlined in outlined_functions(ctx, module):
-            if outlined.name not in called:
+            if outlined.name in called:
+                found.append((delegate, outlined))
+            else:
                 Rewriter.erase_op(outlined.func)
-                continue
-            artifact = delegate.backend.preprocess(outlined, delegate.options)
+        for (delegate, outlined), artifact in zip(found, _artifacts(found, called), strict=True):
+            for state in _shared_states(outlined):
+                first, made = holders.setdefault(state, (outlined.name, artifact))
+                if (made.blob, made.specs) != (artifact.blob, artifact.specs):
+                    raise E1111.error(
+                        f"@{first} and @{outlined.name} hold the state @{state} of several methods and are not equal",
+                        help="leave the state outside of delegates (without partition{own-state}), or compile the "
+                        "methods without share_state",
+                    )
             point = InsertPoint.before(outlined.func)
             for key, item in artifact.named_data.items():
                 known = named.get(key)
@@ -82,11 +98,54 @@ class LowerDelegatesPass(Pass):
             artifact.specs,
             inline=self.inline or artifact.inline,
         )
+        if artifact.external:
+            op.attributes[BESIDE] = ArrayAttr([SymbolRefAttr(symbol) for symbol in artifact.external])
         if artifact.method_memory or artifact.temp_memory:
             op.attributes[MEMORY] = ArrayAttr(
                 [int_attr(n) for n in (artifact.method_memory, artifact.method_memory_32, artifact.temp_memory)]
             )
         return op
+
+
+def _name_apart(module: ModuleOp) -> None:
+    """Let what is kept outside have names of its own: a second weight or state of a name is found by its symbol."""
+    names: dict[Attribute, None] = {}
+    for op in module.body.block.ops:
+        if isinstance(op, (WeightOp, StateOp)) and EXTERNAL in op.attributes:
+            name = op.attributes.get("fqn", op.sym_name)
+            if name in names:
+                op.attributes.pop("fqn", None)
+            names[name] = None
+
+
+def _artifacts(found: list[tuple[Delegate, Outlined]], called: dict[str, CallDelegateOp]) -> list[Artifact]:
+    """What the backends make of the functions, in order; each backend is given all of its own at once."""
+    groups: dict[Backend, list[int]] = {}
+    for index, (delegate, _) in enumerate(found):
+        groups.setdefault(delegate.backend, []).append(index)
+    made: dict[int, Artifact] = {}
+    for backend, indices in groups.items():
+        functions = [(_method_of(called[o.name]), o, d.options) for d, o in (found[i] for i in indices)]
+        made.update(zip(indices, backend.preprocess_all(functions), strict=True))
+    return [made[index] for index in range(len(found))]
+
+
+def _method_of(call: Operation) -> str:
+    op: Operation | None = call
+    while op is not None and not isinstance(op, FuncOp):
+        op = op.parent_op()
+    return "" if op is None else op.sym_name.data
+
+
+def _shared_states(outlined: Outlined) -> list[str]:
+    """The states in a function that it holds for several methods."""
+    names: dict[str, None] = {}
+    for op in outlined.func.walk():
+        if isinstance(op, (ReadStateOp, WriteStateOp)):
+            name = op.symbol.root_reference.data
+            if SHARED in outlined.symbols[name].attributes:
+                names[name] = None
+    return list(names)
 
 
 def _join(known: NamedDataOp, key: str, item: NamedBlob, data: Blob, name: str) -> None:
@@ -102,9 +161,10 @@ def _drop_unused(module: ModuleOp) -> None:
     """Erase the weights and states that only the delegates read: they are in the blobs now."""
     used = {}
     for op in module.walk():
-        symbol = op.properties.get("symbol")
-        if symbol is not None:
-            used[symbol.root_reference.data] = None  # type: ignore[attr-defined]
+        beside = op.attributes.get(BESIDE) if isinstance(op, DelegateOp) else None
+        for symbol in (op.properties.get("symbol"), *(beside.data if isinstance(beside, ArrayAttr) else ())):
+            if isinstance(symbol, SymbolRefAttr):
+                used[symbol.root_reference.data] = None
     for op in list(module.body.block.ops):
         if isinstance(op, (WeightOp, StateOp)) and op.sym_name.data not in used:
             Rewriter.erase_op(op)

@@ -19,6 +19,8 @@ one backend the partitions of a block are convex, as few as possible, and placed
 A backend may find its partitions by code of its own instead (``Backend.propose``); they stay as it wants them where
 they can be run in one piece beside the others.
 
+Partitions that the text has already stay as they are (`verify-partitions` says what they have to be).
+
 Operations keep their order and nothing else changes, except that an operation that a backend may have in several
 patterns at once (dequantise in front of two users) is copied. The report of what was taken, and of why the rest was
 not, is left in ``EtContext.delegation``.
@@ -37,18 +39,21 @@ from etir.backends.errors import E1109
 from etir.backends.interface import PartitionSummary, Proposal
 from etir.backends.patterns import operator_of
 from etir.backends.registry import Delegate, parse_delegate
+from etir.diagnostics import raise_if_errors
 from etir.dialects.context import EtContext
-from etir.dialects.et.program import GetWeightOp, ReadStateOp, WriteStateOp
+from etir.dialects.et.program import GetWeightOp
 from etir.dialects.sym.ops import DimOp
 from etir.passes.base import Pass, methods
 from etir.passes.cse import CsePass
-from etir.passes.delegation.attributes import partition_of, set_delegates, set_partition
+from etir.passes.delegation.attributes import delegates_of, partition_of, set_delegates, set_partition
 from etir.passes.delegation.graph import BlockGraph, Contraction, Ranges, tensor_bytes, used_values
 from etir.passes.delegation.levels import find_levels, lower_boundary
+from etir.passes.delegation.owned import own_state
 from etir.passes.delegation.proposed import fit_proposal
 from etir.passes.delegation.report import DelegationReport, ReportBuilder
 from etir.passes.delegation.take import Taken, computes, copy_shared, find_taken
 from etir.passes.delegation.what_if import WhatIf
+from etir.passes.verify_partitions import check_partitions, partitions_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,8 @@ class PartitionPass(Pass):
     ``exclude`` names operators that stay on the target's kernels; a partition of fewer than ``min-ops`` operators, or
     one that its backend declines, is left to the next backend; ``split`` makes a partition of its own of every part
     that is not connected to the rest; ``own-state`` lets a delegate own the mutable buffers that only its partition
-    reads and writes; ``what-if`` adds to the report what every operator that is not taken costs.
+    reads and writes, and with ``share-state`` also those that several methods use in equal partitions, whose delegate
+    they then share; ``what-if`` adds to the report what every operator that is not taken costs.
     """
 
     name = "partition"
@@ -68,11 +74,14 @@ class PartitionPass(Pass):
     min_ops: int = 1
     split: bool = False
     own_state: bool = False
+    share_state: bool = False
     what_if: bool = False
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E1101, E1107 and E1110 for backends that cannot be asked."""
         delegates = [parse_delegate(text) for text in self.backend]
+        # What was asked for by hand stays, and the rest is partitioned around it: it has to be possible.
+        raise_if_errors([d for func in methods(module) for d in check_partitions(func)])
         for delegate in delegates:
             if delegate.backend.dialect_name:
                 ctx.register_backend_dialect(delegate.backend.dialect_name)
@@ -87,8 +96,8 @@ class PartitionPass(Pass):
             # Copies that went to one partition, or to none, are one operation again.
             CsePass().run(ctx, module)
         if self.own_state:
-            _own_state(module, {d.name: d for d in delegates})
-        set_delegates(module, {d.name: d for d in report.delegates})
+            own_state(module, {d.name: d for d in delegates}, shared=self.share_state)
+        set_delegates(module, {**delegates_of(module), **{d.name: d for d in report.delegates}})
         ctx.delegation = report.finish(module)
         assert isinstance(ctx.delegation, DelegationReport)
 
@@ -109,7 +118,8 @@ class _Method:
         self.delegates = delegates
         self.ranges = ranges
         self.report = report
-        self.count = 0
+        marked = [place for op in func.walk() if (place := partition_of(op)) is not None]
+        self.count = 1 + max((number for _, number in marked), default=-1)
         self.copied = False
         self.chosen: dict[str, Any] = {}
 
@@ -125,8 +135,9 @@ class _Method:
             if any(row.has_duplicable for row in delegate.table.rows):
                 self.copied = copy_shared(list(block.ops), delegate) or self.copied
         graph = BlockGraph.of(block, self.ranges)
-        made: list[list[int]] = []
-        owner: dict[Operation, None] = {}
+        by_hand = list(partitions_of(block).values())
+        made = [group for ops in by_hand if (group := [graph.index[op] for op in ops if op in graph.index])]
+        owner: dict[Operation, None] = dict.fromkeys(op for ops in by_hand for op in ops)
         for delegate in self.delegates:
             proposal = delegate.backend.propose(self.module, block, delegate.options)
             if proposal is None:
@@ -254,32 +265,3 @@ def summary_of(ops: list[Operation], ranges: Ranges) -> PartitionSummary:
         sum(tensor_bytes(v.type, ranges) for v in given),
         sum(tensor_bytes(v.type, ranges) for v in constants),
     )
-
-
-def _own_state(module: ModuleOp, delegates: dict[str, Delegate]) -> None:
-    """Give a mutable buffer to the one partition that has all its reads and writes, where the backend can hold it."""
-    users: dict[str, list[ReadStateOp | WriteStateOp]] = {}
-    for func in methods(module):
-        for op in func.walk():
-            if isinstance(op, (ReadStateOp, WriteStateOp)):
-                users.setdefault(op.symbol.root_reference.data, []).append(op)
-    for ops in users.values():
-        homes: dict[object, None] = {}
-        for op in ops:
-            if isinstance(op, WriteStateOp):
-                homes[_home(op.value.owner)] = None
-            else:
-                homes.update(dict.fromkeys(_home(use.operation, op) for use in op.result.uses))
-        home = next(iter(homes), None)
-        if len(homes) != 1 or not isinstance(home, tuple) or not delegates[home[1]].backend.owns_state:
-            continue
-        for op in ops:
-            set_partition(op, home[1], home[2])
-
-
-def _home(user: Operation | Block, read: ReadStateOp | None = None) -> tuple[Block, str, int] | None:
-    """Block, backend and number of the partition that an operation is in, or None."""
-    if not isinstance(user, Operation) or user.parent is None or (read is not None and user.parent is not read.parent):
-        return None
-    place = partition_of(user)
-    return None if place is None else (user.parent, *place)

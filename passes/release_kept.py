@@ -26,14 +26,14 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.registry import Delegate, parse_delegate
-from etir.dialects.aten.base import aten_op
+from etir.dialects.aten.base import op_class
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp, edge_op
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
 from etir.lowering.aten_to_edge import AtenToEdgePass
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass
-from etir.lowering.decompose_aten.kept import Kept
+from etir.lowering.decompose_aten.kept import SPELLED_OUT, Kept
 from etir.lowering.decompose_aten.legality import is_legal, is_legal_name
 from etir.passes.base import Pass, methods
 from etir.passes.canonicalize import CanonicalizePass
@@ -47,17 +47,19 @@ COPY = "dim_order_ops._to_dim_order_copy.default"
 class ReleaseKeptPass(Pass):
     """Decompose operators that were kept for a backend and are not in a partition.
 
-    ``target`` and ``keep`` are those of `decompose-aten`; ``backend`` names backends that partitions are made for next.
+    ``target``, ``keep`` and ``libraries`` are those of `decompose-aten`; ``backend`` names backends that partitions are
+    made for next.
     """
 
     name = "release-kept"
     target: str | None = "executorch"
     keep: tuple[str, ...] = ()
     backend: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises what `decompose-aten` and `aten-to-edge` do for operators that cannot be decomposed."""
-        kept = Kept(self.target, self.keep)
+        kept = Kept(self.target, self.keep, libraries=self.libraries)
         delegates = [parse_delegate(text) for text in self.backend]
         released = 0
         for method in methods(module):
@@ -68,7 +70,7 @@ class ReleaseKeptPass(Pass):
                     _to_aten(op)
                     released += 1
         if released:
-            DecomposeAtenPass(target=self.target, keep=self.keep).run(ctx, module)
+            DecomposeAtenPass(target=self.target, keep=self.keep, libraries=self.libraries).run(ctx, module)
             AtenToEdgePass().run(ctx, module)
             CanonicalizePass().run(ctx, module)
             CsePass().run(ctx, module)
@@ -88,10 +90,11 @@ def _proposed(module: ModuleOp, ops: list[EdgeOp], delegates: list[Delegate]) ->
 def _is_kept(op: EdgeOp, kept: Kept) -> bool:
     """Whether an operator is whole for the sake of a backend, and in no partition."""
     name = op.SCHEMA.op_name
-    if is_legal_name(name) or name not in load_table() or PARTITION in op.attributes:
+    spelled_out = name.startswith(SPELLED_OUT)
+    if (not spelled_out and (is_legal_name(name) or name not in load_table())) or PARTITION in op.attributes:
         return False
-    asked = aten_op(name).make(op.given_args(), [r.type for r in op.results])
-    legal = is_legal(asked, kept)
+    asked = op_class(op.SCHEMA).make(op.given_args(), [r.type for r in op.results])
+    legal = kept.keeps(asked) if spelled_out else is_legal(asked, kept)
     asked.erase()
     return not legal
 
@@ -108,7 +111,7 @@ def _to_aten(op: EdgeOp) -> None:
         name: _in_default_order(value, op) if isinstance(value, SSAValue) else value
         for name, value in op.given_args().items()
     }
-    new = aten_op(op.SCHEMA.op_name).make(changes, [_default(r.type) for r in op.results], location=op.location)
+    new = op_class(op.SCHEMA).make(changes, [_default(r.type) for r in op.results], location=op.location)
     Rewriter.insert_op(new, InsertPoint.before(op))
     for old, value in zip(op.results, new.results, strict=True):
         result: SSAValue = value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from xdsl.dialects.builtin import ModuleOp
@@ -13,17 +13,23 @@ from xdsl.ir import Block, Operation
 
 from etir.backends.bridge import PREFIX
 from etir.backends.bridge.partitioners import (
+    Preprocessed,
     Spec,
     ask,
     check_name,
     find_partitioner,
     not_decomposed,
     preprocess,
+    preprocess_together,
+    transformed,
 )
 from etir.backends.errors import E1107, E1112
 from etir.backends.interface import Artifact, Backend, NamedBlob, Outlined, Proposal
 from etir.backends.patterns import Row, operator_of
 from etir.dialects.schema_op import SchemaOp
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,10 @@ class BridgedBackend(Backend):
     def runtime_id_of(self, options: BridgeOptions) -> str:
         """What the partitioner named."""
         return options.backend
+
+    def prepare(self, program: ExportedProgram, options: BridgeOptions) -> ExportedProgram:
+        """What the partitioner's `transform_for_pre_decomposition` makes of the program."""
+        return transformed(find_partitioner(self.partitioner, options.arguments), self.partitioner, program)
 
     def rows(self, options: BridgeOptions) -> Sequence[Row]:
         """None: the partitioner decides."""
@@ -118,6 +128,16 @@ class BridgedBackend(Backend):
 
     def preprocess(self, outlined: Outlined, options: BridgeOptions) -> Artifact:
         """Hand the function to the backend as an edge program of its own."""
+        spec, program = self._program(outlined, options)
+        return _artifact(preprocess(spec, program), spec)
+
+    def preprocess_all(self, functions: Sequence[tuple[str, Outlined, Any]]) -> list[Artifact]:
+        """Hand all functions of all methods to a backend that wants them together, one by one to any other."""
+        asked = [(method, *self._program(outlined, options)) for method, outlined, options in functions]
+        return [_artifact(found, spec) for found, (_, spec, _) in zip(preprocess_together(asked), asked, strict=True)]
+
+    def _program(self, outlined: Outlined, options: BridgeOptions) -> tuple[Spec, ExportedProgram]:
+        """What the backend is given. Raises E1107 for a function that names no backend."""
         spec = _spec(options)
         if not spec.backend:
             raise E1107.error(
@@ -126,20 +146,18 @@ class BridgedBackend(Backend):
             )
         # Backends are found among the classes that are imported: importing the partitioner has imported its own.
         find_partitioner(self.partitioner, options.arguments)
-        from etir.backends.bridge.edge import export_edge
+        from etir.backends.bridge.edge import export_edge, first_handle
 
-        program = export_edge(outlined.module, outlined.func.body.block).program
-        lowered = preprocess(spec, program)
-        named = lowered.named_data_store_output
-        return Artifact(
-            bytes(lowered.processed_bytes),
-            {} if named is None else _named_data(named),
-            tuple((s.key, bytes(s.value)) for s in lowered.compile_specs),
-        )
+        handle = first_handle(outlined)
+        return spec, export_edge(outlined.module, outlined.func.body.block, first_handle=handle).program
 
     def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
         """The blob's size: what is in it is the backend's."""
         return f"{len(blob)} bytes of '{self.name}'\n"
+
+
+def _artifact(made: Preprocessed, spec: Spec) -> Artifact:
+    return Artifact(made.blob, {} if made.named_data is None else _named_data(made.named_data), spec.specs)
 
 
 def _options(spec: Spec) -> dict[str, Any]:

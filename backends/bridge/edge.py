@@ -17,6 +17,8 @@ from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
+from etir.backends.interface import Outlined
+from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.edge.base import edge_op
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
@@ -63,10 +65,27 @@ class EdgeTargets(AtenTargets):
         return edge.dim_order_ops._to_dim_order_copy.default, {"dim_order": list(range(rank))}
 
 
-def export_edge(module: ModuleOp, block: Block) -> Exported:
-    """A block at the edge level as an exported program in ExecuTorch's edge dialect. Raises E0407."""
+def export_edge(module: ModuleOp, block: Block, *, first_handle: int = 1) -> Exported:
+    """A block at the edge level as an exported program in ExecuTorch's edge dialect; the debug handles of its operators
+    count from ``first_handle``. Raises E0407.
+    """
     verifier = EXIREdgeDialectVerifier(EdgeCompileConfig(_check_ir_validity=False), class_only=True)
     exported = export_block(module, block, EdgeTargets(), [verifier])
-    for handle, node in enumerate(exported.program.graph.nodes, 1):
-        node.meta["debug_handle"] = handle
+    for node in exported.program.graph.nodes:
+        node.meta["debug_handle"] = first_handle
+        first_handle += node.op == "call_function"
     return exported
+
+
+def first_handle(outlined: Outlined) -> int:
+    """The debug handle of an outlined function's first operator: operators count from 1 through the method that calls
+    it, those of its delegates where they are called.
+    """
+    calls = [op for op in outlined.module.walk() if isinstance(op, CallDelegateOp)]
+    call = next((op for op in calls if op.callee.root_reference.data == outlined.name), None)
+    handle, op = 1, None if call is None else call.prev_op
+    while op is not None:
+        inside = outlined.symbols.get(op.callee.root_reference.data) if isinstance(op, CallDelegateOp) else op
+        handle += sum(isinstance(inner, SchemaOp) for inner in inside.walk()) if inside is not None else 1
+        op = op.prev_op
+    return handle

@@ -151,13 +151,60 @@ def ask(partitioner: Partitioner, name: str, program: ExportedProgram) -> Tagged
     return Tagged(tags, specs)
 
 
-def preprocess(spec: Spec, program: ExportedProgram) -> Any:
-    """The lowered module that a backend makes of an edge program. Raises E1112 when it fails, E1110 for no backend."""
-    from executorch.exir.backend.backend_api import to_backend
+def transformed(partitioner: Partitioner, name: str, program: ExportedProgram) -> ExportedProgram:
+    """What a partitioner makes of an ATen program before it is decomposed. Raises E1112 when it fails."""
+    transform = getattr(partitioner, "transform_for_pre_decomposition", None)
+    if transform is None:
+        return program
+    return _foreign(lambda: transform(program), f"'{PREFIX}{name}' fails to transform the program")
+
+
+@dataclass(frozen=True)
+class Preprocessed:
+    """What a backend made of an edge program: the blob, and its named data as ExecuTorch stores them."""
+
+    blob: bytes
+    named_data: Any
+
+
+def preprocess(spec: Spec, program: ExportedProgram) -> Preprocessed:
+    """What a backend makes of an edge program. Raises E1112 when it fails, E1110 for no backend."""
+    return preprocess_together([("", spec, program)])[0]
+
+
+def preprocess_together(asked: Sequence[tuple[str, Spec, ExportedProgram]]) -> list[Preprocessed]:
+    """What backends make of edge programs, each with its method's name: those of one backend in one call, so that it
+    can let them share data. Raises E1112 when one fails, E1110 for no backend.
+    """
     from executorch.exir.backend.backend_details import BackendDetails
     from executorch.exir.backend.compile_spec_schema import CompileSpec
 
-    if spec.backend not in [cls.__name__ for cls in BackendDetails.__subclasses__()]:
-        raise E1110.error(f"no backend '{spec.backend}' of executorch is imported")
-    specs = [CompileSpec(key, value) for key, value in spec.specs]
-    return _foreign(lambda: to_backend(spec.backend, program, specs), f"backend '{spec.backend}' fails to preprocess")
+    known: dict[str, Any] = {cls.__name__: cls for cls in BackendDetails.__subclasses__()}
+    groups: dict[str, dict[str, list[int]]] = {}
+    for index, (method, spec, _) in enumerate(asked):
+        groups.setdefault(spec.backend, {}).setdefault(method, []).append(index)
+    found: dict[int, Preprocessed] = {}
+    for name, by_method in groups.items():
+        backend = known.get(name)
+        if backend is None:
+            raise E1110.error(f"no backend '{name}' of executorch is imported")
+
+        def run(backend: Any = backend, by_method: dict[str, list[int]] = by_method) -> Any:
+            specs = {
+                m: [[CompileSpec(k, v) for k, v in asked[i][1].specs] for i in rows] for m, rows in by_method.items()
+            }
+            # Backends change what they are given.
+            programs = {
+                m: [
+                    backend.copy_exported_program_for_preprocess(asked[i][2], s)
+                    for i, s in zip(rows, specs[m], strict=True)
+                ]
+                for m, rows in by_method.items()
+            }
+            return backend.preprocess_multimethod(programs, specs)
+
+        results = _foreign(run, f"backend '{name}' fails to preprocess")
+        for method, rows in by_method.items():
+            for index, result in zip(rows, results[method], strict=True):
+                found[index] = Preprocessed(bytes(result.processed_bytes), result.data_store_output)
+    return [found[index] for index in range(len(asked))]

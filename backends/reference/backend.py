@@ -14,9 +14,10 @@ from etir.backends.patterns import ANY, Condition, Match, Row, operator_of
 from etir.backends.patterns import op as node
 from etir.backends.reference.blob import VERSION, read_blob, write_blob
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.program import SchemaDeclOp
+from etir.dialects.et.program import SchemaDeclOp, StateOp, WeightOp
 from etir.dialects.sym.ops import ConstantOp as NumberOp
 from etir.dialects.sym.ops import DimOp
+from etir.passes.delegation.owned import SHARED
 
 if TYPE_CHECKING:
     from etir.interpret.oracle import Oracle
@@ -25,6 +26,8 @@ TARGET = "etir"
 OBJECT_BYTES = {8: 1024, 4: 640}
 """What the run-time half takes for itself, by the size of a pointer (``runtime/backends/reference/reference.cc``)."""
 ALIGNMENT = 16
+SHARED_STATE = "shared-state"
+"""Key of the compile spec that names the states which the delegate holds for several methods."""
 PLANNED_BYTES = 24
 """Size of one entry of the list of planned buffers, on every machine."""
 
@@ -44,7 +47,7 @@ class ReferenceOptions:
 
 
 def _has_kernel(match: Match) -> str | None:
-    from etir.dialects.aten.table import out_variant
+    from etir.dialects.aten.table import load_table, out_variant
     from etir.lowering.to_out_variant.calls import PRIMITIVES
     from etir.passes.verify_link import call_failure
     from etir.targets.manifest import load
@@ -57,10 +60,10 @@ def _has_kernel(match: Match) -> str | None:
         return "it is not at the edge level"
     if any(not isinstance(v.type, TensorType) and not isinstance(v.owner, NumberOp) for v in op.operands):
         return "it takes a number that is only known at run time, which stays in the method"
-    schema = out_variant(name)
+    manifest = load(TARGET)
+    schema = out_variant(name) if name in load_table() else manifest.out_variant(op.SCHEMA)
     if schema is None:
         return "it has no out variant"
-    manifest = load(TARGET)
     if manifest.lookup(schema.qualified_name) is None:
         return f"the runtime has no kernel '{schema.qualified_name}'"
     # A kernel that takes contiguous tensors only gets copies, as it does outside of a delegate.
@@ -108,8 +111,13 @@ class ReferenceBackend(Backend):
         # What is allocated starts at a multiple of 16, wherever the memory of the method around it ends.
         extra = listed + sum(map(_aligned, kept)) + ALIGNMENT
         temp = _aligned(activations) + _aligned(memory.temp)
+        states = [op for op in module.body.block.ops if isinstance(op, StateOp) and SHARED in op.attributes]
+        names = ",".join(op.sym_name.data for op in states)
         return Artifact(
             write_blob(emission.pte(), memory.temp),
+            external=_outside(outlined, module),
+            # Methods share delegates that are equal: this one is not equal to one with other states of the same kind.
+            specs=((SHARED_STATE, names.encode()),) if states else (),
             method_memory=OBJECT_BYTES[8] + _aligned(memory.method) + extra,
             method_memory_32=OBJECT_BYTES[4] + _aligned(memory.method_32) + extra,
             temp_memory=temp + ALIGNMENT if temp else 0,
@@ -162,9 +170,17 @@ def _program_of(outlined: Outlined) -> ModuleOp:
     for op in kept:
         clone = op.clone()
         clone.location = op.location
-        clone.attributes.pop("external", None)
         clones.append(clone)
     return ModuleOp([*clones, method])
+
+
+def _outside(outlined: Outlined, module: ModuleOp) -> tuple[str, ...]:
+    """The weights and states of the function that are in files beside the program."""
+    names: list[str] = []
+    for op in module.body.block.ops:
+        if isinstance(op, (WeightOp, StateOp)) and op.value is not None and "external" in op.attributes:
+            names.append(op.sym_name.data)
+    return tuple(name for name in names if name in outlined.symbols)
 
 
 def _aligned(size: int) -> int:

@@ -16,10 +16,11 @@ from etir.backends.xnnpack import schema
 @dataclass(frozen=True)
 class XnnpackOptions:
     """``layer_norms`` takes layer norms too, each written out in about nine nodes: fewer delegates, and slower on short
-    sequences than the target's kernel.
+    sequences than the target's kernel. ``enable_bf16`` takes the operators on bfloat16 that the runtime has.
     """
 
     layer_norms: bool = False
+    enable_bf16: bool = False
 
 
 class XnnpackBackend(Backend):
@@ -35,7 +36,10 @@ class XnnpackBackend(Backend):
         from etir.backends.xnnpack.support import float_rows
         from etir.backends.xnnpack.support_quantized import quantized_rows
 
-        return (*float_rows(layer_norms=options.layer_norms), *quantized_rows())
+        return (
+            *float_rows(layer_norms=options.layer_norms, enable_bf16=options.enable_bf16),
+            *quantized_rows(),
+        )
 
     def keeps(self, options: Any) -> Sequence[Keep]:
         from etir.backends.xnnpack.support import keeps

@@ -41,6 +41,13 @@ def few_dims(match: Match) -> str | None:
     return None if most <= MAX_DIMS else f"a tensor of {most} dims"
 
 
+@condition("results with dims")
+def has_dims(match: Match) -> str | None:
+    """The runtime keeps a tensor without dims as one of a single dim, and fails to hand it out as such."""
+    without = any(isinstance(r.type, TensorType) and not _shape(r) for r in match.op.results)
+    return "a result without dims, which the runtime cannot hand out" if without else None
+
+
 @condition("bounded dims")
 def bounded(match: Match) -> str | None:
     ranges: dict[str, tuple[int, int | None]] | None = None
@@ -253,8 +260,9 @@ def multiplies(match: Match) -> str | None:
 
 
 FLOATS = dtypes("float32", "float16")
-COMMON: tuple[Condition, ...] = (FLOATS, same_dtype(), not_empty(), few_dims, bounded)
-"""What every row asks."""
+FLOATS_AND_BF16 = dtypes("float32", "float16", "bfloat16")
+COMMON: tuple[Condition, ...] = (same_dtype(), not_empty(), few_dims, has_dims, bounded)
+"""What every row asks, besides the dtypes."""
 
 FLOAT32_ONLY = dtypes("float32")
 VIEW = (no_size_operands, one_dynamic_dim)
@@ -323,6 +331,44 @@ _ROWS: dict[str, tuple[Condition, ...]] = {
 }
 """Conditions by operator, beside the common ones."""
 
+NOT_IN_BF16 = frozenset(
+    {
+        "aten.bmm.default",
+        "aten.convolution.default",
+        "aten.max_pool2d.default",
+        "aten.avg_pool2d.default",
+        "aten.adaptive_avg_pool2d.default",
+        "aten._adaptive_avg_pool2d.default",
+        "aten._softmax.default",
+    }
+)
+"""Operators whose nodes the runtime refuses to make for bfloat16 (xnn_status_invalid_parameter)."""
+_NO_NODE = "the runtime has no such node for bfloat16"
+
+
+@condition("dtype float32 or float16")
+def no_bf16(match: Match) -> str | None:
+    return _NO_NODE if _has_bf16(match) else FLOATS.failure(match)
+
+
+@condition("dtype float32, float16 or bfloat16; bfloat16 as a layer")
+def bf16_in_layers(match: Match) -> str | None:
+    """A product with a weight, and a mean over the last dim, are fully connected layers; others are nodes that bfloat16
+    does not have.
+    """
+    if not _has_bf16(match):
+        return FLOATS.failure(match)
+    if "mat2" in match.op.SCHEMA.index:
+        return None if is_constant(match.arg("mat2")) else f"{_NO_NODE} of two computed matrices"
+    shape, dims = _shape(match.arg("self")), match.arg("dim")
+    last = dims and [d % len(shape) for d in dims] == [len(shape) - 1]
+    return None if last else f"{_NO_NODE} over height and width"
+
+
+def _has_bf16(match: Match) -> bool:
+    return any(dtype_name(v.type) == "bfloat16" for v in match.tensors)
+
+
 LAYER_NORM = "aten.native_layer_norm.default"
 
 _FIRST_RESULT: dict[str, tuple[Condition, ...]] = {
@@ -368,13 +414,25 @@ VIEWS = frozenset(
 """Operators that need no instruction outside of a delegate."""
 
 
-def float_rows(*, layer_norms: bool = False) -> tuple[Row, ...]:
-    """The rows for tensors that are not quantised, with ``layer_norms`` those of norms that are written out."""
-    common = tuple(Row(op(name), (*COMMON, *conditions)) for name, conditions in _ROWS.items())
-    convert = Row(op(COPY), (FLOATS, not_empty(), few_dims, bounded))
+def float_rows(*, layer_norms: bool = False, enable_bf16: bool = False) -> tuple[Row, ...]:
+    """The rows for tensors that are not quantised, with ``layer_norms`` those of norms that are written out, with
+    ``enable_bf16`` bfloat16 where the runtime computes it.
+    """
+
+    def floats(name: str) -> Condition:
+        if not enable_bf16:
+            return FLOATS
+        if name in ("aten.mm.default", "aten.mean.dim"):
+            return bf16_in_layers
+        return no_bf16 if name in NOT_IN_BF16 else FLOATS_AND_BF16
+
+    common = tuple(Row(op(name), (floats(name), *COMMON, *conditions)) for name, conditions in _ROWS.items())
+    convert = Row(op(COPY), (floats(COPY), not_empty(), few_dims, has_dims, bounded))
     # The copy belongs to the convolution: alone it would be a delegate of its own.
     copied = Row(
-        op("aten.convolution.default", weight=op(COPY)), (*COMMON, weights("weight", "bias"), convolves), "convolution"
+        op("aten.convolution.default", weight=op(COPY)),
+        (FLOATS, *COMMON, weights("weight", "bias"), convolves),
+        "convolution",
     )
     return (*common, convert, copied) + tuple(
         Row(op(name), conditions) for name, conditions in _FIRST_RESULT.items() if layer_norms or name != LAYER_NORM

@@ -681,6 +681,10 @@ class MethodOp(IRDLOperation):
                     raise VerifyException(f"'{op.name}' stands after the first instruction of the method (M1)")
 
 
+BESIDE = "beside"
+"""Attribute of ``et.delegate``: the weights and states that it finds by name in the files beside the program."""
+
+
 @irdl_op_definition
 class DelegateOp(IRDLOperation):
     """A delegate's payload: ``et.delegate @lowered_0 "XnnpackBackend" = #et.blob<...> {specs = [...]}``.

@@ -18,7 +18,7 @@ struct etir_program {
 };
 
 struct etir_method {
-  std::unique_ptr<host::Method> method;
+  std::shared_ptr<host::Method> method;
   std::vector<host::Output> outputs;
   std::vector<etir_value> values;
   std::deque<std::vector<etir_value>> items;  // of lists; addresses must not change
@@ -120,6 +120,9 @@ bool input_of(const etir_value& value, host::Input* input) {
       return true;
     case ETIR_DOUBLE:
       input->number.real = value.real;
+      return true;
+    case ETIR_STRING:
+      input->text = value.text == nullptr ? "" : value.text;
       return true;
     case ETIR_TENSOR:
       if (value.rank < 0 || value.rank > etir::kMaxRank || value.dtype < 0 || value.dtype >= etir::kNumScalarTypes)

@@ -72,6 +72,13 @@ class BackendInit {
   ErrorRecord record_;
 };
 
+/// Whether methods besides the one that initialised a delegate use it (MethodOptions::share).
+enum class Sharing : uint8_t {
+  No,    ///< each method has its own
+  May,   ///< one for all of them saves time and memory
+  Must,  ///< it holds state that methods share: those that have it are to use one
+};
+
 /// One backend. Functions report failure by returning an error; they must not throw.
 struct Backend {
   /// As the file names it, for instance "XnnpackBackend".
@@ -85,8 +92,8 @@ struct Backend {
   Error (*execute)(void* handle, KernelContext& ctx, uint32_t count);
   /// Ends a delegate for which init() succeeded. May be null.
   void (*destroy)(void* handle) = nullptr;
-  /// Whether another method may use an initialised delegate (MethodOptions::share). May be null: no.
-  bool (*shareable)(void* handle) = nullptr;
+  /// Whether other methods use an initialised delegate. May be null: no.
+  Sharing (*shareable)(void* handle) = nullptr;
 };
 
 struct BackendTable {

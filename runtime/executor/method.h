@@ -80,6 +80,8 @@ struct MethodOptions {
   /// Methods of the same program whose delegates this one uses where it has equal ones (backend, data, compile specs)
   /// and the backend lets it: those are initialised once. They must outlive this one and not run at the same time.
   Span<const Method* const> share;
+  /// The same for delegates with state that methods share (Sharing::Must), and for no others.
+  Span<const Method* const> share_state;
 };
 
 /// A tensor given as an input. The dim order may be null: row-major.
@@ -113,6 +115,8 @@ class Method {
   /// Gives input `i` a number (or nothing, Tag::None): it must be the one that the program was compiled for, doubles
   /// within 1e-4 + 1e-5 * |x|. Inputs that are not tensors need not be set: there is but one value that they can have.
   Error set_input(uint32_t i, const Value& number);
+  /// The same for a text.
+  Error set_input(uint32_t i, StringView text);
   /// Lets output `i`, a tensor that is not planned and not constant, be written into the caller's memory, `nbytes` of
   /// it, until it is set again. Outputs whose shape is not static may have fewer bytes than their bound.
   Error set_output_data(uint32_t i, void* data, size_t nbytes);
@@ -143,6 +147,8 @@ class Method {
   /// What went wrong in the last call that failed.
   const ErrorRecord& error_record() const { return record_; }
   MethodMeta meta() const { return MethodMeta(plan_, index_); }
+  /// Whether this method uses a delegate that `other` has initialised.
+  bool uses_delegates_of(const Method& other) const;
   /// Bytes of method memory in use, and the most of temporary memory that was ever in use.
   size_t method_memory_used() const { return memory_.used; }
   size_t temp_memory_peak() const { return temp_.peak; }

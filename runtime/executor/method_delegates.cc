@@ -73,18 +73,34 @@ void Method::end_delegates() {
 const Method::Delegate* Method::find_shared(const flat::Table& table, const Backend& backend,
                                             const MethodOptions& options) const {
   if (backend.shareable == nullptr) return nullptr;
-  for (const Method* other : options.share) {
+  const size_t count = options.share.size;
+  for (size_t k = 0; k < count + options.share_state.size; ++k) {
+    const Method* other = k < count ? options.share[k] : options.share_state[k - count];
     if (other->program_ != program_) continue;
     const flat::Vector delegates = other->plan_.vector(slot::kDelegates);
     for (uint32_t i = 0; i < other->num_delegates_; ++i) {
       const Delegate& delegate = other->delegates_[i];
       if (delegate.backend == &backend && same_delegate(table, delegates.table(i)) &&
-          backend.shareable(delegate.handle)) {
+          backend.shareable(delegate.handle) >= (k < count ? Sharing::May : Sharing::Must)) {
         return &delegate;
       }
     }
   }
   return nullptr;
+}
+
+bool Method::uses_delegates_of(const Method& other) const {
+  for (uint32_t i = 0; i < num_delegates_; ++i) {
+    if (delegates_[i].processed != &kShared) continue;
+    for (uint32_t k = 0; k < other.num_delegates_; ++k) {
+      const Delegate& owned = other.delegates_[k];
+      if (owned.processed != &kShared && owned.backend == delegates_[i].backend &&
+          owned.handle == delegates_[i].handle) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 Error Method::init_delegates(const MethodOptions& options) {

@@ -118,6 +118,18 @@ Error Method::set_input(uint32_t i, const Value& given) {
   return Error::Ok;
 }
 
+Error Method::set_input(uint32_t i, StringView given) {
+  const Error error = prepare();
+  if (error != Error::Ok) return error;
+  if (i >= inputs_.count()) return fail(Check::InputNumber, i, inputs_.count());
+  const Value own = meta().input_value(i);
+  if (own.tag != Tag::String) return fail(Check::InputKind, i, static_cast<int64_t>(Tag::String));
+  const StringView text = string(own);
+  const bool same = text.size == given.size && (text.size == 0 || std::memcmp(text.data, given.data, text.size) == 0);
+  if (!same) return fail(Check::InputValue, i);
+  return Error::Ok;
+}
+
 Error Method::set_output_data(uint32_t i, void* data, size_t nbytes) {
   const Error error = prepare();
   if (error != Error::Ok) return error;

@@ -170,4 +170,19 @@ std::string describe(const ErrorRecord& record, const std::string& op) {
   return text;
 }
 
+bool names_delegate(Check check) {
+  switch (check) {
+    case Check::BackendMissing:
+    case Check::BackendUnavailable:
+    case Check::BackendInit:
+    case Check::BackendExecute:
+    case Check::BackendData:
+    case Check::BackendMemory:
+    case Check::ExternalDelegate:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace etir

@@ -22,4 +22,7 @@ const char* kind_name(Tag tag);
 /// What happened, in a sentence without a full stop. `op` is the name of the operator, where it is known.
 std::string describe(const ErrorRecord& record, const std::string& op);
 
+/// Whether the first number of a failed check is a delegate's index.
+bool names_delegate(Check check);
+
 }  // namespace etir

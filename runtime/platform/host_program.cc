@@ -140,7 +140,8 @@ bool Program::fill_shared() {
   return true;
 }
 
-std::unique_ptr<Method> Program::load_method(uint32_t index, Status* status) {
+std::shared_ptr<Method> Program::load_method(uint32_t index, Status* status,
+                                             const std::vector<std::shared_ptr<Method>>& share) {
   if (index >= program_.num_methods()) {
     ErrorRecord record;
     record.check = Check::MethodIndex;
@@ -150,24 +151,32 @@ std::unique_ptr<Method> Program::load_method(uint32_t index, Status* status) {
     return nullptr;
   }
   const std::lock_guard<std::mutex> loading(loading_);
-  std::unique_ptr<Method> method(new Method(shared_from_this(), index));
+  std::shared_ptr<Method> method(new Method(shared_from_this(), index));
   if (uses_shared(method->meta()) && !fill_shared()) {
     *status = refusal(Error::MemoryAllocationFailed, "the machine has no memory left for the state that methods share");
     return nullptr;
   }
-  if (method->load(true) != Error::Ok) {
+  loaded_.erase(std::remove_if(loaded_.begin(), loaded_.end(), [](auto& other) { return other.expired(); }),
+                loaded_.end());
+  std::vector<std::shared_ptr<Method>> all;
+  for (const auto& other : loaded_) {
+    if (auto alive = other.lock()) all.push_back(std::move(alive));
+  }
+  if (method->load(true, share, all) != Error::Ok) {
     const ErrorRecord record = method->method_.error_record();
     *status = record.check != Check::None
                   ? method->failure(record)
                   : refusal(Error::MemoryAllocationFailed, "the machine has no memory left for the method");
     return nullptr;
   }
+  loaded_.push_back(method);
   return method;
 }
 
-std::unique_ptr<Method> Program::load_method(const std::string& name, Status* status) {
+std::shared_ptr<Method> Program::load_method(const std::string& name, Status* status,
+                                             const std::vector<std::shared_ptr<Method>>& share) {
   const Result<MethodMeta> meta = program_.method_meta(StringView{name.data(), name.size()});
-  if (meta.ok()) return load_method(meta->index(), status);
+  if (meta.ok()) return load_method(meta->index(), status, share);
   std::string names;
   for (uint32_t m = 0; m < program_.num_methods(); ++m) {
     names += (m == 0 ? "" : ", ") + text(program_.method_meta(m).name());
@@ -211,8 +220,10 @@ std::string Program::instruction_label(uint32_t method, uint32_t instruction) co
 
 Method::~Method() { method_.unload(); }
 
-/// Error Internal, without a record, when the machine has no memory left.
-Error Method::load(bool with_shared) {
+/// Error Internal, without a record, when the machine has no memory left. `share` are methods whose delegates it may
+/// use, `all` those whose delegates with shared state it has to use.
+Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>& share,
+                   const std::vector<std::shared_ptr<Method>>& all) {
   const MethodMeta meta = this->meta();
   method_bytes_ = meta.method_memory_size();
   method_memory_ = allocate_aligned(method_bytes_);
@@ -253,7 +264,16 @@ Error Method::load(bool with_shared) {
   options.backends = program_->options_.backends;
   options.delegates.allocate = allocate_delegate;
   options.delegates.context = this;
-  return method_.load(program_->core(), index_, memory, options);
+  std::vector<const etir::Method*> may, must;
+  for (const auto& other : share) may.push_back(&other->method_);
+  for (const auto& other : all) must.push_back(&other->method_);
+  options.share = {may.data(), may.size()};
+  options.share_state = {must.data(), must.size()};
+  const Error error = method_.load(program_->core(), index_, memory, options);
+  for (const auto& other : all) {
+    if (error == Error::Ok && method_.uses_delegates_of(other->method_)) owners_.push_back(other);
+  }
+  return error;
 }
 
 Status Method::failure(const ErrorRecord& record) const {
@@ -266,6 +286,9 @@ Status Method::failure(const ErrorRecord& record) const {
   status.message = describe(record, status.op);
   if (record.check == Check::ExternalMissing || record.check == Check::ExternalMismatch) {
     status.message += " ('" + text(meta.value_tensor(static_cast<uint32_t>(record.a)).name) + "')";
+  }
+  if (names_delegate(record.check) && record.a >= 0 && record.a < meta.num_delegates()) {
+    status.message += " ('" + text(meta.delegate_id(static_cast<uint32_t>(record.a))) + "')";
   }
   return status;
 }
@@ -303,10 +326,24 @@ void* Method::allocate_dynamic(void* context, void* old, size_t bytes) {
 
 Status Method::run(const std::vector<Input>& inputs, std::vector<Output>* outputs,
                    std::vector<InstructionTime>* times) {
+  // Always in the order of loading, so that no two runs wait for each other.
+  std::vector<std::unique_lock<std::mutex>> owners;
+  for (const auto& owner : owners_) owners.emplace_back(owner->in_use_);
   const std::lock_guard<std::mutex> lock(in_use_);
   if (!shares_) return run_locked(inputs, outputs, times);
   const std::lock_guard<std::mutex> shared(program_->shared_in_use_);
   return run_locked(inputs, outputs, times);
+}
+
+Error Method::set_input(uint32_t i, const Input& input) {
+  switch (input.tag) {
+    case Tag::Tensor:
+      return method_.set_input(i, TensorInput{input.data, input.dtype, input.rank, input.sizes, input.order});
+    case Tag::String:
+      return method_.set_input(i, StringView{input.text.data(), input.text.size()});
+    default:
+      return method_.set_input(i, Value{input.tag, input.number});
+  }
 }
 
 Status Method::run_locked(const std::vector<Input>& inputs, std::vector<Output>* outputs,
@@ -322,11 +359,7 @@ Status Method::run_locked(const std::vector<Input>& inputs, std::vector<Output>*
   }
   method_.reset();
   for (uint32_t i = 0; i < count; ++i) {
-    const Input& input = inputs[i];
-    const TensorInput tensor{input.data, input.dtype, input.rank, input.sizes, input.order};
-    const Error error =
-        input.tag == Tag::Tensor ? method_.set_input(i, tensor) : method_.set_input(i, Value{input.tag, input.number});
-    if (error != Error::Ok) return failure(method_.error_record());
+    if (set_input(i, inputs[i]) != Error::Ok) return failure(method_.error_record());
   }
   if (!offer_outputs()) return refusal(Error::MemoryAllocationFailed, "the machine has no memory left for the outputs");
   if (execute(times) != Error::Ok) return failure(method_.error_record());

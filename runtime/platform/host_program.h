@@ -12,7 +12,8 @@
 // one.
 //
 // State: a planned buffer with memory id 2 or more that several methods have in one size is one buffer, whose contents
-// all of them see (so the compiler lays out shared state). Such methods never run at the same time; others may.
+// all of them see (so the compiler lays out shared state). The same holds for a delegate whose state methods share, as
+// long as one of them is loaded. Methods that share state or a delegate never run at the same time; others may.
 #pragma once
 
 #include <cstdint>
@@ -51,13 +52,14 @@ struct Options {
 
 /// One input of a run. A tensor's data are borrowed for the time of the run.
 struct Input {
-  Tag tag = Tag::None;  ///< None, Int, Bool, Double or Tensor
+  Tag tag = Tag::None;  ///< None, Int, Bool, Double, String or Tensor
   Payload number = {};  ///< of Int, Bool and Double
   void* data = nullptr;
   ScalarType dtype = ScalarType::Float;
   uint8_t rank = 0;
   int32_t sizes[kMaxRank] = {};
   uint8_t order[kMaxRank] = {};  ///< dims from outermost to innermost
+  std::string text;              ///< of String
 
   /// A row-major tensor of at most 16 dimensions.
   template <typename T>
@@ -113,9 +115,12 @@ class Program : public std::enable_shared_from_this<Program> {
   /// The instruction set of the kernels in use.
   const std::string& isa() const { return isa_; }
   int threads() const { return pool_.threads(); }
-  /// Loads a method. Each call makes one that is independent of the others, but for shared state.
-  std::unique_ptr<Method> load_method(uint32_t index, Status* status);
-  std::unique_ptr<Method> load_method(const std::string& name, Status* status);
+  /// Loads a method. Each call makes one that is independent of the others, but for shared state, and for delegates of
+  /// the methods in `share`: those that are equal and that their backend lets others use are initialised once.
+  std::shared_ptr<Method> load_method(uint32_t index, Status* status,
+                                      const std::vector<std::shared_ptr<Method>>& share = {});
+  std::shared_ptr<Method> load_method(const std::string& name, Status* status,
+                                      const std::vector<std::shared_ptr<Method>>& share = {});
   /// What an instruction does: the name of its operator, "delegate NAME", "move", "jump" or "free".
   std::string instruction_label(uint32_t method, uint32_t instruction) const;
 
@@ -140,9 +145,10 @@ class Program : public std::enable_shared_from_this<Program> {
   const KernelTable* kernels_ = nullptr;
   std::string isa_;
   ThreadPool pool_;
-  std::mutex loading_;                       ///< guards the contents of shared_ while methods are loaded
-  std::mutex shared_in_use_;                 ///< held while a method with shared buffers runs
-  std::map<uint32_t, SharedBuffer> shared_;  ///< by index of the planned buffer
+  std::mutex loading_;                         ///< guards loaded_ and the contents of shared_ while methods are loaded
+  std::vector<std::weak_ptr<Method>> loaded_;  ///< in the order of loading
+  std::mutex shared_in_use_;                   ///< held while a method with shared buffers runs
+  std::map<uint32_t, SharedBuffer> shared_;    ///< by index of the planned buffer
 };
 
 class Method {
@@ -167,8 +173,10 @@ class Method {
     size_t size;
   };
   Method(std::shared_ptr<Program> program, uint32_t index) : program_(std::move(program)), index_(index) {}
-  Error load(bool with_shared);
+  Error load(bool with_shared, const std::vector<std::shared_ptr<Method>>& share = {},
+             const std::vector<std::shared_ptr<Method>>& all = {});
   Status failure(const ErrorRecord& record) const;
+  Error set_input(uint32_t i, const Input& input);
   Status run_locked(const std::vector<Input>& inputs, std::vector<Output>* outputs,
                     std::vector<InstructionTime>* times);
   bool offer_outputs();
@@ -180,6 +188,7 @@ class Method {
   std::shared_ptr<Program> program_;
   uint32_t index_;
   std::mutex in_use_;
+  std::vector<std::shared_ptr<Method>> owners_;  ///< of delegates that this one uses, in the order of loading
   bool shares_ = false;
   size_t method_bytes_ = 0;
   size_t delegate_bytes_ = 0;

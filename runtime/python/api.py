@@ -67,7 +67,11 @@ def _source(source: Source) -> str | bytes | bytearray | memoryview:
 
 
 class Program:
-    """A loaded file. ``program["forward"]`` and ``program.forward`` are its methods."""
+    """A loaded file. ``program["forward"]`` and ``program.forward`` are its methods.
+
+    Delegates that are equal in several of these methods are initialised once, where their backend lets methods share
+    them; such methods wait for each other.
+    """
 
     def __init__(self, handle: _native.Program):
         self._handle = handle
@@ -91,7 +95,7 @@ class Program:
         """The method, loaded at the first call. Raises RuntimeFailure (E1207 when there is none of that name)."""
         with self._lock:
             if name not in self._methods:
-                self._methods[name] = self.load_method(name)
+                self._methods[name] = self._load(name)
             return self._methods[name]
 
     def __getattr__(self, name: str) -> Method:
@@ -120,11 +124,16 @@ class Program:
         return self._state
 
     def load_method(self, name: str) -> Method:
-        """A method with memory of its own, apart from the one of ``program[name]`` but for state that methods share."""
+        """A method with memory and delegates of its own, apart from the one of ``program[name]`` but for state that
+        methods share. Other threads may run it while they run those.
+        """
+        return self._load(name, True)
+
+    def _load(self, name: str, *alone: bool) -> Method:
         if name not in self.methods:
             raise usage_failure(E1207, f"the program has no method '{name}'; it has {', '.join(self.methods)}")
         index = self.methods.index(name)
-        return Method(name, self._handle.signature(index), self._handle.load_method(index))
+        return Method(name, self._handle.signature(index), self._handle.load_method(index, *alone))
 
 
 class Method:

@@ -1,5 +1,7 @@
 #include "python/arrays.h"
 
+#include <nanobind/stl/string.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -122,6 +124,9 @@ std::string PythonInputs::add(nb::handle object) {
   } else if (PyFloat_Check(value.ptr())) {
     input.tag = Tag::Double;
     input.number.real = PyFloat_AsDouble(value.ptr());
+  } else if (PyUnicode_Check(value.ptr()) && tag == Tag::String) {
+    input.tag = Tag::String;
+    input.text = nb::cast<std::string>(value);
   } else {
     if (tag != Tag::Tensor) return "is a " + type_of(value) + ", the method takes " + kind_name(tag);
     TensorInfo info;

@@ -85,7 +85,7 @@ nb::tuple describe_value(Tag tag) { return nb::make_tuple(kind_name(tag)); }
 
 class PythonMethod {
  public:
-  explicit PythonMethod(std::unique_ptr<host::Method> method) : method_(std::move(method)) {}
+  explicit PythonMethod(std::shared_ptr<host::Method> method) : method_(std::move(method)) {}
 
   nb::list run(nb::handle inputs, bool torch) { return run(inputs, torch, nullptr); }
 
@@ -131,7 +131,7 @@ class PythonMethod {
     return result;
   }
 
-  std::unique_ptr<host::Method> method_;
+  std::shared_ptr<host::Method> method_;
 };
 
 class PythonProgram {
@@ -178,12 +178,20 @@ class PythonProgram {
     return nb::make_tuple(inputs, outputs, nb::bytes(encoding.data, encoding.size));
   }
 
-  PythonMethod* load_method(uint32_t index) const {
+  /// A method. Unless it is to be `alone`, it uses the delegates of methods that were loaded before in this way.
+  PythonMethod* load_method(uint32_t index, bool alone) {
     host::Status status;
-    std::unique_ptr<host::Method> method;
+    std::shared_ptr<host::Method> method;
     {
       const nb::gil_scoped_release release;
-      method = program_->load_method(index, &status);
+      const std::lock_guard<std::mutex> lock(together_mutex_);
+      std::vector<std::shared_ptr<host::Method>> share;
+      for (const auto& other : together_) {
+        auto alive = other.lock();
+        if (alive != nullptr && !alone) share.push_back(std::move(alive));
+      }
+      method = program_->load_method(index, &status, share);
+      if (method != nullptr && !alone) together_.push_back(method);
     }
     if (method == nullptr) raise(status);
     return new PythonMethod(std::move(method));
@@ -194,6 +202,8 @@ class PythonProgram {
 
  private:
   std::shared_ptr<host::Program> program_;
+  std::mutex together_mutex_;
+  std::vector<std::weak_ptr<host::Method>> together_;  ///< methods that share delegates
 };
 
 }  // namespace
@@ -208,7 +218,8 @@ NB_MODULE(_native, module) {
       .def_prop_ro("isa", &PythonProgram::isa)
       .def_prop_ro("threads", &PythonProgram::threads)
       .def("signature", &PythonProgram::signature)
-      .def("load_method", &PythonProgram::load_method, nb::rv_policy::take_ownership);
+      .def("load_method", &PythonProgram::load_method, nb::arg("index"), nb::arg("alone") = false,
+           nb::rv_policy::take_ownership);
   nb::class_<PythonMethod>(module, "Method")
       .def("run", nb::overload_cast<nb::handle, bool>(&PythonMethod::run))
       .def("profile", &PythonMethod::profile)

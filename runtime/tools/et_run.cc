@@ -266,8 +266,14 @@ int run(const Arguments& arguments) {
     host::Input& input = inputs[i];
     input.tag = meta.input_tag(i);
     if (input.tag != Tag::Tensor) {
-      // Numbers are what the program was compiled for.
-      if (input.tag != Tag::None) input.number = meta.input_value(i).payload;
+      // Numbers and texts are what the program was compiled for.
+      const etir::Value own = meta.input_value(i);
+      if (own.tag == Tag::String) {
+        const etir::StringView text = etir::Method::string(own);
+        input.text.assign(text.data, text.size);
+      } else if (own.tag != Tag::None) {
+        input.number = own.payload;
+      }
       continue;
     }
     Array& array = arrays[i];

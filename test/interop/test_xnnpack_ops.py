@@ -161,6 +161,41 @@ def test_operator_in_half_precision(name: str) -> None:
     assert not facts.kernels
 
 
+BF16_LACKS = {
+    **{n: "convolution" for n in CASES if n.startswith(("conv", "pad_conv", "batch_norm_first"))},
+    **{n: "pool" for n in CASES if n.startswith(("max_pool", "avg_pool"))},
+    "global_mean": "mean",
+    "global_mean_dropped": "mean",
+    "bmm": "bmm",
+    "mm": "mm",
+    "matmul_transposed": "bmm",
+    "attention": "bmm",
+    "softmax": "softmax",
+}
+"""Cases of whose nodes the runtime makes none for bfloat16, by what is then left to a kernel."""
+BF16_PARTLY = frozenset({"batch_norm", "prelu"})
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in HALF_LACKS - {"prelu"}])
+def test_operator_in_bfloat16(name: str) -> None:
+    """With ``enable-bf16``: as exact as 8 bits allow; what the runtime cannot load stays outside."""
+    module, inputs = CASES[name]
+    numbers = tuple(v.bfloat16() for v in inputs)
+    outputs, expected, facts = compile_and_run(module.bfloat16(), numbers, delegate="xnnpack{enable-bf16=true}")
+    module.float()
+    assert difference(outputs, expected) < 2e-2
+    if name in BF16_LACKS:
+        assert any(BF16_LACKS[name] in kernel for kernel in facts.kernels), facts.kernels
+    elif name not in BF16_PARTLY:
+        assert facts.delegate_calls == 1
+        assert not facts.kernels
+
+
+def test_bfloat16_is_left_without_the_option() -> None:
+    _, _, facts = compile_and_run(nn.Linear(8, 4).bfloat16(), (normal(2, 8).bfloat16(),))
+    assert facts.delegate_calls == 0
+
+
 LAYOUTS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], int]] = {
     "image in and out": (Applied(lambda m, v: m(v), nn.Conv2d(8, 4, 1)), (normal(*IMAGE),), 2),
     "residual": (Applied(lambda m, v: F.relu(m(v) + v), nn.Conv2d(8, 8, 3, 1, 1)), (normal(*IMAGE),), 2),

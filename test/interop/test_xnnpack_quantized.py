@@ -17,7 +17,8 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.utils import unwrap_tensor_subclass
 from xnnpack_runs import compile_and_run, difference
 
-from etir.backends.xnnpack.legalize.quantized import bfloat16, pack_nibbles
+from etir.backends.xnnpack.legalize.numbers import bfloat16
+from etir.backends.xnnpack.legalize.quantized import pack_nibbles
 
 
 class Classifier(nn.Module):

@@ -76,6 +76,21 @@ def test_numbers_other_than_the_compiled_ones() -> None:
     assert torch.equal(rt.forward(X, np.int64(3))[0], X + 3)
 
 
+def test_texts_other_than_the_compiled_one() -> None:
+    class Mode(torch.nn.Module):
+        def forward(self, x: torch.Tensor, mode: str) -> torch.Tensor:
+            return x + 1 if mode == "up" else x - 1
+
+    rt = load(etir.compile(torch.export.export(Mode(), (X, "up")), target="etir").buffer)
+    assert torch.equal(rt.forward(X, "up")[0], X + 1)
+    for other in ("down", "u", ""):
+        with pytest.raises(RuntimeFailure, match="input 1") as caught:
+            rt.forward(X, other)
+        assert caught.value.check == "InputValue"
+    with pytest.raises(RuntimeFailure, match="input 1 was given a value of kind int"):
+        rt.forward(X, 1)
+
+
 @pytest.mark.parametrize(
     ("source", "id"),
     [(b"", "E1202"), (b"\0" * 1000, "E1202"), ("no_such_file.pte", "E1203"), ("/", "E1203"), (3, "E1213")],

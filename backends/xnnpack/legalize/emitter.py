@@ -28,6 +28,7 @@ from etir.backends.xnnpack.legalize.layouts import (
     same_bytes,
     stored_dims,
 )
+from etir.backends.xnnpack.legalize.numbers import BF16, rounded, stored_as, to_stored, widened
 from etir.backends.xnnpack.schema import NODE_BY_NAME
 from etir.backends.xnnpack.shapes import Dims, result_dims
 from etir.backends.xnnpack.types import TensorInfo, XnnTensorType, xnn_type
@@ -165,7 +166,8 @@ class Emitter:
         if isinstance(owner, DenseOp):
             return Blob.of(dense_bytes(owner.value))
         if value in self.weights or value in self.arrays:
-            return blob_of(self.array(value).transpose(order_of(tensor_of(value))))
+            type = tensor_of(value)
+            return blob_of(to_stored(self.array(value).transpose(order_of(type)), dtype_of(type.element_type)))
         raise self.error("needs a constant")
 
     def array(self, value: SSAValue) -> np.ndarray:
@@ -179,8 +181,9 @@ class Emitter:
             type = tensor_of(value)
             order = order_of(type)
             shape = type.get_shape()
-            flat = np.frombuffer(self.bytes_of(value).data, dtype=dtype_of(type.element_type).numpy_name)
-            stored = flat.reshape([shape[d] for d in order])
+            row = dtype_of(type.element_type)
+            flat = np.frombuffer(self.bytes_of(value).data, dtype=stored_as(row))
+            stored = (widened(flat) if row.torch_name == BF16 else flat).reshape([shape[d] for d in order])
             known = self.arrays[value] = stored.transpose(np.argsort(order)) if shape else stored.reshape(())
         return known
 
@@ -195,7 +198,7 @@ class Emitter:
         elif weight.axis is not None:
             shape = [-1 if d == weight.axis else 1 for d in range(stored.ndim)]
             scales, points = scales.reshape(shape), points.reshape(shape)
-        return ((stored - points) * scales).astype(dtype_of(type.element_type).numpy_name)
+        return rounded((stored - points) * scales, dtype_of(type.element_type))
 
     def constant(
         self, info: TensorInfo, data: Blob, scales: Blob | None = None, key: tuple[object, ...] | None = None
@@ -211,12 +214,17 @@ class Emitter:
 
     def float_constant(self, array: np.ndarray, like: SSAValue) -> SSAValue:
         """An array as a constant with the datatype of ``like``; without dims it becomes one of one element."""
-        import numpy as np
-
         type = dtype_of(tensor_of(like).element_type)
-        data = np.ascontiguousarray(array, dtype=type.numpy_name)
+        data = to_stored(array, type)
         info = TensorInfo(BY_FLOAT_NAME[type.torch_name], data.shape or (1,))
         return self.constant(info, blob_of(data))
+
+    def bias(self, value: SSAValue | None) -> SSAValue | None:
+        """The constant that a layer adds, in the default layout: float32 for a layer in bfloat16."""
+        if value is None or dtype_of(tensor_of(value).element_type).torch_name != BF16:
+            return None if value is None else self.get(value)
+        data = self.array(value)
+        return self.constant(TensorInfo(BY_NAME["fp32"], data.shape), blob_of(data))
 
     def scalar(self, number: float, like: SSAValue) -> SSAValue:
         """A number as a constant with the datatype of ``like``."""
@@ -317,7 +325,7 @@ class Emitter:
         plain = [d for d in layout if d >= 0]
         array = np.squeeze(array, tuple(i for i in range(array.ndim) if i not in plain))
         rank = {d: i for i, d in enumerate(sorted(plain))}
-        data = np.ascontiguousarray(array.transpose([rank[d] for d in plain]))
+        data = to_stored(array.transpose([rank[d] for d in plain]), dtype_of(tensor_of(value).element_type))
         return self.constant(info, blob_of(data), key=key)
 
     def cheapest(self, values: Sequence[SSAValue], rank: int) -> Layout:

@@ -91,7 +91,7 @@ def mm(emitter: Emitter, op: SchemaOp) -> None:
 
 def _fully_connected(emitter: Emitter, op: SchemaOp, value: SSAValue, weight: SSAValue, bias: SSAValue | None) -> None:
     layout = last_stays(emitter, value)
-    operands = [emitter.get(value, layout), weight, None if bias is None else emitter.get(bias)]
+    operands = [emitter.get(value, layout), weight, emitter.bias(bias)]
     emitter.hold(op.results[0], emitter.node("fully_connected", operands), layout)
 
 

@@ -23,6 +23,7 @@ from etir.backends.xnnpack.legalize.emitter import (
     quantized_info,
 )
 from etir.backends.xnnpack.legalize.layouts import Layout
+from etir.backends.xnnpack.legalize.numbers import bfloat16
 from etir.backends.xnnpack.legalize.registry import Legalizer
 from etir.backends.xnnpack.types import TensorInfo, XnnTensorType
 from etir.dialects.schema_op import SchemaOp
@@ -233,14 +234,6 @@ def pack_nibbles(array: np.ndarray) -> np.ndarray:
     if columns % 2:
         shifted = np.concatenate([shifted, np.full((*shifted.shape[:-1], 1), 8, np.uint8)], axis=-1)
     return np.ascontiguousarray(shifted[..., 0::2] | (shifted[..., 1::2] << 4))
-
-
-def bfloat16(array: np.ndarray) -> np.ndarray:
-    """The upper halves of float32 numbers, rounded to the nearest, ties to even, as 16-bit integers."""
-    import numpy as np
-
-    bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
 def integer_bias(emitter: Emitter, bias: SSAValue | None, weight: QuantizedWeight, scale: Scale) -> SSAValue | None:

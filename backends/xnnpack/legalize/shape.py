@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.xnnpack.legalize.emitter import Emitter, tensor_of
 from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
+from etir.backends.xnnpack.legalize.numbers import rounded
 from etir.backends.xnnpack.legalize.registry import Legalizer
 from etir.backends.xnnpack.types import XnnTensorType
 from etir.dialects.dtypes import dtype_of
@@ -76,7 +77,7 @@ def copy(emitter: Emitter, op: SchemaOp) -> None:
     """A change of the dim order leaves the dims what they are; one of the dtype is a node."""
     value, result = op.operands[0], op.results[0]
     if emitter.is_constant(value):
-        emitter.arrays[result] = emitter.array(value).astype(dtype_of(tensor_of(result).element_type).numpy_name)
+        emitter.arrays[result] = rounded(emitter.array(value), dtype_of(tensor_of(result).element_type))
         return
     if tensor_of(value).element_type == tensor_of(result).element_type:
         same(emitter, op)

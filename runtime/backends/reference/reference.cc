@@ -15,6 +15,8 @@ constexpr uint8_t kMagic[4] = {'E', 'T', 'R', 'D'};
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderSize = 16;
 constexpr size_t kAlignment = 16;
+/// The compile spec that names the state which the methods with this delegate share.
+constexpr char kSharedState[] = "shared-state";
 /// What a delegate takes for itself; the compiler counts with it (OBJECT_BYTES in backends/reference/backend.py).
 constexpr size_t kObjectBytes = sizeof(void*) == 8 ? 1024 : 640;
 
@@ -36,11 +38,17 @@ struct Reference {
   size_t scratch_bytes = 0;  ///< activations, which start at the temporary memory's start
   size_t temp_bytes = 0;     ///< of the kernels, behind them
   bool has_state = false;
+  bool shares_state = false;  ///< with the other methods that have this delegate
 };
 static_assert(sizeof(Reference) <= kObjectBytes, "the compiler counts with kObjectBytes");
 
-// Forwards the failure of the method inside.
-Error forward(BackendInit& init, const ErrorRecord& record) { return init.fail(record.check, record.a, record.b); }
+// Forwards the failure of the method inside. The number of a tensor means nothing in the method around.
+Error forward(BackendInit& init, const ErrorRecord& record) {
+  if (record.check == Check::ExternalMissing || record.check == Check::ExternalMismatch) {
+    return init.fail(Check::ExternalDelegate, init.index, record.a);
+  }
+  return init.fail(record.check, record.a, record.b);
+}
 
 Error load(BackendInit& init, Reference& self) {
   ErrorRecord record;
@@ -91,6 +99,11 @@ Error reference_init(BackendInit& init, void** handle) {
   if (memory == nullptr) return init.fail(Check::BackendMemory, init.index, kObjectBytes);
   Reference* self = new (memory) Reference({blob.data + kHeaderSize, blob.size - kHeaderSize});
   self->temp_bytes = aligned(read_u32(blob.data + 8));
+  for (uint32_t i = 0; i < init.num_compile_specs(); ++i) {
+    const StringView key = init.compile_spec(i).key;
+    self->shares_state = self->shares_state ||
+                         (key.size == sizeof(kSharedState) - 1 && std::memcmp(key.data, kSharedState, key.size) == 0);
+  }
   const Error error = load(init, *self);
   if (error != Error::Ok) {
     self->~Reference();
@@ -187,7 +200,10 @@ Error reference_execute(void* handle, KernelContext& ctx, uint32_t count) {
 void reference_destroy(void* handle) { static_cast<Reference*>(handle)->~Reference(); }
 
 // Two methods may use one delegate as long as they do not run at once, unless it holds state of one of them.
-bool reference_shareable(void* handle) { return !static_cast<const Reference*>(handle)->has_state; }
+Sharing reference_shareable(void* handle) {
+  const Reference& self = *static_cast<const Reference*>(handle);
+  return !self.has_state ? Sharing::May : self.shares_state ? Sharing::Must : Sharing::No;
+}
 
 }  // namespace
 
