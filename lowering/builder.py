@@ -28,6 +28,8 @@ from etir.dialects.et.layout import Dim, dims_of, order_of, tensor_type
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.sym.bounds import bounds
+from etir.dialects.sym.ops import DimOp
 from etir.lowering.dims import broadcast, wrap
 from etir.lowering.inference import infer, size_as_dim, tensor_type_of
 from etir.lowering.inference.shape import resolve_view
@@ -115,6 +117,14 @@ class Builder:
     def as_size(self, value: Any) -> SizeLike | None:
         """A size argument of the rewritten operation as a size; None when nothing is known about it."""
         return self.pool.given(value) if isinstance(value, SSAValue) else value
+
+    def number(self, size: SizeLike) -> int | SSAValue:
+        """A size as a number among the arguments of an operator."""
+        return size.value if isinstance(size, Size) else size
+
+    def largest(self, size: Dim) -> int | None:
+        """The largest value of a dim under the ranges that the module declares; None when there is none."""
+        return size if isinstance(size, int) else bounds(size, declared_ranges(self.rewriter.root))[1]
 
     # --- arithmetic -------------------------------------------------------------------------------------------------
 
@@ -349,6 +359,16 @@ class Builder:
     def insert(self, op: Operation) -> Operation:
         """Insert an operation that is no operator."""
         return self.rewriter.insert(op)
+
+
+def declared_ranges(op: Operation) -> dict[str, tuple[int, int | None]]:
+    """The ranges of the symbols of the module that ``op`` is in."""
+    root: Operation | None = op
+    while root is not None and not isinstance(root, ModuleOp):
+        root = root.parent_op()
+    if root is None:
+        return {}
+    return {d.sym_name.data: d.range for d in root.body.block.ops if isinstance(d, DimOp)}
 
 
 @cache

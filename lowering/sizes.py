@@ -7,8 +7,10 @@ works on both halves; a result without symbols is an int again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+import functools
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -17,7 +19,9 @@ from etir.dialects.aten.base import aten_op
 from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.schema_op import SchemaOp
-from etir.dialects.sym.expr import SymExpr, as_expr, sym_max, sym_min
+from etir.dialects.sym.atoms import Kind
+from etir.dialects.sym.expr import SymExpr, as_expr, sym_max, sym_min, symbol
+from etir.dialects.sym.normal import operands_of
 from etir.dialects.sym.ops import ArithmeticOp, ConstantOp, arithmetic
 
 MAX_PRODUCERS = 32
@@ -66,6 +70,27 @@ class SizePool:
                     return self._read(source, i)
         return None
 
+    def evaluate(self, wanted: Dim) -> SizeLike | None:
+        """A dim computed from the sizes of the sources; None when a symbol is in none of them."""
+        if isinstance(wanted, int):
+            return wanted
+        known = {name: self._symbol(name) for name in wanted.symbols}
+        if any(size is None for size in known.values()):
+            return None
+        return evaluate_dim(wanted, lambda name: known[name], _SIZE_OPERATORS)
+
+    def _symbol(self, name: str) -> SizeLike | None:
+        """The size that a symbol stands for, from a dim ``a * symbol + b``."""
+        for source in self.sources:
+            for i, given in enumerate(_tensor_dims(source)):
+                if isinstance(given, int) or given.symbols != (name,):
+                    continue
+                rest = given.substitute({name: 0})
+                factor = given.substitute({name: 1}) - rest
+                if factor * symbol(name) + rest == given and int(factor) > 0:
+                    return (self.size_of(source, i) - int(rest)) // int(factor)
+        return None
+
     def _read(self, tensor: SSAValue, dim: int) -> SSAValue:
         op = self.op_class("aten.sym_size.int").make({"self": tensor, "dim": dim}, [i64])
         return self.insert(op).results[0]
@@ -111,6 +136,9 @@ class Size:
 
     def __floordiv__(self, other: SizeLike) -> SizeLike:
         return self if other == 1 else self.pool.combine("floordiv", self.expr // dim(other), self, other)
+
+    def __rfloordiv__(self, other: int) -> SizeLike:
+        return self.pool.combine("floordiv", other // self.expr, other, self)
 
     def __mod__(self, other: SizeLike) -> SizeLike:
         return self.pool.combine("mod", self.expr % dim(other), self, other)
@@ -163,6 +191,32 @@ def product(sizes: Iterable[SizeLike]) -> SizeLike:
 def _tensor_dims(tensor: SSAValue) -> tuple[Dim, ...]:
     assert isinstance(tensor.type, TensorType)
     return dims_of(tensor.type)
+
+
+def evaluate_dim(dim: Dim, symbol: Callable[[str], Any], operators: Mapping[Kind, Callable[[Any, Any], Any]]) -> Any:
+    """``dim`` in other arithmetic: ``symbol`` gives what a symbol stands for, ``operators`` what ``+ - *`` is not."""
+    if isinstance(dim, int):
+        return dim
+    total: Any = 0
+    for monomial, coefficient in dim.terms:
+        product: Any = coefficient
+        for atom in monomial:
+            if atom.kind is Kind.SYMBOL:
+                factor = symbol(atom.text)
+            else:
+                operands = (evaluate_dim(e, symbol, operators) for e in operands_of(atom))
+                factor = functools.reduce(operators[atom.kind], operands)
+            product = product * factor
+        total = total + product
+    return total
+
+
+_SIZE_OPERATORS: dict[Kind, Callable[[Any, Any], Any]] = {
+    Kind.FLOORDIV: operator.floordiv,
+    Kind.MOD: operator.mod,
+    Kind.MIN: minimum,
+    Kind.MAX: maximum,
+}
 
 
 _EXPRESSIONS: dict[str, Callable[..., Dim]] = {

@@ -94,7 +94,8 @@ def _run_one(ctx: EtContext, module: ModuleOp, p: ModulePass, done: PassReport, 
             p.apply(ctx, module)
     except EtirError as error:
         note = f"in pass '{p.name}'"
-        raise EtirError([replace(d, notes=(*d.notes, note)) for d in error.diagnostics]) from error
+        found = [replace(d, notes=(*d.notes, note), pass_name=p.name) for d in error.diagnostics]
+        raise EtirError(found) from error
     except Exception as error:  # The one boundary where a pass's bug becomes a diagnostic.
         raise EtirError([_unexpected(p.name, error)]) from error
     try:

@@ -32,7 +32,7 @@ these are. ``shared-constants=pass`` hands such constants to the delegate as inp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,7 +81,7 @@ class _Method:
         self.module = module
         self.func = func
         self.named = named
-        self.pass_shared = pass_shared
+        self.readers = self._readers() if pass_shared else {}
         symbols = (op.properties.get("sym_name") for op in module.body.block.ops)
         self.taken = dict.fromkeys(name.data for name in symbols if isinstance(name, StringAttr))
 
@@ -100,7 +100,6 @@ class _Method:
         places = [p for p, group in groups.items() if group]
         contracted = Contraction(graph, [groups[p] for p in places])
         ops = list(block.ops)
-        readers = self._readers(ops) if self.pass_shared else {}
         for op in ops:
             op.detach()
         placed: dict[Operation, None] = {}
@@ -115,7 +114,7 @@ class _Method:
             if node < len(places):
                 stores = [op for op in found[places[node]] if isinstance(op, WriteStateOp)]
                 placed.update(dict.fromkeys([*members, *stores]))
-                self._outline(block, places[node], members, stores, readers, place)
+                self._outline(block, places[node], members, stores, place)
                 continue
             for value in used_values(members[0]):
                 if isinstance(value.owner, FREE) and value.owner.parent is None:
@@ -127,14 +126,14 @@ class _Method:
             elif op not in placed:
                 op.erase()
 
-    def _readers(self, ops: Iterable[Operation]) -> dict[str, dict[object, None]]:
-        """Who reads each weight: the partition attribute of its users in this block, None for the method."""
+    def _readers(self) -> dict[str, dict[object, None]]:
+        """Who reads each weight: the partition attribute of its users or of what is around them, None: the method."""
         readers: dict[str, dict[object, None]] = {}
-        for op in ops:
-            for value in used_values(op):
+        for op in self.func.walk():
+            for value in op.operands:
                 if isinstance(value.owner, GetWeightOp):
                     name = value.owner.symbol.root_reference.data
-                    readers.setdefault(name, {})[op.attributes.get(PARTITION)] = None
+                    readers.setdefault(name, {})[_partition_around(op)] = None
         return readers
 
     def _outline(
@@ -143,7 +142,6 @@ class _Method:
         place: Place,
         members: list[Operation],
         stores: Sequence[Operation],
-        readers: dict[str, dict[object, None]],
         put: Callable[[Operation], None],
     ) -> None:
         """Make one function and its call; ``put`` adds an operation of the block that has no place yet."""
@@ -159,7 +157,7 @@ class _Method:
             owner = value.owner
             if _is_inside(owner, inside):
                 continue
-            if isinstance(owner, FREE) and not self._passed(owner, readers):
+            if isinstance(owner, FREE) and not self._passed(owner):
                 copy = owner.clone()
                 copy.location = owner.location
                 body.add_op(copy)
@@ -189,8 +187,8 @@ class _Method:
         func.location = self.func.location
         self.module.body.block.insert_op_before(func, self.func)
 
-    def _passed(self, owner: Operation, readers: dict[str, dict[object, None]]) -> bool:
-        return isinstance(owner, GetWeightOp) and len(readers.get(owner.symbol.root_reference.data, {})) > 1
+    def _passed(self, owner: Operation) -> bool:
+        return isinstance(owner, GetWeightOp) and len(self.readers.get(owner.symbol.root_reference.data, {})) > 1
 
     def _enter(
         self,
@@ -232,6 +230,13 @@ class _Method:
             name += "_"
         self.taken[name] = None
         return name
+
+
+def _partition_around(op: Operation) -> Attribute | None:
+    current: Operation | None = op
+    while current is not None and PARTITION not in current.attributes:
+        current = current.parent_op()
+    return None if current is None else current.attributes[PARTITION]
 
 
 def _is_inside(place: Operation | Block, members: dict[Operation, None]) -> bool:

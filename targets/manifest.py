@@ -31,7 +31,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from etir.dialects.schema import Argument, OpSchema, parse_schema
+from etir.dialects.aten.table import find_out_variant
+from etir.dialects.schema import Argument, OpSchema, SchemaKind, parse_schema
 from etir.emit.scalar_type import ScalarType
 from etir.targets.dtypes import DTypeLike, scalar_type
 from etir.targets.errors import E0601, E0602
@@ -174,6 +175,16 @@ class Manifest:
         """The kernel called ``op_name`` (``aten::add.out``), ``None`` if there is none."""
         return self.kernels.get(op_name)
 
+    def out_variants(self, schema: OpSchema) -> list[OpSchema]:
+        """The schemas of all kernels of an operator's name that write into given tensors."""
+        start = f"{schema.namespace}::{schema.name}."
+        found = [entry.schema for name, entry in self.kernels.items() if name.startswith(start)]
+        return [candidate for candidate in found if candidate.kind is SchemaKind.OUT]
+
+    def out_variant(self, schema: OpSchema) -> OpSchema | None:
+        """The kernel that computes what a functional operator does, apart from where the result goes."""
+        return find_out_variant(schema, self.out_variants(schema))
+
     def check_call(
         self,
         op_name: str,
@@ -230,6 +241,12 @@ def load(name: str) -> Manifest:
     if file is None:
         raise E0601.error(f"unknown target '{name}'; available are {', '.join(available())}")
     return parse_manifest((Path(__file__).parent / file).read_text("utf-8"), file)
+
+
+def kernel_forms(schema: OpSchema) -> list[OpSchema]:
+    """The out variants of an operator's name that a runtime of :func:`available` has a kernel for."""
+    found = [form for name in available() for form in load(name).out_variants(schema)]
+    return list({form.op_name: form for form in found}.values())
 
 
 def parse_manifest(text: str, source: str) -> Manifest:

@@ -197,29 +197,52 @@ class DtypeRule:
         return DtypeRule(tuple({name: parse_constraint(text) for name, text in row.items()} for row in rows))
 
     def failure(self, call: Call) -> str | None:
-        """``None`` if a row accepts ``call``, otherwise what the row with the fewest failures (the first such) asks."""
-        closest: list[str] | None = None
+        """``None`` if a row accepts ``call``, otherwise what the rows with the fewest failures ask, as alternatives."""
+        failures: list[tuple[tuple[str, str], ...]] = []
         for row in self.rows:
-            failed = [
-                f"'{name}' is {_shown(call, name)}, must be {_readable(constraint.text)}"
-                for name, constraint in row.items()
-                if not constraint.holds(call, name)
-            ]
+            failed = tuple((name, c.text) for name, c in row.items() if not c.holds(call, name))
             if not failed:
                 return None
-            if closest is None or len(failed) < len(closest):
-                closest = failed
-        return "; ".join(closest) if closest else "the kernel accepts no types at all"
+            failures.append(failed)
+        fewest = min(map(len, failures), default=0)
+        closest = list(dict.fromkeys(failed for failed in failures if len(failed) == fewest))
+        return " or ".join(_alternatives(call, closest)) or "the kernel accepts no types at all"
+
+
+def _alternatives(call: Call, failures: Sequence[tuple[tuple[str, str], ...]]) -> list[str]:
+    """What each row asks of its arguments; rows that only ask for other types of the same one are one alternative."""
+    merged: dict[str, list[str]] = {}
+    texts: list[str] = []
+    for failed in failures:
+        name, text = failed[0]
+        if len(failed) == 1 and _is_set(text):
+            merged.setdefault(name, []).extend(n.strip() for n in text.split("+"))
+        else:
+            texts.append("; ".join(f"'{n}' is {_shown(call, n)}, must be {_readable(t)}" for n, t in failed))
+    sets = [f"'{n}' is {_shown(call, n)}, must be {_readable('+'.join(names))}" for n, names in merged.items()]
+    return [*sets, *dict.fromkeys(texts)]
 
 
 def _readable(text: str) -> str:
     """A constraint in words: the names of sets as the types that they have."""
     terms = [term.strip() for term in text.split("&")]
-    return " and ".join(_readable_set(t) if all(n in SETS for n in t.split("+")) else t for t in terms)
+    return " and ".join(_readable_term(t) for t in terms)
+
+
+def _readable_term(term: str) -> str:
+    if term.startswith("="):
+        return f"the type of '{term[1:]}'"
+    return _readable_set(term) if _is_set(term) else term
+
+
+def _is_set(term: str) -> bool:
+    return all(n.strip() in SETS or n.strip().upper() in ScalarType.__members__ for n in term.split("+"))
 
 
 def _readable_set(term: str) -> str:
-    types = dict.fromkeys(t for name in term.split("+") for t in SETS[name])
+    types = dict.fromkeys(
+        t for n in map(str.strip, term.split("+")) for t in (SETS[n] if n in SETS else (ScalarType[n.upper()],))
+    )
     return "of any type" if len(types) == len(ScalarType) else "one of " + ", ".join(t.name for t in types)
 
 

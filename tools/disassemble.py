@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from etir.backends.registry import backend_of_runtime_id
+from etir.diagnostics import EtirError
 from etir.emit.buffers import Buffer
 from etir.emit.pte.reader import read_pte
 
@@ -31,5 +34,9 @@ def disassemble_delegates(data: Buffer) -> str:
             if backend is None:
                 parts.append(f"// no backend that is installed writes blobs for '{delegate.id}'\n\n")
             else:
-                parts.append(backend.disassemble(blob, named).rstrip("\n") + "\n\n")
+                try:
+                    parts.append(backend.disassemble(blob, named).rstrip("\n") + "\n\n")
+                except EtirError as error:
+                    note = f"in {place} ({delegate.id})"
+                    raise EtirError([replace(d, notes=(*d.notes, note)) for d in error.diagnostics]) from error
     return "".join(parts) or "// the program has no delegates\n"

@@ -93,6 +93,8 @@ def prelu(b: Builder, x: SSAValue, weight: SSAValue) -> SSAValue:
         shape: list[Dim] = [1] * rank(x)
         shape[1] = dims(weight)[0]
         weight = b.view(weight, shape)  # type: ignore[arg-type]
+    elif rank(weight) > rank(x):
+        weight = b.view(weight, [])
     return b("aten.where.self", b.compare("gt", x, 0), x, b.mul(x, weight))
 
 

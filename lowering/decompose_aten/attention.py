@@ -25,6 +25,7 @@ from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.rearrange import triangle_mask
 from etir.lowering.decompose_aten.value_facts import every_row_has_true, never_minus_infinity
 from etir.lowering.dims import wrap
+from etir.lowering.sizes import SizeLike
 
 
 @decomposition("aten._safe_softmax.default")
@@ -63,19 +64,19 @@ def scaled_dot_product_attention(
         mask = triangle_mask(b, rows, columns, 0, "le")
     key, value = _without_repeats(key, value)
     shape = [*b.sizes(query)[:-1], b.size(value, -1)]
-    group = _group(query, key) if rank(query) > 2 else 1
+    group = _group(b, query, key) if rank(query) > 2 else 1
     if scale != 1:
         query = b.mul(query, scale)
-    if group > 1:
-        *outer, heads, _, _ = b.sizes(query)
-        query = b.view(query, [*outer, heads // group, rows * group, b.size(query, -1)])
+    if group != 1:
+        outer = b.sizes(query)[:-3]
+        query = b.view(query, [*outer, b.size(key, -3), rows * group, b.size(query, -1)])
     scores = matmul(b, query, b.transpose(key, -2, -1))
     if mask is not None:
         scores = add_mask(b, b.view(scores, [*shape[:-1], columns]), mask)
     weights = b("aten._softmax.default", scores, rank(scores) - 1, False)
     if dropout:
         weights = b.results("aten.native_dropout.default", weights, dropout, True)[0]
-    if mask is not None and group > 1:
+    if mask is not None and group != 1:
         weights = b.view(weights, [*b.sizes(query)[:-1], columns])
     result = b.view(matmul(b, weights, value), shape)
     return result if mask is None or is_causal else _without_hidden_rows(b, result, mask)
@@ -102,12 +103,14 @@ def _without_hidden_rows(b: Builder, result: SSAValue, mask: SSAValue) -> SSAVal
     return b("aten.where.self", visible, result, b.as_tensor(0, element(result)))
 
 
-def _group(query: SSAValue, key: SSAValue) -> int:
-    """How many query heads share a key head; 1 when the numbers are equal or not known."""
+def _group(b: Builder, query: SSAValue, key: SSAValue) -> SizeLike:
+    """How many query heads share a key head; 1 for equal numbers, and for a single head, which broadcasts."""
     ours, theirs = dims(query)[-3], dims(key)[-3]
-    if isinstance(ours, int) and isinstance(theirs, int) and theirs > 1 and ours > theirs and ours % theirs == 0:
-        return ours // theirs
-    return 1
+    if isinstance(ours, int) and isinstance(theirs, int):
+        return ours // theirs if theirs > 1 and ours > theirs and ours % theirs == 0 else 1
+    if ours == theirs or theirs == 1 or ours == 1 or not b.rewriter.root.arg("enable_gqa"):  # type: ignore[attr-defined]
+        return 1
+    return b.size(query, -3) // b.size(key, -3)
 
 
 def _without_repeats(key: SSAValue, value: SSAValue) -> tuple[SSAValue, SSAValue]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.ir import SSAValue
 
@@ -137,16 +138,21 @@ def conv_with_kernel_size(
     return convolution(b, x, weight, bias, stride, padding, (1,), 1)
 
 
-@decomposition("aten.col2im.default")
+@decomposition("aten.col2im.default", numbers=("output_size",))
 def col2im(
-    b: Builder, x: SSAValue, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
+    b: Builder, x: SSAValue, given: Sequence[Any], kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
 ) -> SSAValue | None:
     """Transposed ``convolution`` that puts each element of a window at its place"""
+    size = [s for s in map(b.as_size, given) if s is not None]
+    if len(size) != len(given):
+        return b.no_match("nothing is known about the size of the image")
     taps = kernel[0] * kernel[1]
     reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
     settings = list(zip(size, padding, reach, stride, strict=True))
     count = [(s + 2 * p - r - 1) // step + 1 for s, p, r, step in settings]
-    behind = [(s + 2 * p - r - 1) % step for s, p, r, step in settings]
+    # How many elements are behind the last window: the most that there can be where that is not known.
+    rest = [(s + 2 * p - r - 1) % step for s, p, r, step in settings]
+    behind = [r if isinstance(r, int) else step - 1 for r, step in zip(rest, stride, strict=True)]
     batch = b.sizes(x)[:-2]
     windows = dims(x)[-2]
     if not isinstance(windows, int):
@@ -159,4 +165,7 @@ def col2im(
     weight = b.constant([[image] for image in places], element(x))
     images = b.view(x, [lead * channels, taps, *count])
     result = convolution(b, images, weight, None, stride, padding, dilation, 1, transposed=True, output_padding=behind)
+    for i, (wanted, left) in enumerate(zip(size, rest, strict=True)):
+        if not isinstance(left, int):
+            result = b.slice(result, i - 2, 0, wanted)
     return b.view(result, [*batch, channels, *size])

@@ -11,7 +11,7 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from etir.dialects.dtypes import BY_TYPE, i64
+from etir.dialects.dtypes import BY_TYPE, f32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.builder import Builder, Number, element, is_tensor, rank
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition
@@ -125,15 +125,33 @@ def inclusive_range(b: Builder, start: float, end: float, *rest: Any) -> SSAValu
     return b("aten.arange.start_step", start, start + count * step, step, dtype=type.element_type, types=[type])
 
 
-@decomposition("aten.linspace.default")
-def linspace(b: Builder, start: float, end: float, steps: int, *_options: object) -> SSAValue | None:
-    """Evenly spaced numbers, from both ends towards the middle so that both ends are exact; a constant."""
+@decomposition("aten.linspace.default", numbers=("start", "end"))
+def linspace(b: Builder, start: Any, end: Any, steps: int, *_options: object) -> SSAValue | None:
+    """Evenly spaced numbers, from both ends towards the middle so that both ends are exact; a constant if it can be"""
+    if isinstance(start, SSAValue) or isinstance(end, SSAValue):
+        return _spaced(b, start, end, steps)
     if steps > MAX_CONSTANT:
         return b.no_match(f"{steps} steps are too many for a constant")
     from etir.lowering.decompose_aten.arrays import spaced
 
     row = BY_TYPE[result(b).element_type]
     return _constant(b, spaced(start, end, steps, row.numpy_name if row.is_float and row.numpy_name else "float32"))
+
+
+def _spaced(b: Builder, start: Number, end: Number, steps: int) -> SSAValue:
+    """``linspace`` between numbers of which one is only known at run time."""
+    type = element(b.rewriter.root.results[0])
+    wide = type if BY_TYPE[type].is_float and BY_TYPE[type].numpy_name else f32
+    first, last = (
+        b.cast(b.as_tensor(v), wide) if isinstance(v, SSAValue) else b.as_tensor(v, wide) for v in (start, end)
+    )
+    if steps <= 1:
+        return b.cast(b.expand(first, [steps]), type)
+    step = b.div(b.sub(last, first), steps - 1)
+    number = b.cast(b.arange(steps), wide)
+    forward = b.add(first, b.mul(number, step))
+    backward = b.sub(last, b.mul(b.rsub(number, steps - 1), step))
+    return b.cast(b.where(b.compare("lt", number, steps // 2), forward, backward), type)
 
 
 def _constant(b: Builder, values: Any) -> SSAValue:

@@ -18,8 +18,11 @@ from xdsl.ir import Operation
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
-from etir.lowering.decompose_aten.decomposition import DECOMPOSITIONS, RENAMES, Decomposition, Rename
+from etir.lowering.decompose_aten.complex_numbers import ComplexNumberPattern
+from etir.lowering.decompose_aten.decomposition import DECOMPOSITIONS, RENAMES, OperatorPattern
+from etir.lowering.decompose_aten.foreach import ForeachPattern
 from etir.lowering.decompose_aten.kept import Kept
+from etir.lowering.decompose_aten.numbers import NumberPattern
 from etir.lowering.decompose_aten.report import summary
 from etir.lowering.decompose_aten.traced import TraceDecomposition
 from etir.passes.base import Pass
@@ -54,16 +57,17 @@ FAMILIES = (
     "histogram",
     "backward",
     "pooling_backward",
+    "quantization",
 )
 """Modules of this package; importing one registers its decompositions."""
 
 
 @cache
-def hand_written() -> tuple[type[Decomposition | Rename], ...]:
+def hand_written() -> tuple[type[OperatorPattern], ...]:
     """Every hand-written pattern, in the order in which they are tried."""
     for family in FAMILIES:
         import_module(f"{__package__}.{family}")
-    return (*RENAMES, *DECOMPOSITIONS)
+    return (*RENAMES, *DECOMPOSITIONS, ComplexNumberPattern, ForeachPattern, NumberPattern)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ class DecomposeAtenPass(Pass):
 
     ``aten.silu.default(%x)`` becomes ``aten.mul.Tensor(%x, aten.sigmoid.default(%x))``. Options: ``keep`` names
     operators that stay whole, ``only`` the patterns or operators to decompose (default: all), ``target`` the target
-    whose kernels decide what else stays whole (`none`: nothing), ``delegates`` backends that keep what they want whole.
+    whose kernels decide what else stays whole (`none`: nothing), ``libraries`` kernel libraries that are linked besides
+    those that it always has, ``delegates`` backends that keep what they want whole.
     """
 
     name = "decompose-aten"
@@ -80,11 +85,12 @@ class DecomposeAtenPass(Pass):
     only: tuple[str, ...] = ()
     target: str | None = "executorch"
     delegates: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Decompose in place. Raises E0411, E0412, E0421 and E0422 for what cannot be decomposed, all at once."""
         problems: dict[Operation, Diagnostic] = {}
-        kept = Kept(self.target, self.keep, self.delegates)
+        kept = Kept(self.target, self.keep, self.delegates, self.libraries)
         apply_patterns(
             ctx, module, [*self.patterns(ctx, kept, problems), TraceDecomposition(kept, self.only, problems)]
         )

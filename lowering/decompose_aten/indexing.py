@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from etir.dialects.dtypes import i32, i64
+from etir.dialects.dtypes import bf16, f16, f32, i32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.builder import Builder, Number, TensorOrNumber, dims, element, is_tensor, rank
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
-from etir.lowering.dims import window_count, wrap
+from etir.lowering.dims import wrap
 from etir.lowering.inference import tensor_type_of
 from etir.lowering.promotion import result_type
+from etir.lowering.sizes import SizeLike
 
 rename(
     [
@@ -168,30 +170,36 @@ def im2col(
     dilation: Sequence[int],
     padding: Sequence[int],
     stride: Sequence[int],
-) -> SSAValue | None:
+) -> SSAValue:
     """``index`` of rows and columns of the windows, whose contents become channels"""
-    from etir.lowering.decompose_aten.arrays import window_positions
-
     *outer, height, width = b.sizes(x)
-    counts: list[int] = []
+    counts: list[SizeLike] = []
     for i, size in enumerate((height, width)):
-        if not isinstance(size, int):
-            return b.no_match("the size of the image is only known at run time")
-        count = window_count(size, kernel[i], stride[i], padding[i], dilation[i])
-        assert isinstance(count, int)
-        counts.append(count)
+        reach = dilation[i] * (kernel[i] - 1) + 1
+        counts.append((size + (2 * padding[i] - reach)) // stride[i] + 1)
     if any(padding):
         x = b("aten.constant_pad_nd.default", x, [padding[1], padding[1], padding[0], padding[0]], 0)
-    grids = [window_positions(counts[i], kernel[i], stride[i], dilation[i]) for i in range(2)]
-    rows, columns = b.constant(grids[0][:, :, None, None], i64), b.constant(grids[1], i64)
+    rows, columns = (_window_positions(b, counts[i], kernel[i], stride[i], dilation[i]) for i in range(2))
+    rows = b.view(rows, [kernel[0], counts[0], 1, 1])
     windows = b("aten.index.Tensor", x, [*[None] * len(outer), rows, columns])
     n = len(outer)
     ordered = b.permute(windows, [*range(n), n, n + 2, n + 1, n + 3])
     return b.view(ordered, [*outer[:-1], outer[-1] * (kernel[0] * kernel[1]), counts[0] * counts[1]])
 
 
-SUM, MEAN = 0, 1
-"""Modes of an embedding bag; 2 is the maximum."""
+def _window_positions(b: Builder, count: SizeLike, kernel: int, stride: int, dilation: int) -> SSAValue:
+    """The position [kernel, count] of each element of each window."""
+    if isinstance(count, int):
+        from etir.lowering.decompose_aten.arrays import window_positions
+
+        return b.constant(window_positions(count, kernel, stride, dilation), i64)
+    starts = b.arange(count)
+    starts = b.mul(starts, stride) if stride != 1 else starts
+    return b.add(b.constant([[k * dilation] for k in range(kernel)], i64), starts)
+
+
+SUM, MEAN, MAX = 0, 1, 2
+"""Modes of an embedding bag."""
 
 
 @decomposition("aten.embedding_bag.default", "aten.embedding_bag.padding_idx")
@@ -207,24 +215,43 @@ def embedding_bag(
     include_last: bool,
     padding: int | None = None,
 ) -> Sequence[SSAValue | None] | None:
-    """``embedding``, summed by bag with ``index_put``; the other results must not be used"""
-    if mode not in (SUM, MEAN) or padding is not None:
-        return b.no_match("it takes a maximum or leaves indices out")
+    """``embedding``, summed by bag with ``index_put``, or ``scatter_reduce`` to the maximum"""
     if any(result.first_use is not None for result in b.rewriter.root.results[1:]):
         return b.no_match("its bookkeeping is used")
+    count, type = b.size(indices, 0), element(weight)
     bags = b.size(offsets, 0) - int(include_last)
     starts = b.slice(offsets, 0, 0, bags) if include_last else offsets
-    order = b.cast(b.arange(b.size(indices, 0)), element(starts))
+    order = b.cast(b.arange(count), element(starts))
     bag = b.sub(_count_before(b, starts, order, False, True), 1)
+    valid = None if padding is None else _is_not(b, indices, padding, b.size(weight, 0))
     rows = b("aten.embedding.default", weight, indices)
     if factors is not None:
         rows = b.mul(rows, b.unsqueeze(factors, 1))
-    total = _put(b, b.full([bags, b.size(weight, 1)], 0, element(weight)), 0, bag, rows, True)
+    taken = valid
+    if include_last and padding is None and mode != MAX and type in (f16, bf16, f32):
+        # Offsets end with the number of indices. Where they end earlier, eager's kernels of these types leave the rest
+        # out of the sums (but not out of the mean's count); its other kernels take it into the last bag.
+        taken = b.compare("lt", order, b.slice(offsets, 0, bags, None))
+    if taken is not None:
+        rows = b.where(b.unsqueeze(taken, 1), rows, b.as_tensor(-math.inf if mode == MAX else 0, type))
+    sizes = [bags, b.size(weight, 1)]
+    if mode == MAX:
+        lowest = b.full(sizes, -math.inf, type)
+        place = b.expand(b.unsqueeze(b.cast(bag, i64), 1), b.sizes(rows))
+        highest = b("aten.scatter_reduce.two", lowest, 0, place, rows, "amax", include_self=True)
+        empty = b.compare("eq", highest, -math.inf)
+        return [b.where(empty, b.as_tensor(0, type), highest), None, None, None]
+    total = _put(b, b.full(sizes, 0, type), 0, bag, rows, True)
     if mode == SUM:
         return [total, None, None, None]
-    ones = b.full([b.size(indices, 0)], 1, element(weight))
-    counts = _put(b, b.full([bags], 0, element(weight)), 0, bag, ones, True)
+    ones = b.full([count], 1, type) if valid is None else b.cast(valid, type)
+    counts = _put(b, b.full([bags], 0, type), 0, bag, ones, True)
     return [b.div(total, b.unsqueeze(b.clamp(counts, 1), 1)), None, None, None]
+
+
+def _is_not(b: Builder, indices: SSAValue, padding: int, rows: SizeLike) -> SSAValue:
+    """Where an index is not the row ``padding``, which counts from the end when it is negative."""
+    return b.compare("ne", indices, b.number(rows + padding) if padding < 0 else padding)
 
 
 @decomposition("aten.diagonal_scatter.default")

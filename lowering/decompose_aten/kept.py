@@ -18,8 +18,10 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
 from etir.backends.registry import parse_delegate
-from etir.dialects.aten.table import out_variant
+from etir.dialects.aten.table import load_table, out_variant
 from etir.dialects.dtypes import BY_TYPE
+from etir.dialects.et.layout import Dim, dims_of
+from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.promotion import number_type_of
 from etir.targets.manifest import KernelEntry, load
@@ -51,6 +53,7 @@ BETTER_WHOLE: tuple[str, ...] = (
     "aten._adaptive_avg_pool2d_backward.default",
     "aten._adaptive_avg_pool3d_backward.default",
     "aten.max_pool2d_with_indices_backward.default",
+    "aten.max_pool3d_with_indices.default",
     "aten.max_pool3d_with_indices_backward.default",
     "aten.adaptive_max_pool2d_backward.default",
     "aten.adaptive_max_pool3d_backward.default",
@@ -65,30 +68,60 @@ BETTER_WHOLE: tuple[str, ...] = (
     "aten.col2im.default",
     # Others that a kernel does in one pass.
     "aten.histc.default",
+    "aten.cumprod.default",
+    "aten.cummax.default",
+    "aten.cummin.default",
+    "aten.logcumsumexp.default",
+    "aten.im2col.default",
+    "aten.adaptive_max_pool2d.default",
+    "aten.adaptive_max_pool3d.default",
+    "aten.median.dim",
+    "aten.median.default",
+    "aten.nanmedian.dim",
+    "aten.nanmedian.default",
+    "aten.bincount.default",
+    "aten.nonzero_static.default",
 )
 """The operators that stay whole where the target has a kernel that takes the call."""
 
 
+SPELLED_OUT = "quantized_decomposed."
+"""Operators that spell out how a model is quantised: they stay whole for kernels and for any delegate, which takes them
+in patterns that are seen behind the edge level only (`release-kept` decomposes what is left then).
+"""
+
+
 @cache
-def _kernel(target: str, op_name: str) -> KernelEntry | None:
-    """The target's kernel for an operator; those of libraries that it may not have do not count."""
+def _kernel(target: str, functional: OpSchema, linked: tuple[str, ...]) -> KernelEntry | None:
+    """The target's kernel for an operator; those of libraries that it may not have count when they are ``linked``."""
     manifest = load(target)
-    schema = out_variant(op_name)
+    known = functional.op_name in load_table()
+    schema = out_variant(functional.op_name) if known else manifest.out_variant(functional)
     entry = None if schema is None else manifest.lookup(schema.qualified_name)
-    return entry if entry is not None and manifest.libraries.get(entry.library, False) else None
+    if entry is None or not (manifest.libraries.get(entry.library, False) or entry.library in linked):
+        return None
+    return entry
 
 
 class Kept:
     """The operators that stay whole: the ones that the user names, for ``target`` those of the table, and those that a
-    backend in ``delegates`` (texts like ``xnnpack{fp16=true}``) wants whole and would take.
+    backend in ``delegates`` (texts like ``xnnpack{fp16=true}``) wants whole and would take. ``libraries`` of the target
+    are linked besides those that it always has.
 
     Raises E0601 for an unknown target; None keeps nothing. Raises E1101, E1107 and E1110 for wrong delegates.
     """
 
-    def __init__(self, target: str | None, keep: Iterable[str], delegates: Iterable[str] = ()):
+    def __init__(
+        self,
+        target: str | None,
+        keep: Iterable[str],
+        delegates: Iterable[str] = (),
+        libraries: Iterable[str] = (),
+    ):
         self.names = frozenset(keep)
         self.delegates = [parse_delegate(text) for text in delegates]
         self.target = target
+        self.libraries = tuple(libraries)
         if target is not None:
             load(target)
 
@@ -96,13 +129,15 @@ class Kept:
         """Whether ``op`` is better whole than what etir's own patterns make of it."""
         if op.name in self.names or any(delegate.keeps_whole(op) for delegate in self.delegates):
             return True
+        if op.name.startswith(SPELLED_OUT):
+            return bool(self.delegates) or self.has_kernel(op)
         return op.name in BETTER_WHOLE and self.has_kernel(op)
 
     def has_kernel(self, op: Operation) -> bool:
         """Whether the target has a kernel that takes the call."""
         if self.target is None or not isinstance(op, SchemaOp):
             return False
-        entry = _kernel(self.target, op.name)
+        entry = _kernel(self.target, op.SCHEMA, self.libraries)
         return entry is not None and _takes(entry, op)
 
 
@@ -123,8 +158,14 @@ def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
         for table, position in ((dtypes, 0), (ranks, 1)):
             column = [None if item is None else item[position] for item in described]
             table[argument.name] = column if isinstance(value, tuple) else column[0]
+    if not entry.resizes_output and any(not isinstance(d, int) for r in op.results for d in _dims(r)):
+        return False
     flags = {name: value for name, value in given.items() if isinstance(value, bool)}
     return entry.check(dtypes, ranks=ranks, others=flags) is None
+
+
+def _dims(value: SSAValue) -> tuple[Dim, ...]:
+    return dims_of(value.type) if isinstance(value.type, TensorType) else ()
 
 
 def _described(value: Any) -> tuple[int | None, int]:

@@ -1,7 +1,7 @@
 """Pooling of all ranks as the core two-dimensional operators.
 
 One dim is two with a height of 1. Three are two steps, over height and width and then over depth, which is exact for a
-maximum, and for a mean of windows that all count the same number of elements.
+maximum, a sum, and a mean of windows that all count the same number of elements.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import i64
-from etir.lowering.builder import Builder, dims, rank
+from etir.lowering.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.sizes import SizeLike
 
@@ -43,15 +43,43 @@ def max_pool1d(
     return [b.squeeze(r, -2) for r in results[: len(b.rewriter.root.results)]]
 
 
+@decomposition("aten.max_pool3d_with_indices.default")
+def max_pool3d_with_indices(
+    b: Builder, x: SSAValue, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+) -> Sequence[SSAValue | None]:
+    """``max_pool2d_with_indices`` over height and width, then over depth, where it chooses among their indices"""
+    if b.rewriter.root.results[1].first_use is None:
+        return [max_pool3d(b, x, kernel, stride, padding, dilation, ceil_mode), None]
+    *batch, channels, depth, height, width = b.sizes(x)
+    plane, line = _plane_and_depth(kernel, stride or kernel, padding, dilation)
+    planes = b.view(x, [*batch, channels * depth, height, width])
+    values, places = b.results(MAX_POOL, planes, *plane, ceil_mode)
+    new_height, new_width = b.sizes(values)[-2:]
+    count = new_height * new_width
+    columns = b.view(values, [*batch, channels, depth, count])
+    values, chosen = b.results(MAX_POOL, columns, *line, ceil_mode)
+    shape = b.sizes(values)
+    flat = [*batch, channels, depth * count]
+    chosen = b.view(chosen, [*shape[:-2], shape[-2] * shape[-1]])
+    in_plane = b("aten.gather.default", b.view(places, flat), len(flat) - 1, chosen)
+    above = b("aten.div.Tensor_mode", chosen, _number(b, count), rounding_mode="floor")
+    indices = b.add(b.mul(above, _number(b, height * width)), in_plane)
+    new = [*batch, channels, shape[-2], new_height, new_width]
+    return [b.view(values, new), b.view(indices, new)]
+
+
+def _plane_and_depth(*settings: Ints) -> tuple[list[list[int]], list[list[int]]]:
+    """Kernel, stride, padding and dilation of three dims as those over height and width, and those over depth."""
+    triples = [_triple(values) for values in settings]
+    return [t[1:] for t in triples], [[t[0], rest] for t, rest in zip(triples, (1, 1, 0, 1), strict=False)]
+
+
 @decomposition("aten.max_pool3d.default")
 def max_pool3d(
     b: Builder, x: SSAValue, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> SSAValue:
     """``max_pool2d_with_indices`` over height and width, then over depth"""
-    stride = stride or kernel
-    settings = [_triple(values) for values in (kernel, stride, padding, dilation)]
-    plane = [values[1:] for values in settings]
-    depth = [[values[0], rest] for values, rest in zip(settings, (1, 1, 0, 1), strict=True)]
+    plane, depth = _plane_and_depth(kernel, stride or kernel, padding, dilation)
     return _in_two_steps(
         b,
         x,
@@ -89,13 +117,35 @@ def avg_pool3d(
     count_padding: bool,
     divisor: int | None,
 ) -> SSAValue | None:
-    """``avg_pool2d`` over height and width, then over depth"""
-    settings = [_triple(values) for values in (kernel, stride or kernel, padding)]
-    if divisor is not None or ceil_mode or (any(settings[2]) and not count_padding):
-        return b.no_match("the windows do not all count the same number of elements")
-    plane = [values[1:] for values in settings]
-    depth = [[values[0], rest] for values, rest in zip(settings, (1, 1, 0), strict=True)]
-    return _in_two_steps(b, x, lambda t: b(AVG_POOL, t, *plane), lambda t: b(AVG_POOL, t, *depth))
+    """``avg_pool2d`` over height and width, then over depth, of sums where windows count different numbers"""
+    plane, depth = _plane_and_depth(kernel, stride or kernel, padding)
+    if divisor is None and not ceil_mode and (count_padding or not any(padding)):
+        return _in_two_steps(b, x, lambda t: b(AVG_POOL, t, *plane), lambda t: b(AVG_POOL, t, *depth))
+    rest = (ceil_mode, True, 1)
+    total = _in_two_steps(b, x, lambda t: b(AVG_POOL, t, *plane, *rest), lambda t: b(AVG_POOL, t, *depth, *rest))
+    if divisor is not None:
+        return b.div(total, divisor)
+    for i, setting in enumerate(zip(_triple(kernel), _triple(stride or kernel), _triple(padding), strict=True)):
+        position = rank(x) - 3 + i
+        counts = _counts(b, b.size(x, position), b.size(total, position), *setting, count_padding)
+        total = b.div(total, b.view(b.cast(counts, element(x)), [-1, *[1] * (2 - i)]))
+    return total
+
+
+def _counts(
+    b: Builder, given: SizeLike, windows: SizeLike, kernel: int, stride: int, padding: int, count_padding: bool
+) -> SSAValue:
+    """How many elements of a dim each window counts [windows]: the padding's, too, or the input's only."""
+    start = b.sub(b.mul(b.arange(windows), stride), padding)
+    end = b("aten.minimum.default", b.add(start, kernel), _number(b, given + padding))
+    if count_padding:
+        return b.sub(end, start)
+    return b.sub(b("aten.minimum.default", end, _number(b, given)), b.clamp(start, 0))
+
+
+def _number(b: Builder, size: SizeLike) -> SSAValue:
+    """A size as a tensor."""
+    return b.add(b.full([1], 0, i64), b.number(size))
 
 
 @decomposition("aten.adaptive_avg_pool1d.default")
@@ -118,44 +168,68 @@ def adaptive_avg_pool(b: Builder, x: SSAValue, size: Sequence[SizeLike]) -> SSAV
 
 
 @decomposition("aten._adaptive_avg_pool3d.default")
-def adaptive_avg_pool3d(b: Builder, x: SSAValue, size: Ints) -> SSAValue | None:
-    """``avg_pool3d`` where the sizes divide the input's"""
+def adaptive_avg_pool3d(b: Builder, x: SSAValue, size: Ints) -> SSAValue:
+    """``avg_pool3d`` where the sizes divide the input's; else the form for two dims twice"""
     kernel = _exact_windows(x, size)
-    if kernel is None:
-        return b.no_match("the windows differ in size")
-    return b("aten.avg_pool3d.default", x, kernel, types=[b.rewriter.root.results[0].type])
+    if kernel is not None:
+        return b("aten.avg_pool3d.default", x, kernel, types=[b.rewriter.root.results[0].type])
+    pool = "aten._adaptive_avg_pool2d.default"
+    depth, height, width = size
+    return _in_two_steps(b, x, lambda t: b(pool, t, [height, width]), lambda t: b(pool, t, [depth, height * width]))
 
 
 @decomposition(
     "aten.adaptive_max_pool1d.default", "aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default"
 )
-def adaptive_max_pool(b: Builder, x: SSAValue, size: Ints) -> Sequence[SSAValue | None] | None:
-    """``max_pool2d_with_indices`` where the sizes divide the input's; else ``index_select`` and ``amax``, by dim"""
+def adaptive_max_pool(b: Builder, x: SSAValue, size: Ints) -> Sequence[SSAValue | None]:
+    """``max_pool2d_with_indices`` where the sizes divide the input's; else ``index_select`` and ``max``, by dim"""
     kernel = _exact_windows(x, size)
     if kernel is not None and len(size) == 2:
         return b.results(MAX_POOL, x, kernel)
     if kernel is not None and len(size) == 1:
         return [b.squeeze(r, -2) for r in b.results(MAX_POOL, b.unsqueeze(x, -2), [1, *kernel])]
-    if b.rewriter.root.results[1].first_use is not None:
-        return b.no_match("the windows differ in size, and their indices are used")
-    if any(not isinstance(given, int) for given in dims(x)[rank(x) - len(size) :]):
-        return b.no_match("the size is only known at run time")
-    for i, wanted in enumerate(size):
-        x = _largest_of_windows(b, x, rank(x) - len(size) + i, wanted)
-    return [x, None]
+    places: SSAValue | None = None
+    stride: SizeLike = 1
+    # The last dim first: of equal elements the first one in memory is found, as torch does.
+    for position in reversed(range(rank(x) - len(size), rank(x))):
+        total = b.size(x, position)
+        windows = _windows(b, total, size[position - rank(x)])
+        spread = _in_windows(b, x, position, windows)
+        if b.rewriter.root.results[1].first_use is None:
+            x = b.amax(spread, [position + 1])
+            continue
+        x, nth = b.results("aten.max.dim", spread, position + 1, True)
+        x, shape = b.squeeze(x, position + 1), [1] * rank(spread)
+        shape[position : position + 2] = dims(windows)  # type: ignore[assignment]
+        shape[position + 1] = b.size(windows, 1)  # type: ignore[call-overload]
+        table = b.expand(b.view(windows, shape), b.sizes(spread))
+        own = b.squeeze(b("aten.gather.default", table, position + 1, nth), position + 1)
+        inner = None if places is None else b("aten.gather.default", places, position, own)
+        offset = own if isinstance(stride, int) and stride == 1 else b.mul(own, b.number(stride))
+        places = offset if inner is None else b.add(offset, inner)
+        stride = stride * total
+    return [x, places]
 
 
-def _largest_of_windows(b: Builder, x: SSAValue, position: int, count: int) -> SSAValue:
-    """The maximum of ``count`` windows that cover a dim evenly; shorter ones repeat their last element."""
-    total = dims(x)[position]
-    assert isinstance(total, int)
-    bounds = [(i * total // count, -(-(i + 1) * total // count)) for i in range(count)]
-    longest = max((end - start for start, end in bounds), default=1)
-    windows = [[min(start + k, end - 1) for k in range(longest)] for start, end in bounds]
+def _windows(b: Builder, total: SizeLike, count: int) -> SSAValue:
+    """The positions [count, longest] of ``count`` windows that cover a dim evenly; shorter ones repeat their last."""
+    if isinstance(total, int):
+        bounds = [(i * total // count, -(-(i + 1) * total // count)) for i in range(count)]
+        longest = max((end - start for start, end in bounds), default=1)
+        return b.constant([[min(start + k, end - 1) for k in range(longest)] for start, end in bounds], i64)
+    number = b.constant([[i] for i in range(count)], i64)
+    scaled = b.mul(number, b.number(total))
+    behind = b.add(b.add(scaled, b.number(total)), count - 1)
+    start, end = (b("aten.div.Scalar_mode", t, count, rounding_mode="floor") for t in (scaled, behind))
+    offset = b.arange((total + (2 * count - 2)) // count)
+    return b("aten.minimum.default", b.add(start, offset), b.sub(end, 1))
+
+
+def _in_windows(b: Builder, x: SSAValue, position: int, windows: SSAValue) -> SSAValue:
+    """A dim of ``x`` as two: windows and their elements."""
     sizes = b.sizes(x)
-    index = b.view(b.constant(windows, i64), [count * longest])
-    spread = b("aten.index_select.default", x, position, index)
-    return b.amax(b.view(spread, [*sizes[:position], count, longest, *sizes[position + 1 :]]), [position + 1])
+    spread = b("aten.index_select.default", x, position, b.view(windows, [-1]))
+    return b.view(spread, [*sizes[:position], *b.sizes(windows), *sizes[position + 1 :]])
 
 
 def _exact_windows(x: SSAValue, size: Ints) -> list[int] | None:

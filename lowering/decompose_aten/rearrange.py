@@ -11,6 +11,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import dims_of
 from etir.dialects.sym.ops import arithmetic
 from etir.lowering.builder import Builder, dims, rank
@@ -241,14 +242,11 @@ def unbind(b: Builder, x: SSAValue, dim: int) -> Sequence[SSAValue] | None:
 
 
 @decomposition("aten.tensor_split.sections", "aten.hsplit.int", "aten.vsplit.int", "aten.dsplit.int")
-def tensor_split(b: Builder, x: SSAValue, sections: int, dim: int | None = None) -> Sequence[SSAValue] | None:
+def tensor_split(b: Builder, x: SSAValue, sections: int, dim: int | None = None) -> Sequence[SSAValue]:
     """``split_with_sizes`` with parts that differ by one at most"""
     position = _split_dim(b, x, dim)
-    total = dims(x)[position]
-    if not isinstance(total, int):
-        return b.no_match("the size is only known at run time")
-    part, longer = divmod(total, sections)
-    return _split(b, x, [part + (i < longer) for i in range(sections)], position)
+    total = b.size(x, position)
+    return _split(b, x, [(total + (sections - 1 - i)) // sections for i in range(sections)], position)
 
 
 @decomposition("aten.tensor_split.indices", "aten.hsplit.array", "aten.vsplit.array", "aten.dsplit.array")
@@ -287,6 +285,17 @@ def narrow(b: Builder, x: SSAValue, dim: int, start: Any, length: Any) -> SSAVal
         total = b.size(x, position)
         start = add_numbers(b, total, start)
     return b("aten.slice.Tensor", x, position, start, add_numbers(b, start, length), types=[type])
+
+
+@decomposition("aten.narrow.Tensor", numbers=("length",))
+def narrow_from_tensor(b: Builder, x: SSAValue, dim: int, start: SSAValue, length: Any) -> SSAValue:
+    """``slice`` from the number that the tensor holds"""
+    type, position = tensor_type_of(b.rewriter.root.results[0]), wrap(dim, rank(x))
+    given = b("aten._local_scalar_dense.default", start, types=[i64])
+    behind = b.insert(arithmetic("add", given, b.pool.number(b.size(x, position)))).results[0]
+    negative = b.insert(arithmetic("lt", given, b.pool.number(0))).results[0]
+    first = b.insert(arithmetic("ite", negative, behind, given)).results[0]
+    return b("aten.slice.Tensor", x, position, first, add_numbers(b, first, length), types=[type])
 
 
 # --- diagonals --------------------------------------------------------------------------------------------------------

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.ir import Attribute, SSAValue
 
-from etir.dialects.dtypes import i1
+from etir.dialects.dtypes import BY_TYPE, i1, i64, ui8
 from etir.lowering.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 from etir.lowering.dims import wrap, wrap_all
 from etir.lowering.promotion import FLOATING, category_of, to_floating
+from etir.lowering.sizes import SizeLike
 
 rename(
     [
@@ -103,11 +105,37 @@ def logsumexp(b: Builder, x: SSAValue, dim: Dims, keepdim: bool) -> SSAValue:
 
 @decomposition("aten.sort.default")
 def sort(b: Builder, x: SSAValue, dim: int, descending: bool) -> Sequence[SSAValue] | None:
-    """``topk`` of all elements, which is sorted; equal elements may change places in both"""
+    """``topk`` of all elements, which is sorted; a second one puts equal elements in order if the indices are used"""
     if rank(x) == 0:
         return b.no_match("it has no dims")
+    if element(x) == i1:
+        values, order = b.results("aten.sort.default", b.cast(x, ui8), dim, descending)
+        return b.cast(values, i1), order
     position = wrap(dim, rank(x))
-    return b.results("aten.topk.default", x, b.size(x, position), position, descending, True)
+    values, order = b.results("aten.topk.default", x, b.size(x, position), position, descending, True)
+    if b.rewriter.root.results[1].first_use is None or dims(x)[position] in (0, 1):
+        return values, order
+    order = _in_order(b, values, order, position)
+    return b("aten.gather.default", x, position, order), order
+
+
+def _in_order(b: Builder, values: SSAValue, order: SSAValue, position: int) -> SSAValue:
+    """Where sorted values come from, with the indices of equal ones ascending.
+
+    Values get a number for each group of equal ones: numbers and indices together are keys, all different, that sort
+    as wanted.
+    """
+    size = b.size(values, position)
+    before, behind = b.slice(values, position, 0, size - 1), b.slice(values, position, 1, None)
+    differs = b.compare("ne", before, behind)
+    if category_of(element(values)) >= FLOATING:
+        same = b.logical("logical_and", b.unary("isnan", before), b.unary("isnan", behind))
+        differs = b.logical("logical_and", differs, b.unary("logical_not", same))
+    margin = [0, 0] * (rank(values) - 1 - position) + [1, 0]
+    starts = b("aten.constant_pad_nd.default", b.cast(differs, i64), margin, 0)
+    groups = b.mul(b("aten.cumsum.default", starts, position), b.number(size))
+    keys = b.results("aten.topk.default", b.add(groups, order), size, position, False, True)[0]
+    return b.sub(keys, groups)
 
 
 @decomposition("aten.argsort.default")
@@ -135,53 +163,149 @@ def msort(b: Builder, x: SSAValue) -> SSAValue:
 
 
 @decomposition("aten.kthvalue.default")
-def kthvalue(b: Builder, x: SSAValue, k: int, dim: int, keepdim: bool) -> list[SSAValue]:
+def kthvalue(b: Builder, x: SSAValue, k: SizeLike, dim: int, keepdim: bool) -> list[SSAValue]:
     """The last of the ``k`` smallest elements that ``topk`` gives"""
     if rank(x) == 0:
         return [x, b.full([], 0, element(b.rewriter.root.results[1]))]
     position = wrap(dim, rank(x))
     found = b.results("aten.topk.default", x, k, position, False, True)
+    if not isinstance(k, int):
+        last = b("aten.full.default", [1], (k - 1).value, dtype=i64)  # type: ignore[union-attr]
+        found = tuple(b("aten.index_select.default", r, position, last) for r in found)
+        return list(found) if keepdim else [b.squeeze(r, position) for r in found]
     if keepdim:
         return [b.slice(r, position, k - 1, k) for r in found]
     return [b.select(r, position, k - 1) for r in found]
 
 
 @decomposition("aten.median.dim")
-def median(b: Builder, x: SSAValue, dim: int, keepdim: bool) -> list[SSAValue] | None:
-    """The lower one of the elements in the middle"""
-    size = dims(x)[wrap(dim, rank(x))] if rank(x) else 1
-    if not isinstance(size, int):
-        return b.no_match("the size is only known at run time")
-    return kthvalue(b, x, (size + 1) // 2, dim, keepdim)
+def median(b: Builder, x: SSAValue, dim: int, keepdim: bool) -> list[SSAValue]:
+    """The lower one of the elements in the middle, which ``kthvalue`` finds; NaN where there is one"""
+    size = b.size(x, dim) if rank(x) else 1
+    middle = kthvalue(b, x, (size + 1) // 2, dim, keepdim)
+    if rank(x) == 0 or category_of(element(x)) < FLOATING:
+        return middle
+    # The maximum is NaN as soon as one element is, with its index.
+    highest = b.results("aten.max.dim", x, dim, keepdim)
+    unordered = b.compare("ne", highest[0], highest[0])
+    return [b.where(unordered, found, usual) for found, usual in zip(highest, middle, strict=True)]
 
 
 @decomposition("aten.median.default")
-def median_of_all(b: Builder, x: SSAValue) -> SSAValue | None:
+def median_of_all(b: Builder, x: SSAValue) -> SSAValue:
     """The lower one of the elements in the middle"""
-    result = median(b, b.view(x, [-1]), 0, False)
-    return None if result is None else result[0]
+    return median(b, b.view(x, [-1]), 0, False)[0]
+
+
+@decomposition("aten.nanmedian.dim")
+def nanmedian(b: Builder, x: SSAValue, dim: int, keepdim: bool) -> list[SSAValue]:
+    """The lower one of the elements in the middle of those that are not NaN, which ``sort`` puts in front"""
+    if rank(x) == 0 or category_of(element(x)) < FLOATING:
+        return median(b, x, dim, keepdim)
+    position = wrap(dim, rank(x))
+    count = b.sum(b.cast(b.compare("eq", x, x), i64), [position], True)
+    middle = b.clamp(b("aten.div.Scalar_mode", b.sub(count, 1), 2, rounding_mode="floor"), 0)
+    found = [b("aten.gather.default", r, position, middle) for r in b.results("aten.sort.default", x, position, False)]
+    return found if keepdim else [b.squeeze(r, position) for r in found]
+
+
+@decomposition("aten.nanmedian.default")
+def nanmedian_of_all(b: Builder, x: SSAValue) -> SSAValue:
+    """The lower one of the elements in the middle of those that are not NaN"""
+    return nanmedian(b, b.view(x, [-1]), 0, False)[0]
 
 
 # --- running totals ---------------------------------------------------------------------------------------------------
 
 
+Combine = Callable[[Sequence[SSAValue], Sequence[SSAValue]], Sequence[SSAValue]]
+"""What two neighbouring ranges give together, from what each of them gives."""
+
+
+def _scan(
+    b: Builder, parts: Sequence[SSAValue], position: int, neutral: Sequence[float], combine: Combine
+) -> Sequence[SSAValue] | None:
+    """``parts`` combined with those 1, 2, 4, ... positions before (Hillis and Steele, 1986).
+
+    ``neutral`` is combined where nothing is before, if the size is only known at run time.
+    """
+    size, most = b.size(parts[0], position), b.largest(dims(parts[0])[position])
+    if most is None:
+        return b.no_match("the size has no upper bound")
+    count = rank(parts[0])
+    step = 1
+    while step < most:
+        if isinstance(size, int):
+            before = [b.slice(part, position, 0, size - step) for part in parts]
+            behind = [b.slice(part, position, step, None) for part in parts]
+            first = [b.slice(part, position, 0, step) for part in parts]
+            parts = [b.cat(list(pair), position) for pair in zip(first, combine(before, behind), strict=True)]
+        else:  # there may be fewer elements than the step
+            margin = [0, 0] * (count - 1 - position) + [step, 0]
+            padded = [b("aten.constant_pad_nd.default", p, margin, v) for p, v in zip(parts, neutral, strict=True)]
+            parts = combine([b.slice(p, position, 0, size) for p in padded], parts)
+        step *= 2
+    return parts
+
+
 @decomposition("aten.cumprod.default")
 def cumprod(b: Builder, x: SSAValue, dim: int, dtype: Attribute | None) -> SSAValue | None:
-    """Products with the element 1, 2, 4, ... positions before (Hillis and Steele, 1986)"""
-    type = element(b.rewriter.root.results[0])
-    x = b.cast(x, dtype or type)
+    """Products with the element 1, 2, 4, ... positions before"""
+    x = b.cast(x, dtype or element(b.rewriter.root.results[0]))
     if rank(x) == 0:
         return x
-    position = wrap(dim, rank(x))
-    size = dims(x)[position]
-    if not isinstance(size, int):
-        return b.no_match("the size is only known at run time")
-    step = 1
-    while step < size:
-        front = b.slice(x, position, 0, step)
-        x = b.cat([front, b.mul(b.slice(x, position, step, None), b.slice(x, position, 0, size - step))], position)
-        step *= 2
-    return x
+    one = 1.0 if category_of(element(x)) >= FLOATING else 1
+    found = _scan(b, [x], wrap(dim, rank(x)), [one], lambda first, second: [b.mul(first[0], second[0])])
+    return None if found is None else found[0]
+
+
+@decomposition("aten.logcumsumexp.default", in_float=True)
+def logcumsumexp(b: Builder, x: SSAValue, dim: int) -> SSAValue | None:
+    """``logaddexp`` with the element 1, 2, 4, ... positions before"""
+    if rank(x) == 0:
+        return x
+    if category_of(element(x)) > FLOATING:
+        return b.no_match("it is complex")
+
+    def combine(first: Sequence[SSAValue], second: Sequence[SSAValue]) -> list[SSAValue]:
+        return [b("aten.logaddexp.default", first[0], second[0], types=[second[0].type])]
+
+    found = _scan(b, [x], wrap(dim, rank(x)), [-math.inf], combine)
+    return None if found is None else found[0]
+
+
+@decomposition("aten.cummax.default", "aten.cummin.default")
+def cummax(b: Builder, x: SSAValue, dim: int) -> Sequence[SSAValue] | None:
+    """The larger one, and its place, of each element and the one 1, 2, 4, ... positions before; NaN wins"""
+    if rank(x) == 0:
+        return [x, b.full([], 0, i64)]
+    position, type = wrap(dim, rank(x)), element(x)
+    relation = "ge" if "max" in b.rewriter.root.name else "le"
+    sizes = b.sizes(x)
+    place = b.view(b.arange(sizes[position]), [sizes[position] if i == position else 1 for i in range(rank(x))])
+    floating = category_of(type) >= FLOATING
+
+    def combine(first: Sequence[SSAValue], second: Sequence[SSAValue]) -> list[SSAValue]:
+        later = b.compare(relation, second[0], first[0])
+        if floating:
+            hidden = b.unary("isnan", first[0])
+            kept = b.logical("logical_and", later, b.unary("logical_not", hidden))
+            later = b.logical("logical_or", kept, b.unary("isnan", second[0]))
+        return [b("aten.where.self", later, s, f) for f, s in zip(first, second, strict=True)]
+
+    return _scan(b, [x, b.expand(place, sizes)], position, [_least(type, relation), 0], combine)
+
+
+def _least(type: Attribute, relation: str) -> float:
+    """A number that every number of the type is ``>=``, or ``<=``."""
+    row = BY_TYPE[type]
+    if row.category >= FLOATING:
+        return -math.inf if relation == "ge" else math.inf
+    if row.category == 0:
+        return 0 if relation == "ge" else 1
+    bits = 8 * row.itemsize
+    low, high = (0, 2**bits - 1) if str(type).startswith("ui") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return low if relation == "ge" else high
 
 
 @decomposition("aten.cumulative_trapezoid.dx")

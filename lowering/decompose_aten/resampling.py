@@ -13,8 +13,11 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import f32, i64
+from etir.dialects.et.layout import dims_of
 from etir.lowering.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
+from etir.lowering.decompose_aten.resampling_dynamic import Axis, cubic, nearest_exact, smooth
+from etir.lowering.inference import tensor_type_of
 from etir.lowering.sizes import SizeLike
 
 Scales = Sequence[float | None]
@@ -161,17 +164,26 @@ def upsample_trilinear3d(
 # --- other interpolations ---------------------------------------------------------------------------------------------
 
 
-def _target(
-    b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | None, count: int
-) -> list[tuple[int, int, float | None]] | None:
-    """Input size, output size and scale of each of the last ``count`` dims; None when a size is not constant."""
-    found: list[tuple[int, int, float | None]] = []
-    for i, given in enumerate(dims(x)[-count:]):
+def _axes(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | None, count: int) -> list[Axis] | None:
+    """The last ``count`` dims."""
+    found: list[Axis] = []
+    declared = dims_of(tensor_type_of(b.rewriter.root.results[0]))[-count:]
+    for i, given in enumerate(b.sizes(x)[-count:]):
         scale = None if not scales else scales[i]
-        wanted = size[i] if size is not None else int(given * scale) if isinstance(given, int) and scale else None
-        if not isinstance(given, int) or not isinstance(wanted, int):
+        wanted = b.pool.evaluate(declared[i]) if size is None else b.as_size(size[i])
+        if wanted is None:
             return b.no_match("a size is only known at run time")
-        found.append((given, wanted, scale))
+        found.append(Axis(given, wanted, scale))
+    return found
+
+
+def _constants(axes: Sequence[Axis]) -> list[tuple[int, int, float | None]] | None:
+    """Input size, output size and scale of each dim; None when a size is only known at run time."""
+    found: list[tuple[int, int, float | None]] = []
+    for axis in axes:
+        if not isinstance(axis.given, int) or not isinstance(axis.wanted, int):
+            return None
+        found.append((axis.given, axis.wanted, axis.scale))
     return found
 
 
@@ -185,10 +197,14 @@ def _step(given: int, wanted: int, scale: float | None, align_corners: bool) -> 
 def _nearest_exact(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | None) -> SSAValue | None:
     from etir.lowering.decompose_aten.arrays import nearest_positions
 
-    count = rank(x) - 2
-    targets = _target(b, x, size, scales, count)
-    if targets is None:
+    axes = _axes(b, x, size, scales, rank(x) - 2)
+    if axes is None:
         return None
+    targets = _constants(axes)
+    if targets is None:
+        for i, axis in enumerate(axes):
+            x = nearest_exact(b, x, 2 + i, axis)
+        return x
     for i, (given, wanted, scale) in enumerate(targets):
         index = nearest_positions(wanted, given, _step(given, wanted, scale, False))
         x = b("aten.index_select.default", x, 2 + i, b.constant(index, i64))
@@ -196,10 +212,13 @@ def _nearest_exact(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: 
 
 
 @decomposition(
-    "aten._upsample_nearest_exact1d.vec", "aten._upsample_nearest_exact2d.vec", "aten._upsample_nearest_exact3d.vec"
+    "aten._upsample_nearest_exact1d.vec",
+    "aten._upsample_nearest_exact2d.vec",
+    "aten._upsample_nearest_exact3d.vec",
+    numbers=("output_size",),
 )
 def upsample_nearest_exact(
-    b: Builder, x: SSAValue, size: Sequence[int] | None, scales: Sequence[float] | None
+    b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Sequence[float] | None
 ) -> SSAValue | None:
     """``index_select`` in each dim"""
     return _nearest_exact(b, x, size, scales)
@@ -209,8 +228,9 @@ def upsample_nearest_exact(
     "aten._upsample_nearest_exact1d.default",
     "aten._upsample_nearest_exact2d.default",
     "aten._upsample_nearest_exact3d.default",
+    numbers=("output_size",),
 )
-def upsample_nearest_exact_to(b: Builder, x: SSAValue, size: Sequence[int], *scales: float | None) -> SSAValue | None:
+def upsample_nearest_exact_to(b: Builder, x: SSAValue, size: Sequence[Any], *scales: float | None) -> SSAValue | None:
     """``index_select`` in each dim"""
     return _nearest_exact(b, x, size, scales)
 
@@ -219,15 +239,18 @@ def _weighted(
     b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | None, align_corners: bool
 ) -> SSAValue | None:
     """Height and width resized by a product with a matrix each."""
-    targets = _target(b, x, size, scales, 2)
-    if targets is None:
+    axes = _axes(b, x, size, scales, 2)
+    if axes is None:
         return None
+    name = b.rewriter.root.name
+    kind = next((k for k in ("bilinear", "bicubic", "lanczos") if f"{k}2d_aa" in name), None)
+    targets = _constants(axes)
+    if targets is None:
+        return _weighted_at_run_time(b, x, axes, kind, align_corners)
     if any(given * wanted > MAX_WEIGHTS for given, wanted, _ in targets):
         return b.no_match("the matrices of weights are too large")
     from etir.lowering.decompose_aten import arrays
 
-    name = b.rewriter.root.name
-    kind = next((k for k in arrays.SMOOTH if f"{k}2d_aa" in name), None)
     matrices: list[Any] = []
     for given, wanted, scale in targets:
         step = _step(given, wanted, scale, align_corners)
@@ -237,6 +260,22 @@ def _weighted(
             matrices.append(arrays.cubic_weights(given, wanted, step, align_corners=align_corners))
     for matrix in matrices[::-1]:
         x = b.transpose(_resized(b, x, matrix), -2, -1)
+    return x
+
+
+def _weighted_at_run_time(
+    b: Builder, x: SSAValue, axes: Sequence[Axis], kind: str | None, align_corners: bool
+) -> SSAValue | None:
+    """Height and width resized with weights that the program computes."""
+    if kind is None:
+        for i, axis in enumerate(axes):
+            x = cubic(b, x, rank(x) - 2 + i, axis, align_corners)
+        return x
+    for axis in reversed(axes):
+        resized = smooth(b, x, axis, kind, align_corners)
+        if resized is None:
+            return None
+        x = b.transpose(resized, -2, -1)
     return x
 
 
@@ -250,22 +289,22 @@ def _resized(b: Builder, x: SSAValue, matrix: Any) -> SSAValue:
 _WEIGHTED = ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa")
 
 
-@decomposition(*(f"aten.{name}.vec" for name in _WEIGHTED))
+@decomposition(*(f"aten.{name}.vec" for name in _WEIGHTED), numbers=("output_size",))
 def upsample_weighted(
-    b: Builder, x: SSAValue, size: Sequence[int] | None, align_corners: bool, scales: Sequence[float] | None
+    b: Builder, x: SSAValue, size: Sequence[Any] | None, align_corners: bool, scales: Sequence[float] | None
 ) -> SSAValue | None:
     """Two products with matrices of weights; the operator with sizes first, which a target may have a kernel for"""
-    targets = _target(b, x, size, scales, 2)
-    if targets is None:
+    axes = _axes(b, x, size, scales, 2)
+    if axes is None:
         return None
-    sizes = [wanted for _, wanted, _ in targets]
+    sizes = [axis.wanted for axis in axes]
     type = b.rewriter.root.results[0].type
     return b(b.rewriter.root.name.replace(".vec", ".default"), x, sizes, align_corners, *(scales or ()), types=[type])
 
 
-@decomposition(*(f"aten.{name}.default" for name in _WEIGHTED))
+@decomposition(*(f"aten.{name}.default" for name in _WEIGHTED), numbers=("output_size",))
 def upsample_weighted_to(
-    b: Builder, x: SSAValue, size: Sequence[int], align_corners: bool, *scales: float | None
+    b: Builder, x: SSAValue, size: Sequence[Any], align_corners: bool, *scales: float | None
 ) -> SSAValue | None:
     """Two products with matrices of weights"""
     return _weighted(b, x, size, scales, align_corners)

@@ -42,6 +42,45 @@ def combinations(b: Builder, x: SSAValue, count: int, with_replacement: bool) ->
     return b.view(b("aten.index_select.default", x, 0, flat), [rows, count])
 
 
+@decomposition("aten.nonzero_static.default")
+def nonzero_static(b: Builder, x: SSAValue, size: int, fill: int) -> SSAValue:
+    """``index_put`` of coordinates into the row that ``cumsum`` counts; what is no element goes to one row more"""
+    count = rank(x)
+    if count == 0:
+        return b.full([size, 0], 0, i64)
+    sizes = b.sizes(x)
+    flags = x if element(x) == i1 else b.compare("ne", x, 0)
+    flags = b.view(flags, [-1])
+    row = b.sub(b("aten.cumsum.default", b.cast(flags, i64), 0), 1)
+    row = b.where(b.logical("logical_and", flags, b.compare("lt", row, size)), row, size)
+    columns: list[SSAValue] = []
+    for i, length in enumerate(sizes):
+        along = b.view(b.arange(length), [length if k == i else 1 for k in range(count)])
+        columns.append(b.view(b.expand(along, sizes), [-1, 1]))
+    base = b.full([size + 1, count], fill, i64)
+    written = b("aten.index_put.default", base, [row], b.cat(columns, 1), types=[base.type])
+    return b.slice(written, 0, 0, size)
+
+
+@decomposition("aten.bincount.default")
+def bincount(b: Builder, x: SSAValue, weights: SSAValue | None, least: int) -> SSAValue:
+    """``index_put`` that adds, into as many zeros as the largest element says"""
+    declared = tensor_type_of(b.rewriter.root.results[0])
+    size = dims_of(declared)[0]
+    zeros: SSAValue
+    if isinstance(size, int):
+        zeros = b.full([size], 0, declared.element_type)
+    else:
+        # An element of -1 more, so that there is a largest one.
+        largest = b.amax(b.cat([b.cast(x, i64), b.full([1], -1, i64)]), [0])
+        number = b("aten._local_scalar_dense.default", b.clamp(b.add(largest, 1), least), types=[i64])
+        kind = declared.element_type
+        zeros = b("aten.full.default", [number], 0, dtype=kind, types=[declared])
+    amount = b.full(b.sizes(x), 1, i64) if weights is None else weights
+    amount = b.cast(amount, declared.element_type)
+    return b("aten.index_put.default", zeros, [b.cast(x, i64)], amount, True, types=[declared])
+
+
 # --- unique elements --------------------------------------------------------------------------------------------------
 
 
@@ -136,7 +175,12 @@ def _unique_along(
     back = [moved.index(i) for i in range(rank(x))]
     if back != list(range(rank(x))):
         values = b("aten.permute.default", values, back, types=[type])
-    return [values, places or _nothing(b), how_often or _nothing(b)]
+    return [values, *(r or _unless_unused(b, i) for i, r in ((1, places), (2, how_often)))]
+
+
+def _unless_unused(b: Builder, index: int) -> SSAValue | None:
+    """An empty result, if anything uses it: torch declares it with the size of the others."""
+    return None if b.rewriter.root.results[index].first_use is None else _nothing(b)
 
 
 @decomposition("aten._unique2.default")

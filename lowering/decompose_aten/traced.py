@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter as BaseRewriter
 
@@ -29,9 +29,8 @@ from etir.dialects.dtypes import BY_TYPE, i64
 from etir.dialects.et.layout import Dim, dims_of, order_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr, symbol
-from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
-from etir.lowering.builder import Builder, is_tensor
+from etir.lowering.builder import Builder, declared_ranges, is_tensor
 from etir.lowering.decompose_aten.decomposition import OperatorPattern, replace
 from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.decompose_aten.legality import is_legal
@@ -81,7 +80,7 @@ class TraceDecomposition(OperatorPattern):
             self.problems[op] = E0411.diagnostic(f"'{op.name}' has no decomposition of etir's own", place)
             return
         if self._ranges is None:
-            self._ranges = _declared_ranges(op)
+            self._ranges = declared_ranges(op)
         try:
             traced = trace(op, self._ranges)
         except EtirError as error:
@@ -99,16 +98,6 @@ def _candidates() -> tuple[str, ...]:
     """The operators of ATen that are not core: all that there may be something to do for."""
     table = load_table()
     return tuple(name for name in table if name.startswith("aten.") and "c" not in table.flags(name))
-
-
-def _declared_ranges(op: Operation) -> Ranges:
-    """The ranges of the module's symbols."""
-    root: Operation | None = op
-    while root is not None and not isinstance(root, ModuleOp):
-        root = root.parent_op()
-    if root is None:
-        return {}
-    return {d.sym_name.data: d.range for d in root.body.block.ops if isinstance(d, DimOp)}
 
 
 # --- recording --------------------------------------------------------------------------------------------------------

@@ -1,13 +1,15 @@
-"""Operators that view each tensor of a list, as one view for each tensor.
+"""Operators that view or change each tensor of a list, as one operator for each tensor.
 
 ``broadcast_tensors``, ``meshgrid`` and the list forms of ``atleast_1d``, ``atleast_2d`` and ``atleast_3d`` say nothing
 of aliases in their schemas, and their results share memory with their operands one by one. The walk over a method
-knows views of one tensor only, so these are taken apart before it.
+knows views and changes of one tensor only, so these, and the in-place ones of ``_foreach_*``, are taken apart before
+it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
@@ -15,21 +17,40 @@ from xdsl.rewriter import Rewriter
 
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
+from etir.lowering.foreach import PREFIX, arguments_of_one, single_operator
 from etir.lowering.functionalize.emitter import Emitter, Number, Tensor, tensor_of
+from etir.lowering.functionalize.mutations import mutates
 
 
 def take_lists_apart(method: FuncOp, emit: Emitter) -> None:
     """Replace the operators of this file in ``method`` by views of single tensors."""
     for op in list(method.walk()):
-        if not isinstance(op, SchemaOp) or op.name not in _LISTS:
+        if not isinstance(op, SchemaOp):
             continue
         emit.at(op)
+        if op.name.startswith(PREFIX) and mutates(op):
+            _change_each(op, emit)
+        if op.name not in _LISTS:
+            continue
         tensors: Sequence[SSAValue] = op.arg("tensors")
         for index, (tensor, result) in enumerate(zip(tensors, op.results, strict=True)):
             value = _LISTS[op.name](emit, op, tensors, tensor, index)
             value.name_hint = result.name_hint
             result.replace_all_uses_with(value)
         Rewriter.erase_op(op)
+
+
+def _change_each(op: SchemaOp, emit: Emitter) -> None:
+    """Replace ``_foreach_add_`` of lists by ``add_`` of their items; one without such an operator stays."""
+    one = single_operator(op.SCHEMA)
+    if one is None or op.results:
+        return
+    given: dict[str, Any] = op.args()
+    changed = one.arguments[0].name
+    for index in range(len(given[op.SCHEMA.arguments[0].name])):
+        arguments = arguments_of_one(one, op.SCHEMA, given, index)
+        emit.results(one.op_name, arguments, [arguments[changed].type])
+    Rewriter.erase_op(op)
 
 
 def _expanded(emit: Emitter, tensor: SSAValue, type: Tensor, sources: Sequence[SSAValue]) -> SSAValue:

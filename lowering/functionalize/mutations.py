@@ -39,6 +39,7 @@ from etir.lowering.functionalize.views import (
     keeps_elements,
     operand_index,
     put_back,
+    repeats,
     viewed_argument,
 )
 from etir.lowering.inference import infer
@@ -141,8 +142,11 @@ class Mutations:
                     lambda parent=parent: self.aliases.current(parent),
                     value,
                     self.layouts,
+                    alias,
                 )
             )
+            if repeats(one):
+                del held[1:]  # what shows an element several times has it changed everywhere now
             one = parent
             held.append((one, value))
         self.aliases.store(alias.storage, held, alias.doubts)

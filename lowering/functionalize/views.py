@@ -1,8 +1,8 @@
 """View operators: which results alias which argument, and how a changed view is put back into what it looks at.
 
 Putting back is the inverse that functionalisation needs for each view: ``slice_scatter`` for ``slice``, the opposite
-permutation for ``permute``, a view back for ``view``. A view with overlapping elements has none (``expand``, ``unfold``
-with a step smaller than its size): error E0413.
+permutation for ``permute``, a view back for ``view``. A view with overlapping elements has none (``unfold`` with a step
+smaller than its size): error E0413; of ``expand`` a part that has no element twice may change.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import lru_cache
 from xdsl.dialects.builtin import ComplexType
 from xdsl.ir import SSAValue
 
+from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.dialects.schema import OpSchema, SchemaKind
 from etir.dialects.schema_op import SchemaOp
@@ -22,6 +23,7 @@ from etir.lowering.dims import wrap
 from etir.lowering.errors import E0413
 from etir.lowering.functionalize.aliases import Alias, View, is_tensor
 from etir.lowering.functionalize.emitter import Emitter, Number, Tensor, tensor_of
+from etir.lowering.functionalize.expansions import of_changed_copies
 from etir.lowering.functionalize.permutations import permutation, squeezed
 from etir.lowering.functionalize.strides import (
     Layouts,
@@ -167,6 +169,8 @@ class Step:
     base: Callable[[], SSAValue]
     new: SSAValue
     layouts: Layouts
+    written: Alias
+    """The view that the program changes, of which ``alias`` is one that it looks through."""
 
     @property
     def op(self) -> SchemaOp:
@@ -262,7 +266,7 @@ def _narrow(step: Step) -> SSAValue:
     op = step.op
     start, length = op.arg("start"), op.arg("length")
     if is_tensor(start):
-        raise step.unsupported("its start is a tensor")
+        start = step.emit("aten._local_scalar_dense.default", i64, {"self": start})
     dim = wrap(op.arg("dim"), len(step.dims))
     if isinstance(start, int) and start < 0:
         start = step.emit.add(start, step.emit.size(step.base(), dim))
@@ -321,11 +325,23 @@ def _unsqueeze(step: Step) -> SSAValue:
 
 
 def _expand(step: Step) -> SSAValue:
+    if not repeats(step.alias):
+        return step.reshape()
     dims = dims_of(step.alias.type)
     new = len(dims) - len(step.dims)
-    if dims[new:] != step.dims or any(d != 1 for d in dims[:new]):
+    strides = step.layouts.strides(step.written)
+    sizes = dims_of(step.written.type)
+    if strides is None or any(stride == 0 and size != 1 for size, stride in zip(sizes, strides, strict=True)):
         raise step.unsupported("several of its elements are one element of the expanded tensor")
-    return step.reshape()
+    return of_changed_copies(step, [*range(new), *(i + new for i, d in enumerate(step.dims) if d != dims[i + new])])
+
+
+def repeats(alias: Alias) -> bool:
+    """Whether a view has elements of its parent more than once."""
+    if alias.view is None or _INVERSES.get(alias.view.op.SCHEMA.name) is not _expand:
+        return False
+    dims, parent = dims_of(alias.type), dims_of(alias.view.parent.type)
+    return dims[len(dims) - len(parent) :] != parent or any(d != 1 for d in dims[: len(dims) - len(parent)])
 
 
 def _diagonal(step: Step) -> SSAValue:

@@ -35,6 +35,7 @@ from etir.lowering.import_fx.types import (
     type_of_tensor,
     type_of_value,
 )
+from etir.targets.manifest import kernel_forms
 
 ARITHMETIC: dict[Any, str] = {
     operator.add: "sym.add",
@@ -161,7 +162,10 @@ class NodeImporter:
         if isinstance(target, torch._ops.OpOverload):
             return self._overload(node, target, arguments, keywords, block)
         if target in ARITHMETIC:
-            return self._arithmetic(ARITHMETIC[target], arguments, block)
+            if target is builtins.round and list(arguments[1:]) not in ([], [None]):
+                return self._opaque(node, values, block, "numbers are not rounded to digits at run time")
+            numbers = [a for a in arguments if a is not None]  # ``round(x)`` is recorded as ``round(x, None)``
+            return self._arithmetic(ARITHMETIC[target], numbers, block)
         if isinstance(target, torch._ops.HigherOrderOperator):
             return self._higher_order(node, target, arguments, keywords, block)
         return self._opaque(node, values, block, f"a call of {getattr(target, '__name__', target)}")
@@ -204,7 +208,7 @@ class NodeImporter:
                     del given[argument.name]
                 continue
             given[argument.name] = _literal(value, block)
-        outputs = _flat_outputs(node.meta["val"])
+        outputs = _flat_outputs(node.meta["val"]) if schema.returns or node.meta["val"] is not None else []
         keep_order = name in _KEEPS_ORDER
         empty = _no_tensor(given) if any(r.is_tensor for r in schema.returns) else None
         types = [_output_type(v, keep_order) if v is not None or empty is None else empty for v in outputs]
@@ -215,7 +219,7 @@ class NodeImporter:
             op = OpaqueOp(name, values, types, str(error))
         block.add_op(op)
         results = [None if v is None and empty is not None else r for v, r in zip(outputs, op.results, strict=True)]
-        return _restore(node.meta["val"], iter(results))
+        return _restore(node.meta["val"], iter(results)) if outputs else None
 
     def _inner_tensor(self, outer: Value, name: str, block: Block) -> Value:
         """A part of a weight that is several tensors in one: it stands for itself until a part of it is plain."""
@@ -238,6 +242,9 @@ class NodeImporter:
             for overload in packet.overloads():
                 sibling = parse_schema(str(getattr(packet, overload)._schema))
                 self.schemas[sibling.op_name] = sibling
+            # torch may not know of the kernels' form of an operator that it defines in Python.
+            for sibling in kernel_forms(self.schemas[name]):
+                self.schemas.setdefault(sibling.op_name, sibling)
             schema = self.schemas[name]
         return custom_op(schema)
 

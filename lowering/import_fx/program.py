@@ -54,6 +54,8 @@ from etir.dialects.literals import scalar_attr
 from etir.dialects.sym.ops import DimOp
 from etir.lowering.errors import E0402, E0403
 from etir.lowering.import_fx.constant_methods import Training, constant_method
+from etir.lowering.import_fx.data_sizes import implied_bounds
+from etir.lowering.import_fx.dim_names import user_names
 from etir.lowering.import_fx.nodes import INNER_TENSOR, NodeImporter, WrappedTensor, as_number, flatten
 from etir.lowering.import_fx.types import type_of_tensor, type_of_value
 from etir.lowering.import_fx.weights import BlobPool
@@ -102,6 +104,7 @@ class _ModuleImporter:
         self.by_fqn: dict[tuple[str, str], str] = {}
         self.schemas: dict[str, str] = {}
         self.ranges: dict[str, Range] = {}
+        self.unbacked: dict[str, None] = {}
         self.mutated = dict.fromkeys(
             f for p in programs.values() for f in (*mutated_tensors(p), *trained_parameters(p))
         )
@@ -127,7 +130,7 @@ class _ModuleImporter:
         for op in declarations:
             op.location = NameLoc(StringAttr("schema"), UnknownLoc())
         for symbol, (low, high) in self.ranges.items():
-            dim = DimOp(symbol, low, high, unbacked=symbol.startswith(("u", "zuf")))
+            dim = DimOp(symbol, low, high, unbacked=symbol in self.unbacked)
             dim.location = NameLoc(StringAttr(symbol), UnknownLoc())
             declarations.append(dim)
         return ModuleOp([*declarations, *self.symbols.ops.values(), *functions])
@@ -395,15 +398,24 @@ class _MethodImporter:
             for symbol in dim.symbols
         )
         constraints = {str(symbol): bounds for symbol, bounds in self.program.range_constraints.items()}
-        renamed: dict[str, str] = {}
+        ranges: dict[str, Range] = {}
         for symbol in used:
             bounds = constraints.get(symbol)
-            low, high = (0, None) if bounds is None else (_bound(bounds.lower) or 0, _bound(bounds.upper))
-            name = symbol
-            while name in self.module.ranges and self.module.ranges[name] != (low, high):
+            ranges[symbol] = (0, None) if bounds is None else (_bound(bounds.lower) or 0, _bound(bounds.upper))
+        implied, names = implied_bounds(func, ranges), user_names(self.program)
+        renamed: dict[str, str] = {}
+        own: list[str] = []
+        for symbol, (low, high) in ranges.items():
+            most = implied.get(symbol)
+            high = most if high is None else high if most is None else min(high, most)
+            name = names.get(symbol, symbol)
+            while name in own or (name in self.module.ranges and self.module.ranges[name] != (low, high)):
                 name += "_"
             while name not in self.module.ranges and name in self.module.symbols.taken:
                 name += "_"
+            own.append(name)
+            if symbol.startswith(("u", "zuf")):
+                self.module.unbacked[name] = None
             self.module.ranges[name] = (max(low, 0), high)
             self.module.symbols.taken.setdefault(name)
             if name != symbol:

@@ -34,8 +34,19 @@ def dim_of(size: Any) -> Dim:
     """An int or a symbolic expression from an ``int`` or ``SymInt`` size."""
     if isinstance(size, int):
         return size
-    expression = from_sympy(size.node.expr)
+    expression = from_sympy(size.node.expr, _ranges(size.node))
     return int(expression) if expression.is_const else expression
+
+
+def _ranges(node: Any) -> dict[str, tuple[int | None, int | None]]:
+    """The ranges that torch knows of the symbols of a size; None is no bound."""
+    known = {} if node.shape_env is None else node.shape_env.var_to_range
+    found: dict[str, tuple[int | None, int | None]] = {}
+    for symbol in sorted(node.expr.free_symbols, key=str):
+        if symbol in known:
+            low, high = known[symbol].lower, known[symbol].upper
+            found[symbol.name] = (int(low) if low.is_Integer else None, int(high) if high.is_Integer else None)
+    return found
 
 
 def type_of_tensor(tensor: torch.Tensor, *, keep_order: bool = False) -> TensorType[Attribute]:

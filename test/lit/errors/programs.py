@@ -29,10 +29,10 @@ def _(x: torch.Tensor) -> torch.Tensor:
 
 
 # CHECK-LABEL: === MissingBound
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0416]: dim 's{{[0-9]+}}', which is dim 0 of input 'x', has no upper bound: the size 's{{[0-9]+}}' of %x in method 'forward' cannot be planned
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0416]: dim 'rows', which is dim 0 of input 'x', has no upper bound: the size 'rows' of %x in method 'forward' cannot be planned
 # CHECK-NEXT: return x * 2 + 1
 # CHECK-NEXT: note: in pass 'to-out-variant'
-# CHECK-NEXT: help: export with s{{[0-9]+}} = torch.export.Dim("s{{[0-9]+}}", max=1024) in dynamic_shapes={"x": {0: s{{[0-9]+}}}}
+# CHECK-NEXT: help: export with rows = torch.export.Dim("rows", max=1024) in dynamic_shapes={"x": {0: rows}}
 class MissingBound(nn.Module):
     def forward(self, x):
         return x * 2 + 1
@@ -56,14 +56,14 @@ class SizeFromItem(nn.Module):
 
 
 # CHECK-LABEL: === TwoMissingBounds
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0416]: dim 's{{[0-9]+}}', which is dim 0 of input 'x', has no upper bound: the size 's{{[0-9]+}}' of %x in method 'forward' cannot be planned
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0416]: dim 'rows', which is dim 0 of input 'x', has no upper bound: the size 'rows' of %x in method 'forward' cannot be planned
 # CHECK-NEXT: return x.relu(), y.sum(0)
 # CHECK-NEXT: note: in pass 'to-out-variant'
-# CHECK-NEXT: help: export with s{{[0-9]+}} = torch.export.Dim("s{{[0-9]+}}", max=1024) in dynamic_shapes={"x": {0: s{{[0-9]+}}}}
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0416]: dim 's{{[0-9]+}}', which is dim 1 of input 'y', has no upper bound: the size 's{{[0-9]+}}' of %y in method 'forward' cannot be planned
+# CHECK-NEXT: help: export with rows = torch.export.Dim("rows", max=1024) in dynamic_shapes={"x": {0: rows}}
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0416]: dim 'columns', which is dim 1 of input 'y', has no upper bound: the size 'columns' of %y in method 'forward' cannot be planned
 # CHECK-NEXT: return x.relu(), y.sum(0)
 # CHECK-NEXT: note: in pass 'to-out-variant'
-# CHECK-NEXT: help: export with s{{[0-9]+}} = torch.export.Dim("s{{[0-9]+}}", max=1024) in dynamic_shapes={"y": {1: s{{[0-9]+}}}}
+# CHECK-NEXT: help: export with columns = torch.export.Dim("columns", max=1024) in dynamic_shapes={"y": {1: columns}}
 class TwoMissingBounds(nn.Module):
     def forward(self, x, y):
         return x.relu(), y.sum(0)
@@ -133,10 +133,10 @@ class ComplexLeft(nn.Module):
 # CHECK-NEXT: wide = y.to(torch.float8_e4m3fn)
 # CHECK-NEXT: note: in pass 'verify-link'
 # CHECK-NEXT: help: Insert the cast or copy that the message suggests, or decompose the operator.
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0416]: dim 's{{[0-9]+}}', which is dim 0 of input 'y', has no upper bound: the size 's{{[0-9]+}}' of %y in method 'forward' cannot be planned
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0416]: dim 'rows', which is dim 0 of input 'y', has no upper bound: the size 'rows' of %y in method 'forward' cannot be planned
 # CHECK-NEXT: wide = y.to(torch.float8_e4m3fn)
 # CHECK-NEXT: note: in pass 'to-out-variant'
-# CHECK-NEXT: help: export with s{{[0-9]+}} = torch.export.Dim("s{{[0-9]+}}", max=1024) in dynamic_shapes={"y": {0: s{{[0-9]+}}}}
+# CHECK-NEXT: help: export with rows = torch.export.Dim("rows", max=1024) in dynamic_shapes={"y": {0: rows}}
 class SeveralProblems(nn.Module):
     def forward(self, x, y):
         values = torch.linalg.eigvals(x)
@@ -159,6 +159,28 @@ class OverlappingWrite(nn.Module):
         return torch.ops.aten.add_.Tensor(y, 1)
 
     example = (X,)
+
+
+# CHECK-LABEL: === OverlappingWriteAndMore
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0413]: 'aten.add_.Tensor' changes a tensor through 'aten.expand.default': several of its elements are one element of the expanded tensor
+# CHECK-NEXT: torch.ops.aten.add_.Tensor(y, 1)
+# CHECK-NEXT: note: in pass 'functionalize'
+# CHECK-NEXT: help: write it without overlapping views, or clone the tensor before changing it
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0415]: 'edge.errors.twice.default': there is no out variant
+# CHECK-NEXT: return y + 1, twice(z)
+# CHECK-NEXT: note: in pass 'verify-link'
+# CHECK-NEXT: help: register errors::twice.out with the same arguments and 'Tensor(a!) out', or decompose the operator
+# CHECK-NEXT: error[E0416]: dim 'rows', which is dim 0 of input 'x' and dim 0 of input 'z', has no upper bound: the size 'rows' of %x in method 'forward' cannot be planned
+class OverlappingWriteAndMore(nn.Module):
+    def forward(self, x, z):
+        y = x[:1].clone().expand(4, 3)
+        torch.ops.aten.add_.Tensor(y, 1)
+        z = z.clone()
+        z.mul_(2)
+        return y + 1, twice(z)
+
+    example = (X, X)
+    export = {"dynamic_shapes": (None, {0: Dim("rows", min=1)})}
 
 
 # CHECK-LABEL: === UnknownLayout

@@ -47,6 +47,7 @@ CASES: list[tuple[str, tuple[Any, ...], Dynamic]] = [
     ("aten.prelu.default", (IMAGE, torch.tensor([0.25])), {0: [0, 1]}),
     ("aten.prelu.default", (X[0], torch.tensor([0.25])), {}),
     ("aten.prelu.default", (IMAGE, torch.tensor(0.25)), {}),
+    ("aten.prelu.default", (torch.tensor(-1.5), torch.tensor([0.25])), {}),
     ("aten._prelu_kernel.default", (IMAGE, torch.rand(1, 4, 1)), {}),
     ("aten.glu.default", (IMAGE, 1), {0: [0, 2]}),
     ("aten.glu.default", (IMAGE, -1), {}),

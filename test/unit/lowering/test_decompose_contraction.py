@@ -138,6 +138,9 @@ def test_attention(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         ((Q, K, V, PADDING), {0: [0, 2], 1: [0, 2], 2: [0, 2], 3: [0, 3]}),
         ((Q, Q, Q, None, 0.0, True), {0: [0, 2]}),
         ((Q, SHARED_K, SHARED_V, None, 0.0, False, None, True), {0: [0, 2], 1: [0, 2], 2: [0, 2]}),
+        ((Q, K, V), {0: [0, 1, 2], 1: [0, 1, 2], 2: [0, 1, 2]}),
+        ((Q, K, V, PADDING), {0: [0, 1, 2], 1: [0, 1, 2], 2: [0, 1, 2], 3: [0, 3]}),
+        ((Q, K, V, None, 0.0, True), {0: [0, 1, 2], 1: [0, 1, 2], 2: [0, 1, 2]}),
     ],
 )
 def test_dynamic_attention(args: tuple[Any, ...], dynamic: Dynamic) -> None:

@@ -36,8 +36,9 @@ def test_every_root_is_in_the_schema_table() -> None:
 
     table = load_table()
     roots = [root for p in hand_written() for root in p.roots]
-    # A module carries the schemas of operators that are not ATen's; one of them comes out of strict export.
-    assert [root for root in roots if root not in table] == ["prims.fma.default"]
+    # A module carries the schemas of operators that are not ATen's; numbers are not operators.
+    others = {root.partition(".")[0] for root in roots if root not in table}
+    assert others <= {"prims", "quantized_decomposed", "sym"}
 
 
 def test_keep() -> None:
@@ -156,7 +157,7 @@ func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = aten.silu.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
   %1 = aten.add_.Tensor(%0, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %2 = aten.silu.default(%1) : (tensor<4xf32>) -> tensor<4xf32>
-  %3 = aten.logcumsumexp.default(%2, dim = 0) : (tensor<4xf32>) -> tensor<4xf32>
+  %3 = aten.lgamma.default(%2) : (tensor<4xf32>) -> tensor<4xf32>
   %4 = aten.opaque "triton.f"(%3) {reason = "no schema"} : (tensor<4xf32>) -> tensor<4xf32>
   %5 = aten.view.default(%4, size = [4]) : (tensor<4xf32>) -> tensor<4xf32>
   %6 = aten.relu.default(%5) : (tensor<4xf32>) -> tensor<4xf32>
@@ -172,7 +173,7 @@ def test_illegal_operators_are_one_table() -> None:
     assert [(message, line) for message, line, _ in rows] == [
         ("'aten.silu.default' is not core ATen (2 uses, this is the first)", 3),
         ("'aten.add_.Tensor' is not core ATen", 4),
-        ("'aten.logcumsumexp.default' is not core ATen", 6),
+        ("'aten.lgamma.default' is not core ATen", 6),
         ("'triton.f' is not known: no schema", 7),
     ]
     assert "pattern 'silu'" in rows[0][2]
@@ -184,7 +185,7 @@ def test_illegal_operators_are_one_table() -> None:
 def test_kept_operators_are_legal() -> None:
     text = ILLEGAL.replace("aten.add_", "aten.add")
     with pytest.raises(EtirError) as caught:
-        VerifyCoreAtenPass(keep=(SILU, "aten.logcumsumexp.default")).run(EtContext(), parse_module(text))
+        VerifyCoreAtenPass(keep=(SILU, "aten.lgamma.default")).run(EtContext(), parse_module(text))
     assert [d.message for d in caught.value.diagnostics] == ["'triton.f' is not known: no schema"]
 
 

@@ -90,6 +90,8 @@ DYNAMIC: list[tuple[str, tuple[Any, ...], Dynamic]] = [
     ("aten.take.default", (M, torch.tensor([[3, -1], [10, 0]])), {0: [0, 1]}),
     ("aten.bucketize.Tensor", (VALUES, BOUNDARIES), {0: [0, 1], 1: [0]}),
     ("aten.im2col.default", (IMAGE, [2, 3], [1, 2], [1, 0], [2, 1]), {0: [0]}),
+    ("aten.im2col.default", (IMAGE, [2, 3], [1, 2], [1, 0], [2, 1]), {0: [0, 1, 2, 3]}),
+    ("aten.im2col.default", (IMAGE, [2, 2], [1, 1], [0, 0], [1, 1]), {0: [3]}),
     ("aten.pad.default", (IMAGE, [1, 2, 0, 3], "reflect"), {0: [0, 2, 3]}),
     ("aten.pad.default", (IMAGE, [2, 1, 0, 3], "circular"), {0: [0, 2, 3]}),
     ("aten.cross_entropy_loss.default", (M, LABELS), {0: [0], 1: [0]}),
@@ -126,26 +128,23 @@ func.func @forward(%x: tensor<4x5xi1>) -> (tensor<?xi64, #et.layout<dims = [u0]>
         assert names == ["aten.nonzero.default", "aten.select.int", "aten.select.int"]
 
 
-@pytest.mark.parametrize(("mode", "include_last"), [(0, False), (1, False), (1, True)])
-def test_embedding_bag(mode: int, include_last: bool) -> None:
+@pytest.mark.parametrize("padding", [None, 2, -1])
+@pytest.mark.parametrize("end", [None, 5, 3])
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_embedding_bag(mode: int, end: int | None, padding: int | None) -> None:
+    """With an empty bag, and with indices behind the last offset."""
     weight, indices = torch.randn(7, 3), torch.tensor([4, 2, 2, 0, 6])
-    offsets = torch.tensor([0, 2, 2, 5] if include_last else [0, 2, 2])
-    check("aten.embedding_bag.default", weight, indices, offsets, False, mode, False, None, include_last, results=1)
+    offsets = torch.tensor([0, 2, 2] if end is None else [0, 2, 2, end])
+    args = (weight, indices, offsets, False, mode, False, None, end is not None)
+    check("aten.embedding_bag.padding_idx", *args, padding, results=1)
+    if padding is None:
+        check("aten.embedding_bag.default", *args, results=1)
 
 
-def test_embedding_bag_without_padding() -> None:
-    args = (
-        torch.randn(7, 3),
-        torch.tensor([4, 2, 6]),
-        torch.tensor([0, 2]),
-        False,
-        0,
-        False,
-        torch.rand(3),
-        False,
-        None,
-    )
-    check("aten.embedding_bag.padding_idx", *args, results=1)
+@pytest.mark.parametrize("padding", [None, 2])
+def test_weighted_embedding_bag(padding: int | None) -> None:
+    args = (torch.randn(7, 3), torch.tensor([4, 2, 6]), torch.tensor([0, 2]), False, 0, False, torch.rand(3), False)
+    check("aten.embedding_bag.padding_idx", *args, padding, results=1)
 
 
 SCATTERED = torch.tensor([[1.0, -2.0, 0.5, 4.0], [2.0, 3.0, -1.5, 0.0], [7.0, 1.0, 2.0, -3.0]])

@@ -83,6 +83,14 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.avg_pool1d.default", (SIGNAL, [3], [2], [1]), {}),
     ("aten.avg_pool1d.default", (SIGNAL, [3], [2], [1], True, False), {}),
     ("aten.avg_pool3d.default", (VOLUME, [2], [2], [1]), {}),
+    ("aten.max_pool3d_with_indices.default", (VOLUME, [2], [], [1], [1], True), {}),
+    ("aten.max_pool3d_with_indices.default", (VOLUME.round(), [3, 2, 2], [2, 1, 2], [1, 0, 1], [1, 2, 1]), {}),
+    *[
+        ("aten.avg_pool3d.default", (VOLUME, [3, 2, 3], [2, 2, 1], [1, 0, 1], ceil, counted, divisor), {})
+        for ceil in (False, True)
+        for counted in (False, True)
+        for divisor in (None, 5)
+    ],
     ("aten.adaptive_avg_pool1d.default", (SIGNAL, [1]), {}),
     ("aten.adaptive_avg_pool1d.default", (SIGNAL, [4]), {}),
     ("aten.adaptive_avg_pool2d.default", (IMAGE, [1, 1]), {}),
@@ -118,6 +126,13 @@ DYNAMIC: list[tuple[str, tuple[Any, ...], Dynamic]] = [
     ("aten.max_pool3d.default", (VOLUME, [2, 3, 2], [2, 2, 1], [1, 1, 0]), {0: [0, 2, 3]}),
     ("aten.adaptive_avg_pool2d.default", (IMAGE, [1, 1]), {0: [0, 2, 3]}),
     ("aten.adaptive_avg_pool2d.default", (IMAGE, [3, 3]), {0: [0, 2, 3]}),
+    ("aten.adaptive_avg_pool3d.default", (VOLUME, [2, 3, 5]), {0: [0, 2, 3, 4]}),
+    ("aten.avg_pool3d.default", (VOLUME, [3, 2, 3], [2, 2, 1], [1, 0, 1], True, False, None), {0: [0, 2, 3]}),
+    ("aten.max_pool3d_with_indices.default", (VOLUME.round(), [3, 2, 2], [2, 1, 2], [1, 0, 1]), {0: [0, 2, 3, 4]}),
+    ("aten.adaptive_max_pool1d.default", (SIGNAL, [4]), {0: [0, 2]}),
+    ("aten.adaptive_max_pool2d.default", (IMAGE, [5, 4]), {0: [0, 2, 3]}),
+    ("aten.adaptive_max_pool2d.default", (IMAGE, [1, 3]), {0: [3]}),
+    ("aten.adaptive_max_pool3d.default", (VOLUME, [4, 5, 3]), {0: [2, 4]}),
 ]
 
 
@@ -139,6 +154,14 @@ def test_convolutions_of_volumes_become_images_where_the_kernel_takes_no_more(ta
 )
 def test_uneven_maxima(args: tuple[Any, ...], name: str) -> None:
     check(f"aten.adaptive_max_pool{name}.default", *args, results=1)
+    check(f"aten.adaptive_max_pool{name}.default", *args)
+
+
+def test_of_equal_maxima_the_first_one_in_memory_is_found() -> None:
+    x = torch.zeros(1, 1, 7, 7)
+    x[..., 2, 3] = x[..., 3, 1] = 1.0
+    check("aten.adaptive_max_pool2d.default", x, [2, 2])
+    check("aten.adaptive_max_pool2d.default", x, [2, 2], dynamic={0: [2, 3]})
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -154,6 +154,8 @@ DYNAMIC: list[tuple[str, tuple[Any, ...], dict[str, Any], Dynamic]] = [
     ("aten.hstack.default", ([M, M],), {}, {0: [0], 1: [0]}),
     ("aten.take_along_dim.default", (M, torch.tensor([[3, 0]]), 1), {}, {0: [0]}),
     ("aten.unbind.int", (X, 1), {}, {0: [0, 2]}),
+    ("aten.tensor_split.sections", (X, 3, 2), {}, {0: [0, 2]}),
+    ("aten.tensor_split.sections", (X, 2), {}, {0: [0]}),
 ]
 
 

@@ -14,6 +14,7 @@ X = torch.randn(3, 5, 4)
 Y = torch.randn(3, 5, 4)
 COUNTS = torch.arange(-6, 6).reshape(3, 4)
 HOLES = torch.where(X > 0.5, torch.nan, X)
+NANS = torch.full((2, 3, 4), torch.nan)
 INFINITE = torch.tensor([[math.inf, 1.0], [-math.inf, -math.inf], [-math.inf, 2.0]])
 PERMUTED = torch.randperm(60).reshape(3, 5, 4)
 
@@ -42,11 +43,19 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.argsort.stable", (PERMUTED,), {"stable": True}),
     ("aten.sort.stable", (PERMUTED,), {"stable": True, "dim": 0}),
     ("aten.msort.default", (PERMUTED,), {}),
+    ("aten.sort.stable", (COUNTS // 3,), {"stable": True, "dim": 1, "descending": True}),
+    ("aten.sort.default", (X.relu(), 1), {}),
+    ("aten.sort.default", (torch.where(X > 0, torch.nan, X), 1), {}),
+    ("aten.sort.default", (X > 0, 1), {}),
+    ("aten.argsort.default", (X > 0, 0, True), {}),
     ("aten.kthvalue.default", (PERMUTED, 2, 1), {}),
     ("aten.kthvalue.default", (PERMUTED, 3, 0, True), {}),
     ("aten.median.dim", (PERMUTED, 1), {}),
     ("aten.median.dim", (PERMUTED, -1, True), {}),
     ("aten.median.default", (X,), {}),
+    *[(f"aten.{name}.dim", (HOLES, dim), {}) for name in ("median", "nanmedian") for dim in (0, 2)],
+    *[(f"aten.{name}.default", (x,), {}) for name in ("median", "nanmedian") for x in (HOLES, NANS)],
+    ("aten.nanmedian.dim", (PERMUTED, 1, True), {}),
     ("aten.cumprod.default", (X, 1), {}),
     ("aten.cumprod.default", (COUNTS, 0), {}),
     ("aten.cumulative_trapezoid.dx", (X,), {"dim": 1}),
@@ -74,6 +83,12 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten._aminmax.default", (X,), {}),
     ("aten._is_any_true.default", (X > 0,), {}),
     ("aten._is_all_true.default", (X > 0,), {}),
+    ("aten.cummax.default", (HOLES, 2), {}),
+    ("aten.cummax.default", (COUNTS // 3, 1), {}),
+    ("aten.cummin.default", (torch.tensor(2.0), 0), {}),
+    ("aten.cummin.default", (X > 0, 0), {}),
+    ("aten.logcumsumexp.default", (X, 1), {}),
+    ("aten.logcumsumexp.default", (INFINITE, 0), {}),
 ]
 
 
@@ -98,6 +113,13 @@ DYNAMIC: list[tuple[str, tuple[Any, ...], Dynamic]] = [
     ("aten.cosine_similarity.default", (X, Y, -1), {0: [0, 1], 1: [0, 1]}),
     ("aten.median.dim", (PERMUTED, -1), {0: [0, 1]}),
     ("aten.cumprod.default", (X, 2), {0: [0, 1]}),
+    ("aten.cumprod.default", (COUNTS, 0), {0: [0]}),
+    ("aten.cummax.default", (HOLES, 1), {0: [1]}),
+    ("aten.cummin.default", (COUNTS.to(torch.int8), 1), {0: [0, 1]}),
+    ("aten.logcumsumexp.default", (INFINITE, 0), {0: [0]}),
+    ("aten.median.dim", (PERMUTED, 1, True), {0: [1]}),
+    ("aten.median.default", (X,), {0: [0, 1]}),
+    ("aten.nanmedian.dim", (HOLES, 1, True), {0: [1]}),
 ]
 
 

@@ -64,12 +64,24 @@ DYNAMIC: list[tuple[str, tuple[Any, ...], Dynamic]] = [
     ("aten.upsample_nearest3d.vec", (VOLUME, None, [2.0, 3.0, 2.0]), {0: [0, 2, 3, 4]}),
     ("aten.upsample_bicubic2d.vec", (IMAGE, [9, 20], False, None), {0: [0]}),
     ("aten.affine_grid_generator.default", (torch.randn(2, 2, 3), [2, 3, 4, 5], False), {}),
+    ("aten._upsample_nearest_exact2d.vec", (IMAGE, None, [1.5, 2.0]), {0: [0, 2, 3]}),
+    ("aten._upsample_nearest_exact2d.vec", (IMAGE, [9, 4], None), {0: [2, 3]}),
+    ("aten._upsample_nearest_exact1d.vec", (LINE, [10], None), {0: [1, 2]}),
+    ("aten.upsample_bicubic2d.vec", (IMAGE, None, False, [2.0, 1.5]), {0: [0, 2, 3]}),
+    ("aten.upsample_bicubic2d.vec", (IMAGE, [9, 4], False, None), {0: [2, 3]}),
+    ("aten.upsample_bicubic2d.vec", (IMAGE, [9, 1], True, None), {0: [2, 3]}),
+    *[
+        (f"aten._upsample_{kind}2d_aa.vec", (IMAGE, size, align, None), {0: [2, 3]})
+        for kind in ("bilinear", "bicubic")
+        for size in ([9, 20], [3, 4])
+        for align in (False, True)
+    ],
 ]
 
 
 @pytest.mark.parametrize(("name", "args", "dynamic"), DYNAMIC, ids=lambda v: v if isinstance(v, str) else "")
 def test_dynamic(name: str, args: tuple[Any, ...], dynamic: Dynamic) -> None:
-    check(name, *args, dynamic=dynamic)
+    check(name, *args, dynamic=dynamic, tolerance=1e-5)
 
 
 def test_a_kernel_of_the_target_is_used() -> None:

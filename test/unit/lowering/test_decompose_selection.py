@@ -18,6 +18,17 @@ from etir.dialects.text import parse_module
 X = torch.tensor([[3.0, 1.0, 3.0], [2.0, 2.0, 1.0], [3.0, 1.0, 3.0], [3.0, 1.0, 2.0]])
 
 
+HOLES = torch.tensor([[0, 1, 0], [2, 0, 3]])
+
+
+@pytest.mark.parametrize("size", [0, 2, 5])
+@pytest.mark.parametrize("x", [HOLES, HOLES > 0, HOLES[0].float(), torch.tensor(1)])
+def test_a_given_number_of_places(x: torch.Tensor, size: int) -> None:
+    check("aten.nonzero_static.default", x, size=size, fill_value=-1)
+    if x.dim() > 0:
+        check("aten.nonzero_static.default", x, size=size, fill_value=-1, dynamic={0: [0]})
+
+
 class _Call(nn.Module):
     def __init__(self, function: Callable[..., Any]):
         super().__init__()
@@ -130,3 +141,19 @@ def test_fractional_pooling() -> None:
     samples = torch.rand(2, 3, 3, generator=torch.Generator().manual_seed(8))
     x = torch.randn(2, 3, 6, 7, 5, generator=torch.Generator().manual_seed(9))
     check("aten.fractional_max_pool3d.default", x, [2, 2, 3], [3, 4, 2], samples)
+
+
+@pytest.mark.parametrize("length", [0, 2, 9])
+def test_bins_of_integers(length: int) -> None:
+    x = torch.tensor([5, 0, 2, 2])
+    module = _check_exported(lambda x: torch.bincount(x, minlength=length), x)
+    assert any(op.name == "aten.index_put.default" for op in module.walk())
+    _check_exported(lambda x: torch.bincount(x, x * 0.5, minlength=length), x)
+
+
+def test_there_are_as_many_unique_elements_as_elements_at_most() -> None:
+    rows = torch.export.Dim("rows", min=2, max=12)
+    for function, most in ((torch.unique, 36), (lambda x: torch.unique(x, dim=0), 12)):
+        program = torch.export.export(_Call(function), (X,), dynamic_shapes=[{0: rows}], strict=False)
+        dims = [op for op in etir.import_program(program).body.block.ops if isinstance(op, DimOp)]
+        assert [op.range for op in dims if op.unbacked is not None] == [(0, most)]

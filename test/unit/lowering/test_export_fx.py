@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch._higher_order_ops.map import map as map_over
+from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch.export.graph_signature import OutputKind
 from torch.utils import _pytree as pytree
@@ -60,6 +61,25 @@ class _Map(nn.Module):
         return map_over(lambda row, other: torch.sin(row) + other, x, y)
 
 
+class _Scan(nn.Module):
+    """Two carried values and two scanned ones, of which the rows are used again; a weight and a value from around."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-1, 1, 4))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        start = x.sum(0)
+
+        def step(carry: tuple[torch.Tensor, ...], row: tuple[torch.Tensor, ...]) -> tuple[Any, Any]:
+            total, product = carry
+            moved = total + row[0] * self.weight
+            return (moved, product * row[1].cos() + start), (moved.sin(), row[0] - product)
+
+        (total, product), (rows, others) = scan(step, (torch.zeros(4), torch.ones(4)), (x, y))
+        return total, product, rows * 2, others
+
+
 class _FromData(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         found = torch.nonzero(x)
@@ -88,6 +108,11 @@ CASES: dict[str, tuple[type[nn.Module], Callable[[], tuple[Any, ...]], Any]] = {
     "branches": (_Branches, lambda: (torch.linspace(-1, 2, 24).reshape(3, 8), torch.ones(3, 8)), None),
     "loop": (_Loop, lambda: (torch.linspace(-1, 1, 12).reshape(3, 4), torch.tensor(0)), None),
     "map": (_Map, lambda: (torch.linspace(-1, 1, 12).reshape(3, 4), torch.ones(4)), None),
+    "scan": (
+        _Scan,
+        lambda: (torch.linspace(-1, 1, 12).reshape(3, 4), torch.linspace(0, 2, 12).reshape(3, 4)),
+        None,
+    ),
     "from data": (_FromData, lambda: (torch.tensor([[0.0, 1.0], [2.0, 0.0], [3.0, 4.0]]),), None),
     "numbers": (
         _Numbers,

@@ -342,6 +342,39 @@ def same_tensors(m: Model, x: Tensor) -> tuple[Tensor, ...]:
     return y, torch.ops.aten.alias(y)
 
 
+def expanded_parts(m: Model, x: Tensor) -> tuple[Tensor, ...]:
+    y = x[0].clone()
+    rows = y.expand(3, 6)
+    some, most = rows[1:], rows[:, 1:]
+    rows[2].mul_(2)
+    some[1].add_(1)
+    most[0].relu_()
+    rows.unfold(1, 2, 2)[1, 2].fill_(7)
+    rows[:, :3].diagonal().sub_(3)
+    return y, rows * 1, some * 1, most + rows[:, :5]
+
+
+def expanded_types(m: Model, x: Tensor) -> tuple[Tensor, ...]:
+    flags, numbers = x[0] > 3, (x[0] * 3).to(torch.int32)
+    holes = torch.where(x[0] > 3, torch.nan, x[0])
+    flags.expand(2, 6)[1].logical_not_()
+    numbers.unsqueeze(1).expand(6, 4)[:, 2].mul_(2)
+    holes.expand(2, 3, 6)[1, 2, 1:4] = 5
+    x[:1].expand(4, 6)[3].neg_()
+    m.row.expand(2, 6)[0].add_(x[1])
+    return flags, numbers, holes, m.row * 1
+
+
+def lists(m: Model, x: Tensor) -> tuple[Tensor, ...]:
+    y = [x.clone(), x * 2]
+    torch._foreach_mul_(y, [x, x])
+    torch._foreach_addcmul_(y, [x, x], [x, x], 0.5)
+    torch._foreach_add_(y, [1.0, 2.0])
+    torch._foreach_copy_(y, [y[1] * 1, x])
+    torch._foreach_zero_(y[:1])
+    return y[0], y[1], x.narrow(0, torch.tensor(-2), 1).mul_(2)
+
+
 def inference_dropout(m: Model, x: Tensor) -> tuple[Tensor, ...]:
     y = x * 1
     z = nn.functional.dropout(y, 0.5, training=False)
@@ -468,6 +501,7 @@ MODELS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         (triangles, X), (augmented, X), (foreach, X), (out_variants, X), (slice_of_slice, X), (two_views, X),
         (chained, X), (reordered, X), (splits, X), (unbound, X), (squeezes, X), (narrows, X), (flattened, X),
         (strides_matter, X), (diagonals, X), (windows, X), (same_tensors, X), (inference_dropout, X),
+        (expanded_parts, X), (expanded_types, X), (lists, X),
         (complex_parts, X), (bytes_of, X), (resized_dims, X), (stale_then_shape, X), (counter, X),
         (returned_alias, X), (cache_slices, X), (cache_index_put, (values(4, 6), torch.tensor([2, 0]))), (ring, X),
         (overwritten, X), (mutated_input, (values(4, 6), values(2, 6))), (input_into_state, X), (swapped, X),
