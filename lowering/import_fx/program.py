@@ -37,7 +37,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
 from etir.dialects.et.layout import LayoutAttr, dims_of, order_of, tensor_type
@@ -464,7 +464,9 @@ def _rename_symbols(func: FuncOp, renamed: dict[str, str]) -> None:
         if not isinstance(type, TensorType) or not isinstance(type.encoding, LayoutAttr):
             continue
         dims = [d if isinstance(d, int) else d.substitute(mapping) for d in dims_of(type)]
-        Rewriter.replace_value_with_new_type(value, tensor_type(type.element_type, dims, order_of(type)))
+        new = Rewriter.replace_value_with_new_type(value, tensor_type(type.element_type, dims, order_of(type)))
+        if isinstance(value, BlockArgument) and isinstance(new, BlockArgument):
+            new.location = value.location
     block = func.body.block
     last = block.last_op
     assert last is not None

@@ -102,12 +102,12 @@ def test_both_runtimes(name: str) -> None:
 
 
 WRONG: dict[str, tuple[tuple[Any, ...], str]] = {
-    "another_int": ((X, 4, 1.5, True), "input 1 was given a number that differs"),
+    "another_int": ((X, 4, 1.5, True), "input 1 was given a value that differs"),
     "a_float": ((X, 3.0, 1.5, True), "input 1 was given a value of kind float"),
     "a_bool": ((X, True, 1.5, True), "input 1 was given a value of kind bool"),
     "nothing": ((X, None, 1.5, True), "input 1 was given a value of kind none"),
-    "another_float": ((X, 3, 1.6, True), "input 2 was given a number that differs"),
-    "another_bool": ((X, 3, 1.5, False), "input 3 was given a number that differs"),
+    "another_float": ((X, 3, 1.6, True), "input 2 was given a value that differs"),
+    "another_bool": ((X, 3, 1.5, False), "input 3 was given a value that differs"),
     "no_tensor": ((3, 3, 1.5, True), "input 0 was given a value of kind int"),
     "another_dtype": ((X.double(), 3, 1.5, True), "input 0 was given a tensor of dtype float64"),
     "another_size": ((X[:, :2].contiguous(), 3, 1.5, True), "input 0 was given a size of 2"),

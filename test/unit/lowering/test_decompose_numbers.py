@@ -47,7 +47,9 @@ CASES: list[tuple[str, str, Any, Callable[[Any], Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "exponent", "x", "function"), CASES, ids=lambda v: "" if callable(v) or v is None else str(v))
+@pytest.mark.parametrize(
+    ("name", "exponent", "x", "function"), CASES, ids=lambda v: "" if callable(v) or v is None else str(v)
+)
 def test_only_primitives_and_operators_are_left(name: str, exponent: str, x: Any, function: Any) -> None:
     module = parse_module(_module(name, exponent, "f64" if isinstance(x, float) else "i64"))
     names = decompose(module)
