@@ -106,7 +106,8 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 def document(rows: Mapping[str, Row]) -> str:
     """The table with what its columns mean, and the entries' sources."""
     matched = sum(failure(ENTRIES[name], row["etir"]) is None for name, row in rows.items())
-    refused = [name for name, row in rows.items() if "stock" in row and row["stock"].error is not None]
+    tried = [name for name, row in rows.items() if "stock" in row and not ENTRIES[name].shape_only]
+    refused = [name for name in tried if rows[name]["stock"].error is not None]
     sources = [["entry", "source", "tolerance", "on every landing"]]
     for name in rows:
         entry = ENTRIES[name]
@@ -115,7 +116,7 @@ def document(rows: Mapping[str, Row]) -> str:
         count=len(rows),
         matched=matched,
         planned=sum(ENTRIES[name].shape_only for name in rows),
-        tried=sum("stock" in row for row in rows.values()),
+        tried=len(tried),
         refused=len(refused),
         table=table(rows),
         sources=_markdown(sources),
