@@ -111,6 +111,17 @@ def _assert_value(got: Any, expected: Any, where: str, tolerance: float) -> None
     )
 
 
+class Function(torch.nn.Module):
+    """A module from a function."""
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
 def exported(module: torch.nn.Module, args: tuple[Any, ...], **options: Any) -> torch.export.ExportedProgram:
     """The exported program of a copy of ``module``, made functional by torch: what comes after that is tested."""
     with torch.no_grad():

@@ -15,23 +15,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
 import torch.nn.functional as F  # noqa: E402
-from interop.program_runs import Calls, assert_same, eager, fresh, stock, trace  # noqa: E402
+from interop.program_runs import Calls, Function, assert_same, eager, fresh, stock, trace  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
 import etir.runtime  # noqa: E402
 from etir.driver import compile_program  # noqa: E402
-
-
-class Function(nn.Module):
-    """A module from a function."""
-
-    def __init__(self, function: Callable[..., Any]):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
 
 
 def f32(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
 from executorch.runtime import Runtime  # noqa: E402
-from interop.program_runs import assert_same, check_program, eager, exported, stock  # noqa: E402
+from interop.program_runs import Function, assert_same, check_program, eager, exported, stock  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
 from etir.driver import compile_program  # noqa: E402
@@ -19,17 +19,6 @@ from etir.driver import compile_program  # noqa: E402
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-class Function(torch.nn.Module):
-    """A module from a function."""
-
-    def __init__(self, function: Any):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
 
 
 CALLS = [(numbers(2, 3, seed=s),) for s in range(3)]

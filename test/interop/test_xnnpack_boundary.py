@@ -84,3 +84,17 @@ def test_values_across_the_boundary(function: Callable[..., tuple[torch.Tensor, 
             torch.testing.assert_close(found, wanted, atol=0.02, rtol=0)
         else:
             assert (found.int() - wanted.int()).abs().max() <= 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: ((x + 1).view(-1)[3],), lambda x: (torch.topk(x.view(-1), 9)[0][8] + 1,)],
+    ids=["element", "from_outside"],
+)
+def test_results_without_dims(function: Callable[..., tuple[torch.Tensor, ...]]) -> None:
+    """The runtime cannot hand them out: the operators that give them stay outside."""
+    x = torch.linspace(-2, 2, 60).reshape(3, 20)
+    program = etir.compile(torch.export.export(_Function(function), (x,)), delegates=["xnnpack"])
+    (found,) = run_stock(program.buffer, [x])
+    assert found.shape == ()
+    torch.testing.assert_close(found, function(x)[0])

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from counter import Counter
 from executor import ExecutorError, Memory, Method, Program, build_executor
 
 import etir
@@ -35,20 +36,6 @@ class _Block(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         hidden = torch.tanh(self.first(x))
         return torch.softmax(self.second(hidden) + x, -1), hidden
-
-
-class _Counter(nn.Module):
-    """Adds up what it is given."""
-
-    total: torch.Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("total", torch.tensor([1.0, 2.0]))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.total += x
-        return self.total * 2
 
 
 X = torch.linspace(-1, 1, 16).reshape(2, 8)
@@ -114,7 +101,7 @@ def test_dynamic_shapes(library: Any) -> None:
 
 def test_delegate_owns_a_mutable_buffer(library: Any) -> None:
     x = torch.tensor([1.0, 0.5])
-    program = compiled(_Counter(), x, "reference", partition={"own_state": True})
+    program = compiled(Counter(), x, "reference", partition={"own_state": True})
     assert program.delegation is not None
     (partition,) = program.delegation.backends[0].partitions
     assert partition.state_bytes == 8
@@ -143,7 +130,7 @@ def test_shared_by_two_methods(library: Any) -> None:
 
 def test_delegates_with_state_are_not_shared(library: Any) -> None:
     x = torch.tensor([1.0, 0.5])
-    program = compiled(_Counter(), x, "reference", partition={"own_state": True})
+    program = compiled(Counter(), x, "reference", partition={"own_state": True})
     loaded = Program(library, program.buffer)
     memory = program.runtime_memory()["forward"]
     first = Method(loaded, memory=Memory(memory.method), temp=memory.temp)

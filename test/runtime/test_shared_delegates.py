@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from counter import Counter
+
 import etir
 import etir.runtime
 from etir.emit.pte.reader import read_pte
 
 
-class _Counter(nn.Module):
-    """Adds up what it is given."""
-
-    total: torch.Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("total", torch.tensor([1.0, 2.0]))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.total += x
-        return self.total * 2
-
-
-class _Other(_Counter):
+class _Other(Counter):
     """The same state in another computation."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -63,7 +54,7 @@ def test_a_delegate_is_initialised_once_for_two_methods() -> None:
 
 
 def test_state_of_a_delegate_is_shared_as_the_program_says() -> None:
-    counter = _Counter()
+    counter = Counter()
     program = compiled(counter, counter, share_state=True)
     assert owned_bytes(program) == [8, 8]
     specs = [d.compile_specs for plan in read_pte(program.buffer).execution_plan for d in plan.delegates]
@@ -74,7 +65,7 @@ def test_state_of_a_delegate_is_shared_as_the_program_says() -> None:
 
 
 def test_methods_with_state_of_their_own_have_delegates_of_their_own() -> None:
-    program = compiled(_Counter(), _Counter())
+    program = compiled(Counter(), Counter())
     loaded = etir.runtime.load(program.buffer)
     assert [m(X)[0].tolist() for m in (loaded.m0, loaded.m1, loaded.m0)] == [[4.0, 5.0], [4.0, 5.0], [6.0, 6.0]]
 
@@ -82,7 +73,7 @@ def test_methods_with_state_of_their_own_have_delegates_of_their_own() -> None:
 @pytest.mark.parametrize("state", [False, True])
 def test_state_that_cannot_be_in_one_delegate_stays_outside(state: bool) -> None:
     """Two different computations of one state, or a method that reads it from outside of the program."""
-    counter = _Counter()
+    counter = Counter()
     second: nn.Module = counter
     if not state:
         second = _Other()
@@ -96,7 +87,7 @@ def test_state_that_cannot_be_in_one_delegate_stays_outside(state: bool) -> None
 
 
 def test_threads_run_methods_that_share_a_delegate() -> None:
-    counter = _Counter()
+    counter = Counter()
     loaded = etir.runtime.load(compiled(counter, counter, share_state=True).buffer)
     methods = (loaded.m0, loaded.m1)
     failures: list[BaseException] = []
