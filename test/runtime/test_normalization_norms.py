@@ -30,8 +30,11 @@ def parameters(size: object, dtype: torch.dtype) -> list[tuple[torch.Tensor | No
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     ("shape", "normalized"),
-    [((4, 600), 1), ((2, 3, 5, 7), 1), ((2, 3, 5, 7), 3), ((5,), 1), ((3, 1), 1), ((0, 4), 1), ((300, 40), 2)],
-)
+    [
+        ((4, 600), 1), ((2, 3, 5, 7), 1), ((2, 3, 5, 7), 3), ((5,), 1), ((3, 1), 1), ((0, 4), 1), ((300, 40), 2),
+        ((23, 67), 1), ((7, 700), 1), ((2, 3, 1500), 1), ((3, 101, 9), 1),
+    ],
+)  # fmt: skip
 def test_layer_norm(kernels: Kernels, shape: tuple[int, ...], normalized: int, dtype: torch.dtype) -> None:
     x = numbers(shape, dtype) + 2
     sizes = list(shape[-normalized:])

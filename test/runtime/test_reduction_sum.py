@@ -39,6 +39,17 @@ def test_every_set_of_dims(kernels: Kernels, dim: list[int] | None, keepdim: boo
             check(kernels, name, [x, dim, keepdim], torch.float32, layout=layout)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+@pytest.mark.parametrize(("shape", "dim"), [((300, 5), 1), ((3, 131, 9), 2), ((2, 300, 1, 40), 3), ((4, 3, 200), 0)])
+def test_many_short_rows(kernels: Kernels, shape: tuple[int, ...], dim: int, dtype: torch.dtype, layout: str) -> None:
+    # More rows than are stored at once, next to each other in the result or not.
+    x = laid_out(numbers(shape, dtype), layout)
+    for out_layout in LAYOUTS:
+        check(kernels, "sum.IntList_out", [x, [dim], False, None], summed(dtype), layout=out_layout)
+        check(kernels, "amax.out", [x, [dim], True], dtype, layout=out_layout)
+
+
 @pytest.mark.parametrize("dtype", [*REAL, *COMPLEX, torch.uint16, torch.uint32])
 def test_sum_and_product_dtypes(kernels: Kernels, dtype: torch.dtype) -> None:
     x = numbers((4, 37), dtype)

@@ -35,6 +35,50 @@ void view_copy_out(KernelContext& ctx) {
   if (check_memory(ctx, self, 0, out, 2)) copy_reshaped(ctx, view_of(self), view_of(out));
 }
 
+/// The last dim of a view, whose elements lie side by side in groups, as groups and their members.
+static void split_last(View& view, int64_t group) {
+  const int last = view.rank - 1;
+  const int64_t stride = view.strides[last];
+  view.sizes[last] /= group;
+  view.strides[last] *= group;
+  view.add(group, stride);
+}
+
+/// view_copy.dtype: the same bytes as another dtype; one of another width scales the last dim, as in a row-major tensor.
+void view_dtype_copy_out(KernelContext& ctx) {
+  const Tensor& self = ctx.tensor(0);
+  Tensor& out = ctx.tensor(2);
+  if (ctx.integer(1) != static_cast<int64_t>(out.dtype)) {
+    return ctx.fail(Check::KernelDtypeMismatch, 2, static_cast<int64_t>(out.dtype));
+  }
+  const auto from_size = static_cast<int64_t>(element_size(self.dtype));
+  const auto to_size = static_cast<int64_t>(element_size(out.dtype));
+  if (from_size == 0) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (to_size == 0) return ctx.fail(Check::KernelDtype, 2, static_cast<int64_t>(out.dtype));
+  View from = view_of(self);
+  if (from_size == to_size) return copy_view(ctx, from, self, 0, out, 2);
+  if (self.rank == 0) return ctx.fail(Check::KernelRank, 0, self.rank);
+  const int last = self.rank - 1;
+  int64_t sizes[kMaxRank];
+  for (int d = 0; d <= last; ++d) sizes[d] = from.sizes[d];
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(from.sizes[last], from_size, &bytes) || bytes % to_size != 0) {
+    return ctx.fail(Check::KernelShape, 0, from.sizes[last]);
+  }
+  sizes[last] = bytes / to_size;
+  if (!ctx.resize(out, sizes, self.rank) || !check_memory(ctx, self, 0, out, 2)) return;
+  View to = view_of(out);
+  // Both in elements of the narrower dtype: the wider one has several, side by side.
+  const bool widens = to_size > from_size;
+  View& wide = widens ? to : from;
+  const int64_t group = widens ? to_size / from_size : from_size / to_size;
+  wide.element = static_cast<size_t>(widens ? from_size : to_size);
+  for (int d = 0; d < wide.rank; ++d) wide.strides[d] *= group;
+  wide.add(group, 1);
+  split_last(widens ? from : to, group);
+  copy_elements(ctx, from, to);
+}
+
 void expand_copy_out(KernelContext& ctx) {
   const Tensor& self = ctx.tensor(0);
   const IntList size = ctx.int_list(1);

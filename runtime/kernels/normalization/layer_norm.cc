@@ -19,27 +19,55 @@ bool trailing_dims(KernelContext& ctx, const Tensor& input, const IntList& shape
   return true;
 }
 
-/// out = (x - mean) * rstd * weight + bias for one contiguous row.
+constexpr int64_t kCachedElements = 4096;  ///< of rows that are read a second time while they are in cache
+constexpr int64_t kRowsTogether = 4;       ///< rows that load the parameters once
+
+/// out = (x - mean) * rstd * weight + bias for `kRows` rows, which load the parameters once.
+template <int kRows, typename T>
+void normalize_rows(const T* x, T* out, int64_t stride, int64_t n, const T* means, const T* rstds, const T* weight,
+                    const T* bias) {
+  using V = typename Vector<T>::type;
+  constexpr int kLanes = Vector<T>::kLanes;
+  T mean[kRows], rstd[kRows];
+  for (int r = 0; r < kRows; ++r) mean[r] = means[r], rstd[r] = rstds[r];
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) {
+    const V w = load_vector<T>(weight + j), b = load_vector<T>(bias + j);
+    ETIR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const V centred = load_vector<T>(x + r * stride + j) - mean[r];
+      store_vector<T>(out + r * stride + j, centred * rstd[r] * w + b);
+    }
+  }
+  for (; j < n; ++j) {
+    for (int r = 0; r < kRows; ++r) {
+      out[r * stride + j] = (x[r * stride + j] - mean[r]) * rstd[r] * weight[j] + bias[j];
+    }
+  }
+}
+
+/// The same for `rows` contiguous rows of any dtype, a block of elements at a time.
 template <typename T>
-void normalize_row(const Source<T>& in, const Sink<T>& out, int64_t offset, int64_t size, T mean, T rstd,
-                   const Parameter<T>& weight, const Parameter<T>& bias) {
+void normalize(const Source<T>& in, const Sink<T>& out, int64_t offset, int64_t rows, int64_t size, const T* means,
+               const T* rstds, const Parameter<T>& weight, const Parameter<T>& bias) {
   T x_buffer[kRowBlock], w_buffer[kRowBlock], b_buffer[kRowBlock], out_buffer[kRowBlock];
+  const bool direct = in.load == nullptr && out.is_direct;
   for (int64_t i = 0; i < size; i += kRowBlock) {
     const int64_t n = size - i < kRowBlock ? size - i : kRowBlock;
-    const T* __restrict x = in.get(offset + i, n, x_buffer);
-    T* __restrict to = out.place(offset + i, out_buffer);
-    if (weight.present() && bias.present()) {
-      const T* __restrict w = weight.block(i, n, w_buffer);
-      const T* __restrict b = bias.block(i, n, b_buffer);
-      for (int64_t j = 0; j < n; ++j) to[j] = (x[j] - mean) * rstd * w[j] + b[j];
-    } else if (weight.present()) {
-      const T* __restrict w = weight.block(i, n, w_buffer);
-      for (int64_t j = 0; j < n; ++j) to[j] = (x[j] - mean) * rstd * w[j];
-    } else {
-      for (int64_t j = 0; j < n; ++j) to[j] = (x[j] - mean) * rstd;
-      for (int64_t j = 0; bias.present() && j < n; ++j) to[j] += bias.at(i + j);
+    const T* w = weight.block(i, n, w_buffer);
+    const T* b = bias.block(i, n, b_buffer);
+    int64_t row = 0;
+    for (; direct && row + kRowsTogether <= rows; row += kRowsTogether) {
+      const int64_t at = offset + row * size + i;
+      normalize_rows<kRowsTogether>(in.get(at, n, x_buffer), out.place(at, out_buffer), size, n, means + row,
+                                    rstds + row, w, b);
     }
-    out.flush(offset + i, to, n);
+    for (; row < rows; ++row) {
+      const int64_t at = offset + row * size + i;
+      T* to = out.place(at, out_buffer);
+      normalize_rows<1>(in.get(at, n, x_buffer), to, size, n, means + row, rstds + row, w, b);
+      out.flush(at, to, n);
+    }
   }
 }
 
@@ -71,15 +99,20 @@ void layer_norm_as(KernelContext& ctx, uint32_t mask) {
   const T eps = static_cast<T>(ctx.real(4));
   const ReducePlan plan = make_reduce_plan(input, mask, ctx.tensor(6));
   const bool contiguous = plan.rows && plan.reduced_rank <= 1 && in_plain_order(input);
-  for_each_part(ctx, plan, [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
+  const auto part = [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
     T means[kColumnBlock];
     T rstds[kColumnBlock];
-    for (int64_t j = 0; j < n; ++j) means[j] = rstds[j] = T(0);
-    if (plan.reduced_count > 0) part_moments(plan, in, from, n, means, rstds);
+    if (plan.reduced_count == 0) {
+      for (int64_t j = 0; j < n; ++j) means[j] = rstds[j] = T(0);
+    } else if (plan.rows) {
+      for (int64_t j = 0; j < n; ++j) part_moments(plan, in, from + j * plan.row_stride(), 1, means + j, rstds + j);
+    } else {
+      part_moments(plan, in, from, n, means, rstds);
+    }
     for (int64_t j = 0; j < n; ++j) rstds[j] = T(1) / std::sqrt(rstds[j] + eps);
     mean_out.put(to, stride, means, n);
     rstd_out.put(to, stride, rstds, n);
-    if (contiguous) return normalize_row(in, out, from, size, means[0], rstds[0], weight, bias);
+    if (contiguous) return normalize(in, out, from, n, size, means, rstds, weight, bias);
     if (plan.reduced_count == 0) return;
     // Columns, or dims whose order in memory is not that of the weights: one weight for n neighbours.
     const Trailing trailing(input, mask);
@@ -90,7 +123,10 @@ void layer_norm_as(KernelContext& ctx, uint32_t mask) {
       transform_run<false>(in, out, from + walk.in, n,
                            [&](T x, int64_t j) { return (x - means[j]) * rstds[j] * w + b; });
     }
-  });
+  };
+  // Rows in plain order are neighbours: a few at once, but no more than stay in cache for all passes.
+  const int64_t rows = rows_at_once(plan, kCachedElements);
+  for_each_part(ctx, plan, part, !contiguous ? 1 : rows < kRowsTogether ? rows : rows / kRowsTogether * kRowsTogether);
 }
 
 template <typename T>

@@ -131,8 +131,12 @@ class Parameter {
     T buffer;
     return present_ ? *source_.get(i, 1, &buffer) : if_absent_;
   }
-  /// `n` elements; only when present.
-  const T* block(int64_t i, int64_t n, T* buffer) const { return source_.get(i, n, buffer); }
+  /// `n` elements; `buffer` has room for them.
+  const T* block(int64_t i, int64_t n, T* buffer) const {
+    if (present_) return source_.get(i, n, buffer);
+    for (int64_t j = 0; j < n; ++j) buffer[j] = if_absent_;
+    return buffer;
+  }
 
  private:
   Source<T> source_;

@@ -46,8 +46,8 @@ struct ReducePlan {
   int64_t reduced_count = 1;
   bool rows = true;  ///< the innermost dim is reduced
 
-  /// Columns of the innermost kept dim when the result comes in columns.
-  int64_t columns() const { return rows ? 1 : kept[kept_rank - 1].size; }
+  /// Elements of the input between neighbouring rows.
+  int64_t row_stride() const { return kept_rank > 0 ? kept[kept_rank - 1].in : 0; }
 };
 
 /// Splits the dims of `self`: those with a bit in `mask` are reduced. `out` has its final shape.
@@ -123,9 +123,10 @@ class DimWalk {
   int64_t index_[kMaxRank];
 };
 
-constexpr int64_t kRowBlock = 256;      ///< elements converted at once: the load buffer of rows
-constexpr int64_t kDirectBlock = 1024;  ///< elements of a row folded at once when there is nothing to convert
-constexpr int64_t kColumnBlock = 128;   ///< accumulators of columns
+constexpr int64_t kRowBlock = 256;       ///< elements converted at once: the load buffer of rows
+constexpr int64_t kDirectBlock = 1024;   ///< elements of a row folded at once when there is nothing to convert
+constexpr int64_t kColumnBlock = 128;    ///< accumulators of columns
+constexpr int64_t kReduceGrain = 32768;  ///< elements worth a thread
 
 namespace detail {
 
@@ -376,28 +377,26 @@ inline void reduce_part(const ReducePlan& plan, const Source<typename Op::Value>
   }
 }
 
-/// Calls `body(in_offset, out_offset, out_stride, n)` for every part of the result: one value, or n <= kColumnBlock.
+/// Calls `body(in_offset, out_offset, out_stride, n)` for every part of the result: n <= kColumnBlock columns, or
+/// n <= `most_rows` rows, which start `plan.row_stride()` elements apart.
 template <typename Body>
-void for_each_part(KernelContext& ctx, const ReducePlan& plan, const Body& body) {
+void for_each_part(KernelContext& ctx, const ReducePlan& plan, const Body& body, int64_t most_rows = 1) {
   if (plan.kept_count == 0) return;
-  const int64_t columns = plan.columns();
-  const int64_t blocks = (columns + kColumnBlock - 1) / kColumnBlock;
-  const int outer = plan.rows ? plan.kept_rank : plan.kept_rank - 1;
-  const int64_t parts = plan.kept_count / columns * blocks;
-  const int64_t work = plan.reduced_count * (plan.rows ? 1 : columns < kColumnBlock ? columns : kColumnBlock);
-  const int64_t grain = work >= 32768 ? 1 : 32768 / (work + 1) + 1;
+  const int64_t most = plan.rows ? most_rows : kColumnBlock;
+  const bool in_blocks = plan.kept_rank > 0 && most > 1;
+  const int outer = plan.kept_rank - (in_blocks ? 1 : 0);
+  const ReducePlan::Dim inner = in_blocks ? plan.kept[outer] : ReducePlan::Dim{1, 0, 1};
+  const int64_t blocks = (inner.size + most - 1) / most;
+  const int64_t parts = plan.kept_count / inner.size * blocks;
+  const int64_t work = plan.reduced_count * (inner.size < most ? inner.size : most);
+  const int64_t grain = work >= kReduceGrain ? 1 : kReduceGrain / (work + 1) + 1;
   ctx.parallel_for(parts, grain, [&](int64_t begin, int64_t end) {
     DimWalk walk(plan.kept, outer, begin / blocks);
     int64_t block = begin % blocks;
     for (int64_t part = begin; part < end; ++part) {
-      if (plan.rows) {
-        body(walk.in, walk.out, int64_t{1}, int64_t{1});
-      } else {
-        const int64_t column = block * kColumnBlock;
-        const int64_t stride = plan.kept[outer].out;
-        const int64_t n = columns - column < kColumnBlock ? columns - column : kColumnBlock;
-        body(walk.in + column, walk.out + column * stride, stride, n);
-      }
+      const int64_t first = block * most;
+      const int64_t n = inner.size - first < most ? inner.size - first : most;
+      body(walk.in + first * inner.in, walk.out + first * inner.out, inner.out, n);
       if (++block == blocks) {
         block = 0;
         walk.next();
@@ -406,16 +405,28 @@ void for_each_part(KernelContext& ctx, const ReducePlan& plan, const Body& body)
   });
 }
 
+/// How many rows are one part, so that parts are worth their overhead and still enough for several threads.
+inline int64_t rows_at_once(const ReducePlan& plan, int64_t elements) {
+  if (elements < plan.reduced_count) return 1;
+  const int64_t rows = plan.reduced_count > 0 ? elements / plan.reduced_count : elements;
+  return rows < kColumnBlock ? rows : kColumnBlock;
+}
+
 /// The usual reduction: folds with `op`, then stores `finish(value)`.
 template <typename Op, typename Finish>
 void reduce(KernelContext& ctx, const ReducePlan& plan, const Source<typename Op::Value>& in,
             const Sink<typename Op::Value>& out, const Op& op, const Finish& finish) {
-  for_each_part(ctx, plan, [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
+  const auto part = [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
     typename Op::Value values[kColumnBlock];
-    reduce_part(plan, in, from, n, op, values);
+    if (plan.rows) {
+      for (int64_t i = 0; i < n; ++i) values[i] = reduce_row(plan, in, from + i * plan.row_stride(), op);
+    } else {
+      reduce_columns(plan, in, from, n, op, values);
+    }
     for (int64_t j = 0; j < n; ++j) values[j] = finish(values[j]);
     out.put(to, stride, values, n);
-  });
+  };
+  for_each_part(ctx, plan, part, rows_at_once(plan, kReduceGrain));
 }
 
 }  // namespace etir
