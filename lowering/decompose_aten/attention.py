@@ -1,9 +1,12 @@
 """Scaled dot-product attention and the softmax forms around it.
 
-The form is as small as the mask allows: scaled query, two products, one softmax, and for a mask one ``where`` or
-``add``. torch gives 0 for a row whose mask hides everything, where softmax alone gives NaN; the ``where`` that does
-so at the end is left out when there can be no such row (no mask, causal, or a mask that ``value_facts`` sees
-through).
+The form is as small as the mask allows: scaled query, two products, one softmax, and for a mask one ``add``, as in
+torch, where a bool mask becomes 0 and minus infinity too. So all that each layer does with a mask is arithmetic, which
+delegates take, and what is made of the mask itself is the same in every layer and computed once.
+
+torch gives 0 for a row whose mask hides everything, where softmax alone gives NaN. Such rows hide nothing here, and the
+result is multiplied by 0 in them and by 1 elsewhere; this is left out when there can be no such row (no mask, causal, or
+a mask that ``value_facts`` sees through).
 
 Heads that share keys and values (``enable_gqa``, or keys and values repeated with ``repeat_interleave``) are
 multiplied as more query rows: nothing is copied.
@@ -60,8 +63,11 @@ def scaled_dot_product_attention(
             return b.no_match("the width of the heads is only known at run time")
         scale = 1 / math.sqrt(width) if width else 1.0
     rows, columns = b.size(query, -2), b.size(key, -2)
+    visible: SSAValue | None = None
     if is_causal:
-        mask = triangle_mask(b, rows, columns, 0, "le")
+        mask = bool_to_additive(b, triangle_mask(b, rows, columns, 0, "le"), element(query))
+    elif mask is not None:
+        mask, visible = additive_mask(b, mask, element(query))
     key, value = _without_repeats(key, value)
     shape = [*b.sizes(query)[:-1], b.size(value, -1)]
     group = _group(b, query, key) if rank(query) > 2 else 1
@@ -72,35 +78,37 @@ def scaled_dot_product_attention(
         query = b.view(query, [*outer, b.size(key, -3), rows * group, b.size(query, -1)])
     scores = matmul(b, query, b.transpose(key, -2, -1))
     if mask is not None:
-        scores = add_mask(b, b.view(scores, [*shape[:-1], columns]), mask)
+        scores = b.add(b.view(scores, [*shape[:-1], columns]), mask)
     weights = b("aten._softmax.default", scores, rank(scores) - 1, False)
     if dropout:
         weights = b.results("aten.native_dropout.default", weights, dropout, True)[0]
     if mask is not None and group != 1:
         weights = b.view(weights, [*b.sizes(query)[:-1], columns])
     result = b.view(matmul(b, weights, value), shape)
-    return result if mask is None or is_causal else _without_hidden_rows(b, result, mask)
+    return result if visible is None else b.mul(result, visible)
 
 
-def add_mask(b: Builder, scores: SSAValue, mask: SSAValue) -> SSAValue:
-    """Scores plus a floating-point mask, or minus infinity where a bool mask is false."""
-    if element(mask) != i1:
-        return b.add(scores, b.cast(mask, element(scores)))
-    return b("aten.where.self", mask, scores, b.as_tensor(-math.inf, element(scores)))
+def bool_to_additive(b: Builder, mask: SSAValue, type: Attribute) -> SSAValue:
+    """0 where a bool mask is true, minus infinity where it is false."""
+    return b("aten.where.self", mask, b.as_tensor(0, type), b.as_tensor(-math.inf, type))
 
 
-def _without_hidden_rows(b: Builder, result: SSAValue, mask: SSAValue) -> SSAValue:
-    """The result with 0 in rows whose mask hides everything, unless there can be none."""
+def additive_mask(b: Builder, mask: SSAValue, type: Attribute) -> tuple[SSAValue, SSAValue | None]:
+    """What to add to the scores, and the factor of each row of the result: 1, or 0 for rows that the mask hides. These
+    hide nothing in what is added. No factors where no row can be hidden.
+    """
     last = rank(mask) - 1
     if element(mask) == i1:
         if every_row_has_true(mask):
-            return result
+            return bool_to_additive(b, mask, type), None
         visible = b("aten.any.dim", mask, last, True)
-    else:
-        if never_minus_infinity(mask):
-            return result
-        visible = b.compare("ne", b.amax(mask, [last], True), -math.inf)
-    return b("aten.where.self", visible, result, b.as_tensor(0, element(result)))
+        shown = b("aten.logical_or.default", mask, b("aten.logical_not.default", visible))
+        return bool_to_additive(b, shown, type), b.cast(visible, type)
+    if never_minus_infinity(mask):
+        return b.cast(mask, type), None
+    visible = b.compare("ne", b.amax(mask, [last], True), -math.inf)
+    shown = b("aten.where.self", visible, mask, b.as_tensor(0, element(mask)))
+    return b.cast(shown, type), b.cast(visible, type)
 
 
 def _group(b: Builder, query: SSAValue, key: SSAValue) -> SizeLike:
@@ -164,17 +172,22 @@ def flash_attention(
     scale = flash_attention_scale(b, query, scale)
     if scale is None or dropout:
         return b.no_match("it has dropout, or the width of the heads is only known at run time")
-    if is_causal:
-        mask = triangle_mask(b, b.size(query, -2), b.size(key, -2), 0, "le")
     scores = matmul(b, b.mul(query, scale), b.transpose(key, -2, -1))
-    if mask is not None:
-        scores = add_mask(b, scores, mask)
     last = rank(scores) - 1
+    visible: SSAValue | None = None
+    if is_causal:
+        causal = triangle_mask(b, b.size(query, -2), b.size(key, -2), 0, "le")
+        scores = b.add(scores, bool_to_additive(b, causal, element(scores)))
+    elif mask is not None:
+        shown, visible = additive_mask(b, mask, element(scores))
+        scores = b.add(scores, shown)
     result = matmul(b, b("aten._softmax.default", scores, last, False), value)
-    if mask is not None and not is_causal:
-        result = _without_hidden_rows(b, result, mask)
     sums = b("aten.logsumexp.default", b.cast(scores, _wide(element(scores))), [last])
-    return [result, sums]
+    if visible is None:
+        return [result, sums]
+    hidden = b.as_tensor(-math.inf, element(sums))
+    seen = b.compare("ne", b.squeeze(visible, -1), 0)
+    return [b.mul(result, visible), b("aten.where.self", seen, sums, hidden)]
 
 
 def flash_attention_scale(b: Builder, query: SSAValue, scale: float | None) -> float | None:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from etir.dialects.dtypes import bf16, f16, f32
+from etir.dialects.dtypes import bf16, f16, f32, i1
 from etir.lowering.builder import Builder, dims, element, rank
-from etir.lowering.decompose_aten.attention import add_mask, flash_attention_scale
+from etir.lowering.decompose_aten.attention import bool_to_additive, flash_attention_scale
 from etir.lowering.decompose_aten.contraction import matmul
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.rearrange import triangle_mask
@@ -53,7 +53,8 @@ def flash_attention_backward(
         if is_causal:
             mask = triangle_mask(b, b.size(query, -2), b.size(key, -2), 0, "le")
         if mask is not None:
-            scores = add_mask(b, scores, mask)
+            type = element(scores)
+            scores = b.add(scores, bool_to_additive(b, mask, type) if element(mask) == i1 else b.cast(mask, type))
         weights = b.unary("exp", b.sub(scores, b.unsqueeze(b.cast(logsumexp, element(scores)), -1)))
     through = matmul(b, gradient, b.transpose(value, -2, -1))
     last = rank(out) - 1

@@ -270,3 +270,21 @@ def test_channels_last_tensors_cross_the_boundary_as_they_are(is_dynamic: bool) 
         assert difference(outputs, expected) < 2e-6
         assert facts.nodes == {"conv2d": 2}
         assert not facts.kernels
+
+
+def test_masked_attention_is_one_delegate() -> None:
+    """What is made of the mask stays outside; rows that it hides are 0."""
+
+    class Attention(torch.nn.Module):
+        def forward(self, q: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            x = torch.nn.functional.scaled_dot_product_attention(q, q, q, mask)
+            return torch.nn.functional.scaled_dot_product_attention(x, q, q, mask)
+
+    mask = torch.rand(2, 1, 5, 5) > 0.5
+    mask[0, 0, 2] = False
+    outputs, expected, facts = compile_and_run(Attention(), (torch.randn(2, 3, 5, 8), mask))
+    assert not expected[0][0, :, 2].any()
+    assert difference(outputs, expected) < 2e-6
+    assert facts.delegate_calls == 1
+    assert facts.kernels["aten::where.self_out"] == 1
+    assert facts.kernels["aten::any.out"] == 1

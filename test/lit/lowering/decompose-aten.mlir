@@ -81,13 +81,17 @@ func.func @attention(%q: tensor<1x2x5x4xf32>, %k: tensor<1x2x7x4xf32>, %v: tenso
 
 // -----
 
-// A mask that comes from outside may hide a whole row, which gives 0.
+// A mask that comes from outside may hide a whole row: such a row hides nothing, and its result is multiplied by 0.
 // CHECK-LABEL: func.func @masked
 func.func @masked(%q: tensor<2x5x4xf32>, %m: tensor<5x5xi1>) -> tensor<2x5x4xf32> {
-  // CHECK: aten.where.self(%m
-  // CHECK: aten._softmax.default
   // CHECK: %[[V:.*]] = aten.any.dim(%m, dim = 1, keepdim = true)
-  // CHECK: aten.where.self(%[[V]]
+  // CHECK: %[[HIDDEN:.*]] = aten.logical_not.default(%[[V]])
+  // CHECK: %[[SHOWN:.*]] = aten.logical_or.default(%m, %[[HIDDEN]])
+  // CHECK: %[[MASK:.*]] = aten.where.self(%[[SHOWN]]
+  // CHECK: %[[FACTOR:.*]] = aten._to_copy.default(%[[V]], dtype = f32)
+  // CHECK: aten.add.Tensor({{.*}}, %[[MASK]])
+  // CHECK: aten._softmax.default
+  // CHECK: aten.mul.Tensor({{.*}}, %[[FACTOR]])
   %0 = aten.scaled_dot_product_attention.default(%q, %q, %q, %m) : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<5x5xi1>) -> tensor<2x5x4xf32>
   func.return %0 : tensor<2x5x4xf32>
 }
@@ -98,7 +102,8 @@ func.func @masked(%q: tensor<2x5x4xf32>, %m: tensor<5x5xi1>) -> tensor<2x5x4xf32
 // CHECK-LABEL: func.func @causal
 func.func @causal(%q: tensor<2x5x4xf32>) -> tensor<2x5x4xf32> {
   // CHECK: %[[M:.*]] = aten.le.Tensor
-  // CHECK: aten.where.self(%[[M]]
+  // CHECK: %[[MASK:.*]] = aten.where.self(%[[M]]
+  // CHECK: aten.add.Tensor({{.*}}, %[[MASK]])
   // CHECK-NOT: aten.any
   // CHECK: func.return
   %0 = aten.scaled_dot_product_attention.default(%q, %q, %q, is_causal = true) : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>) -> tensor<2x5x4xf32>
