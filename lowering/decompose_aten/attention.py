@@ -5,8 +5,8 @@ torch, where a bool mask becomes 0 and minus infinity too. So all that each laye
 delegates take, and what is made of the mask itself is the same in every layer and computed once.
 
 torch gives 0 for a row whose mask hides everything, where softmax alone gives NaN. Such rows hide nothing here, and the
-result is multiplied by 0 in them and by 1 elsewhere; this is left out when there can be no such row (no mask, causal, or
-a mask that ``value_facts`` sees through).
+result is multiplied by 0 in them and by 1 elsewhere; this is left out when there can be no such row (no mask, causal,
+or a mask that ``value_facts`` sees through).
 
 Heads that share keys and values (``enable_gqa``, or keys and values repeated with ``repeat_interleave``) are
 multiplied as more query rows: nothing is copied.
