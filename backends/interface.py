@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -133,12 +133,25 @@ class Proposal:
     """What a backend with code of its own for partitioning wants of a block.
 
     ``partitions`` are the operations of each, ``options`` the options under which they are lowered, ``reasons`` why it
-    leaves others.
+    leaves others. ``own_options`` are the options of each partition, for a backend that does not lower all of them in
+    one way; left empty, it is ``options`` for all.
     """
 
     partitions: tuple[tuple[Operation, ...], ...]
     options: Any
     reasons: Mapping[Operation, str] = field(default_factory=dict[Operation, str])
+    own_options: tuple[Any, ...] = ()
+
+    def by_options(self) -> list[Proposal]:
+        """A proposal for each of the options, in the order of their first partitions; the reasons are the first's."""
+        found: dict[Any, list[tuple[Operation, ...]]] = {}
+        for partition, options in zip(
+            self.partitions, self.own_options or (self.options,) * len(self.partitions), strict=True
+        ):
+            found.setdefault(options, []).append(partition)
+        parts = [Proposal(tuple(partitions), options) for options, partitions in found.items()]
+        first = parts[0] if parts else Proposal((), self.options)
+        return [replace(first, reasons=self.reasons), *parts[1:]]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from etir.dialects.et.executable import CallOp, MethodOp
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.instructions import CallOp
 from etir.emit.errors import E0866
 from etir.emit.pte import model
 from etir.emit.to_pte import instructions_of, operator_of, source_frames

@@ -11,22 +11,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from xdsl.dialects.builtin import (
-    FileLineColLoc,
-    IntAttr,
-    LocationAttr,
-    ModuleOp,
-    NameLoc,
-    StringAttr,
-    UnknownLoc,
-)
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, ModuleOp, NameLoc, StringAttr, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from etir.dialects.dtypes import BY_NUMBER
-from etir.dialects.et import executable as et
 from etir.dialects.et.arguments import OPERAND, Item, ListArg
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.instructions import (
+    CallOp,
+    DelegateCallOp,
+    FreeOp,
+    InputsOp,
+    JumpFalseOp,
+    JumpOp,
+    MoveOp,
+    NextOp,
+    ReturnOp,
+)
 from etir.dialects.et.layout import tensor_type
+from etir.dialects.et.payloads import DelegateOp, NamedDataOp
 from etir.dialects.et.program import GetWeightOp, NoneOp, StateOp, StringOp, WeightOp
+from etir.dialects.et.values import BufferOp, ScalarOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.emit.buffers import Buffer
 from etir.emit.errors import E0863, E0864
@@ -61,7 +66,7 @@ def read_program(data: Buffer, external: Mapping[str, FlatTensor] | None = None)
     reader = _Reader(program, external or {})
     methods: list[Operation] = [_MethodReader(reader, plan).run() for plan in program.execution_plan]
     named: list[Operation] = [
-        et.NamedDataOp(key, BlobAttr(_blob(entry.data)), entry.alignment if entry.alignment > 1 else None)
+        NamedDataOp(key, BlobAttr(_blob(entry.data)), entry.alignment if entry.alignment > 1 else None)
         for key, entry in program.named_data.items()
     ]
     for op in named:
@@ -143,7 +148,7 @@ class _Reader:
         """The symbol of a delegate's payload; every call has its own, as in the file."""
         name = self.name("delegate_0")
         specs = [(spec.key, bytes(spec.value)) for spec in delegate.compile_specs]
-        self._add(et.DelegateOp(name, delegate.id, BlobAttr(_blob(delegate.data)), specs, inline=delegate.inline), name)
+        self._add(DelegateOp(name, delegate.id, BlobAttr(_blob(delegate.data)), specs, inline=delegate.inline), name)
         return name
 
 
@@ -160,7 +165,7 @@ class _MethodReader:
         self.definitions: list[Operation] = []
         self.kernels = [op.full_name for op in plan.operators]
 
-    def run(self) -> et.MethodOp:
+    def run(self) -> MethodOp:
         plan = self.plan
         written = self._written()
         for index, value in enumerate(plan.values):
@@ -177,7 +182,7 @@ class _MethodReader:
             blocks[0].insert_op_before(op, first)
         meta = plan.container_meta_type
         devices = [(d.buffer_idx, int(d.device_type), d.device_index) for d in plan.non_const_buffer_device]
-        method = et.MethodOp(
+        method = MethodOp(
             plan.name,
             Region(blocks),
             pools=plan.non_const_buffer_sizes or (0,),
@@ -229,7 +234,7 @@ class _MethodReader:
         if isinstance(value, model.String):
             return StringOp(value.string_val)
         assert isinstance(value, _NUMBERS)
-        return et.ScalarOp(_number(value))
+        return ScalarOp(_number(value))
 
     def _tensor(self, index: int, tensor: model.Tensor) -> Operation:
         element = BY_NUMBER[int(tensor.scalar_type)].type
@@ -242,9 +247,9 @@ class _MethodReader:
             return GetWeightOp(self.reader.constant(tensor, type), type)
         has_name = tensor.extra_tensor_info is not None and bool(tensor.extra_tensor_info.fully_qualified_name)
         state = self.reader.state(index, tensor, type) if tensor.data_buffer_idx or has_name else None
-        op = et.BufferOp(type, state=state, dynamic=dynamic, place=place)
+        op = BufferOp(type, state=state, dynamic=dynamic, place=place)
         if place is None:
-            op.caller = et.BufferOp(type, caller=True).caller
+            op.caller = BufferOp(type, caller=True).caller
             op.state = None
         return op
 
@@ -259,16 +264,16 @@ class _MethodReader:
                 starts[position + 1] = None
         blocks = {position: Block() for position in sorted(starts)}
         current = blocks[0]
-        self._add(current, et.InputsOp([self.values[i] for i in self.plan.inputs]), None)
+        self._add(current, InputsOp([self.values[i] for i in self.plan.inputs]), None)
         for position, instruction in enumerate(entries):
             if position and position in blocks:
                 if not _ends(current):
-                    self._add(current, et.NextOp(blocks[position]), None)
+                    self._add(current, NextOp(blocks[position]), None)
                 current = blocks[position]
             if isinstance(instruction, model.JumpFalseCall) and instruction.cond_value_index not in self.values:
-                op: Operation = et.JumpOp(blocks[instruction.destination_instruction])
+                op: Operation = JumpOp(blocks[instruction.destination_instruction])
             elif isinstance(instruction, model.JumpFalseCall):
-                op = et.JumpFalseOp(
+                op = JumpFalseOp(
                     self.values[instruction.cond_value_index],
                     blocks[instruction.destination_instruction],
                     blocks[position + 1],
@@ -279,9 +284,9 @@ class _MethodReader:
         end = len(entries)
         if end in blocks and end:
             if not _ends(current):
-                self._add(current, et.NextOp(blocks[end]), None)
+                self._add(current, NextOp(blocks[end]), None)
             current = blocks[end]
-        self._add(current, et.ReturnOp([self.values[i] for i in self.plan.outputs]), None)
+        self._add(current, ReturnOp([self.values[i] for i in self.plan.outputs]), None)
         return list(blocks.values())
 
     def _flat_instructions(self) -> tuple[list[model.Instruction], list[model.FrameList | None]]:
@@ -313,18 +318,18 @@ class _MethodReader:
                 kernel = self.kernels[op_index]
                 operands: list[SSAValue] = []
                 if is_primitive(kernel):
-                    return et.CallOp(kernel, tuple(self._item(a, operands) for a in args), operands)
+                    return CallOp(kernel, tuple(self._item(a, operands) for a in args), operands)
                 template = tuple(self._item(a, operands) for a in args[:-1])
                 returns = (self._item(args[-1], operands),) if args else None
-                return et.CallOp(kernel, template, operands, returns)
+                return CallOp(kernel, template, operands, returns)
             case model.DelegateCall(index, args):
                 operands = []
                 template = tuple(self._item(a, operands) for a in args)
-                return et.DelegateCallOp(self.reader.delegate(self.plan.delegates[index]), template, operands)
+                return DelegateCallOp(self.reader.delegate(self.plan.delegates[index]), template, operands)
             case model.MoveCall(source, target):
-                return et.MoveOp(self.values[source], self.values[target])
+                return MoveOp(self.values[source], self.values[target])
             case model.FreeCall(value):
-                return et.FreeOp(self.values[value])
+                return FreeOp(self.values[value])
             case _:
                 raise AssertionError(instruction)
 
@@ -368,7 +373,7 @@ def _number(value: model.Int | model.Bool | model.Double) -> int | bool | float:
 
 
 def _ends(block: Block) -> bool:
-    return isinstance(block.last_op, (et.JumpFalseOp, et.JumpOp, et.NextOp))
+    return isinstance(block.last_op, (JumpFalseOp, JumpOp, NextOp))
 
 
 def _location(frames: model.FrameList | None, method: str) -> LocationAttr:

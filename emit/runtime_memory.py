@@ -65,7 +65,9 @@ def kernel_temp_rules() -> TempRules:
 
 def delegate_memory(module: ModuleOp) -> dict[str, list[DelegateMemory]]:
     """What the delegates of each method of a module at the executable level take, where their backends said so."""
-    from etir.dialects.et.executable import DelegateCallOp, DelegateOp, MethodOp
+    from etir.dialects.et.executable import MethodOp
+    from etir.dialects.et.instructions import DelegateCallOp
+    from etir.dialects.et.payloads import DelegateOp
 
     known: dict[str, DelegateMemory] = {}
     for op in module.body.block.ops:

@@ -16,26 +16,22 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.arguments import OPERAND, Item, ListArg, Template
-from etir.dialects.et.executable import (
-    BESIDE,
-    BufferOp,
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.instructions import (
     CallOp,
     DelegateCallOp,
-    DelegateOp,
     FreeOp,
     InputsOp,
     JumpFalseOp,
     JumpOp,
-    MethodOp,
     MoveOp,
-    NamedDataOp,
     NextOp,
     ReturnOp,
-    ScalarOp,
-    ViewOp,
 )
 from etir.dialects.et.layout import order_of
+from etir.dialects.et.payloads import BESIDE, DelegateOp, NamedDataOp
 from etir.dialects.et.program import GetWeightOp, NoneOp, StateOp, StringOp, WeightOp
+from etir.dialects.et.values import BufferOp, ScalarOp, ViewOp
 from etir.dialects.et.weights import Blob, payload_of
 from etir.dialects.literals import dense_values, scalar_of
 from etir.dialects.payloads import require_payloads

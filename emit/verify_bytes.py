@@ -14,9 +14,10 @@ from xdsl.ir import Operation
 
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.dtypes import BY_NUMBER
-from etir.dialects.et.executable import BufferOp, MethodOp, ViewOp
+from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.layout import tensor_type
 from etir.dialects.et.program import GetWeightOp, StateOp, WeightOp
+from etir.dialects.et.values import BufferOp, ViewOp
 from etir.dialects.et.weights import payload_of
 from etir.emit.buffers import Buffer
 from etir.emit.errors import E0865

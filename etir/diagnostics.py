@@ -97,10 +97,16 @@ class Diagnostic:
     severity: Severity = Severity.ERROR
     pass_name: str = ""
     """The pass that found it; a note says so too."""
+    operator: str = ""
+    """The operator that it is about, by the name of its overload (``aten.add.Tensor``) at whatever level."""
 
     def at(self, location: SourceLocation | None) -> Diagnostic:
         """The same diagnostic at ``location``, unless it already has one."""
         return self if self.location is not None or location is None else replace(self, location=location)
+
+    def about(self, operator: str) -> Diagnostic:
+        """The same diagnostic about ``operator``, unless it is about one already."""
+        return replace(self, operator=operator) if operator and not self.operator else self
 
     def render(self, source_line: str | None = None) -> str:
         """``file:line:col: error[E0312]: message``, then the source line with a caret, notes and the next step."""

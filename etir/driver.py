@@ -16,6 +16,7 @@ from etir.dialects.et.weights import write_atomically
 from etir.report import Report, make_report
 
 if TYPE_CHECKING:
+    from executorch.exir import EdgeProgramManager
     from torch.export import ExportedProgram
     from xdsl.dialects.builtin import ModuleOp
 
@@ -101,7 +102,7 @@ class Program:
 
 
 def compile_program(
-    program: ExportedProgram | Mapping[str, ExportedProgram] | ModuleOp,
+    program: ExportedProgram | Mapping[str, ExportedProgram] | EdgeProgramManager | ModuleOp,
     *,
     target: str = "executorch",
     delegates: Sequence[str | tuple[str, Mapping[str, object]]] = (),
@@ -122,6 +123,9 @@ def compile_program(
 ) -> Program:
     """Compile an exported program (several by method name, or a module at any level) for a target.
 
+    A program that ExecuTorch's ``to_edge_transform_and_lower`` has lowered keeps its delegates; what it returns can be
+    given as it is.
+
     ``target`` names whose kernels the program must link against. ``delegates`` names backends in order of preference,
     with options as ``"xnnpack{fp16=true}"`` or ``("xnnpack", {"fp16": True})``; what none of them takes runs on the
     target's kernels, or is an error with ``fallback="refuse"``. ``partition`` has options of pass `partition` besides
@@ -135,10 +139,10 @@ def compile_program(
     ``external_state`` the same for the initial bytes of state; ``dump_dir`` receives the module after every phase as
     text.
 
-    ``constant_methods`` are further methods that return the value. ``optimizer`` (``"sgd{lr=0.1 momentum=0.9}"``, the
-    options are those of pass `sgd-step`) lets a joint graph of forward and backward update its parameters itself.
-    ``state_methods`` adds methods by which the state is read and written from outside, of the names that fit the
-    patterns, or of all; methods then share their state.
+    ``constant_methods`` are further methods that return the value. ``optimizer`` (``"sgd{lr=0.1 momentum=0.9}"``,
+    ``"adam"``, ``"adamw"``; the options are those of passes `sgd-step`, `adam-step`, `adamw-step`) lets a joint graph
+    of forward and backward update its parameters itself. ``state_methods`` adds methods by which the state is read and
+    written from outside, of the names that fit the patterns, or of all; methods then share their state.
 
     Raises one :class:`~etir.diagnostics.EtirError` with everything that keeps the program from compiling.
     """
@@ -162,9 +166,11 @@ def compile_program(
             raise E0402.error("constant methods are added to exported programs; a module has its methods already")
         module = program.clone()
     else:
-        from etir.lowering.import_fx import import_program
+        from etir.lowering.import_fx import import_program, unpacked
 
-        module = import_program(_prepared(program, texts), constant_methods=constant_methods)
+        programs, constants = unpacked(program)
+        constants |= constant_methods or {}
+        module = import_program(_prepared(programs, texts), constant_methods=constants)
     ctx = EtContext()
     shares = share_state or state_methods is not False
     options = {

@@ -116,7 +116,8 @@ def make_report(
 
 def _method(module: ModuleOp, method: Any, runtime: Mapping[str, RuntimeMemory]) -> MethodReport:
     from etir.dialects.context import EtContext
-    from etir.dialects.et.executable import BufferOp, CallOp, DelegateCallOp, InputsOp, NextOp, ReturnOp
+    from etir.dialects.et.instructions import CallOp, DelegateCallOp, InputsOp, NextOp, ReturnOp
+    from etir.dialects.et.values import BufferOp
     from etir.passes.memory_effects import memory_of, tensor_bytes
     from etir.passes.planning.lower_bound import lower_bound
 

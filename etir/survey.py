@@ -9,7 +9,6 @@ survey.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ModuleOp
@@ -27,7 +26,6 @@ _IN_PLACE = "functionalize"
 _GO_ON = (_IN_PLACE, "decompose-aten", *_CHECKS)
 """Passes after which the next one can still run, if they fail."""
 _LAST = "to-out-variant"
-_OPERATOR = re.compile(r"'(?:edge\.)?([\w.]+(?:\.|::)[\w.]+)'")
 
 
 def everything_wrong(error: EtirError, ctx: EtContext, module: ModuleOp, passes: Sequence[str]) -> EtirError:
@@ -72,16 +70,5 @@ def _take_out_mutations(module: ModuleOp) -> None:
 
 def _is_known(diagnostic: Diagnostic, found: Sequence[Diagnostic]) -> bool:
     """Whether something was said already of the same operator."""
-    own = _operator(diagnostic)
-    for other in found:
-        name = _operator(other)
-        same = own and name and (f"{own}.".startswith(f"{name}.") or f"{name}.".startswith(f"{own}."))
-        if same or diagnostic.message == other.message:
-            return True
-    return False
-
-
-def _operator(diagnostic: Diagnostic) -> str:
-    """The operator that a message is about, ``aten.add.Tensor`` or ``aten.add``; empty without one."""
-    match = _OPERATOR.search(diagnostic.message)
-    return "" if match is None else match[1].replace("::", ".")
+    own = diagnostic.operator
+    return any((own and own == other.operator) or diagnostic.message == other.message for other in found)

@@ -19,10 +19,22 @@ from xdsl.ir import Operation, SSAValue
 from etir.diagnostics import EtirError
 from etir.dialects.aten.table import load_table, out_variant
 from etir.dialects.dtypes import BY_NUMBER, dtype_of
-from etir.dialects.et import executable as et
 from etir.dialects.et.arguments import OPERAND, ListArg
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.instructions import (
+    CallOp,
+    DelegateCallOp,
+    FreeOp,
+    InputsOp,
+    JumpFalseOp,
+    JumpOp,
+    MoveOp,
+    NextOp,
+    ReturnOp,
+)
 from etir.dialects.et.layout import order_of, tensor_type
 from etir.dialects.et.program import GetWeightOp, NoneOp, SchemaDeclOp, StateOp, StringOp
+from etir.dialects.et.values import BufferOp, ScalarOp, ViewOp
 from etir.dialects.et.weights import payload_of
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema import Kind, OpSchema, SchemaKind, parse_schema
@@ -75,7 +87,7 @@ class _Cell:
 class ExecutableMethod:
     """A loaded method: its arenas and values stay between runs."""
 
-    def __init__(self, interpreter: Interpreter, method: et.MethodOp):
+    def __init__(self, interpreter: Interpreter, method: MethodOp):
         self.interpreter = interpreter
         self.oracle = interpreter.oracle
         self.method = method
@@ -87,7 +99,7 @@ class ExecutableMethod:
         ]
         self.cells: dict[SSAValue, _Cell] = {}
         self.numbers: dict[SSAValue, Any] = {}
-        self.delegates: dict[et.DelegateCallOp, Callable[[Sequence[Any]], list[Any]]] = {}
+        self.delegates: dict[DelegateCallOp, Callable[[Sequence[Any]], list[Any]]] = {}
         for op in method.body.blocks[0].ops:
             if op.results:
                 self._define(op)
@@ -100,11 +112,11 @@ class ExecutableMethod:
     def _define(self, op: Operation) -> None:
         value = op.results[0]
         match op:
-            case et.BufferOp():
+            case BufferOp():
                 self.cells[value] = _Cell(self._memory(op), op.result.type)
                 if op.state is not None:
                     self._initialise(value, op.state.root_reference.data)
-            case et.ViewOp():
+            case ViewOp():
                 base = self.cells[op.base]
                 offset = op.offset.value.data
                 memory = base.memory[offset : offset + _size(op.result.type)]
@@ -113,7 +125,7 @@ class ExecutableMethod:
                 assert isinstance(op.result.type, TensorType)
                 data = np.frombuffer(self._weight_bytes(op), np.uint8)
                 self.cells[value] = _Cell(data, op.result.type)
-            case et.ScalarOp():
+            case ScalarOp():
                 self.numbers[value] = scalar_of(op.value)
             case StringOp():
                 self.numbers[value] = op.value.data
@@ -122,7 +134,7 @@ class ExecutableMethod:
             case _:
                 raise E1001.error(f"'{op.name}' does not define a value")
 
-    def _memory(self, op: et.BufferOp) -> Any:
+    def _memory(self, op: BufferOp) -> Any:
         size = _size(op.result.type)
         if op.place is None:
             return np.zeros(size, np.uint8)
@@ -135,7 +147,7 @@ class ExecutableMethod:
     def _initialise(self, value: SSAValue, name: str) -> None:
         state = self.interpreter.symbols.get(name)
         owner = value.owner
-        assert isinstance(owner, et.BufferOp)
+        assert isinstance(owner, BufferOp)
         if owner.place is not None and owner.place[0] > 1:
             # Another method may have written it since it was loaded.
             if name in self.interpreter.initialised:
@@ -166,7 +178,7 @@ class ExecutableMethod:
             return
         shape = tuple(tensor.shape)
         owner = value.owner
-        dynamic = isinstance(owner, (et.BufferOp, et.ViewOp)) and owner.dynamic is not None
+        dynamic = isinstance(owner, (BufferOp, ViewOp)) and owner.dynamic is not None
         got = self.oracle.dtype(tensor)
         if got.type != cell.type.element_type or (shape != cell.shape and not dynamic):
             raise E1002.error(
@@ -185,7 +197,7 @@ class ExecutableMethod:
         """Run the method once."""
         block = self.method.body.blocks[0]
         op: Operation | None = block.first_op
-        while op is not None and not isinstance(op, et.InputsOp):
+        while op is not None and not isinstance(op, InputsOp):
             op = op.next_op
         outputs: list[Any] = []
         for _ in range(MAX_INSTRUCTIONS):
@@ -196,7 +208,7 @@ class ExecutableMethod:
             except EtirError as error:
                 place = source_location(op.location)
                 raise EtirError([d.at(place) for d in error.diagnostics]) from error.__cause__
-            if isinstance(op, et.ReturnOp):
+            if isinstance(op, ReturnOp):
                 outputs = [self.read(v) for v in op.arguments]
                 self._update_inputs(inputs)
                 break
@@ -208,30 +220,30 @@ class ExecutableMethod:
     def _step(self, op: Operation, inputs: Sequence[Any]) -> Operation | None:
         """Run one instruction; returns the next one when it is not simply the next."""
         match op:
-            case et.InputsOp():
+            case InputsOp():
                 self._set_inputs(op, inputs)
-            case et.CallOp():
+            case CallOp():
                 self._call(op)
-            case et.DelegateCallOp():
+            case DelegateCallOp():
                 self._call_delegate(op)
-            case et.MoveOp():
+            case MoveOp():
                 if op.source in self.cells:
                     self.cells[op.target] = self.cells[op.source]
                 else:
                     self.numbers[op.target] = self.numbers[op.source]
-            case et.JumpFalseOp():
+            case JumpFalseOp():
                 held = self.read(op.condition)
                 holds = bool(held.all()) if self.oracle.is_tensor(held) else bool(held)
                 return (op.fallthrough if holds else op.target).first_op
-            case et.JumpOp() | et.NextOp():
+            case JumpOp() | NextOp():
                 return op.target.first_op
-            case et.ReturnOp() | et.FreeOp():
+            case ReturnOp() | FreeOp():
                 pass
             case _:
                 raise E1001.error(f"'{op.name}' cannot be interpreted: a delegate's blob only runs on its backend")
         return None
 
-    def _call_delegate(self, op: et.DelegateCallOp) -> None:
+    def _call_delegate(self, op: DelegateCallOp) -> None:
         """Run a delegate's blob, where its backend has a way to do that without its run-time half."""
         if op not in self.delegates:
             self.delegates[op] = self.interpreter.delegate(op.delegate.root_reference.data)
@@ -240,7 +252,7 @@ class ExecutableMethod:
         for target, output in zip(list(op.arguments)[len(op.arguments) - len(outputs) :], outputs, strict=True):
             self.write(target, output)
 
-    def _set_inputs(self, op: et.InputsOp, inputs: Sequence[Any]) -> None:
+    def _set_inputs(self, op: InputsOp, inputs: Sequence[Any]) -> None:
         if len(inputs) != len(op.arguments):
             raise E1002.error(f"the method takes {len(op.arguments)} inputs, {len(inputs)} given")
         for value, given in zip(op.arguments, inputs, strict=True):
@@ -248,12 +260,12 @@ class ExecutableMethod:
 
     def _update_inputs(self, inputs: Sequence[Any]) -> None:
         """Hand what a method wrote into the caller's memory back to the caller's tensors."""
-        op = next(o for o in self.method.instructions if isinstance(o, et.InputsOp))
+        op = next(o for o in self.method.instructions if isinstance(o, InputsOp))
         for value, given in zip(op.arguments, inputs, strict=True):
-            if isinstance(value.owner, et.BufferOp) and value.owner.caller is not None:
+            if isinstance(value.owner, BufferOp) and value.owner.caller is not None:
                 self.oracle.assign(self.oracle.from_user(given), self.read(value))
 
-    def _items(self, op: et.CallOp) -> list[Any]:
+    def _items(self, op: CallOp) -> list[Any]:
         """The arguments: SSA values where operands stand, literals, and lists of both."""
         operands = iter(op.arguments)
 
@@ -269,7 +281,7 @@ class ExecutableMethod:
             return self.read(item)
         return [self._value(e) for e in item] if isinstance(item, list) else item
 
-    def _call(self, op: et.CallOp) -> None:
+    def _call(self, op: CallOp) -> None:
         kernel = op.kernel.data
         items = self._items(op)
         if kernel.startswith("executorch_prim::"):

@@ -7,6 +7,7 @@ are handed to ``executable.py``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,8 +22,10 @@ from etir.diagnostics import EtirError
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
-from etir.dialects.et.executable import DelegateOp, MethodOp, NamedDataOp
+from etir.dialects.dtypes import dtype_of
+from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.layout import dims_of
+from etir.dialects.et.payloads import DelegateOp, NamedDataOp
 from etir.dialects.et.program import (
     ConstantOp,
     GetWeightOp,
@@ -290,6 +293,10 @@ class _Frame:
     def _view(self, op: ViewOp) -> Any:
         base = self.values[op.base]
         assert isinstance(op.result.type, TensorType)
+        if op.reinterprets:
+            count = dtype_of(op.result.type.element_type).itemsize * math.prod(op.result.type.get_shape())
+            data = self.oracle.to_bytes(base)[op.byte_offset : op.byte_offset + count]
+            return self.oracle.from_bytes(data, op.result.type)
         named = iter([self.values[v] for v in op.sizes])
         sizes = [d if isinstance(d, int) else next(named, -1) for d in dims_of(op.result.type)]
         flattened = base.reshape(-1)

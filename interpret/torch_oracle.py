@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,16 +38,25 @@ def _view(self: torch.Tensor, size: list[int]) -> torch.Tensor:
     return self.reshape(size)
 
 
+def _view_dtype(self: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    try:
+        return self.view(dtype)
+    except RuntimeError:
+        return self.clone(memory_format=torch.contiguous_format).view(dtype)
+
+
 _OWN_OPS = {
     "aten.view.default": _view,
+    "aten.view.dtype": _view_dtype,
+    "aten.view_copy.dtype": _view_dtype,
     "dim_order_ops._to_dim_order_copy.default": _dim_order_copy,
     "dim_order_ops._clone_dim_order.default": _dim_order_copy,
     "dim_order_ops._empty_dim_order.default": _dim_order_empty,
 }
 """What the oracle computes in its own way.
 
-The edge level's operators: values do not depend on the dim order, so everything is kept contiguous. And a view: in a
-functional program there are no strides that could forbid one.
+The edge level's operators: values do not depend on the dim order, so everything is kept contiguous. And views: in a
+functional program there are no strides and no start in memory that could forbid one.
 """
 
 
@@ -83,18 +92,9 @@ class TorchOracle(Oracle):
         return BY_TORCH_NAME[str(tensor.dtype).removeprefix("torch.")]
 
     def call(self, schema: OpSchema, arguments: Mapping[str, Any]) -> Any:
-        own = _OWN_OPS.get(schema.op_name)
+        function = _OWN_OPS.get(schema.op_name) or _torch_function(schema)
         converted = {k: _argument(schema, k, v) for k, v in arguments.items()}
         with torch.no_grad():
-            if own is not None:
-                return own(**converted)
-            try:
-                packet = getattr(getattr(torch.ops, schema.namespace), schema.name)
-                function = getattr(packet, schema.overload or "default")
-            except AttributeError:
-                raise E1001.error(
-                    f"torch has no operator '{schema.op_name}'", help="import the library that registers it"
-                ) from None
             try:
                 return function(**converted)
             except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
@@ -114,6 +114,16 @@ class TorchOracle(Oracle):
 
     def item(self, tensor: Any) -> bool | int | float:
         return tensor.item()
+
+
+def _torch_function(schema: OpSchema) -> Callable[..., Any]:
+    try:
+        packet = getattr(getattr(torch.ops, schema.namespace), schema.name)
+        return getattr(packet, schema.overload or "default")
+    except AttributeError:
+        raise E1001.error(
+            f"torch has no operator '{schema.op_name}'", help="import the library that registers it"
+        ) from None
 
 
 def torch_dtype(type: Attribute) -> torch.dtype:

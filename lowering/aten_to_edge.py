@@ -49,7 +49,7 @@ from etir.dialects.edge.rules import (
     is_pointwise,
     scalar_form,
 )
-from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
+from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_of, tensor_type
 from etir.dialects.et.program import ConstantOp, UpdateInputOp, WriteStateOp
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import SchemaKind
@@ -92,10 +92,14 @@ class _Lowering:
         found: list[Diagnostic] = []
         for (name, reason), ops in self.opaque.items():
             count = "" if len(ops) == 1 else f" ({len(ops)} uses, this is the first)"
-            found.append(
-                E0410.diagnostic(f"'{name}' is not supported: {reason}{count}", source_location(ops[0].location))
-            )
+            place = source_location(ops[0].location)
+            found.append(E0410.diagnostic(f"'{name}' is not supported: {reason}{count}", place).about(name))
         return found
+
+    def refuse(self, op: AtenOp, why: str) -> None:
+        """Note an operator that has no place at the edge level."""
+        problem = E0414.diagnostic(f"'{op.name}' {why}", source_location(op.location))
+        self.problems.append(problem.about(op.SCHEMA.op_name))
 
     def block(self, block: Block) -> None:
         """Lower every operation of a block and of the regions inside it."""
@@ -120,11 +124,7 @@ class _Lowering:
             _replace(op, [op.operands[0]])
             return
         if op.SCHEMA.kind is not SchemaKind.FUNCTIONAL:
-            self.problems.append(
-                E0414.diagnostic(
-                    f"'{op.name}' writes its arguments (E1): run functionalize first", source_location(op.location)
-                )
-            )
+            self.refuse(op, "writes its arguments (E1): run functionalize first")
             return
         arguments = op.given_args()
         if name in _MEMORY_FORMAT_OPS:
@@ -141,9 +141,7 @@ class _Lowering:
             arguments = {target.arguments[positions[k]].name: v for k, v in arguments.items()}
             name = copied
         elif op.SCHEMA.is_view:
-            self.problems.append(
-                E0414.diagnostic(f"'{op.name}' is a view without a copying form (E2)", source_location(op.location))
-            )
+            self.refuse(op, "is a view without a copying form (E2)")
             return
         arguments.pop("memory_format", None)
         name = self.numbers(op, name, arguments)
@@ -259,7 +257,7 @@ class _Lowering:
 
     def memory_format(self, op: AtenOp, arguments: dict[str, ArgValue]) -> None:
         """``_to_copy``, ``clone``, ``contiguous`` and ``empty`` with their memory format as a dim order."""
-        result = cast("TensorType[Attribute]", op.results[0].type)
+        result = tensor_of(op.results[0])
         rank = result.get_num_dims()
         value = arguments.get("self")
         if value is not None and not (isinstance(value, SSAValue) and isinstance(value.type, TensorType)):
@@ -271,7 +269,7 @@ class _Lowering:
         word = arguments.get("memory_format") or default
         source = op.operands[0] if op.operands and op.SCHEMA.arguments[0].is_tensor else None
         if word == "preserve" and source is not None:
-            order = order_of(cast("TensorType[Attribute]", source.type))
+            order = order_of(tensor_of(source))
         elif word in ("channels_last", "channels_last_3d"):
             order = (0, *range(2, rank), 1)
         else:

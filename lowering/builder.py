@@ -74,6 +74,11 @@ class Builder:
         self.op_class: Callable[[str], type[SchemaOp]] = _edge_class if self.is_edge else aten_op
         self.pool = SizePool(rewriter.insert, rewriter.root.operands, self.op_class)
 
+    @property
+    def declared(self) -> TensorType[Attribute]:
+        """The type of the first result of the operation that is rewritten, which has to be a tensor."""
+        return tensor_type_of(self.rewriter.root.results[0])
+
     # --- operators --------------------------------------------------------------------------------------------------
 
     def __call__(self, op_name: str, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any) -> SSAValue:

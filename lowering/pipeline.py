@@ -95,12 +95,19 @@ def phase_of(module: ModuleOp) -> str:
 
     Core ATen is a part of ATen, so such a module starts at ``aten``: what is decomposed already stays as it is.
     """
+    from xdsl.dialects.builtin import SymbolRefAttr
+
+    from etir.dialects.et.payloads import DelegateOp
+
     found = "aten"
+    # A program that was imported with blobs in it calls them at every level.
+    blobs = [SymbolRefAttr(op.sym_name.data) for op in module.body.block.ops if isinstance(op, DelegateOp)]
     for op in module.walk():
         if op.name == "et.method":
             return "et"
         if op.name.startswith("backend."):
-            found = "backend"
+            if op.name != "backend.call_delegate" or op.properties["callee"] not in blobs:
+                found = "backend"
         elif op.name.startswith("edge.") and found == "aten":
             found = "edge"
     return found

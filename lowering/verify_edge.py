@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.aten.base import AtenOp
-from etir.dialects.aten.opaque import OpaqueOp
+from etir.dialects.aten.opaque import OpaqueOp, operator_of
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of
@@ -34,7 +34,8 @@ class VerifyEdgePass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error with every violation (E0410, E0414)."""
-        raise_if_errors([d for method in methods(module) for op in method.walk() for d in violations(op)])
+        found = [d.about(operator_of(op)) for method in methods(module) for op in method.walk() for d in violations(op)]
+        raise_if_errors(found)
 
 
 def violations(op: Operation) -> Iterator[Diagnostic]:

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
 
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import i32, i64
 from etir.dialects.edge.base import EdgeOp, edge_op
-from etir.dialects.et.layout import dims_of, is_static, tensor_type
+from etir.dialects.et.layout import dims_of, is_static, tensor_of, tensor_type
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import ARITHMETIC, BY_NAME, ArithmeticOp, AssertOp, ConstantOp
@@ -74,7 +74,7 @@ class CopyOfCopy(Pattern):
         inner = op.operands[0].owner
         if not isinstance(inner, EdgeOp) or inner.name != op.name:
             return
-        types = [cast("TensorType[Attribute]", v.type) for v in (inner.operands[0], inner.results[0])]
+        types = [tensor_of(v) for v in (inner.operands[0], inner.results[0])]
         if types[0].element_type != types[1].element_type:
             rewriter.no_match("the first copy changes the element type")
             return
@@ -124,7 +124,7 @@ class Permutations(Pattern):
 
 def permutation_of(op: EdgeOp) -> list[int]:
     """The permutation that ``permute_copy`` or ``transpose_copy`` applies."""
-    rank = cast("TensorType[Attribute]", op.operands[0].type).get_num_dims()
+    rank = tensor_of(op.operands[0]).get_num_dims()
     if op.name == "edge.aten.permute_copy.default":
         return [d % rank for d in op.arg("dims")] if rank else []
     order = list(range(rank))
@@ -239,7 +239,7 @@ class StaticSize(Pattern):
 
     def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
         assert isinstance(op, SchemaOp)
-        dims = dims_of(cast("TensorType[Attribute]", op.operands[0].type))
+        dims = dims_of(tensor_of(op.operands[0]))
         if op.SCHEMA.name == "sym_size":
             size: Any = dims[op.arg("dim")]
         else:

@@ -14,6 +14,10 @@ Any reshape of a contiguous tensor is a view; so are squeezing and unsqueezing, 
 size 1, an expansion that repeats nothing, and a slice or selection along the first dim that is longer than 1. Views of
 views collapse. A view of a weight is a weight over the same bytes, cut to size, under the other type.
 
+Bytes under another element type (``view.dtype``, complex numbers as pairs of real ones) are a view, too. Runtimes may
+have no kernel that copies those, so that what cannot be viewed (a tensor in another dim order, one that a loop carries)
+is copied first, as what it is.
+
 A result with several dynamic dims needs their sizes at run time: those that the operator names, or sizes of its
 operand.
 
@@ -34,7 +38,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.control.ops import ScanOp, WhileOp
 from etir.dialects.dtypes import dtype_of, i64
 from etir.dialects.edge.base import EdgeOp, edge_op
-from etir.dialects.et.layout import dims_of, is_contiguous, is_static
+from etir.dialects.et.layout import dims_of, is_contiguous, is_static, order_of, tensor_type
 from etir.dialects.et.program import GetWeightOp, WeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.passes.base import Pass, methods
@@ -50,6 +54,11 @@ RESHAPES = (
 PERMUTES = ("edge.aten.permute_copy.default", "edge.aten.transpose_copy.int", "edge.aten.t_copy.default")
 SLICES = ("edge.aten.slice_copy.Tensor", "edge.aten.select_copy.int")
 EXPANDS = ("edge.aten.expand_copy.default",)
+REINTERPRETS = (
+    "edge.aten.view_copy.dtype",
+    "edge.aten.view_as_real_copy.default",
+    "edge.aten.view_as_complex_copy.default",
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ class ElideViewsPass(Pass):
         """Rewrite every method; weights seen under another type become weights of their own over the same bytes."""
         symbols = _Weights(module)
         for method in methods(module):
-            apply_patterns(ctx, method, [CopyToView(), ViewOfView(), ViewOfWeight(symbols)])
+            apply_patterns(ctx, method, [CopyToView(), Reinterpret(), ViewOfView(), ViewOfWeight(symbols)])
 
 
 def element_offset(op: EdgeOp) -> int | None:
@@ -188,6 +197,35 @@ def _carried(value: SSAValue) -> Operation | None:
     return parent if isinstance(parent, (WhileOp, ScanOp)) else None
 
 
+class Reinterpret(Pattern):
+    """Bytes under another element type are a view of a contiguous tensor."""
+
+    name = "reinterpret"
+    roots = REINTERPRETS
+
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        source, result = op.operands[0], op.results[0]
+        if source.type == result.type:
+            rewriter.replace(op, [source])
+            return
+        types = (cast("TensorType[Attribute]", source.type), cast("TensorType[Attribute]", result.type))
+        if not all(is_static(t) for t in types):
+            rewriter.no_match("sizes that are only known at run time need a kernel")
+            return
+        rows = [tensor_type(t.element_type, dims_of(t)) for t in types]
+        if source.type != rows[0] or _carried(source):
+            copied = edge_op("dim_order_ops._to_dim_order_copy.default").make(
+                {"self": source, "dim_order": list(order_of(rows[0]))}, [rows[0]]
+            )
+            source = rewriter.insert(copied).results[0]
+        view = ViewOp(source, rows[1])
+        if types[1] == rows[1]:
+            rewriter.replace(op, view)
+            return
+        given = {"self": rewriter.insert(view).results[0], "dim_order": list(order_of(types[1]))}
+        rewriter.replace(op, edge_op("dim_order_ops._to_dim_order_copy.default").make(given, [types[1]]))
+
+
 class ViewOfView(Pattern):
     """A view of a view is a view of the base."""
 
@@ -199,7 +237,11 @@ class ViewOfView(Pattern):
         base = op.base.owner
         if not isinstance(base, ViewOp):
             return
-        offset = base.element_offset + op.element_offset
+        start = base.byte_offset + op.byte_offset
+        offset, rest = divmod(start, _itemsize(op.result.type))
+        if rest:
+            rewriter.no_match(f"the view starts {start} bytes into its base, amid an element")
+            return
         if base.base.type == op.result.type and offset == 0:
             rewriter.replace(op, [base.base])
         else:
@@ -225,6 +267,10 @@ class ViewOfWeight(Pattern):
             rewriter.no_match("the bytes of the weight are not loaded, and the view is only a part of them")
             return
         rewriter.replace(op, GetWeightOp(name, op.result.type))
+
+
+def _itemsize(type: Attribute) -> int:
+    return dtype_of(cast("TensorType[Attribute]", type).element_type).itemsize
 
 
 class _Weights:
@@ -266,13 +312,12 @@ class _Weights:
     @staticmethod
     def _part(blob: Blob, op: ViewOp) -> Blob | None:
         type = cast("TensorType[Attribute]", op.result.type)
-        itemsize = dtype_of(type.element_type).itemsize
-        size = itemsize
+        size = _itemsize(type)
         for dim in type.get_shape():
             size *= dim
         if size == blob.size:
             return blob
         if not blob.has_data:
             return None
-        start = op.element_offset * itemsize
+        start = op.byte_offset
         return Blob.of(blob.data[start : start + size])

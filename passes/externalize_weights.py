@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.ir import Operation
 
 from etir.dialects.context import EtContext
-from etir.dialects.et.executable import NamedDataOp
+from etir.dialects.et.payloads import NamedDataOp
 from etir.dialects.et.program import StateOp, WeightOp
 from etir.passes.base import Pass
 from etir.passes.memory_effects import tensor_bytes

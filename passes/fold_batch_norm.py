@@ -17,16 +17,16 @@ must be constants, and the other results of the batch norm unused.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.layout import is_contiguous, tensor_type
+from etir.dialects.et.layout import is_contiguous, tensor_of, tensor_type
 from etir.passes.base import Pass, methods
 from etir.passes.constants import ConstantStore
 from etir.passes.rewriting import Pattern, Rewriter, apply_patterns, fuse_locations
@@ -95,13 +95,13 @@ class ConvolutionBatchNorm(Pattern):
         )
 
     def _array(self, value: SSAValue) -> Any:
-        type = cast("TensorType[Attribute]", value.type)
+        type = tensor_of(value)
         flat = np.frombuffer(self.store.data(value), dtype_of(type.element_type).numpy_name)
         return flat.reshape(type.get_shape()).astype(np.float64)
 
     def _scaled(self, value: SSAValue, scale: Any, *, axis: int) -> Any:
         """The filter times ``scale`` along ``axis``: products in float64, one channel at a time for the cache."""
-        type = cast("TensorType[Attribute]", value.type)
+        type = tensor_of(value)
         weight = np.frombuffer(self.store.data(value), dtype_of(type.element_type).numpy_name)
         weight = weight.reshape(type.get_shape())
         result = np.empty_like(weight)
@@ -119,7 +119,7 @@ class ConvolutionBatchNorm(Pattern):
         bias = np.zeros(channels) if bias_value is None else self._array(bias_value)
         scale = gamma / np.sqrt(variance + op.arg("eps"))
         bias = (bias - mean) * scale + beta
-        type = cast("TensorType[Attribute]", weight_value.type)
+        type = tensor_of(weight_value)
         name = dtype_of(type.element_type).numpy_name
         weight = self._scaled(weight_value, scale, axis=1 if convolution.arg("transposed") else 0)
         hint = getattr(weight_value.owner, "symbol", None)

@@ -23,14 +23,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import Pure
 
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.layout import is_contiguous, is_static
+from etir.dialects.et.layout import is_contiguous, is_static, tensor_of
 from etir.dialects.et.program import GetWeightOp
 from etir.interpret.oracle import Oracle, get_oracle
 from etir.passes.base import Pass, methods
@@ -131,7 +131,7 @@ class _Folder:
     def _argument(self, value: Any) -> Any:
         if isinstance(value, SSAValue):
             if value not in self.values:
-                type = cast("TensorType[Attribute]", value.type)
+                type = tensor_of(value)
                 self.values[value] = self.oracle.from_bytes(self.store.data(value), type)
             return self.values[value]
         return [self._argument(v) for v in value] if isinstance(value, tuple) else value
@@ -144,7 +144,7 @@ class _Folder:
             data = self.oracle.to_bytes(self.values[result])
             origin = self.origin.get(result)
             hint = f"{origin}_folded" if origin else result.name_hint or "folded"
-            constant = self.store.make(data, cast("TensorType[Attribute]", result.type), op, hint)
+            constant = self.store.make(data, tensor_of(result), op, hint)
             Rewriter.insert_op(constant, InsertPoint.before(op))
             constant.results[0].name_hint = result.name_hint
             result.replace_all_uses_with(constant.results[0])

@@ -19,26 +19,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.errors import E1111
-from etir.backends.interface import Artifact, Backend, NamedBlob, Outlined
+from etir.backends.interface import Artifact, Backend, Outlined
 from etir.backends.registry import Delegate
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.context import EtContext
-from etir.dialects.et.executable import BESIDE, DelegateOp, NamedDataOp
+from etir.dialects.et.payloads import BESIDE, DelegateOp, NamedDataOp
 from etir.dialects.et.program import ReadStateOp, StateOp, WeightOp, WriteStateOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.literals import int_attr
 from etir.passes.base import Pass
+from etir.passes.delegation.named_data import EXTERNAL, add_named_data
 from etir.passes.delegation.owned import SHARED
 from etir.passes.legalize_delegates import outlined_functions
 
-EXTERNAL = "external"
-"""Attribute of ``et.named_data``, as of weights: the name of the ``.ptd`` file that holds it."""
 MEMORY = "memory"
 """Attribute of ``et.delegate``: bytes of method memory on 64-bit and on 32-bit machines, and of temporary memory."""
 
@@ -76,15 +75,9 @@ class LowerDelegatesPass(Pass):
                     )
             point = InsertPoint.before(outlined.func)
             for key, item in artifact.named_data.items():
-                known = named.get(key)
-                data = Blob.of(memoryview(item.data))
-                if known is None:
-                    named[key] = NamedDataOp(key, BlobAttr(data), item.alignment)
-                    if item.external:
-                        named[key].attributes[EXTERNAL] = StringAttr(item.external)
-                    Rewriter.insert_op(named[key], point)
-                else:
-                    _join(known, key, item, data, outlined.name)
+                made = add_named_data(named, key, item, outlined.name)
+                if made is not None:
+                    Rewriter.insert_op(made, point)
             Rewriter.insert_op(self._delegate(outlined.name, delegate.runtime_id, artifact), point)
             Rewriter.erase_op(outlined.func)
         if called:
@@ -146,15 +139,6 @@ def _shared_states(outlined: Outlined) -> list[str]:
             if SHARED in outlined.symbols[name].attributes:
                 names[name] = None
     return list(names)
-
-
-def _join(known: NamedDataOp, key: str, item: NamedBlob, data: Blob, name: str) -> None:
-    """Let a delegate use named data that is there. Raises E1111 when it is not the same."""
-    if known.value.data != data:
-        raise E1111.error(f"@{name} gives {data.size} bytes as '{key}', which other delegates gave other bytes for")
-    alignment = 1 if known.alignment is None else known.alignment.value.data
-    if item.alignment > alignment:
-        known.alignment = int_attr(item.alignment)
 
 
 def _drop_unused(module: ModuleOp) -> None:

@@ -16,19 +16,18 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.arguments import OPERAND, ListArg, flatten
-from etir.dialects.et.executable import (
-    BufferOp,
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.instructions import (
     CallOp,
     DelegateCallOp,
     InputsOp,
     JumpFalseOp,
     JumpOp,
-    MethodOp,
     MoveOp,
     NextOp,
     ReturnOp,
-    ViewOp,
 )
+from etir.dialects.et.values import BufferOp, ViewOp
 from etir.dialects.schema import OpSchema
 from etir.dialects.text import source_location
 from etir.passes.planning.liveness import Instruction, live_intervals

@@ -41,7 +41,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from etir.backends.interface import Backend
-from etir.backends.registry import Delegate, parse_delegate
+from etir.backends.registry import Delegate
 from etir.diagnostics import raise_if_errors
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.context import EtContext
@@ -49,7 +49,15 @@ from etir.dialects.edge.base import edge_op
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
 from etir.dialects.et.program import GetWeightOp, WriteStateOp
 from etir.passes.base import Pass, methods
-from etir.passes.delegation.attributes import DELEGATE, DELEGATES, PARTITION, delegates_of, function_name
+from etir.passes.delegation.attributes import (
+    DELEGATE,
+    DELEGATES,
+    OPTIONS,
+    PARTITION,
+    delegate_for,
+    delegates_of,
+    function_name,
+)
 from etir.passes.delegation.graph import FREE, BlockGraph, Contraction, used_values
 from etir.passes.verify_partitions import Place, check_partitions, partitions_of
 
@@ -73,6 +81,7 @@ class OutlineDelegatesPass(Pass):
         named = delegates_of(module)
         for func in methods(module):
             _Method(module, func, named, self.shared_constants == "pass").run()
+            func.attributes.pop(OPTIONS, None)
         module.attributes.pop(DELEGATES, None)
 
 
@@ -145,7 +154,7 @@ class _Method:
         put: Callable[[Operation], None],
     ) -> None:
         """Make one function and its call; ``put`` adds an operation of the block that has no place yet."""
-        delegate = self.named.get(place[0]) or parse_delegate(place[0])
+        delegate = delegate_for(self.func, place, self.named)
         inside = dict.fromkeys([*members, *stores])
         outputs = [
             r for op in members for r in op.results if any(not _is_inside(use.operation, inside) for use in r.uses)

@@ -29,13 +29,11 @@ not, is left in ``EtContext.delegation``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
-from etir.backends.errors import E1109
 from etir.backends.interface import PartitionSummary, Proposal
 from etir.backends.patterns import operator_of
 from etir.backends.registry import Delegate, parse_delegate
@@ -45,7 +43,13 @@ from etir.dialects.et.program import GetWeightOp
 from etir.dialects.sym.ops import DimOp
 from etir.passes.base import Pass, methods
 from etir.passes.cse import CsePass
-from etir.passes.delegation.attributes import delegates_of, partition_of, set_delegates, set_partition
+from etir.passes.delegation.attributes import (
+    delegates_of,
+    partition_of,
+    set_delegates,
+    set_options,
+    set_partition,
+)
 from etir.passes.delegation.graph import BlockGraph, Contraction, Ranges, tensor_bytes, used_values
 from etir.passes.delegation.levels import find_levels, lower_boundary
 from etir.passes.delegation.owned import own_state
@@ -121,7 +125,6 @@ class _Method:
         marked = [place for op in func.walk() if (place := partition_of(op)) is not None]
         self.count = 1 + max((number for _, number in marked), default=-1)
         self.copied = False
-        self.chosen: dict[str, Any] = {}
 
     def run(self) -> None:
         for op in list(self.func.walk()):
@@ -140,39 +143,45 @@ class _Method:
         owner: dict[Operation, None] = dict.fromkeys(op for ops in by_hand for op in ops)
         for delegate in self.delegates:
             proposal = delegate.backend.propose(self.module, block, delegate.options)
-            if proposal is None:
-                taken = find_taken(graph, delegate, lambda op: op not in owner, self.options.exclude)
-                groups = self._groups(graph, delegate, taken, made, [])
-            else:
-                whole, taken = fit_proposal(
-                    graph,
-                    proposal,
-                    made,
-                    lambda op: op not in owner,
-                    lambda op: operator_of(op) in self.options.exclude,
-                )
-                groups = self._groups(graph, delegate, taken, made, whole)
-                taken.units += whole
-                if groups:
-                    self._refine(delegate, proposal)
-            if self.options.what_if:
-                self.report.add_what_if(WhatIf(graph, made, groups, taken, delegate))
-            for group in groups:
-                made.append(group)
-                ops = [graph.ops[i] for i in group]
-                owner.update(dict.fromkeys(ops))
-                for op in ops:
-                    set_partition(op, delegate.name, self.count)
-                self.count += 1
-            reasons = {op: why for op, why in taken.reasons.items() if op not in owner and computes(op)}
-            self.report.add_reasons(delegate, self.func, reasons)
+            for part in [None] if proposal is None else proposal.by_options():
+                self._offer(graph, delegate, part, made, owner)
 
-    def _refine(self, delegate: Delegate, proposal: Proposal) -> None:
-        """Take over the options that a backend chose; all partitions of a program are lowered under the same ones."""
-        chosen = self.chosen.setdefault(delegate.name, proposal.options)
-        if chosen != proposal.options:
-            raise E1109.error(f"'{delegate.name}' wants other options in every block: {chosen} and {proposal.options}")
-        self.report.refine(replace(delegate, options=chosen))
+    def _offer(
+        self,
+        graph: BlockGraph,
+        delegate: Delegate,
+        proposal: Proposal | None,
+        made: list[list[int]],
+        owner: dict[Operation, None],
+    ) -> None:
+        """Give a backend what it takes, or what it proposes to lower in one way, of what is not in ``owner``."""
+        chosen = delegate
+        if proposal is None:
+            taken = find_taken(graph, delegate, lambda op: op not in owner, self.options.exclude)
+            groups = self._groups(graph, delegate, taken, made, [])
+        else:
+            excluded = self.options.exclude
+            whole, taken = fit_proposal(
+                graph, proposal, made, lambda op: op not in owner, lambda op: operator_of(op) in excluded
+            )
+            groups = self._groups(graph, delegate, taken, made, whole)
+            taken.units += whole
+            chosen = replace(delegate, options=proposal.options)
+        # The first options that a backend chose are the module's, others are their partitions' own.
+        named = self.report.refine(chosen) if proposal is not None and groups else chosen
+        if self.options.what_if:
+            self.report.add_what_if(WhatIf(graph, made, groups, taken, delegate))
+        for group in groups:
+            made.append(group)
+            ops = [graph.ops[i] for i in group]
+            owner.update(dict.fromkeys(ops))
+            for op in ops:
+                set_partition(op, delegate.name, self.count)
+            if chosen != named:
+                set_options(self.func, (delegate.name, self.count), chosen)
+            self.count += 1
+        reasons = {op: why for op, why in taken.reasons.items() if op not in owner and computes(op)}
+        self.report.add_reasons(delegate, self.func, reasons)
 
     def _groups(
         self, graph: BlockGraph, delegate: Delegate, taken: Taken, made: list[list[int]], whole: list[list[int]]

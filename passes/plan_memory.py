@@ -25,7 +25,8 @@ from xdsl.ir import Operation
 
 from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
 from etir.dialects.context import EtContext
-from etir.dialects.et.executable import BufferOp, MethodOp
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.values import BufferOp
 from etir.dialects.literals import ints_attr
 from etir.passes.base import Pass
 from etir.passes.memory_effects import DEFAULT_ALIGNMENT, memory_of, tensor_bytes

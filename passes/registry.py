@@ -44,6 +44,8 @@ PASSES: dict[str, str] = {
     "scatter-in-place": "etir.passes.scatter_in_place:ScatterInPlacePass",
     "transpose-small-side": "etir.passes.transpose_small_side:TransposeSmallSidePass",
     "sgd-step": "etir.passes.sgd_step:SgdStepPass",
+    "adam-step": "etir.passes.adam_step:AdamStepPass",
+    "adamw-step": "etir.passes.adam_step:AdamwStepPass",
     "state-methods": "etir.passes.state_methods:StateMethodsPass",
     "to-out-variant": "etir.lowering.to_out_variant:ToOutVariantPass",
 }

@@ -23,13 +23,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
 
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import i64
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.layout import dims_of, is_contiguous, is_static, tensor_type
+from etir.dialects.et.layout import dims_of, is_contiguous, is_static, tensor_of, tensor_type
 from etir.dialects.et.program import UpdateInputOp, WriteStateOp
 from etir.lowering.builder import Builder
 from etir.passes.base import Pass, methods
@@ -72,13 +72,15 @@ class _Scatter(Pattern):
 
     def sizes(self, op: EdgeOp, rewriter: Rewriter) -> tuple[int, ...] | None:
         """The sizes of the tensor, if it is one that may be written in place."""
-        whole, part = (cast("TensorType[Attribute]", op.arg(name).type) for name in ("self", "src"))
+        whole, part = (tensor_of(op.arg(name)) for name in ("self", "src"))
         if not is_static(whole) or not is_static(part) or whole.element_type != part.element_type:
             rewriter.no_match("the sizes are dynamic, or the element types differ")
         elif not is_contiguous(whole) or not is_contiguous(part):
             rewriter.no_match("the dim order is not the plain one")
         elif not _is_stored(op.results[0]):
             rewriter.no_match("the result is not stored")
+        elif not whole.get_shape():
+            rewriter.no_match("the tensor has no dims")
         else:
             return whole.get_shape()
         return None
@@ -127,11 +129,14 @@ class SelectScatter(_Scatter):
         index = op.arg("index")
         if sizes is None:
             return
-        b = Builder(rewriter, "edge")
         dim = op.arg("dim") % len(sizes)
+        known = isinstance(index, int)
+        if known and not -sizes[dim] <= index < sizes[dim]:
+            rewriter.no_match("the index is outside of the dim")
+            return
+        b = Builder(rewriter, "edge")
         part = [*sizes[:dim], 1, *sizes[dim + 1 :]]
         type = tensor_type(op.results[0].type.element_type, part)  # type: ignore[attr-defined]
         values = b("aten.view_copy.default", op.arg("src"), part, types=[type])
-        known = isinstance(index, int)
         positions = b.constant([index % sizes[dim]], i64) if known else b.full([1], index, i64)
         self.put(op, rewriter, b, dim, positions, values)

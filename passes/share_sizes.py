@@ -15,14 +15,13 @@ in a block around it, are used, so that the value always exists.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import Rewriter
 
 from etir.dialects.context import EtContext
-from etir.dialects.et.layout import dims_of
+from etir.dialects.et.layout import dims_of, tensor_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr
 from etir.passes.base import Pass, methods
@@ -44,7 +43,7 @@ def _share(block: Block, outer: dict[SymExpr, SSAValue]) -> None:
     known = dict(outer)
     for op in list(block.ops):
         if isinstance(op, SchemaOp) and op.SCHEMA.op_name == "aten.sym_size.int":
-            dims = dims_of(cast("TensorType[Attribute]", op.operands[0].type))
+            dims = dims_of(tensor_of(op.operands[0]))
             dim = op.arg("dim")
             size = dims[dim] if isinstance(dim, int) else None
             if isinstance(size, SymExpr):

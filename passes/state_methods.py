@@ -49,12 +49,13 @@ class StateMethodsPass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises error E0522 when the program has no such state."""
         states = [op for op in module.body.block.ops if isinstance(op, StateOp)]
+        unused = [m for m in self.match if not any(fnmatchcase(name_of(op), m) for op in states)]
         chosen = [op for op in states if not self.match or any(fnmatchcase(name_of(op), m) for m in self.match)]
-        if not chosen:
-            if not states:
-                raise E0522.error("no method of the program changes a buffer")
+        if not states:
+            raise E0522.error("no method of the program changes a buffer")
+        if unused:
             names = ", ".join(map(name_of, states))
-            raise E0522.error(f"no state is called {' or '.join(self.match)}; the program has {names}")
+            raise E0522.error(f"no state is called {' or '.join(unused)}; the program has {names}")
         for method in (_names(chosen), _read(chosen), _write(chosen)):
             module.body.block.add_op(method)
 

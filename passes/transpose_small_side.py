@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import cast
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
 
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.layout import is_contiguous, is_static, tensor_type
+from etir.dialects.et.layout import is_contiguous, is_static, tensor_of, tensor_type
 from etir.lowering.builder import Builder
 from etir.passes.base import Pass, methods
 from etir.passes.canonicalize import permutation_of
@@ -56,7 +55,7 @@ class ProductWithTransposed(Pattern):
     def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
         assert isinstance(op, EdgeOp)
         left, right = op.arg("self"), op.arg("mat2")
-        types = [cast("TensorType[Attribute]", v.type) for v in (left, right, op.results[0])]
+        types = [tensor_of(v) for v in (left, right, op.results[0])]
         if not all(is_static(t) and is_contiguous(t) for t in types):
             rewriter.no_match("sizes are dynamic, or a dim order is not the plain one")
             return
@@ -83,11 +82,11 @@ class ProductWithTransposed(Pattern):
 
 def _transposed_source(value: SSAValue) -> SSAValue | None:
     """The tensor whose last two dims were exchanged to make ``value``, perhaps with its leading dims merged after."""
-    shape = cast("TensorType[Attribute]", value.type).get_shape()
+    shape = tensor_of(value).get_shape()
     op = value.owner
     if isinstance(op, EdgeOp) and op.name == "edge.aten.view_copy.default" and value.has_one_use():
         inner = op.operands[0]
-        before = cast("TensorType[Attribute]", inner.type)
+        before = tensor_of(inner)
         if not is_static(before) or before.get_num_dims() < 2 or before.get_shape()[-2:] != shape[-2:]:
             return None
         value, op = inner, inner.owner
@@ -95,16 +94,14 @@ def _transposed_source(value: SSAValue) -> SSAValue | None:
         return None
     order = permutation_of(op)
     rank = len(order)
-    return op.operands[0] if order == [*range(rank - 2), rank - 1, rank - 2] and is_contiguous(_type(op)) else None
-
-
-def _type(op: EdgeOp) -> TensorType[Attribute]:
-    return cast("TensorType[Attribute]", op.operands[0].type)
+    if order != [*range(rank - 2), rank - 1, rank - 2] or not is_contiguous(tensor_of(op.operands[0])):
+        return None
+    return op.operands[0]
 
 
 def _transpose(b: Builder, value: SSAValue) -> SSAValue:
     """The last two dims of a batch of matrices exchanged; a view where one of them has size 1."""
-    type = cast("TensorType[Attribute]", value.type)
+    type = tensor_of(value)
     batch, rows, columns = type.get_shape()
     result = tensor_type(type.element_type, [batch, columns, rows])
     if min(rows, columns) == 1 or math.prod(type.get_shape()) == 0:

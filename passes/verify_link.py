@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.backends.errors import E1102
 from etir.diagnostics import Diagnostic, ErrorId, raise_if_errors
+from etir.dialects.aten.opaque import operator_of
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of
@@ -77,7 +78,8 @@ class _Link:
         for (name, message), (kind, help, ops) in self.found.items():
             count = "" if len(ops) == 1 else f" ({len(ops)} uses, this is the first)"
             place = source_location(ops[0].location)
-            diagnostics.append(kind.diagnostic(f"'{name}': {message}{count}", place, help=help or None))
+            problem = kind.diagnostic(f"'{name}': {message}{count}", place, help=help or None)
+            diagnostics.append(problem.about(operator_of(ops[0])))
         return diagnostics
 
     def check(self, op: Operation) -> None:

@@ -13,7 +13,8 @@ from xdsl.ir import Operation
 
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
-from etir.dialects.et.executable import BufferOp, MethodOp, ViewOp
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.values import BufferOp, ViewOp
 from etir.dialects.text import source_location
 from etir.passes.base import Pass
 from etir.passes.memory_effects import memory_of, storage_of, tensor_bytes

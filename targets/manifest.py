@@ -103,7 +103,7 @@ class KernelEntry:
             return f"unsupported dtypes: {problem}"
         for name, limits in self.items.items():
             if not limits[0] <= len(types[name]) <= limits[1]:
-                return f"unsupported list: '{name}' has {len(types[name])} tensors, must have {_range(limits)}"
+                return f"unsupported list: '{name}' has {len(types[name])} tensors, must have {range_text(limits)}"
         orders = {} if dim_orders is None else self._by_name("dim_orders", dim_orders)
         sizes = {} if shapes is None else self._by_name("shapes", shapes)
         problem = self.dim_orders.failure(orders, sizes, others)
@@ -116,7 +116,7 @@ class KernelEntry:
         for name, limits in self.ranks.items():
             for rank in known.get(name, ()):
                 if not limits[0] <= rank <= limits[1]:
-                    return f"unsupported rank: '{name}' has rank {rank}, must be {_range(limits)}"
+                    return f"unsupported rank: '{name}' has rank {rank}, must be {range_text(limits)}"
         if not self.resizes_output:
             for argument in self.tensor_arguments:
                 if argument.is_write and any(None in shape for shape in sizes.get(argument.name, ()) if shape):
@@ -270,7 +270,8 @@ def parse_manifest(text: str, source: str) -> Manifest:
         raise E0602.error(f"{source} lacks the field {error}") from None
 
 
-def _range(limits: tuple[int, int]) -> str:
+def range_text(limits: tuple[int, int]) -> str:
+    """The smallest and the largest number that is allowed, in words."""
     return f"{limits[0]}" if limits[0] == limits[1] else f"{limits[0]} to {limits[1]}"
 
 

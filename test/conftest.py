@@ -60,6 +60,19 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
             item.add_marker(pytest.mark.interop)
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """One thread of torch's: models of a test's size lose more by waking threads than they gain, above all on a busy
+    machine.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 class _NoMissingPackages:
     """Collects skips for missing packages and makes the run fail when there are any."""
 

@@ -205,7 +205,7 @@ def _decompositions() -> dict[str, str]:
 def kernels_page() -> str:
     """The manifest of every target."""
     from etir.targets import rules
-    from etir.targets.manifest import available, load
+    from etir.targets.manifest import available, load, range_text
 
     lines = ["# Kernels", "", _quoted(inspect.getdoc(rules) or "")]
     for target in available():
@@ -227,15 +227,11 @@ def kernels_page() -> str:
             words = kernel.dim_orders.words
             orders = words if isinstance(words, str) else ", ".join(f"{a}: {word}" for a, word in words.items())
             library = f"{kernel.library}{', optimized' if kernel.optimized else ''}"
-            limits = [f"rank of {a} {_range(limit)}" for a, limit in kernel.ranks.items()]
-            limits += [f"items of {a} {_range(limit)}" for a, limit in kernel.items.items()]
+            limits = [f"rank of {a} {range_text(limit)}" for a, limit in kernel.ranks.items()]
+            limits += [f"items of {a} {range_text(limit)}" for a, limit in kernel.items.items()]
             rows.append((f"`{name}`", library, dtypes, orders, "; ".join([*limits, *filter(None, [kernel.notes])])))
         lines += _table(("kernel", "library", "scalar types", "dim orders", "limits and notes"), rows)
     return "\n".join(lines) + "\n"
-
-
-def _range(limits: tuple[int, int]) -> str:
-    return f"{limits[0]}" if limits[0] == limits[1] else f"{limits[0]} to {limits[1]}"
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

@@ -94,7 +94,8 @@ def _parser() -> ToolParser:
     parser.add_argument(
         "--optimizer",
         metavar="NAME{OPTION=VALUE ...}",
-        help="let a joint graph of forward and backward update its parameters itself: sgd{lr=0.1 momentum=0.9}",
+        help="let a joint graph of forward and backward update its parameters itself: sgd{lr=0.1 momentum=0.9}, "
+        "adam{lr=0.001}, adamw",
     )
     parser.add_argument(
         "--state-methods",

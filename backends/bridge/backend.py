@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
@@ -23,13 +23,17 @@ from etir.backends.bridge.partitioners import (
     preprocess_together,
     transformed,
 )
-from etir.backends.errors import E1107, E1112
-from etir.backends.interface import Artifact, Backend, NamedBlob, Outlined, Proposal
+from etir.backends.errors import E1107
+from etir.backends.interface import Artifact, Backend, Outlined, Proposal
 from etir.backends.patterns import Row, operator_of
+from etir.dialects.edge.base import EdgeOp
 from etir.dialects.schema_op import SchemaOp
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+
+_ORDER_COPIES = ("dim_order_ops._to_dim_order_copy.default", "dim_order_ops._clone_dim_order.default")
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class BridgedBackend(Backend):
 
         module = func.parent_op()
         assert isinstance(module, ModuleOp)
-        exported = export_block(module, func.body.block)
+        exported = export_block(module, func.body.block, blobs_as_inputs=True)
         operators, wanted = not_decomposed(partitioner, self.partitioner, exported.program)
         calls: dict[Operation, bool] = {}
         for node, op in exported.operations.items():
@@ -115,16 +119,17 @@ class BridgedBackend(Backend):
         for op in block.ops:
             if op in tag_of:
                 groups.setdefault(tag_of[op], []).append(op)
-        specs = list(dict.fromkeys(tagged.specs[tag] for tag in groups))
-        if len(specs) > 1:
-            names = ", ".join(spec.backend for spec in specs)
-            raise E1112.error(
-                f"'{self.name}' hands its partitions to several backends or compile specs ({names}): name a "
-                "partitioner for each of them"
-            )
-        found = replace(options, **_options(specs[0])) if specs else options
         left = {op: f"the partitioner does not tag '{operator_of(op)}'" for op in by_name.values() if op not in tag_of}
-        return Proposal(tuple(map(tuple, groups.values())), found, left)
+        for tag, ops in list(groups.items()):
+            passing = _passing(ops)
+            left |= dict.fromkeys(
+                passing, "it changes the dim order alone, and only the default one crosses the boundary"
+            )
+            groups[tag] = [op for op in ops if op not in passing]
+            if not groups[tag]:
+                del groups[tag]
+        found = tuple(replace(options, **_options(tagged.specs[tag])) for tag in groups)
+        return Proposal(tuple(map(tuple, groups.values())), options, left, found)
 
     def preprocess(self, outlined: Outlined, options: BridgeOptions) -> Artifact:
         """Hand the function to the backend as an edge program of its own."""
@@ -156,8 +161,38 @@ class BridgedBackend(Backend):
         return f"{len(blob)} bytes of '{self.name}'\n"
 
 
+def _passing(ops: Sequence[Operation]) -> dict[Operation, None]:
+    """The copies into other dim orders between an input and an output of a partition.
+
+    At the boundary both are in the default order, so that the delegate would hand its input through, which backends
+    refuse. What comes first in a partition can be taken out of it: no path from inside leads there.
+    """
+    members = dict.fromkeys(ops)
+    found: dict[Operation, None] = {}
+    for op in ops:
+        if all(use.operation in members for result in op.results for use in result.uses):
+            continue
+        chain: list[Operation] = []
+        source: Operation | Block = op
+        while isinstance(source, EdgeOp) and source in members and _only_orders(source):
+            chain.append(source)
+            source = source.operands[0].owner
+        if source not in members:
+            found.update(dict.fromkeys(chain))
+    return found
+
+
+def _only_orders(op: EdgeOp) -> bool:
+    """Whether an operator copies a tensor as it is into some dim order."""
+    types = [value.type for value in (*op.operands[:1], *op.results)]
+    elements = [type.element_type for type in types if isinstance(type, TensorType)]
+    return op.SCHEMA.op_name in _ORDER_COPIES and len(elements) == 2 and elements[0] == elements[1]
+
+
 def _artifact(made: Preprocessed, spec: Spec) -> Artifact:
-    return Artifact(made.blob, {} if made.named_data is None else _named_data(made.named_data), spec.specs)
+    from etir.lowering.import_fx.lowered import stored_blobs
+
+    return Artifact(made.blob, {} if made.named_data is None else stored_blobs(made.named_data), spec.specs)
 
 
 def _options(spec: Spec) -> dict[str, Any]:
@@ -173,16 +208,3 @@ def _spec(options: BridgeOptions) -> Spec:
         except ValueError:
             raise E1107.error(f"compile spec '{text}' is not of the form key=hexadecimal") from None
     return Spec(options.backend, tuple(pairs))
-
-
-def _named_data(store: Any) -> dict[str, NamedBlob]:
-    """What the backend put into its named data: in the file, and under a tag in files beside it."""
-    found = {key: _entry(store, entry) for key, entry in store.pte_data.items()}
-    for tag, entries in store.external_data.items():
-        found.update((key, replace(_entry(store, entry), external=tag)) for key, entry in entries.items())
-    return found
-
-
-def _entry(store: Any, entry: Any) -> NamedBlob:
-    data = store.buffers[entry.buffer_index]
-    return NamedBlob(data if isinstance(data, bytes) else data.to_bytes(), max(1, entry.alignment))

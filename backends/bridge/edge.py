@@ -70,7 +70,7 @@ def export_edge(module: ModuleOp, block: Block, *, first_handle: int = 1) -> Exp
     count from ``first_handle``. Raises E0407.
     """
     verifier = EXIREdgeDialectVerifier(EdgeCompileConfig(_check_ir_validity=False), class_only=True)
-    exported = export_block(module, block, EdgeTargets(), [verifier])
+    exported = export_block(module, block, EdgeTargets(), [verifier], blobs_as_inputs=True)
     for node in exported.program.graph.nodes:
         node.meta["debug_handle"] = first_handle
         first_handle += node.op == "call_function"

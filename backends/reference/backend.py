@@ -144,7 +144,7 @@ class ReferenceBackend(Backend):
         self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], oracle: Oracle
     ) -> Callable[[Sequence[Any]], list[Any]]:
         """Interpret the program inside."""
-        from etir.dialects.et.executable import InputsOp
+        from etir.dialects.et.instructions import InputsOp
         from etir.emit.from_pte import read_program
         from etir.interpret.interpreter import Interpreter
 

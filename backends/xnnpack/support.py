@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from etir.backends.conditions import (
     constant,
@@ -24,7 +24,7 @@ from etir.backends.interface import Keep
 from etir.backends.patterns import Condition, Match, Row, condition, op
 from etir.backends.xnnpack.legalize.elementwise import BINARY, UNARY
 from etir.backends.xnnpack.schema import MAX_DIMS
-from etir.dialects.et.layout import dims_of
+from etir.dialects.et.layout import dims_of, tensor_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import bounds
 from etir.dialects.sym.ops import DimOp
@@ -32,7 +32,7 @@ from etir.dialects.sym.ops import DimOp
 
 def _shape(value: object) -> tuple[int, ...]:
     """The shape of a tensor, -1 for dynamic dims."""
-    return cast("TensorType[Attribute]", cast(SSAValue, value).type).get_shape()
+    return tensor_of(cast(SSAValue, value)).get_shape()
 
 
 @condition("at most 6 dims")
@@ -56,7 +56,7 @@ def bounded(match: Match) -> str | None:
             continue
         if ranges is None:
             ranges = _ranges(match)
-        for dim in dims_of(cast("TensorType[Attribute]", value.type)):
+        for dim in dims_of(tensor_of(value)):
             if not isinstance(dim, int) and bounds(dim, ranges)[1] is None:
                 return f"dim {dim} has no upper bound"
     return None
@@ -222,7 +222,7 @@ def has_range(match: Match) -> str | None:
 @condition("nothing repeated")
 def keeps_shape(match: Match) -> str | None:
     value = match.op.operands[0]
-    before, after = (dims_of(cast("TensorType[Attribute]", v.type)) for v in (value, match.op.results[0]))
+    before, after = (dims_of(tensor_of(v)) for v in (value, match.op.results[0]))
     return None if before == after else f"{list(map(str, before))} to {list(map(str, after))}"
 
 

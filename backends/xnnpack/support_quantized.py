@@ -114,7 +114,7 @@ def affine_rows(match: Match) -> str | None:
             return f"'{name}' of the weight is computed"
     shape = cast(SSAValue, weight.arg("input")).type.get_shape()  # type: ignore[attr-defined]
     block, bounds_of = weight.arg("block_size"), (weight.arg("quant_min"), weight.arg("quant_max"))
-    if len(shape) != 2 or block[0] != 1 or shape[1] % block[1]:
+    if len(shape) != 2 or len(block) != 2 or block[0] != 1 or block[1] < 1 or shape[1] % block[1]:
         return f"blocks of {list(block)} in {list(shape)}"
     if bounds_of == (-8, 7):
         whole = block[1] == shape[1]

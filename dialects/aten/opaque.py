@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from typing import Self
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import AnyAttr, IRDLOperation, irdl_op_definition, prop_def, var_operand_def, var_result_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
+
+from etir.dialects.schema_op import SchemaOp
 
 
 @irdl_op_definition
@@ -57,3 +59,10 @@ class OpaqueOp(IRDLOperation):
             printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_function_type(self.operand_types, self.result_types)
+
+
+def operator_of(op: Operation) -> str:
+    """The overload that an operation calls, by the same name at every level, opaque or not; empty for none."""
+    if isinstance(op, SchemaOp):
+        return op.SCHEMA.op_name
+    return op.target.data if isinstance(op, OpaqueOp) else ""

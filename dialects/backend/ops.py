@@ -1,7 +1,8 @@
 """Operations of the backend level.
 
 * ``backend.view`` is a tensor over the bytes of another one: what ``view_copy``, ``squeeze_copy``, a slice of the
-  leading dim and their like become when no byte has to move. It is still functional: nothing writes through it.
+  leading dim, ``view.dtype`` and their like become when no byte has to move. It is still functional: nothing writes
+  through it.
 * ``backend.call_delegate`` runs an outlined function on a backend; the function stays in the module as ordinary IR.
 """
 
@@ -35,16 +36,18 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from etir.dialects.et.layout import layout_errors
+from etir.dialects.dtypes import dtype_of
+from etir.dialects.et.layout import is_static, layout_errors
 from etir.dialects.literals import int_attr
 
 
 @irdl_op_definition
 class ViewOp(IRDLOperation):
-    """The bytes of a contiguous tensor under another shape: ``%v = backend.view %x {offset = 128} : T1 -> T2``.
+    """The bytes of a contiguous tensor under another type: ``%v = backend.view %x {offset = 128} : T1 -> T2``.
 
-    ``offset`` counts elements; 0 when left out. A result with several dynamic dims names their sizes at run time, in
-    order: ``backend.view %x sizes(%b, %t : i64, i64) : T1 -> T2``; with one dynamic dim the size follows from the rest.
+    ``offset`` counts elements of the result; 0 when left out. The element type may change between static types. A
+    result with several dynamic dims names their sizes at run time, in order: ``backend.view %x sizes(%b, %t : i64,
+    i64) : T1 -> T2``; with one dynamic dim the size follows from the rest.
     """
 
     name = "backend.view"
@@ -63,17 +66,33 @@ class ViewOp(IRDLOperation):
 
     @property
     def element_offset(self) -> int:
-        """Elements of the base before the view."""
+        """Elements of the result's type before the view."""
         return 0 if self.offset is None else self.offset.value.data
+
+    @property
+    def byte_offset(self) -> int:
+        """Bytes of the base before the view."""
+        type = self.result.type
+        assert isinstance(type, TensorType)
+        return self.element_offset * dtype_of(type.element_type).itemsize
+
+    @property
+    def reinterprets(self) -> bool:
+        """Whether the element type changes: the bytes are read as something else."""
+        base, result = self.base.type, self.result.type
+        assert isinstance(base, TensorType) and isinstance(result, TensorType)
+        return base.element_type != result.element_type
 
     def verify_(self) -> None:
         base, result = self.base.type, self.result.type
         assert isinstance(base, TensorType) and isinstance(result, TensorType)
-        if base.element_type != result.element_type:
-            raise VerifyException(f"a view keeps the element type, {base.element_type} is not {result.element_type}")
         for type in (base, result):
             if (problem := layout_errors(type)) is not None:
                 raise VerifyException(problem)
+        if self.reinterprets and not (is_static(base) and is_static(result)):
+            raise VerifyException(
+                f"a view of a dynamic type keeps the element type, {base.element_type} is not {result.element_type}"
+            )
         if self.element_offset < 0:
             raise VerifyException("the offset of a view is not negative")
         dynamic = sum(1 for dim in result.get_shape() if dim == DYNAMIC_INDEX)

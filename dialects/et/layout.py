@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, NoneAttr, TensorType
-from xdsl.ir import Attribute, Data
+from xdsl.ir import Attribute, Data, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
@@ -130,6 +130,11 @@ def _tensor_type(element: Attribute, dims: tuple[Dim, ...], order: tuple[int, ..
     symbolic = tuple(const(d) if isinstance(d, int) else d for d in dims) if DYNAMIC_INDEX in shape else None
     encoding = NoneAttr() if symbolic is None and order is None else LayoutAttr(Layout(symbolic, order))
     return TensorType(element, shape, encoding)
+
+
+def tensor_of(value: SSAValue) -> TensorType[Attribute]:
+    """The type of a value that is known to be a tensor."""
+    return cast("TensorType[Attribute]", value.type)
 
 
 def dims_of(type: TensorType[Attribute]) -> tuple[Dim, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from etir.interpret.numpy_ops.dtype import BOOL, Array, Operand, is_complex, is_integral, result_type, to
+from etir.interpret.numpy_ops.dtype import BOOL, Array, Operand, is_complex, is_integral, promoted, result_type, to
 from etir.interpret.numpy_ops.registry import op
 
 COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
@@ -38,19 +38,11 @@ FLOAT_TESTS: dict[str, tuple[Callable[[Array], Array], bool]] = {
 def _register_tables() -> None:
     for name, function in COMPARISONS.items():
         names = [name, *(alias for alias, target in COMPARISON_ALIASES.items() if target == name)]
-        op(*(f"aten.{n}.{overload}" for n in names for overload in ("Tensor", "Scalar")))(_comparison(function))
+        op(*(f"aten.{n}.{overload}" for n in names for overload in ("Tensor", "Scalar")))(promoted(function))
     for name, function in LOGIC.items():
         op(f"aten.{name}.default")(_logic(function))
     for name, (function, of_integers) in FLOAT_TESTS.items():
         op(f"aten.{name}.default")(_float_test(function, of_integers))
-
-
-def _comparison(function: Callable[[Array, Array], Array]) -> Callable[[Operand, Operand], Array]:
-    def apply(self: Operand, other: Operand) -> Array:
-        dtype = result_type(self, other)
-        return function(to(self, dtype), to(other, dtype))
-
-    return apply
 
 
 def _logic(function: Callable[[Array, Array], Array]) -> Callable[[Operand, Operand], Array]:

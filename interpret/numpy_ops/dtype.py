@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -154,6 +155,16 @@ def result_type(*operands: Operand | None) -> Dtype:
     if result is None:
         raise ValueError("needs at least one operand")
     return result
+
+
+def promoted(function: Callable[[Array, Array], Array]) -> Callable[[Operand, Operand], Array]:
+    """``function`` of two operands that are converted to their common dtype, :func:`result_type`."""
+
+    def apply(self: Operand, other: Operand) -> Array:
+        dtype = result_type(self, other)
+        return function(to(self, dtype), to(other, dtype))
+
+    return apply
 
 
 def _promote(a: Dtype | None, b: Dtype | None) -> Dtype | None:

@@ -27,6 +27,7 @@ from etir.interpret.numpy_ops.dtype import (
     is_complex,
     is_integral,
     operands_in_compute_dtype,
+    promoted,
     result_type,
     to,
 )
@@ -109,7 +110,7 @@ def _register_unary_tables() -> None:
     for name, function in BITWISE_FUNCTIONS.items():
         overloads = [f"{name}.{overload}" for overload in ("Tensor", "Scalar", "Scalar_Tensor")]
         dunder = name.replace("bitwise_", "__") + "__"
-        op(*(f"aten.{n}" for n in (*overloads, f"{dunder}.Tensor", f"{dunder}.Scalar")))(_bitwise_function(function))
+        op(*(f"aten.{n}" for n in (*overloads, f"{dunder}.Tensor", f"{dunder}.Scalar")))(promoted(function))
 
 
 def _float_function(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -123,14 +124,6 @@ def _float_function(function: Callable[[Array], Array]) -> Callable[[Array], Arr
 def _rounding_function(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     def apply(self: Array) -> Array:
         return self.copy() if is_integral(self.dtype) else _unary(self, function)
-
-    return apply
-
-
-def _bitwise_function(function: Callable[[Array, Array], Array]) -> Callable[[Operand, Operand], Array]:
-    def apply(self: Operand, other: Operand) -> Array:
-        dtype = result_type(self, other)
-        return function(to(self, dtype), to(other, dtype))
 
     return apply
 

@@ -5,8 +5,7 @@ At this level values are immutable, so that a copy is its input.
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from etir.dialects.et.layout import order_of
 from etir.lowering.builder import Builder, element
@@ -14,14 +13,9 @@ from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.inference import tensor_type_of
 
 
-def _declared(b: Builder) -> TensorType[Attribute]:
-    """The type of the result."""
-    return tensor_type_of(b.rewriter.root.results[0])
-
-
 def _converted(b: Builder, x: SSAValue) -> SSAValue:
     """``x`` in the element type and dim order of the result."""
-    wanted = _declared(b)
+    wanted = b.declared
     given = tensor_type_of(x)
     if order_of(given) != order_of(wanted):
         rank = wanted.get_num_dims()
@@ -49,7 +43,7 @@ def to(b: Builder, x: SSAValue, *_options: object) -> SSAValue:
 @decomposition("aten._to_copy.default")
 def to_copy(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
     """The input where neither the type nor the dim order changes."""
-    wanted, given = _declared(b), tensor_type_of(x)
+    wanted, given = b.declared, tensor_type_of(x)
     if element(x) != wanted.element_type or order_of(given) != order_of(wanted):
         return b.no_match("it changes the element type or the dim order")
     return x
@@ -58,7 +52,7 @@ def to_copy(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
 @decomposition("aten.clone.default", "aten.contiguous.default")
 def copy(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
     """The input where the dim order does not change."""
-    if order_of(_declared(b)) == order_of(tensor_type_of(x)):
+    if order_of(b.declared) == order_of(tensor_type_of(x)):
         return x
     return b.no_match("it changes the dim order") if b.rewriter.root.name == "aten.clone.default" else _converted(b, x)
 

@@ -8,27 +8,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import BY_TYPE, f32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.builder import Builder, Number, element, is_tensor, rank
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition
-from etir.lowering.inference import tensor_type_of
 
 MAX_CONSTANT = 65536
 """Largest number of elements of a tensor that a decomposition writes into the text as a constant."""
 
 
-def result(b: Builder) -> TensorType[Attribute]:
-    """The type of the first result of the operator that is decomposed."""
-    return tensor_type_of(b.rewriter.root.results[0])
-
-
 def _filled(b: Builder, sizes: Any, value: Number) -> SSAValue:
     """``full`` with the declared result type, so that sizes that are only known at run time need no inference."""
-    type = result(b)
+    type = b.declared
     if not isinstance(value, SSAValue):
         category = BY_TYPE[type.element_type].category
         value = bool(value) if category == 0 else int(value.real) if category == 1 else float(value.real)
@@ -112,7 +105,7 @@ def arange(b: Builder, *values: Any) -> SSAValue:
     """``arange.start_step`` with a step of 1"""
     name = b.rewriter.root.name
     start, end = (0, values[0]) if name == "aten.arange.default" else values[:2]
-    type = result(b)
+    type = b.declared
     return b("aten.arange.start_step", start, end, 1, dtype=type.element_type, types=[type])
 
 
@@ -121,7 +114,7 @@ def inclusive_range(b: Builder, start: float, end: float, *rest: Any) -> SSAValu
     """``arange`` to just behind the end"""
     step = rest[0] if b.rewriter.root.name == "aten.range.step" else 1
     count = math.floor((end - start) / step) + 1
-    type = result(b)
+    type = b.declared
     return b("aten.arange.start_step", start, start + count * step, step, dtype=type.element_type, types=[type])
 
 
@@ -134,7 +127,7 @@ def linspace(b: Builder, start: Any, end: Any, steps: int, *_options: object) ->
         return b.no_match(f"{steps} steps are too many for a constant")
     from etir.lowering.decompose_aten.arrays import spaced
 
-    row = BY_TYPE[result(b).element_type]
+    row = BY_TYPE[b.declared.element_type]
     return _constant(b, spaced(start, end, steps, row.numpy_name if row.is_float and row.numpy_name else "float32"))
 
 
@@ -156,13 +149,13 @@ def _spaced(b: Builder, start: Number, end: Number, steps: int) -> SSAValue:
 
 def _constant(b: Builder, values: Any) -> SSAValue:
     """A NumPy array in the element type of the result."""
-    return b.constant(values, result(b).element_type)
+    return b.constant(values, b.declared.element_type)
 
 
 @decomposition("aten.rand_like.default", "aten.randn_like.default")
 def rand_like(b: Builder, x: SSAValue, *_options: object) -> SSAValue:
     """``rand`` or ``randn`` in the input's size"""
-    type = result(b)
+    type = b.declared
     name = b.rewriter.root.name.replace("_like", "")
     return b(name, b.sizes(x), dtype=type.element_type, types=[type])
 
@@ -171,7 +164,7 @@ def rand_like(b: Builder, x: SSAValue, *_options: object) -> SSAValue:
 def eye(b: Builder, *sizes: Any) -> SSAValue:
     """``where(row == column, 1, 0)`` of two ranges"""
     rows, columns = (sizes[0], sizes[0]) if b.rewriter.root.name == "aten.eye.default" else sizes[:2]
-    type = result(b)
+    type = b.declared
     height, width = dims_of(type)
     row = column = b("aten.arange.start_step", 0, rows, 1, dtype=i64, types=[tensor_type(i64, [height])])
     if columns is not rows:

@@ -19,6 +19,7 @@ from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
 from etir.lowering.decompose_aten.complex_numbers import ComplexNumberPattern
+from etir.lowering.decompose_aten.complex_parts import ComplexPartsPattern
 from etir.lowering.decompose_aten.decomposition import DECOMPOSITIONS, RENAMES, OperatorPattern
 from etir.lowering.decompose_aten.foreach import ForeachPattern
 from etir.lowering.decompose_aten.kept import Kept
@@ -58,6 +59,7 @@ FAMILIES = (
     "backward",
     "pooling_backward",
     "quantization",
+    "quantization_affine",
 )
 """Modules of this package; importing one registers its decompositions."""
 
@@ -67,7 +69,7 @@ def hand_written() -> tuple[type[OperatorPattern], ...]:
     """Every hand-written pattern, in the order in which they are tried."""
     for family in FAMILIES:
         import_module(f"{__package__}.{family}")
-    return (*RENAMES, *DECOMPOSITIONS, ComplexNumberPattern, ForeachPattern, NumberPattern)
+    return (*RENAMES, ComplexPartsPattern, *DECOMPOSITIONS, ComplexNumberPattern, ForeachPattern, NumberPattern)
 
 
 @dataclass(frozen=True)

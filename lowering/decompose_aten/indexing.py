@@ -12,7 +12,6 @@ from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.builder import Builder, Number, TensorOrNumber, dims, element, is_tensor, rank
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 from etir.lowering.dims import wrap
-from etir.lowering.inference import tensor_type_of
 from etir.lowering.promotion import result_type
 from etir.lowering.sizes import SizeLike
 
@@ -29,7 +28,7 @@ rename(
 def nonzero_numpy(b: Builder, x: SSAValue) -> Sequence[SSAValue]:
     """The columns of ``nonzero``; a tensor without dims counts as one with a single element"""
     x = b.view(x, [1]) if rank(x) == 0 else x
-    row = tensor_type_of(b.rewriter.root.results[0])
+    row = b.declared
     (count,) = dims_of(row)
     found = b("aten.nonzero.default", x, types=[tensor_type(i64, [count, rank(x)])])
     return [b("aten.select.int", found, 1, i, types=[row]) for i in range(rank(x))]

@@ -13,7 +13,6 @@ from etir.lowering.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 from etir.lowering.decompose_aten.rearrange import at_least
 from etir.lowering.dims import broadcast, wrap, wrap_all
-from etir.lowering.inference import tensor_type_of
 from etir.lowering.sizes import SizeLike
 
 rename(
@@ -118,7 +117,7 @@ def repeat_interleave_by_tensor(b: Builder, x: SSAValue, counts: SSAValue, dim: 
     if dim is None:
         x = b.view(x, [-1])
     position = wrap(dim or 0, rank(x))
-    type = tensor_type_of(b.rewriter.root.results[0])
+    type = b.declared
     if dims(counts) in ((), (1,)):
         counts = b.expand(b.view(counts, [1]), [b.size(x, position)])
     from etir.dialects.dtypes import i64

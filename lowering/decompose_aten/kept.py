@@ -85,7 +85,7 @@ BETTER_WHOLE: tuple[str, ...] = (
 """The operators that stay whole where the target has a kernel that takes the call."""
 
 
-SPELLED_OUT = "quantized_decomposed."
+SPELLED_OUT = ("quantized_decomposed.", "torchao.")
 """Operators that spell out how a model is quantised: they stay whole for kernels and for any delegate, which takes them
 in patterns that are seen behind the edge level only (`release-kept` decomposes what is left then).
 """

@@ -202,10 +202,14 @@ def dequantize_per_token(b: Builder, x: SSAValue, scales: SSAValue, points: SSAV
 
 
 def _groups(b: Builder, x: SSAValue, size: int) -> SSAValue | None:
-    """``x`` with a row for each group; None (noted) where its size is only known at run time."""
+    """``x`` with a row for each group; None (noted) where there are no whole ones, as far as is known now."""
     sizes = b.sizes(x)
     known = [s for s in sizes if isinstance(s, int)]
-    return b.view(x, [prod(known) // size, size]) if len(known) == len(sizes) else None
+    if len(known) != len(sizes):
+        return b.no_match("groups of a tensor of dynamic shape")
+    if size < 1 or not sizes or known[-1] % size:
+        return b.no_match(f"rows of {known[-1] if known else 'no'} elements in groups of {size}")
+    return b.view(x, [prod(known) // size, size])
 
 
 @decomposition(*_op("quantize_per_channel_group.default"))
@@ -215,7 +219,7 @@ def quantize_per_channel_group(
     """Groups of ``size`` numbers of a row, each with a scale and a zero point."""
     rows = _groups(b, x, size)
     if rows is None:
-        return b.no_match("groups of a tensor of dynamic shape")
+        return None
     inverse = b.unary("reciprocal", b.view(scales, [-1, 1]))
     numbers = b.unary("round", _shifted(b, b.mul(_wide(b, rows), inverse), b.view(points, [-1, 1])))
     return b.view(b.cast(b.clamp(numbers, low, high), _declared(b)), b.sizes(x))
@@ -236,7 +240,7 @@ def dequantize_per_channel_group(
     """Groups of ``size`` numbers of a row, each with a scale and a zero point."""
     rows = _groups(b, x, size)
     if rows is None:
-        return b.no_match("groups of a tensor of dynamic shape")
+        return None
     numbers = b.cast(rows, element(scales))
     if points is not None:
         numbers = b.sub(numbers, b.cast(b.view(points, [-1, 1]), element(scales)))

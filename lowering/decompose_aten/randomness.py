@@ -15,7 +15,6 @@ from xdsl.ir import Attribute, SSAValue
 from etir.dialects.dtypes import f32, f64, i64
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.builder import Builder, dims, element, rank
-from etir.lowering.decompose_aten.creation import result
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.promotion import FLOATING, category_of
 
@@ -56,7 +55,7 @@ def normal(b: Builder, x: SSAValue, mean: float, std: float, _generator: None) -
 @decomposition("aten.normal.Tensor_Tensor", "aten.normal.Tensor_float", "aten.normal.float_Tensor")
 def normal_of_tensors(b: Builder, mean: Any, std: Any, _generator: None) -> SSAValue:
     """``randn`` times the deviation, plus the mean"""
-    type = result(b)
+    type = b.declared
     tensors = [v for v in (mean, std) if isinstance(v, SSAValue)]
     sizes = [b.size_for(d, tensors) for d in dims_of(type)]
     noise = _draw(b, "randn", sizes, type.element_type, dims_of(type))
@@ -66,7 +65,7 @@ def normal_of_tensors(b: Builder, mean: Any, std: Any, _generator: None) -> SSAV
 @decomposition("aten.normal.float_float")
 def normal_of_numbers(b: Builder, mean: float, std: float, size: Any, *_options: object) -> SSAValue:
     """``randn`` scaled"""
-    type = result(b)
+    type = b.declared
     return b.add(b.mul(_draw(b, "randn", size, type.element_type, dims_of(type)), std), mean)
 
 

@@ -43,7 +43,7 @@ def view_as_declared(b: Builder, x: SSAValue, sizes: Sequence[Any]) -> SSAValue:
 
     A single run-time size is left to the operation as -1.
     """
-    type = tensor_type_of(b.rewriter.root.results[0])
+    type = b.declared
     if x.type == type:
         return x
     known = dims_of(type)
@@ -277,7 +277,7 @@ def add_numbers(b: Builder, x: Any, y: Any) -> Any:
 @decomposition("aten.narrow.default", "aten.narrow_copy.default", numbers=("start", "length"))
 def narrow(b: Builder, x: SSAValue, dim: int, start: Any, length: Any) -> SSAValue:
     """``slice`` from ``start`` to ``start + length``"""
-    type = tensor_type_of(b.rewriter.root.results[0])
+    type = b.declared
     position = wrap(dim, rank(x))
     if x.type == type and start == 0:
         return x
@@ -290,7 +290,7 @@ def narrow(b: Builder, x: SSAValue, dim: int, start: Any, length: Any) -> SSAVal
 @decomposition("aten.narrow.Tensor", numbers=("length",))
 def narrow_from_tensor(b: Builder, x: SSAValue, dim: int, start: SSAValue, length: Any) -> SSAValue:
     """``slice`` from the number that the tensor holds"""
-    type, position = tensor_type_of(b.rewriter.root.results[0]), wrap(dim, rank(x))
+    type, position = b.declared, wrap(dim, rank(x))
     given = b("aten._local_scalar_dense.default", start, types=[i64])
     behind = b.insert(arithmetic("add", given, b.pool.number(b.size(x, position)))).results[0]
     negative = b.insert(arithmetic("lt", given, b.pool.number(0))).results[0]

@@ -119,6 +119,15 @@ def sort(b: Builder, x: SSAValue, dim: int, descending: bool) -> Sequence[SSAVal
     return b("aten.gather.default", x, position, order), order
 
 
+def previous(b: Builder, x: SSAValue, position: int) -> SSAValue:
+    """What stands in front of each element of a dim; in front of the first one itself.
+
+    For sizes that are only known at run time: a slice of all elements but the last has no size where there are none.
+    """
+    before = b.clamp(b.sub(b.arange(b.size(x, position)), 1), 0)
+    return b("aten.index_select.default", x, position, before)
+
+
 def _in_order(b: Builder, values: SSAValue, order: SSAValue, position: int) -> SSAValue:
     """Where sorted values come from, with the indices of equal ones ascending.
 
@@ -126,13 +135,18 @@ def _in_order(b: Builder, values: SSAValue, order: SSAValue, position: int) -> S
     as wanted.
     """
     size = b.size(values, position)
-    before, behind = b.slice(values, position, 0, size - 1), b.slice(values, position, 1, None)
+    if isinstance(size, int):
+        before, behind = b.slice(values, position, 0, size - 1), b.slice(values, position, 1, None)
+    else:
+        before, behind = previous(b, values, position), values
     differs = b.compare("ne", before, behind)
     if category_of(element(values)) >= FLOATING:
         same = b.logical("logical_and", b.unary("isnan", before), b.unary("isnan", behind))
         differs = b.logical("logical_and", differs, b.unary("logical_not", same))
-    margin = [0, 0] * (rank(values) - 1 - position) + [1, 0]
-    starts = b("aten.constant_pad_nd.default", b.cast(differs, i64), margin, 0)
+    starts = b.cast(differs, i64)
+    if isinstance(size, int):
+        margin = [0, 0] * (rank(values) - 1 - position) + [1, 0]
+        starts = b("aten.constant_pad_nd.default", starts, margin, 0)
     groups = b.mul(b("aten.cumsum.default", starts, position), b.number(size))
     keys = b.results("aten.topk.default", b.add(groups, order), size, position, False, True)[0]
     return b.sub(keys, groups)

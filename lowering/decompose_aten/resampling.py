@@ -17,7 +17,6 @@ from etir.dialects.et.layout import dims_of
 from etir.lowering.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.resampling_dynamic import Axis, cubic, nearest_exact, smooth
-from etir.lowering.inference import tensor_type_of
 from etir.lowering.sizes import SizeLike
 
 Scales = Sequence[float | None]
@@ -167,7 +166,7 @@ def upsample_trilinear3d(
 def _axes(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | None, count: int) -> list[Axis] | None:
     """The last ``count`` dims."""
     found: list[Axis] = []
-    declared = dims_of(tensor_type_of(b.rewriter.root.results[0]))[-count:]
+    declared = dims_of(b.declared)[-count:]
     for i, given in enumerate(b.sizes(x)[-count:]):
         scale = None if not scales else scales[i]
         wanted = b.pool.evaluate(declared[i]) if size is None else b.as_size(size[i])

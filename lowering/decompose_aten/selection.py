@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from itertools import combinations as all_combinations
 from itertools import combinations_with_replacement
-from typing import Any
 
 from xdsl.ir import SSAValue
 
@@ -18,8 +17,8 @@ from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.creation import MAX_CONSTANT
 from etir.lowering.decompose_aten.decomposition import decomposition
+from etir.lowering.decompose_aten.reduction import previous
 from etir.lowering.dims import wrap
-from etir.lowering.inference import tensor_type_of
 
 MAX_SORTED_COLUMNS = 64
 """Rows with more elements than this are not sorted, one stable sort for each element."""
@@ -65,7 +64,7 @@ def nonzero_static(b: Builder, x: SSAValue, size: int, fill: int) -> SSAValue:
 @decomposition("aten.bincount.default")
 def bincount(b: Builder, x: SSAValue, weights: SSAValue | None, least: int) -> SSAValue:
     """``index_put`` that adds, into as many zeros as the largest element says"""
-    declared = tensor_type_of(b.rewriter.root.results[0])
+    declared = b.declared
     size = dims_of(declared)[0]
     zeros: SSAValue
     if isinstance(size, int):
@@ -90,16 +89,15 @@ def _starts(b: Builder, rows: SSAValue) -> SSAValue:
     count = b.size(rows, 0)
     if count == 1:
         return first
-    differs = b.compare("ne", b.slice(rows, 0, 1, None), b.slice(rows, 0, 0, _minus_one(b, rows)))
-    if rank(rows) > 1:
-        others = list(range(1, rank(rows)))
-        differs = b("aten.any.dims", differs, others)
-    return b.cat([first, differs])
+    if isinstance(count, int):
+        return b.cat([first, _rows_differ(b, b.slice(rows, 0, 1, None), b.slice(rows, 0, 0, count - 1))])
+    # There may be no rows at run time: then there is no first one either.
+    return b.logical("logical_or", _rows_differ(b, rows, previous(b, rows, 0)), b.compare("eq", b.arange(count), 0))
 
 
-def _minus_one(b: Builder, rows: SSAValue) -> Any:
-    size = b.size(rows, 0)
-    return size - 1
+def _rows_differ(b: Builder, rows: SSAValue, others: SSAValue) -> SSAValue:
+    differs = b.compare("ne", rows, others)
+    return b("aten.any.dims", differs, list(range(1, rank(rows)))) if rank(rows) > 1 else differs
 
 
 def _unique(
@@ -109,9 +107,8 @@ def _unique(
 
     ``order`` says where the rows come from when they were sorted.
     """
-    root = b.rewriter.root
     starts = _starts(b, rows)
-    found = [d for d in dims_of(tensor_type_of(root.results[0])) if not isinstance(d, int)]
+    found = [d for d in dims_of(b.declared) if not isinstance(d, int)]
     count = found[0] if found else dims(rows)[0]
     at = b("aten.nonzero.default", starts, types=[tensor_type(i64, [count, 1])])
     at = b("aten.squeeze.dims", at, [1], types=[tensor_type(i64, [count])])
@@ -168,7 +165,7 @@ def _unique_along(
     if order is not None:
         rows = b("aten.index_select.default", rows, 0, order)
     values, places, how_often = _unique(b, rows, order, inverse, counts)
-    type = tensor_type_of(b.rewriter.root.results[0])
+    type = b.declared
     count = dims(values)[0]
     shape = tensor_type(element(x), [count, *others])
     values = b("aten.view.default", values, [-1, *others], types=[shape])

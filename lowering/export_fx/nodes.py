@@ -25,6 +25,7 @@ from xdsl.traits import IsTerminator
 from etir.diagnostics import Diagnostic, EtirError
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
+from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge.base import edge_op
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import NoneOp, StringOp, UpdateInputOp, WriteStateOp
@@ -286,11 +287,21 @@ class GraphExporter:
         sizes = [d if isinstance(d, int) else named.pop(0) if named else -1 for d in dims]
         reshape = self.targets.find(edge_op("aten.view_copy.default").SCHEMA)
         base = self.values[op.base]
-        offset = op.offset.value.data if op.offset is not None else 0
+        part = self.targets.find(edge_op("aten.slice_copy.Tensor").SCHEMA)
+        if op.reinterprets:
+            # A dtype of another width scales the last dim: flat, as bytes, any part is one of whole elements.
+            element = op.result.type.element_type
+            count = math.prod(op.result.type.get_shape()) * dtype_of(element).itemsize
+            cast = self.targets.find(edge_op("aten.view_copy.dtype").SCHEMA)
+            base = self.call(reshape, [base, [-1]], {}, op)
+            base = self.call(cast, [base, torch.uint8], {}, op)
+            base = self.call(part, [base, 0, op.byte_offset, op.byte_offset + count], {}, op)
+            base = self.call(cast, [base, TORCH_DTYPES[element]], {}, op)
+            return self.call(reshape, [base, sizes], {}, op)
+        offset = op.element_offset
         count = math.prod(d for d in dims if isinstance(d, int))
         if offset or (all(isinstance(d, int) for d in dims) and self.fake(base).numel() != count):
             base = self.call(reshape, [base, [-1]], {}, op)
-            part = self.targets.find(edge_op("aten.slice_copy.Tensor").SCHEMA)
             base = self.call(part, [base, 0, offset, offset + count], {}, op)
         return self.call(reshape, [base, sizes], {}, op)
 

@@ -35,8 +35,10 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.traits import IsTerminator
 
 from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
+from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.dtypes import f64, i1, i64
 from etir.dialects.et.layout import order_of, tensor_type
+from etir.dialects.et.payloads import DelegateOp
 from etir.dialects.et.program import (
     ConstantOp,
     GetWeightOp,
@@ -101,16 +103,22 @@ def export_methods(module: ModuleOp, methods: Sequence[str] = ()) -> dict[str, E
 
 
 def export_block(
-    module: ModuleOp, block: Block, targets: AtenTargets | None = None, verifiers: Sequence[Any] = ()
+    module: ModuleOp,
+    block: Block,
+    targets: AtenTargets | None = None,
+    verifiers: Sequence[Any] = (),
+    *,
+    blobs_as_inputs: bool = False,
 ) -> Exported:
     """One block as an exported program: a method's, an outlined function's, or a region's, whose inputs then are the
     values around it that it uses.
 
     ``targets`` is the dialect of the graph (default: ATen), ``verifiers`` the classes that check it (default: torch's).
+    With ``blobs_as_inputs`` a delegate's blob, which torch cannot run, is left out: what it gives are further inputs.
     Raises E0407 with everything that has no form there.
     """
     problems: list[Diagnostic] = []
-    found = _BlockExporter(module, block, targets or AtenTargets(), problems)
+    found = _BlockExporter(module, block, targets or AtenTargets(), problems, blobs_as_inputs)
     try:
         exported = found.run(list(verifiers) or None)
     except EtirError as error:
@@ -120,15 +128,19 @@ def export_block(
 
 
 class _BlockExporter:
-    def __init__(self, module: ModuleOp, block: Block, targets: AtenTargets, problems: list[Diagnostic]):
+    def __init__(
+        self, module: ModuleOp, block: Block, targets: AtenTargets, problems: list[Diagnostic], blobs_as_inputs: bool
+    ):
         dims = [op for op in module.body.block.ops if isinstance(op, DimOp)]
         self.symbols: dict[str, Operation] = {}
+        self.blobs = {op.sym_name.data for op in module.body.block.ops if isinstance(op, DelegateOp)}
         for op in module.body.block.ops:
             name = op.properties.get("sym_name")
             if isinstance(name, StringAttr):
                 self.symbols[name.data] = op
         self.block = block
         self.problems = problems
+        self.blobs_as_inputs = blobs_as_inputs
         ranges = {op.sym_name.data: op.range for op in dims}
         self.sizes = Sizes(ranges, {op.sym_name.data for op in dims if op.unbacked is not None})
         self.graph = GraphExporter(self.sizes, targets, self.symbols, problems)
@@ -294,6 +306,10 @@ class _BlockExporter:
             for op in self.block.walk():
                 outside = [v for v in op.operands if v not in made and v not in inner]
                 values.update((v, None) for v in outside if not isinstance(v.owner, _CONSTANT_OWNERS))
+        if self.blobs_as_inputs:
+            for op in self.block.walk():
+                if isinstance(op, CallDelegateOp) and op.callee.root_reference.data in self.blobs:
+                    values.update(dict.fromkeys(op.outputs))
         return list(values)
 
     def _input(self, value: SSAValue) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
+from xdsl.dialects.builtin import LocationAttr, UnknownLoc
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from etir.dialects.et.program import GetWeightOp, ReadStateOp
@@ -327,8 +327,3 @@ class AliasSets:
             if isinstance(item, Alias):
                 assert value is not None
                 item.value = value
-
-
-def is_tensor(value: object) -> bool:
-    """Whether ``value`` is a tensor of the program."""
-    return isinstance(value, SSAValue) and isinstance(value.type, TensorType)

@@ -30,6 +30,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.rewriter import Rewriter
 
 from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
+from etir.dialects.aten.opaque import operator_of
 from etir.dialects.context import EtContext
 from etir.dialects.et.program import (
     GetWeightOp,
@@ -43,7 +44,8 @@ from etir.dialects.et.program import (
 from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
-from etir.lowering.functionalize.aliases import AliasSets, Origin, Storage, is_tensor
+from etir.lowering.builder import is_tensor
+from etir.lowering.functionalize.aliases import AliasSets, Origin, Storage
 from etir.lowering.functionalize.counterparts import Counterparts
 from etir.lowering.functionalize.emitter import Emitter
 from etir.lowering.functionalize.lists import take_lists_apart
@@ -189,7 +191,7 @@ class _Method:
                 self._operation(op)
             except EtirError as error:
                 place = source_location(op.location)
-                self.problems.extend(d.at(place) for d in error.diagnostics)
+                self.problems.extend(d.at(place).about(operator_of(op)) for d in error.diagnostics)
             op = following
 
     def _operation(self, op: Operation) -> None:

@@ -22,19 +22,14 @@ from etir.dialects.literals import ArgValue
 from etir.dialects.schema import Argument, OpSchema, SchemaKind
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
+from etir.lowering.builder import is_tensor
 from etir.lowering.errors import E0413
-from etir.lowering.functionalize.aliases import (
-    Alias,
-    AliasSets,
-    Origin,
-    Storage,
-    is_tensor,
-)
+from etir.lowering.functionalize.aliases import Alias, AliasSets, Origin, Storage
 from etir.lowering.functionalize.counterparts import Counterparts
 from etir.lowering.functionalize.emitter import Emitter, Tensor, tensor_of, with_element
+from etir.lowering.functionalize.steps import Step
 from etir.lowering.functionalize.strides import Layouts
 from etir.lowering.functionalize.views import (
-    Step,
     is_same_tensor,
     keeps_elements,
     operand_index,
@@ -139,10 +134,10 @@ class Mutations:
                     self.emit,
                     one,
                     view,
-                    lambda parent=parent: self.aliases.current(parent),
+                    self.aliases.current,
                     value,
                     self.layouts,
-                    alias,
+                    held[0],
                 )
             )
             if repeats(one):

@@ -2,29 +2,29 @@
 
 Putting back is the inverse that functionalisation needs for each view: ``slice_scatter`` for ``slice``, the opposite
 permutation for ``permute``, a view back for ``view``. A view with overlapping elements has none (``unfold`` with a step
-smaller than its size): error E0413; of ``expand`` a part that has no element twice may change.
+smaller than its size): error E0413; of ``expand`` a part that has no element twice may change, and any part may be
+filled with one value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from xdsl.dialects.builtin import ComplexType
 from xdsl.ir import SSAValue
 
-from etir.dialects.dtypes import i64
-from etir.dialects.et.layout import Dim, dims_of, tensor_type
+from etir.dialects.dtypes import dtype_of, i1, i64
+from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema import OpSchema, SchemaKind
 from etir.dialects.schema_op import SchemaOp
-from etir.dialects.text import source_location
+from etir.lowering.builder import is_tensor
 from etir.lowering.dims import wrap
-from etir.lowering.errors import E0413
-from etir.lowering.functionalize.aliases import Alias, View, is_tensor
-from etir.lowering.functionalize.emitter import Emitter, Number, Tensor, tensor_of
-from etir.lowering.functionalize.expansions import of_changed_copies
+from etir.lowering.functionalize.aliases import Alias
+from etir.lowering.functionalize.emitter import Number, Tensor, tensor_of, with_element
+from etir.lowering.functionalize.expansions import of_written_copies
 from etir.lowering.functionalize.permutations import permutation, squeezed
+from etir.lowering.functionalize.steps import Step
 from etir.lowering.functionalize.strides import (
     Layouts,
     Strides,
@@ -159,65 +159,6 @@ def operand_index(op: SchemaOp, name: str) -> int:
 # --- putting a changed view back ------------------------------------------------------------------------------------
 
 
-@dataclass
-class Step:
-    """One view on the way back: ``new`` is the changed view, ``base()`` what its parent held before."""
-
-    emit: Emitter
-    alias: Alias
-    view: View
-    base: Callable[[], SSAValue]
-    new: SSAValue
-    layouts: Layouts
-    written: Alias
-    """The view that the program changes, of which ``alias`` is one that it looks through."""
-
-    @property
-    def op(self) -> SchemaOp:
-        """The view operator."""
-        return self.view.op
-
-    @property
-    def type(self) -> Tensor:
-        """The type of the parent."""
-        return self.view.parent.type
-
-    @property
-    def dims(self) -> tuple[Dim, ...]:
-        """The dims of the parent."""
-        return dims_of(self.type)
-
-    def make(self, op_name: str, /, **arguments: object) -> SSAValue:
-        """An operator that gives the parent."""
-        return self.emit(op_name, self.type, arguments)  # type: ignore[arg-type]
-
-    def reshape(self) -> SSAValue:
-        """The changed view with the parent's sizes."""
-        return self.emit.reshape(self.new, self.type, self.base)
-
-    def slice_scatter(self, dim: int, start: Number | None, end: Number | None, step: Number = 1) -> SSAValue:
-        """The parent with a changed slice; the slice itself when it is all of the parent."""
-        if dims_of(tensor_of(self.new)) == self.dims:
-            return self.emit.ordered(self.new, self.type)
-        return self.make(
-            "aten.slice_scatter.default",
-            self=self.base(),
-            src=self.new,
-            dim=dim,
-            start=start,
-            end=end,
-            step=step,
-        )
-
-    def unsupported(self, why: str) -> Exception:
-        """Error E0413 at the write."""
-        assert self.emit.point is not None
-        return E0413.error(
-            f"'{self.emit.point.name}' changes a tensor through '{self.op.name}': {why}",
-            source_location(self.emit.location),
-        )
-
-
 def put_back(step: Step) -> SSAValue:
     """What the parent holds after the view of ``step`` was changed. Raises error E0413."""
     op = step.op
@@ -329,11 +270,46 @@ def _expand(step: Step) -> SSAValue:
         return step.reshape()
     dims = dims_of(step.alias.type)
     new = len(dims) - len(step.dims)
-    strides = step.layouts.strides(step.written)
-    sizes = dims_of(step.written.type)
-    if strides is None or any(stride == 0 and size != 1 for size, stride in zip(sizes, strides, strict=True)):
+    written = step.written[0]
+    strides, sizes = step.layouts.strides(written), dims_of(written.type)
+    twice = strides is None or any(stride == 0 and size != 1 for size, stride in zip(sizes, strides, strict=True))
+    if twice and not step.fills:
         raise step.unsupported("several of its elements are one element of the expanded tensor")
-    return of_changed_copies(step, [*range(new), *(i + new for i, d in enumerate(step.dims) if d != dims[i + new])])
+    expanded = [*range(new), *(i + new for i, d in enumerate(step.dims) if d != dims[i + new])]
+    marks = _written_elements(step) if step.element is None else step.new
+    return of_written_copies(step, marks, expanded)
+
+
+def _written_elements(step: Step) -> SSAValue:
+    """Which elements of the view that ``step`` puts back are written: a bool each.
+
+    All of the written view are, and the views between the two put that back just as they do the values.
+    """
+    emit = step.emit
+    one, value = step.written
+    marks = emit.full(True, with_element(one.type, i1), lambda: value)
+    while one is not step.alias:
+        assert one.view is not None
+        view = one.view
+        sizes = [dtype_of(type.element_type).itemsize for type in (one.type, view.parent.type)]
+        name = view.op.SCHEMA.name
+        if name in ("view_as_real", "view_as_complex") or (view.op.name == "aten.view.dtype" and sizes[0] != sizes[1]):
+            raise step.unsupported(f"it sees parts of elements of an expanded tensor, through '{view.op.name}'")
+        if name not in _ELEMENTS_IN_PLACE and view.op.name != "aten.view.dtype":
+            marks = put_back(Step(emit, one, view, _unmarked(step), marks, step.layouts, step.written, i1))
+        one = view.parent
+    return marks
+
+
+def _unmarked(step: Step) -> Callable[[Alias], SSAValue]:
+    def nothing(parent: Alias) -> SSAValue:
+        return step.emit.full(False, with_element(parent.type, i1), lambda: step.current(parent))
+
+    return nothing
+
+
+_ELEMENTS_IN_PLACE = frozenset({"real", "imag", "_conj", "conj", "_neg_view"})
+"""Views that compute something of every element, in its place."""
 
 
 def repeats(alias: Alias) -> bool:
@@ -389,7 +365,7 @@ def _unfold(step: Step) -> SSAValue:
         op.arg("step"),
     )
     windows = dims_of(step.alias.type)[dim] if step.dims else 1
-    if stride < size and windows != 1:
+    if stride < size and windows != 1 and not (step.fills and step.written[0] is step.alias):
         raise step.unsupported("its windows overlap")
     if not isinstance(windows, int):
         raise step.unsupported("the number of its windows is only known at run time")

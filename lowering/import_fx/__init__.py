@@ -2,22 +2,23 @@
 
 ``types.py`` turns FakeTensor metadata into types, ``locations.py`` node metadata into locations, ``weights.py`` tensors
 into blobs without copying, ``nodes.py`` graph nodes into operations, ``program.py`` signatures into methods,
-``constant_methods.py`` values into methods that return them.
+``constant_methods.py`` values into methods that return them, ``lowered.py`` what ExecuTorch has lowered already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
 if TYPE_CHECKING:
+    from executorch.exir import EdgeProgramManager
     from torch.export import ExportedProgram
 
 
 def import_program(
-    program: ExportedProgram | Mapping[str, ExportedProgram],
+    program: ExportedProgram | Mapping[str, ExportedProgram] | EdgeProgramManager,
     *,
     constant_methods: Mapping[str, object] | None = None,
 ) -> ModuleOp:
@@ -28,14 +29,28 @@ def import_program(
     (``torch.export.experimental._export_forward_backward``) returns its gradients and then the parameters, which are
     state, and brings the constant methods that ExecuTorch's training module asks.
 
+    A program that ExecuTorch has lowered already (``to_edge_transform_and_lower``, ``to_backend``), or its
+    ``EdgeProgramManager``, keeps the blobs of its lowered modules, as ``et.delegate``.
+
     Weights shared between methods (equal bytes under one name) become one symbol. Nothing stops at the first problem:
     unknown operators become ``aten.opaque``. Raises error E0401 without torch, E0402 for anything that is not an
     exported program, E0403 and E0404 for inputs, outputs and weights without a counterpart.
     """
-    require_torch()
+    programs, constants = unpacked(program)
     from etir.lowering.import_fx.program import import_programs
 
-    return import_programs(program, constant_methods or {})
+    return import_programs(programs, {**constants, **(constant_methods or {})})
+
+
+def unpacked(
+    program: ExportedProgram | Mapping[str, ExportedProgram] | EdgeProgramManager,
+) -> tuple[ExportedProgram | Mapping[str, ExportedProgram], dict[str, object]]:
+    """The programs and constant methods of an ``EdgeProgramManager``; anything else as it is. Raises E0401, E0402."""
+    require_torch()
+    from etir.lowering.import_fx.lowered import programs_of
+
+    found = programs_of(program)
+    return (cast("ExportedProgram | Mapping[str, ExportedProgram]", program), {}) if found is None else found
 
 
 def require_torch() -> Any:

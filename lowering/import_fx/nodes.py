@@ -22,6 +22,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from etir.dialects.aten.base import AtenOp, aten_op, custom_op
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.aten.table import load_table
+from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
 from etir.dialects.et.layout import tensor_type
 from etir.dialects.et.program import NoneOp, StringOp
@@ -29,6 +30,7 @@ from etir.dialects.literals import ArgValue
 from etir.dialects.schema import Kind, OpSchema, parse_schema
 from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp, ConstantOp
 from etir.lowering.import_fx.locations import location_of
+from etir.lowering.import_fx.lowered import CALL, called, memory_format_of, plain_operator, with_memory_format
 from etir.lowering.import_fx.types import (
     ELEMENT_TYPES,
     MEMORY_FORMATS,
@@ -109,12 +111,17 @@ class NodeImporter:
     """Builds the operations of FX graphs into blocks.
 
     ``schemas`` collects the schemas of custom libraries' operators that were met (by IR name), ``constant`` makes an
-    SSA value of a tensor that a graph holds as an attribute.
+    SSA value of a tensor that a graph holds as an attribute, ``lowered`` names the blob of a lowered module.
     """
 
-    def __init__(self, constant: Callable[[torch.Tensor, str], Operation] | None = None):
+    def __init__(
+        self,
+        constant: Callable[[torch.Tensor, str], Operation] | None = None,
+        lowered: Callable[[Any, str], str] | None = None,
+    ):
         self.schemas: dict[str, OpSchema] = {}
         self._constant = constant
+        self._lowered = lowered
 
     def run(self, graph_module: fx.GraphModule, values: dict[fx.Node, Value], block: Block) -> Value:
         """Import every node that ``values`` does not have yet, and return what the graph outputs."""
@@ -149,7 +156,7 @@ class NodeImporter:
         block: Block,
         location: LocationAttr,
     ) -> Value:
-        target = node.target
+        target = plain_operator(node.target)
         if node.op == "get_attr":
             return self._attribute(graph_module, str(target), block)
         if node.op != "call_function":
@@ -160,7 +167,7 @@ class NodeImporter:
         arguments = _map_structure(node.args, lambda n: values[n])
         keywords = {k: _map_structure(v, lambda n: values[n]) for k, v in node.kwargs.items()}
         if isinstance(target, torch._ops.OpOverload):
-            return self._overload(node, target, arguments, keywords, block)
+            return self._overload(node, target, arguments, keywords, values, block)
         if target in ARITHMETIC:
             if target is builtins.round and list(arguments[1:]) not in ([], [None]):
                 return self._opaque(node, values, block, "numbers are not rounded to digits at run time")
@@ -168,7 +175,7 @@ class NodeImporter:
             return self._arithmetic(ARITHMETIC[target], numbers, block)
         if isinstance(target, torch._ops.HigherOrderOperator):
             return self._higher_order(node, target, arguments, keywords, block)
-        return self._opaque(node, values, block, f"a call of {getattr(target, '__name__', target)}")
+        return self._opaque(node, values, block, called(target))
 
     # --- operators --------------------------------------------------------------------------------------------------
 
@@ -178,11 +185,21 @@ class NodeImporter:
         target: torch._ops.OpOverload,
         arguments: Sequence[Value],
         keywords: Mapping[str, Value],
+        values: dict[fx.Node, Value],
         block: Block,
     ) -> Value:
         name = str(target)
         if name in _DROPPED:
             return None
+        with_format = with_memory_format(name, keywords)
+        if isinstance(with_format, str):
+            return self._opaque(node, values, block, with_format)
+        if with_format is not None:
+            target, keywords = with_format
+            name = str(target)
+        dtypes = [v for v in flatten([*arguments, *keywords.values()]) if isinstance(v, torch.dtype)]
+        if any(dtype not in ELEMENT_TYPES for dtype in dtypes):
+            return self._opaque(node, values, block, f"no .pte has elements of {' or '.join(map(str, dtypes))}")
         if name == INNER_TENSOR:
             return self._inner_tensor(arguments[0], str(arguments[1]), block)
         if name == "aten._assert_scalar.default":
@@ -215,8 +232,8 @@ class NodeImporter:
         try:
             op = cls.make(given, types)
         except TypeError as error:
-            values = [v for v in flatten(list(given.values())) if isinstance(v, SSAValue)]
-            op = OpaqueOp(name, values, types, str(error))
+            operands = [v for v in flatten(list(given.values())) if isinstance(v, SSAValue)]
+            op = OpaqueOp(name, operands, types, str(error))
         block.add_op(op)
         results = [None if v is None and empty is not None else r for v, r in zip(outputs, op.results, strict=True)]
         return _restore(node.meta["val"], iter(results)) if outputs else None
@@ -258,7 +275,7 @@ class NodeImporter:
         operands = [values[n] for n in node.all_input_nodes if isinstance(values.get(n), SSAValue)]
         value = node.meta.get("val")
         types = [_output_type(v, False) for v in _flat_outputs(value)]
-        op = OpaqueOp(_target_name(node.target), operands, types, reason)
+        op = OpaqueOp(_target_name(plain_operator(node.target)), operands, types, reason)
         block.add_op(op)
         return _restore(value, iter(op.results))
 
@@ -301,6 +318,8 @@ class NodeImporter:
             )
         elif name in ("map_impl", "scan"):
             op = self._scan(name, arguments, block, types)
+        elif name == CALL and self._lowered is not None:
+            op = self._delegate_call(node, arguments, types, block)
         elif name.startswith("wrap_with_") or name in ("wrap", "invoke_subgraph", "strict_mode"):
             return self._inline(arguments, keywords, block)
         else:
@@ -308,6 +327,31 @@ class NodeImporter:
             op = OpaqueOp(f"higher_order.{name}", operands, types, "a higher-order operator without a counterpart")
         block.add_op(op)
         return _restore(value, iter(op.results))
+
+    def _delegate_call(
+        self, node: fx.Node, arguments: Sequence[Value], types: Sequence[Attribute], block: Block
+    ) -> Operation:
+        """A call of a blob, which is handed tensors in the memory formats that it was made for."""
+        assert self._lowered is not None
+        module, inputs = node.args[0], node.args[1:]
+        operands: list[SSAValue] = []
+        for argument, value in zip(inputs, arguments[1:], strict=True):
+            operand = as_number(value, block)
+            memory_format = memory_format_of(argument.meta.get("val")) if isinstance(argument, fx.Node) else None
+            if memory_format is not None:
+                type = type_of_tensor(argument.meta["val"], keep_order=True)  # type: ignore[union-attr]
+                copy = aten_op("aten.clone.default").make(
+                    {"self": operand, "memory_format": MEMORY_FORMATS[memory_format]}, [type]
+                )
+                block.add_op(copy)
+                operand = copy.results[0]
+            operands.append(operand)
+        given = [
+            type_of_tensor(v, keep_order=True) if isinstance(v, torch.Tensor) else t
+            for v, t in zip(_flat_outputs(node.meta["val"]), types, strict=True)
+        ]
+        name = module.name if isinstance(module, fx.Node) else CALL
+        return CallDelegateOp(self._lowered(arguments[0], name), arguments[0].backend_id, operands, given)
 
     def _scan(self, name: str, arguments: Sequence[Value], block: Block, types: list[Attribute]) -> Operation:
         if name == "map_impl":
@@ -400,6 +444,8 @@ def _literal(value: Value, block: Block) -> ArgValue:
 
 def _target_name(target: Any) -> str:
     """A called function by its module and name: its text has an address that differs from run to run."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
     name = getattr(target, "__qualname__", None)
     return str(target) if name is None or isinstance(target, str) else f"{target.__module__}.{name}"
 

@@ -56,6 +56,7 @@ from etir.lowering.errors import E0402, E0403
 from etir.lowering.import_fx.constant_methods import Training, constant_method
 from etir.lowering.import_fx.data_sizes import implied_bounds
 from etir.lowering.import_fx.dim_names import user_names
+from etir.lowering.import_fx.lowered import LoweredModules
 from etir.lowering.import_fx.nodes import INNER_TENSOR, NodeImporter, WrappedTensor, as_number, flatten
 from etir.lowering.import_fx.types import type_of_tensor, type_of_value
 from etir.lowering.import_fx.weights import BlobPool
@@ -101,6 +102,7 @@ class _ModuleImporter:
         self.constants = dict(constant_methods)
         self.pool = BlobPool()
         self.symbols = _Symbols({}, dict.fromkeys([*programs, *constant_methods]))
+        self.lowered = LoweredModules(self.symbols.unique)
         self.by_fqn: dict[tuple[str, str], str] = {}
         self.schemas: dict[str, str] = {}
         self.ranges: dict[str, Range] = {}
@@ -133,7 +135,7 @@ class _ModuleImporter:
             dim = DimOp(symbol, low, high, unbacked=symbol in self.unbacked)
             dim.location = NameLoc(StringAttr(symbol), UnknownLoc())
             declarations.append(dim)
-        return ModuleOp([*declarations, *self.symbols.ops.values(), *functions])
+        return ModuleOp([*declarations, *self.symbols.ops.values(), *self.lowered.ops, *functions])
 
     def weight(self, fqn: str, tensor: torch.Tensor, kind: str) -> tuple[str, bool, TensorType[Attribute]]:
         """The symbol of a parameter, buffer or constant, whether it is state, and its type."""
@@ -250,7 +252,7 @@ class _MethodImporter:
         placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         for node, spec in zip(placeholders, signature.input_specs, strict=True):
             self._input(node, spec)
-        importer = NodeImporter(self._lifted_constant)
+        importer = NodeImporter(self._lifted_constant, self.module.lowered.symbol)
         outputs = importer.run(self.program.graph_module, self.values, self.block)
         results = self._outputs(outputs)
         for schema in importer.schemas.values():

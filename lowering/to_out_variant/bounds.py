@@ -1,14 +1,24 @@
-"""What to tell about a size without an upper bound (E0416): whose size it is, and the line that gives it a bound."""
+"""What to tell about a size without an upper bound (E0416): whose size it is, and the line that gives it a bound.
+
+A dim has the user's name where the program knows it. torch's own names (``s77``) tell nothing: saved programs, which do
+not keep names, and ``Dim.AUTO`` have only those. Such a dim is named by its input and index, and for the line of code a
+name is made of these.
+"""
 
 from __future__ import annotations
 
+import re
+
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.et.layout import Dim, dims_of
 from etir.lowering.errors import E0416
+
+_TORCH = re.compile(r"s\d+")
+"""Torch's names of sizes of inputs."""
 
 _EXAMPLE = 1024
 """The bound in the line of code that is proposed."""
@@ -16,7 +26,9 @@ _EXAMPLE = 1024
 
 def unbounded_dim(symbol: str, dim: Dim, source: SSAValue, func: FuncOp, location: SourceLocation | None) -> Diagnostic:
     """The diagnostic for ``symbol``, met in the size ``dim`` of ``source``, a value of ``func``."""
-    whose = f"the size '{dim}' of %{source.name_hint or '?'} in method '{func.sym_name.data}'"
+    made = f"a result of '{source.owner.name}'" if isinstance(source.owner, Operation) else "an input"
+    value = f"%{source.name_hint}" if source.name_hint else made
+    whose = f"the size '{dim}' of {value} in method '{func.sym_name.data}'"
     places = _places(symbol, func)
     if not places:
         return E0416.diagnostic(
@@ -26,11 +38,15 @@ def unbounded_dim(symbol: str, dim: Dim, source: SSAValue, func: FuncOp, locatio
             f"large it gets: torch._check(size <= {_EXAMPLE})",
         )
     shown = " and ".join(f"dim {index} of input '{name}'" for name, index in places)
-    shapes = ", ".join(f'"{name}": {{{index}: {symbol}}}' for name, index in places)
+    subject, name = f"dim '{symbol}', which is {shown},", symbol
+    if _TORCH.fullmatch(symbol):
+        subject = f"{shown}, '{symbol}' in the exported program,"
+        name = "{}_dim{}".format(*places[0])
+    shapes = ", ".join(f'"{input}": {{{index}: {name}}}' for input, index in places)
     return E0416.diagnostic(
-        f"dim '{symbol}', which is {shown}, has no upper bound: {whose} cannot be planned",
+        f"{subject} has no upper bound: {whose} cannot be planned",
         location,
-        help=f'export with {symbol} = torch.export.Dim("{symbol}", max={_EXAMPLE}) in dynamic_shapes={{{shapes}}}',
+        help=f'export with {name} = torch.export.Dim("{name}", max={_EXAMPLE}) in dynamic_shapes={{{shapes}}}',
     )
 
 

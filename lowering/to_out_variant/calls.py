@@ -16,7 +16,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.arguments import OPERAND, Item, ListArg, Template
-from etir.dialects.et.executable import CallOp
+from etir.dialects.et.instructions import CallOp
 from etir.dialects.schema import Argument, Kind, OpSchema
 
 MEMORY_FORMAT_NUMBERS = {"contiguous": 0, "preserve": 1}

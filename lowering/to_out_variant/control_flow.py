@@ -16,9 +16,10 @@ from xdsl.traits import IsTerminator
 
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp, yielded
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et import executable as et
 from etir.dialects.et.arguments import OPERAND
+from etir.dialects.et.instructions import JumpFalseOp, JumpOp, NextOp
 from etir.dialects.et.layout import tensor_type
+from etir.dialects.et.values import BufferOp, ScalarOp
 from etir.lowering.to_out_variant.calls import ArgumentList, primitive_call
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def _results(lowering: MethodLowering, op: Operation, *, dynamic: bool = False) 
         if isinstance(result.type, TensorType):
             known = lowering.destinations.get(result)
             value = lowering.buffer(result) if known is None else known
-            if dynamic and isinstance(value.owner, et.BufferOp) and value.owner.dynamic is None:
-                value.owner.dynamic = et.BufferOp(value.type, dynamic="bound").dynamic
+            if dynamic and isinstance(value.owner, BufferOp) and value.owner.dynamic is None:
+                value.owner.dynamic = BufferOp(value.type, dynamic="bound").dynamic
         else:
             value = lowering.number(result)
         lowering.values[result] = value
@@ -63,7 +64,7 @@ def _start_block(lowering: MethodLowering, op: Operation) -> Block:
     block = Block()
     current = lowering.blocks[-1]
     if current.last_op is None or not current.last_op.has_trait(IsTerminator):
-        lowering.emit(et.NextOp(block), op)
+        lowering.emit(NextOp(block), op)
     lowering.blocks.append(block)
     return block
 
@@ -73,13 +74,13 @@ def lower_cond(lowering: MethodLowering, op: CondOp) -> None:
     results = _results(lowering, op)
     predicate = lowering.lower(op.predicate)
     then_block, else_block, end = Block(), Block(), Block()
-    lowering.emit(et.JumpFalseOp(predicate, else_block, then_block), op)
+    lowering.emit(JumpFalseOp(predicate, else_block, then_block), op)
     lowering.blocks.append(then_block)
     _lower_region(lowering, op.then_region, results, op)
-    lowering.emit(et.JumpOp(end), op)
+    lowering.emit(JumpOp(end), op)
     lowering.blocks.append(else_block)
     _lower_region(lowering, op.else_region, results, op)
-    lowering.emit(et.NextOp(end), op)
+    lowering.emit(NextOp(end), op)
     lowering.blocks.append(end)
 
 
@@ -91,12 +92,12 @@ def lower_while(lowering: MethodLowering, op: WhileOp) -> None:
     lowering.values.update(zip(op.condition.block.args, carried, strict=True))
     _lower_body(lowering, op.condition.block)
     body, end = Block(), Block()
-    lowering.emit(et.JumpFalseOp(lowering.lower(yielded(op.condition)[0]), end, body), op)
+    lowering.emit(JumpFalseOp(lowering.lower(yielded(op.condition)[0]), end, body), op)
     lowering.blocks.append(body)
     lowering.values.update(zip(op.body.block.args, carried, strict=True))
     _lower_body(lowering, op.body.block)
     lowering.copy_all([(c, lowering.lower(v)) for c, v in zip(carried, yielded(op.body), strict=True)], op)
-    lowering.emit(et.JumpOp(head), op)
+    lowering.emit(JumpOp(head), op)
     lowering.blocks.append(end)
 
 
@@ -110,13 +111,13 @@ def lower_scan(lowering: MethodLowering, op: ScanOp) -> None:
     for value in stacked:
         # et_copy_index grows the result row by row, which a static tensor refuses.
         owner = value.owner
-        assert isinstance(owner, et.BufferOp)
-        owner.dynamic = et.BufferOp(value.type, dynamic="bound").dynamic
+        assert isinstance(owner, BufferOp)
+        owner.dynamic = BufferOp(value.type, dynamic="bound").dynamic
     lowering.copy_all([(c, lowering.lower(v)) for c, v in zip(carried, op.inits, strict=True)], op)
     inputs = [lowering.lower(v) for v in op.inputs]
-    index = lowering.define(et.ScalarOp(0), op)
-    count = lowering.define(et.ScalarOp(0), op)
-    done = lowering.define(et.ScalarOp(False), op)
+    index = lowering.define(ScalarOp(0), op)
+    count = lowering.define(ScalarOp(0), op)
+    done = lowering.define(ScalarOp(False), op)
     lowering.emit(primitive_call("aten::sym_size.int", [inputs[0], 0], count), op)
     head = _start_block(lowering, op)
     arguments = op.body.block.args
@@ -139,7 +140,7 @@ def lower_scan(lowering: MethodLowering, op: ScanOp) -> None:
     lowering.emit(primitive_call("executorch_prim::add.Scalar", [index, 1], index), op)
     lowering.emit(primitive_call("executorch_prim::eq.Scalar", [index, count], done), op)
     end = Block()
-    lowering.emit(et.JumpFalseOp(done, head, end), op)
+    lowering.emit(JumpFalseOp(done, head, end), op)
     lowering.blocks.append(end)
     lowering.emit(primitive_call("executorch_prim::sub.Scalar", [index, count], index), op)
 
@@ -148,7 +149,7 @@ def _as_tensor(lowering: MethodLowering, value: SSAValue, op: Operation) -> SSAV
     """A yielded number as a 0-d tensor, which stacking needs."""
     if isinstance(value.type, TensorType):
         return value
-    buffer = lowering.define(et.BufferOp(tensor_type(value.type, ())), op)
+    buffer = lowering.define(BufferOp(tensor_type(value.type, ())), op)
     call = ArgumentList.empty()
     for item in (value, buffer):
         call.add(item)

@@ -70,9 +70,10 @@ class ToOutVariantPass(Pass):
 def _missing_variant(ops: list[EdgeOp]) -> Diagnostic:
     schema = ops[0].SCHEMA
     count = "" if len(ops) == 1 else f" ({len(ops)} uses, this is the first)"
-    return E0415.diagnostic(
+    problem = E0415.diagnostic(
         f"'{schema.qualified_name}' has no out variant{count}",
         source_location(ops[0].location),
         help=f"register {schema.namespace}::{schema.name}.out with the same arguments and 'Tensor(a!) out', "
         "or decompose the operator",
     )
+    return problem.about(schema.op_name)

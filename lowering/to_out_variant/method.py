@@ -11,13 +11,15 @@ from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from etir.diagnostics import Diagnostic
+from etir.dialects.aten.opaque import operator_of
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.context import EtContext
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
 from etir.dialects.dtypes import dtype_of, f64, i1
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et import executable as et
 from etir.dialects.et.arguments import OPERAND
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.instructions import CallOp, DelegateCallOp, InputsOp, MoveOp, ReturnOp
 from etir.dialects.et.layout import Dim, dims_of, is_static, order_of, tensor_type
 from etir.dialects.et.program import (
     ConstantOp,
@@ -29,6 +31,8 @@ from etir.dialects.et.program import (
     UpdateInputOp,
     WriteStateOp,
 )
+from etir.dialects.et.values import BufferOp, ScalarOp
+from etir.dialects.et.values import ViewOp as ValueViewOp
 from etir.dialects.literals import scalar_of
 from etir.dialects.sym import expr as sym_expr
 from etir.dialects.sym.ops import ArithmeticOp, AssertOp
@@ -53,7 +57,7 @@ from etir.lowering.to_out_variant.destinations import (
     stores_of,
     written_in_place,
 )
-from etir.lowering.to_out_variant.places import elements, is_dynamic, is_unplanned, root_of
+from etir.lowering.to_out_variant.places import elements, is_dynamic, is_unplanned, root_of, start_in
 
 Ranges = dict[str, tuple[int, int | None]]
 
@@ -93,13 +97,13 @@ class MethodLowering:
         self.states: dict[str, SSAValue] = {}
         self.unbounded: dict[str, None] = {}
 
-    def run(self) -> et.MethodOp:
+    def run(self) -> MethodOp:
         """Lower the whole method."""
         block = self.func.body.block
         inputs = [self._input(argument, index) for index, argument in enumerate(block.args)]
         self._find_destinations(block)
         entry = self.blocks[0]
-        self.emit(et.InputsOp(inputs), self.func)
+        self.emit(InputsOp(inputs), self.func)
         self.lower_block(block)
         region = Region(self.blocks)
         first = entry.first_op
@@ -108,9 +112,7 @@ class MethodLowering:
             entry.insert_op_before(definition, first)
         spec = {name: self.func.attributes.get(f"et.{name}") for name in ("in_spec", "out_spec")}
         texts = {name: a.data for name, a in spec.items() if isinstance(a, StringAttr)}
-        method = et.MethodOp(
-            self.func.sym_name.data, region, in_spec=texts.get("in_spec"), out_spec=texts.get("out_spec")
-        )
+        method = MethodOp(self.func.sym_name.data, region, in_spec=texts.get("in_spec"), out_spec=texts.get("out_spec"))
         method.location = self.func.location
         for name in ("et.input_names", "et.output_names"):
             if name in self.func.attributes:
@@ -157,7 +159,7 @@ class MethodLowering:
     def buffer(self, source: SSAValue, **options: Any) -> SSAValue:
         """A new buffer for a tensor value."""
         type, dynamic = self.bounded(source.type, source)
-        return self.define(et.BufferOp(type, dynamic=dynamic, **options), source)
+        return self.define(BufferOp(type, dynamic=dynamic, **options), source)
 
     def number(self, source: SSAValue, value: bool | float = 0) -> SSAValue:
         """A slot for a number."""
@@ -165,7 +167,7 @@ class MethodLowering:
             value = bool(value)
         elif source.type == f64:
             value = float(value)
-        return self.define(et.ScalarOp(value), source)
+        return self.define(ScalarOp(value), source)
 
     def _input(self, argument: BlockArgument, index: int) -> SSAValue:
         attributes = self.func.arg_attrs.data[index].data if self.func.arg_attrs is not None else {}
@@ -210,7 +212,7 @@ class MethodLowering:
         if isinstance(target.type, TensorType):
             self.emit(copy_call(target, source, dynamic=is_dynamic(target) or is_dynamic(source)), op)
         else:
-            self.emit(et.MoveOp(source, target), op)
+            self.emit(MoveOp(source, target), op)
 
     def copy_all(self, pairs: Sequence[tuple[SSAValue, SSAValue]], op: Operation) -> None:
         """Copy several (target, source) pairs as if at once: a source that is another pair's target is saved first."""
@@ -221,7 +223,7 @@ class MethodLowering:
             overwritten = [t for t in targets if t is root_of(source) and t is not root_of(target)]
             if overwritten and isinstance(source.type, TensorType):
                 dynamic = "bound" if is_dynamic(source) else None
-                temporary = self.define(et.BufferOp(source.type, dynamic=dynamic), op)
+                temporary = self.define(BufferOp(source.type, dynamic=dynamic), op)
                 self.copy(temporary, source, op)
                 source = temporary
             elif overwritten:
@@ -291,7 +293,8 @@ class MethodLowering:
                     self._refuse(op, "has no counterpart at the executable level")
 
     def _refuse(self, op: Operation, why: str) -> None:
-        self.problems.append(E0417.diagnostic(f"'{op.name}' {why}", source_location(op.location)))
+        problem = E0417.diagnostic(f"'{op.name}' {why}", source_location(op.location))
+        self.problems.append(problem.about(operator_of(op)))
         for result in op.results:
             if isinstance(result.type, TensorType):
                 self.values[result] = self.buffer(result)
@@ -358,7 +361,7 @@ class MethodLowering:
             return tuple(self._argument(v) for v in value)
         return value
 
-    def _in_place(self, op: EdgeOp) -> et.CallOp | None:
+    def _in_place(self, op: EdgeOp) -> CallOp | None:
         result = op.results[0] if op.results else None
         target = None if result is None else self.destinations.get(result)
         if target is None or op.SCHEMA.op_name not in IN_PLACE or self.values.get(op.arg("self")) is not target:
@@ -383,7 +386,7 @@ class MethodLowering:
         if kernel is not None:
             self.emit(primitive_call(kernel, arguments, result), op)
         elif op.name == "sym.ne":
-            equal = self.define(et.ScalarOp(False), op)
+            equal = self.define(ScalarOp(False), op)
             self.emit(primitive_call(PRIMITIVES["sym.eq"], arguments, equal), op)
             self.emit(primitive_call(PRIMITIVES["sym.not"], [equal], result), op)
         elif op.name in ("sym.and", "sym.or"):
@@ -398,14 +401,19 @@ class MethodLowering:
         base = self.lower(op.base)
         type, dynamic = self.bounded(op.result.type, op.result)
         assert isinstance(type, TensorType)
-        offset = op.element_offset * dtype_of(type.element_type).itemsize
+        offset = op.byte_offset
         owner = base.owner
-        placed = isinstance(owner, (et.BufferOp, et.ViewOp)) and not is_unplanned(owner)
+        placed = isinstance(owner, (BufferOp, ValueViewOp)) and not is_unplanned(owner)
+        if op.reinterprets and not (placed and start_in(base) % dtype_of(type.element_type).itemsize == 0):
+            # et_view keeps the element type, and an element starts at a multiple of its size: the bytes get a place.
+            placed, whole = True, self.define(BufferOp(base.type), op)
+            self.emit(copy_call(whole, base, dynamic=False), op)
+            base = whole
         if placed and dynamic is None and not is_dynamic(base):
-            return self.define(et.ViewOp(base, type, offset), op.result)
+            return self.define(ValueViewOp(base, type, offset), op.result)
         if offset or (is_static(cast(Any, op.base.type)) and elements(op.base.type) != elements(type)):
             return self._copied_part(op, base, type)
-        view = self.define(et.ViewOp(base, type, dynamic=dynamic, late=True), op.result)
+        view = self.define(ValueViewOp(base, type, dynamic=dynamic, late=True), op.result)
         named = iter([self.literal_or_value(v) for v in op.sizes])
         sizes: list[object] = [d if isinstance(d, int) else next(named, -1) for d in dims_of(cast(Any, op.result.type))]
         self.emit(view_call(base, sizes, view), op)
@@ -416,14 +424,14 @@ class MethodLowering:
         part is copied out of the flat tensor.
         """
         count, total = elements(type), elements(base.type)
-        flat = self.define(et.ViewOp(base, tensor_type(type.element_type, [total]), late=True), op)
+        flat = self.define(ValueViewOp(base, tensor_type(type.element_type, [total]), late=True), op)
         self.emit(view_call(base, [total], flat), op)
-        part = self.define(et.BufferOp(tensor_type(type.element_type, [count])), op)
+        part = self.define(BufferOp(tensor_type(type.element_type, [count])), op)
         arguments = ArgumentList.empty()
         for item in (flat, 0, op.element_offset, op.element_offset + count, 1, part):
             arguments.add(item)
         self.emit(arguments.call("aten::slice_copy.Tensor_out", (OPERAND,), [part]), op)
-        return self.define(et.ViewOp(part, type), op.result)
+        return self.define(ValueViewOp(part, type), op.result)
 
     def _delegate(self, op: CallDelegateOp) -> None:
         outs = []
@@ -433,7 +441,7 @@ class MethodLowering:
             outs.append(lowered)
         operands = [self.lower(v) for v in op.arguments]
         template = (OPERAND,) * (len(operands) + len(outs))
-        self.emit(et.DelegateCallOp(op.callee.root_reference.data, template, [*operands, *outs]), op)
+        self.emit(DelegateCallOp(op.callee.root_reference.data, template, [*operands, *outs]), op)
 
     # --- stores and outputs -----------------------------------------------------------------------------------------
 
@@ -476,21 +484,21 @@ class MethodLowering:
             lowered = self.lower(value)
             owner = lowered.owner
             shared = isinstance(owner, GetWeightOp) or (
-                isinstance(owner, et.ViewOp) and (is_unplanned(owner) or not self.plan_outputs)
+                isinstance(owner, ValueViewOp) and (is_unplanned(owner) or not self.plan_outputs)
             )
-            if self.plan_outputs and isinstance(owner, et.BufferOp) and owner.caller is not None:
+            if self.plan_outputs and isinstance(owner, BufferOp) and owner.caller is not None:
                 # Some hosts give every output that the program has no memory for a fresh tensor before the method runs:
                 # a changed input that is returned, too, would be computed from that.
                 shared = True
-            if not self.plan_outputs and isinstance(owner, et.BufferOp) and owner.caller is None:
+            if not self.plan_outputs and isinstance(owner, BufferOp) and owner.caller is None:
                 # Views of a buffer have a place in the program's memory: the buffer keeps one.
-                shared = any(isinstance(use.operation, et.ViewOp) for use in lowered.uses)
+                shared = any(isinstance(use.operation, ValueViewOp) for use in lowered.uses)
             if shared and isinstance(value.type, TensorType):
                 # A constant, or a view whose place is only known at run time, is handed out as a copy.
                 clone = self.buffer(value, caller=not self.plan_outputs)
                 self.emit(copy_call(clone, lowered, dynamic=True), op)
                 lowered = clone
-            elif isinstance(owner, et.BufferOp) and not self.plan_outputs and owner.state is None:
-                owner.caller = et.BufferOp(owner.result.type, caller=True).caller
+            elif isinstance(owner, BufferOp) and not self.plan_outputs and owner.state is None:
+                owner.caller = BufferOp(owner.result.type, caller=True).caller
             outputs.append(lowered)
-        self.emit(et.ReturnOp(outputs), op)
+        self.emit(ReturnOp(outputs), op)

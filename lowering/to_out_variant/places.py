@@ -8,7 +8,7 @@ from typing import cast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from etir.dialects.et import executable as et
+from etir.dialects.et.values import BufferOp, ViewOp
 
 
 def elements(type: Attribute) -> int:
@@ -18,18 +18,27 @@ def elements(type: Attribute) -> int:
 
 def root_of(value: SSAValue) -> SSAValue:
     """The buffer behind views."""
-    while isinstance(value.owner, et.ViewOp):
+    while isinstance(value.owner, ViewOp):
         value = value.owner.base
     return value
 
 
+def start_in(value: SSAValue) -> int:
+    """Bytes from the start of the buffer behind views to the first element."""
+    start = 0
+    while isinstance(value.owner, ViewOp):
+        start += value.owner.offset.value.data
+        value = value.owner.base
+    return start
+
+
 def is_dynamic(value: SSAValue) -> bool:
     """Whether the sizes of a buffer or view are only known at run time."""
-    return isinstance(value.owner, (et.BufferOp, et.ViewOp)) and value.owner.dynamic is not None
+    return isinstance(value.owner, (BufferOp, ViewOp)) and value.owner.dynamic is not None
 
 
 def is_unplanned(op: Operation) -> bool:
     """Whether the place of a buffer or view is only known at run time."""
-    if isinstance(op, et.ViewOp):
+    if isinstance(op, ViewOp):
         return op.late is not None or is_unplanned(cast(Operation, op.base.owner))
-    return not isinstance(op, et.BufferOp) or op.caller is not None
+    return not isinstance(op, BufferOp) or op.caller is not None

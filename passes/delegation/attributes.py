@@ -4,12 +4,16 @@
   to the backend ``xnnpack``. Numbers count over the whole function, whatever the backend.
 * ``backend.delegates = ["xnnpack{fp16=true}"]`` on the module: the options of the backends that partitions name; one
   that is not there has its default options.
+* ``backend.options = {"xnnpack:1" = "xnnpack{fp16=false}"}`` on a method: the options of its partitions that are
+  lowered under others than the module names.
 * ``backend.delegate = "xnnpack{fp16=true}"`` on a private function: it was outlined for that backend.
 """
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from collections.abc import Mapping
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
@@ -19,6 +23,7 @@ from etir.dialects.text import source_location
 
 PARTITION = "backend.partition"
 DELEGATES = "backend.delegates"
+OPTIONS = "backend.options"
 DELEGATE = "backend.delegate"
 LEGAL = "backend.legal"
 """On an outlined function: it is in its backend's own dialect."""
@@ -53,6 +58,29 @@ def delegates_of(module: ModuleOp) -> dict[str, Delegate]:
     texts = [a.data for a in attribute.data if isinstance(a, StringAttr)] if isinstance(attribute, ArrayAttr) else []
     found = [parse_delegate(text) for text in texts]
     return {delegate.name: delegate for delegate in found}
+
+
+def delegate_for(func: FuncOp, place: tuple[str, int], named: Mapping[str, Delegate]) -> Delegate:
+    """The backend of a partition of ``func`` with its options; ``named`` are those of the module.
+
+    Raises E1109 where the text names another backend, and what :func:`parse_delegate` does.
+    """
+    name, number = place
+    given = func.attributes.get(OPTIONS)
+    text = given.data.get(f"{name}:{number}") if isinstance(given, DictionaryAttr) else None
+    if not isinstance(text, StringAttr):
+        return named.get(name) or parse_delegate(name)
+    delegate = parse_delegate(text.data)
+    if delegate.name != name:
+        raise E1109.error(f"partition '{name}:{number}' has the options of another backend, '{text.data}'")
+    return delegate
+
+
+def set_options(func: FuncOp, place: tuple[str, int], delegate: Delegate) -> None:
+    """Lower a partition under options of its own."""
+    given = func.attributes.get(OPTIONS)
+    known = dict(given.data) if isinstance(given, DictionaryAttr) else {}
+    func.attributes[OPTIONS] = DictionaryAttr({**known, f"{place[0]}:{place[1]}": StringAttr(delegate.text)})
 
 
 def set_delegates(module: ModuleOp, delegates: dict[str, Delegate]) -> None:

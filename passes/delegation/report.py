@@ -18,7 +18,7 @@ from etir.dialects.et.program import GetWeightOp, ReadStateOp, WeightOp
 from etir.dialects.et.weights import BlobAttr
 from etir.dialects.text import source_location
 from etir.passes.base import methods
-from etir.passes.delegation.attributes import function_name, partition_of
+from etir.passes.delegation.attributes import delegate_for, delegates_of, function_name, partition_of
 from etir.passes.delegation.graph import Ranges, tensor_bytes, used_values
 from etir.passes.delegation.take import computes
 from etir.passes.delegation.what_if import Saving, WhatIf, rank_savings
@@ -37,7 +37,7 @@ class Left:
 @dataclass(frozen=True)
 class PartitionReport:
     """One partition. Bytes are those of the tensors that cross its boundary, of its constants and of the buffers that
-    it owns; dynamic dims count at their upper bound.
+    it owns; dynamic dims count at their upper bound. ``runtime_id`` is what the file calls the backend.
     """
 
     name: str
@@ -49,6 +49,7 @@ class PartitionReport:
     output_bytes: int
     constant_bytes: int
     state_bytes: int
+    runtime_id: str
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,10 @@ def _backend_lines(backend: BackendReport) -> list[str]:
         f"partitions, {backend.boundary_bytes:,} bytes at their boundaries"
     ]
     for partition in backend.partitions:
+        elsewhere = "" if partition.runtime_id == backend.runtime_id else f" on {partition.runtime_id}"
         owned = f", owns {partition.state_bytes:,} bytes of state" if partition.state_bytes else ""
         lines.append(
-            f"  {partition.name}: {sum(partition.operators.values())} operators, {partition.inputs} inputs "
+            f"  {partition.name}{elsewhere}: {sum(partition.operators.values())} operators, {partition.inputs} inputs "
             f"({partition.input_bytes:,} bytes), {partition.outputs} outputs ({partition.output_bytes:,} bytes), "
             f"{partition.constant_bytes:,} bytes of constants{owned}"
         )
@@ -151,12 +153,15 @@ class ReportBuilder:
     def __init__(self, delegates: list[Delegate], ranges: Ranges):
         self.delegates = delegates
         self.ranges = ranges
+        self.refined: dict[str, Delegate] = {}
         self.reasons: dict[str, dict[tuple[str, str], list[Operation]]] = {d.name: {} for d in delegates}
         self.what_ifs: dict[str, list[WhatIf]] = {d.name: [] for d in delegates}
 
-    def refine(self, delegate: Delegate) -> None:
-        """Report a backend under the options that it chose for itself."""
-        self.delegates = [delegate if d.name == delegate.name else d for d in self.delegates]
+    def refine(self, delegate: Delegate) -> Delegate:
+        """Report a backend under the options that it chose for itself: the first ones, which are returned."""
+        known = self.refined.setdefault(delegate.name, delegate)
+        self.delegates = [known if d.name == known.name else d for d in self.delegates]
+        return known
 
     def add_reasons(self, delegate: Delegate, func: FuncOp, reasons: Mapping[Operation, str]) -> None:
         """Note why ``delegate`` leaves operations of a method."""
@@ -177,6 +182,8 @@ class ReportBuilder:
             if isinstance(op, WeightOp)
         }
         partitions: dict[tuple[str, str, int], list[Operation]] = {}
+        runtime_ids: dict[tuple[str, str, int], str] = {}
+        named = {**delegates_of(module), **{d.name: d for d in self.delegates}}
         fallback: Counter[str] = Counter()
         readers: dict[str, dict[str, None]] = {}
         total = 0
@@ -189,12 +196,15 @@ class ReportBuilder:
                         fallback[operator_of(op)] += 1
                 reader = func.sym_name.data if place is None else function_name(func.sym_name.data, place)
                 if place is not None:
-                    partitions.setdefault((func.sym_name.data, *place), []).append(op)
+                    key = (func.sym_name.data, *place)
+                    partitions.setdefault(key, []).append(op)
+                    if key not in runtime_ids:
+                        runtime_ids[key] = delegate_for(func, place, named).runtime_id
                 if not op.regions:
                     for value in op.operands:
                         if isinstance(value.owner, GetWeightOp):
                             readers.setdefault(value.owner.symbol.root_reference.data, {})[reader] = None
-        backends = [self._backend(delegate, partitions) for delegate in self.delegates]
+        backends = [self._backend(delegate, partitions, runtime_ids) for delegate in self.delegates]
         delegated = {p.name: None for b in backends for p in b.partitions}
         shared = [
             SharedConstant(name, weights.get(name, 0), list(used))
@@ -203,9 +213,14 @@ class ReportBuilder:
         ]
         return DelegationReport(total, dict(fallback.most_common()), backends, shared)
 
-    def _backend(self, delegate: Delegate, partitions: Mapping[tuple[str, str, int], list[Operation]]) -> BackendReport:
+    def _backend(
+        self,
+        delegate: Delegate,
+        partitions: Mapping[tuple[str, str, int], list[Operation]],
+        runtime_ids: Mapping[tuple[str, str, int], str],
+    ) -> BackendReport:
         found = [
-            self._partition(function_name(method, (name, number)), method, ops)
+            self._partition(function_name(method, (name, number)), method, ops, runtime_ids[method, name, number])
             for (method, name, number), ops in sorted(partitions.items(), key=lambda item: (item[0][0], item[0][2]))
             if name == delegate.name
         ]
@@ -227,7 +242,7 @@ class ReportBuilder:
             rank_savings(self.what_ifs[delegate.name]),
         )
 
-    def _partition(self, name: str, method: str, ops: list[Operation]) -> PartitionReport:
+    def _partition(self, name: str, method: str, ops: list[Operation], runtime_id: str) -> PartitionReport:
         members = dict.fromkeys(ops)
         read = dict.fromkeys(v for op in ops for v in used_values(op) if v.owner not in members)
         tensors = [v for v in read if isinstance(v.type, TensorType)]
@@ -247,4 +262,5 @@ class ReportBuilder:
             sum(tensor_bytes(v.type, size) for v in outputs),
             sum(tensor_bytes(v.type, size) for v in constants),
             sum(tensor_bytes(type, size) for type in states.values()),
+            runtime_id,
         )

@@ -19,10 +19,12 @@ from etir.runtime.errors import RuntimeFailure
 from etir.runtime.info import MethodMemory, OperatorTime, Profile, ScalarInfo, TensorInfo
 from etir.runtime.library import is_available, operators
 from etir.runtime.state import State
-from etir.runtime.training import SGD, TrainingModule
+from etir.runtime.training import SGD, Adam, AdamW, TrainingModule
 
 __all__ = [
     "SGD",
+    "Adam",
+    "AdamW",
     "Method",
     "MethodMemory",
     "OperatorTime",

@@ -6,8 +6,8 @@
         loss, *_ = module.forward_backward(x, label)
         optimizer.step()
 
-Parameters are state of the program. A program that was compiled with ``optimizer="sgd{...}"`` does the step itself and
-needs nothing of this module.
+``Adam`` and ``AdamW`` are the other optimisers. Parameters are state of the program. A program that was compiled with
+``optimizer="sgd{...}"`` does the step itself and needs nothing of this module.
 """
 
 from __future__ import annotations
@@ -101,3 +101,71 @@ class SGD:
                 step = step + self._momentum * new if self._nesterov else new
             changed[name] = parameter - self.lr * step
         self._module.write_parameters(changed)
+
+
+class Adam:
+    """Adam as ``torch.optim.Adam`` computes it, on the host, in NumPy or torch arithmetic."""
+
+    _decoupled = False
+
+    def __init__(
+        self,
+        module: TrainingModule,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+    ):
+        for beta in betas:
+            if not 0 <= beta < 1:
+                raise usage_failure(E1213, f"betas are {betas}; they are at least 0 and less than 1")
+        self._module = module
+        self.lr = lr
+        """The learning rate, which may be changed between steps."""
+        self._betas = betas
+        self._eps = eps
+        self._weight_decay = weight_decay
+        self._amsgrad = amsgrad
+        self._steps = 0
+        self._moments: dict[str, tuple[Any, Any, Any]] = {}
+
+    def step(self) -> None:
+        """Change the parameters by the gradients of the last call."""
+        parameters = self._module.named_parameters()
+        gradients = self._module.named_gradients()
+        self._steps += 1
+        beta, beta2 = self._betas
+        correction, correction2 = 1 - beta**self._steps, 1 - beta2**self._steps
+        changed: dict[str, Any] = {}
+        for name, gradient in gradients.items():
+            parameter = parameters[name]
+            if self._weight_decay and self._decoupled:
+                parameter = parameter * (1 - self.lr * self._weight_decay)
+            elif self._weight_decay:
+                gradient = gradient + self._weight_decay * parameter
+            first, second, largest = self._moments.get(name, (0.0, 0.0, 0.0))
+            first = beta * first + (1 - beta) * gradient
+            second = beta2 * second + (1 - beta2) * gradient * gradient
+            largest = second * (second >= largest) + largest * (second < largest) if self._amsgrad else second
+            self._moments[name] = (first, second, largest)
+            root = largest**0.5 / correction2**0.5
+            changed[name] = parameter - self.lr / correction * first / (root + self._eps)
+        self._module.write_parameters(changed)
+
+
+class AdamW(Adam):
+    """Adam with weight decay apart from the gradient, as ``torch.optim.AdamW`` computes it."""
+
+    _decoupled = True
+
+    def __init__(
+        self,
+        module: TrainingModule,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+    ):
+        super().__init__(module, lr, betas, eps, weight_decay, amsgrad)

@@ -112,14 +112,26 @@ def _assert_value(got: Any, expected: Any, where: str, tolerance: float) -> None
 
 
 class Function(torch.nn.Module):
-    """A module from a function."""
+    """A module from a function, which may know the module's ``buffers``."""
 
-    def __init__(self, function: Callable[..., Any]):
+    def __init__(self, function: Callable[..., Any], **buffers: torch.Tensor):
         super().__init__()
         self.function = function
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
 
     def forward(self, *args: Any) -> Any:
         return self.function(*args)
+
+
+def f32(*shape: int, seed: int = 0) -> torch.Tensor:
+    """Standard-normal float32 numbers, the same for the same seed."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def i64(high: int, *shape: int, seed: int = 0) -> torch.Tensor:
+    """Integers from 0 to ``high - 1``, the same for the same seed."""
+    return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(seed))
 
 
 def exported(module: torch.nn.Module, args: tuple[Any, ...], **options: Any) -> torch.export.ExportedProgram:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -207,7 +207,8 @@ class NotePartitioner(Partitioner):
         self.mode, self.fail, self.tags = mode, fail, tags
 
     def ops_to_not_decompose(self, ep: Any) -> Any:
-        return [torch.ops.aten.hardswish.default], lambda node: node.meta["val"].dim() == 2
+        # The stock pipeline asks about every node, outputs too.
+        return [torch.ops.aten.hardswish.default], lambda node: getattr(node.meta.get("val"), "ndim", 0) == 2
 
     def partition(self, exported_program: Any) -> PartitionResult:
         if self.fail:
@@ -236,6 +237,76 @@ def test_a_backend_of_ones_own() -> None:
     assert b"notes" in program.external["USER_INPUT"]
 
 
+class EchoBackend(BackendDetails):
+    """Another backend: it writes down how many nodes it is given, and its compile specs."""
+
+    @staticmethod
+    def preprocess(edge_program: Any, compile_specs: list[CompileSpec]) -> PreprocessResult:
+        calls = sum(node.op == "call_function" for node in edge_program.graph.nodes)
+        specs = ",".join(f"{spec.key}={bytes(spec.value).decode()}" for spec in compile_specs)
+        return PreprocessResult(f"{calls} {specs}".encode())
+
+
+class MixedPartitioner(Partitioner):
+    """Hands linear layers to one backend, and tanh and relu to another one under compile specs of their own."""
+
+    SPECS: ClassVar = {
+        "linear": DelegationSpec("NoteBackend", [CompileSpec("mode", b"write")]),
+        "tanh": DelegationSpec("EchoBackend", [CompileSpec("level", b"1")]),
+        "relu": DelegationSpec("EchoBackend", [CompileSpec("level", b"2"), CompileSpec("fast", b"yes")]),
+    }
+
+    def ops_to_not_decompose(self, ep: Any) -> Any:
+        return [torch.ops.aten.linear.default], None
+
+    def partition(self, exported_program: Any) -> PartitionResult:
+        specs: dict[str, DelegationSpec] = {}
+        for node in exported_program.graph.nodes:
+            kind = next((k for k in self.SPECS if f"aten.{k}." in str(node.target)), None)
+            if node.op == "call_function" and kind is not None:
+                tag = f"t{len(specs)}"
+                node.meta["delegation_tag"], specs[tag] = tag, self.SPECS[kind]
+        return PartitionResult(exported_program, specs)
+
+
+def delegates_of(data: bytes) -> list[tuple[str, bytes, list[tuple[str, bytes]]]]:
+    """Name, blob and compile specs of the delegates that a file's methods call, in order."""
+    plans = read_pte(data).execution_plan
+    found = [delegate for plan in plans for delegate in plan.delegates]
+    return [(d.id, bytes(d.data), [(s.key, bytes(s.value)) for s in d.compile_specs]) for d in found]
+
+
+def test_several_backends_and_compile_specs() -> None:
+    """Each tag of a partitioner has its own backend with its own compile specs, over several methods, as in the stock
+    pipeline's file, and the text keeps them.
+    """
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Tanh(), nn.ReLU(), nn.Linear(4, 4))
+    x = (torch.ones(3, 8),)
+    programs = {"first": torch.export.export(module, x), "second": torch.export.export(nn.ReLU(), x)}
+    name = from_partitioner(MixedPartitioner())
+    program = etir.compile(programs, delegates=[name], link_backends=["NoteBackend", "EchoBackend"])
+    lowered = to_edge_transform_and_lower(copy.deepcopy(programs), partitioner=[MixedPartitioner()])
+    found = delegates_of(program.buffer)
+    assert sorted(found) == sorted(delegates_of(bytes(lowered.to_executorch().buffer)))
+    assert [(runtime_id, blob) for runtime_id, blob, _ in found] == [
+        ("NoteBackend", b"aten.linear.default"),
+        ("EchoBackend", b"1 level=2,fast=yes"),
+        ("EchoBackend", b"1 level=1"),
+        ("EchoBackend", b"1 level=2,fast=yes"),
+        ("NoteBackend", b"aten.linear.default"),
+        ("EchoBackend", b"1 level=2,fast=yes"),
+    ]
+    assert program.delegation is not None and " on EchoBackend: 1 operators" in str(program.delegation)
+    imported = etir.import_program(programs)
+    steps = pipeline(stop="edge", delegates=[name])
+    run_pipeline(EtContext(), imported, ",".join([*steps, f"partition{{backend={name}}}"]))
+    text = print_module(imported)
+    assert text.count("backend.options = {") == 2
+    again = etir.compile(imported, link_backends=["NoteBackend", "EchoBackend"])
+    assert delegates_of(again.buffer) == found
+
+
 @pytest.mark.parametrize(
     ("delegate", "error", "message"),
     [
@@ -260,7 +331,6 @@ def test_wrong_names(delegate: str, error: str, message: str) -> None:
     [
         (NotePartitioner(fail=True), "fails to partition the program: RuntimeError: cannot"),
         (NotePartitioner(mode="fail"), "backend 'NoteBackend' fails to preprocess: KeyError: 'no form of relu'"),
-        (NotePartitioner(tags=2), "several backends or compile specs"),
     ],
 )
 def test_failures(partitioner: Partitioner, message: str) -> None:

@@ -10,34 +10,17 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from interop.program_runs import check_program  # noqa: E402
+from interop.program_runs import Function, check_program, f32  # noqa: E402
 from torch._higher_order_ops.map import map as map_op  # noqa: E402
 from torch._higher_order_ops.scan import scan  # noqa: E402
 from torch._higher_order_ops.while_loop import while_loop  # noqa: E402
-
-
-class Program(torch.nn.Module):
-    """A module from a function."""
-
-    def __init__(self, function: Callable[..., Any], **buffers: torch.Tensor):
-        super().__init__()
-        self.function = function
-        for name, value in buffers.items():
-            self.register_buffer(name, value)
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
 
 
 def cond(predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
     return torch.cond(predicate, then, otherwise, operands)
 
 
-def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-SIGNS = [(numbers(2, 3) + 3,), (numbers(2, 3) - 3,), (numbers(2, 3, seed=1) + 3,)]
+SIGNS = [(f32(2, 3) + 3,), (f32(2, 3) - 3,), (f32(2, 3, seed=1) + 3,)]
 """Inputs whose sum is positive, negative, positive."""
 BOTH = [(a[0], b[0]) for a in SIGNS[:2] for b in SIGNS[:2]]
 """The four combinations of signs."""
@@ -109,7 +92,7 @@ CONDS: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
     "a_constant": (a_constant, SIGNS),
     "views_of_results": (views_of_results, SIGNS),
     "several_dtypes": (several_dtypes, SIGNS),
-    "bool_tensor": (bool_input_branch, [(torch.tensor(v), numbers(4)) for v in (True, False, True)]),
+    "bool_tensor": (bool_input_branch, [(torch.tensor(v), f32(4)) for v in (True, False, True)]),
 }
 
 
@@ -117,7 +100,7 @@ CONDS: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
 def test_cond(name: str) -> None:
     """Every combination of branches, on one loaded method, so that a stale handle shows."""
     function, calls = CONDS[name]
-    check_program(Program(function), calls)
+    check_program(Function(function), calls)
 
 
 def count_up(x):
@@ -181,7 +164,7 @@ WHILES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
     "until_large": (until_large, [(torch.full((2, 3), v),) for v in (1.0, 50.0, 3.0)]),
     "swap": (swap_in_loop, BOTH),
     "fibonacci": (fibonacci, BOTH),
-    "outer": (loop_with_outer, [(numbers(2, 3, seed=s), numbers(3, 3, seed=s + 9)) for s in range(2)]),
+    "outer": (loop_with_outer, [(f32(2, 3, seed=s), f32(3, 3, seed=s + 9)) for s in range(2)]),
     "loop_in_branch": (loop_in_branch, SIGNS),
     "branch_in_loop": (branch_in_loop, SIGNS),
     "view_of_carried": (view_of_carried, SIGNS),
@@ -192,7 +175,7 @@ WHILES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
 def test_while_loop(name: str) -> None:
     """Repeated calls: a loop starts again from its initial values."""
     function, calls = WHILES[name]
-    check_program(Program(function), calls)
+    check_program(Function(function), calls)
 
 
 def test_map() -> None:
@@ -201,7 +184,7 @@ def test_map() -> None:
     def function(xs, y):
         return map_op(lambda x, y: (x * y).sin() + x.sum(), xs, y)
 
-    check_program(Program(function), [(numbers(4, 3, seed=s), numbers(3, seed=s + 5)) for s in range(3)])
+    check_program(Function(function), [(f32(4, 3, seed=s), f32(3, seed=s + 5)) for s in range(3)])
 
 
 def test_map_of_several() -> None:
@@ -210,7 +193,7 @@ def test_map_of_several() -> None:
     def function(xs):
         return map_op(lambda x: (x + 1, x.sum()), xs)
 
-    check_program(Program(function), [(numbers(4, 3, seed=s),) for s in range(2)])
+    check_program(Function(function), [(f32(4, 3, seed=s),) for s in range(2)])
 
 
 def test_scan() -> None:
@@ -219,8 +202,8 @@ def test_scan() -> None:
     def function(init, xs, w):
         return scan(lambda c, x: (c * 0.5 + x, (c + x) @ w), init, xs)
 
-    calls = [(numbers(3, seed=s), numbers(5, 3, seed=s + 1), numbers(3, 2, seed=s + 2)) for s in range(3)]
-    check_program(Program(function), calls)
+    calls = [(f32(3, seed=s), f32(5, 3, seed=s + 1), f32(3, 2, seed=s + 2)) for s in range(3)]
+    check_program(Function(function), calls)
 
 
 def test_scan_of_pairs() -> None:
@@ -233,8 +216,8 @@ def test_scan_of_pairs() -> None:
     def function(a, b, u, v):
         return scan(combine, (a, b), (u, v))
 
-    calls = [tuple(numbers(*shape, seed=s + i) for i, shape in enumerate([(3,), (3,), (4, 3), (4, 3)])) for s in (0, 7)]
-    check_program(Program(function), calls)
+    calls = [tuple(f32(*shape, seed=s + i) for i, shape in enumerate([(3,), (3,), (4, 3), (4, 3)])) for s in (0, 7)]
+    check_program(Function(function), calls)
 
 
 def test_scan_reversed() -> None:
@@ -243,7 +226,7 @@ def test_scan_reversed() -> None:
     def function(init, xs):
         return scan(lambda c, x: (c + x, c * x), init, xs, reverse=True)
 
-    check_program(Program(function), [(numbers(3), numbers(4, 3, seed=1))])
+    check_program(Function(function), [(f32(3), f32(4, 3, seed=1))])
 
 
 def test_map_over_dynamic_rows() -> None:
@@ -253,5 +236,5 @@ def test_map_over_dynamic_rows() -> None:
         return map_op(lambda x: x * 2 + 1, xs)
 
     rows = torch.export.Dim("rows", min=2, max=9)
-    calls = [(numbers(n, 3, seed=n),) for n in (4, 9, 2, 5)]
-    check_program(Program(function), calls, dynamic_shapes=((({0: rows},)),))
+    calls = [(f32(n, 3, seed=n),) for n in (4, 9, 2, 5)]
+    check_program(Function(function), calls, dynamic_shapes=((({0: rows},)),))

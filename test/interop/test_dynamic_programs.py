@@ -15,21 +15,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
 import torch.nn.functional as F  # noqa: E402
-from interop.program_runs import Calls, Function, assert_same, eager, fresh, stock, trace  # noqa: E402
+from interop.program_runs import Calls, Function, assert_same, eager, f32, fresh, i64, stock, trace  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
 import etir.runtime  # noqa: E402
 from etir.driver import compile_program  # noqa: E402
-
-
-def f32(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def i64(high: int, *shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(seed))
-
 
 B, H, S, T = (Dim(name, min=2, max=16) for name in ("batch", "heads", "rows", "columns"))
 HEIGHT, WIDTH, N, K = (Dim(name, min=4, max=40) for name in ("height", "width", "n", "k"))

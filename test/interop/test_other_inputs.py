@@ -12,22 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from interop.program_runs import Calls, assert_same, eager, fresh, stock, trace  # noqa: E402
+from interop.program_runs import Calls, Function, assert_same, eager, fresh, stock, trace  # noqa: E402
 
 import etir.runtime  # noqa: E402
 from etir.diagnostics import EtirError  # noqa: E402
 from etir.driver import compile_program  # noqa: E402
-
-
-class Function(torch.nn.Module):
-    """A module from a function."""
-
-    def __init__(self, function: Callable[..., Any]):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
 
 
 class State(torch.nn.Module):

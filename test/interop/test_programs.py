@@ -14,15 +14,16 @@ import pytest
 torch = pytest.importorskip("torch")
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from interop.program_runs import assert_same, check_levels, eager, error_of, exported, interpreted, stock  # noqa: E402
-from interop.test_control_flow import Program as FunctionOf  # noqa: E402
+from interop.program_runs import Function, assert_same, check_levels, eager, error_of, exported, f32, interpreted, stock  # noqa: E402
 from interop.test_control_flow import chained, count_up, nested  # noqa: E402
-from interop.test_signatures import DYNAMIC, OUTPUTS, STATE, Buffers, numbers  # noqa: E402
+from interop.test_signatures import DYNAMIC, OUTPUTS, STATE, Buffers  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
 from etir.dialects.context import EtContext  # noqa: E402
-from etir.dialects.et.executable import BufferOp, CallOp, InputsOp, MethodOp, NextOp, ReturnOp  # noqa: E402
+from etir.dialects.et.executable import MethodOp  # noqa: E402
+from etir.dialects.et.instructions import CallOp, InputsOp, NextOp, ReturnOp  # noqa: E402
 from etir.dialects.et.program import StateOp, WeightOp  # noqa: E402
+from etir.dialects.et.values import BufferOp  # noqa: E402
 from etir.dialects.et.weights import Blob, BlobAttr, WeightFile, write_weight_file  # noqa: E402
 from etir.dialects.text import parse_module, print_module, source_location  # noqa: E402
 from etir.driver import Program, compile_program  # noqa: E402
@@ -75,7 +76,7 @@ def test_methods_share_weights_and_state(share_state: bool) -> None:
     its own, so that there a method only ever sees what it wrote itself.
     """
     model = Model()
-    calls = [(numbers(1, 4, seed=s), torch.tensor([s])) for s in range(3)]
+    calls = [(f32(1, 4, seed=s), torch.tensor([s])) for s in range(3)]
     programs = {"write": exported(Write(model), calls[0]), "read": exported(Read(model), calls[0][:1])}
     program = compile_program(programs, share_state=share_state)
     assert program.report().constants == 2
@@ -110,7 +111,7 @@ def _interpreter(program: Program) -> Any:
 def test_external_weights(tmp_path: Path) -> None:
     """Weights in a ``.ptd`` file: the program is small, the runtime reads both, and the text finds its bytes again."""
     module = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
-    calls = [(numbers(2, 16, seed=s),) for s in range(2)]
+    calls = [(f32(2, 16, seed=s),) for s in range(2)]
     program = compile_program(exported(module, calls[0]), external_weights="weights")
     program.save(tmp_path / "model.pte")
     assert (tmp_path / "weights.ptd").stat().st_size > 4 * 16 * 20
@@ -131,7 +132,7 @@ def test_external_weights(tmp_path: Path) -> None:
 def test_external_weights_that_are_missing() -> None:
     """The message names the weight and says which file to pass."""
     module = torch.nn.Linear(16, 16)
-    program = compile_program(exported(module, (numbers(2, 16),)), external_weights="weights")
+    program = compile_program(exported(module, (f32(2, 16),)), external_weights="weights")
     error = error_of(lambda: read_program(program.buffer))
     assert error.ids == ("E0863",) and "'bias'" in str(error) and ".ptd" in str(error)
 
@@ -149,8 +150,8 @@ for _name, _function in (("scaled", lambda x, factor, axes=(0,): x * factor), ("
 
 def test_custom_operator_reaches_its_out_variant() -> None:
     """The call has the out variant's arguments; every level is interpreted with the library's own implementation."""
-    module = FunctionOf(lambda x: torch.ops.etir_programs.scaled(x, 3, [1]) + 1)
-    calls = [(numbers(2, 3, seed=s),) for s in range(2)]
+    module = Function(lambda x: torch.ops.etir_programs.scaled(x, 3, [1]) + 1)
+    calls = [(f32(2, 3, seed=s),) for s in range(2)]
     program = exported(module, calls[0])
     check_levels(import_program(program), calls, eager(module, calls), 1e-6, ("torch",))
     compiled = compile_program(program)
@@ -163,8 +164,8 @@ def test_custom_operator_reaches_its_out_variant() -> None:
 
 def test_custom_operator_without_out_variant() -> None:
     """The error names the operator, its uses, the line, and what to register."""
-    module = FunctionOf(lambda x: torch.ops.etir_programs.lonely(torch.ops.etir_programs.lonely(x)))
-    error = error_of(lambda: compile_program(exported(module, (numbers(2, 3),))))
+    module = Function(lambda x: torch.ops.etir_programs.lonely(torch.ops.etir_programs.lonely(x)))
+    error = error_of(lambda: compile_program(exported(module, (f32(2, 3),))))
     assert error.ids == ("E0415",)
     (problem,) = error.diagnostics
     assert "(2 uses, this is the first)" in problem.message and "etir_programs::lonely.out" in problem.help
@@ -178,18 +179,18 @@ def _golden() -> dict[str, Any]:
     sizes = {"dynamic_shapes": ((({0: Dim("batch", min=1, max=8), 1: Dim("tokens", min=4, max=16)},)),)}
     torch.manual_seed(0)
     programs: dict[str, Any] = {
-        "linear": (torch.nn.Linear(3, 4), (numbers(2, 3),), {}),
-        "convolution": (torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()), (numbers(1, 3, 6, 6),), {}),
-        "conds": (FunctionOf(chained), (numbers(2, 3), numbers(2, 3, seed=1)), {}),
-        "nested_conds": (FunctionOf(nested), (numbers(2, 3), numbers(2, 3, seed=1)), {}),
-        "loop": (FunctionOf(count_up), (numbers(2, 3),), {}),
-        "dynamic": (FunctionOf(DYNAMIC["sizes_as_outputs"]), (numbers(3, 5, 4),), sizes),
-        "dynamic_view": (FunctionOf(DYNAMIC["split_heads"]), (numbers(3, 5, 4),), sizes),
+        "linear": (torch.nn.Linear(3, 4), (f32(2, 3),), {}),
+        "convolution": (torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()), (f32(1, 3, 6, 6),), {}),
+        "conds": (Function(chained), (f32(2, 3), f32(2, 3, seed=1)), {}),
+        "nested_conds": (Function(nested), (f32(2, 3), f32(2, 3, seed=1)), {}),
+        "loop": (Function(count_up), (f32(2, 3),), {}),
+        "dynamic": (Function(DYNAMIC["sizes_as_outputs"]), (f32(3, 5, 4),), sizes),
+        "dynamic_view": (Function(DYNAMIC["split_heads"]), (f32(3, 5, 4),), sizes),
     }
     for name in ("list_results", "none_and_numbers", "string", "empty", "constant"):
-        programs[name] = (FunctionOf(OUTPUTS[name]), (numbers(2, 3),), {})
+        programs[name] = (Function(OUTPUTS[name]), (f32(2, 3),), {})
     step, buffers = STATE["swap"]
-    programs["state"] = (Buffers(step, **buffers), (numbers(2, 3),), {})
+    programs["state"] = (Buffers(step, **buffers), (f32(2, 3),), {})
     return programs
 
 
@@ -347,4 +348,4 @@ def test_truncated_program() -> None:
 def test_hash_is_of_the_bytes() -> None:
     """Two compilations in one process agree."""
     assert hashlib.sha256(golden("dynamic").buffer).digest() == hashlib.sha256(golden("dynamic").buffer).digest()
-    assert stock(golden("linear").buffer, [(numbers(2, 3),)]).outputs
+    assert stock(golden("linear").buffer, [(f32(2, 3),)]).outputs

@@ -11,17 +11,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
 from executorch.runtime import Runtime  # noqa: E402
-from interop.program_runs import Function, assert_same, check_program, eager, exported, stock  # noqa: E402
+from interop.program_runs import Function, assert_same, check_program, eager, exported, f32, stock  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
 from etir.driver import compile_program  # noqa: E402
 
-
-def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-CALLS = [(numbers(2, 3, seed=s),) for s in range(3)]
+CALLS = [(f32(2, 3, seed=s),) for s in range(3)]
 
 OUTPUTS: dict[str, Any] = {
     "input": lambda x: (x, x + 1),
@@ -160,18 +155,18 @@ def in_branch(m, x):
 
 STATE: dict[str, Any] = {
     "accumulate": (accumulate, {"a": torch.zeros(2, 3)}),
-    "with_initial_data": (accumulate, {"a": numbers(2, 3, seed=9)}),
-    "returns_state": (returns_state, {"a": numbers(2, 3, seed=9)}),
-    "returns_old": (returns_old, {"a": numbers(2, 3, seed=9)}),
-    "returns_old_and_new": (returns_old_and_new, {"a": numbers(2, 3, seed=9)}),
-    "swap": (swap, {"a": numbers(2, 3, seed=9), "b": numbers(2, 3, seed=8)}),
-    "rotate": (rotate, {name: numbers(2, 3, seed=i) for i, name in enumerate("abc")}),
-    "stores_input": (stores_input, {"a": numbers(2, 3, seed=9)}),
-    "stores_view": (stores_view, {"a": numbers(2, 3, seed=9)}),
+    "with_initial_data": (accumulate, {"a": f32(2, 3, seed=9)}),
+    "returns_state": (returns_state, {"a": f32(2, 3, seed=9)}),
+    "returns_old": (returns_old, {"a": f32(2, 3, seed=9)}),
+    "returns_old_and_new": (returns_old_and_new, {"a": f32(2, 3, seed=9)}),
+    "swap": (swap, {"a": f32(2, 3, seed=9), "b": f32(2, 3, seed=8)}),
+    "rotate": (rotate, {name: f32(2, 3, seed=i) for i, name in enumerate("abc")}),
+    "stores_input": (stores_input, {"a": f32(2, 3, seed=9)}),
+    "stores_view": (stores_view, {"a": f32(2, 3, seed=9)}),
     "counter": (counter, {"n": torch.zeros((), dtype=torch.int64)}),
     "unused_result": (unused_result, {"a": torch.zeros(2, 3)}),
-    "same_value_twice": (same_value_twice, {"a": numbers(2, 3, seed=9), "b": torch.zeros(2, 3)}),
-    "in_branch": (in_branch, {"a": numbers(2, 3, seed=9)}),
+    "same_value_twice": (same_value_twice, {"a": f32(2, 3, seed=9), "b": torch.zeros(2, 3)}),
+    "in_branch": (in_branch, {"a": f32(2, 3, seed=9)}),
 }
 
 
@@ -179,13 +174,13 @@ STATE: dict[str, Any] = {
 def test_state(name: str) -> None:
     """Five calls on one loaded method."""
     step, buffers = STATE[name]
-    check_program(Buffers(step, **buffers), [(numbers(2, 3, seed=s),) for s in range(5)])
+    check_program(Buffers(step, **buffers), [(f32(2, 3, seed=s),) for s in range(5)])
 
 
 @pytest.mark.parametrize("step", [cache, cache_read_before])
 def test_cache_is_written_in_place(step: Any) -> None:
     """``index_put`` into state is the in-place kernel on the state's own memory: no copy of the cache."""
-    calls = [(numbers(1, 4, seed=s), torch.tensor([s])) for s in range(5)]
+    calls = [(f32(1, 4, seed=s), torch.tensor([s])) for s in range(5)]
     program = check_program(Buffers(step, a=torch.zeros(8, 4)), calls)
     kernels = program.report().methods[0].operators
     assert kernels["aten::index_put_"] == 1
@@ -200,7 +195,7 @@ def test_cache_that_is_read_later_is_copied() -> None:
         m.a.index_put_((position,), x)
         return old.sum(0), m.a.sum(0)
 
-    calls = [(numbers(1, 4, seed=s), torch.tensor([s])) for s in range(4)]
+    calls = [(f32(1, 4, seed=s), torch.tensor([s])) for s in range(4)]
     check_program(Buffers(step, a=torch.zeros(8, 4)), calls)
 
 
@@ -229,12 +224,12 @@ def mutates_row(x, y):
 @pytest.mark.parametrize("step", [mutates, mutates_and_returns, mutates_both, mutates_row])
 def test_mutated_inputs(step: Any) -> None:
     """The caller's tensor changes, on the runtime as in eager."""
-    check_program(Function(step), [(numbers(2, 3, seed=s), numbers(2, 3, seed=s + 5)) for s in range(3)])
+    check_program(Function(step), [(f32(2, 3, seed=s), f32(2, 3, seed=s + 5)) for s in range(3)])
 
 
 def test_a_changed_input_that_is_returned_has_memory_of_its_own() -> None:
     """The wheel's `Method.execute` gives outputs without memory fresh tensors, in front of the run: not the input's."""
-    x, y = numbers(2, 3, seed=1), numbers(2, 3, seed=2)
+    x, y = f32(2, 3, seed=1), f32(2, 3, seed=2)
     program = compile_program(exported(Function(mutates_and_returns), (x.clone(), y))).buffer
     loaded = Runtime.get().load_program(program)
     method = loaded.load_method("forward")
@@ -250,7 +245,7 @@ INPUTS: dict[str, Any] = {
     "fixed_bool": (lambda x, flag: x + 1 if flag else x - 1, (True,)),
     "fixed_string": (lambda x, mode: x + 1 if mode == "up" else x - 1, ("up",)),
     "fixed_none": (lambda x, other: x + 1 if other is None else x + other, (None,)),
-    "unused_tensor": (lambda x, y: x + 1, (numbers(4),)),
+    "unused_tensor": (lambda x, y: x + 1, (f32(4),)),
     "returned_number": (lambda x, n: (x + n, n), (3,)),
 }
 
@@ -297,7 +292,7 @@ DYNAMIC: dict[str, Any] = {
 @pytest.mark.parametrize("name", list(DYNAMIC))
 def test_dynamic_shapes(name: str) -> None:
     """One loaded method at several sizes, the smallest and the largest among them."""
-    calls = [(numbers(b, t, 4, seed=b),) for b, t in SIZES]
+    calls = [(f32(b, t, 4, seed=b),) for b, t in SIZES]
     check_program(Function(DYNAMIC[name]), calls, dynamic_shapes=(((({0: BATCH, 1: TOKENS}),)),))
 
 
@@ -314,7 +309,7 @@ INDEXED: dict[str, Any] = {
 @pytest.mark.parametrize("name", list(INDEXED))
 def test_indices(name: str) -> None:
     """Optional lists of tensors with holes."""
-    calls = [(numbers(3, 3, seed=s), torch.tensor([s, 2, 0])) for s in range(3)]
+    calls = [(f32(3, 3, seed=s), torch.tensor([s, 2, 0])) for s in range(3)]
     check_program(Function(INDEXED[name]), calls)
 
 
@@ -341,7 +336,7 @@ def test_sizes_from_data_are_refused_without_a_bound() -> None:
     from etir.diagnostics import EtirError
 
     rows = Dim("rows", min=1)
-    program = exported(Function(lambda x: x + 1), (numbers(3, 2),), dynamic_shapes=(({0: rows},),))
+    program = exported(Function(lambda x: x + 1), (f32(3, 2),), dynamic_shapes=(({0: rows},),))
     with pytest.raises(EtirError) as raised:
         compile_program(program)
     assert set(raised.value.ids) == {"E0416"}

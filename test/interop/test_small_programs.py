@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
 import torch.nn.functional as F  # noqa: E402
-from interop.program_runs import Calls, Function, assert_same, eager, error_of, fresh, stock  # noqa: E402
+from interop.program_runs import Calls, Function, assert_same, eager, error_of, f32, fresh, i64, stock  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
@@ -36,14 +36,6 @@ class Step(nn.Module):
 
     def forward(self, *args: Any) -> Any:
         return self.function(self, *args)
-
-
-def f32(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def i64(high: int, *shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(seed))
 
 
 def channels_last(x: Any) -> Any:

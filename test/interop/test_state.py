@@ -17,8 +17,9 @@ from torch.export import Dim  # noqa: E402
 import etir  # noqa: E402
 import etir.runtime  # noqa: E402
 from etir.diagnostics import EtirError  # noqa: E402
-from etir.dialects.et.executable import BufferOp, CallOp  # noqa: E402
+from etir.dialects.et.instructions import CallOp  # noqa: E402
 from etir.dialects.et.program import StateOp, WeightOp  # noqa: E402
+from etir.dialects.et.values import BufferOp  # noqa: E402
 from etir.lowering.import_fx import import_program  # noqa: E402
 from etir.passes.memory_effects import tensor_bytes  # noqa: E402
 

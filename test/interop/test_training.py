@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from etir.emit.from_pte import read_program  # noqa: E402
 from etir.emit.ptd.reader import read_ptd  # noqa: E402
 from etir.interpret.interpreter import Interpreter  # noqa: E402
 from etir.lowering.import_fx import import_program  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 STEPS = 4
 
@@ -87,14 +89,6 @@ CASES: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def case(name: str) -> tuple[nn.Module, tuple[Any, ...], Any]:
     """The model, its inputs, and its joint graph."""
     torch.manual_seed(0)
@@ -102,18 +96,79 @@ def case(name: str) -> tuple[nn.Module, tuple[Any, ...], Any]:
     return model, inputs, _export_forward_backward(torch.export.export(model, inputs))
 
 
-def eager(model: nn.Module, inputs: tuple[Any, ...], **options: Any) -> tuple[list[float], nn.Module]:
+def eager(
+    model: nn.Module, inputs: tuple[Any, ...], kind: Any = torch.optim.SGD, *, steps: int = STEPS, **options: Any
+) -> tuple[list[float], nn.Module]:
     """The losses of the steps, and the model after them."""
     model = copy.deepcopy(model)
-    optimizer = torch.optim.SGD(model.parameters(), **options)
+    optimizer = kind(model.parameters(), **options)
     losses: list[float] = []
-    for _ in range(STEPS):
+    for _ in range(steps):
         loss = model(*inputs)[0]
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     return losses, model
+
+
+ADAMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "decayed": ("adam", {"lr": 0.02, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}),
+    "amsgrad": ("adam", {"lr": 0.05, "betas": (0.5, 0.1), "amsgrad": True}),
+    "without_moments": ("adam", {"lr": 0.01, "betas": (0.0, 0.0), "eps": 1e-3}),
+    "adamw_all": ("adamw", {"lr": 0.02, "betas": (0.8, 0.95), "weight_decay": 0.3, "amsgrad": True}),
+}
+"""Optimisers as the program names them, and torch's arguments."""
+
+
+def words_of(options: dict[str, Any]) -> str:
+    """Options of torch's as those of a pass."""
+    flat = {k: v for k, v in options.items() if k != "betas"}
+    if "betas" in options:
+        flat["beta1"], flat["beta2"] = options["betas"]
+    return " ".join(f"{k.replace('_', '-')}={str(v).lower()}" for k, v in flat.items())
+
+
+@pytest.mark.parametrize("name", list(ADAMS))
+def test_adam(name: str) -> None:
+    """The step in the program, with the learning rate in it (on the stock runtime) or given; and the host's step."""
+    kind, options = ADAMS[name]
+    model, inputs, joint = case("numbers")
+    torch_class = torch.optim.AdamW if kind == "adamw" else torch.optim.Adam
+    losses, trained = eager(model, inputs, torch_class, steps=10, **options)
+    assert losses[-1] < losses[0]
+    expected = {fqn: value.detach() for fqn, value in trained.named_parameters()}
+    stock = runs(etir.compile(joint, optimizer=f"{kind}{{{words_of(options)}}}"), "executorch")
+    assert [float(stock(*inputs)[0]) for _ in losses] == pytest.approx(losses, rel=1e-5)
+    given = {k: v for k, v in options.items() if k != "lr"}
+    program = etir.compile(joint, target="etir", optimizer=f"{kind}{{{words_of(given)}}}", state_methods=True)
+    loaded = etir.runtime.load(program.buffer)
+    rate = torch.tensor(options["lr"])
+    assert [float(loaded.forward(*inputs, lr=rate)[0]) for _ in losses] == pytest.approx(losses, rel=1e-5)
+    for fqn, value in expected.items():
+        # The step divides small gradients by their own size, and with them what rounding does to them.
+        torch.testing.assert_close(torch.from_numpy(loaded.state[fqn]), value, rtol=1e-3, atol=1e-4)
+
+    module = etir.runtime.TrainingModule(
+        etir.runtime.load(etir.compile(joint, target="etir", state_methods=True).buffer)
+    )
+    host = (etir.runtime.AdamW if kind == "adamw" else etir.runtime.Adam)(module, **options)
+    outside = []
+    for _ in losses:
+        outside.append(float(module.forward_backward(*inputs)[0]))
+        host.step()
+    assert outside == pytest.approx(losses, rel=1e-5)
+    for fqn, value in module.named_parameters().items():
+        torch.testing.assert_close(value, expected[fqn], rtol=1e-3, atol=1e-4)
+
+
+def test_adam_trains_attention() -> None:
+    """Embeddings, norms and attention, on both runtimes."""
+    model, inputs, joint = case("words")
+    losses, _ = eager(model, inputs, torch.optim.AdamW, lr=0.01)
+    for target in ("etir", "executorch"):
+        step = runs(etir.compile(joint, target=target, optimizer="adamw{lr=0.01}"), target)
+        assert [float(step(*inputs)[0]) for _ in losses] == pytest.approx(losses, rel=1e-4), target
 
 
 def runs(program: etir.Program, target: str) -> Callable[..., list[Any]]:
@@ -235,6 +290,9 @@ def test_errors() -> None:
     with pytest.raises(EtirError) as error:
         etir.compile(joint, optimizer="sgd{lr=-1}")
     assert error.value.ids == ("E0503",) and "cannot be negative" in str(error.value)
+    with pytest.raises(EtirError) as error:
+        etir.compile(joint, optimizer="adam{beta1=1}")
+    assert error.value.ids == ("E0503",) and "beta1 is 1" in str(error.value)
     with pytest.raises(EtirError) as error:
         etir.compile(joint, state_methods=["nothing.*"])
     assert "net.0.weight" in str(error.value)

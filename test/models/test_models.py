@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import nn
@@ -15,6 +13,8 @@ from models.mobilenet_v2 import MobileNetV2
 from models.registry import MODELS, ModelCase, relative_difference
 from models.resnet import ResNet18
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 PARAMETERS = {
     # counts of torchvision for the first two; the encoder of the checkpoint; sums of the layer sizes for the rest
     "mobilenet_v2": 3_504_872,
@@ -24,15 +24,6 @@ PARAMETERS = {
     "llama_block": 725_504,
     "lstm": 220_684,
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Models of this size lose more by waking threads than they gain, above all on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(params=list(MODELS))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from against_torch import by_torch
 from kernels import build_kernels
 
 INTS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
@@ -56,32 +57,9 @@ def sample(dtype: torch.dtype, *shape: int, seed: int = 0, special: bool = True,
     return values.to(dtype)
 
 
-def overload(name: str) -> Any:
-    """torch's operator of a full name."""
-    packet, _, over = name.removeprefix("aten::").partition(".")
-    return getattr(getattr(torch.ops.aten, packet), over or "default")
-
-
-def expected(name: str, arguments: Sequence[Any], dtypes: Sequence[torch.dtype]) -> list[torch.Tensor]:
-    """What torch writes into results of these dtypes."""
-    op = overload(name)
-    positional: list[Any] = []
-    keywords: dict[str, Any] = {}
-    outs = [torch.empty(0, dtype=dtype) for dtype in dtypes]
-    declared = [a for a in op._schema.arguments if not a.is_out]
-    for argument, value in zip(declared, arguments, strict=True):
-        if argument.kwarg_only:
-            keywords[argument.name] = value
-        else:
-            positional.append(value)
-    keywords |= dict(zip([a.name for a in op._schema.arguments if a.is_out], outs, strict=True))
-    op(*positional, **keywords)
-    return outs
-
-
 def check(name: str, arguments: Sequence[Any], *dtypes: torch.dtype, layout: Any = None, **tolerances: float) -> None:
     """Run the kernel and compare; ``layout`` is a memory format for the results."""
-    wanted = expected(name, arguments, dtypes)
+    wanted = by_torch(name.removeprefix("aten::"), arguments, dtypes)
     if layout is not None:
         wanted = [w.to(memory_format=layout) for w in wanted]
     found = kernels().call(name, arguments, wanted)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from kernels import DTYPES, RUNTIME, check_names, dim_order, link_kernels
+from kernels import DTYPES, RUNTIME, TensorHeader, check_names, dim_order, link_kernels
 
 CORE = [
     "core/error_text.cc",
@@ -66,19 +66,6 @@ class _Input(ctypes.Structure):
 
 class _Planned(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("size", ctypes.c_uint64), ("keep", ctypes.c_bool)]
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("sizes", ctypes.c_void_p),
-        ("dim_order", ctypes.c_void_p),
-        ("dtype", ctypes.c_uint8),
-        ("rank", ctypes.c_uint8),
-        ("dynamism", ctypes.c_uint8),
-        ("flags", ctypes.c_uint8),
-        ("capacity", ctypes.c_uint32),
-    ]
 
 
 class Memory:
@@ -331,7 +318,7 @@ def _bits(value: float) -> int:
 
 def read_tensor(address: int) -> torch.Tensor:
     """A copy of a tensor of the runtime's."""
-    header = _Tensor.from_address(address)
+    header = TensorHeader.from_address(address)
     dtype = TORCH[header.dtype]
     sizes = list((ctypes.c_int32 * header.rank).from_address(header.sizes)) if header.rank else []
     order = list(range(header.rank))

@@ -54,8 +54,8 @@ def check_names() -> dict[int, str]:
     return {int(number): name for name, number in re.findall(r"ETIR_CHECK\((\w+), (\d+),", text)}
 
 
-class _Tensor(ctypes.Structure):
-    """core/tensor.h"""
+class TensorHeader(ctypes.Structure):
+    """A tensor as core/tensor.h lays it out."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -97,7 +97,7 @@ class _Values:
         sizes = (ctypes.c_int32 * max(rank, 1))(*tensor.shape)
         orders = (ctypes.c_uint8 * max(rank, 1))(*order)
         row_major = list(order) == list(range(rank))
-        header = _Tensor(
+        header = TensorHeader(
             tensor.data_ptr(),
             self.keep(sizes),
             None if row_major else self.keep(orders),
@@ -110,8 +110,8 @@ class _Values:
         self.kept.append(tensor)
         return self.add(_TENSOR, self.keep(header))
 
-    def header(self, index: int) -> _Tensor:
-        return _Tensor.from_address(self.payloads[index])
+    def header(self, index: int) -> TensorHeader:
+        return TensorHeader.from_address(self.payloads[index])
 
     def value(self, letter: str, value: Any) -> int:
         if value is None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from copy_cases import ALL_DTYPES, check_moves, in_order, kernels, layouts, make, same
-from kernels import KernelFailure
+from kernels import DTYPES, KernelFailure
 
 aten: Any = torch.ops.aten
 
@@ -131,6 +131,23 @@ def test_complex_numbers_as_pairs(dtype: torch.dtype, shape: tuple[int, ...]) ->
             same(kernels().call("aten::view_as_complex_copy.out", [like], [source])[0], x)
 
 
+@pytest.mark.parametrize("to", ALL_DTYPES, ids=str)
+def test_bytes_as_another_dtype(to: torch.dtype) -> None:
+    for of in ALL_DTYPES:
+        narrow = of.itemsize <= to.itemsize
+        shape = (2, 3, 4, 16 // of.itemsize if narrow else 3)
+        # Not every byte is a bool.
+        x = make(shape, of) if to != torch.bool else make((*shape, of.itemsize), torch.bool).view(of).squeeze(-1)
+        expected = x.view(to)
+        for source in layouts(x):
+            for like in layouts(expected):
+                same(kernels().call("aten::view_copy.dtype_out", [source, DTYPES[to]], [like])[0], expected)
+    point = make((), to)
+    same(kernels().call("aten::view_copy.dtype_out", [point, DTYPES[to]], [point])[0], point)
+    empty = make((0, 4), torch.int32)
+    same(kernels().call("aten::view_copy.dtype_out", [empty.view(torch.uint8), DTYPES[torch.int32]], [empty])[0], empty)
+
+
 @pytest.mark.parametrize(
     "size, stride, offset", [([2, 3], [1, 2], 5), ([3, 3], [0, 4], None), ([0, 9], [99, 99], 77), ([], [], 59)]
 )
@@ -169,6 +186,9 @@ X = make((3, 4))
 
 REFUSED: list[tuple[str, list[Any], list[torch.Tensor], str]] = [
     ("clone.out", [X, None], [X.int()], "KernelDtypeMismatch"),
+    ("view_copy.dtype_out", [make((3, 3)), DTYPES[torch.int64]], [make((3, 1), torch.int64)], "KernelShape"),
+    ("view_copy.dtype_out", [make(()), DTYPES[torch.uint8]], [make((), torch.uint8)], "KernelRank"),
+    ("view_copy.dtype_out", [X, DTYPES[torch.int64]], [X.int()], "KernelDtypeMismatch"),
     ("view_copy.out", [X, [5, -1]], [make((5, 2))], "KernelArgument"),
     ("view_copy.out", [X, [5, 2]], [make((5, 2))], "KernelShape"),
     ("view_copy.out", [X, [2**40, 2**40]], [make((5, 2))], "KernelArgument"),

@@ -4,34 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernels import KernelFailure, build_kernels
-
-KERNELS = build_kernels("indexing")
-DTYPES = [
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-    torch.float32, torch.float64, torch.complex64, torch.complex128,
-]  # fmt: skip
-REAL = [d for d in DTYPES if d is not torch.bool and not d.is_complex]
-
-
-def make(shape, dtype=torch.float32, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    if dtype is torch.bool:
-        return torch.rand(shape, generator=generator) > 0.5
-    if dtype.is_complex or dtype.is_floating_point:
-        return torch.randn(shape, generator=generator).to(dtype)
-    low = 0 if dtype is torch.uint8 else -9
-    return torch.randint(low, 10, shape, generator=generator).to(dtype)
+from indexing_cases import DTYPES, KERNELS, REAL, make, refused, same
 
 
 def index(*shape, size, dtype=torch.int64, seed=1, low=None):
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(-size if low is None else low, size, shape, generator=generator).to(dtype)
-
-
-def same(actual, expected):
-    assert actual.dtype == expected.dtype
-    torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
 
 
 def masks(*shape, dtype=torch.bool):
@@ -145,13 +123,6 @@ def test_index_put_broadcasts_values(shape):
         x = make((7, 7, 5, 3))
     expected = torch.ops.aten.index_put(x, indices, values, False)
     same(KERNELS.call("aten::index_put.out", [x, indices, values, False], [x])[0], expected)
-
-
-def refused(check, name, *arguments):
-    with pytest.raises(KernelFailure) as caught:
-        KERNELS.call(name, *arguments)
-    assert caught.value.check == check
-    return caught.value
 
 
 def test_index_refuses():

@@ -4,39 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernels import KernelFailure, build_kernels
-
-KERNELS = build_kernels("indexing")
-DTYPES = [
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-    torch.float32, torch.float64, torch.complex64, torch.complex128,
-]  # fmt: skip
-REAL = [d for d in DTYPES if d is not torch.bool and not d.is_complex]
-TOLERANCES = {torch.float16: 5e-3, torch.bfloat16: 4e-2, torch.float32: 1e-5}
-
-
-def make(shape, dtype=torch.float32, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    if dtype is torch.bool:
-        return torch.rand(shape, generator=generator) > 0.5
-    if dtype.is_complex or dtype.is_floating_point:
-        return torch.randn(shape, generator=generator).to(dtype)
-    return torch.randint(0 if dtype is torch.uint8 else -9, 10, shape, generator=generator).to(dtype)
+from indexing_cases import DTYPES, KERNELS, REAL, TOLERANCES, make, refused, same
+from kernels import KernelFailure
 
 
 def index(shape, size, dtype=torch.int64, seed=1):
     return torch.randint(0, size, shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
-def same(actual, expected, tolerance=0.0):
-    assert actual.dtype == expected.dtype
-    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
-def refused(check, name, *arguments):
-    with pytest.raises(KernelFailure) as caught:
-        KERNELS.call(name, *arguments)
-    assert caught.value.check == check
 
 
 CASES = [

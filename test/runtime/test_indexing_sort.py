@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernels import KernelFailure, build_kernels
+from indexing_cases import FLOATS, KERNELS, REAL, TOLERANCES, refused, same
 
-KERNELS = build_kernels("indexing")
-FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-REAL = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, *FLOATS]
-TOLERANCES = {torch.float16: 5e-3, torch.bfloat16: 4e-2, torch.float32: 1e-5}
 LONG = torch.int64
 
 
@@ -31,17 +27,6 @@ def make(shape, dtype=torch.float32, seed=0, special=True):
     if x.numel() > 12 and special:
         x.view(-1)[5], x.view(-1)[6] = info.min, info.max
     return x
-
-
-def same(actual, expected, tolerance=0.0):
-    assert actual.dtype == expected.dtype
-    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
-def refused(check, name, *arguments):
-    with pytest.raises(KernelFailure) as caught:
-        KERNELS.call(name, *arguments)
-    assert caught.value.check == check
 
 
 SHAPES = [((), -1), ((1,), 0), ((30,), 0), ((4, 40), 1), ((40, 3), 0), ((3, 30, 2), 1), ((0, 3), 1), ((3, 0), 1)]

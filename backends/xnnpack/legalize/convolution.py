@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
-from etir.backends.xnnpack.legalize.emitter import Emitter, blob_of
+from etir.backends.xnnpack.legalize.constants import blob_of
+from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import NHWC, SEQUENCE, Layout
 from etir.backends.xnnpack.legalize.quantized import dynamic_form, integer_bias, integer_weight
 from etir.backends.xnnpack.legalize.registry import Legalizer
@@ -91,8 +92,8 @@ def convolution(emitter: Emitter, op: SchemaOp) -> None:
     operands: list[SSAValue | None]
     info = None
     if value in emitter.dynamic_sources:
-        quantized = emitter.weights[weight]
-        packed = pack(emitter.array(quantized.value), op.arg("groups"), transposed)
+        quantized = emitter.constants.quantized[weight]
+        packed = pack(emitter.constants.array(quantized.value), op.arg("groups"), transposed)
         info = emitter.info(op.results[0])
         operands = [
             dynamic_form(emitter, value, layout, 3),
@@ -100,16 +101,16 @@ def convolution(emitter: Emitter, op: SchemaOp) -> None:
             None if bias is None else emitter.get(bias),
         ]
     elif emitter.scale_out is not None:
-        quantized, scale = emitter.weights[weight], emitter.scale_of(value)
+        quantized, scale = emitter.constants.quantized[weight], emitter.scale_of(value)
         assert scale is not None
-        packed = pack(emitter.array(quantized.value), op.arg("groups"), transposed)
+        packed = pack(emitter.constants.array(quantized.value), op.arg("groups"), transposed)
         operands = [
             emitter.get(value, layout),
             integer_weight(emitter, quantized, packed.array, packed.channel),
             integer_bias(emitter, bias, quantized, scale),
         ]
     else:
-        packed = pack(emitter.array(weight), op.arg("groups"), transposed)
+        packed = pack(emitter.constants.array(weight), op.arg("groups"), transposed)
         operands = [
             emitter.get(value, layout),
             filter_constant(emitter, weight, packed),
@@ -123,7 +124,7 @@ def filter_constant(emitter: Emitter, weight: SSAValue, packed: Filter) -> SSAVa
     """The packed filter as a constant of the graph; each weight is packed once."""
     key = ("filter", weight.owner.properties.get("symbol", weight), packed.node)  # type: ignore[union-attr]
     info = emitter.info(weight, packed.array.shape)
-    known = emitter.constants.get((*key, info))
+    known = emitter.made.get((*key, info))
     if known is not None:
         return known
     return emitter.constant(info, blob_of(packed.array), key=(*key, info))

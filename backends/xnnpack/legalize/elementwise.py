@@ -13,14 +13,10 @@ from etir.backends.xnnpack.legalize.registry import Legalizer, table
 from etir.dialects.schema_op import SchemaOp
 
 
-def _layout(emitter: Emitter, value: SSAValue) -> Layout:
-    return emitter.cheapest([value], len(emitter.dims(value)))
-
-
 def unary(emitter: Emitter, op: SchemaOp, node: str) -> None:
     """``node(self)``"""
     value = op.operands[0]
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     emitter.hold(op.results[0], emitter.node(node, [emitter.get(value, layout)]), layout)
 
 
@@ -47,7 +43,7 @@ def _clamp(emitter: Emitter, op: SchemaOp, low: float, high: float) -> None:
         layout = emitter.layouts(value)[0]
         emitter.hold(op.results[0], fused, layout)
         return
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     form = emitter.node("clamp", [emitter.get(value, layout)], clamp=(low, high))
     emitter.hold(op.results[0], form, layout)
 
@@ -88,7 +84,7 @@ def clamp_max(emitter: Emitter, op: SchemaOp) -> None:
 def sloped(emitter: Emitter, op: SchemaOp) -> None:
     """``leaky_relu`` and ``elu`` (with its scales at 1)."""
     value = op.operands[0]
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     leaky = op.SCHEMA.op_name.startswith("aten.leaky_relu")
     name, attribute, argument = (
         ("leaky_relu", "negative_slope", "negative_slope") if leaky else ("elu", "alpha", "alpha")
@@ -109,7 +105,7 @@ def gelu(emitter: Emitter, op: SchemaOp) -> None:
         unary(emitter, op, "gelu")
         return
     value = op.operands[0]
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     x = emitter.get(value, layout)
     cubic = emitter.node("multiply", [emitter.node("square", [x]), emitter.scalar(0.044715, value)])
     inner = emitter.node("multiply", [x, emitter.node("add", [cubic, emitter.scalar(1.0, value)])])
@@ -122,7 +118,7 @@ def gelu(emitter: Emitter, op: SchemaOp) -> None:
 def hardsigmoid(emitter: Emitter, op: SchemaOp) -> None:
     """``clamp(self + 3, 0, 6) / 6``"""
     value = op.operands[0]
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     x = emitter.get(value, layout)
     clamped = emitter.node("add", [x, emitter.scalar(3.0, value)], clamp=(0.0, 6.0))
     emitter.hold(op.results[0], emitter.node("multiply", [clamped, emitter.scalar(1 / 6, value)]), layout)
@@ -131,7 +127,7 @@ def hardsigmoid(emitter: Emitter, op: SchemaOp) -> None:
 def silu(emitter: Emitter, op: SchemaOp) -> None:
     """``self * sigmoid(self)``"""
     value = op.operands[0]
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     x = emitter.get(value, layout)
     emitter.hold(op.results[0], emitter.node("multiply", [x, emitter.node("sigmoid", [x])]), layout)
 
@@ -140,7 +136,7 @@ def prelu(emitter: Emitter, op: SchemaOp) -> None:
     """The slope is one number, or one for each channel, which then come last."""
     value, weight = op.arg("self"), op.arg("weight")
     rank = len(emitter.dims(value))
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     if rank > 2 and emitter.dims(weight) != (1,):
         layout = cast(Layout, (0, *range(2, rank), 1))
     form = emitter.node("prelu", [emitter.get(value, layout), emitter.get(weight)])
@@ -152,14 +148,14 @@ def batch_norm(emitter: Emitter, op: SchemaOp) -> None:
     import numpy as np
 
     value = op.arg("input")
-    mean, var = (emitter.array(op.arg(n)).astype(np.float64) for n in ("running_mean", "running_var"))
+    mean, var = (emitter.constants.array(op.arg(n)).astype(np.float64) for n in ("running_mean", "running_var"))
     scale = 1.0 / np.sqrt(var + op.arg("eps"))
     if op.arg("weight") is not None:
-        scale = scale * emitter.array(op.arg("weight"))
+        scale = scale * emitter.constants.array(op.arg("weight"))
     shift = -mean * scale
     if op.arg("bias") is not None:
-        shift = shift + emitter.array(op.arg("bias"))
-    layout = _layout(emitter, value)
+        shift = shift + emitter.constants.array(op.arg("bias"))
+    layout = emitter.cheapest_for(value)
     shape = [-1 if d == 1 else 1 for d in layout]
     while shape and shape[0] == 1 and len(shape) > 1:
         shape.pop(0)

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import ArrayAttr, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.errors import E1106
 from etir.backends.xnnpack.datatypes import BY_FLOAT_NAME, BY_NAME
 from etir.backends.xnnpack.dialect import CLAMP, NODE_OPS, ConstantOp, InputOp, NodeOp, OutputOp
+from etir.backends.xnnpack.legalize.constants import Constants, blob_of, name_of
 from etir.backends.xnnpack.legalize.layouts import (
     Layout,
     aligned,
@@ -28,14 +29,14 @@ from etir.backends.xnnpack.legalize.layouts import (
     same_bytes,
     stored_dims,
 )
-from etir.backends.xnnpack.legalize.numbers import BF16, rounded, stored_as, to_stored, widened
+from etir.backends.xnnpack.legalize.numbers import BF16, to_stored
 from etir.backends.xnnpack.schema import NODE_BY_NAME
 from etir.backends.xnnpack.shapes import Dims, result_dims
 from etir.backends.xnnpack.types import TensorInfo, XnnTensorType, xnn_type
 from etir.dialects.dtypes import dtype_of
-from etir.dialects.et.layout import dims_of, order_of
+from etir.dialects.et.layout import dims_of, order_of, tensor_of
 from etir.dialects.et.program import ConstantOp as DenseOp
-from etir.dialects.et.program import GetWeightOp, dense_bytes
+from etir.dialects.et.program import GetWeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.literals import float_attr
 from etir.dialects.schema_op import SchemaOp
@@ -56,21 +57,6 @@ class Scale:
     zero_point: int
 
 
-@dataclass(frozen=True)
-class QuantizedWeight:
-    """A constant of small integers: ``value`` is an int8 tensor, ``scales`` has one number, one for each index of dim
-    ``axis``, or a row of numbers for each channel, one for each ``block`` elements. ``bits`` is 4 or 8. Where all
-    zero points are 0 there are none.
-    """
-
-    value: SSAValue
-    scales: np.ndarray
-    axis: int | None = None
-    block: int | None = None
-    bits: int = 8
-    zero_points: np.ndarray | None = None
-
-
 @dataclass
 class Held:
     """A value's forms by layout; ``scale`` says how stored integers of a quantised value stand for numbers."""
@@ -89,11 +75,6 @@ def quantized_info(dims: Dims, scale: Scale) -> TensorInfo:
     return TensorInfo(BY_NAME["qint8"], dims or (1,), scale=scale.scale, zero_point=scale.zero_point)
 
 
-def tensor_of(value: SSAValue) -> TensorType[Attribute]:
-    """The tensor type of a value."""
-    return cast("TensorType[Attribute]", value.type)
-
-
 def is_float(value: SSAValue) -> bool:
     """Whether a tensor's elements are floating-point numbers outside of the delegate."""
     return dtype_of(tensor_of(value).element_type).is_float
@@ -110,17 +91,15 @@ class Emitter:
         self.held: dict[SSAValue, Held] = {}
         self.widened: dict[SSAValue, dict[Layout, SSAValue]] = {}
         """Forms in floating point of values that are held quantised."""
-        self.weights: dict[SSAValue, QuantizedWeight] = {}
-        """Values that are constants with scales, before they are multiplied out."""
         self.dynamic_sources: dict[SSAValue, SSAValue] = {}
         """Values that are quantised at run time, by what is quantised."""
         self.scale_out: Scale | None = None
         """Set while an operation is made on quantised values: what its result is stored with."""
         self.shared: dict[SSAValue, None] = {}
         """Forms that stand for several values."""
-        self.constants: dict[tuple[object, ...], SSAValue] = {}
-        self.arrays: dict[SSAValue, np.ndarray] = {}
-        """Constants as arrays of their logical dims, those that are computed from others included."""
+        self.made: dict[tuple[object, ...], SSAValue] = {}
+        """Values of the graph that are made once, by what they are made of."""
+        self.constants = Constants(outlined, self.error)
 
     # --- types ------------------------------------------------------------------------------------------------------
 
@@ -154,62 +133,16 @@ class Emitter:
 
     # --- constants --------------------------------------------------------------------------------------------------
 
-    def is_constant(self, value: SSAValue) -> bool:
-        """Whether a value is a weight or a constant."""
-        return isinstance(value.owner, GetWeightOp | DenseOp) or value in self.weights or value in self.arrays
-
-    def bytes_of(self, value: SSAValue) -> Blob:
-        """The bytes of a weight or a constant, in its type's dim order."""
-        owner = value.owner
-        if isinstance(owner, GetWeightOp):
-            return self.outlined.weight(owner.symbol.root_reference.data)
-        if isinstance(owner, DenseOp):
-            return Blob.of(dense_bytes(owner.value))
-        if value in self.weights or value in self.arrays:
-            type = tensor_of(value)
-            return blob_of(to_stored(self.array(value).transpose(order_of(type)), dtype_of(type.element_type)))
-        raise self.error("needs a constant")
-
-    def array(self, value: SSAValue) -> np.ndarray:
-        """A weight or a constant as an array of its logical dims."""
-        import numpy as np
-
-        known = self.arrays.get(value)
-        if known is None and value in self.weights:
-            known = self.arrays[value] = self._multiplied_out(self.weights[value], tensor_of(value))
-        if known is None:
-            type = tensor_of(value)
-            order = order_of(type)
-            shape = type.get_shape()
-            row = dtype_of(type.element_type)
-            flat = np.frombuffer(self.bytes_of(value).data, dtype=stored_as(row))
-            stored = (widened(flat) if row.torch_name == BF16 else flat).reshape([shape[d] for d in order])
-            known = self.arrays[value] = stored.transpose(np.argsort(order)) if shape else stored.reshape(())
-        return known
-
-    def _multiplied_out(self, weight: QuantizedWeight, type: TensorType[Attribute]) -> np.ndarray:
-        import numpy as np
-
-        stored = self.array(weight.value).astype(np.float32)
-        scales, points = weight.scales.astype(np.float32), weight.zero_points
-        points = np.zeros_like(scales) if points is None else points.astype(np.float32)
-        if weight.block is not None:
-            scales, points = (np.repeat(array, weight.block, axis=-1) for array in (scales, points))
-        elif weight.axis is not None:
-            shape = [-1 if d == weight.axis else 1 for d in range(stored.ndim)]
-            scales, points = scales.reshape(shape), points.reshape(shape)
-        return rounded((stored - points) * scales, dtype_of(type.element_type))
-
     def constant(
         self, info: TensorInfo, data: Blob, scales: Blob | None = None, key: tuple[object, ...] | None = None
     ) -> SSAValue:
         """A constant of the graph with these bytes; one that was made under the same ``key`` is used again."""
         key = (info, data, scales) if key is None else key
-        known = self.constants.get(key)
+        known = self.made.get(key)
         if known is None:
             payloads = [None if blob is None else (name_of(blob), BlobAttr(blob)) for blob in (data, scales)]
             op = ConstantOp.make(xnn_type(info), cast(Any, payloads[0]), payloads[1], location=self.op.location)
-            known = self.constants[key] = self.insert(op).results[0]
+            known = self.made[key] = self.insert(op).results[0]
         return known
 
     def float_constant(self, array: np.ndarray, like: SSAValue) -> SSAValue:
@@ -223,7 +156,7 @@ class Emitter:
         """The constant that a layer adds, in the default layout: float32 for a layer in bfloat16."""
         if value is None or dtype_of(tensor_of(value).element_type).torch_name != BF16:
             return None if value is None else self.get(value)
-        data = self.array(value)
+        data = self.constants.array(value)
         return self.constant(TensorInfo(BY_NAME["fp32"], data.shape), blob_of(data))
 
     def scalar(self, number: float, like: SSAValue) -> SSAValue:
@@ -266,7 +199,7 @@ class Emitter:
         """A value in ``layout``, by default the default one: found, transposed, reshaped, or made as a constant."""
         dims = self.dims(value)
         layout = default_layout(len(dims)) if layout is None else layout
-        if value not in self.held and self.is_constant(value):
+        if value not in self.held and value in self.constants:
             return self._constant_form(value, layout)
         forms = self._forms(value, layout)
         if layout in forms:
@@ -315,13 +248,13 @@ class Emitter:
 
         dims = self.dims(value)
         key = ("weight", value.owner.properties.get("symbol", value), layout)  # type: ignore[union-attr]
-        if key in self.constants:
-            return self.constants[key]
+        if key in self.made:
+            return self.made[key]
         info = self.info(value, stored_dims(dims, layout))
         units = self.units(value)
         if same_bytes(layout, order_of(tensor_of(value)), units):
-            return self.constant(info, self.bytes_of(value), key=key)
-        array = self.array(value)
+            return self.constant(info, self.constants.bytes_of(value), key=key)
+        array = self.constants.array(value)
         plain = [d for d in layout if d >= 0]
         array = np.squeeze(array, tuple(i for i in range(array.ndim) if i not in plain))
         rank = {d: i for i, d in enumerate(sorted(plain))}
@@ -343,6 +276,10 @@ class Emitter:
             if cost < least or (cost == least and best == plain):
                 best, least = layout, cost
         return best
+
+    def cheapest_for(self, value: SSAValue) -> Layout:
+        """The layout in which one value is there without a move."""
+        return self.cheapest([value], len(self.dims(value)))
 
     def cost(self, values: Sequence[SSAValue], layout: Layout, rank: int) -> int:
         """Bytes of ``values`` that a transpose would have to move for ``layout``."""
@@ -491,15 +428,3 @@ class Emitter:
         for op in reversed(list(self.block.ops)):
             if isinstance(op, GetWeightOp | DenseOp | NodeOp | ConstantOp) and not any(r.first_use for r in op.results):
                 Rewriter.erase_op(op)
-
-
-def blob_of(array: np.ndarray) -> Blob:
-    """The bytes of an array, row by row."""
-    import numpy as np
-
-    return Blob.of(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-
-
-def name_of(blob: Blob) -> str:
-    """The key under which a constant's bytes are among the named data: their digest."""
-    return blob.digest.removeprefix("sha256:")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from etir.backends.xnnpack.legalize.emitter import Emitter, tensor_of
+from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
 from etir.backends.xnnpack.legalize.quantized import dynamic_form, integer_bias, integer_weight
 from etir.backends.xnnpack.legalize.registry import Legalizer
 from etir.dialects.dtypes import dtype_of
+from etir.dialects.et.layout import tensor_of
 from etir.dialects.schema_op import SchemaOp
 
 
@@ -23,23 +24,23 @@ def linear(emitter: Emitter, op: SchemaOp) -> None:
     """``input @ weight.T + bias``"""
     value, weight = op.arg("input"), op.arg("weight")
     if emitter.scale_out is not None:
-        quantized, scale = emitter.weights[weight], emitter.scale_of(value)
+        quantized, scale = emitter.constants.quantized[weight], emitter.scale_of(value)
         assert scale is not None
         layout = last_stays(emitter, value)
         operands = [
             emitter.get(value, layout),
-            integer_weight(emitter, quantized, emitter.array(quantized.value), 0),
+            integer_weight(emitter, quantized, emitter.constants.array(quantized.value), 0),
             integer_bias(emitter, op.arg("bias"), quantized, scale),
         ]
         emitter.hold(op.results[0], emitter.node("fully_connected", operands), layout)
         return
     if value in emitter.dynamic_sources:
-        quantized = emitter.weights[weight]
+        quantized = emitter.constants.quantized[weight]
         layout = last_stays(emitter, emitter.dynamic_sources[value])
         bias = op.arg("bias")
         operands = [
             dynamic_form(emitter, value, layout, 1),
-            integer_weight(emitter, quantized, emitter.array(quantized.value), 0),
+            integer_weight(emitter, quantized, emitter.constants.array(quantized.value), 0),
             None if bias is None else emitter.get(bias),
         ]
         info = emitter.info(op.results[0])
@@ -55,7 +56,7 @@ def _stays_integer(emitter: Emitter, value: SSAValue, weight: SSAValue) -> bool:
     """Whether a layer that computes in floating point can have the integers of its weight: XNNPACK multiplies them out
     by itself where there is one scale for each output channel, in float32.
     """
-    quantized = emitter.weights.get(weight)
+    quantized = emitter.constants.quantized.get(weight)
     if quantized is None or dtype_of(tensor_of(value).element_type).torch_name != "float32":
         return False
     return quantized.axis == 0 and quantized.block is None and quantized.zero_points is None
@@ -66,9 +67,9 @@ def _weight_only(emitter: Emitter, op: SchemaOp) -> None:
     layer XNNPACK multiplies it by the weight's scales.
     """
     value, bias = op.arg("input"), op.arg("bias")
-    quantized = emitter.weights[op.arg("weight")]
+    quantized = emitter.constants.quantized[op.arg("weight")]
     layout = last_stays(emitter, value)
-    weight = integer_weight(emitter, quantized, emitter.array(quantized.value), 0)
+    weight = integer_weight(emitter, quantized, emitter.constants.array(quantized.value), 0)
     form = emitter.node("fully_connected", [emitter.get(value, layout), weight, None])
     if bias is not None:
         form = emitter.node("add", [form, emitter.get(bias)])
@@ -82,7 +83,7 @@ def addmm(emitter: Emitter, op: SchemaOp) -> None:
 
 def mm(emitter: Emitter, op: SchemaOp) -> None:
     """``self @ mat2``, as the layer that it is with constant ``mat2``."""
-    if emitter.is_constant(op.arg("mat2")):
+    if op.arg("mat2") in emitter.constants:
         _fully_connected(emitter, op, op.arg("self"), emitter.get(op.arg("mat2"), (1, 0)), None)
         return
     operands = [emitter.get(op.arg("self")), emitter.get(op.arg("mat2"))]

@@ -14,14 +14,8 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from etir.backends.xnnpack.datatypes import BY_NAME
-from etir.backends.xnnpack.legalize.emitter import (
-    DEQUANTIZE,
-    Emitter,
-    QuantizedWeight,
-    Scale,
-    blob_of,
-    quantized_info,
-)
+from etir.backends.xnnpack.legalize.constants import QuantizedWeight, blob_of
+from etir.backends.xnnpack.legalize.emitter import DEQUANTIZE, Emitter, Scale, quantized_info
 from etir.backends.xnnpack.legalize.layouts import Layout
 from etir.backends.xnnpack.legalize.numbers import bfloat16
 from etir.backends.xnnpack.legalize.registry import Legalizer
@@ -104,7 +98,7 @@ def stored_scale(value: SSAValue) -> Scale | None:
 
 
 def _integer_weight(emitter: Emitter, op: SchemaOp) -> bool:
-    weight = emitter.weights.get(op.arg("weight"))
+    weight = emitter.constants.quantized.get(op.arg("weight"))
     if weight is None or weight.block is not None or weight.bits != 8 or weight.zero_points is not None:
         return False
     wanted = 1 if op.args().get("transposed") else 0
@@ -129,11 +123,13 @@ def dequantize(emitter: Emitter, op: SchemaOp) -> None:
     """No node: the result is held as the stored integers, until something needs it in floating point."""
     value, result = op.operands[0], op.results[0]
     scale = Scale(op.arg("scale"), op.arg("zero_point"))
-    if emitter.is_constant(value) and value not in emitter.held:
+    if value in emitter.constants and value not in emitter.held:
         import numpy as np
 
         points = np.array(scale.zero_point, np.float32) if scale.zero_point else None
-        emitter.weights[result] = QuantizedWeight(value, np.array(scale.scale, np.float32), zero_points=points)
+        emitter.constants.quantized[result] = QuantizedWeight(
+            value, np.array(scale.scale, np.float32), zero_points=points
+        )
         return
     stored = emitter.scale_of(value)
     if stored is not None and stored != scale:
@@ -157,14 +153,14 @@ def _reinterpret(emitter: Emitter, value: SSAValue, result: SSAValue, stored: Sc
 
 def dequantize_per_channel(emitter: Emitter, op: SchemaOp) -> None:
     """A constant with a scale for each channel."""
-    scales = emitter.array(op.arg("scales")).reshape(-1)
+    scales = emitter.constants.array(op.arg("scales")).reshape(-1)
     bits = 4 if (op.arg("quant_min"), op.arg("quant_max")) == (-8, 7) else 8
     rank = len(emitter.dims(op.operands[0]))
-    points = None if op.arg("zero_points") is None else emitter.array(op.arg("zero_points")).reshape(-1)
+    points = None if op.arg("zero_points") is None else emitter.constants.array(op.arg("zero_points")).reshape(-1)
     if points is not None and not points.any():
         points = None
     weight = QuantizedWeight(op.arg("input"), scales, op.arg("axis") % rank, bits=bits, zero_points=points)
-    emitter.weights[op.results[0]] = weight
+    emitter.constants.quantized[op.results[0]] = weight
 
 
 def quantize_dynamically(emitter: Emitter, op: SchemaOp) -> None:
@@ -181,28 +177,28 @@ def dynamic_form(emitter: Emitter, value: SSAValue, layout: Layout, nonbatch: in
     source = emitter.dynamic_sources[value]
     form = emitter.get(source, layout)
     key = ("dynamic", form, nonbatch)
-    known = emitter.constants.get(key)
+    known = emitter.made.get(key)
     if known is None:
         dims = cast(XnnTensorType, form.type).data.dims
         info = TensorInfo(BY_NAME["qdint8"], dims, nonbatch=nonbatch)
-        known = emitter.constants[key] = emitter.node("convert", [form], info=info)
+        known = emitter.made[key] = emitter.node("convert", [form], info=info)
     return known
 
 
 def dequantize_affine(emitter: Emitter, op: SchemaOp) -> None:
     """A constant with one scale for each block of a row, or the second half of what is quantised at run time."""
     value, result = op.operands[0], op.results[0]
-    if not emitter.is_constant(value):
+    if value not in emitter.constants:
         quantize_dynamically(emitter, op)
         return
     block = op.arg("block_size")[-1]
     is_nibble = (op.arg("quant_min"), op.arg("quant_max")) == (-8, 7)
     row = emitter.dims(value)[-1]
-    scales = emitter.array(op.arg("scale")).reshape(-1, row // block)
+    scales = emitter.constants.array(op.arg("scale")).reshape(-1, row // block)
     if is_nibble and block != row:
-        emitter.weights[result] = QuantizedWeight(value, scales, 0, block=block, bits=4)
+        emitter.constants.quantized[result] = QuantizedWeight(value, scales, 0, block=block, bits=4)
     else:
-        emitter.weights[result] = QuantizedWeight(value, scales.reshape(-1), 0, bits=4 if is_nibble else 8)
+        emitter.constants.quantized[result] = QuantizedWeight(value, scales.reshape(-1), 0, bits=4 if is_nibble else 8)
 
 
 def integer_weight(emitter: Emitter, weight: QuantizedWeight, array: np.ndarray, channel: int) -> SSAValue:
@@ -243,7 +239,7 @@ def integer_bias(emitter: Emitter, bias: SSAValue | None, weight: QuantizedWeigh
     if bias is None:
         return None
     scales = np.asarray(weight.scales, dtype=np.float64) * scale.scale
-    stored = np.clip(np.rint(emitter.array(bias) / scales), -(2**31), 2**31 - 1).astype(np.int32)
+    stored = np.clip(np.rint(emitter.constants.array(bias) / scales), -(2**31), 2**31 - 1).astype(np.int32)
     if weight.axis is None:
         info = TensorInfo(BY_NAME["qint32"], stored.shape, scale=float(np.float32(scales)), zero_point=0)
         return emitter.constant(info, blob_of(stored))

@@ -7,20 +7,17 @@ from typing import cast
 
 from xdsl.ir import SSAValue
 
-from etir.backends.xnnpack.legalize.emitter import Emitter, tensor_of
+from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
 from etir.backends.xnnpack.legalize.numbers import rounded
 from etir.backends.xnnpack.legalize.registry import Legalizer
 from etir.backends.xnnpack.types import XnnTensorType
 from etir.dialects.dtypes import dtype_of
+from etir.dialects.et.layout import tensor_of
 from etir.dialects.schema_op import SchemaOp
 
 MAX_CONCATENATED = 5
 """Operands that one node joins."""
-
-
-def _layout(emitter: Emitter, value: SSAValue) -> Layout:
-    return emitter.cheapest([value], len(emitter.dims(value)))
 
 
 def _materialized(emitter: Emitter, value: SSAValue) -> None:
@@ -76,13 +73,15 @@ def same(emitter: Emitter, op: SchemaOp) -> None:
 def copy(emitter: Emitter, op: SchemaOp) -> None:
     """A change of the dim order leaves the dims what they are; one of the dtype is a node."""
     value, result = op.operands[0], op.results[0]
-    if emitter.is_constant(value):
-        emitter.arrays[result] = rounded(emitter.array(value), dtype_of(tensor_of(result).element_type))
+    if value in emitter.constants:
+        emitter.constants.arrays[result] = rounded(
+            emitter.constants.array(value), dtype_of(tensor_of(result).element_type)
+        )
         return
     if tensor_of(value).element_type == tensor_of(result).element_type:
         same(emitter, op)
         return
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     form = emitter.get(value, layout)
     info = emitter.info(result, cast(XnnTensorType, form.type).data.dims)
     emitter.hold(result, emitter.node("convert", [form], info=info), layout)
@@ -92,7 +91,7 @@ def _with_units(emitter: Emitter, op: SchemaOp) -> None:
     """``unsqueeze`` and ``squeeze``: the other dims keep their order, so any layout carries over."""
     value, result = op.operands[0], op.results[0]
     _materialized(emitter, value)
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     source, target = emitter.dims(value), len(emitter.dims(result))
     removed = _removed_dims(op, len(source), target)
     if target > len(source):
@@ -187,7 +186,7 @@ def select(emitter: Emitter, op: SchemaOp) -> None:
 
 
 def _slice(emitter: Emitter, value: SSAValue, dim: int, offset: int, size: int) -> tuple[SSAValue, Layout]:
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     dims = emitter.dims(value)
     # A size of 0 takes the rest of the dim, which is right for dims that change at run time.
     dynamic = set(emitter.dynamic(value, layout))
@@ -200,7 +199,7 @@ def _slice(emitter: Emitter, value: SSAValue, dim: int, offset: int, size: int) 
 def pad(emitter: Emitter, op: SchemaOp) -> None:
     """Padding with a number; pairs come for the last dim first."""
     value = op.operands[0]
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     rank = len(emitter.dims(value))
     amounts = op.arg("pad")
     before, after = [0] * rank, [0] * rank
@@ -218,7 +217,7 @@ def softmax(emitter: Emitter, op: SchemaOp) -> None:
     """Along the last dim, which has to lie last; the others may lie as they do."""
     value = op.operands[0]
     last = len(emitter.dims(value)) - 1
-    layout = _layout(emitter, value)
+    layout = emitter.cheapest_for(value)
     if layout[-1] != last:
         layout = default_layout(last + 1)
     emitter.hold(op.results[0], emitter.node("softmax", [emitter.get(value, layout)]), layout)

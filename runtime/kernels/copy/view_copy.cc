@@ -44,7 +44,8 @@ static void split_last(View& view, int64_t group) {
   view.add(group, stride);
 }
 
-/// view_copy.dtype: the same bytes as another dtype; one of another width scales the last dim, as in a row-major tensor.
+/// view_copy.dtype: the same bytes as another dtype; one of another width scales the last dim, as in a row-major
+/// tensor.
 void view_dtype_copy_out(KernelContext& ctx) {
   const Tensor& self = ctx.tensor(0);
   Tensor& out = ctx.tensor(2);

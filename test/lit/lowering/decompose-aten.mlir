@@ -146,3 +146,15 @@ func.func @narrow(%x: tensor<4xf16>) -> tensor<4xf16> {
   %0 = aten.mish.default(%x) : (tensor<4xf16>) -> tensor<4xf16>
   func.return %0 : tensor<4xf16>
 }
+
+// -----
+
+// Groups that do not divide a row have no meaning: the operator stays as it is.
+et.schema "quantized_decomposed::quantize_per_channel_group(Tensor input, Tensor scales, Tensor zero_points, int quant_min, int quant_max, ScalarType dtype, int group_size) -> Tensor"
+
+// CHECK-LABEL: func.func @no_whole_groups
+func.func @no_whole_groups(%x: tensor<2x10xf32>, %s: tensor<2x1xf32>, %z: tensor<2x1xi8>) -> tensor<2x10xi8> {
+  // CHECK: quantized_decomposed.quantize_per_channel_group.default
+  %0 = quantized_decomposed.quantize_per_channel_group.default(%x, %s, %z, quant_min = -8, quant_max = 7, dtype = i8, group_size = 4) : (tensor<2x10xf32>, tensor<2x1xf32>, tensor<2x1xi8>) -> tensor<2x10xi8>
+  func.return %0 : tensor<2x10xi8>
+}

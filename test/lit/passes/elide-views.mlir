@@ -94,6 +94,43 @@ func.func @carried(%x: tensor<4xf32>, %go: tensor<i1>) -> tensor<4xf32> {
   func.return %0 : tensor<4xf32>
 }
 
+// Bytes under another element type. Of views of views the offsets add up in bytes: 16 + 4 are 5 floats; but 12 bytes are no
+// number of elements of 8, so that this view stays one of a view.
+// CHECK-LABEL: func.func @reinterpret
+func.func @reinterpret(%x: tensor<4x2xf32>, %go: tensor<i1>) -> (tensor<4x2xi32>, tensor<4x1xi64>, tensor<1xf32>, tensor<1xi64>) {
+  // CHECK-NEXT: backend.view %x : tensor<4x2xf32> -> tensor<4x2xi32>
+  %0 = edge.aten.view_copy.dtype(%x, dtype = i32) : (tensor<4x2xf32>) -> tensor<4x2xi32>
+  // CHECK-NEXT: backend.view %x : tensor<4x2xf32> -> tensor<4x1xi64>
+  %1 = edge.aten.view_copy.dtype(%x, dtype = i64) : (tensor<4x2xf32>) -> tensor<4x1xi64>
+  // CHECK-NEXT: %[[AMID:.*]] = backend.view %x {offset = 3 : i64} : tensor<4x2xf32> -> tensor<2xf32>
+  // CHECK-NEXT: backend.view %[[AMID]] : tensor<2xf32> -> tensor<1xi64>
+  // CHECK-NEXT: backend.view %x {offset = 5 : i64} : tensor<4x2xf32> -> tensor<1xf32>
+  %2 = edge.aten.view_copy.default(%x, size = [8]) : (tensor<4x2xf32>) -> tensor<8xf32>
+  %3 = edge.aten.slice_copy.Tensor(%2, dim = 0, start = 3, end = 5) : (tensor<8xf32>) -> tensor<2xf32>
+  %4 = edge.aten.view_copy.dtype(%3, dtype = i64) : (tensor<2xf32>) -> tensor<1xi64>
+  %5 = edge.aten.select_copy.int(%1, dim = 0, index = 2) : (tensor<4x1xi64>) -> tensor<1xi64>
+  %6 = edge.aten.view_copy.dtype(%5, dtype = f32) : (tensor<1xi64>) -> tensor<2xf32>
+  %7 = edge.aten.slice_copy.Tensor(%6, dim = 0, start = 1, end = 2) : (tensor<2xf32>) -> tensor<1xf32>
+  func.return %0, %1, %7, %4 : tensor<4x2xi32>, tensor<4x1xi64>, tensor<1xf32>, tensor<1xi64>
+}
+
+// What a loop carries is copied, since no runtime has to have a kernel for the dtype.
+// CHECK-LABEL: func.func @reinterpret_carried
+func.func @reinterpret_carried(%x: tensor<4xf32>, %go: tensor<i1>) -> tensor<4xf32> {
+  %0 = control.while carry (%a = %x) : (tensor<4xf32>) {
+    control.yield %go : tensor<i1>
+  } do {
+  ^bb0(%b: tensor<4xf32>):
+    // CHECK: %[[COPY:.*]] = edge.dim_order_ops._to_dim_order_copy.default(%b, dim_order = [0])
+    // CHECK-NEXT: backend.view %[[COPY]] : tensor<4xf32> -> tensor<4xi32>
+    %1 = edge.aten.view_copy.dtype(%b, dtype = i32) : (tensor<4xf32>) -> tensor<4xi32>
+    %2 = edge.aten.neg.default(%1) : (tensor<4xi32>) -> tensor<4xi32>
+    %3 = edge.aten.view_copy.dtype(%2, dtype = f32) : (tensor<4xi32>) -> tensor<4xf32>
+    control.yield %3 : tensor<4xf32>
+  }
+  func.return %0 : tensor<4xf32>
+}
+
 // CHECK-LABEL: func.func @weights
 func.func @weights() -> (tensor<4xf32>, tensor<2xf32>) {
   // CHECK-NEXT: %[[W:.*]] = et.get_weight @unloaded : tensor<2x2xf32>

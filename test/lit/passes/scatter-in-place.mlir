@@ -42,3 +42,28 @@ func.func @not_stored(%c: tensor<8x3xf32>, %x: tensor<1x3xf32>) -> tensor<8x3xf3
   %0 = edge.aten.slice_scatter.default(%c, %x, dim = 0, start = 1, end = 2) : (tensor<8x3xf32>, tensor<1x3xf32>) -> tensor<8x3xf32>
   func.return %0 : tensor<8x3xf32>
 }
+
+// -----
+
+// What has no such place stays as it is: the operator says so where it runs.
+
+et.state @empty : tensor<0x3xf32>
+et.state @row : tensor<3xf32>
+et.state @number : tensor<f32>
+
+// CHECK-LABEL: func.func @no_place
+func.func @no_place(%x: tensor<3xf32>, %y: tensor<f32>) {
+  %a = et.read_state @empty : tensor<0x3xf32>
+  // CHECK: edge.aten.select_scatter.default(%a, %x
+  %0 = edge.aten.select_scatter.default(%a, %x, dim = 0, index = 0) : (tensor<0x3xf32>, tensor<3xf32>) -> tensor<0x3xf32>
+  et.write_state @empty, %0 : tensor<0x3xf32>
+  %b = et.read_state @row : tensor<3xf32>
+  // CHECK: edge.aten.select_scatter.default(%b, %y
+  %1 = edge.aten.select_scatter.default(%b, %y, dim = 0, index = 3) : (tensor<3xf32>, tensor<f32>) -> tensor<3xf32>
+  et.write_state @row, %1 : tensor<3xf32>
+  %c = et.read_state @number : tensor<f32>
+  // CHECK: edge.aten.slice_scatter.default(%c, %y
+  %2 = edge.aten.slice_scatter.default(%c, %y, dim = 0, start = 0, end = 1) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  et.write_state @number, %2 : tensor<f32>
+  func.return
+}

@@ -1,6 +1,7 @@
 // RUN: et-opt -p state-methods %s | filecheck %s
 // RUN: et-opt -p 'state-methods{match=net.*}' %s | filecheck %s --check-prefix=SOME
 // RUN: not et-opt -p 'state-methods{match=other}' %s 2>&1 | filecheck %s --check-prefix=NONE
+// RUN: not et-opt -p 'state-methods{match=net.*,other}' %s 2>&1 | filecheck %s --check-prefix=NONE
 
 // One method for the names, one that reads and one that writes, for all states or for those whose names fit.
 

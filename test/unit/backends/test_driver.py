@@ -18,7 +18,7 @@ from etir.diagnostics import EtirError, Severity
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
 from etir.interpret.interpreter import Interpreter
-from etir.lowering.pipeline import pipeline
+from etir.lowering.pipeline import phase_of, pipeline
 from etir.passes.manager import run_pipeline
 
 
@@ -202,3 +202,33 @@ def test_blob_of_another_version() -> None:
 
     assert "version 9" in failure(lambda: BACKEND.disassemble(HEADER.pack(MAGIC, 9, 0, 0), {}), "E1103")
     failure(lambda: BACKEND.disassemble(b"something else, long", {}), "E1108")
+
+
+BLOBS = """
+et.named_data "key" = #et.blob<"sha256:0123456789abcdef0123456789abcdef", 4> align 16
+et.delegate @blob_0 "EtirReferenceBackend" = #et.blob<"sha256:0123456789abcdef0123456789abcdef", 4>
+func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {{
+  %0 = {before}(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = backend.call_delegate @blob_0(%0) on "EtirReferenceBackend" : (tensor<4xf32>) -> tensor<4xf32>
+  {after}
+  func.return %1 : tensor<4xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "phase"),
+    [
+        ("aten.relu.default", "", "aten"),
+        ("edge.aten.relu.default", "", "edge"),
+        ("edge.aten.relu.default", "%2 = backend.view %1 : tensor<4xf32> -> tensor<2x2xf32>", "backend"),
+    ],
+)
+def test_blobs_are_called_at_every_level(before: str, after: str, phase: str) -> None:
+    """What calls a blob says nothing of the level; the call goes through all of them as it is, named data too."""
+    module = parse_module(BLOBS.format(before=before, after=after))
+    assert phase_of(module) == phase
+    run_pipeline(EtContext(), module, ",".join(pipeline(start=phase, target="etir")))
+    text = print_module(module)
+    assert text.count("et.delegate_call @blob_0(") == 1 and 'et.named_data "key"' in text
+    assert "aten::relu.out" in text

@@ -23,10 +23,13 @@ from etir.passes.manager import run_pipeline
 
 @dataclass(frozen=True)
 class ProposingOptions:
-    """``groups`` are lists of operators, by position in the block, like ``0-1``; ``found`` is what it chooses."""
+    """``groups`` are lists of operators, by position in the block, like ``0-1``; ``found`` is what it chooses, for each
+    group one of ``each`` when they are given.
+    """
 
     groups: tuple[str, ...] = ()
     found: str = ""
+    each: tuple[str, ...] = ()
 
 
 class Proposing(Backend):
@@ -48,7 +51,8 @@ class Proposing(Backend):
         groups = tuple(tuple(ops[int(i)] for i in group.split("-")) for group in options.groups)
         taken = {op: None for group in groups for op in group}
         left = {op: "not wanted" for op in ops if op not in taken}
-        return Proposal(groups, ProposingOptions(options.groups, "Chosen"), left)
+        own = tuple(ProposingOptions(options.groups, found) for found in options.each)
+        return Proposal(groups, ProposingOptions(options.groups, "Chosen"), left, own)
 
     def preprocess(self, outlined: Outlined, options: Any) -> Artifact:
         return Artifact(b"blob")
@@ -105,6 +109,28 @@ def test_outlined_under_the_chosen_options() -> None:
     """The call names the backend that was chosen."""
     _, _, text = partitions('partition{backend="proposing{groups=1-2}"},outline-delegates')
     assert 'on "Chosen"' in text and 'backend.delegate = "proposing{groups=1-2 found=Chosen}"' in text
+
+
+def test_options_of_their_own() -> None:
+    """Partitions that are lowered in different ways stay apart, also where they are cut; the text and the report say
+    which is which, and outlining follows the text.
+    """
+    each = 'partition{backend="proposing{groups=0,1-3,2 each=A,B,A}"}'
+    found, ctx, text = partitions(f"{each},verify-partitions")
+    # The second is not convex beside the third: its operations go where they can, in partitions of its own.
+    assert found == ["proposing:0", "proposing:2", "proposing:1", "proposing:3"]
+    assert 'backend.delegates = ["proposing{groups=0,1-3,2 found=A}"]' in text
+    own = "proposing{groups=0,1-3,2 found=B}"
+    assert f'backend.options = {{"proposing:2" = "{own}", "proposing:3" = "{own}"}}' in text
+    (report,) = ctx.delegation.backends
+    runtimes = {p.name.removeprefix("forward_proposing_"): p.runtime_id for p in report.partitions}
+    assert (report.runtime_id, runtimes) == ("A", {"0": "A", "1": "A", "2": "B", "3": "B"})
+    assert "  forward_proposing_2 on B: 1 operators" in str(ctx.delegation)
+    _, _, outlined = partitions("outline-delegates", text)
+    assert [outlined.count(f'on "{name}"') for name in "AB"] == [2, 2] and "backend.options" not in outlined
+    with pytest.raises(EtirError, match="'proposing:2' has the options of another backend, 'reference'") as caught:
+        partitions("outline-delegates", text.replace(f'"proposing:2" = "{own}"', '"proposing:2" = "reference"'))
+    assert caught.value.ids == ("E1109",)
 
 
 @pytest.mark.parametrize(

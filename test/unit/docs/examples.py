@@ -3,7 +3,7 @@
 What a block is follows from its info string:
 
 * ``console``: lines that start with ``$ `` are commands; what follows is their exact output, standard error included. A
-  line ``...`` stands for any lines.
+  line ``...`` stands for any lines. ``$ETIR_SOURCE`` is this repository.
 * ``sh``: lines that start with ``et-`` are run and have to succeed; all others are for reading.
 * ``mlir``: has to parse and verify. ``pipeline=a,b`` runs passes over it; the next block ``mlir result`` is what comes
   out. ``error=E0301`` says that the text (or the pipeline) fails with exactly these ids, joined by commas.
@@ -172,6 +172,7 @@ class Page:
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(self.folder),
+            "ETIR_SOURCE": str(ROOT),
         }
         done = subprocess.run(
             command,

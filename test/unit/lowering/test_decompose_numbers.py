@@ -13,7 +13,9 @@ from unit.lowering.one_op import call, decompose, one_op_module
 
 from etir.dialects.sym.ops import ARITHMETIC
 from etir.dialects.text import parse_module
+from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.to_out_variant.calls import PRIMITIVES
+from etir.passes.base import methods
 
 _RULES = {rule.name: rule for rule in ARITHMETIC}
 _EXPANDED = ("sym.ne", "sym.and", "sym.or")
@@ -76,6 +78,53 @@ def test_complex_numbers_are_tensors(name: str, x: torch.Tensor) -> None:
     (wanted,) = call(name, (x, 1 - 2j), {})
     assert got.dtype == wanted.dtype
     assert torch.allclose(got, wanted)
+
+
+OTHER = torch.complex(REAL[:, :1] * 2 + 0.1, REAL[:, :1] - 0.3)
+COMPLEX = torch.complex(REAL, REAL.flip(1) + 0.5)
+PARTS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    *((f"aten.{p}.Tensor", (COMPLEX, OTHER), {}) for p in ("add", "sub", "mul", "div")),
+    *((f"aten.{p}.Tensor", (REAL, OTHER), {}) for p in ("add", "sub", "mul", "div")),
+    *((f"aten.{p}.Tensor", (OTHER, REAL + 0.1), {}) for p in ("add", "sub", "mul", "div")),
+    *((f"aten.{p}.Tensor", (COMPLEX, OTHER.to(torch.complex128)), {}) for p in ("add", "mul", "div")),
+    *((f"aten.{p}.Tensor", (torch.tensor([[3], [-2]]), COMPLEX), {}) for p in ("add", "mul", "div")),
+    *((f"aten.{p}.Scalar", (COMPLEX, 2.5), {}) for p in ("add", "sub", "mul", "div")),
+    ("aten.add.Tensor", (COMPLEX, OTHER), {"alpha": -3}),
+    ("aten.sub.Tensor", (REAL, OTHER), {"alpha": 2}),
+    ("aten.sub.Scalar", (COMPLEX, 2), {"alpha": 3}),
+    # The squares of these parts are no float32.
+    ("aten.div.Tensor", (COMPLEX * 1e25, OTHER * 1e25), {}),
+    *((f"aten.{p}.default", (COMPLEX,), {}) for p in ("neg", "_conj_physical", "abs", "angle", "exp")),
+    ("aten.polar.default", (REAL + 1, REAL * 3), {}),
+    ("aten.complex.default", (REAL.double(), REAL.double() * 3), {}),
+    ("aten.mul.Tensor", (torch.tensor(1 + 2j), torch.tensor(3 - 1j)), {}),
+]
+
+
+@pytest.mark.parametrize("case", range(len(PARTS)), ids=lambda i: f"{PARTS[i][0]}-{i}")
+def test_complex_arithmetic_in_parts(case: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a target that has no kernel for complex numbers at all."""
+    name, args, kwargs = PARTS[case]
+    monkeypatch.setattr(Kept, "has_kernel", lambda kept, op: False)
+    module, inputs = one_op_module(name, args, kwargs)
+    decompose(module, target="executorch", only=("complex-parts",))
+    moves = ("aten.view_as_real.default", "aten.view_as_complex.default")
+    for op in methods(module)[0].body.block.ops:
+        assert op.name in moves or not any("complex" in str(v.type) for v in op.operands) or op.name == "func.return"
+    (got,) = evaluate(module, inputs)
+    (wanted,) = call(name, args, kwargs)
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_complex_arithmetic_stays_where_there_are_kernels() -> None:
+    """The stock runtime multiplies complex numbers, etir's adds them, too."""
+    for name, target, stays in (
+        ("aten.mul.Tensor", "executorch", True),
+        ("aten.add.Scalar", "executorch", False),
+        ("aten.add.Scalar", "etir", True),
+    ):
+        module, _ = one_op_module(name, (COMPLEX, 2.0 if name.endswith("Scalar") else OTHER), {})
+        assert (decompose(module, target=target) == [name]) is stays, (name, target)
 
 
 LISTS: list[tuple[str, tuple[Any, ...]]] = [

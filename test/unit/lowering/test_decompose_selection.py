@@ -39,14 +39,17 @@ class _Call(nn.Module):
         return self.function(x)
 
 
-def _check_exported(function: Callable[..., Any], x: torch.Tensor) -> Any:
+def _check_exported(function: Callable[..., Any], x: torch.Tensor, *others: torch.Tensor) -> Any:
     """Results with a size that depends on data, which only ``torch.export`` can make types of."""
     module = etir.import_program(torch.export.export(_Call(function), (x,), strict=False))
     names = decompose(module)
     assert not any("unique" in name or "combinations" in name for name in names)
-    wanted = function(x)
-    for got, value in zip(evaluate(module, [x]), wanted if isinstance(wanted, tuple) else [wanted], strict=True):
-        compare(got, value, 0)
+    for values in (x, *others):
+        wanted = function(values)
+        for got, value in zip(
+            evaluate(module, [values]), wanted if isinstance(wanted, tuple) else [wanted], strict=True
+        ):
+            compare(got, value, 0)
     return module
 
 
@@ -55,6 +58,17 @@ def _check_exported(function: Callable[..., Any], x: torch.Tensor) -> Any:
 @pytest.mark.parametrize("packet", ["unique", "unique_consecutive"])
 def test_unique(x: torch.Tensor, more: bool, packet: str) -> None:
     _check_exported(lambda t: getattr(torch, packet)(t, return_inverse=more, return_counts=more), x)
+
+
+@pytest.mark.parametrize("packet", ["unique", "unique_consecutive"])
+@pytest.mark.parametrize("dim", [None, 0])
+def test_unique_of_what_is_chosen_at_run_time(dim: int | None, packet: str) -> None:
+    """One element, several, and none."""
+
+    def function(t: torch.Tensor) -> Any:
+        return getattr(torch, packet)(t[t > 2], return_inverse=True, return_counts=True, dim=dim)
+
+    _check_exported(function, X, torch.tensor([3.0]).expand(4, 3).contiguous(), X.clamp(max=2), X.clamp(max=2.5))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import namedtuple
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -275,6 +276,25 @@ def test_derived_dims() -> None:
     types = [str(a.type) for a in method(module).body.block.args]
     assert f"dims = [2 * {dims[0].sym_name.data}, 3]" in types[1]
     assert run(module, torch.ones(3, 3), torch.ones(6, 3))[0].shape == (6, 3)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_dims_without_a_bound_are_named(tmp_path: Path, saved: bool) -> None:
+    """By the user's names; a saved program does not have them, so that input and index stand for a dim."""
+    rows = Dim("rows")
+    shapes = {"args": ({0: rows}, {1: rows})}
+    program = export(Function(lambda x, y: x + y[0].sum()), (torch.ones(3, 4), torch.ones(2, 3)), dynamic_shapes=shapes)
+    if saved:
+        torch.export.save(program, tmp_path / "m.pt2")
+        program = torch.export.load(tmp_path / "m.pt2")
+    with pytest.raises(EtirError) as error:
+        run_pipeline(EtContext(), import_program(program), ",".join(pipeline()))
+    assert set(error.value.ids) == {"E0416"}
+    text, name = str(error.value), "args_0_dim0" if saved else "rows"
+    assert "dim 0 of input 'args_0' and dim 1 of input 'args_1', " in text
+    assert ("error[E0416]: dim 0 of input" in text) is saved
+    line = f'export with {name} = torch.export.Dim("{name}", max=1024) in '
+    assert line + f'dynamic_shapes={{"args_0": {{0: {name}}}, "args_1": {{1: {name}}}}}' in text
 
 
 def test_symbols_of_methods_do_not_clash() -> None:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
-from etir.dialects.et.executable import BufferOp, MethodOp
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.values import BufferOp
 from etir.dialects.text import parse_module, print_module
 from etir.passes.manager import run_pipeline
 from etir.passes.memory_effects import memory_of, tensor_bytes

@@ -1,8 +1,10 @@
 // RUN: et-opt --split-input-file --verify-diagnostics %s
 
+sym.dim @s0 in [0, 8]
+
 func.func @element_type(%x: tensor<4xf32>) {
-  // expected-error @below [E0301] {{a view keeps the element type, f32 is not i32}}
-  %0 = backend.view %x : tensor<4xf32> -> tensor<4xi32>
+  // expected-error @below [E0301] {{a view of a dynamic type keeps the element type, f32 is not i32}}
+  %0 = backend.view %x : tensor<4xf32> -> tensor<?xi32, #et.layout<dims = [s0]>>
   func.return
 }
 

@@ -8,6 +8,9 @@ func.func @views(%x: tensor<4x8xf32>) {
   // The offset counts elements.
   // CHECK-NEXT: %1 = backend.view %x {offset = 8 : i64} : tensor<4x8xf32> -> tensor<2x8xf32>
   %1 = backend.view %x {offset = 8 : i64} : tensor<4x8xf32> -> tensor<2x8xf32>
+  // The element type may change; the offset counts elements of the result.
+  // CHECK-NEXT: %2 = backend.view %x {offset = 16 : i64} : tensor<4x8xf32> -> tensor<3x4xi64>
+  %2 = backend.view %x {offset = 16 : i64} : tensor<4x8xf32> -> tensor<3x4xi64>
   func.return
 }
 
