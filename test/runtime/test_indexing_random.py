@@ -161,6 +161,17 @@ def test_triangles(name, dtype):
     refused("KernelArgument", f"aten::{name}.out", [-1, 3, 0], [like])
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_triangles_of_many_rows_without_elements(dtype):
+    most = 2**31 - 1
+    for name in ("tril_indices", "triu_indices"):
+        assert call(f"aten::{name}.out", [most, 0, 0], torch.empty(2, 0, dtype=dtype)).shape == (2, 0)
+    few = torch.tensor([[most - 2, most - 1, most - 1], [0, 0, 1]], dtype=dtype)
+    torch.testing.assert_close(call("aten::tril_indices.out", [most, 5, 2 - most], few), few)
+    few = torch.tensor([[0, 0, 1], [3, 4, 4]], dtype=dtype)
+    torch.testing.assert_close(call("aten::triu_indices.out", [most, 5, 3], few), few)
+
+
 @pytest.mark.parametrize("dtype", [torch.complex32, torch.complex64, torch.complex128])
 def test_complex(dtype):
     """Both parts are drawn, the normal ones with half of the variance each."""

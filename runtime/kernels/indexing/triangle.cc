@@ -7,29 +7,51 @@ using namespace indexing;
 
 namespace {
 
-/// The columns [first, last) of one row of a triangle.
-struct Columns {
+struct Range {
   int64_t first, last;
 };
 
-Columns columns_of(int64_t row, int64_t columns, int64_t offset, bool lower) {
-  // The diagonal's column; offsets beyond any matrix are cut, so that nothing overflows.
-  const int64_t bound = int64_t{1} << 40;
-  const int64_t shift = offset < -bound ? -bound : offset > bound ? bound : offset;
-  const int64_t diagonal = row + shift;
-  if (lower) {
-    const int64_t last = diagonal + 1;
-    return Columns{0, last < 0 ? 0 : last > columns ? columns : last};
-  }
-  const int64_t first = diagonal < 0 ? 0 : diagonal > columns ? columns : diagonal;
-  return Columns{first, columns};
+int64_t clamp(int64_t value, int64_t least, int64_t most) {
+  return value < least ? least : value > most ? most : value;
 }
 
+/// A triangle of a matrix: what is on one side of the diagonal `offset` columns right of the main one.
+struct Triangle {
+  int64_t rows, columns, offset;
+  bool lower;
+
+  Triangle(int64_t rows, int64_t columns, int64_t offset, bool lower)
+      // Offsets beyond any matrix are cut, so that nothing overflows.
+      : rows(rows), columns(columns), offset(clamp(offset, -(int64_t{1} << 40), int64_t{1} << 40)), lower(lower) {}
+
+  /// The rows that have elements: what a matrix of many rows without any costs is nothing.
+  Range filled_rows() const {
+    if (columns == 0) return {0, 0};
+    return lower ? Range{clamp(-offset, 0, rows), rows} : Range{0, clamp(columns - offset, 0, rows)};
+  }
+  /// The columns of one row.
+  Range columns_of(int64_t row) const {
+    return lower ? Range{0, clamp(row + offset + 1, 0, columns)} : Range{clamp(row + offset, 0, columns), columns};
+  }
+  /// How many elements it has, by the sums of the rows that are whole and of those that grow or shrink by one.
+  int64_t count() const {
+    const Range filled = filled_rows();
+    const int64_t all = filled.last - filled.first;
+    if (all == 0) return 0;
+    // Rows grow in the lower triangle and shrink in the upper one, until or after they are whole.
+    const Range shortest = columns_of(lower ? filled.first : filled.last - 1);
+    const int64_t least = shortest.last - shortest.first;
+    const int64_t partial = clamp(columns - least, 0, all);
+    return (all - partial) * columns + partial * least + partial * (partial - 1) / 2;
+  }
+};
+
 template <typename T>
-void write_triangle(const View& out, int64_t rows, int64_t columns, int64_t offset, bool lower) {
+void write_triangle(const View& out, const Triangle& triangle) {
   int64_t at = 0;
-  for (int64_t row = 0; row < rows; ++row) {
-    const Columns range = columns_of(row, columns, offset, lower);
+  const Range rows = triangle.filled_rows();
+  for (int64_t row = rows.first; row < rows.last; ++row) {
+    const Range range = triangle.columns_of(row);
     for (int64_t column = range.first; column < range.last; ++column, ++at) {
       store(out.data + at * out.strides[1], static_cast<T>(row));
       store(out.data + out.strides[0] + at * out.strides[1], static_cast<T>(column));
@@ -37,31 +59,27 @@ void write_triangle(const View& out, int64_t rows, int64_t columns, int64_t offs
   }
 }
 
-void triangle(KernelContext& ctx, bool lower) {
-  const int64_t rows = ctx.integer(0), columns = ctx.integer(1), offset = ctx.integer(2);
+void write_indices(KernelContext& ctx, bool lower) {
+  const int64_t rows = ctx.integer(0), columns = ctx.integer(1);
   Tensor& out = ctx.tensor(3);
   if (!contains(kIndexTypes, out.dtype)) return ctx.fail(Check::KernelDtype, 3, number(out.dtype));
   if (rows < 0 || rows > INT32_MAX) return ctx.fail(Check::KernelArgument, 0, rows);
   if (columns < 0 || columns > INT32_MAX) return ctx.fail(Check::KernelArgument, 1, columns);
-  int64_t count = 0;
-  for (int64_t row = 0; row < rows; ++row) {
-    const Columns range = columns_of(row, columns, offset, lower);
-    count += range.last - range.first;
-  }
-  const int64_t shape[] = {2, count};
+  const Triangle triangle(rows, columns, ctx.integer(2), lower);
+  const int64_t shape[] = {2, triangle.count()};
   if (!ctx.resize(out, shape, 2) || !has_data(ctx, 3, out)) return;
   const View view(out);
   if (out.dtype == ScalarType::Long) {
-    write_triangle<int64_t>(view, rows, columns, offset, lower);
+    write_triangle<int64_t>(view, triangle);
   } else {
-    write_triangle<int32_t>(view, rows, columns, offset, lower);
+    write_triangle<int32_t>(view, triangle);
   }
 }
 
 }  // namespace
 
-void tril_indices_out(KernelContext& ctx) { triangle(ctx, true); }
+void tril_indices_out(KernelContext& ctx) { write_indices(ctx, true); }
 
-void triu_indices_out(KernelContext& ctx) { triangle(ctx, false); }
+void triu_indices_out(KernelContext& ctx) { write_indices(ctx, false); }
 
 }  // namespace etir
