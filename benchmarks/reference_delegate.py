@@ -18,11 +18,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "runtime")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 
 import torch
+from delegation_models import CASES
 from executor import Memory, Method, Program, build_executor
 
 import etir
 
 from models.registry import MODELS
+
+ALL = {**MODELS, **CASES}
+"""The models of the tests, and those that XNNPACK is measured on."""
 
 BAR = 1.03
 TURNS = 12
@@ -49,7 +53,7 @@ def run(method: Method, inputs: tuple[torch.Tensor, ...], runs: int) -> float:
 
 def compare(name: str) -> float:
     """Print one model's row; returns delegated / plain."""
-    case = MODELS[name]
+    case = ALL[name]
     exported = case.export()
     plain = load(etir.compile(exported, target="etir"))
     delegated = load(etir.compile(exported, target="etir", delegates=["reference"], partition={"own_state": True}))
@@ -68,7 +72,7 @@ def compare(name: str) -> float:
 def main() -> int:
     """Run the comparison; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("models", nargs="*", default=[n for n, case in MODELS.items() if not case.missing()])
+    parser.add_argument("models", nargs="*", default=[n for n, case in ALL.items() if not case.missing()])
     parser.add_argument("--check", action="store_true", help=f"fail when a ratio is over {BAR}")
     arguments = parser.parse_args()
     print(f"{'model':16} {'plain':>12} {'delegated':>12}  {'ratio':>6}")
