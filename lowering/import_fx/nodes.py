@@ -18,13 +18,14 @@ from torch import fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.rewriter import Rewriter
 
 from etir.dialects.aten.base import AtenOp, aten_op, custom_op
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.aten.table import load_table
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
-from etir.dialects.et.layout import tensor_type
+from etir.dialects.et.layout import dims_of, is_static, tensor_type
 from etir.dialects.et.program import NoneOp, StringOp
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import Kind, OpSchema, parse_schema
@@ -365,7 +366,10 @@ class NodeImporter:
         placeholders = [n for n in body.graph.nodes if n.op == "placeholder"]
         argument_types = [v.type for v in init_values]
         argument_types += [type_of_value(n.meta["val"]) for n in placeholders[len(inits) : len(inits) + len(inputs)]]
-        return ScanOp(init_values, input_values, types, self._loop_region(body, argument_types, extra, None))
+        carried = [v.type for v in init_values]
+        slices = [tensor_type(t.element_type, dims_of(t)[1:]) if isinstance(t, TensorType) else t for t in types]
+        results = [*carried, *slices[len(carried) :]]
+        return ScanOp(init_values, input_values, types, self._loop_region(body, argument_types, extra, results))
 
     def _inline(self, arguments: Sequence[Value], keywords: Mapping[str, Value], block: Block) -> Value:
         position = next(i for i, a in enumerate(arguments) if isinstance(a, fx.GraphModule))
@@ -408,7 +412,26 @@ def _yield(block: Block, outputs: Value, types: Sequence[Attribute] | None) -> N
     flat = flatten([outputs])
     if types is not None and len(flat) != len(types):
         flat = [v for v in flat if v is not None]
-    block.add_op(YieldOp([as_number(v, block) for v in flat]))
+    values = [as_number(v, block) for v in flat]
+    if types is not None and len(values) == len(types):
+        values = [_as_it_was(v, type, block) for v, type in zip(values, types, strict=True)]
+    block.add_op(YieldOp(values))
+
+
+def _as_it_was(value: SSAValue, type: Attribute, block: Block) -> SSAValue:
+    """A result of the block with the type that the program around it has for it.
+
+    torch records one tensor for what a body returns and for what the loop gives: an in-place operator behind the loop
+    that changes a shape (`unsqueeze_`) seems to have changed it in the body, too.
+    """
+    owner, recorded = value.owner, value.type
+    if not isinstance(recorded, TensorType) or not isinstance(type, TensorType) or owner.parent is not block:
+        return value
+    if recorded.element_type != type.element_type or not (is_static(recorded) and is_static(type)):
+        return value
+    if dims_of(recorded) == dims_of(type) or math.prod(recorded.get_shape()) != math.prod(type.get_shape()):
+        return value
+    return Rewriter.replace_value_with_new_type(value, tensor_type(type.element_type, dims_of(type)))
 
 
 def as_number(value: Value, block: Block) -> SSAValue:

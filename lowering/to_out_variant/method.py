@@ -95,6 +95,8 @@ class MethodLowering:
         self.destinations: dict[SSAValue, SSAValue] = {}
         self.weights: dict[str, SSAValue] = {}
         self.states: dict[str, SSAValue] = {}
+        self.inputs: dict[SSAValue, SSAValue] = {}
+        """Where the caller's values are; in ``values``, an argument may stand for a copy of what was there at first."""
         self.unbounded: dict[str, None] = {}
 
     def run(self) -> MethodOp:
@@ -181,7 +183,7 @@ class MethodLowering:
             lowered = self.define(StringOp(value.data), argument)
         else:
             lowered = self.number(argument, 0 if value is None else cast(Any, scalar_of(value)))
-        self.values[argument] = lowered
+        self.values[argument] = self.inputs[argument] = lowered
         return lowered
 
     def lower(self, value: SSAValue) -> SSAValue:
@@ -462,7 +464,7 @@ class MethodLowering:
 
     def _target(self, store: WriteStateOp | UpdateInputOp) -> SSAValue:
         if isinstance(store, UpdateInputOp):
-            return self.values[store.input]
+            return self.inputs[store.input]
         return self._state(store.symbol.root_reference.data, store.value)
 
     def _save_old_outputs(self, block: Block, op: FuncReturnOp) -> None:

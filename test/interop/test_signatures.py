@@ -221,7 +221,30 @@ def mutates_row(x, y):
     return x.sum()
 
 
-@pytest.mark.parametrize("step", [mutates, mutates_and_returns, mutates_both, mutates_row])
+def mutates_and_returns_old(x, y):
+    old = x.clone()
+    x.squeeze().fill_(0.25)
+    return old
+
+
+def mutates_and_returns_old_and_new(x, y):
+    old = x.clone()
+    x.add_(old)
+    y.sigmoid_()
+    return old, x.clone(), old + y, y
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        mutates,
+        mutates_and_returns,
+        mutates_both,
+        mutates_row,
+        mutates_and_returns_old,
+        mutates_and_returns_old_and_new,
+    ],
+)
 def test_mutated_inputs(step: Any) -> None:
     """The caller's tensor changes, on the runtime as in eager."""
     check_program(Function(step), [(f32(2, 3, seed=s), f32(2, 3, seed=s + 5)) for s in range(3)])
