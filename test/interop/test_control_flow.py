@@ -220,6 +220,17 @@ def test_scan_of_pairs() -> None:
     check_program(Function(function), calls)
 
 
+def test_scan_whose_results_change_shape_in_place() -> None:
+    """torch records the new shapes inside of the body, too."""
+
+    def function(init, xs):
+        last, ys = scan(lambda c, x: (torch.tanh(c) + x, c.sum(1)), init, xs)
+        last.transpose_(0, 1).unsqueeze_(0)
+        return last, ys.t_()
+
+    check_program(Function(function), [(f32(1, 3), f32(4, 1, 3, seed=1))])
+
+
 def test_scan_reversed() -> None:
     """torch flips around the loop; the loop itself goes forward."""
 
