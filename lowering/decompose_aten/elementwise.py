@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.dtypes import bf16, f16, f32, f64, i1, i64
-from etir.lowering.builder import Builder, Number, TensorOrNumber, element, is_tensor
+from etir.lowering.builder import Builder, Number, TensorOrNumber, dims, element, is_tensor
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition, rename
 from etir.lowering.promotion import FLOATING, category_of, result_type, to_floating
 
@@ -373,10 +373,15 @@ def add_relu(b: Builder, x: SSAValue, y: SSAValue, alpha: float) -> SSAValue:
 
 @decomposition("aten.where.Scalar", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.self", numbers=ALL)
 def where(b: Builder, condition: SSAValue, x: Number, y: Number) -> SSAValue | None:
-    """``where.self`` with numbers as tensors of the common type"""
-    if is_tensor(x) and is_tensor(y):
-        return b.no_match("both alternatives are tensors")
+    """``where.self`` with numbers as tensors of the common type, and a tensor without dims in that of the other one
+
+    Kernels promote by the element types alone, torch by the dims as well.
+    """
     common = result_type((x, y))
+    if is_tensor(x) and is_tensor(y):
+        if element(x) == element(y) or bool(dims(x)) == bool(dims(y)):
+            return b.no_match("both alternatives are tensors whose element types alone give the result's")
+        x, y = b.cast(x, common), b.cast(y, common)
     return b("aten.where.self", condition, b.as_tensor(x, common), b.as_tensor(y, common))
 
 

@@ -51,7 +51,7 @@ from etir.lowering.functionalize.emitter import Emitter
 from etir.lowering.functionalize.lists import take_lists_apart
 from etir.lowering.functionalize.mutations import Mutations, mutates
 from etir.lowering.functionalize.regions import CONTROL, Regions
-from etir.lowering.functionalize.strides import Layouts
+from etir.lowering.functionalize.strides import DIM_ORDERS, Layouts
 from etir.lowering.functionalize.views import (
     gives_view,
     is_same_tensor,
@@ -256,9 +256,11 @@ class _Method:
         return None
 
     def _erase(self) -> None:
-        """Erase the mutating operators, then the views that nothing reads any more."""
+        """Erase the mutating operators, the views that nothing reads any more, and what was recorded of layouts."""
         for op in reversed(self.aliases.removed):
             Rewriter.erase_op(op)
         for op in reversed(self.views):
             if op.parent is not None and all(result.first_use is None for result in op.results):
                 Rewriter.erase_op(op)
+        for op in self.method.walk():
+            op.attributes.pop(DIM_ORDERS, None)

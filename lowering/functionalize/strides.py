@@ -2,7 +2,8 @@
 
 Only eager PyTorch's strides decide that, and types do not have them. They follow from the program: inputs and weights
 are laid out as their types say, views rearrange strides, pointwise operators keep those of their operands, most others
-give contiguous results. Where nothing is known the answer is None, and it is an error only if the difference shows.
+give contiguous results. For the results of which that does not follow an importer records what eager PyTorch gives, as
+the attribute ``dim_orders``. Where nothing is known the answer is None, and it is an error only if the difference shows.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, TensorType
 from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 
 from etir.dialects.aten.table import load_table
@@ -40,7 +41,15 @@ _FACTORIES_LIKE = frozenset(
 )
 """Operators that keep the layout of their tensor unless a memory format is given."""
 
+DIM_ORDERS = "dim_orders"
+"""Attribute of an operator: for each result its dims from the outermost to the innermost one, ``unit`` if not known."""
+
 _UNKNOWN = object()
+
+
+def has_odd_layout(name: str) -> bool:
+    """Whether results of operator ``name`` need not be contiguous where its operands are."""
+    return name.startswith(_ODD_LAYOUTS)
 
 
 def contiguous_strides(dims: Sequence[Dim], order: Sequence[int] | None = None) -> Strides:
@@ -56,6 +65,23 @@ def contiguous_strides(dims: Sequence[Dim], order: Sequence[int] | None = None) 
 def same_layout(dims: Sequence[Dim], a: Strides, b: Strides) -> bool:
     """Whether two strides place the elements alike: those of dims of size 1 do not count."""
     return all(x == y for size, x, y in zip(dims, a, b, strict=True) if size != 1)
+
+
+def dim_order(dims: Sequence[Dim], strides: Strides) -> tuple[int, ...] | None:
+    """The dims from the outermost to the innermost one; None when the elements leave gaps in memory or overlap."""
+    left = [i for i, size in enumerate(dims) if size != 1]
+    # Dims of size 1 take no room: they are the outermost ones.
+    order = [i for i, size in enumerate(dims) if size == 1]
+    inner: list[int] = []
+    step: Dim = 1
+    while left:
+        found = next((i for i in left if strides[i] == step), None)
+        if found is None:
+            return None
+        left.remove(found)
+        inner.append(found)
+        step = step * dims[found]
+    return (*order, *reversed(inner))
 
 
 def is_view_possible(dims: Sequence[Dim], strides: Strides, wanted: Sequence[Dim]) -> Strides | None:
@@ -156,9 +182,11 @@ class Layouts:
             return contiguous_strides(dims, order_of(type))
         if not isinstance(op, SchemaOp):
             return None
+        if (order := _recorded_order(value)) is not None:
+            return contiguous_strides(dims, order)
         if op.SCHEMA.name in _FACTORIES_LIKE and (known := self._kept_or_given(op, type)) is not None:
             return known
-        if op.name.startswith(_ODD_LAYOUTS):
+        if has_odd_layout(op.name):
             return None
         operands = [(tensor_of(v), self._known(v)) for v in _layout_sources(value)]
         if any(strides is None for _, strides in operands):
@@ -168,7 +196,7 @@ class Layouts:
         if "p" in load_table().flags(op.name) or op.SCHEMA.name in _FACTORIES_LIKE:
             full: list[Strides] = [s for t, s in operands if dims_of(t) == dims]  # type: ignore[misc]
             small = [t for t, _ in operands if dims_of(t) != dims]
-            if full and not small and all(same_layout(dims, full[0], s) for s in full) and _is_dense(dims, full[0]):
+            if full and not small and all(same_layout(dims, full[0], s) for s in full) and dim_order(dims, full[0]) is not None:
                 return full[0]
         return None
 
@@ -239,17 +267,16 @@ def _layout_sources(value: SSAValue) -> list[SSAValue]:
     return [v for v in value.op.operands if isinstance(v.type, TensorType)]
 
 
-def _is_dense(dims: Sequence[Dim], strides: Strides) -> bool:
-    """Whether the elements fill memory without gaps and overlaps, in some order of the dims."""
-    pairs = [(s, d) for s, d in zip(strides, dims, strict=True) if d != 1]
-    step: Dim = 1
-    while pairs:
-        found = next((p for p in pairs if p[0] == step), None)
-        if found is None:
-            return False
-        pairs.remove(found)
-        step = step * found[1]
-    return True
+def _recorded_order(value: OpResult) -> tuple[int, ...] | None:
+    """The dim order that an importer has recorded for a result; one that does not fit the result counts for nothing."""
+    recorded = value.op.attributes.get(DIM_ORDERS)
+    if not isinstance(recorded, ArrayAttr) or len(recorded.data) != len(value.op.results):
+        return None
+    order = recorded.data[value.index]
+    if not isinstance(order, DenseArrayBase):
+        return None
+    found = tuple(int(d) for d in order.get_values())
+    return found if sorted(found) == list(range(tensor_of(value).get_num_dims())) else None
 
 
 def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:

@@ -30,6 +30,8 @@ from etir.dialects.et.program import NoneOp, StringOp
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import Kind, OpSchema, parse_schema
 from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp, ConstantOp
+from etir.lowering.functionalize.strides import DIM_ORDERS
+from etir.lowering.import_fx.layouts import dim_orders
 from etir.lowering.import_fx.locations import location_of
 from etir.lowering.import_fx.lowered import CALL, called, memory_format_of, plain_operator, with_memory_format
 from etir.lowering.import_fx.types import (
@@ -113,16 +115,20 @@ class NodeImporter:
 
     ``schemas`` collects the schemas of custom libraries' operators that were met (by IR name), ``constant`` makes an
     SSA value of a tensor that a graph holds as an attribute, ``lowered`` names the blob of a lowered module.
+    ``with_layouts`` records dim orders of results for ``functionalize``.
     """
 
     def __init__(
         self,
         constant: Callable[[torch.Tensor, str], Operation] | None = None,
         lowered: Callable[[Any, str], str] | None = None,
+        *,
+        with_layouts: bool = False,
     ):
         self.schemas: dict[str, OpSchema] = {}
         self._constant = constant
         self._lowered = lowered
+        self._with_layouts = with_layouts
 
     def run(self, graph_module: fx.GraphModule, values: dict[fx.Node, Value], block: Block) -> Value:
         """Import every node that ``values`` does not have yet, and return what the graph outputs."""
@@ -236,6 +242,8 @@ class NodeImporter:
             operands = [v for v in flatten(list(given.values())) if isinstance(v, SSAValue)]
             op = OpaqueOp(name, operands, types, str(error))
         block.add_op(op)
+        if self._with_layouts and (orders := dim_orders(node, schema, outputs)) is not None:
+            op.attributes[DIM_ORDERS] = orders
         results = [None if v is None and empty is not None else r for v, r in zip(outputs, op.results, strict=True)]
         return _restore(node.meta["val"], iter(results)) if outputs else None
 

@@ -56,6 +56,7 @@ from etir.lowering.errors import E0402, E0403
 from etir.lowering.import_fx.constant_methods import Training, constant_method
 from etir.lowering.import_fx.data_sizes import implied_bounds
 from etir.lowering.import_fx.dim_names import user_names
+from etir.lowering.import_fx.layouts import changes_tensors
 from etir.lowering.import_fx.lowered import LoweredModules
 from etir.lowering.import_fx.nodes import INNER_TENSOR, NodeImporter, WrappedTensor, as_number, flatten
 from etir.lowering.import_fx.types import type_of_tensor, type_of_value
@@ -252,7 +253,9 @@ class _MethodImporter:
         placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         for node, spec in zip(placeholders, signature.input_specs, strict=True):
             self._input(node, spec)
-        importer = NodeImporter(self._lifted_constant, self.module.lowered.symbol)
+        importer = NodeImporter(
+            self._lifted_constant, self.module.lowered.symbol, with_layouts=changes_tensors(self.program.graph_module)
+        )
         outputs = importer.run(self.program.graph_module, self.values, self.block)
         results = self._outputs(outputs)
         for schema in importer.schemas.values():

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed
+from interop.program_runs import Function
 from test_xnnpack_quantized import Classifier, quantised
-from torch import nn
 from xnnpack_runs import difference, facts_of, run_stock
 
 import etir
@@ -17,17 +17,6 @@ import etir.runtime
 from etir.emit.pte.reader import read_pte
 
 q = torch.ops.quantized_decomposed
-
-
-class Applied(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(*inputs)
 
 
 torch.manual_seed(0)
@@ -97,7 +86,7 @@ def test_operator(name: str) -> None:
     function, inputs = CASES[name]
     with torch.no_grad():
         expected = torch.utils._pytree.tree_leaves(function(*inputs))
-        exported = torch.export.export(Applied(function), tuple(inputs))
+        exported = torch.export.export(Function(function), tuple(inputs))
     stock = etir.compile(exported).buffer
     own = etir.compile(exported, target="etir").buffer
     assert not any("quantized" in kernel for kernel in facts_of(stock).kernels)
@@ -134,7 +123,7 @@ def test_partly_delegated(options: dict[str, Any]) -> None:
 
 def test_reference_delegate_takes_what_has_a_kernel() -> None:
     function, inputs = CASES["chosen at run time"]
-    exported = torch.export.export(Applied(function), tuple(inputs))
+    exported = torch.export.export(Function(function), tuple(inputs))
     program = etir.compile(exported, target="etir", delegates=["reference"])
     assert program.delegation is not None
     assert program.delegation.backends[0].operators == 3
@@ -144,7 +133,7 @@ def test_reference_delegate_takes_what_has_a_kernel() -> None:
 def test_linked_library() -> None:
     """Its kernels are called where the program says that they will be there, with and without delegates."""
     function, inputs = CASES["dequantize_per_channel"]
-    exported = torch.export.export(Applied(function), tuple(inputs))
+    exported = torch.export.export(Function(function), tuple(inputs))
     for options in ({}, {"delegates": ["xnnpack"], "partition": {"min_ops": 1000}}):
         program = etir.compile(exported, link_libraries=["quantized"], **options)
         assert list(facts_of(program.buffer).kernels) == ["quantized_decomposed::dequantize_per_channel.out"]

@@ -122,6 +122,10 @@ OPERATORS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         lambda x, i, s: (x.scatter(1, i, s), x.scatter_add(1, i, s), x.index_add(1, i[0], s[:, :2])),
         (_ROWS, torch.tensor([[0, 1], [2, 3], [4, 5]]), f32(3, 2, seed=1)),
     ),
+    "selection from a tensor without dims": (
+        lambda x: (torch.where(x > 0, x, torch.tensor(7)), torch.where(x > 0, torch.tensor(0.5), x)),
+        (torch.arange(-3, 3, dtype=torch.int8).reshape(2, 3),),
+    ),
     "masking": (lambda x: (x.masked_fill(x > 0, -1.0), torch.where(x > 0, x, 0.5), x.tril(), x.triu(1)), (f32(5, 5),)),
     "searching": (lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])), (_ROWS,)),
     "joining": (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from interop.program_runs import Function
 from test_tensor_subclasses import CONFIGS, X, quantized
-from torch import nn
 from torch.export import Dim
 from torchao.quantization import quant_primitives  # noqa: F401  # defines the operators
 from xnnpack_runs import facts_of, run_stock
@@ -18,17 +18,6 @@ import etir.runtime
 from etir.diagnostics import EtirError
 
 a = torch.ops.torchao
-
-
-class Applied(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(*inputs)
 
 
 torch.manual_seed(0)
@@ -92,7 +81,7 @@ def test_operator(name: str) -> None:
     function, inputs = CASES[name]
     with torch.no_grad():
         expected = torch.utils._pytree.tree_leaves(function(*inputs))
-        exported = torch.export.export(Applied(function), tuple(inputs))
+        exported = torch.export.export(Function(function), tuple(inputs))
     assert any("torchao" in str(node.target) for node in exported.graph.nodes)
     own = etir.runtime.load(etir.compile(exported, target="etir").buffer).forward(*inputs)
     stock = run_stock(etir.compile(exported).buffer, inputs)
@@ -106,7 +95,7 @@ def test_operator(name: str) -> None:
 def test_sizes_at_run_time(dim: int) -> None:
     """The number of rows, and the size of a block."""
     size = Dim("size", min=2, max=32)
-    exported = torch.export.export(Applied(per_token), (ROWS,), dynamic_shapes={"inputs": ({dim: size},)})
+    exported = torch.export.export(Function(per_token), (ROWS,), dynamic_shapes={"args": ({dim: size},)})
     files = [etir.compile(exported, target=target).buffer for target in ("executorch", "etir")]
     for x in (ROWS, ROWS[:, :5].contiguous() if dim else ROWS[:3]):
         wanted = per_token(x)
@@ -132,7 +121,7 @@ def test_models(name: str) -> None:
 def test_a_type_without_a_number() -> None:
     """torch has types of fewer bits, which no file can hold."""
     exported = torch.export.export(
-        Applied(lambda x, s, z: a.quantize_affine(x, HALF_BLOCKS, s, z, torch.uint4)), (ROWS, SCALES, POINTS)
+        Function(lambda x, s, z: a.quantize_affine(x, HALF_BLOCKS, s, z, torch.uint4)), (ROWS, SCALES, POINTS)
     )
     with pytest.raises(EtirError, match=r"'torchao.quantize_affine.default' .* no .pte has elements of torch.uint4"):
         etir.compile(exported)

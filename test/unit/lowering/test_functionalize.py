@@ -113,6 +113,26 @@ def test_unknown_strides_matter_only_when_seen() -> None:
     assert "strides" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("recorded", "is_view"),
+    [("array<i64: 0, 1, 2, 3>", True), ("array<i64: 0, 2, 1, 3>", False), ("array<i64: 0, 2, 1>", None), ("unit", None)],
+)
+def test_recorded_dim_order(recorded: str, is_view: bool | None) -> None:
+    """What an importer says of the layout decides; what does not fit the tensor says nothing."""
+    text = UNKNOWN_STRIDES.format(returned="%0").replace(
+        "%q, %q, %q)\n", f"%q, %q, %q) {{dim_orders = [{recorded}]}}\n"
+    )
+    module = parse_module(text)
+    if is_view is None:
+        with pytest.raises(EtirError, match="strides"):
+            FunctionalizePass().apply(EtContext(), module)
+        return
+    (method,) = methods(functionalized(module))
+    attention, *rest = method.body.block.ops
+    assert not attention.attributes
+    assert (rest[-1].operands[0] is attention.results[0]) == (not is_view)
+
+
 def test_without_mutation_nothing_changes() -> None:
     module = export(Model(lambda m, x: (x[1:].view(-1) + m.row.sum()).reshape(3, 6).t()), X)
     before = print_module(module)

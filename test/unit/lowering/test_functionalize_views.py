@@ -104,6 +104,21 @@ def strides_matter(m: Model, x: Tensor) -> tuple[Tensor, ...]:
     return y, z, w
 
 
+def layouts_of_products(m: Model, x: Tensor) -> tuple[Tensor, ...]:
+    """The importer knows how products and factors are laid out; only some of these reshapes are views."""
+    square = x.mT @ x
+    square.reshape(-1)[2:].zero_()
+    y = torch.einsum("...ij->...ji", x) * 0.5
+    y.reshape(24).add_(1)
+    inverse = torch.linalg.inv(square + 50 * torch.eye(6))
+    inverse.reshape(36).mul_(2)
+    picked = x.t()[torch.tensor([0, 2])]
+    picked.reshape(-1).sub_(3)
+    summed = m.cube.permute(2, 0, 1).sum(2)
+    summed.reshape(8).add_(1)
+    return square, y, inverse, picked, summed
+
+
 def diagonals(m: Model, x: Tensor) -> tuple[Tensor, ...]:
     y, z = x * 1, m.cube * 1
     y.diagonal().add_(10)
@@ -243,6 +258,7 @@ MODELS = {
         narrows,
         flattened,
         strides_matter,
+        layouts_of_products,
         diagonals,
         windows,
         same_tensors,
