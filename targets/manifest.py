@@ -15,6 +15,7 @@ Form of an entry::
         "kind": "prim",                 # optional; default "kernel"
         "ranks": {"self": [3, 4]},      # optional; least and greatest rank of an argument
         "items": {"indices": [1, 1]},   # optional; least and greatest number of tensors in a list
+        "one_shape": "Cx",              # optional; tensors of these types are not broadcast correctly
         "optimized": true,              # optional; a vectorised kernel replaces the portable one
         "resizes_output": false,        # optional; default true
         "notes": "..."                  # optional
@@ -34,7 +35,7 @@ from typing import Any, TypeVar
 from etir.dialects.aten.table import find_out_variant
 from etir.dialects.schema import Argument, OpSchema, SchemaKind, parse_schema
 from etir.emit.scalar_type import ScalarType
-from etir.targets.dtypes import DTypeLike, scalar_type
+from etir.targets.dtypes import SETS, DTypeLike, scalar_type
 from etir.targets.errors import E0601, E0602
 from etir.targets.rules import Call, DimOrder, DimOrderRule, DtypeRule, Literal, Shape
 
@@ -53,8 +54,9 @@ class KernelEntry:
     ``temp`` is an expression over the arguments for the bytes of scratch memory that the kernel asks for, empty for
     none (see :mod:`etir.emit.runtime_memory`). ``kind`` is ``kernel`` or ``prim`` (an operator on values that is called
     without the trailing return slot); ``library`` is where it lives. A kernel that does not ``resizes_output`` needs
-    its results in their final size. ``selected`` are the element types that its tensors may have in a selective build,
-    None where that is no matter.
+    its results in their final size. With tensors of the types ``one_shape`` all tensors need one shape, of one dim or
+    more. ``selected`` are the element types that its tensors may have in a selective build, None where that is no
+    matter.
     """
 
     name: str
@@ -70,6 +72,7 @@ class KernelEntry:
     temp: str = ""
     notes: str = ""
     selected: tuple[ScalarType, ...] | None = None
+    one_shape: tuple[ScalarType, ...] = ()
 
     @cached_property
     def schema(self) -> OpSchema:
@@ -117,6 +120,10 @@ class KernelEntry:
             for rank in known.get(name, ()):
                 if not limits[0] <= rank <= limits[1]:
                     return f"unsupported rank: '{name}' has rank {rank}, must be {range_text(limits)}"
+        if self.one_shape and any(t in self.one_shape for items in types.values() for t in items):
+            problem = _shape_failure(sizes)
+            if problem is not None:
+                return f"unsupported shapes: {problem}"
         if not self.resizes_output:
             for argument in self.tensor_arguments:
                 if argument.is_write and any(None in shape for shape in sizes.get(argument.name, ()) if shape):
@@ -279,6 +286,15 @@ def _limits(limits: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, int]]:
     return {argument: (least, greatest) for argument, (least, greatest) in limits.items()}
 
 
+def _shape_failure(sizes: Mapping[str, Sequence[Shape]]) -> str | None:
+    """Why a kernel that broadcasts real tensors only does not take complex ones of these shapes."""
+    shapes = [(name, shape) for name, items in sizes.items() for shape in items]
+    if all(shape == shapes[0][1] and shape for _, shape in shapes):
+        return None
+    shown = ", ".join(f"'{name}' {list(shape)}" for name, shape in shapes)
+    return f"complex tensors must have one shape with at least one dim: {shown}"
+
+
 def _parse_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
     return KernelEntry(
         name=name,
@@ -294,4 +310,5 @@ def _parse_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
         temp=entry.get("temp", ""),
         selected=tuple(map(scalar_type, entry["selected"])) if "selected" in entry else None,
         notes=entry.get("notes", ""),
+        one_shape=tuple(SETS[entry["one_shape"]]) if "one_shape" in entry else (),
     )

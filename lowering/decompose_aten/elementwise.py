@@ -310,8 +310,14 @@ def deg2rad(b: Builder, x: SSAValue) -> SSAValue:
 
 @decomposition("aten.hypot.default", in_float=True)
 def hypot(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
-    """``sqrt(x * x + y * y)``"""
-    return b.unary("sqrt", b.add(b.mul(x, x), b.mul(y, y)))
+    """``sqrt(x * x + y * y)`` of numbers scaled to at most 1, so that squares neither overflow nor vanish"""
+    x, y = b.unary("abs", x), b.unary("abs", y)
+    large, small = b("aten.maximum.default", x, y), b("aten.minimum.default", x, y)
+    # Equal ones may be zeros or infinities.
+    ratio = b.where(b.compare("eq", large, small), 1.0, b.div(small, large))
+    length = b.mul(large, b.unary("sqrt", b.add(b.mul(ratio, ratio), 1.0)))
+    infinite = b.logical("logical_or", b.compare("eq", x, math.inf), b.compare("eq", y, math.inf))
+    return b.where(infinite, math.inf, length)
 
 
 @decomposition("aten.ldexp.Tensor", in_float=True)

@@ -147,6 +147,7 @@ def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
     results = iter(op.results)
     dtypes: dict[str, Any] = {}
     ranks: dict[str, Any] = {}
+    shapes: dict[str, Any] = {}
     for argument in entry.schema.arguments:
         if not argument.is_tensor:
             continue
@@ -155,22 +156,23 @@ def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
         described = [None if item is None else _described(item) for item in items]
         if any(item is not None and item[0] is None for item in described):
             return False
-        for table, position in ((dtypes, 0), (ranks, 1)):
+        for table, position in ((dtypes, 0), (ranks, 1), (shapes, 2)):
             column = [None if item is None else item[position] for item in described]
             table[argument.name] = column if isinstance(value, tuple) else column[0]
     if not entry.resizes_output and any(not isinstance(d, int) for r in op.results for d in _dims(r)):
         return False
     flags = {name: value for name, value in given.items() if isinstance(value, bool)}
-    return entry.check(dtypes, ranks=ranks, others=flags) is None
+    return entry.check(dtypes, ranks=ranks, others=flags, shapes=shapes) is None
 
 
 def _dims(value: SSAValue) -> tuple[Dim, ...]:
     return dims_of(value.type) if isinstance(value.type, TensorType) else ()
 
 
-def _described(value: Any) -> tuple[int | None, int]:
-    """Number of the element type (None: not one) and rank of a tensor, or of the tensor that a number becomes."""
+def _described(value: Any) -> tuple[int | None, int, tuple[int | None, ...]]:
+    """Number of the element type (None: not one), rank and shape of a tensor, or of what a number becomes."""
     if isinstance(value, SSAValue) and isinstance(value.type, TensorType):
         row = BY_TYPE.get(value.type.element_type)
-        return None if row is None else row.number, value.type.get_num_dims()
-    return BY_TYPE[number_type_of(value)].number, 0
+        shape = tuple(d if isinstance(d, int) else None for d in _dims(value))
+        return None if row is None else row.number, len(shape), shape
+    return BY_TYPE[number_type_of(value)].number, 0, ()

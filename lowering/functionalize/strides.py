@@ -2,8 +2,8 @@
 
 Only eager PyTorch's strides decide that, and types do not have them. They follow from the program: inputs and weights
 are laid out as their types say, views rearrange strides, pointwise operators keep those of their operands, most others
-give contiguous results. For the results of which that does not follow an importer records what eager PyTorch gives, as
-the attribute ``dim_orders``. Where nothing is known the answer is None, and it is an error only if the difference shows.
+give contiguous results. Where that does not follow from the program an importer records what eager PyTorch gives, as
+the attribute ``dim_orders``. If nothing is known the answer is None, and it is an error only if the difference shows.
 """
 
 from __future__ import annotations
@@ -196,7 +196,12 @@ class Layouts:
         if "p" in load_table().flags(op.name) or op.SCHEMA.name in _FACTORIES_LIKE:
             full: list[Strides] = [s for t, s in operands if dims_of(t) == dims]  # type: ignore[misc]
             small = [t for t, _ in operands if dims_of(t) != dims]
-            if full and not small and all(same_layout(dims, full[0], s) for s in full) and dim_order(dims, full[0]) is not None:
+            if (
+                full
+                and not small
+                and all(same_layout(dims, full[0], s) for s in full)
+                and dim_order(dims, full[0]) is not None
+            ):
                 return full[0]
         return None
 

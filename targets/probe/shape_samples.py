@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
+
+from etir.emit.scalar_type import ScalarType
 from etir.targets.probe.sample import Sample, T, index, shape_sample
 
 _X = T((2, 3, 2, 3))
 _SPARSE = T((2, 3, 2, 3), "sparse")
 _POOL = ((2, 2), (1, 1), (0, 0))
 _BROADCAST = (T((3, 1, 1)), T((3,)), T((1, 3, 1, 1)), T(()), T((1, 1, 1, 1)), T((1,)))
+_COMPLEX = tuple(T(shape, dtype=ScalarType.COMPLEXFLOAT) for shape in ((2, 3), (3,), (1, 3), (2, 1), ()))
 _CONV3D = (T((2, 2, 3, 2, 2)), T((2, 2, 1, 1, 2)), None, (1,) * 3, (0,) * 3, (1,) * 3, False, (0,) * 3, 1)
 
 SHAPE_SAMPLES: dict[str, tuple[Sample, ...]] = {
-    **{f"aten::{n}.out": tuple(shape_sample(_X, b, 1) for b in _BROADCAST) for n in ("add", "sub")},
     **{
-        f"aten::{n}.out": tuple(shape_sample(_X, b) for b in _BROADCAST)
-        for n in ("mul", "div", "maximum", "floor_divide")
+        f"aten::{n}.out": (
+            *(shape_sample(_X, b, 1) for b in _BROADCAST),
+            *(shape_sample(a, b, 1) for a, b in itertools.product(_COMPLEX, _COMPLEX)),
+        )
+        for n in ("add", "sub")
     },
+    **{
+        f"aten::{n}.out": (
+            *(shape_sample(_X, b) for b in _BROADCAST),
+            *(shape_sample(a, b) for a, b in itertools.product(_COMPLEX, _COMPLEX)),
+        )
+        for n in ("mul", "div")
+    },
+    **{f"aten::{n}.out": tuple(shape_sample(_X, b) for b in _BROADCAST) for n in ("maximum", "floor_divide")},
     **{f"aten::{n}.Tensor_out": tuple(shape_sample(_X, b) for b in _BROADCAST) for n in ("eq", "le", "remainder")},
     **{
         f"aten::{n}.out": (shape_sample(T(())), shape_sample(T((4,))), shape_sample(T((2, 1, 2, 1, 2))))

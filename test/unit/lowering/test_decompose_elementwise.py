@@ -20,6 +20,7 @@ SPECIAL = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.5, -2.5, 1e3
 OTHER = torch.tensor([1.0, math.inf, -math.inf, math.nan, 2.0, 1.5, -2.5 + 1e-7, -math.inf])
 INTS = torch.arange(-6, 6).reshape(3, 4)
 J = torch.tensor([1, -2, 3, 5])
+LARGE = torch.tensor([-1e30, 2e-30, 0.0, math.nan, 1.0, math.inf])
 MASK = torch.tensor([True, False, True, False])
 
 CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
@@ -89,6 +90,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.deg2rad.default", (X,), {}),
     ("aten.rad2deg.default", (X,), {}),
     ("aten.hypot.default", (X, Y), {}),
+    ("aten.hypot.default", (torch.tensor([1e30, 1e-30, 0.0, math.inf, math.nan, -math.inf]), LARGE), {}),
     ("aten.ldexp.Tensor", (X, J), {}),
     ("aten.heaviside.default", (SPECIAL, OTHER), {}),
     ("aten.nan_to_num.default", (SPECIAL,), {}),

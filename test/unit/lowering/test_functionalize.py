@@ -115,7 +115,12 @@ def test_unknown_strides_matter_only_when_seen() -> None:
 
 @pytest.mark.parametrize(
     ("recorded", "is_view"),
-    [("array<i64: 0, 1, 2, 3>", True), ("array<i64: 0, 2, 1, 3>", False), ("array<i64: 0, 2, 1>", None), ("unit", None)],
+    [
+        ("array<i64: 0, 1, 2, 3>", True),
+        ("array<i64: 0, 2, 1, 3>", False),
+        ("array<i64: 0, 2, 1>", None),
+        ("unit", None),
+    ],
 )
 def test_recorded_dim_order(recorded: str, is_view: bool | None) -> None:
     """What an importer says of the layout decides; what does not fit the tensor says nothing."""
