@@ -39,6 +39,7 @@ FAMILIES = (
     "rearrange",
     "joining",
     "contraction",
+    "grouped",
     "einsum",
     "attention",
     "convolution",

@@ -1,0 +1,56 @@
+"""Products of rows with the matrices of their groups, as mixtures of experts have them.
+
+Rows are sorted by group; ``offs`` has the number of the row behind each group's last one. A loop over the rows takes
+each one's matrix: what is computed is what the rows need, and of the matrices only one more is in memory at a time.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from etir.dialects.control.ops import ScanOp, YieldOp
+from etir.dialects.dtypes import i64
+from etir.dialects.et.layout import tensor_type
+from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.decompose_aten.decomposition import decomposition
+
+
+@decomposition("transformers.grouped_mm_fallback.default")
+def grouped_mm_fallback(b: Builder, x: SSAValue, matrices: SSAValue, offs: SSAValue) -> SSAValue:
+    """``x[start:end] @ matrices[group]`` for each group, a loop over the rows"""
+    return _by_rows(b, x, matrices, offs)
+
+
+@decomposition("aten._grouped_mm.default")
+def grouped_mm(
+    b: Builder, x: SSAValue, y: SSAValue, offs: SSAValue | None, bias: SSAValue | None, out_dtype: Attribute | None
+) -> SSAValue | None:
+    """As ``grouped-mm-fallback``; of as many matrices on either side a batched product"""
+    if rank(y) != 3 or (offs is None) != (rank(x) == 3):
+        return b.no_match("groups of columns, or of what is summed over, are not taken apart")
+    result = b.bmm(x, y) if offs is None else _by_rows(b, x, y, offs)
+    if bias is not None:
+        result = b.add(result, bias)
+    return result if out_dtype is None else b.cast(result, out_dtype)
+
+
+def _by_rows(b: Builder, x: SSAValue, matrices: SSAValue, offs: SSAValue) -> SSAValue:
+    """[rows, k] by [groups, k, n]: [rows, n], zeros in the rows behind the last group."""
+    rows, (groups, _, columns) = dims(x)[0], dims(matrices)
+    assert isinstance(groups, int) and isinstance(columns, int)
+    row = b.unsqueeze(b.arange(b.size(x, 0), i64), 1)
+    group = b.sum(b.cast(b.compare("ge", row, b.cast(offs, i64)), i64), [1])
+    block = Block(arg_types=[tensor_type(element(x), dims(x)[1:]), tensor_type(i64, [])])
+    before = b.rewriter.insertion_point
+    b.rewriter.insertion_point = InsertPoint.at_end(block)
+    one, number = block.args
+    matrix = b("aten.index_select.default", matrices, 0, b.unsqueeze(number, 0))
+    product = b.squeeze(b.bmm(b.unsqueeze(b.unsqueeze(one, 0), 0), matrix), (0, 1))
+    b.insert(YieldOp([product]))
+    b.rewriter.insertion_point = before
+    last = b.clamp(group, None, groups - 1)
+    result = tensor_type(element(x), [rows, columns])
+    loop = b.insert(ScanOp([], [x, last], [result], Region(block)))
+    inside = b.unsqueeze(b.compare("lt", group, groups), 1)
+    return b.where(inside, loop.results[0], 0.0)
