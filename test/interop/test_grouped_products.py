@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
 from models.zoo_entry import declare_torchvision  # noqa: E402
 
 declare_torchvision()
 
+import transformers  # noqa: E402
 import transformers.integrations.moe  # noqa: E402  # defines the operator
 from interop.program_runs import Function, assert_same, eager, f32, stock, trace  # noqa: E402
 from torch.export import Dim  # noqa: E402
