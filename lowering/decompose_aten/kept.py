@@ -81,6 +81,11 @@ BETTER_WHOLE: tuple[str, ...] = (
     "aten.nanmedian.default",
     "aten.bincount.default",
     "aten.nonzero_static.default",
+    "aten.randint.default",
+    "aten.randint.low",
+    "aten.randint_like.default",
+    "aten.randint_like.low_dtype",
+    "aten.randperm.default",
 )
 """The operators that stay whole where the target has a kernel that takes the call."""
 

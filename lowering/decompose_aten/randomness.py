@@ -82,6 +82,74 @@ def geometric(b: Builder, x: SSAValue, p: float, _generator: None) -> SSAValue:
     return b.cast(b.clamp(trials, 1.0), element(x))
 
 
+@decomposition("aten.bernoulli.p")
+def bernoulli(b: Builder, x: SSAValue, p: float, _generator: None) -> SSAValue:
+    """``rand < p``"""
+    return b.cast(b.compare("lt", _draw(b, "rand", b.sizes(x), f32, dims(x)), p), element(x))
+
+
+# --- integers ---------------------------------------------------------------------------------------------------------
+
+
+def _integers(b: Builder, low: int, high: int, sizes: Any, shape: Sequence[Any]) -> SSAValue:
+    """``low`` to ``high - 1``: a product of a uniform number that rounding may lift to the next integer."""
+    precise = f32 if high - low < 2**16 else f64
+    scaled = b.mul(_draw(b, "rand", sizes, precise, shape), high - low)
+    whole = b.cast(b.clamp(b.unary("floor", scaled), None, high - low - 1), i64)
+    return b.add(whole, low) if low else whole
+
+
+@decomposition("aten.randint.default")
+def randint(b: Builder, high: int, size: Any, *_options: object) -> SSAValue:
+    """``floor(rand * high)``"""
+    type = b.declared
+    return b.cast(_integers(b, 0, high, size, dims_of(type)), type.element_type)
+
+
+@decomposition("aten.randint.low")
+def randint_low(b: Builder, low: int, high: int, size: Any, *_options: object) -> SSAValue:
+    """``floor(rand * (high - low)) + low``"""
+    type = b.declared
+    return b.cast(_integers(b, low, high, size, dims_of(type)), type.element_type)
+
+
+@decomposition("aten.randint_like.default")
+def randint_like(b: Builder, x: SSAValue, high: int, *_options: object) -> SSAValue:
+    """``floor(rand * high)``"""
+    return b.cast(_integers(b, 0, high, b.sizes(x), dims(x)), b.declared.element_type)
+
+
+@decomposition("aten.randint_like.low_dtype", "aten.random.from")
+def randint_like_low(b: Builder, x: SSAValue, low: int, high: int | None, *_options: object) -> SSAValue | None:
+    """``floor(rand * (high - low)) + low``"""
+    if high is None:
+        return b.no_match("there is no upper bound")
+    return b.cast(_integers(b, low, high, b.sizes(x), dims(x)), b.declared.element_type)
+
+
+@decomposition("aten.random.to")
+def random_to(b: Builder, x: SSAValue, high: int, *_options: object) -> SSAValue:
+    """``floor(rand * high)``"""
+    return b.cast(_integers(b, 0, high, b.sizes(x), dims(x)), b.declared.element_type)
+
+
+@decomposition("aten.randperm.default")
+def randperm(b: Builder, count: int, *_options: object) -> SSAValue:
+    """The order of uniform numbers; of equal ones the first comes first"""
+    type = b.declared
+    order = b.results(
+        "aten.sort.default",
+        _draw(b, "rand", [count], f64, [count]),
+        0,
+        False,
+        types=[tensor_type(f64, [count]), tensor_type(i64, [count])],
+    )[1]
+    return b.cast(order, type.element_type)
+
+
+# --- choices ----------------------------------------------------------------------------------------------------------
+
+
 @decomposition("aten.multinomial.default")
 def multinomial(b: Builder, x: SSAValue, count: int, replacement: bool, _generator: None) -> SSAValue:
     """The largest of ``p / exponential``: all draws in one row without replacement, one row for each with it"""

@@ -62,6 +62,41 @@ def test_multinomial() -> None:
     assert drawn.sort().values.tolist() == [[1, 2], [0, 3]]
 
 
+def test_bernoulli() -> None:
+    drawn = _drawn("aten.bernoulli.p", X, 0.3)
+    assert set(drawn.tolist()) == {0.0, 1.0} and drawn.mean().item() == pytest.approx(0.3, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("op_name", "args", "low", "dtype"),
+    [
+        ("aten.randint.default", (5, [COUNT]), 0, torch.int64),
+        ("aten.randint.low", (-3, 2, [COUNT]), -3, torch.int64),
+        ("aten.randint_like.default", (X, 5), 0, torch.float32),
+        ("aten.randint_like.low_dtype", (X.int(), -3, 2), -3, torch.int32),
+        ("aten.random.from", (X.int(), -3, 2), -3, torch.int32),
+        ("aten.random.to", (X, 5), 0, torch.float32),
+    ],
+)
+def test_integers(op_name: str, args: tuple[Any, ...], low: int, dtype: torch.dtype) -> None:
+    """All five numbers, equally often."""
+    drawn = _drawn(op_name, *args)
+    assert drawn.dtype == dtype and drawn.shape == (COUNT,)
+    counts = torch.bincount((drawn - low).long(), minlength=5)
+    assert counts.shape == (5,) and (counts / COUNT - 0.2).abs().max() < 0.02
+
+
+def test_wide_integers() -> None:
+    drawn = _drawn("aten.randint.low", -(2**40), 2**40, [COUNT])
+    assert drawn.min() < -(2**39) and drawn.max() > 2**39 and (drawn % 2 == 1).double().mean() > 0.4
+
+
+def test_permutation() -> None:
+    drawn = _drawn("aten.randperm.default", 50)
+    assert drawn.dtype == torch.int64 and drawn.tolist() != list(range(50))
+    assert sorted(drawn.tolist()) == list(range(50))
+
+
 def test_rrelu_in_training() -> None:
     x = torch.randn(COUNT, generator=torch.Generator().manual_seed(1))
     slopes = _drawn("aten.rrelu.default", x, 0.1, 0.3, True) / x
