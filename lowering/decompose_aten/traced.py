@@ -296,7 +296,8 @@ class _SymbolicSizes:
 
 def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | None]:
     """Build the recorded graph in front of ``op``, and give what it outputs."""
-    from etir.lowering.import_fx.nodes import NodeImporter, as_number, flatten
+    from etir.lowering.import_fx.nodes import NodeImporter
+    from etir.lowering.import_fx.structures import as_number, flatten
 
     graph = traced.graph
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]

@@ -1,8 +1,9 @@
 """Import of ``torch.export`` programs: the only step that needs torch, which is imported when it runs.
 
 ``types.py`` turns FakeTensor metadata into types, ``locations.py`` node metadata into locations, ``weights.py`` tensors
-into blobs without copying, ``nodes.py`` graph nodes into operations, ``program.py`` signatures into methods,
-``constant_methods.py`` values into methods that return them, ``lowered.py`` what ExecuTorch has lowered already.
+into blobs without copying, ``nodes.py`` graph nodes into operations (``structures.py``: what they hold),
+``layouts.py`` records strides, ``program.py`` signatures into methods, ``constant_methods.py`` values into methods that
+return them, ``lowered.py`` what ExecuTorch has lowered already.
 """
 
 from __future__ import annotations

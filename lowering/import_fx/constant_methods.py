@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.program import GetWeightOp
 from etir.lowering.errors import E0403
-from etir.lowering.import_fx.nodes import as_number
+from etir.lowering.import_fx.structures import as_number
 from etir.lowering.import_fx.types import ELEMENT_TYPES
 
 GRADIENTS = "__et_training_gradients_index_"

@@ -26,20 +26,26 @@ from etir.dialects.aten.table import load_table
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
 from etir.dialects.et.layout import dims_of, is_static, tensor_type
-from etir.dialects.et.program import NoneOp, StringOp
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import Kind, OpSchema, parse_schema
-from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp, ConstantOp
+from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp
 from etir.lowering.functionalize.strides import DIM_ORDERS
 from etir.lowering.import_fx.layouts import dim_orders
 from etir.lowering.import_fx.locations import location_of
 from etir.lowering.import_fx.lowered import CALL, called, memory_format_of, plain_operator, with_memory_format
-from etir.lowering.import_fx.types import (
-    ELEMENT_TYPES,
-    MEMORY_FORMATS,
-    type_of_tensor,
-    type_of_value,
+from etir.lowering.import_fx.structures import (
+    Value,
+    as_number,
+    flat_outputs,
+    flatten,
+    literal,
+    map_structure,
+    no_tensor,
+    output_type,
+    restore,
+    target_name,
 )
+from etir.lowering.import_fx.types import ELEMENT_TYPES, MEMORY_FORMATS, type_of_tensor, type_of_value
 from etir.targets.manifest import kernel_forms
 
 ARITHMETIC: dict[Any, str] = {
@@ -87,6 +93,13 @@ _DROPPED = frozenset(
         "aten._assert_async.msg",
         "aten._assert_async.default",
         "aten._linalg_check_errors.default",
+        # They give dtypes and truths that the nodes behind them have as literals.
+        "aten.can_cast.default",
+        "aten.promote_types.default",
+        "aten.result_type.Scalar",
+        "aten.result_type.Scalar_Scalar",
+        "aten.result_type.Scalar_Tensor",
+        "aten.result_type.Tensor",
     }
 )
 """Operators that only check: what types and declared ranges already say, or data, on which programs do not raise."""
@@ -104,10 +117,6 @@ class WrappedTensor:
 
     name: str
     tensor: torch.Tensor
-
-
-Value = Any
-"""What a node stands for: an SSA value, a Python literal, or a tuple of them."""
 
 
 class NodeImporter:
@@ -134,7 +143,7 @@ class NodeImporter:
         """Import every node that ``values`` does not have yet, and return what the graph outputs."""
         for node in graph_module.graph.nodes:
             if node.op == "output":
-                return _map_structure(node.args[0], lambda n: values[n])
+                return map_structure(node.args[0], lambda n: values[n])
             if node in values:
                 continue
             location = location_of(node.meta, node.name)
@@ -171,8 +180,8 @@ class NodeImporter:
         if target is operator.getitem:
             container, index = node.args
             return values[container][index]  # type: ignore[index]
-        arguments = _map_structure(node.args, lambda n: values[n])
-        keywords = {k: _map_structure(v, lambda n: values[n]) for k, v in node.kwargs.items()}
+        arguments = map_structure(node.args, lambda n: values[n])
+        keywords = {k: map_structure(v, lambda n: values[n]) for k, v in node.kwargs.items()}
         if isinstance(target, torch._ops.OpOverload):
             return self._overload(node, target, arguments, keywords, values, block)
         if target in ARITHMETIC:
@@ -231,11 +240,11 @@ class NodeImporter:
                 else:
                     del given[argument.name]
                 continue
-            given[argument.name] = _literal(value, block)
-        outputs = _flat_outputs(node.meta["val"]) if schema.returns or node.meta["val"] is not None else []
+            given[argument.name] = literal(value, block)
+        outputs = flat_outputs(node.meta["val"]) if schema.returns or node.meta["val"] is not None else []
         keep_order = name in _KEEPS_ORDER
-        empty = _no_tensor(given) if any(r.is_tensor for r in schema.returns) else None
-        types = [_output_type(v, keep_order) if v is not None or empty is None else empty for v in outputs]
+        empty = no_tensor(given) if any(r.is_tensor for r in schema.returns) else None
+        types = [output_type(v, keep_order) if v is not None or empty is None else empty for v in outputs]
         try:
             op = cls.make(given, types)
         except TypeError as error:
@@ -245,7 +254,7 @@ class NodeImporter:
         if self._with_layouts and (orders := dim_orders(node, schema, outputs)) is not None:
             op.attributes[DIM_ORDERS] = orders
         results = [None if v is None and empty is not None else r for v, r in zip(outputs, op.results, strict=True)]
-        return _restore(node.meta["val"], iter(results)) if outputs else None
+        return restore(node.meta["val"], iter(results)) if outputs else None
 
     def _inner_tensor(self, outer: Value, name: str, block: Block) -> Value:
         """A part of a weight that is several tensors in one: it stands for itself until a part of it is plain."""
@@ -283,10 +292,10 @@ class NodeImporter:
     def _opaque(self, node: fx.Node, values: dict[fx.Node, Value], block: Block, reason: str) -> Value:
         operands = [values[n] for n in node.all_input_nodes if isinstance(values.get(n), SSAValue)]
         value = node.meta.get("val")
-        types = [_output_type(v, False) for v in _flat_outputs(value)]
-        op = OpaqueOp(_target_name(plain_operator(node.target)), operands, types, reason)
+        types = [output_type(v, False) for v in flat_outputs(value)]
+        op = OpaqueOp(target_name(plain_operator(node.target)), operands, types, reason)
         block.add_op(op)
-        return _restore(value, iter(op.results))
+        return restore(value, iter(op.results))
 
     def _attribute(self, graph_module: fx.GraphModule, target: str, block: Block) -> Value:
         value: Any = graph_module
@@ -310,7 +319,7 @@ class NodeImporter:
     ) -> Value:
         name = target.name()
         value = node.meta.get("val")
-        types = [_output_type(v, False) for v in _flat_outputs(value)]
+        types = [output_type(v, False) for v in flat_outputs(value)]
         padded: tuple[Any, ...] = (*arguments, (), ())
         if name == "cond":
             predicate, true_graph, false_graph, operands = padded[:4]
@@ -335,7 +344,7 @@ class NodeImporter:
             operands = [v for v in flatten(list(arguments)) if isinstance(v, SSAValue)]
             op = OpaqueOp(f"higher_order.{name}", operands, types, "a higher-order operator without a counterpart")
         block.add_op(op)
-        return _restore(value, iter(op.results))
+        return restore(value, iter(op.results))
 
     def _delegate_call(
         self, node: fx.Node, arguments: Sequence[Value], types: Sequence[Attribute], block: Block
@@ -357,7 +366,7 @@ class NodeImporter:
             operands.append(operand)
         given = [
             type_of_tensor(v, keep_order=True) if isinstance(v, torch.Tensor) else t
-            for v, t in zip(_flat_outputs(node.meta["val"]), types, strict=True)
+            for v, t in zip(flat_outputs(node.meta["val"]), types, strict=True)
         ]
         name = module.name if isinstance(module, fx.Node) else CALL
         return CallDelegateOp(self._lowered(arguments[0], name), arguments[0].backend_id, operands, given)
@@ -440,84 +449,3 @@ def _as_it_was(value: SSAValue, type: Attribute, block: Block) -> SSAValue:
     if dims_of(recorded) == dims_of(type) or math.prod(recorded.get_shape()) != math.prod(type.get_shape()):
         return value
     return Rewriter.replace_value_with_new_type(value, tensor_type(type.element_type, dims_of(type)))
-
-
-def as_number(value: Value, block: Block) -> SSAValue:
-    """``value`` as an SSA value: literals become constants at the end of ``block``."""
-    if isinstance(value, SSAValue):
-        return value
-    if value is None:
-        op: Operation = NoneOp()
-    elif isinstance(value, str):
-        op = StringOp(value)
-    elif isinstance(value, (bool, int, float)):
-        op = ConstantOp(value)
-    else:
-        raise TypeError(f"{value!r} is not a value of the IR")
-    block.add_op(op)
-    return op.results[0]
-
-
-def _literal(value: Value, block: Block) -> ArgValue:
-    """An argument as the IR holds it: dtypes as element types, memory formats as words."""
-    if isinstance(value, torch.dtype):
-        return ELEMENT_TYPES[value]
-    if isinstance(value, torch.memory_format):
-        return MEMORY_FORMATS[value]
-    if isinstance(value, (torch.device, torch.layout)):
-        return None
-    if isinstance(value, (list, tuple)):
-        return [_literal(item, block) for item in value]  # type: ignore[misc]
-    if isinstance(value, torch.SymInt):
-        return int(value)
-    return value
-
-
-def _target_name(target: Any) -> str:
-    """A called function by its module and name: its text has an address that differs from run to run."""
-    if isinstance(target, torch._ops.OpOverload):
-        return str(target)
-    name = getattr(target, "__qualname__", None)
-    return str(target) if name is None or isinstance(target, str) else f"{target.__module__}.{name}"
-
-
-def _flat_outputs(value: Any) -> list[Any]:
-    if isinstance(value, (tuple, list)):
-        return [v for item in value for v in _flat_outputs(item)]
-    return [value]
-
-
-def _no_tensor(arguments: Mapping[str, ArgValue]) -> Attribute | None:
-    """The type of a result that was masked out (a gradient that nobody asks for): a tensor without elements."""
-    tensors = (v.type for v in flatten(list(arguments.values())) if isinstance(v, SSAValue))
-    return next((tensor_type(t.element_type, [0]) for t in tensors if isinstance(t, TensorType)), None)
-
-
-def _output_type(value: Any, keep_order: bool) -> Attribute:
-    if isinstance(value, torch.Tensor):
-        return type_of_tensor(value, keep_order=keep_order)
-    return type_of_value(value)
-
-
-def _restore(structure: Any, results: Any) -> Value:
-    """The results in the shape of ``structure``: nested tuples of SSA values."""
-    if isinstance(structure, (tuple, list)):
-        return tuple(_restore(item, results) for item in structure)
-    return next(results)
-
-
-def _map_structure(value: Any, function: Callable[[fx.Node], Any]) -> Any:
-    if isinstance(value, fx.Node):
-        return function(value)
-    if isinstance(value, (list, tuple)):
-        return [_map_structure(item, function) for item in value]
-    if isinstance(value, dict):
-        return {key: _map_structure(item, function) for key, item in value.items()}
-    return value
-
-
-def flatten(value: Any) -> list[Any]:
-    """The items of nested lists and tuples, in order."""
-    if isinstance(value, (list, tuple)):
-        return [v for item in value for v in flatten(item)]
-    return [value]

@@ -58,7 +58,8 @@ from etir.lowering.import_fx.data_sizes import implied_bounds
 from etir.lowering.import_fx.dim_names import user_names
 from etir.lowering.import_fx.layouts import changes_tensors
 from etir.lowering.import_fx.lowered import LoweredModules
-from etir.lowering.import_fx.nodes import INNER_TENSOR, NodeImporter, WrappedTensor, as_number, flatten
+from etir.lowering.import_fx.nodes import INNER_TENSOR, NodeImporter, WrappedTensor
+from etir.lowering.import_fx.structures import as_number, flatten
 from etir.lowering.import_fx.types import type_of_tensor, type_of_value
 from etir.lowering.import_fx.weights import BlobPool
 

@@ -422,3 +422,18 @@ def test_fake_weights_compile_up_to_the_plan_without_bytes() -> None:
     run_pipeline(EtContext(), module, ",".join(pipeline()))
     with pytest.raises(EtirError, match="E0201.*4398046511104 bytes with digest fake:linear.weight are not loaded"):
         emit_program(module)
+
+
+def test_questions_about_dtypes_are_answered_at_export() -> None:
+    """What torch gives for them is a literal in the nodes behind."""
+
+    class Promoting(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            if torch.can_cast(x.dtype, torch.float64):
+                x = x.to(torch.promote_types(x.dtype, y.dtype))
+            return x.to(torch.result_type(x, 2.5)) * y.to(torch.result_type(x, y))
+
+    exported = torch.export.export(Promoting(), (torch.ones(3), torch.ones(3).double()))
+    names = [op.name for op in import_program(exported).walk()]
+    assert "aten.mul.Tensor" in names
+    assert not [n for n in names if n.startswith(("aten.promote", "aten.result", "aten.can"))]
