@@ -248,6 +248,16 @@ def embedding_bag(
     return [b.div(total, b.unsqueeze(b.clamp(counts, 1), 1)), None, None, None]
 
 
+@decomposition("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
+def embedding_bag_kernel(
+    b: Builder, weight: SSAValue, indices: SSAValue, offsets: SSAValue, by_frequency: bool, mode: int, sparse: bool,
+    factors: SSAValue | None, include_last: bool, padding: int,
+) -> Sequence[SSAValue | None] | None:  # fmt: skip
+    """As ``embedding-bag``; no row is padding where its number is negative"""
+    known = None if padding < 0 else padding
+    return embedding_bag(b, weight, indices, offsets, by_frequency, mode, sparse, factors, include_last, known)
+
+
 def _is_not(b: Builder, indices: SSAValue, padding: int, rows: SizeLike) -> SSAValue:
     """Where an index is not the row ``padding``, which counts from the end when it is negative."""
     return b.compare("ne", indices, b.number(rows + padding) if padding < 0 else padding)

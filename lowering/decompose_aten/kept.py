@@ -81,6 +81,8 @@ BETTER_WHOLE: tuple[str, ...] = (
     "aten.nanmedian.default",
     "aten.bincount.default",
     "aten.nonzero_static.default",
+    "aten._embedding_bag.default",
+    "aten._embedding_bag_forward_only.default",
     "aten.randint.default",
     "aten.randint.low",
     "aten.randint_like.default",

@@ -139,6 +139,8 @@ def test_embedding_bag(mode: int, end: int | None, padding: int | None) -> None:
     check("aten.embedding_bag.padding_idx", *args, padding, results=1)
     if padding is None:
         check("aten.embedding_bag.default", *args, results=1)
+    for name in ("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default"):
+        check(name, *args, {None: -1, -1: 6}.get(padding, padding), results=1)
 
 
 @pytest.mark.parametrize("padding", [None, 2])
