@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.aten.opaque import OpaqueOp
-from etir.dialects.aten.table import load_table
+from etir.dialects.aten.table import load_table, out_variant
 from etir.dialects.context import EtContext
 from etir.dialects.schema import SchemaKind
 from etir.dialects.schema_op import SchemaOp
@@ -26,6 +26,7 @@ from etir.lowering.decompose_aten.legality import is_legal
 from etir.lowering.decompose_aten.report import summary
 from etir.lowering.errors import E0410
 from etir.passes.base import Pass, methods
+from etir.targets.manifest import other_target
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,10 @@ def violations(module: ModuleOp, kept: Kept) -> Iterator[tuple[Operation, Diagno
                 why = f": {reason.data}" if isinstance(reason, StringAttr) else ""
                 yield op, E0410.diagnostic(f"'{op.target.data}' is not known{why}", place)
             elif isinstance(op, SchemaOp) and not is_legal(op, kept):
-                yield op, E0410.diagnostic(f"'{op.name}' is not core ATen", place, help=_suggestion(op))
+                yield op, E0410.diagnostic(f"'{op.name}' is not core ATen", place, help=_suggestion(op, kept.target))
 
 
-def _suggestion(op: SchemaOp) -> str:
+def _suggestion(op: SchemaOp, target: str | None) -> str:
     """What helps against a single operator."""
     if op.SCHEMA.kind is not SchemaKind.FUNCTIONAL:
         return "it writes its arguments: run functionalize first"
@@ -68,4 +69,10 @@ def _suggestion(op: SchemaOp) -> str:
         return f"decompose-aten has pattern '{patterns[0]}' for it; --explain-match says why it did not apply"
     if "i" in load_table().flags(op.name):
         return "decompose-aten decomposes it by tracing: run it with torch installed"
+    schema = out_variant(op.name) if op.name in load_table() else None
+    if target is not None and schema is not None:
+        kernel = schema.qualified_name
+        other = other_target(target, lambda manifest: manifest.lookup(kernel) is not None)
+        if other is not None:
+            return f"target '{other}' has a kernel for it; or rewrite the model without it"
     return "rewrite the model without it, decompose it before export, or keep it (keep=...) if the target has a kernel"

@@ -31,7 +31,7 @@ from etir.lowering.errors import E0415
 from etir.lowering.to_out_variant.calls import PRIMITIVES
 from etir.passes.base import Pass, methods
 from etir.targets.errors import E0603, E0604, E0605
-from etir.targets.manifest import Manifest, load
+from etir.targets.manifest import Manifest, load, other_target
 
 
 @dataclass(frozen=True)
@@ -119,15 +119,22 @@ class _Link:
         if entry is None:
             if schema.namespace in self.namespaces:
                 near = self.manifest.nearest(kernel)
-                help = f"nearest kernels: {', '.join(near)}; decompose the operator or register the kernel"
-                self.problem(op, E0603, f"{self._target} has no kernel '{kernel}'", help if near else "")
+                help = (
+                    f"nearest kernels: {', '.join(near)}; decompose the operator or register the kernel" if near else ""
+                )
+                self.problem(op, E0603, f"{self._target} has no kernel '{kernel}'", self._elsewhere(op, schema) or help)
             return
         if not self.manifest.libraries.get(entry.library, True) and entry.library not in self.libraries:
             self.problem(op, E0605, f"kernel '{kernel}' is in library '{entry.library}', which is not linked")
             return
         reason = self._call(op, schema)
         if reason is not None:
-            self.problem(op, E0604, f"kernel '{kernel}' of {self._target}: {reason}")
+            self.problem(op, E0604, f"kernel '{kernel}' of {self._target}: {reason}", self._elsewhere(op, schema))
+
+    def _elsewhere(self, op: EdgeOp, schema: OpSchema) -> str:
+        """The advice to take another target; empty if none takes the call."""
+        other = other_target(self.manifest.name, lambda m: call_failure(m, op, schema) is None)
+        return f"target '{other}' has a kernel that takes the call; or decompose the operator" if other else ""
 
     def _call(self, op: EdgeOp, schema: OpSchema) -> str | None:
         return call_failure(self.manifest, op, schema)

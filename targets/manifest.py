@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -248,6 +248,11 @@ def load(name: str) -> Manifest:
     if file is None:
         raise E0601.error(f"unknown target '{name}'; available are {', '.join(available())}")
     return parse_manifest((Path(__file__).parent / file).read_text("utf-8"), file)
+
+
+def other_target(name: str | None, takes: Callable[[Manifest], bool]) -> str | None:
+    """The first target besides ``name`` that takes a call: one to propose where ``name`` does not."""
+    return next((other for other in available() if other != name and takes(load(other))), None)
 
 
 def kernel_forms(schema: OpSchema) -> list[OpSchema]:

@@ -72,6 +72,18 @@ class TwoMissingBounds(nn.Module):
     export = {"dynamic_shapes": ({0: Dim("rows", min=1)}, {1: Dim("columns", min=1)})}
 
 
+# CHECK-LABEL: === KernelElsewhere
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0410]: 'aten.lgamma.default' is not core ATen
+# CHECK-NEXT: return torch.lgamma(x)
+# CHECK-NEXT: note: in pass 'verify-core-aten'
+# CHECK-NEXT: help: target 'etir' has a kernel for it; or rewrite the model without it
+class KernelElsewhere(nn.Module):
+    def forward(self, x):
+        return torch.lgamma(x)
+
+    example = (X,)
+
+
 # CHECK-LABEL: === NoDecomposition
 # CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0410]: 'aten.linalg_eig.default' is not core ATen
 # CHECK-NEXT: return torch.linalg.eigvals(x @ x.T)
@@ -109,13 +121,13 @@ class DtypeWithoutKernel(nn.Module):
 
 
 # CHECK-LABEL: === ComplexLeft
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0604]: 'edge.aten.sin.default': kernel 'aten::sin.out' of executorch 1.5.1: unsupported dtypes: 'self' is COMPLEXFLOAT, must be one of BYTE, CHAR, SHORT, INT, LONG, FLOAT, DOUBLE, HALF, BOOL, BFLOAT16; 'out' is COMPLEXFLOAT, must be one of FLOAT, DOUBLE, HALF, BFLOAT16
-# CHECK-NEXT: return torch.fft.fft(x).sin()
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0604]: 'edge.aten.acos.default': kernel 'aten::acos.out' of executorch 1.5.1: unsupported dtypes: 'self' is COMPLEXFLOAT, must be one of BYTE, CHAR, SHORT, INT, LONG, FLOAT, DOUBLE, HALF, BOOL, BFLOAT16; 'out' is COMPLEXFLOAT, must be one of FLOAT, DOUBLE, HALF, BFLOAT16
+# CHECK-NEXT: return torch.fft.fft(x).acos()
 # CHECK-NEXT: note: in pass 'verify-link'
-# CHECK-NEXT: help: Insert the cast or copy that the message suggests, or decompose the operator.
+# CHECK-NEXT: help: target 'etir' has a kernel that takes the call; or decompose the operator
 class ComplexLeft(nn.Module):
     def forward(self, x):
-        return torch.fft.fft(x).sin()
+        return torch.fft.fft(x).acos()
 
     example = (X,)
 
@@ -183,18 +195,18 @@ class OverlappingWriteAndMore(nn.Module):
     export = {"dynamic_shapes": (None, {0: Dim("rows", min=1)})}
 
 
-# CHECK-LABEL: === UnknownLayout
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0413]: the result reads a tensor after a change that may or may not have reached it: it depends on strides that are not known here whether 'reshape', 'contiguous' or 'to' gave a view (tensor<1x2x3x4xf32>)
-# CHECK-NEXT: y.reshape(-1).relu_()
+# CHECK-LABEL: === Resized
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0413]: 'aten.resize_.default' gives a tensor other memory or another size
+# CHECK-NEXT: y.resize_(2, 3)
 # CHECK-NEXT: note: in pass 'functionalize'
-# CHECK-NEXT: help: use view() for a view, clone() for a copy
-class UnknownLayout(nn.Module):
-    def forward(self, q):
-        y = nn.functional.scaled_dot_product_attention(q, q, q)
-        y.reshape(-1).relu_()
+# CHECK-NEXT: help: make a new tensor instead
+class Resized(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y.resize_(2, 3)
         return y
 
-    example = (torch.ones(1, 2, 3, 4),)
+    example = (torch.ones(3, 4),)
 
 
 # CHECK-LABEL: === HigherOrder
