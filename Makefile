@@ -38,6 +38,10 @@ docs: dev
 sanitize: dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash .ci/sanitizers
 
+# The oracle computes with the same instructions on every machine; see test/conftest.py.
+opinfo zoo: export ATEN_CPU_CAPABILITY ?= avx2
+opinfo zoo: export ONEDNN_MAX_CPU_ISA ?= AVX2
+
 opinfo: dev
 	$(BIN)/python test/runtime/opinfo.py
 

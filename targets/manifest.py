@@ -15,7 +15,7 @@ Form of an entry::
         "kind": "prim",                 # optional; default "kernel"
         "ranks": {"self": [3, 4]},      # optional; least and greatest rank of an argument
         "items": {"indices": [1, 1]},   # optional; least and greatest number of tensors in a list
-        "one_shape": "Cx",              # optional; tensors of these types are not broadcast correctly
+        "complex_shapes": "equal",      # optional; which complex tensors it does not get wrong, see KernelEntry
         "optimized": true,              # optional; a vectorised kernel replaces the portable one
         "resizes_output": false,        # optional; default true
         "notes": "..."                  # optional
@@ -54,9 +54,9 @@ class KernelEntry:
     ``temp`` is an expression over the arguments for the bytes of scratch memory that the kernel asks for, empty for
     none (see :mod:`etir.emit.runtime_memory`). ``kind`` is ``kernel`` or ``prim`` (an operator on values that is called
     without the trailing return slot); ``library`` is where it lives. A kernel that does not ``resizes_output`` needs
-    its results in their final size. With tensors of the types ``one_shape`` all tensors need one shape, of one dim or
-    more. ``selected`` are the element types that its tensors may have in a selective build, None where that is no
-    matter.
+    its results in their final size. With complex tensors all have to have dims where ``complex_shapes`` is
+    ``with_dims``, and the same ones where it is ``equal``. ``selected`` are the element types that its tensors may have
+    in a selective build, None where that is no matter.
     """
 
     name: str
@@ -72,7 +72,11 @@ class KernelEntry:
     temp: str = ""
     notes: str = ""
     selected: tuple[ScalarType, ...] | None = None
-    one_shape: tuple[ScalarType, ...] = ()
+    complex_shapes: str = "any"
+
+    def __post_init__(self) -> None:
+        if self.complex_shapes not in ("any", "with_dims", "equal"):
+            raise E0602.error(f"{self.name}: complex_shapes '{self.complex_shapes}' is none of any, with_dims, equal")
 
     @cached_property
     def schema(self) -> OpSchema:
@@ -120,8 +124,8 @@ class KernelEntry:
             for rank in known.get(name, ()):
                 if not limits[0] <= rank <= limits[1]:
                     return f"unsupported rank: '{name}' has rank {rank}, must be {range_text(limits)}"
-        if self.one_shape and any(t in self.one_shape for items in types.values() for t in items):
-            problem = _shape_failure(sizes)
+        if self.complex_shapes != "any" and any(t in SETS["Cx"] for items in types.values() for t in items):
+            problem = _shape_failure(sizes, self.complex_shapes == "equal")
             if problem is not None:
                 return f"unsupported shapes: {problem}"
         if not self.resizes_output:
@@ -291,13 +295,13 @@ def _limits(limits: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, int]]:
     return {argument: (least, greatest) for argument, (least, greatest) in limits.items()}
 
 
-def _shape_failure(sizes: Mapping[str, Sequence[Shape]]) -> str | None:
+def _shape_failure(sizes: Mapping[str, Sequence[Shape]], equal: bool) -> str | None:
     """Why a kernel that broadcasts real tensors only does not take complex ones of these shapes."""
     shapes = [(name, shape) for name, items in sizes.items() for shape in items]
-    if all(shape == shapes[0][1] and shape for _, shape in shapes):
+    if all(shape and (shape == shapes[0][1] or not equal) for _, shape in shapes):
         return None
     shown = ", ".join(f"'{name}' {list(shape)}" for name, shape in shapes)
-    return f"complex tensors must have one shape with at least one dim: {shown}"
+    return f"complex tensors must have {'the same dims' if equal else 'dims'}: {shown}"
 
 
 def _parse_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
@@ -315,5 +319,5 @@ def _parse_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
         temp=entry.get("temp", ""),
         selected=tuple(map(scalar_type, entry["selected"])) if "selected" in entry else None,
         notes=entry.get("notes", ""),
-        one_shape=tuple(SETS[entry["one_shape"]]) if "one_shape" in entry else (),
+        complex_shapes=entry.get("complex_shapes", "any"),
     )

@@ -4,18 +4,25 @@ Test folders are no packages and pytest imports test files by path (``--import-m
 have the same name. What tests import from each other is found through ``sys.path``: ``models.registry`` from ``test/``,
 ``stock`` from ``benchmarks/``, and helper modules beside the tests that use them. Each has a name of its own.
 
+torch is the oracle: it computes with the same instructions on every machine, not with those that only some have: they
+give other results for infinities (GELU with AVX-512), or end the process in a virtual machine (bfloat16 with AMX).
+
 Folders give markers: everything in ``test/interop`` is ``interop``. ``--require-everything``, which the gate uses,
 turns a skip for a missing package into a failure.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
+for variable, instructions in (("ATEN_CPU_CAPABILITY", "avx2"), ("ONEDNN_MAX_CPU_ISA", "AVX2")):
+    os.environ.setdefault(variable, instructions)
 
 TEST_FOLDER = Path(__file__).resolve().parent
 HELPER_FOLDERS = (

@@ -55,6 +55,7 @@ FAMILIES = (
     "recurrent",
     "loss",
     "linear_algebra",
+    "factorizations",
     "selection",
     "histogram",
     "backward",

@@ -6,14 +6,12 @@ each one's matrix: what is computed is what the rows need, and of the matrices o
 
 from __future__ import annotations
 
-from xdsl.ir import Attribute, Block, Region, SSAValue
-from xdsl.rewriter import InsertPoint
+from xdsl.ir import Attribute, SSAValue
 
-from etir.dialects.control.ops import ScanOp, YieldOp
 from etir.dialects.dtypes import i64
-from etir.dialects.et.layout import tensor_type
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.builder import Builder, dims, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
+from etir.lowering.decompose_aten.loops import scan
 
 
 @decomposition("transformers.grouped_mm_fallback.default")
@@ -37,20 +35,16 @@ def grouped_mm(
 
 def _by_rows(b: Builder, x: SSAValue, matrices: SSAValue, offs: SSAValue) -> SSAValue:
     """[rows, k] by [groups, k, n]: [rows, n], zeros in the rows behind the last group."""
-    rows, (groups, _, columns) = dims(x)[0], dims(matrices)
-    assert isinstance(groups, int) and isinstance(columns, int)
+    groups = dims(matrices)[0]
+    assert isinstance(groups, int)
     row = b.unsqueeze(b.arange(b.size(x, 0), i64), 1)
     group = b.sum(b.cast(b.compare("ge", row, b.cast(offs, i64)), i64), [1])
-    block = Block(arg_types=[tensor_type(element(x), dims(x)[1:]), tensor_type(i64, [])])
-    before = b.rewriter.insertion_point
-    b.rewriter.insertion_point = InsertPoint.at_end(block)
-    one, number = block.args
-    matrix = b("aten.index_select.default", matrices, 0, b.unsqueeze(number, 0))
-    product = b.squeeze(b.bmm(b.unsqueeze(b.unsqueeze(one, 0), 0), matrix), (0, 1))
-    b.insert(YieldOp([product]))
-    b.rewriter.insertion_point = before
-    last = b.clamp(group, None, groups - 1)
-    result = tensor_type(element(x), [rows, columns])
-    loop = b.insert(ScanOp([], [x, last], [result], Region(block)))
+
+    def product(_: object, slices: list[SSAValue]) -> tuple[list[SSAValue], list[SSAValue]]:
+        one, number = slices
+        matrix = b("aten.index_select.default", matrices, 0, b.unsqueeze(number, 0))
+        return [], [b.squeeze(b.bmm(b.unsqueeze(b.unsqueeze(one, 0), 0), matrix), (0, 1))]
+
+    products = scan(b, [], [x, b.clamp(group, None, groups - 1)], product)[1][0]
     inside = b.unsqueeze(b.compare("lt", group, groups), 1)
-    return b.where(inside, loop.results[0], 0.0)
+    return b.where(inside, products, 0.0)

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from etir.dialects.control.ops import ScanOp, YieldOp
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import ConstantOp as TensorConstant
 from etir.dialects.et.program import GetWeightOp, WeightOp
@@ -35,14 +36,35 @@ def evaluate(module: ModuleOp, inputs: Sequence[Any]) -> list[Any]:
             for dim, size in zip(dims_of(argument.type), value.shape, strict=True):
                 if not isinstance(dim, int) and str(dim) in dim.symbols:
                     symbols[str(dim)] = size
-    for op in method.body.block.ops:
-        if isinstance(op, ReturnOp):
+    return _block(module, method.body.block, values, symbols)
+
+
+def _block(module: ModuleOp, block: Block, values: dict[SSAValue, Any], symbols: dict[str, int]) -> list[Any]:
+    for op in block.ops:
+        if isinstance(op, (ReturnOp, YieldOp)):
             return [values[v] for v in op.arguments]
-        outcome = [_weight(module, op)] if isinstance(op, GetWeightOp) else _run(op, values)
+        if isinstance(op, GetWeightOp):
+            outcome = [_weight(module, op)]
+        elif isinstance(op, ScanOp):
+            outcome = _scan(module, op, values, symbols)
+        else:
+            outcome = _run(op, values)
         for result, value in zip(op.results, outcome, strict=True):
             _check(op, result.type, value, symbols)
             values[result] = value
-    raise AssertionError("the method does not return")
+    raise AssertionError("the block does not return")
+
+
+def _scan(module: ModuleOp, op: ScanOp, values: dict[SSAValue, Any], symbols: dict[str, int]) -> list[Any]:
+    carried, inputs = [values[v] for v in op.inits], [values[v] for v in op.inputs]
+    stacked: list[list[Any]] = []
+    for number in range(len(inputs[0])):
+        slices = [x[number] for x in inputs]
+        inner = values | dict(zip(op.body.block.args, [*carried, *slices], strict=True))
+        given = _block(module, op.body.block, inner, symbols)
+        carried = given[: len(carried)]
+        stacked.append(given[len(carried) :])
+    return [*carried, *(torch.stack(column) for column in zip(*stacked, strict=True))]
 
 
 def _weight(module: ModuleOp, op: GetWeightOp) -> torch.Tensor:
