@@ -15,7 +15,7 @@ from etir.lowering.decompose_aten.loops import scan
 
 
 @decomposition("transformers.grouped_mm_fallback.default")
-def grouped_mm_fallback(b: Builder, x: SSAValue, matrices: SSAValue, offs: SSAValue) -> SSAValue:
+def grouped_mm_fallback(b: Builder, x: SSAValue, matrices: SSAValue, offs: SSAValue) -> SSAValue | None:
     """``x[start:end] @ matrices[group]`` for each group, a loop over the rows"""
     return _by_rows(b, x, matrices, offs)
 
@@ -28,15 +28,18 @@ def grouped_mm(
     if rank(y) != 3 or (offs is None) != (rank(x) == 3):
         return b.no_match("groups of columns, or of what is summed over, are not taken apart")
     result = b.bmm(x, y) if offs is None else _by_rows(b, x, y, offs)
+    if result is None:
+        return None
     if bias is not None:
         result = b.add(result, bias)
     return result if out_dtype is None else b.cast(result, out_dtype)
 
 
-def _by_rows(b: Builder, x: SSAValue, matrices: SSAValue, offs: SSAValue) -> SSAValue:
+def _by_rows(b: Builder, x: SSAValue, matrices: SSAValue, offs: SSAValue) -> SSAValue | None:
     """[rows, k] by [groups, k, n]: [rows, n], zeros in the rows behind the last group."""
     groups = dims(matrices)[0]
-    assert isinstance(groups, int)
+    if not isinstance(groups, int):
+        return b.no_match("the number of groups is only known at run time")
     row = b.unsqueeze(b.arange(b.size(x, 0), i64), 1)
     group = b.sum(b.cast(b.compare("ge", row, b.cast(offs, i64)), i64), [1])
 

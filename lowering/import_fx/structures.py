@@ -60,6 +60,7 @@ def target_name(target: Any) -> str:
 
 
 def flat_outputs(value: Any) -> list[Any]:
+    """What a node gives, without the structure of tuples."""
     if isinstance(value, (tuple, list)):
         return [v for item in value for v in flat_outputs(item)]
     return [value]
@@ -72,6 +73,7 @@ def no_tensor(arguments: Mapping[str, ArgValue]) -> Attribute | None:
 
 
 def output_type(value: Any, keep_order: bool) -> Attribute:
+    """The type of a result; ``keep_order`` records a channels-last dim order. Raises ``TypeError`` without one."""
     if isinstance(value, torch.Tensor):
         return type_of_tensor(value, keep_order=keep_order)
     return type_of_value(value)
@@ -85,6 +87,7 @@ def restore(structure: Any, results: Any) -> Value:
 
 
 def map_structure(value: Any, function: Callable[[fx.Node], Any]) -> Any:
+    """``value`` with ``function`` of each node in its lists, tuples and dicts."""
     if isinstance(value, fx.Node):
         return function(value)
     if isinstance(value, (list, tuple)):
