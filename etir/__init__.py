@@ -16,6 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+try:
+    from etir import _checkout
+except ImportError:  # An installed package, where the folders lie in it.
+    pass
+else:
+    _checkout.install()
+
 from etir.diagnostics import Diagnostic, EtirError
 
 if TYPE_CHECKING:
