@@ -15,7 +15,7 @@ def test_folders_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     included = project["tool"]["scikit-build"]["wheel"]["force-include"]
     expected = {target.replace("/", "."): source for source, target in included.items() if (ROOT / source).is_dir()}
-    assert {"etir": "etir", **FOLDERS} == expected
+    assert expected == {"etir": "etir", **FOLDERS}
 
 
 def test_import_in_the_root_without_an_installation(tmp_path: Path) -> None:
