@@ -44,7 +44,7 @@ E1109 = define(
 E1110 = define(
     "E1110",
     "an installed backend cannot be used",
-    "its entry point in group etir.backends has to name an instance of etir.backends.interface.Backend",
+    "its entry point in group etir.backends has to name an instance of etir.backends.api.interface.Backend",
 )
 E1112 = define(
     "E1112",

@@ -65,9 +65,9 @@ def of_etir(program: torch.export.ExportedProgram) -> SourceCounts:
     import etir
     from etir.dialects.context import EtContext
     from etir.lowering.pipeline import pipeline
-    from etir.passes.base import is_private
     from etir.passes.delegation.take import computes
-    from etir.passes.manager import run_pipeline
+    from etir.passes.infra.base import is_private
+    from etir.passes.infra.manager import run_pipeline
 
     names = number(program)
     module = etir.import_program(program)

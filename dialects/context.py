@@ -12,7 +12,7 @@ from typing import Any
 from xdsl.context import Context
 from xdsl.ir import Dialect, Operation
 
-from etir.backends.registry import BUILT_IN_DIALECTS
+from etir.backends.api.registry import BUILT_IN_DIALECTS
 from etir.diagnostics import Diagnostic
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
@@ -98,7 +98,7 @@ class EtContext(Context):
         self.schemas: dict[str, OpSchema] = {}
         """Schemas of custom libraries' operators by IR name, declared by the modules read so far."""
         self.observer: Any = None
-        """Told of every rewrite and of every pattern that did not match (``passes.rewriting.Observer``), or None."""
+        """Told of every rewrite and of every pattern that did not match (``passes.infra.rewriting.Observer``), or None."""
         self.diagnostics: list[Diagnostic] = []
         """Warnings and remarks of passes, in order: they stop nothing, tools print them."""
         self.delegation: Any = None
@@ -112,7 +112,7 @@ class EtContext(Context):
 
     def register_backend_dialect(self, name: str) -> None:
         """Make the dialect ``name`` of an installed backend known; nothing happens when it is or there is none."""
-        from etir.backends.registry import backend_of_dialect
+        from etir.backends.api.registry import backend_of_dialect
 
         def load() -> Dialect:
             backend = backend_of_dialect(name)

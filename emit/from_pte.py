@@ -33,8 +33,8 @@ from etir.dialects.et.payloads import DelegateOp, NamedDataOp
 from etir.dialects.et.program import GetWeightOp, NoneOp, StateOp, StringOp, WeightOp
 from etir.dialects.et.values import BufferOp, ScalarOp
 from etir.dialects.et.weights import Blob, BlobAttr
-from etir.emit.buffers import Buffer
 from etir.emit.errors import E0863, E0864
+from etir.emit.formats.buffers import Buffer
 from etir.emit.ptd.model import FlatTensor
 from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte

@@ -36,13 +36,13 @@ from etir.dialects.et.weights import Blob, payload_of
 from etir.dialects.literals import dense_values, scalar_of
 from etir.dialects.payloads import require_payloads
 from etir.dialects.text import source_location
-from etir.emit.buffers import Buffer
 from etir.emit.errors import E0861, E0862, E0867
+from etir.emit.formats.buffers import Buffer
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.ptd.writer import ptd_parts
 from etir.emit.pte import model
 from etir.emit.pte.writer import pte_parts
-from etir.emit.scalar_type import ScalarType
 
 _DYNAMISM = {
     None: model.TensorShapeDynamism.STATIC,

@@ -19,8 +19,8 @@ from etir.dialects.et.layout import tensor_type
 from etir.dialects.et.program import GetWeightOp, StateOp, WeightOp
 from etir.dialects.et.values import BufferOp, ViewOp
 from etir.dialects.et.weights import payload_of
-from etir.emit.buffers import Buffer
 from etir.emit.errors import E0865
+from etir.emit.formats.buffers import Buffer
 from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from etir.emit.runtime_memory import RuntimeMemory
     from etir.emit.to_pte import Emission
     from etir.passes.delegation.report import DelegationReport
-    from etir.passes.report import PipelineReport
+    from etir.passes.infra.report import PipelineReport
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Program:
     @property
     def operators(self) -> list[str]:
         """The kernels that the program calls, inside of delegates too: what a selective build needs."""
-        from etir.backends.registry import backend_of_runtime_id
+        from etir.backends.api.registry import backend_of_runtime_id
 
         found: dict[str, None] = {}
         for plan in self._emission.program.execution_plan:
@@ -155,7 +155,7 @@ def compile_program(
     from etir.lowering.pipeline import PHASES, phase_of, pipeline
     from etir.passes.delegation.attributes import is_marked
     from etir.passes.delegation.fallback import check_fallback
-    from etir.passes.manager import run_pipeline
+    from etir.passes.infra.manager import run_pipeline
     from etir.survey import everything_wrong
     from etir.targets.manifest import load
 
@@ -229,7 +229,7 @@ def compile_program(
 
 def _delegate_texts(delegates: Sequence[str | tuple[str, Mapping[str, object]]]) -> list[str]:
     """The delegates as passes take them. Raises E1101, E1107 and E1110 for what cannot be used."""
-    from etir.backends.registry import delegate_text, parse_delegate
+    from etir.backends.api.registry import delegate_text, parse_delegate
 
     given = [delegates] if isinstance(delegates, str) else delegates
     texts = [item if isinstance(item, str) else delegate_text(*item) for item in given]
@@ -240,7 +240,7 @@ def _prepared(
     program: ExportedProgram | Mapping[str, ExportedProgram], delegates: Sequence[str]
 ) -> ExportedProgram | Mapping[str, ExportedProgram]:
     """The programs as the delegates' backends want them. Raises what backends do."""
-    from etir.backends.registry import parse_delegate
+    from etir.backends.api.registry import parse_delegate
 
     if isinstance(program, Mapping):
         return {name: cast("ExportedProgram", _prepared(one, delegates)) for name, one in program.items()}
@@ -251,7 +251,7 @@ def _prepared(
 
 def _with_options(spec: str, extra: Mapping[str, Mapping[str, object]]) -> str:
     """A pass of the pipeline with the options that the user adds to it."""
-    from etir.passes.pipeline import value_text
+    from etir.passes.infra.pipeline import value_text
 
     options = extra.get(spec.partition("{")[0])
     if not options:
@@ -268,7 +268,7 @@ def _value_texts(value: object, one: Callable[[object], str]) -> str:
 def _additions(start: str, optimizer: str | None, state_methods: bool | Sequence[str]) -> list[str]:
     """The passes that add to a program what its user did not write. Raises E0521 and E0522 behind the aten level."""
     from etir.passes.errors import E0521, E0522
-    from etir.passes.pipeline import value_text
+    from etir.passes.infra.pipeline import value_text
 
     late = f"the module is at level '{start}' already; the pass works at level 'aten'"
     specs: list[str] = []
@@ -287,7 +287,7 @@ def _additions(start: str, optimizer: str | None, state_methods: bool | Sequence
 
 def _externalize(files: str | Mapping[str, str | Sequence[str]] | None, what: str) -> list[str]:
     """The passes that put weights or state into the ``.ptd`` files of their tags."""
-    from etir.passes.pipeline import value_text
+    from etir.passes.infra.pipeline import value_text
 
     specs: list[str] = []
     tags: Mapping[str, str | Sequence[str]] = {files: ()} if isinstance(files, str) else files or {}

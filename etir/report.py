@@ -118,8 +118,8 @@ def _method(module: ModuleOp, method: Any, runtime: Mapping[str, RuntimeMemory])
     from etir.dialects.context import EtContext
     from etir.dialects.et.instructions import CallOp, DelegateCallOp, InputsOp, NextOp, ReturnOp
     from etir.dialects.et.values import BufferOp
-    from etir.passes.memory_effects import memory_of, tensor_bytes
-    from etir.passes.planning.lower_bound import lower_bound
+    from etir.passes.analysis.memory_effects import memory_of, tensor_bytes
+    from etir.passes.analysis.planning.lower_bound import lower_bound
 
     kernels: Counter[str] = Counter()
     delegates: Counter[str] = Counter()

@@ -19,7 +19,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.functionalize.mutations import mutates
 from etir.passes.errors import E0504, E0505
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 _CHECKS = ("verify-core-aten", "verify-edge", "verify-link")
 _IN_PLACE = "functionalize"

@@ -16,7 +16,7 @@ from xdsl.ir import Dialect, Operation
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 
-from etir.passes.registry import PASSES
+from etir.passes.infra.registry import PASSES
 
 PREFIX = "etir-"
 
@@ -62,7 +62,7 @@ def _adapted(name: str) -> Callable[[], type[ModulePass]]:
     def load() -> type[ModulePass]:
         from etir.dialects.context import EtContext
         from etir.dialects.et.program import SchemaDeclOp
-        from etir.passes.registry import find_pass
+        from etir.passes.infra.registry import find_pass
 
         cls = find_pass(name)
 

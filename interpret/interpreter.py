@@ -17,7 +17,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from etir.backends.registry import backend_of_runtime_id
+from etir.backends.api.registry import backend_of_runtime_id
 from etir.diagnostics import EtirError
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
@@ -47,7 +47,7 @@ from etir.dialects.sym.ops import ConstantOp as NumberOp
 from etir.dialects.text import source_location
 from etir.interpret.errors import E1001, E1002, E1003, E1005
 from etir.interpret.oracle import Oracle, get_oracle
-from etir.passes.base import is_private
+from etir.passes.infra.base import is_private
 
 MAX_ITERATIONS = 10_000_000
 """Iterations of one loop before the interpreter gives up: the runtimes' limit on instructions."""

@@ -54,9 +54,9 @@ from etir.dialects.et.program import ConstantOp, UpdateInputOp, WriteStateOp
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import SchemaKind
 from etir.dialects.text import source_location
+from etir.lowering.build.promotion import FLOATING, INTEGER, category_of, common_type, number_type_of
 from etir.lowering.errors import E0410, E0414
-from etir.lowering.promotion import FLOATING, INTEGER, category_of, common_type, number_type_of
-from etir.passes.base import Pass, methods
+from etir.passes.infra.base import Pass, methods
 
 _DROPPED_ARGUMENTS = ("layout", "device", "pin_memory")
 

@@ -68,7 +68,7 @@ def pipeline(
     ``marked`` says that the module has partitions or outlined functions already. Raises ``ValueError`` for unknown
     phases.
     """
-    from etir.passes.pipeline import value_text
+    from etir.passes.infra.pipeline import value_text
 
     names = list(PHASES)
     for phase in (start, stop):

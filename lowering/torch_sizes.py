@@ -13,7 +13,7 @@ import torch
 
 from etir.dialects.et.layout import Dim
 from etir.dialects.sym.atoms import Kind
-from etir.lowering.sizes import evaluate_dim
+from etir.lowering.build.sizes import evaluate_dim
 
 _OPERATORS: dict[Kind, Callable[[Any, Any], Any]] = {
     Kind.FLOORDIV: operator.floordiv,

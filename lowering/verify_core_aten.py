@@ -25,7 +25,7 @@ from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.decompose_aten.legality import is_legal
 from etir.lowering.decompose_aten.report import summary
 from etir.lowering.errors import E0410
-from etir.passes.base import Pass, methods
+from etir.passes.infra.base import Pass, methods
 from etir.targets.manifest import other_target
 
 

@@ -21,9 +21,9 @@ from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of
 from etir.dialects.schema import Kind, SchemaKind
 from etir.dialects.text import source_location
+from etir.lowering.build.inference import infer
 from etir.lowering.errors import E0410, E0414
-from etir.lowering.inference import infer
-from etir.passes.base import Pass, methods
+from etir.passes.infra.base import Pass, methods
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
-"""Rewrites that stay inside one level, one pass per file named like the pass, and the machinery that runs passes.
+"""Rewrites that stay inside one level, one pass per file, file name = pass name.
 
-``base.py`` is what a pass is, ``registry.py`` finds passes by name (and those of plug-ins), ``manager.py`` runs
-pipelines with verification, printing, timing and reproducers, ``rewriting.py`` is the rewrite driver. Steps from one
-level to the next live in ``lowering/``.
+* ``infra/``: what runs passes. ``analysis/``: what they ask of a module. Neither holds a pass.
+* ``aten/``, ``edge/``, ``backend/``, ``et/``: passes by the level that they work on; ``generic/`` works on all of them.
+* ``delegation/``: partitions, outlining, and what delegates become. ``training/``: updates of parameters.
+
+Steps from one level to the next live in ``lowering/``.
 """

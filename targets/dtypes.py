@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from etir.emit.scalar_type import SCALAR_TYPES, ScalarType
+from etir.emit.formats.scalar_type import SCALAR_TYPES, ScalarType
 from etir.targets.errors import E0602
 
 ScalarKind = Literal["bool", "int", "float"]

@@ -34,7 +34,7 @@ from typing import Any, TypeVar
 
 from etir.dialects.aten.table import find_out_variant
 from etir.dialects.schema import Argument, OpSchema, SchemaKind, parse_schema
-from etir.emit.scalar_type import ScalarType
+from etir.emit.formats.scalar_type import ScalarType
 from etir.targets.dtypes import SETS, DTypeLike, scalar_type
 from etir.targets.errors import E0601, E0602
 from etir.targets.rules import Call, DimOrder, DimOrderRule, DtypeRule, Literal, Shape

@@ -38,7 +38,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from etir.emit.scalar_type import ScalarType
+from etir.emit.formats.scalar_type import ScalarType
 from etir.targets.dtypes import SETS, ScalarKind, can_cast, can_hold, promote_all, promote_with_number
 from etir.targets.errors import E0602
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from xdsl.ir import Attribute, Operation, TypeAttribute
 
-from etir.backends.registry import usable
+from etir.backends.api.registry import usable
 from etir.dialects.context import EtContext
-from etir.passes.registry import plugins
+from etir.passes.infra.registry import plugins
 
 
 class ToolContext(EtContext):

@@ -72,7 +72,7 @@ def _name_of(table: tuple[str, ...], number: int) -> str:
 
 def dtype_name(number: int) -> str:
     """torch's name for the number of a dtype in the file."""
-    from etir.emit.scalar_type import SCALAR_TYPES
+    from etir.emit.formats.scalar_type import SCALAR_TYPES
 
     known = SCALAR_TYPES.get(number)
     return str(number) if known is None else _DTYPES.get(known.name, known.name.lower())

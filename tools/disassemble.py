@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from etir.backends.registry import backend_of_runtime_id
+from etir.backends.api.registry import backend_of_runtime_id
 from etir.diagnostics import EtirError
-from etir.emit.buffers import Buffer
+from etir.emit.formats.buffers import Buffer
 from etir.emit.pte.reader import read_pte
 
 

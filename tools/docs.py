@@ -64,8 +64,8 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
 def passes_page() -> str:
     """Every pass of the registry with its documentation and options, and the phases."""
     from etir.lowering.pipeline import PHASES
-    from etir.passes.pipeline import pass_options
-    from etir.passes.registry import PASSES, find_pass
+    from etir.passes.infra.pipeline import pass_options
+    from etir.passes.infra.registry import PASSES, find_pass
 
     lines = ["# Passes", "", "## Phases", ""]
     lines += ["What `--compile-to` and `--compile-from` name, and the passes that lead into each phase.", ""]

@@ -118,7 +118,7 @@ def _parser() -> ToolParser:
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
-    from etir.backends.registry import delegate_text
+    from etir.backends.api.registry import delegate_text
     from etir.driver import compile_program
 
     program = compile_program(

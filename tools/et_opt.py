@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from etir.dialects.et.weights import WeightFile
     from etir.dialects.payloads import Payload
-    from etir.passes.instrumentation import Instrument
-    from etir.passes.report import PipelineReport, Time
-    from etir.passes.reproducer import Settings
+    from etir.passes.infra.instrumentation import Instrument
+    from etir.passes.infra.report import PipelineReport, Time
+    from etir.passes.infra.reproducer import Settings
     from etir.tools.split import Chunk
 
 
@@ -47,7 +47,7 @@ class _Run:
     """One run of the tool: what is the same for all modules of the input."""
 
     def __init__(self, arguments: argparse.Namespace, console: Console):
-        from etir.passes.report import Time
+        from etir.passes.infra.report import Time
         from etir.tools.printing import PrintOptions
 
         self.arguments = arguments
@@ -68,7 +68,7 @@ class _Run:
         self.passes = self._parse_pipeline(pipeline)
         self.weights = self._open_weights()
         if arguments.dump_pass_pipeline:
-            from etir.passes.pipeline import pipeline_text
+            from etir.passes.infra.pipeline import pipeline_text
 
             print(pipeline_text(self.passes, with_defaults=True), file=sys.stderr)
         chunks = split_input(text) if arguments.split_input_file else [Chunk(text, 1)]
@@ -103,7 +103,7 @@ class _Run:
     # --- before the modules -------------------------------------------------------------------------------------------
 
     def _what_to_run(self, text: str) -> tuple[str, Settings]:
-        from etir.passes.reproducer import Settings, read_reproducer
+        from etir.passes.infra.reproducer import Settings, read_reproducer
         from etir.tools.files import weights_beside
 
         arguments = self.arguments
@@ -133,7 +133,7 @@ class _Run:
         return pipeline, settings
 
     def _parse_pipeline(self, pipeline: str) -> tuple[ModulePass, ...]:
-        from etir.passes.pipeline import PIPELINE_FILE, parse_pipeline
+        from etir.passes.infra.pipeline import PIPELINE_FILE, parse_pipeline
 
         self.console.sources[PIPELINE_FILE] = pipeline
         return parse_pipeline(pipeline)
@@ -148,7 +148,7 @@ class _Run:
     def _work_on(self, chunk: Chunk, index: int | None) -> tuple[str | None, list[Diagnostic]]:
         """The text of one module after the pipeline, or None, and its diagnostics."""
         from etir.dialects.text import parse_module
-        from etir.passes.manager import PipelineOptions, run_pipeline
+        from etir.passes.infra.manager import PipelineOptions, run_pipeline
         from etir.tools.context import ToolContext
 
         ctx = ToolContext(allow_unregistered="--allow-unregistered-dialect" in self._flags())
@@ -201,7 +201,7 @@ class _Run:
         return path if index is None else path.with_stem(f"{path.stem}-{index}")
 
     def _instruments(self, index: int | None) -> tuple[Instrument, ...]:
-        from etir.passes.instrumentation import ExplainMatch, TraceOp
+        from etir.passes.infra.instrumentation import ExplainMatch, TraceOp
 
         arguments = self.arguments
         write = sys.stderr.write
@@ -214,7 +214,7 @@ class _Run:
         return (*found, *([] if printer is None else [printer]))
 
     def _ir_printer(self, index: int | None) -> Instrument | None:
-        from etir.passes.instrumentation import PrintIR, write_to_directory, write_to_stream
+        from etir.passes.infra.instrumentation import PrintIR, write_to_directory, write_to_stream
 
         arguments = self.arguments
         before = _names(arguments.print_before, arguments.print_before_all)
@@ -250,7 +250,7 @@ class _Run:
     # --- after the modules --------------------------------------------------------------------------------------------
 
     def _print_reports(self) -> None:
-        from etir.passes.report import merge_reports
+        from etir.passes.infra.report import merge_reports
 
         if not self.arguments.timing and not self.arguments.statistics:
             return

@@ -113,7 +113,7 @@ def _import_pt2(arguments: argparse.Namespace) -> int:
 
 def _mlir_to_pt2(arguments: argparse.Namespace, console: Console) -> int:
     from etir.lowering.export_fx import export_program
-    from etir.passes.base import methods
+    from etir.passes.infra.base import methods
     from etir.tools.context import ToolContext
     from etir.tools.exported import save_exported_program
     from etir.tools.files import read_module

@@ -7,8 +7,8 @@ from importlib import import_module
 
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import DIALECTS
-from etir.passes.pipeline import pass_options
-from etir.passes.registry import all_passes, find_pass
+from etir.passes.infra.pipeline import pass_options
+from etir.passes.infra.registry import all_passes, find_pass
 from etir.tools.context import ToolContext
 
 

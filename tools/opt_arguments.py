@@ -140,7 +140,7 @@ class OptParser(ToolParser):
 
 
 def _pass_option(word: str) -> str | None:
-    from etir.passes.registry import PASSES, all_passes
+    from etir.passes.infra.registry import PASSES, all_passes
 
     name, _, options = word.removeprefix("--").partition("=")
     if not word.startswith("--") or not (name in PASSES or name in all_passes()):
@@ -151,7 +151,7 @@ def _pass_option(word: str) -> str | None:
 def _nearest(word: str, parser: argparse.ArgumentParser) -> str:
     from difflib import get_close_matches
 
-    from etir.passes.registry import all_passes
+    from etir.passes.infra.registry import all_passes
 
     options = [o for action in parser._actions for o in action.option_strings]  # pyright: ignore[reportPrivateUsage]
     near = get_close_matches(word.partition("=")[0], [*options, *(f"--{name}" for name in all_passes())], 1)

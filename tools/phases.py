@@ -16,7 +16,7 @@ def phase_pipeline(
     functions already. Raises error E0908 for an unknown phase, or a stop that comes before the start, and E1101, E1107
     and E1110 for wrong delegates.
     """
-    from etir.backends.registry import parse_delegate
+    from etir.backends.api.registry import parse_delegate
     from etir.lowering.pipeline import PHASES, pipeline
 
     names = list(PHASES)

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte
-from etir.emit.scalar_type import ScalarType
 from etir.targets.errors import E0603
 from etir.tools.common import OK, Console, ToolParser, read_bytes, run_tool, write_output
 

@@ -11,6 +11,8 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
+from etir.backends.api.interface import Artifact, Backend, Outlined, Proposal
+from etir.backends.api.patterns import Row, operator_of
 from etir.backends.bridge import PREFIX
 from etir.backends.bridge.partitioners import (
     Preprocessed,
@@ -24,8 +26,6 @@ from etir.backends.bridge.partitioners import (
     transformed,
 )
 from etir.backends.errors import E1107
-from etir.backends.interface import Artifact, Backend, Outlined, Proposal
-from etir.backends.patterns import Row, operator_of
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.schema_op import SchemaOp
 

@@ -17,7 +17,7 @@ from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
-from etir.backends.interface import Outlined
+from etir.backends.api.interface import Outlined
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.edge.base import edge_op
 from etir.dialects.schema import OpSchema

@@ -49,7 +49,7 @@ class Tagged:
 
 def register(partitioner: Partitioner, name: str = "") -> str:
     """See :func:`etir.backends.bridge.from_partitioner`."""
-    from etir.backends.registry import forget
+    from etir.backends.api.registry import forget
 
     _check(partitioner, type(partitioner).__name__)
     name = name or type(partitioner).__name__

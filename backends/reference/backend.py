@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr, TensorType
 from xdsl.dialects.func import FuncOp
 
-from etir.backends.interface import Artifact, Backend, Outlined
-from etir.backends.patterns import ANY, Condition, Match, Row, operator_of
-from etir.backends.patterns import op as node
+from etir.backends.api.interface import Artifact, Backend, Outlined
+from etir.backends.api.patterns import ANY, Condition, Match, Row, operator_of
+from etir.backends.api.patterns import op as node
 from etir.backends.reference.blob import VERSION, read_blob, write_blob
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.program import SchemaDeclOp, StateOp, WeightOp
@@ -49,7 +49,7 @@ class ReferenceOptions:
 def _has_kernel(match: Match) -> str | None:
     from etir.dialects.aten.table import load_table, out_variant
     from etir.lowering.to_out_variant.calls import PRIMITIVES
-    from etir.passes.verify_link import call_failure
+    from etir.passes.backend.verify_link import call_failure
     from etir.targets.manifest import load
 
     op = match.op
@@ -100,7 +100,7 @@ class ReferenceBackend(Backend):
         from etir.dialects.context import EtContext
         from etir.emit.runtime_memory import kernel_temp_rules, runtime_memory
         from etir.emit.to_pte import emit_program
-        from etir.passes.manager import run_pipeline
+        from etir.passes.infra.manager import run_pipeline
 
         module = _program_of(outlined)
         run_pipeline(EtContext(), module, PASSES)

@@ -8,8 +8,8 @@ from typing import Any
 
 from xdsl.ir import Dialect
 
-from etir.backends.interface import Artifact, Backend, Keep, NamedBlob, Outlined, PartitionSummary
-from etir.backends.patterns import Row, operator_of
+from etir.backends.api.interface import Artifact, Backend, Keep, NamedBlob, Outlined, PartitionSummary
+from etir.backends.api.patterns import Row, operator_of
 from etir.backends.xnnpack import schema
 
 

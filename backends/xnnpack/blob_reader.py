@@ -21,8 +21,8 @@ from etir.backends.xnnpack.graph import (
 )
 from etir.diagnostics import SourceLocation
 from etir.dialects.et.weights import Blob
-from etir.emit.buffers import Buffer
 from etir.emit.flatbuffer.view import View
+from etir.emit.formats.buffers import Buffer
 
 _MAX_BYTES = 1 << 62
 

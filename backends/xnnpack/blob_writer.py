@@ -12,9 +12,9 @@ from etir.backends.xnnpack import schema
 from etir.backends.xnnpack.errors import E1150
 from etir.backends.xnnpack.graph import Constant, Graph, Node, PerBlock, PerChannel, PerTensor, PerToken, Value
 from etir.dialects.et.weights import Blob
-from etir.emit.buffers import Buffer
-from etir.emit.checks import align_up
 from etir.emit.flatbuffer.builder import Builder
+from etir.emit.formats.buffers import Buffer
+from etir.emit.formats.checks import align_up
 
 
 def write_blob(graph: Graph) -> tuple[bytes, dict[str, Blob]]:

@@ -8,7 +8,7 @@ from typing import cast
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 
-from etir.backends.conditions import (
+from etir.backends.api.conditions import (
     constant,
     dtype_name,
     dtypes,
@@ -20,8 +20,8 @@ from etir.backends.conditions import (
     same_dtype,
     static_shapes,
 )
-from etir.backends.interface import Keep
-from etir.backends.patterns import Condition, Match, Row, condition, op
+from etir.backends.api.interface import Keep
+from etir.backends.api.patterns import Condition, Match, Row, condition, op
 from etir.backends.xnnpack.legalize.elementwise import BINARY, UNARY
 from etir.backends.xnnpack.schema import MAX_DIMS
 from etir.dialects.et.layout import dims_of, tensor_of

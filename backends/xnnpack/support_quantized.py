@@ -7,8 +7,8 @@ from typing import cast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from etir.backends.conditions import dtypes, is_constant, not_empty
-from etir.backends.patterns import Condition, Match, Node, Row, condition, op
+from etir.backends.api.conditions import dtypes, is_constant, not_empty
+from etir.backends.api.patterns import Condition, Match, Node, Row, condition, op
 from etir.backends.xnnpack.legalize.quantized import BLOCK_MULTIPLE
 from etir.backends.xnnpack.support import bounded, convolves, few_dims, module_of
 from etir.dialects.dtypes import BY_TORCH_NAME

@@ -26,7 +26,7 @@ from etir.backends.xnnpack.graph import (
 from etir.backends.xnnpack.types import TensorInfo, XnnTensorType, info_error, xnn_type
 from etir.dialects.et.weights import BlobAttr
 from etir.dialects.text import print_module, source_location
-from etir.emit.buffers import Buffer
+from etir.emit.formats.buffers import Buffer
 
 
 def disassemble(data: Buffer, named: Mapping[str, Buffer] | None = None, name: str = "delegate") -> str:

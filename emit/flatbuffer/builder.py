@@ -15,9 +15,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from etir.emit.buffers import Buffer
 from etir.emit.errors import E0838
 from etir.emit.flatbuffer.schema import TableLayout, TableSchema
+from etir.emit.formats.buffers import Buffer
 
 _MAX_SIZE = (1 << 31) - 1
 _MIN_SIZE = 64

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from etir.emit.buffers import SEGMENT_ALIGNMENT, Buffer
-from etir.emit.scalar_type import ScalarType
-from etir.emit.shape import tensor_bytes
+from etir.emit.formats.buffers import SEGMENT_ALIGNMENT, Buffer
+from etir.emit.formats.scalar_type import ScalarType
+from etir.emit.formats.shape import tensor_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from etir.diagnostics import SourceLocation, raise_if_errors
-from etir.emit.buffers import Buffer
-from etir.emit.checks import quoted
 from etir.emit.errors import E0801, E0803, E0809, E0831
 from etir.emit.flatbuffer.view import View
+from etir.emit.formats.buffers import Buffer
+from etir.emit.formats.checks import quoted
+from etir.emit.formats.scalar_type import SCALAR_TYPES
+from etir.emit.formats.segments import Container, Segments
 from etir.emit.ptd import schema
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.ptd.validate import validate_flat_tensor
-from etir.emit.scalar_type import SCALAR_TYPES
-from etir.emit.segments import Container, Segments
 
 _WHAT = "a tensor data file (.ptd)"
 _HEADER_END = 8 + schema.HEADER.size

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from etir.diagnostics import Diagnostic, SourceLocation
-from etir.emit.buffers import buffer_bytes
-from etir.emit.checks import is_alignment, name_error, quoted, text_error
 from etir.emit.errors import E0814, E0825, E0828, E0835, E0836, E0850
+from etir.emit.formats.buffers import buffer_bytes
+from etir.emit.formats.checks import is_alignment, name_error, quoted, text_error
+from etir.emit.formats.shape import shape_error
 from etir.emit.ptd.model import FlatTensor
 from etir.emit.ptd.schema import VERSION
-from etir.emit.shape import shape_error
 
 MAX_DIAGNOSTICS = 64
 

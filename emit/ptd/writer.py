@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from etir.diagnostics import raise_if_errors
-from etir.emit.buffers import Buffer, BufferPool
-from etir.emit.checks import align_up
 from etir.emit.flatbuffer.builder import Builder
+from etir.emit.formats.buffers import Buffer, BufferPool
+from etir.emit.formats.checks import align_up
+from etir.emit.formats.segments import DATA_SEGMENT, SegmentWriter
 from etir.emit.ptd import schema
 from etir.emit.ptd.model import FlatTensor, TensorLayout
 from etir.emit.ptd.validate import validate_flat_tensor
-from etir.emit.segments import DATA_SEGMENT, SegmentWriter
 
 
 def write_ptd(flat_tensor: FlatTensor, *, segment_alignment: int | None = None) -> bytes:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etir.diagnostics import SourceLocation
-from etir.emit.buffers import Buffer
-from etir.emit.checks import align_up
 from etir.emit.errors import E0801, E0803
+from etir.emit.formats.buffers import Buffer
+from etir.emit.formats.checks import align_up
+from etir.emit.formats.segments import Container, powers_of_two
 from etir.emit.pte import schema
 from etir.emit.pte.model import FileLayout
-from etir.emit.segments import Container, powers_of_two
 
 _HEADER_START = 8
 _DEFAULTS = FileLayout()

@@ -16,9 +16,9 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TypeAlias
 
-from etir.emit.buffers import SEGMENT_ALIGNMENT, Buffer
-from etir.emit.scalar_type import ScalarType
-from etir.emit.shape import tensor_bytes
+from etir.emit.formats.buffers import SEGMENT_ALIGNMENT, Buffer
+from etir.emit.formats.scalar_type import ScalarType
+from etir.emit.formats.shape import tensor_bytes
 
 
 class TensorShapeDynamism(IntEnum):

@@ -16,15 +16,15 @@ from enum import IntEnum
 from typing import TypeVar
 
 from etir.diagnostics import raise_if_errors
-from etir.emit.buffers import Buffer
 from etir.emit.errors import E0808, E0809, E0810
 from etir.emit.flatbuffer.schema import TableSchema
 from etir.emit.flatbuffer.view import View
+from etir.emit.formats.buffers import Buffer
+from etir.emit.formats.scalar_type import SCALAR_TYPES
 from etir.emit.pte import model, schema
 from etir.emit.pte.container import read_container
 from etir.emit.pte.store import DataReader
 from etir.emit.pte.validate import Path, validate_program
-from etir.emit.scalar_type import SCALAR_TYPES
 
 E = TypeVar("E", bound=IntEnum)
 T = TypeVar("T")

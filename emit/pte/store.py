@@ -10,14 +10,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from etir.emit.buffers import Buffer
-from etir.emit.checks import quoted
 from etir.emit.errors import E0809, E0812, E0815, E0828, E0831
 from etir.emit.flatbuffer.view import View
+from etir.emit.formats.buffers import Buffer
+from etir.emit.formats.checks import quoted
+from etir.emit.formats.segments import Container, Segments
+from etir.emit.formats.shape import shape_error
 from etir.emit.pte import model, schema
 from etir.emit.pte.container import infer_constant_alignment, infer_delegate_alignment
-from etir.emit.segments import Container, Segments
-from etir.emit.shape import shape_error
 
 _CONSTANT_BUFFER, _INLINE_DATA, _SEGMENTS, _CONSTANT_SEGMENT, _MUTABLE_SEGMENTS, _NAMED_DATA = range(2, 8)
 """Slots of the Program table."""

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from etir.diagnostics import Diagnostic, ErrorId, SourceLocation
-from etir.emit.buffers import buffer_bytes
-from etir.emit.checks import is_alignment, name_error, quoted, text_error
 from etir.emit.errors import (
     E0814,
     E0820,
@@ -39,6 +37,10 @@ from etir.emit.errors import (
     E0837,
     E0839,
 )
+from etir.emit.formats.buffers import buffer_bytes
+from etir.emit.formats.checks import is_alignment, name_error, quoted, text_error
+from etir.emit.formats.scalar_type import ScalarType
+from etir.emit.formats.shape import shape_error
 from etir.emit.pte.model import (
     Bool,
     Chain,
@@ -64,8 +66,6 @@ from etir.emit.pte.model import (
     TensorShapeDynamism,
 )
 from etir.emit.pte.schema import VERSION
-from etir.emit.scalar_type import ScalarType
-from etir.emit.shape import shape_error
 
 Path = tuple[str | int, ...]
 """Where something is: the plan's index, its part (``values``, ``instructions`` ...) and the index in that."""

@@ -16,13 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 from etir.diagnostics import raise_if_errors
-from etir.emit.buffers import Buffer, BufferPool, buffer_bytes
-from etir.emit.checks import align_up
 from etir.emit.flatbuffer.builder import Builder
+from etir.emit.formats.buffers import Buffer, BufferPool, buffer_bytes
+from etir.emit.formats.checks import align_up
+from etir.emit.formats.segments import DATA_SEGMENT, SegmentWriter, place
 from etir.emit.pte import model, schema
 from etir.emit.pte.model import FileLayout, Program
 from etir.emit.pte.validate import validate_program
-from etir.emit.segments import DATA_SEGMENT, SegmentWriter, place
 
 
 def write_pte(

@@ -10,11 +10,11 @@ import math
 from xdsl.ir import SSAValue
 
 from etir.dialects.et.layout import Dim
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.dims import wrap
+from etir.lowering.build.promotion import FLOATING, category_of
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 from etir.lowering.decompose_aten.randomness import training_dropout
-from etir.lowering.dims import wrap
-from etir.lowering.promotion import FLOATING, category_of
 
 rename([("aten.special_expit.default", "aten.sigmoid.default"), ("aten.special_logit.default", "aten.logit.default")])
 

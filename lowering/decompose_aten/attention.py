@@ -22,13 +22,13 @@ from xdsl.ir import Attribute, SSAValue
 from etir.dialects.dtypes import bf16, f16, f32, i1
 from etir.dialects.et.layout import Dim
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.dims import wrap
+from etir.lowering.build.sizes import SizeLike
 from etir.lowering.decompose_aten.contraction import matmul
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.rearrange import triangle_mask
 from etir.lowering.decompose_aten.value_facts import every_row_has_true, never_minus_infinity
-from etir.lowering.dims import wrap
-from etir.lowering.sizes import SizeLike
 
 
 @decomposition("aten._safe_softmax.default")

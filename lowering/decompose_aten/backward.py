@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import bf16, f16, f32, i1
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.attention import bool_to_additive, flash_attention_scale
 from etir.lowering.decompose_aten.contraction import matmul
 from etir.lowering.decompose_aten.decomposition import decomposition

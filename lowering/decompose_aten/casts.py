@@ -8,9 +8,9 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from etir.dialects.et.layout import order_of
-from etir.lowering.builder import Builder, element
+from etir.lowering.build.builder import Builder, element
+from etir.lowering.build.inference import tensor_type_of
 from etir.lowering.decompose_aten.decomposition import decomposition
-from etir.lowering.inference import tensor_type_of
 
 
 def _converted(b: Builder, x: SSAValue) -> SSAValue:

@@ -15,8 +15,8 @@ from xdsl.ir import Attribute
 from etir.dialects.dtypes import BY_TORCH_NAME
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.builder import Builder, dims, element, is_tensor, rank
-from etir.lowering.dims import wrap
+from etir.lowering.build.builder import Builder, dims, element, is_tensor, rank
+from etir.lowering.build.dims import wrap
 
 Parts: TypeAlias = tuple[Any, Any]
 """The real and the imaginary part: tensors, or a number in place of the first; None for an imaginary part of zero."""

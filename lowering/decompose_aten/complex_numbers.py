@@ -10,9 +10,9 @@ from etir.dialects.aten.base import aten_op
 from etir.dialects.dtypes import BY_TORCH_NAME, f32, f64
 from etir.dialects.et.layout import tensor_type
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.builder import Builder, element, is_tensor
+from etir.lowering.build.builder import Builder, element, is_tensor
 from etir.lowering.decompose_aten.decomposition import OperatorPattern
-from etir.passes.rewriting import Rewriter
+from etir.passes.infra.rewriting import Rewriter
 
 _PACKETS = ("add", "sub", "mul", "div", "eq", "ne")
 

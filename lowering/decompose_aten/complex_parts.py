@@ -24,10 +24,10 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from etir.dialects.dtypes import i1
 from etir.dialects.et.layout import dims_of, is_static, tensor_type
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.builder import Builder, dims, element, is_tensor
+from etir.lowering.build.builder import Builder, dims, element, is_tensor
 from etir.lowering.decompose_aten.complex_formulas import FORMULAS, NOT_TAKEN_APART, PART_OF, Call, Parts, filled_as
 from etir.lowering.decompose_aten.decomposition import OperatorPattern
-from etir.passes.rewriting import Rewriter
+from etir.passes.infra.rewriting import Rewriter
 
 
 class ComplexPartsPattern(OperatorPattern):

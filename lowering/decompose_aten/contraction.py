@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import i64
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.dims import broadcast, wrap, wrap_all
+from etir.lowering.build.promotion import FLOATING, category_of, result_type
+from etir.lowering.build.sizes import SizeLike, product
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
-from etir.lowering.dims import broadcast, wrap, wrap_all
-from etir.lowering.promotion import FLOATING, category_of, result_type
-from etir.lowering.sizes import SizeLike, product
 
 rename(
     [

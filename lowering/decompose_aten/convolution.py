@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
 
 Ints = Sequence[int]

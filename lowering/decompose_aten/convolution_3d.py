@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from etir.lowering.builder import Builder, dims, rank
+from etir.lowering.build.builder import Builder, dims, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
 
 Ints = Sequence[int]

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import BY_TYPE, f32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
-from etir.lowering.builder import Builder, Number, element, is_tensor, rank
+from etir.lowering.build.builder import Builder, Number, element, is_tensor, rank
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition
 
 MAX_CONSTANT = 65536

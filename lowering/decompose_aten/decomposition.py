@@ -33,10 +33,10 @@ from etir.dialects.et.layout import dims_of, is_contiguous
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
-from etir.lowering.builder import Builder, is_tensor
+from etir.lowering.build.builder import Builder, is_tensor
 from etir.lowering.decompose_aten.errors import E0420
 from etir.lowering.decompose_aten.kept import Kept
-from etir.passes.rewriting import Pattern, Rewriter
+from etir.passes.infra.rewriting import Pattern, Rewriter
 
 Outcome: TypeAlias = "SSAValue | Sequence[SSAValue | None] | None"
 Function: TypeAlias = "Callable[..., Outcome]"

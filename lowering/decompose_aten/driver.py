@@ -26,9 +26,9 @@ from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.decompose_aten.numbers import NumberPattern
 from etir.lowering.decompose_aten.report import summary
 from etir.lowering.decompose_aten.traced import TraceDecomposition
-from etir.passes.base import Pass
 from etir.passes.errors import E0503
-from etir.passes.rewriting import Pattern, apply_patterns
+from etir.passes.infra.base import Pass
+from etir.passes.infra.rewriting import Pattern, apply_patterns
 
 FAMILIES = (
     "casts",

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from etir.lowering.builder import Builder, dims, rank
+from etir.lowering.build.builder import Builder, dims, rank
+from etir.lowering.build.sizes import SizeLike, product
 from etir.lowering.decompose_aten.decomposition import decomposition
-from etir.lowering.sizes import SizeLike, product
 
 Labels = tuple[str, ...]
 """One name for each dim; dims of an ellipsis are called ``.0`` from the right."""

@@ -12,9 +12,9 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.dtypes import bf16, f16, f32, f64, i1, i64
-from etir.lowering.builder import Builder, Number, TensorOrNumber, dims, element, is_tensor
+from etir.lowering.build.builder import Builder, Number, TensorOrNumber, dims, element, is_tensor
+from etir.lowering.build.promotion import FLOATING, category_of, result_type, to_floating
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition, rename
-from etir.lowering.promotion import FLOATING, category_of, result_type, to_floating
 
 ALIASES: dict[str, str] = {
     "absolute": "abs",

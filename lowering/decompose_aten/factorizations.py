@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import i32, i64
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.dims import broadcast
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.loops import scan
-from etir.lowering.dims import broadcast
 
 
 class _Matrices:

@@ -7,9 +7,9 @@ from xdsl.ir import Operation
 from etir.dialects.aten.base import aten_op
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema_op import SchemaOp
+from etir.lowering.build.foreach import PREFIX, arguments_of_one, single_operator
 from etir.lowering.decompose_aten.decomposition import OperatorPattern
-from etir.lowering.foreach import PREFIX, arguments_of_one, single_operator
-from etir.passes.rewriting import Rewriter
+from etir.passes.infra.rewriting import Rewriter
 
 
 class ForeachPattern(OperatorPattern):

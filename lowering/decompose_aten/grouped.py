@@ -9,7 +9,7 @@ from __future__ import annotations
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.dtypes import i64
-from etir.lowering.builder import Builder, dims, rank
+from etir.lowering.build.builder import Builder, dims, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.loops import scan
 

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import tensor_type
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
 
 

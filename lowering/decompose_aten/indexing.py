@@ -9,11 +9,11 @@ from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import bf16, f16, f32, i32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
-from etir.lowering.builder import Builder, Number, TensorOrNumber, dims, element, is_tensor, rank
+from etir.lowering.build.builder import Builder, Number, TensorOrNumber, dims, element, is_tensor, rank
+from etir.lowering.build.dims import wrap
+from etir.lowering.build.promotion import result_type
+from etir.lowering.build.sizes import SizeLike
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
-from etir.lowering.dims import wrap
-from etir.lowering.promotion import result_type
-from etir.lowering.sizes import SizeLike
 
 rename(
     [

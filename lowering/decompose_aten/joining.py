@@ -9,11 +9,11 @@ from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import i1
 from etir.dialects.et.layout import Dim
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.dims import broadcast, wrap, wrap_all
+from etir.lowering.build.sizes import SizeLike
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 from etir.lowering.decompose_aten.rearrange import at_least
-from etir.lowering.dims import broadcast, wrap, wrap_all
-from etir.lowering.sizes import SizeLike
 
 rename(
     [

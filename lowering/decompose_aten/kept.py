@@ -17,13 +17,13 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
-from etir.backends.registry import parse_delegate
+from etir.backends.api.registry import parse_delegate
 from etir.dialects.aten.table import load_table, out_variant
 from etir.dialects.dtypes import BY_TYPE
 from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.promotion import number_type_of
+from etir.lowering.build.promotion import number_type_of
 from etir.targets.manifest import KernelEntry, load
 
 BETTER_WHOLE: tuple[str, ...] = (

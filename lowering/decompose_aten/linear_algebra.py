@@ -15,10 +15,10 @@ from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.dtypes import BY_TYPE, i32
 from etir.dialects.et.layout import tensor_type
-from etir.lowering.builder import Builder, dims, element, is_tensor, rank
+from etir.lowering.build.builder import Builder, dims, element, is_tensor, rank
+from etir.lowering.build.dims import broadcast
+from etir.lowering.build.inference import tensor_type_of
 from etir.lowering.decompose_aten.decomposition import decomposition
-from etir.lowering.dims import broadcast
-from etir.lowering.inference import tensor_type_of
 
 
 def _type(b: Builder, index: int) -> TensorType[Attribute]:

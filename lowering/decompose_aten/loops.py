@@ -10,7 +10,7 @@ from xdsl.rewriter import InsertPoint
 
 from etir.dialects.control.ops import ScanOp, YieldOp
 from etir.dialects.et.layout import dims_of, tensor_type
-from etir.lowering.builder import Builder, dims, element
+from etir.lowering.build.builder import Builder, dims, element
 
 Step = Callable[[list[SSAValue], list[SSAValue]], tuple[Sequence[SSAValue], Sequence[SSAValue]]]
 """Carried values and slices of what is gone over → the next carried values, and what is stacked."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.promotion import FLOATING, category_of
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.elementwise import xlogy
-from etir.lowering.promotion import FLOATING, category_of
 
 NONE, MEAN, SUM = 0, 1, 2
 """torch's numbers of the reductions."""

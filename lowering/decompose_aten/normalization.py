@@ -8,10 +8,10 @@ from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import bf16, f16, f32, f64
 from etir.dialects.text import source_location
-from etir.lowering.builder import Builder, element, rank
+from etir.lowering.build.builder import Builder, element, rank
+from etir.lowering.build.sizes import SizeLike, product
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.errors import E0421
-from etir.lowering.sizes import SizeLike, product
 
 EPSILON = {f16: 2.0**-10, bf16: 2.0**-7, f32: 2.0**-23, f64: 2.0**-52}
 """The distance from 1 to the next number of each type."""

@@ -13,9 +13,9 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from etir.dialects.dtypes import f64, i64
 from etir.dialects.sym.ops import ArithmeticOp, ConstantOp, arithmetic
-from etir.lowering.builder import Builder
+from etir.lowering.build.builder import Builder
 from etir.lowering.decompose_aten.decomposition import OperatorPattern
-from etir.passes.rewriting import Rewriter
+from etir.passes.infra.rewriting import Rewriter
 
 MAX_FACTORS = 16
 """The largest exponent that becomes a product."""

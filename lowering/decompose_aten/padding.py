@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from etir.lowering.builder import Builder, dims, rank
+from etir.lowering.build.builder import Builder, dims, rank
 from etir.lowering.decompose_aten.decomposition import decomposition
 
 MODES = ("reflect", "replicate", "circular", "constant")

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import i64
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.sizes import SizeLike
 from etir.lowering.decompose_aten.decomposition import decomposition
-from etir.lowering.sizes import SizeLike
 
 Ints = Sequence[int]
 Pooling = Callable[[SSAValue], SSAValue]

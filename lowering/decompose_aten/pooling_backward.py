@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import i64
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.sizes import product
 from etir.lowering.decompose_aten.contraction import matmul
 from etir.lowering.decompose_aten.decomposition import decomposition
-from etir.lowering.sizes import product
 
 Ints = Sequence[int]
 Window = tuple[int, int, int]

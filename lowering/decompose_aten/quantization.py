@@ -12,9 +12,9 @@ from math import prod
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.dtypes import BY_TYPE, f32, f64, i64
-from etir.lowering.builder import Builder, element
+from etir.lowering.build.builder import Builder, element
+from etir.lowering.build.inference import tensor_type_of
 from etir.lowering.decompose_aten.decomposition import decomposition
-from etir.lowering.inference import tensor_type_of
 
 _NAMESPACE = "quantized_decomposed"
 _SMALLEST = 1e-5

@@ -15,10 +15,10 @@ from xdsl.dialects.builtin import IntegerType, Signedness
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.dtypes import f16
-from etir.lowering.builder import Builder, element
+from etir.lowering.build.builder import Builder, element
+from etir.lowering.build.inference import tensor_type_of
+from etir.lowering.build.sizes import SizeLike, dim
 from etir.lowering.decompose_aten.decomposition import decomposition
-from etir.lowering.inference import tensor_type_of
-from etir.lowering.sizes import SizeLike, dim
 
 _BLOCKS = ("block_size",)
 _SMALLEST_NORMAL: dict[Attribute, float] = {f16: 2.0**-14}

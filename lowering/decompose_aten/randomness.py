@@ -14,9 +14,9 @@ from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.dtypes import f32, f64, i64
 from etir.dialects.et.layout import dims_of, tensor_type
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.promotion import FLOATING, category_of
 from etir.lowering.decompose_aten.decomposition import decomposition
-from etir.lowering.promotion import FLOATING, category_of
 
 SMALLEST = 2.0**-25
 """What takes the place of a uniform number of 0 where its logarithm is needed."""

@@ -14,11 +14,11 @@ from xdsl.ir import SSAValue
 from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import dims_of
 from etir.dialects.sym.ops import arithmetic
-from etir.lowering.builder import Builder, dims, rank
+from etir.lowering.build.builder import Builder, dims, rank
+from etir.lowering.build.dims import wrap, wrap_all
+from etir.lowering.build.inference import tensor_type_of
+from etir.lowering.build.sizes import Size, SizeLike, product
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
-from etir.lowering.dims import wrap, wrap_all
-from etir.lowering.inference import tensor_type_of
-from etir.lowering.sizes import Size, SizeLike, product
 
 rename(
     [

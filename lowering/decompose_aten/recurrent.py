@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from etir.dialects.text import source_location
-from etir.lowering.builder import Builder, dims
+from etir.lowering.build.builder import Builder, dims
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.errors import E0421, E0422
 

@@ -9,11 +9,11 @@ from typing import Any
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.dtypes import BY_TYPE, i1, i64, ui8
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.dims import wrap, wrap_all
+from etir.lowering.build.promotion import FLOATING, category_of, to_floating
+from etir.lowering.build.sizes import SizeLike
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
-from etir.lowering.dims import wrap, wrap_all
-from etir.lowering.promotion import FLOATING, category_of, to_floating
-from etir.lowering.sizes import SizeLike
 
 rename(
     [

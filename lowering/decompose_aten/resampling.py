@@ -14,10 +14,10 @@ from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import f32, i64
 from etir.dialects.et.layout import dims_of
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.sizes import SizeLike
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.resampling_dynamic import Axis, cubic, nearest_exact, smooth
-from etir.lowering.sizes import SizeLike
 
 Scales = Sequence[float | None]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import f32, i64
-from etir.lowering.builder import Builder, element, rank
-from etir.lowering.sizes import Size, SizeLike
+from etir.lowering.build.builder import Builder, element, rank
+from etir.lowering.build.sizes import Size, SizeLike
 
 CUBIC = -0.75
 """The coefficient of bicubic interpolation; the antialiased one takes -0.5."""

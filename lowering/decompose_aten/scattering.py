@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import AnyFloat, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.dtypes import dtype_of, i1
-from etir.lowering.builder import Builder, dims, element, rank, wrap
+from etir.lowering.build.builder import Builder, dims, element, rank, wrap
 from etir.lowering.decompose_aten.decomposition import decomposition
 
 

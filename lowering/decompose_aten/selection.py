@@ -14,11 +14,11 @@ from xdsl.ir import SSAValue
 
 from etir.dialects.dtypes import i1, i64
 from etir.dialects.et.layout import dims_of, tensor_type
-from etir.lowering.builder import Builder, dims, element, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
+from etir.lowering.build.dims import wrap
 from etir.lowering.decompose_aten.creation import MAX_CONSTANT
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.reduction import previous
-from etir.lowering.dims import wrap
 
 MAX_SORTED_COLUMNS = 64
 """Rows with more elements than this are not sorted, one stable sort for each element."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute, SSAValue
 
-from etir.lowering.builder import Builder, element, rank
+from etir.lowering.build.builder import Builder, element, rank
+from etir.lowering.build.dims import wrap
+from etir.lowering.build.promotion import FLOATING, category_of, result_type
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.reduction import Dims, positions
-from etir.lowering.dims import wrap
-from etir.lowering.promotion import FLOATING, category_of, result_type
 
 # --- variance ---------------------------------------------------------------------------------------------------------
 

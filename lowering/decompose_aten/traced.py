@@ -30,13 +30,13 @@ from etir.dialects.et.layout import Dim, dims_of, order_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr, symbol
 from etir.dialects.text import source_location
-from etir.lowering.builder import Builder, declared_ranges, is_tensor
+from etir.lowering.build.builder import Builder, declared_ranges, is_tensor
+from etir.lowering.build.sizes import dim_of
 from etir.lowering.decompose_aten.decomposition import OperatorPattern, replace
 from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.decompose_aten.legality import is_legal
 from etir.lowering.errors import E0411, E0412
-from etir.lowering.sizes import dim_of
-from etir.passes.rewriting import Rewriter
+from etir.passes.infra.rewriting import Rewriter
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule

@@ -18,11 +18,11 @@ from etir.dialects.et.layout import is_contiguous, is_static
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp
 from etir.dialects.et.weights import BlobAttr
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.builder import dims, element, is_tensor, rank
+from etir.lowering.build.builder import dims, element, is_tensor, rank
+from etir.lowering.build.dims import wrap
+from etir.lowering.build.inference import tensor_type_of
+from etir.lowering.build.promotion import BOOL, FLOATING
 from etir.lowering.decompose_aten.elementwise import LARGEST
-from etir.lowering.dims import wrap
-from etir.lowering.inference import tensor_type_of
-from etir.lowering.promotion import BOOL, FLOATING
 
 if TYPE_CHECKING:
     import numpy as np

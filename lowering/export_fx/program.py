@@ -63,7 +63,7 @@ from etir.lowering.export_fx.nodes import GraphExporter, legal_name
 from etir.lowering.export_fx.sizes import Sizes, inverse
 from etir.lowering.export_fx.targets import AtenTargets
 from etir.lowering.import_fx.types import TORCH_DTYPES
-from etir.passes.base import is_private
+from etir.passes.infra.base import is_private
 
 _CONSTANT_OWNERS = (GetWeightOp, ConstantOp, NumberOp, NoneOp, StringOp)
 _PREFIXES = {InputKind.PARAMETER: "p_", InputKind.BUFFER: "b_", InputKind.CONSTANT_TENSOR: "c_"}

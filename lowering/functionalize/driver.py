@@ -44,7 +44,7 @@ from etir.dialects.et.program import (
 from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
-from etir.lowering.builder import is_tensor
+from etir.lowering.build.builder import is_tensor
 from etir.lowering.functionalize.aliases import AliasSets, Origin, Storage
 from etir.lowering.functionalize.counterparts import Counterparts
 from etir.lowering.functionalize.emitter import Emitter
@@ -58,7 +58,7 @@ from etir.lowering.functionalize.views import (
     operand_index,
     viewed_argument,
 )
-from etir.passes.base import Pass, methods
+from etir.passes.infra.base import Pass, methods
 
 _SIZE_OPERATORS = frozenset(
     {

@@ -17,7 +17,7 @@ from xdsl.rewriter import Rewriter
 
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.foreach import PREFIX, arguments_of_one, single_operator
+from etir.lowering.build.foreach import PREFIX, arguments_of_one, single_operator
 from etir.lowering.functionalize.emitter import Emitter, Number, Tensor, tensor_of
 from etir.lowering.functionalize.mutations import mutates
 

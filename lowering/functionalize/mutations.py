@@ -22,7 +22,9 @@ from etir.dialects.literals import ArgValue
 from etir.dialects.schema import Argument, OpSchema, SchemaKind
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
-from etir.lowering.builder import is_tensor
+from etir.lowering.build.builder import is_tensor
+from etir.lowering.build.inference import infer
+from etir.lowering.build.promotion import result_type
 from etir.lowering.errors import E0413
 from etir.lowering.functionalize.aliases import Alias, AliasSets, Origin, Storage
 from etir.lowering.functionalize.counterparts import Counterparts
@@ -37,8 +39,6 @@ from etir.lowering.functionalize.views import (
     repeats,
     viewed_argument,
 )
-from etir.lowering.inference import infer
-from etir.lowering.promotion import result_type
 
 _HIDDEN: dict[str, tuple[str, bool]] = {
     "aten.batch_norm.default": ("training", True),

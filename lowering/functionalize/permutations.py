@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from etir.dialects.et.layout import Dim
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.dims import wrap, wrap_all
+from etir.lowering.build.dims import wrap, wrap_all
 
 Order = list[int]
 

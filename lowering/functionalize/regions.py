@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
-from etir.lowering.builder import is_tensor
+from etir.lowering.build.builder import is_tensor
 from etir.lowering.errors import E0413
 from etir.lowering.functionalize.aliases import AliasSets, Storage
 from etir.lowering.functionalize.mutations import written_tensors

@@ -20,7 +20,7 @@ from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import Dim, dims_of, order_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp, ReadStateOp
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.dims import product, wrap
+from etir.lowering.build.dims import product, wrap
 from etir.lowering.functionalize.aliases import Alias, AliasSets
 from etir.lowering.functionalize.emitter import Tensor, tensor_of
 from etir.lowering.functionalize.permutations import permutation, squeezed

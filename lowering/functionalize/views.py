@@ -18,8 +18,8 @@ from etir.dialects.dtypes import dtype_of, i1, i64
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema import OpSchema, SchemaKind
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.builder import is_tensor
-from etir.lowering.dims import wrap
+from etir.lowering.build.builder import is_tensor
+from etir.lowering.build.dims import wrap
 from etir.lowering.functionalize.aliases import Alias
 from etir.lowering.functionalize.emitter import Number, Tensor, tensor_of, with_element
 from etir.lowering.functionalize.expansions import of_written_copies

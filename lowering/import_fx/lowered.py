@@ -19,7 +19,7 @@ from torch.export import ExportedProgram
 from xdsl.dialects.builtin import NameLoc, StringAttr, UnknownLoc
 from xdsl.ir import Operation
 
-from etir.backends.interface import NamedBlob
+from etir.backends.api.interface import NamedBlob
 from etir.dialects.et.payloads import DelegateOp, NamedDataOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.lowering.errors import E0402

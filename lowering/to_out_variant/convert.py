@@ -18,7 +18,7 @@ from etir.dialects.text import source_location
 from etir.lowering.errors import E0415
 from etir.lowering.to_out_variant.constants import ConstantPool
 from etir.lowering.to_out_variant.method import MethodLowering
-from etir.passes.base import Pass, methods
+from etir.passes.infra.base import Pass, methods
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""What the passes of delegation share: the partition attribute, graphs of blocks, levels, the report, what-if.
+"""The passes of delegation and what they share: the partition attribute, graphs of blocks, levels, report, what-if.
 
-The passes themselves are `partition`, `verify-partitions`, `outline-delegates`, `legalize-delegates`,
-`lower-delegates` and `release-kept`, one file each in ``passes/``; what a backend declares is in ``backends/``.
+The passes are `partition`, `verify-partitions`, `outline-delegates`, `legalize-delegates`, `lower-delegates` and
+`release-kept`, one file each; what a backend declares is in ``backends/api/``.
 """

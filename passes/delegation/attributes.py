@@ -17,8 +17,8 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
+from etir.backends.api.registry import Delegate, parse_delegate
 from etir.backends.errors import E1109
-from etir.backends.registry import Delegate, parse_delegate
 from etir.dialects.text import source_location
 
 PARTITION = "backend.partition"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import StringAttr
 
+from etir.backends.api.interface import NamedBlob
 from etir.backends.errors import E1111
-from etir.backends.interface import NamedBlob
 from etir.dialects.et.payloads import NamedDataOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.literals import int_attr

@@ -11,10 +11,10 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from etir.backends.registry import Delegate
+from etir.backends.api.registry import Delegate
 from etir.dialects.et.program import ReadStateOp, StateOp, WriteStateOp
-from etir.passes.base import methods
 from etir.passes.delegation.attributes import PARTITION, partition_of, set_partition
+from etir.passes.infra.base import methods
 
 SHARED = "backend.shared"
 """Attribute of an ``et.state`` that one delegate owns for several methods."""

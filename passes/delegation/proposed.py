@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import Operation
 
-from etir.backends.interface import Proposal
+from etir.backends.api.interface import Proposal
 from etir.passes.delegation.graph import BlockGraph, Contraction
 from etir.passes.delegation.take import Taken, find_way_back
 

@@ -12,16 +12,16 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from etir.backends.patterns import operator_of
-from etir.backends.registry import Delegate
+from etir.backends.api.patterns import operator_of
+from etir.backends.api.registry import Delegate
 from etir.dialects.et.program import GetWeightOp, ReadStateOp, WeightOp
 from etir.dialects.et.weights import BlobAttr
 from etir.dialects.text import source_location
-from etir.passes.base import methods
 from etir.passes.delegation.attributes import delegate_for, delegates_of, function_name, partition_of
 from etir.passes.delegation.graph import Ranges, tensor_bytes, used_values
 from etir.passes.delegation.take import computes
 from etir.passes.delegation.what_if import Saving, WhatIf, rank_savings
+from etir.passes.infra.base import methods
 
 
 @dataclass(frozen=True)

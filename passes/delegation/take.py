@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from etir.backends.patterns import ANY, Match, operator_of
-from etir.backends.registry import Delegate
+from etir.backends.api.patterns import ANY, Match, operator_of
+from etir.backends.api.registry import Delegate
 from etir.dialects.schema_op import SchemaOp
 from etir.passes.delegation.graph import FREE, STORES, BlockGraph
 

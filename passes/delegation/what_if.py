@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from etir.backends.patterns import operator_of
-from etir.backends.registry import Delegate
+from etir.backends.api.patterns import operator_of
+from etir.backends.api.registry import Delegate
 from etir.passes.delegation.graph import BlockGraph, Contraction
 from etir.passes.delegation.levels import boundary_bytes, find_levels, lower_boundary
 from etir.passes.delegation.take import Taken, computes

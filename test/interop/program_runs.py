@@ -25,7 +25,7 @@ from etir.driver import Program, compile_program
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.import_fx import import_program
 from etir.lowering.pipeline import pipeline
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 Calls = Sequence[tuple[Any, ...]]
 

@@ -25,7 +25,7 @@ from etir.dialects.text import print_module
 from etir.emit.pte.reader import read_pte
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.pipeline import pipeline
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 
 class _Mlp(nn.Module):

@@ -53,7 +53,7 @@ def test_chosen_by_size_and_name() -> None:
     from etir.dialects.context import EtContext
     from etir.emit.to_pte import emit_program
     from etir.lowering.pipeline import pipeline
-    from etir.passes.manager import run_pipeline
+    from etir.passes.infra.manager import run_pipeline
 
     steps = list(pipeline(delegates=["xnnpack"]))
     place = next(i for i, step in enumerate(steps) if step.startswith("to-out-variant"))

@@ -1,6 +1,6 @@
 """The manifest of the stock runtime against the installed wheel: names, schemas, and a sample of real kernel calls.
 
-``python -m etir.targets.probe --all`` is the exhaustive form of the last test.
+``python -m etir.tools.probe --all`` is the exhaustive form of the last test.
 """
 
 import json
@@ -82,7 +82,7 @@ def test_schemas_are_torchs(stock: Manifest, wheel):  # type: ignore[no-untyped-
 
 
 def test_promotion_and_casts_are_torchs():
-    from etir.targets.probe.call import TORCH_DTYPES
+    from etir.tools.probe.call import TORCH_DTYPES
 
     for a, torch_a in TORCH_DTYPES.items():
         for b, torch_b in TORCH_DTYPES.items():
@@ -97,7 +97,7 @@ def test_promotion_and_casts_are_torchs():
 
 def run_probe(*arguments: str) -> str:
     """The output of the probe, which must find no call that the manifest accepts and the runtime does not run."""
-    command = [sys.executable, "-m", "etir.targets.probe", *arguments]
+    command = [sys.executable, "-m", "etir.tools.probe", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout
@@ -113,7 +113,7 @@ def test_the_usual_call_of_every_kernel_works():
 
 
 def test_the_probe_refuses_unknown_kernels():
-    command = [sys.executable, "-m", "etir.targets.probe", "--op", "aten::relu_"]
+    command = [sys.executable, "-m", "etir.tools.probe", "--op", "aten::relu_"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "no kernel or no sample for 'aten::relu_'; similar: aten::relu.out" in done.stderr

@@ -18,7 +18,7 @@ from etir.emit.from_pte import read_program
 from etir.emit.to_pte import emit_program
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.pipeline import PHASES, pipeline
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 from models.registry import MODELS
 

@@ -32,7 +32,7 @@ from etir.emit.ptd.reader import read_ptd  # noqa: E402
 from etir.emit.to_pte import EmitOptions, emit_program  # noqa: E402
 from etir.emit.verify_bytes import verify_bytes  # noqa: E402
 from etir.lowering.import_fx import import_program  # noqa: E402
-from etir.passes.manager import run_pipeline  # noqa: E402
+from etir.passes.infra.manager import run_pipeline  # noqa: E402
 
 # --- several methods --------------------------------------------------------------------------------------------------
 

@@ -21,11 +21,11 @@ from executorch.runtime import Runtime, Verification
 from stock_samples import SAMPLES, Sample
 
 from etir.diagnostics import EtirError
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.ptd import read_ptd, write_ptd
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.pte import read_pte, write_pte
 from etir.emit.pte.model import Double, Program, Tensor
-from etir.emit.scalar_type import ScalarType
 
 NAMES = list(SAMPLES)
 

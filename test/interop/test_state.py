@@ -21,7 +21,7 @@ from etir.dialects.et.instructions import CallOp  # noqa: E402
 from etir.dialects.et.program import StateOp, WeightOp  # noqa: E402
 from etir.dialects.et.values import BufferOp  # noqa: E402
 from etir.lowering.import_fx import import_program  # noqa: E402
-from etir.passes.memory_effects import tensor_bytes  # noqa: E402
+from etir.passes.analysis.memory_effects import tensor_bytes  # noqa: E402
 
 SHAPE = (2, 8, 3)
 CACHE_BYTES = 2 * 8 * 3 * 4

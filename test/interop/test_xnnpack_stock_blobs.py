@@ -20,7 +20,7 @@ from etir.backends.xnnpack.text import disassemble, from_function
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module
 from etir.dialects.verify import verify_module
-from etir.emit.buffers import Buffer
+from etir.emit.formats.buffers import Buffer
 from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte
 from etir.emit.pte.writer import write_pte

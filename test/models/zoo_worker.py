@@ -153,7 +153,7 @@ def _planned(program: torch.export.ExportedProgram, target: str) -> Any:
     import etir
     from etir.dialects.context import EtContext
     from etir.lowering.pipeline import pipeline
-    from etir.passes.manager import run_pipeline
+    from etir.passes.infra.manager import run_pipeline
 
     module = etir.import_program(program)
     run_pipeline(EtContext(), module, ",".join(pipeline(target=target)))

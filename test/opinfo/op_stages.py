@@ -110,7 +110,7 @@ def _stock(program: Any) -> str:
     """What keeps a program from linking against the stock runtime."""
     from etir.dialects.context import EtContext
     from etir.lowering.pipeline import pipeline
-    from etir.passes.manager import run_pipeline
+    from etir.passes.infra.manager import run_pipeline
 
     try:
         run_pipeline(EtContext(), etir.import_program(program), ",".join(pipeline(stop="backend")))

@@ -90,7 +90,7 @@ def _manifest_entry(name: str) -> Any:
 
 def refusal(kernel: Kernel, arguments: Sequence[Any], results: Sequence[Any]) -> str | None:
     """Why the manifest says that the kernel does not take such a call; None if it says that it does."""
-    from etir.emit.scalar_type import ScalarType
+    from etir.emit.formats.scalar_type import ScalarType
 
     tensors: dict[str, Any] = {}
     orders: dict[str, Any] = {}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model, writer
 from etir.emit.pte.model import AllocationDetails, Bool, Int, KernelCall, Operator, Tensor, TensorShapeDynamism
-from etir.emit.scalar_type import ScalarType
 
 STATIC, BOUND, UNBOUND = TensorShapeDynamism
 

@@ -14,10 +14,10 @@ from executor import ExecutorError, External, Memory, Method, Program, build_exe
 from programs import BOUND, Builder
 from test_executor_method import external, floats
 
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.ptd.writer import write_ptd
 from etir.emit.pte.reader import read_pte
-from etir.emit.scalar_type import ScalarType
 from etir.tools.decode_error import Origin, decode
 from etir.tools.error_record import Record, checks
 

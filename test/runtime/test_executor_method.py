@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from executor import ExecutorError, External, Memory, Method, Program, build_executor
 from programs import BOUND, UNBOUND, Builder
 
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.ptd.writer import write_ptd
 from etir.emit.pte import model
 from etir.emit.pte.model import Bool, Double, Int, IntList, JumpFalseCall, MoveCall
-from etir.emit.scalar_type import ScalarType
 
 
 @pytest.fixture(scope="module")

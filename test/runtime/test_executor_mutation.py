@@ -19,11 +19,11 @@ from executor import RUNTIME, link_executor
 from programs import BOUND, STATIC, UNBOUND, Builder
 from test_executor_method import conditional, copies, external, floats, grower, loop, state
 
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.ptd.writer import write_ptd
 from etir.emit.pte import model
 from etir.emit.pte.model import IntList
-from etir.emit.scalar_type import ScalarType
 
 MUTATOR = ("program_fuzz.cc", "file_mutator.cc")
 FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined"

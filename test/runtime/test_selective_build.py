@@ -19,8 +19,8 @@ from executor import RUNTIME, ExecutorError, Method, Program, link_executor, ope
 
 import etir
 from etir.diagnostics import EtirError
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte.reader import read_pte
-from etir.emit.scalar_type import ScalarType
 from etir.tools import select_kernels
 from etir.tools.et_compile import main as compile_main
 

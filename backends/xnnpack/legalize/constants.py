@@ -23,7 +23,7 @@ from etir.dialects.et.weights import Blob
 if TYPE_CHECKING:
     import numpy as np
 
-    from etir.backends.interface import Outlined
+    from etir.backends.api.interface import Outlined
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from etir.dialects.text import source_location
 if TYPE_CHECKING:
     import numpy as np
 
-    from etir.backends.interface import Outlined
+    from etir.backends.api.interface import Outlined
 
 
 @dataclass(frozen=True)

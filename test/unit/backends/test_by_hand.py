@@ -11,7 +11,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
 from etir.emit.pte.reader import read_pte
 from etir.interpret.interpreter import Interpreter
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 CHAIN = """
 func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {{

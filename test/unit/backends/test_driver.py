@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 import etir
-from etir.backends import registry
-from etir.backends.interface import Artifact, Backend, Keep, Outlined
-from etir.backends.patterns import Row, rows
+from etir.backends.api import registry
+from etir.backends.api.interface import Artifact, Backend, Keep, Outlined
+from etir.backends.api.patterns import Row, rows
 from etir.diagnostics import EtirError, Severity
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.pipeline import phase_of, pipeline
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 
 class _Net(nn.Module):
@@ -119,7 +119,7 @@ class _Picky(Backend):
     columns = 3
 
     def rows(self, options: object) -> list[Row]:
-        from etir.backends.patterns import condition
+        from etir.backends.api.patterns import condition
 
         @condition("wide")
         def wide(match) -> bool:

@@ -10,8 +10,8 @@ from xdsl.ir import Block
 
 from etir.passes.delegation.graph import BlockGraph, Contraction, Value
 from etir.passes.delegation.levels import boundary_bytes, find_levels, lower_boundary
+from etir.passes.delegation.partition import drop_cycles, partitions
 from etir.passes.delegation.take import find_way_back
-from etir.passes.partition import drop_cycles, partitions
 
 
 @st.composite

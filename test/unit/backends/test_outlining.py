@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from etir.backends import registry
-from etir.backends.interface import Artifact, Backend, Outlined
-from etir.backends.patterns import Row, op, rows
+from etir.backends.api import registry
+from etir.backends.api.interface import Artifact, Backend, Outlined
+from etir.backends.api.patterns import Row, op, rows
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.et.layout import is_contiguous
 from etir.dialects.text import parse_module, print_module
 from etir.interpret.interpreter import Interpreter
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 
 class _Pairs(Backend):

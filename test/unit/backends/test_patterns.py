@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from etir.backends import conditions as c
-from etir.backends.patterns import ANY, Match, Row, Table, condition, op, rows
+from etir.backends.api import conditions as c
+from etir.backends.api.patterns import ANY, Match, Row, Table, condition, op, rows
 from etir.dialects.context import EtContext
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import parse_module

@@ -12,13 +12,13 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
-from etir.backends import registry
-from etir.backends.interface import Artifact, Backend, Outlined, Proposal
-from etir.backends.patterns import Row
+from etir.backends.api import registry
+from etir.backends.api.interface import Artifact, Backend, Outlined, Proposal
+from etir.backends.api.patterns import Row
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 
 @dataclass(frozen=True)

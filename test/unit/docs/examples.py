@@ -215,7 +215,7 @@ class Page:
         from etir.dialects.context import EtContext
         from etir.dialects.text import parse_module, print_module
         from etir.dialects.verify import verify_module
-        from etir.passes.manager import run_pipeline
+        from etir.passes.infra.manager import run_pipeline
 
         wanted = block.option("error")
         pipeline = block.option("pipeline")

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from etir.emit.formats.scalar_type import ITEM_BYTES, ScalarType
 from etir.emit.pte.model import (
     AllocationDetails,
     BackendDelegate,
@@ -43,7 +44,6 @@ from etir.emit.pte.model import (
     TensorList,
     TensorShapeDynamism,
 )
-from etir.emit.scalar_type import ITEM_BYTES, ScalarType
 
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from raw_flatbuffer import Raw
 
 from etir.diagnostics import EtirError
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.ptd import read_ptd, write_ptd
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
-from etir.emit.scalar_type import ScalarType
 
 
 @st.composite

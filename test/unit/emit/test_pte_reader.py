@@ -15,6 +15,7 @@ from pte_strategies import everything
 from raw_flatbuffer import Raw, with_header
 
 from etir.diagnostics import EtirError
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import read_pte, write_pte
 from etir.emit.pte.model import (
     BackendDelegate,
@@ -36,7 +37,6 @@ from etir.emit.pte.model import (
     Tensor,
     TensorList,
 )
-from etir.emit.scalar_type import ScalarType
 
 
 def rejected(data: bytes) -> EtirError:

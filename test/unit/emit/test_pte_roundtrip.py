@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from pte_strategies import everything, programs
 
 from etir.diagnostics import EtirError
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import pte_parts, read_pte, write_pte
 from etir.emit.pte.model import (
     BackendDelegate,
@@ -32,7 +33,6 @@ from etir.emit.pte.model import (
     String,
     Tensor,
 )
-from etir.emit.scalar_type import ScalarType
 
 
 def one_method(*values, constants=(b"",), **fields):

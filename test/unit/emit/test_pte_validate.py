@@ -10,6 +10,7 @@ import pytest
 from pte_strategies import everything
 
 from etir.diagnostics import EtirError
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import validate_program, write_pte
 from etir.emit.pte.model import (
     AllocationDetails,
@@ -45,7 +46,6 @@ from etir.emit.pte.model import (
     TensorList,
     TensorShapeDynamism,
 )
-from etir.emit.scalar_type import ScalarType
 
 FLOAT = Tensor(ScalarType.FLOAT, (2, 3), (0, 1))
 CONSTANT = replace(FLOAT, data_buffer_idx=1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model
 from etir.emit.runtime_memory import memory_header, runtime_memory
-from etir.emit.scalar_type import ScalarType
 
 _FLOAT = ScalarType.FLOAT
 

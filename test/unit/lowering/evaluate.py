@@ -21,7 +21,7 @@ from etir.dialects.et.program import GetWeightOp, WeightOp
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, AssertOp, ConstantOp
 from etir.lowering.import_fx.types import MEMORY_FORMATS, TORCH_DTYPES
-from etir.passes.base import methods
+from etir.passes.infra.base import methods
 
 _FORMATS = {word: memory_format for memory_format, word in MEMORY_FORMATS.items()}
 

@@ -23,7 +23,7 @@ from etir.dialects.sym.ops import DimOp
 from etir.dialects.verify import verify_module
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass
 from etir.lowering.import_fx.types import ELEMENT_TYPES, MEMORY_FORMATS, type_of_value
-from etir.passes.base import methods
+from etir.passes.infra.base import methods
 
 LARGEST_SIZE = 4096
 """The upper bound of every symbolic dim."""

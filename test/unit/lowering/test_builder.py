@@ -15,9 +15,9 @@ from etir.dialects.et.program import WeightOp
 from etir.dialects.sym.expr import symbol
 from etir.dialects.text import parse_module
 from etir.dialects.verify import verify_module
-from etir.lowering.builder import Builder, dims, element
-from etir.passes.base import methods
-from etir.passes.rewriting import Rewriter
+from etir.lowering.build.builder import Builder, dims, element
+from etir.passes.infra.base import methods
+from etir.passes.infra.rewriting import Rewriter
 
 TEXT = """
 sym.dim @s0 in [1, 64]

@@ -15,7 +15,7 @@ from etir.dialects.text import parse_module
 from etir.lowering.decompose_aten import traced
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass, hand_written
 from etir.lowering.verify_core_aten import VerifyCoreAtenPass
-from etir.passes.rewriting import Observer
+from etir.passes.infra.rewriting import Observer
 
 X = torch.randn(7, 4)
 SILU = "aten.silu.default"

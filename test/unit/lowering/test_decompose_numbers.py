@@ -15,7 +15,7 @@ from etir.dialects.sym.ops import ARITHMETIC
 from etir.dialects.text import parse_module
 from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.to_out_variant.calls import PRIMITIVES
-from etir.passes.base import methods
+from etir.passes.infra.base import methods
 
 _RULES = {rule.name: rule for rule in ARITHMETIC}
 _EXPANDED = ("sym.ne", "sym.and", "sym.or")

@@ -17,7 +17,7 @@ from etir.diagnostics import EtirError
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.sym.expr import symbol
 from etir.dialects.sym.ops import DimOp
-from etir.passes.base import methods
+from etir.passes.infra.base import methods
 
 KINDS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn_tanh": nn.RNN, "rnn_relu": nn.RNN}
 

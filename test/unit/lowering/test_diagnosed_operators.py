@@ -7,7 +7,7 @@ import pytest
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 from etir.survey import everything_wrong
 
 _FREXP = "aten.frexp.Tensor(%x) : (tensor<1x4xf32>) -> (tensor<1x4xf32>, tensor<1x4xi32>)\n"

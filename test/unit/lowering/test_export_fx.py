@@ -21,7 +21,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
 from etir.lowering.export_fx import export_program, export_programs
 from etir.lowering.pipeline import pipeline
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 
 class _Counting(nn.Module):

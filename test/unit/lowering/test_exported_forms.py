@@ -15,7 +15,7 @@ from etir.interpret.interpreter import Interpreter
 from etir.lowering.functionalize import FunctionalizePass
 from etir.lowering.import_fx import import_program
 from etir.lowering.pipeline import pipeline
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 
 class Module(nn.Module):

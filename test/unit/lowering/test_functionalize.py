@@ -17,7 +17,7 @@ from etir.dialects.et.program import UpdateInputOp, WriteStateOp
 from etir.dialects.text import parse_module, print_module, source_location
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.functionalize import FunctionalizePass
-from etir.passes.base import methods
+from etir.passes.infra.base import methods
 
 
 def test_one_write_for_each_state_and_input() -> None:

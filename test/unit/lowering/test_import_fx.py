@@ -28,7 +28,7 @@ from etir.interpret.interpreter import Interpreter
 from etir.lowering.import_fx import import_program
 from etir.lowering.import_fx.weights import BlobPool
 from etir.lowering.pipeline import pipeline
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 
 class Function(torch.nn.Module):

@@ -10,8 +10,8 @@ import torch
 from xdsl.ir import Block
 
 from etir.dialects.et.layout import tensor_type
+from etir.lowering.build.promotion import promote_types, result_type
 from etir.lowering.import_fx.types import ELEMENT_TYPES
-from etir.lowering.promotion import promote_types, result_type
 
 DTYPES = [
     torch.bool,

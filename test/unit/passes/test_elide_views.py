@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module
 from etir.interpret.interpreter import Interpreter
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 Step = tuple[str, tuple[int, ...]]
 """The text of an operation behind its operand, and the shape of its result."""

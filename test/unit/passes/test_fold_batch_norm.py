@@ -10,7 +10,7 @@ import pytest
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module
 from etir.interpret.interpreter import Interpreter
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 CHANNELS_IN, CHANNELS_OUT = 4, 6
 

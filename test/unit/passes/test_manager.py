@@ -19,15 +19,15 @@ from etir.dialects.dtypes import f32
 from etir.dialects.et.layout import tensor_type
 from etir.dialects.et.weights import write_weight_file
 from etir.dialects.text import parse_module, print_module
-from etir.passes.base import Pass, methods
-from etir.passes.cse import CsePass
-from etir.passes.dce import DcePass
 from etir.passes.errors import E0508
-from etir.passes.instrumentation import Instrument, PassRun, PrintIR, TraceOp, write_to_directory
-from etir.passes.manager import PipelineOptions, run_pipeline
-from etir.passes.report import merge_reports
-from etir.passes.reproducer import Reproducer, Settings, read_reproducer
-from etir.passes.rewriting import Observer, Pattern, Rewriter, apply_patterns
+from etir.passes.generic.cse import CsePass
+from etir.passes.generic.dce import DcePass
+from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.instrumentation import Instrument, PassRun, PrintIR, TraceOp, write_to_directory
+from etir.passes.infra.manager import PipelineOptions, run_pipeline
+from etir.passes.infra.report import merge_reports
+from etir.passes.infra.reproducer import Reproducer, Settings, read_reproducer
+from etir.passes.infra.rewriting import Observer, Pattern, Rewriter, apply_patterns
 
 TEXT = """
 func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {

@@ -12,9 +12,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
-from etir.passes import registry
-from etir.passes.base import Pass
-from etir.passes.pipeline import (
+from etir.passes.infra import registry
+from etir.passes.infra.base import Pass
+from etir.passes.infra.pipeline import (
     PIPELINE_FILE,
     parse_pipeline,
     parse_specs,

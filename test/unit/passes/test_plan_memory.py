@@ -10,8 +10,8 @@ from etir.dialects.context import EtContext
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.values import BufferOp
 from etir.dialects.text import parse_module, print_module
-from etir.passes.manager import run_pipeline
-from etir.passes.memory_effects import memory_of, tensor_bytes
+from etir.passes.analysis.memory_effects import memory_of, tensor_bytes
+from etir.passes.infra.manager import run_pipeline
 
 
 @st.composite

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etir.diagnostics import EtirError
-from etir.passes.planning.algorithms import ALGORITHM_NAMES, ALGORITHMS, plan
-from etir.passes.planning.instance import build_instance, find_conflicts
-from etir.passes.planning.lower_bound import lower_bound
-from etir.passes.planning.placement import place_best_fit, place_lowest
-from etir.passes.planning.problem import Buffer, Plan, Pool, Problem, align_up, merge_intervals
-from etir.passes.planning.verify import verify_plan
+from etir.passes.analysis.planning.algorithms import ALGORITHM_NAMES, ALGORITHMS, plan
+from etir.passes.analysis.planning.instance import build_instance, find_conflicts
+from etir.passes.analysis.planning.lower_bound import lower_bound
+from etir.passes.analysis.planning.placement import place_best_fit, place_lowest
+from etir.passes.analysis.planning.problem import Buffer, Plan, Pool, Problem, align_up, merge_intervals
+from etir.passes.analysis.planning.verify import verify_plan
 
 intervals = st.tuples(st.integers(0, 30), st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 

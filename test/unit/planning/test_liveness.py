@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etir.diagnostics import EtirError
-from etir.passes.planning.algorithms import plan
-from etir.passes.planning.liveness import Instruction, live_intervals
-from etir.passes.planning.problem import Buffer, Problem
+from etir.passes.analysis.planning.algorithms import plan
+from etir.passes.analysis.planning.liveness import Instruction, live_intervals
+from etir.passes.analysis.planning.problem import Buffer, Problem
 
 
 def op(reads=(), writes=(), to=None) -> Instruction:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from etir.diagnostics import EtirError
-from etir.passes.planning.lower_bound import lower_bound
-from etir.passes.planning.problem import Buffer, Pool, Problem, align_up, merge_intervals
+from etir.passes.analysis.planning.lower_bound import lower_bound
+from etir.passes.analysis.planning.problem import Buffer, Pool, Problem, align_up, merge_intervals
 
 
 def test_intervals_merge_when_they_touch_or_overlap():

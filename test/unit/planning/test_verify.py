@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etir.passes.planning.algorithms import plan
-from etir.passes.planning.problem import Buffer, Plan, Pool, Problem
-from etir.passes.planning.verify import verify_plan
+from etir.passes.analysis.planning.algorithms import plan
+from etir.passes.analysis.planning.problem import Buffer, Plan, Pool, Problem
+from etir.passes.analysis.planning.verify import verify_plan
 
 
 def ids(found):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from etir.diagnostics import EtirError
-from etir.emit.scalar_type import ScalarType as S
+from etir.emit.formats.scalar_type import ScalarType as S
 from etir.targets.manifest import KernelEntry, Manifest, available, load, parse_manifest
 
 NHWC = (0, 2, 3, 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from etir.diagnostics import EtirError
-from etir.emit.scalar_type import ScalarType as S
+from etir.emit.formats.scalar_type import ScalarType as S
 from etir.targets.dtypes import SETS, can_cast, can_hold, promote, promote_with_number, scalar_type
 from etir.targets.rules import Call, DimOrderRule, DtypeRule, is_channels_last, is_contiguous, parse_constraint
 

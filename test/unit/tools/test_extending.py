@@ -17,8 +17,8 @@ from etir.diagnostics import Severity
 from etir.dialects.context import EtContext
 from etir.dialects.errors import E0301
 from etir.dialects.text import source_location
-from etir.passes import registry
-from etir.passes.base import Pass
+from etir.passes.infra import registry
+from etir.passes.infra.base import Pass
 from etir.tools import context
 from etir.tools.et_opt import main
 

@@ -8,13 +8,13 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from etir.backends.patterns import Table
+from etir.backends.api.patterns import Table
 from etir.backends.xnnpack.backend import BACKEND
 from etir.backends.xnnpack.dialect import NodeOp
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module
 from etir.dialects.verify import verify_module
-from etir.passes.manager import run_pipeline
+from etir.passes.infra.manager import run_pipeline
 
 OUTLINE = "partition{backend=xnnpack},verify-partitions,outline-delegates,legalize-delegates"
 CONV = (

@@ -1,0 +1,111 @@
+"""One pool of a planning problem in the form the algorithms work on: small integers in lists.
+
+*Items* are the alias groups of the pool that need bytes, numbered in program order. Which items may not share bytes is
+worked out once, by sweeping over the starts of their lifetimes: O(n log n + k) for n intervals and k conflicts, where k
+is small multiples of n for chain-like programs. Everything after that looks only at an item's own conflicts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from etir.diagnostics import Diagnostic, raise_if_errors
+from etir.passes.analysis.planning.errors import E0703
+from etir.passes.analysis.planning.lower_bound import PoolBound
+from etir.passes.analysis.planning.problem import Group, Interval, Problem, align_up
+
+Placement = list[int]
+"""Offset in bytes of each item."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """The items of one pool, as parallel lists.
+
+    ``sizes`` are rounded up to the pool's granule; ``fixed`` holds pinned offsets; ``live`` the merged lifetimes;
+    ``conflicts[i]`` the items, in no particular but a deterministic order, that share an instruction with item ``i``;
+    ``floor`` the end of the highest pinned item; ``target`` the pool's lower bound without padding.
+    """
+
+    groups: list[Group]
+    sizes: list[int]
+    alignments: list[int]
+    fixed: list[int | None]
+    live: list[tuple[Interval, ...]]
+    conflicts: list[list[int]]
+    floor: int
+    target: int
+
+    @property
+    def movable(self) -> list[int]:
+        """The items an algorithm has to place, in program order."""
+        return [item for item, offset in enumerate(self.fixed) if offset is None]
+
+    def height(self, placement: Placement) -> int:
+        """The bytes of the pool that a placement uses."""
+        return max((offset + size for offset, size in zip(placement, self.sizes, strict=True)), default=0)
+
+
+def build_instance(problem: Problem, pool: int, bound: PoolBound) -> Instance:
+    """The instance of ``pool``. Raises ``EtirError`` (E0703) when items pinned to the same bytes are live together."""
+    groups = [group for group in problem.groups if group.root.pool == pool and group.root.size]
+    sizes = [align_up(group.root.size, problem.granules[pool]) for group in groups]
+    live = [group.live for group in groups]
+    fixed = [group.root.fixed_offset for group in groups]
+    conflicts = find_conflicts(live)
+    raise_if_errors(_pinned_overlaps(groups, sizes, fixed, conflicts))
+    return Instance(
+        groups,
+        sizes,
+        [group.alignment for group in groups],
+        fixed,
+        live,
+        conflicts,
+        max((offset + size for offset, size in zip(fixed, sizes, strict=True) if offset is not None), default=0),
+        bound.bytes - (problem.pool(pool).padding if bound.bytes else 0),
+    )
+
+
+def find_conflicts(live: list[tuple[Interval, ...]]) -> list[list[int]]:
+    """For each lifetime (disjoint inclusive intervals), the indices of the others that share an instruction."""
+    spans = sorted((first, last, item) for item, intervals in enumerate(live) for first, last in intervals)
+    owners = [item for _, _, item in spans]
+    starts = [first for first, _, _ in spans]
+    conflicts: list[list[int]] = [[] for _ in live]
+    active: list[int] = []
+    earliest_end = 0
+    for index, (first, last, item) in enumerate(spans):
+        if active and earliest_end < first:
+            active = [span for span in active if spans[span][1] >= first]
+            earliest_end = min((spans[span][1] for span in active), default=last)
+        # What is active began before this span; what begins while this span is live is a run of the sorted spans.
+        behind = bisect_right(starts, last, lo=index)
+        conflicts[item] += [owners[span] for span in active]
+        conflicts[item] += owners[index + 1 : behind]
+        earliest_end = min(earliest_end, last) if active else last
+        active.append(index)
+    if any(len(intervals) > 1 for intervals in live):
+        # Lifetimes with holes can meet more than once.
+        return [list(dict.fromkeys(items)) for items in conflicts]
+    return conflicts
+
+
+def _pinned_overlaps(
+    groups: list[Group], sizes: list[int], fixed: list[int | None], conflicts: list[list[int]]
+) -> list[Diagnostic]:
+    found: list[Diagnostic] = []
+    for item, offset in enumerate(fixed):
+        if offset is None:
+            continue
+        for other in conflicts[item]:
+            there = fixed[other]
+            if other > item and there is not None and there < offset + sizes[item] and offset < there + sizes[other]:
+                found.append(
+                    E0703.diagnostic(
+                        f"{groups[item].root} is fixed to bytes [{offset}, {offset + groups[item].root.size}) and "
+                        f"{groups[other].root} to [{there}, {there + groups[other].root.size}) of pool "
+                        f"{groups[item].root.pool}, and both are live at the same time"
+                    )
+                )
+    return found

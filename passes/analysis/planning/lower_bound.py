@@ -1,0 +1,62 @@
+"""How good a memory plan can be: no plan needs less than the bytes that are live at once.
+
+At every instruction the buffers that are live need disjoint bytes, so a pool must be at least as large as the largest
+sum of live sizes. Sweeping once over the starts and ends of the lifetimes finds that maximum and the instruction where
+it is reached, the *peak*. A plan that meets the bound is optimal; some problems have no such plan, because lifetimes
+that overlap pairwise can force gaps (finding the true optimum is NP-hard: Garey and Johnson 1979, "dynamic storage
+allocation", SR2). Buffers at fixed offsets and padding raise the bound accordingly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from etir.passes.analysis.planning.problem import Group, Problem, align_up
+
+
+@dataclass(frozen=True, slots=True)
+class PoolBound:
+    """The least a pool can take.
+
+    ``bytes`` is the bound on the pool's size, padding included; ``peak_bytes`` are the bytes live at ``instruction``,
+    the first one where most bytes are live, or ``None`` when nothing is ever live; ``alive`` are the keys of the
+    buffers (for aliases: of their roots) that are live there, largest first.
+    """
+
+    bytes: int
+    peak_bytes: int
+    instruction: int | None
+    alive: tuple[int, ...]
+
+
+def lower_bound(problem: Problem) -> dict[int, PoolBound]:
+    """The bound of every pool in use, by pool id in ascending order. O(n log n) for n lifetime intervals."""
+    groups: dict[int, list[Group]] = {pool: [] for pool in problem.pool_ids}
+    for group in problem.groups:
+        groups[group.root.pool].append(group)
+    return {pool: _pool_bound(problem, pool, members) for pool, members in groups.items()}
+
+
+def _pool_bound(problem: Problem, pool: int, groups: list[Group]) -> PoolBound:
+    sizes = [align_up(group.root.size, problem.granules[pool]) for group in groups]
+    change: dict[int, int] = {}
+    for group, size in zip(groups, sizes, strict=True):
+        for first, last in group.live:
+            change[first] = change.get(first, 0) + size
+            change[last + 1] = change.get(last + 1, 0) - size
+    live = peak = 0
+    instruction: int | None = None
+    for at in sorted(change):
+        live += change[at]
+        if live > peak:
+            peak, instruction = live, at
+    alive = [
+        (-size, index)
+        for index, (group, size) in enumerate(zip(groups, sizes, strict=True))
+        if size and instruction is not None and any(first <= instruction <= last for first, last in group.live)
+    ]
+    # A buffer that is never live still has to lie inside the pool, and a fixed one where it is.
+    needed = max((size + (group.root.fixed_offset or 0) for group, size in zip(groups, sizes, strict=True)), default=0)
+    occupied = max(peak, needed)
+    padding = problem.pool(pool).padding if occupied else 0
+    return PoolBound(occupied + padding, peak, instruction, tuple(groups[index].root.key for _, index in sorted(alive)))

@@ -1,0 +1,1 @@
+"""Passes that work on the backend level, where the target and its kernels are known."""

@@ -1,0 +1,276 @@
+"""`partition`: say which operations go to which backend.
+
+Before::
+
+    %0 = edge.aten.linear.default(%x, %w) : ...
+    %1 = edge.aten.erfinv.default(%0) : ...
+    %2 = edge.aten.relu.default(%1) : ...
+
+After ``partition{backend=xnnpack}``::
+
+    %0 = edge.aten.linear.default(%x, %w) {backend.partition = "xnnpack:0"} : ...
+    %1 = edge.aten.erfinv.default(%0) : ...
+    %2 = edge.aten.relu.default(%1) {backend.partition = "xnnpack:1"} : ...
+
+Backends are asked in the order of preference in which they are named; each is offered what those before it left. For
+one backend the partitions of a block are convex, as few as possible, and placed where few bytes cross
+(``delegation/levels.py`` has the algorithm and its source). Blocks of control flow are partitioned on their own.
+
+A backend may find its partitions by code of its own instead (``Backend.propose``); they stay as it wants them where
+they can be run in one piece beside the others.
+
+Partitions that the text has already stay as they are (`verify-partitions` says what they have to be).
+
+Operations keep their order and nothing else changes, except that an operation that a backend may have in several
+patterns at once (dequantise in front of two users) is copied. The report of what was taken, and of why the rest was
+not, is left in ``EtContext.delegation``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation
+
+from etir.backends.api.interface import PartitionSummary, Proposal
+from etir.backends.api.patterns import operator_of
+from etir.backends.api.registry import Delegate, parse_delegate
+from etir.diagnostics import raise_if_errors
+from etir.dialects.context import EtContext
+from etir.dialects.et.program import GetWeightOp
+from etir.dialects.sym.ops import DimOp
+from etir.passes.delegation.attributes import (
+    delegates_of,
+    partition_of,
+    set_delegates,
+    set_options,
+    set_partition,
+)
+from etir.passes.delegation.graph import BlockGraph, Contraction, Ranges, tensor_bytes, used_values
+from etir.passes.delegation.levels import find_levels, lower_boundary
+from etir.passes.delegation.owned import own_state
+from etir.passes.delegation.proposed import fit_proposal
+from etir.passes.delegation.report import DelegationReport, ReportBuilder
+from etir.passes.delegation.take import Taken, computes, copy_shared, find_taken
+from etir.passes.delegation.verify_partitions import check_partitions, partitions_of
+from etir.passes.delegation.what_if import WhatIf
+from etir.passes.generic.cse import CsePass
+from etir.passes.infra.base import Pass, methods
+
+
+@dataclass(frozen=True)
+class PartitionPass(Pass):
+    """Mark the operations that backends take with the partition they belong to.
+
+    ``backend`` names backends in order of preference, with options if need be (``backend="xnnpack{fp16=true}"``);
+    ``exclude`` names operators that stay on the target's kernels; a partition of fewer than ``min-ops`` operators, or
+    one that its backend declines, is left to the next backend; ``split`` makes a partition of its own of every part
+    that is not connected to the rest; ``own-state`` lets a delegate own the mutable buffers that only its partition
+    reads and writes, and with ``share-state`` also those that several methods use in equal partitions, whose delegate
+    they then share; ``what-if`` adds to the report what every operator that is not taken costs.
+    """
+
+    name = "partition"
+    backend: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    min_ops: int = 1
+    split: bool = False
+    own_state: bool = False
+    share_state: bool = False
+    what_if: bool = False
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Raises E1101, E1107 and E1110 for backends that cannot be asked."""
+        delegates = [parse_delegate(text) for text in self.backend]
+        # What was asked for by hand stays, and the rest is partitioned around it: it has to be possible.
+        raise_if_errors([d for func in methods(module) for d in check_partitions(func)])
+        for delegate in delegates:
+            if delegate.backend.dialect_name:
+                ctx.register_backend_dialect(delegate.backend.dialect_name)
+        ranges = {op.sym_name.data: op.range for op in module.body.block.ops if isinstance(op, DimOp)}
+        report = ReportBuilder(delegates, ranges)
+        copied = False
+        for func in methods(module):
+            method = _Method(self, module, func, delegates, ranges, report)
+            method.run()
+            copied = copied or method.copied
+        if copied:
+            # Copies that went to one partition, or to none, are one operation again.
+            CsePass().run(ctx, module)
+        if self.own_state:
+            own_state(module, {d.name: d for d in delegates}, shared=self.share_state)
+        set_delegates(module, {**delegates_of(module), **{d.name: d for d in report.delegates}})
+        ctx.delegation = report.finish(module)
+        assert isinstance(ctx.delegation, DelegationReport)
+
+
+class _Method:
+    def __init__(
+        self,
+        options: PartitionPass,
+        module: ModuleOp,
+        func: FuncOp,
+        delegates: list[Delegate],
+        ranges: Ranges,
+        report: ReportBuilder,
+    ):
+        self.options = options
+        self.module = module
+        self.func = func
+        self.delegates = delegates
+        self.ranges = ranges
+        self.report = report
+        marked = [place for op in func.walk() if (place := partition_of(op)) is not None]
+        self.count = 1 + max((number for _, number in marked), default=-1)
+        self.copied = False
+
+    def run(self) -> None:
+        for op in list(self.func.walk()):
+            for region in op.regions:
+                for block in list(region.blocks):
+                    self.block(block)
+
+    def block(self, block: Block) -> None:
+        """Partition one block among the backends."""
+        for delegate in self.delegates:
+            if any(row.has_duplicable for row in delegate.table.rows):
+                self.copied = copy_shared(list(block.ops), delegate) or self.copied
+        graph = BlockGraph.of(block, self.ranges)
+        by_hand = list(partitions_of(block).values())
+        made = [group for ops in by_hand if (group := [graph.index[op] for op in ops if op in graph.index])]
+        owner: dict[Operation, None] = dict.fromkeys(op for ops in by_hand for op in ops)
+        for delegate in self.delegates:
+            proposal = delegate.backend.propose(self.module, block, delegate.options)
+            for part in [None] if proposal is None else proposal.by_options():
+                self._offer(graph, delegate, part, made, owner)
+
+    def _offer(
+        self,
+        graph: BlockGraph,
+        delegate: Delegate,
+        proposal: Proposal | None,
+        made: list[list[int]],
+        owner: dict[Operation, None],
+    ) -> None:
+        """Give a backend what it takes, or what it proposes to lower in one way, of what is not in ``owner``."""
+        chosen = delegate
+        if proposal is None:
+            taken = find_taken(graph, delegate, lambda op: op not in owner, self.options.exclude)
+            groups = self._groups(graph, delegate, taken, made, [])
+        else:
+            excluded = self.options.exclude
+            whole, taken = fit_proposal(
+                graph, proposal, made, lambda op: op not in owner, lambda op: operator_of(op) in excluded
+            )
+            groups = self._groups(graph, delegate, taken, made, whole)
+            taken.units += whole
+            chosen = replace(delegate, options=proposal.options)
+        # The first options that a backend chose are the module's, others are their partitions' own.
+        named = self.report.refine(chosen) if proposal is not None and groups else chosen
+        if self.options.what_if:
+            self.report.add_what_if(WhatIf(graph, made, groups, taken, delegate))
+        for group in groups:
+            made.append(group)
+            ops = [graph.ops[i] for i in group]
+            owner.update(dict.fromkeys(ops))
+            for op in ops:
+                set_partition(op, delegate.name, self.count)
+            if chosen != named:
+                set_options(self.func, (delegate.name, self.count), chosen)
+            self.count += 1
+        reasons = {op: why for op, why in taken.reasons.items() if op not in owner and computes(op)}
+        self.report.add_reasons(delegate, self.func, reasons)
+
+    def _groups(
+        self, graph: BlockGraph, delegate: Delegate, taken: Taken, made: list[list[int]], whole: list[list[int]]
+    ) -> list[list[int]]:
+        """The partitions that the backend gets, in the order of their first operation; ``whole`` are made already."""
+        groups: list[list[int]] = []
+        before = [*made, *whole]
+        for unit in drop_cycles(graph, taken.units, before):
+            why = "its pattern and another one would each need the other to run first"
+            taken.reasons.update({graph.ops[i]: why for i in unit})
+        for group in [*whole, *partitions(graph, taken.units, before, split=self.options.split)]:
+            ops = [graph.ops[i] for i in group]
+            size = sum(1 for op in ops if computes(op))
+            why = None
+            if size == 0:
+                why = "a partition without an operator that makes a tensor"
+            elif size < self.options.min_ops:
+                why = f"a partition of {size} operators is smaller than min-ops={self.options.min_ops}"
+            else:
+                why = delegate.backend.decline(summary_of(ops, self.ranges), delegate.options)
+            if why is None:
+                groups.append(group)
+            else:
+                taken.reasons.update(dict.fromkeys(ops, why))
+        return sorted(groups)
+
+
+def partitions(
+    graph: BlockGraph, units: list[list[int]], made: list[list[int]], *, split: bool = False
+) -> list[list[int]]:
+    """Groups of node numbers: the fewest convex partitions of ``units`` beside the partitions already ``made``.
+
+    The units are acyclic (:func:`drop_cycles`).
+    """
+    contracted = Contraction(graph, [*units, *made])
+    taken = [n < len(units) for n in range(len(contracted.members))]
+    levels = find_levels(contracted, taken)
+    lower_boundary(graph, contracted, taken, levels)
+    groups: dict[int, list[int]] = {}
+    for node, level in enumerate(levels):
+        if taken[node]:
+            groups.setdefault(level, []).extend(contracted.members[node])
+    found = [sorted(group) for group in groups.values()]
+    return [part for group in found for part in _connected(graph, group)] if split else found
+
+
+def drop_cycles(graph: BlockGraph, units: list[list[int]], made: list[list[int]]) -> list[list[int]]:
+    """Units that are convex one by one may depend on each other in a circle: the last ones are taken out of ``units``
+    until none do. Returns them.
+    """
+    dropped: list[list[int]] = []
+    while True:
+        contracted = Contraction(graph, [*units, *made])
+        on_cycle = [n for n in contracted.cycle if n < len(units)]
+        if not on_cycle:
+            return dropped
+        dropped.append(units.pop(on_cycle[-1]))
+
+
+def _connected(graph: BlockGraph, group: list[int]) -> list[list[int]]:
+    """The connected parts of a partition. None depends on another one: that would be a path out of the partition."""
+    inside = dict.fromkeys(group)
+    part = {i: i for i in group}
+
+    def find(i: int) -> int:
+        while part[i] != i:
+            i = part[i]
+        return i
+
+    for i in group:
+        for p in graph.preds[i]:
+            if p in inside:
+                part[find(i)] = find(p)
+    parts: dict[int, list[int]] = {}
+    for i in group:
+        parts.setdefault(find(i), []).append(i)
+    return list(parts.values())
+
+
+def summary_of(ops: list[Operation], ranges: Ranges) -> PartitionSummary:
+    """What crosses the boundary of a partition."""
+    members = dict.fromkeys(ops)
+    read = dict.fromkeys(v for op in ops for v in used_values(op))
+    constants = [v for v in read if isinstance(v.owner, GetWeightOp)]
+    inputs = [v for v in read if v.owner not in members and v not in constants]
+    given = [r for op in ops for r in op.results if any(use.operation not in members for use in r.uses)]
+    return PartitionSummary(
+        tuple(ops),
+        sum(tensor_bytes(v.type, ranges) for v in inputs),
+        sum(tensor_bytes(v.type, ranges) for v in given),
+        sum(tensor_bytes(v.type, ranges) for v in constants),
+    )

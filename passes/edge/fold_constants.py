@@ -1,0 +1,156 @@
+"""`fold-constants`: what can be computed before the program runs is computed now.
+
+Before::
+
+    %w = et.get_weight @w : tensor<8x4xf32>
+    %t = edge.aten.permute_copy.default(%w, dims = [1, 0]) : (tensor<8x4xf32>) -> tensor<4x8xf32>
+    %y = edge.aten.mm.default(%x, %t) : ...
+
+After::
+
+    %t = et.get_weight @w_folded : tensor<4x8xf32>
+    %y = edge.aten.mm.default(%x, %t) : ...
+
+Every pure operator whose tensor operands are constants is a candidate; the interpreter's oracle computes it (torch
+where it is installed). A result may not be larger than ``limit`` bytes or than the constants it is made from, so that
+masks and transposed weights fold and a ``zeros(1000, 1000)`` does not bloat the file. Only results that something else
+uses become constants of the program. Weights whose bytes are not loaded or are external are left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import Pure
+
+from etir.diagnostics import EtirError
+from etir.dialects.context import EtContext
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import is_contiguous, is_static, tensor_of
+from etir.dialects.et.program import GetWeightOp
+from etir.interpret.oracle import Oracle, get_oracle
+from etir.passes.analysis.constants import ConstantStore
+from etir.passes.analysis.memory_effects import tensor_bytes
+from etir.passes.infra.base import Pass, methods
+
+EXPANDING = ("quantized_decomposed.dequantize_", "torchao.dequantize_")
+"""Beginnings of operators that stay: they make a quantised weight larger by far, and backends look for them."""
+
+
+@dataclass(frozen=True)
+class FoldConstantsPass(Pass):
+    """Compute operators over constants at compile time.
+
+    ``limit`` is the size in bytes up to which any result may become a constant.
+    """
+
+    name = "fold-constants"
+    limit: int = 65536
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Fold in every method."""
+        folder = _Folder(ConstantStore(module), self.limit)
+        for method in methods(module):
+            folder.block(method.body.block)
+
+
+class _Folder:
+    def __init__(self, store: ConstantStore, limit: int):
+        self.store = store
+        self.limit = limit
+        self._oracle: Oracle | None = None
+        self.values: dict[SSAValue, Any] = {}
+        self.origin: dict[SSAValue, str] = {}
+
+    @property
+    def oracle(self) -> Oracle:
+        """The library that computes; loaded when something folds."""
+        if self._oracle is None:
+            self._oracle = get_oracle()
+        return self._oracle
+
+    def block(self, block: Block) -> None:
+        """Fold the operations of a block in order, then put constants where their results are used."""
+        folded: list[EdgeOp] = []
+        for op in block.ops:
+            if isinstance(op, EdgeOp) and self.try_fold(op):
+                folded.append(op)
+            for region in op.regions:
+                for inner in region.blocks:
+                    self.block(inner)
+        for op in reversed(folded):
+            self.materialise(op)
+
+    def try_fold(self, op: EdgeOp) -> bool:
+        """Compute ``op`` if it is a candidate. The results are kept in ``values``."""
+        if not op.has_trait(Pure) or not op.results or not self._may_fold(op):
+            return False
+        # A missing argument without a default is None: convolution's bias.
+        arguments: dict[str, Any] = {a.name: None for a in op.SCHEMA.arguments if not a.has_default}
+        arguments.update((name, self._argument(value)) for name, value in op.args().items() if value is not None)
+        try:
+            results = self.oracle.call(op.SCHEMA, arguments)
+        except EtirError:
+            # An operator that the oracle does not have, or that refuses its arguments, is left for the runtime.
+            return False
+        flat = list(results) if isinstance(results, (tuple, list)) else [results]
+        if len(flat) != len(op.results) or any(
+            tuple(v.shape) != cast(Any, r.type).get_shape()
+            or self.oracle.dtype(v).type != cast(Any, r.type).element_type
+            for v, r in zip(flat, op.results, strict=True)
+        ):
+            return False
+        origins = [self.origin.get(v) or _weight_name(v) for v in op.operands]
+        for result, value in zip(op.results, flat, strict=True):
+            self.values[result] = value
+            self.origin[result] = next((o for o in origins if o), "")
+        return True
+
+    def _may_fold(self, op: EdgeOp) -> bool:
+        if op.SCHEMA.op_name.startswith(EXPANDING):
+            return False
+        known = 0
+        for operand in op.operands:
+            if not isinstance(operand.type, TensorType):
+                return False
+            if operand not in self.values and not self.store.is_constant(operand):
+                return False
+            known += tensor_bytes(operand.type)
+        for result in op.results:
+            type = result.type
+            if not isinstance(type, TensorType) or not is_static(type) or not is_contiguous(type):
+                return False
+            if tensor_bytes(type) > max(self.limit, known):
+                return False
+        return True
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, SSAValue):
+            if value not in self.values:
+                type = tensor_of(value)
+                self.values[value] = self.oracle.from_bytes(self.store.data(value), type)
+            return self.values[value]
+        return [self._argument(v) for v in value] if isinstance(value, tuple) else value
+
+    def materialise(self, op: EdgeOp) -> None:
+        """Replace a folded operator: constants for the results that others use, nothing for the rest."""
+        for result in op.results:
+            if result.first_use is None:
+                continue
+            data = self.oracle.to_bytes(self.values[result])
+            origin = self.origin.get(result)
+            hint = f"{origin}_folded" if origin else result.name_hint or "folded"
+            constant = self.store.make(data, tensor_of(result), op, hint)
+            Rewriter.insert_op(constant, InsertPoint.before(op))
+            constant.results[0].name_hint = result.name_hint
+            result.replace_all_uses_with(constant.results[0])
+        Rewriter.erase_op(op)
+
+
+def _weight_name(value: SSAValue) -> str:
+    owner = value.owner
+    return owner.symbol.root_reference.data if isinstance(owner, GetWeightOp) else ""

@@ -1,0 +1,142 @@
+"""`scatter-in-place`: write a part of a state without copying the rest.
+
+Before::
+
+    %c = et.read_state @cache : tensor<2x32x16xf32>
+    %0 = edge.aten.slice_scatter.default(%c, %x, dim = 1, start = 3, end = 4) : ... -> tensor<2x32x16xf32>
+    et.write_state @cache, %0 : tensor<2x32x16xf32>
+
+After::
+
+    %i = et.constant dense<3> : tensor<1xi64>
+    %0 = edge.aten.index_put.default(%c, indices = [none, %i], values = %x) : ... -> tensor<2x32x16xf32>
+    et.write_state @cache, %0 : tensor<2x32x16xf32>
+
+A slice or a row of a buffer that is assigned (``cache[:, 3:4] = x``, ``cache[:, 3] = x``, ``narrow``, a start that is
+only known at run time) arrives as a scatter, whose kernels copy the whole tensor. ``index_put`` has an in-place kernel,
+which `to-out-variant` uses where nothing reads the old contents afterwards. Only what becomes the contents of a state
+or of a caller's tensor is rewritten: elsewhere one kernel is as good as the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from etir.dialects.context import EtContext
+from etir.dialects.dtypes import i64
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import dims_of, is_contiguous, is_static, tensor_of, tensor_type
+from etir.dialects.et.program import UpdateInputOp, WriteStateOp
+from etir.lowering.build.builder import Builder
+from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
+
+_FURTHER = ("edge.aten.slice_scatter.default", "edge.aten.select_scatter.default", "edge.aten.index_put.default")
+
+
+@dataclass(frozen=True)
+class ScatterInPlacePass(Pass):
+    """Write slices and rows of state with ``index_put``, which is done in place."""
+
+    name = "scatter-in-place"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Rewrite every method."""
+        for method in methods(module):
+            apply_patterns(ctx, method, [SliceScatter(), SelectScatter()])
+
+
+def _is_stored(value: SSAValue) -> bool:
+    """Whether a value, perhaps after further writes of parts, becomes the contents of a state or of an input."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, (WriteStateOp, UpdateInputOp)):
+            return True
+        if isinstance(op, EdgeOp) and op.name in _FURTHER and op.arg("self") is value and _is_stored(op.results[0]):
+            return True
+    return False
+
+
+class _Scatter(Pattern):
+    """``positions`` of one dim of a stored tensor are replaced."""
+
+    def put(self, op: EdgeOp, rewriter: Rewriter, b: Builder, dim: int, positions: SSAValue, values: SSAValue) -> None:
+        """Replace ``op`` by the ``index_put``."""
+        indices = [*[None] * dim, positions]
+        result = b("aten.index_put.default", op.arg("self"), indices, values, types=[op.results[0].type])
+        rewriter.replace(op, [result])
+
+    def sizes(self, op: EdgeOp, rewriter: Rewriter) -> tuple[int, ...] | None:
+        """The sizes of the tensor, if it is one that may be written in place."""
+        whole, part = (tensor_of(op.arg(name)) for name in ("self", "src"))
+        if not is_static(whole) or not is_static(part) or whole.element_type != part.element_type:
+            rewriter.no_match("the sizes are dynamic, or the element types differ")
+        elif not is_contiguous(whole) or not is_contiguous(part):
+            rewriter.no_match("the dim order is not the plain one")
+        elif not _is_stored(op.results[0]):
+            rewriter.no_match("the result is not stored")
+        elif not whole.get_shape():
+            rewriter.no_match("the tensor has no dims")
+        else:
+            return whole.get_shape()
+        return None
+
+
+class SliceScatter(_Scatter):
+    """``slice_scatter`` into what is stored."""
+
+    name = "slice-scatter-in-place"
+    roots = ("edge.aten.slice_scatter.default",)
+
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        assert isinstance(op, EdgeOp)
+        sizes = self.sizes(op, rewriter)
+        if sizes is None:
+            return
+        dim, step, start, end = (op.arg(name) for name in ("dim", "step", "start", "end"))
+        dim %= len(sizes)
+        count = cast(int, dims_of(op.arg("src").type)[dim])
+        if not isinstance(step, int) or not count:
+            rewriter.no_match("the step is only known at run time, or nothing is written")
+            return
+        b = Builder(rewriter, "edge")
+        if start is None or isinstance(start, int):
+            first = range(sizes[dim])[slice(start, None)].start
+            positions = b.constant([first + i * step for i in range(count)], i64)
+        elif isinstance(end, SSAValue):
+            # A negative start counts from the end in both; a start that a slice would clamp is an error of the kernel.
+            numbers = tensor_type(i64, [count])
+            positions = b("aten.arange.start_step", start, end, step, dtype=i64, types=[numbers])
+        else:
+            rewriter.no_match("the end is not given beside the start")
+            return
+        self.put(op, rewriter, b, dim, positions, op.arg("src"))
+
+
+class SelectScatter(_Scatter):
+    """``select_scatter`` into what is stored."""
+
+    name = "select-scatter-in-place"
+    roots = ("edge.aten.select_scatter.default",)
+
+    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+        assert isinstance(op, EdgeOp)
+        sizes = self.sizes(op, rewriter)
+        index = op.arg("index")
+        if sizes is None:
+            return
+        dim = op.arg("dim") % len(sizes)
+        known = isinstance(index, int)
+        if known and not -sizes[dim] <= index < sizes[dim]:
+            rewriter.no_match("the index is outside of the dim")
+            return
+        b = Builder(rewriter, "edge")
+        part = [*sizes[:dim], 1, *sizes[dim + 1 :]]
+        type = tensor_type(op.results[0].type.element_type, part)  # type: ignore[attr-defined]
+        values = b("aten.view_copy.default", op.arg("src"), part, types=[type])
+        positions = b.constant([index % sizes[dim]], i64) if known else b.full([1], index, i64)
+        self.put(op, rewriter, b, dim, positions, values)

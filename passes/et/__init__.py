@@ -1,0 +1,1 @@
+"""Passes that work on the executable level: memory planning and its verifier."""

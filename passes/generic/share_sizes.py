@@ -1,0 +1,57 @@
+"""`share-sizes`: one run-time value for each symbolic size.
+
+Before::
+
+    %0 = edge.aten.sym_size.int(%x, dim = 0) : (tensor<?x8xf32, #et.layout<dims = [s0, 8]>>) -> i64
+    %1 = edge.aten.sym_size.int(%y, dim = 0) : (tensor<?x4xf32, #et.layout<dims = [s0, 4]>>) -> i64
+
+After: ``%1`` is gone, ``%0`` stands for it.
+
+Two sizes with the same expression are the same number, whatever tensors they are read from. Besides saving instructions
+this ends lifetimes: a tensor is no longer kept for its shape alone. Only sizes that come earlier in the same block, or
+in a block around it, are used, so that the value always exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import Rewriter
+
+from etir.dialects.context import EtContext
+from etir.dialects.et.layout import dims_of, tensor_of
+from etir.dialects.schema_op import SchemaOp
+from etir.dialects.sym.expr import SymExpr
+from etir.passes.infra.base import Pass, methods
+
+
+@dataclass(frozen=True)
+class ShareSizesPass(Pass):
+    """Read every symbolic size once."""
+
+    name = "share-sizes"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Share in every method."""
+        for method in methods(module):
+            _share(method.body.block, {})
+
+
+def _share(block: Block, outer: dict[SymExpr, SSAValue]) -> None:
+    known = dict(outer)
+    for op in list(block.ops):
+        if isinstance(op, SchemaOp) and op.SCHEMA.op_name == "aten.sym_size.int":
+            dims = dims_of(tensor_of(op.operands[0]))
+            dim = op.arg("dim")
+            size = dims[dim] if isinstance(dim, int) else None
+            if isinstance(size, SymExpr):
+                if size in known:
+                    op.results[0].replace_all_uses_with(known[size])
+                    Rewriter.erase_op(op)
+                    continue
+                known[size] = op.results[0]
+        for region in op.regions:
+            for inner in region.blocks:
+                _share(inner, known)
