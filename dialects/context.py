@@ -1,18 +1,18 @@
 """The context that knows etir's dialects, and makes operator classes when they are first met.
 
 Dialects load on first use; operators of the schema table and of libraries declared by ``et.schema`` get their classes
-in :meth:`EtContext._get_known_op`. Creating a context imports nothing heavy.
+in :meth:`EtContext._get_known_op`. Creating a context imports nothing heavy. Dialects of other layers (delegates',
+plug-ins') are handed in by whoever puts the compiler together; nothing here knows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from xdsl.context import Context
 from xdsl.ir import Dialect, Operation
 
-from etir.backends.api.registry import BUILT_IN_DIALECTS
 from etir.diagnostics import Diagnostic
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
@@ -91,34 +91,27 @@ DIALECTS: dict[str, Callable[[], Dialect]] = {
 
 
 class EtContext(Context):
-    """A context with etir's dialects registered and those of plug-ins added by :meth:`register_dialect`."""
+    """A context with etir's dialects registered, and those of ``dialects`` by name, as functions that load them."""
 
-    def __init__(self, *, allow_unregistered: bool = False):
+    def __init__(
+        self, *, allow_unregistered: bool = False, dialects: Mapping[str, Callable[[], Dialect]] | None = None
+    ):
         super().__init__(allow_unregistered)
         self.schemas: dict[str, OpSchema] = {}
         """Schemas of custom libraries' operators by IR name, declared by the modules read so far."""
         self.observer: Any = None
-        """Told of every rewrite and of every pattern that did not match (``passes.infra.rewriting.Observer``), or None."""
+        """Told of every rewrite and every pattern that did not match (``passes.infra.rewriting.Observer``), or None."""
         self.diagnostics: list[Diagnostic] = []
         """Warnings and remarks of passes, in order: they stop nothing, tools print them."""
         self.delegation: Any = None
         """What `partition` found (``passes.delegation.report.DelegationReport``), or None."""
         self.verified = VerifiedOperations()
         """What the passes run in this context have verified so far."""
-        for name, factory in DIALECTS.items():
+        for name, factory in {**(dialects or {}), **DIALECTS}.items():
             self.register_dialect(name, factory)
-        for name in BUILT_IN_DIALECTS:
-            self.register_backend_dialect(name)
 
-    def register_backend_dialect(self, name: str) -> None:
-        """Make the dialect ``name`` of an installed backend known; nothing happens when it is or there is none."""
-        from etir.backends.api.registry import backend_of_dialect
-
-        def load() -> Dialect:
-            backend = backend_of_dialect(name)
-            dialect = None if backend is None else backend.dialect()
-            return Dialect(name) if dialect is None else dialect
-
+    def add_dialect(self, name: str, load: Callable[[], Dialect]) -> None:
+        """Make a dialect known unless one of that name is."""
         if name not in self._registered_dialects:
             self.register_dialect(name, load)
 

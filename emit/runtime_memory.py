@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr
 
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.instructions import DelegateCallOp
+from etir.dialects.et.payloads import DelegateOp
 from etir.emit.pte import model
+from etir.targets.manifest import load
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -54,8 +58,6 @@ class DelegateMemory:
 
 def kernel_temp_rules() -> TempRules:
     """The rules of etir's own kernels."""
-    from etir.targets.manifest import load
-
     return {
         name: (tuple(a.name for a in kernel.schema.arguments), kernel.temp)
         for name, kernel in load("etir").kernels.items()
@@ -65,10 +67,6 @@ def kernel_temp_rules() -> TempRules:
 
 def delegate_memory(module: ModuleOp) -> dict[str, list[DelegateMemory]]:
     """What the delegates of each method of a module at the executable level take, where their backends said so."""
-    from etir.dialects.et.executable import MethodOp
-    from etir.dialects.et.instructions import DelegateCallOp
-    from etir.dialects.et.payloads import DelegateOp
-
     known: dict[str, DelegateMemory] = {}
     for op in module.body.block.ops:
         sizes = op.attributes.get("memory") if isinstance(op, DelegateOp) else None

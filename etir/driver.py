@@ -148,6 +148,7 @@ def compile_program(
     """
     from xdsl.dialects.builtin import ModuleOp
 
+    from etir.backends.api.registry import backend_dialects
     from etir.diagnostics import EtirError
     from etir.dialects.context import EtContext
     from etir.emit.to_pte import EmitOptions, emit_program
@@ -171,7 +172,7 @@ def compile_program(
         programs, constants = unpacked(program)
         constants |= constant_methods or {}
         module = import_program(_prepared(programs, texts), constant_methods=constants)
-    ctx = EtContext()
+    ctx = EtContext(dialects=backend_dialects())
     shares = share_state or state_methods is not False
     options = {
         "to-out-variant": _options(plan_inputs=plan_inputs, plan_outputs=plan_outputs),

@@ -60,6 +60,7 @@ def _adapted(name: str) -> Callable[[], type[ModulePass]]:
     """A pass under its prefixed name that brings etir's context with it."""
 
     def load() -> type[ModulePass]:
+        from etir.backends.api.registry import backend_dialects
         from etir.dialects.context import EtContext
         from etir.dialects.et.program import SchemaDeclOp
         from etir.passes.infra.registry import find_pass
@@ -67,7 +68,7 @@ def _adapted(name: str) -> Callable[[], type[ModulePass]]:
         cls = find_pass(name)
 
         def apply(self: ModulePass, ctx: Context, op: ModuleOp) -> None:
-            own = EtContext(allow_unregistered=ctx.allow_unregistered)
+            own = EtContext(allow_unregistered=ctx.allow_unregistered, dialects=backend_dialects())
             for declaration in op.body.block.ops:
                 if isinstance(declaration, SchemaDeclOp):
                     own.declare_schema(declaration.schema.data)

@@ -1,26 +1,35 @@
 """The interpreter: what every level of the IR means, executable, with torch where it is installed and NumPy elsewhere.
 
-``oracle.py`` computes single operators, ``functional.py`` runs methods above the executable level, ``executable.py``
+``evaluator.py`` computes single operators, ``functional.py`` runs methods above the executable level, ``executable.py``
 runs ``et.method`` with its planned memory for real, so that a wrong plan gives wrong numbers. Tests compare levels with
 it, ``et-run module.mlir`` is its command line, and constant folding computes with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from etir.interpret.interpreter import BlobRunner
 
-def run_module(module: ModuleOp, inputs: Sequence[Any], method: str = "forward", oracle: str = "auto") -> list[Any]:
+
+def run_module(
+    module: ModuleOp,
+    inputs: Sequence[Any],
+    method: str = "forward",
+    evaluator: str = "auto",
+    runner_of: Callable[[str], BlobRunner | None] | None = None,
+) -> list[Any]:
     """Run a method of a module at any level once.
 
-    ``inputs`` are NumPy arrays, torch tensors or Python values, in the order of the method's inputs. ``oracle`` is
-    ``"torch"``, ``"numpy"`` or ``"auto"`` (torch if installed). Returns the flat outputs as the oracle's tensors and
-    Python values. Raises the errors of :class:`Interpreter`.
+    ``inputs`` are NumPy arrays, torch tensors or Python values, in the order of the method's inputs. ``evaluator`` is
+    ``"torch"``, ``"numpy"`` or ``"auto"`` (torch if installed). Returns the flat outputs as the evaluator's tensors and
+    Python values. ``runner_of`` is as
+    for :class:`Interpreter`, whose errors it raises.
     """
     from etir.interpret.interpreter import Interpreter
 
-    return Interpreter(module, oracle).run(inputs, method)
+    return Interpreter(module, evaluator, runner_of).run(inputs, method)

@@ -41,6 +41,7 @@ from etir.dialects.schema import Kind, OpSchema, SchemaKind, parse_schema
 from etir.dialects.sym.ops import BY_NAME
 from etir.dialects.text import source_location
 from etir.interpret.errors import E1001, E1002, E1005
+from etir.interpret.evaluator import flat
 
 if TYPE_CHECKING:
     from etir.interpret.interpreter import Interpreter
@@ -89,7 +90,7 @@ class ExecutableMethod:
 
     def __init__(self, interpreter: Interpreter, method: MethodOp):
         self.interpreter = interpreter
-        self.oracle = interpreter.oracle
+        self.evaluator = interpreter.evaluator
         self.method = method
         self.functional: dict[str, OpSchema] = {}
         sizes = method.pool_sizes or (0,)
@@ -163,29 +164,29 @@ class ExecutableMethod:
         return payload_of(weight.properties["value"], weight.properties["type"]).data  # type: ignore[arg-type]
 
     def read(self, value: SSAValue) -> Any:
-        """The current value: a tensor of the oracle (a copy), or a number."""
+        """The current value: a tensor of the evaluator (a copy), or a number."""
         cell = self.cells.get(value)
         if cell is None:
             return self.numbers[value]
         type = tensor_type(cell.type.element_type, cell.shape, order_of(cell.type))
-        return self.oracle.from_bytes(cell.memory[: _size(type)].tobytes(), type)
+        return self.evaluator.from_bytes(cell.memory[: _size(type)].tobytes(), type)
 
     def write(self, value: SSAValue, tensor: Any) -> None:
         """Store a result. Raises error E1002 when it does not fit the buffer."""
         cell = self.cells.get(value)
         if cell is None:
-            self.numbers[value] = self.oracle.item(tensor) if self.oracle.is_tensor(tensor) else tensor
+            self.numbers[value] = self.evaluator.item(tensor) if self.evaluator.is_tensor(tensor) else tensor
             return
         shape = tuple(tensor.shape)
         owner = value.owner
         dynamic = isinstance(owner, (BufferOp, ViewOp)) and owner.dynamic is not None
-        got = self.oracle.dtype(tensor)
+        got = self.evaluator.dtype(tensor)
         if got.type != cell.type.element_type or (shape != cell.shape and not dynamic):
             raise E1002.error(
                 f"a result of shape {list(shape)} and dtype {got.torch_name} is written to a buffer of {cell.type}"
             )
         order = order_of(cell.type)
-        data = np.frombuffer(self.oracle.to_bytes(_permuted(tensor, order)), np.uint8)
+        data = np.frombuffer(self.evaluator.to_bytes(_permuted(tensor, order)), np.uint8)
         if len(data) > len(cell.memory):
             raise E1002.error(f"a result of shape {list(shape)} is larger than its buffer of {cell.type}")
         cell.shape = shape
@@ -233,7 +234,7 @@ class ExecutableMethod:
                     self.numbers[op.target] = self.numbers[op.source]
             case JumpFalseOp():
                 held = self.read(op.condition)
-                holds = bool(held.all()) if self.oracle.is_tensor(held) else bool(held)
+                holds = bool(held.all()) if self.evaluator.is_tensor(held) else bool(held)
                 return (op.fallthrough if holds else op.target).first_op
             case JumpOp() | NextOp():
                 return op.target.first_op
@@ -256,14 +257,14 @@ class ExecutableMethod:
         if len(inputs) != len(op.arguments):
             raise E1002.error(f"the method takes {len(op.arguments)} inputs, {len(inputs)} given")
         for value, given in zip(op.arguments, inputs, strict=True):
-            self.write(value, self.oracle.from_user(given) if value in self.cells else given)
+            self.write(value, self.evaluator.from_user(given) if value in self.cells else given)
 
     def _update_inputs(self, inputs: Sequence[Any]) -> None:
         """Hand what a method wrote into the caller's memory back to the caller's tensors."""
         op = next(o for o in self.method.instructions if isinstance(o, InputsOp))
         for value, given in zip(op.arguments, inputs, strict=True):
             if isinstance(value.owner, BufferOp) and value.owner.caller is not None:
-                self.oracle.assign(self.oracle.from_user(given), self.read(value))
+                self.evaluator.assign(self.evaluator.from_user(given), self.read(value))
 
     def _items(self, op: CallOp) -> list[Any]:
         """The arguments: SSA values where operands stand, literals, and lists of both."""
@@ -292,7 +293,7 @@ class ExecutableMethod:
         elif kernel == "aten::sym_numel":
             self.write(items[1], int(np.prod(self._value(items[0]).shape)))
         elif kernel == "aten::_local_scalar_dense":
-            self.write(items[1], self.oracle.item(self._value(items[0])))
+            self.write(items[1], self.evaluator.item(self._value(items[0])))
         else:
             self._kernel(kernel, items)
 
@@ -309,7 +310,7 @@ class ExecutableMethod:
             target, source, index = items
             piece, position = self._value(source), self._value(index)
             cell = self.cells[target]
-            data = np.frombuffer(self.oracle.to_bytes(piece), np.uint8)
+            data = np.frombuffer(self.evaluator.to_bytes(piece), np.uint8)
             cell.shape = (position + 1, *piece.shape)
             cell.memory[position * len(data) : (position + 1) * len(data)] = data
         elif base in _NUMBERS:
@@ -342,9 +343,7 @@ class ExecutableMethod:
             # A functional overload that creates a tensor needs the dtype that the out variant reads off its out.
             if argument.name == "dtype" and argument.name not in schema.index and outs:
                 arguments["dtype"] = self.cells[outs[0]].type.element_type
-        from etir.interpret.interpreter import flat
-
-        results = flat(self.oracle.call(functional, arguments))
+        results = flat(self.evaluator.call(functional, arguments))
         for out, result in zip([o for o in outs if o is not None], results, strict=False):
             if result is not None:  # a gradient that nobody asked for
                 self.write(out, self._converted(result, out))
@@ -352,11 +351,11 @@ class ExecutableMethod:
     def _converted(self, result: Any, out: SSAValue) -> Any:
         """A result in the dtype of its out: kernels cast what they write."""
         cell = self.cells.get(out)
-        if cell is None or self.oracle.dtype(result).type == cell.type.element_type:
+        if cell is None or self.evaluator.dtype(result).type == cell.type.element_type:
             return result
         schema = load_table().get("aten._to_copy.default")
         assert schema is not None
-        return self.oracle.call(schema, {"self": result, "dtype": cell.type.element_type})
+        return self.evaluator.call(schema, {"self": result, "dtype": cell.type.element_type})
 
     def _schemas(self, kernel: str) -> tuple[OpSchema, OpSchema]:
         """The kernel's own schema and that of the functional operator it computes."""

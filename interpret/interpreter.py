@@ -8,8 +8,8 @@ are handed to ``executable.py``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
@@ -17,7 +17,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from etir.backends.api.registry import backend_of_runtime_id
 from etir.diagnostics import EtirError
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
@@ -46,22 +45,40 @@ from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, AssertOp
 from etir.dialects.sym.ops import ConstantOp as NumberOp
 from etir.dialects.text import source_location
 from etir.interpret.errors import E1001, E1002, E1003, E1005
-from etir.interpret.oracle import Oracle, get_oracle
+from etir.interpret.evaluator import Evaluator, flat
+from etir.interpret.evaluators import get_evaluator
+from etir.interpret.executable import ExecutableMethod
 from etir.passes.infra.base import is_private
 
 MAX_ITERATIONS = 10_000_000
 """Iterations of one loop before the interpreter gives up: the runtimes' limit on instructions."""
 
 
+class BlobRunner(Protocol):
+    """What runs blobs of one kind: a backend, as far as the interpreter is concerned."""
+
+    def executable(
+        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], evaluator: Evaluator
+    ) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """A function that runs the blob on the evaluator's tensors, or None when there is no such way."""
+
+
 class Interpreter:
     """Runs the methods of one module; mutable buffers keep their contents between calls.
 
-    ``oracle`` is ``"torch"``, ``"numpy"`` or ``"auto"``.
+    ``evaluator`` is ``"torch"``, ``"numpy"`` or ``"auto"``. ``runner_of`` gives what runs the blobs of a backend by the
+    name that the file has for it (``backends.api.registry.backend_of_runtime_id``); without it blobs cannot be run.
     """
 
-    def __init__(self, module: ModuleOp, oracle: str | Oracle = "auto"):
+    def __init__(
+        self,
+        module: ModuleOp,
+        evaluator: str | Evaluator = "auto",
+        runner_of: Callable[[str], BlobRunner | None] | None = None,
+    ):
         self.module = module
-        self.oracle = get_oracle(oracle) if isinstance(oracle, str) else oracle
+        self.runner_of = runner_of
+        self.evaluator = get_evaluator(evaluator) if isinstance(evaluator, str) else evaluator
         self.symbols: dict[str, Operation] = {}
         for op in module.body.block.ops:
             name = op.properties.get("sym_name")
@@ -99,8 +116,6 @@ class Interpreter:
         """
         op = self.symbols.get(method)
         if isinstance(op, MethodOp):
-            from etir.interpret.executable import ExecutableMethod
-
             known = self._methods.get(method)
             if known is None:
                 known = self._methods[method] = ExecutableMethod(self, op)
@@ -117,7 +132,7 @@ class Interpreter:
         return _Frame(self, values).run(block)
 
     def check_inputs(self, types: Sequence[Attribute], inputs: Sequence[Any]) -> list[Any]:
-        """The inputs as the oracle's values. Raises error E1002 when count, rank, dtype or a static dim differs."""
+        """The inputs as the evaluator's values. Raises error E1002 when count, rank, dtype or a static dim differs."""
         if len(inputs) != len(types):
             raise E1002.error(f"the method takes {len(types)} inputs, {len(inputs)} given")
         checked: list[Any] = []
@@ -125,14 +140,14 @@ class Interpreter:
             if not isinstance(type, TensorType):
                 checked.append(value)
                 continue
-            tensor = self.oracle.from_user(value)
+            tensor = self.evaluator.from_user(value)
             shape = tuple(tensor.shape)
             fits = len(shape) == type.get_num_dims() and all(
                 not isinstance(d, int) or d == s for d, s in zip(dims_of(type), shape, strict=True)
             )
-            if not fits or self.oracle.dtype(tensor).type != type.element_type:
+            if not fits or self.evaluator.dtype(tensor).type != type.element_type:
                 raise E1002.error(
-                    f"input {index} has shape {list(shape)} and dtype {self.oracle.dtype(tensor).torch_name}, the "
+                    f"input {index} has shape {list(shape)} and dtype {self.evaluator.dtype(tensor).torch_name}, the "
                     f"method takes {type}"
                 )
             checked.append(tensor)
@@ -144,7 +159,7 @@ class Interpreter:
             op = self.symbols.get(name)
             if not isinstance(op, WeightOp) or not isinstance(op.type, TensorType):
                 raise E1001.error(f"there is no weight @{name}")
-            self._weights[name] = self.oracle.from_bytes(payload_of(op.value, op.type).data, op.type)
+            self._weights[name] = self.evaluator.from_bytes(payload_of(op.value, op.type).data, op.type)
         return self._weights[name]
 
     def delegate(self, name: str) -> Callable[[Sequence[Any]], list[Any]]:
@@ -155,9 +170,9 @@ class Interpreter:
         op = self.symbols.get(name)
         if not isinstance(op, DelegateOp):
             raise E1001.error(f"delegate @{name} is neither a function nor a blob of the module")
-        backend = backend_of_runtime_id(op.backend.data)
+        backend = None if self.runner_of is None else self.runner_of(op.backend.data)
         named = {o.key.data: o.value.data.data for o in self.module.ops if isinstance(o, NamedDataOp)}
-        found = None if backend is None else backend.executable(op.value.data.data, named, self.oracle)
+        found = None if backend is None else backend.executable(op.value.data.data, named, self.evaluator)
         if found is None:
             raise E1001.error(f"@{name} cannot be interpreted: a delegate's blob only runs on '{op.backend.data}'")
         return found
@@ -169,10 +184,10 @@ class Interpreter:
             if not isinstance(op, StateOp) or not isinstance(op.type, TensorType):
                 raise E1001.error(f"there is no state @{name}")
             if op.value is None:
-                self._states[name] = self.oracle.stack([], op.type)
+                self._states[name] = self.evaluator.stack([], op.type)
             else:
-                initial = self.oracle.from_bytes(payload_of(op.value, op.type).data, op.type)
-                self._states[name] = self.oracle.clone(initial)
+                initial = self.evaluator.from_bytes(payload_of(op.value, op.type).data, op.type)
+                self._states[name] = self.evaluator.clone(initial)
         return self._states[name]
 
 
@@ -181,7 +196,7 @@ class _Frame:
 
     def __init__(self, interpreter: Interpreter, values: dict[SSAValue, Any]):
         self.interpreter = interpreter
-        self.oracle = interpreter.oracle
+        self.evaluator = interpreter.evaluator
         self.values = values
         self.pending: list[tuple[Any, Any]] = []
 
@@ -192,9 +207,9 @@ class _Frame:
                 outputs = [self.values[v] for v in op.arguments]
                 if self.pending:
                     # What is returned was computed before the stores, and may be a view of what they overwrite.
-                    outputs = [self.oracle.clone(o) if self.oracle.is_tensor(o) else o for o in outputs]
-                for target, value in [(t, self.oracle.clone(v)) for t, v in self.pending]:
-                    self.oracle.assign(target, value)
+                    outputs = [self.evaluator.clone(o) if self.evaluator.is_tensor(o) else o for o in outputs]
+                for target, value in [(t, self.evaluator.clone(v)) for t, v in self.pending]:
+                    self.evaluator.assign(target, value)
                 return outputs
             self.operation(op)
         return []
@@ -233,7 +248,7 @@ class _Frame:
                 self.pending.append((values[op.input], values[op.value]))
                 return []
             case ConstantOp():
-                return [self.oracle.from_bytes(dense_bytes(op.value), op.value.get_type())]  # type: ignore[arg-type]
+                return [self.evaluator.from_bytes(dense_bytes(op.value), op.value.get_type())]  # type: ignore[arg-type]
             case NumberOp():
                 return [scalar_of(op.value)]
             case ArithmeticOp():
@@ -269,16 +284,16 @@ class _Frame:
 
     def _truth(self, value: SSAValue) -> bool:
         held = self.values[value]
-        return bool(self.oracle.item(held)) if self.oracle.is_tensor(held) else bool(held)
+        return bool(self.evaluator.item(held)) if self.evaluator.is_tensor(held) else bool(held)
 
     def _operator(self, op: SchemaOp) -> Sequence[Any]:
         schema = op.SCHEMA
-        if schema.kind is not SchemaKind.FUNCTIONAL and self.oracle.name != "torch":
+        if schema.kind is not SchemaKind.FUNCTIONAL and self.evaluator.name != "torch":
             raise E1001.error(f"'{op.name}' writes its arguments: run functionalize first, or install torch")
         # A missing argument without a default is None: convolution's bias.
         arguments: dict[str, Any] = {a.name: None for a in schema.arguments if not a.has_default}
         arguments.update((name, self._argument(value)) for name, value in op.given_args().items())
-        outputs = flat(self.oracle.call(schema, arguments))
+        outputs = flat(self.evaluator.call(schema, arguments))
         if len(outputs) != len(op.results):
             raise E1001.error(f"'{op.name}' gave {len(outputs)} results, the operation has {len(op.results)}")
         return outputs
@@ -295,8 +310,8 @@ class _Frame:
         assert isinstance(op.result.type, TensorType)
         if op.reinterprets:
             count = dtype_of(op.result.type.element_type).itemsize * math.prod(op.result.type.get_shape())
-            data = self.oracle.to_bytes(base)[op.byte_offset : op.byte_offset + count]
-            return self.oracle.from_bytes(data, op.result.type)
+            data = self.evaluator.to_bytes(base)[op.byte_offset : op.byte_offset + count]
+            return self.evaluator.from_bytes(data, op.result.type)
         named = iter([self.values[v] for v in op.sizes])
         sizes = [d if isinstance(d, int) else next(named, -1) for d in dims_of(op.result.type)]
         flattened = base.reshape(-1)
@@ -312,7 +327,7 @@ class _Frame:
         for _ in range(MAX_ITERATIONS):
             self.values.update(zip(op.condition.block.args, carried, strict=True))
             condition = self.region(op.condition.block)[0]
-            if not (self.oracle.item(condition) if self.oracle.is_tensor(condition) else condition):
+            if not (self.evaluator.item(condition) if self.evaluator.is_tensor(condition) else condition):
                 return carried
             self.values.update(zip(op.body.block.args, carried, strict=True))
             carried = self.region(op.body.block)
@@ -330,11 +345,4 @@ class _Frame:
             for column, value in zip(columns, yielded[len(carried) :], strict=True):
                 column.append(value)
         types = [o.type for o in op.outputs[len(carried) :]]
-        return [*carried, *(self.oracle.stack(c, t) for c, t in zip(columns, types, strict=True))]
-
-
-def flat(value: Any) -> list[Any]:
-    """The results of an operator as a flat list."""
-    if isinstance(value, (tuple, list)):
-        return [v for item in value for v in flat(item)]
-    return [value]
+        return [*carried, *(self.evaluator.stack(c, t) for c, t in zip(columns, types, strict=True))]

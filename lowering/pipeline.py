@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from etir.dialects.et.payloads import DelegateOp
+from etir.passes.infra.pipeline import value_text
+
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
@@ -68,8 +71,6 @@ def pipeline(
     ``marked`` says that the module has partitions or outlined functions already. Raises ``ValueError`` for unknown
     phases.
     """
-    from etir.passes.infra.pipeline import value_text
-
     names = list(PHASES)
     for phase in (start, stop):
         if phase not in PHASES:
@@ -96,8 +97,6 @@ def phase_of(module: ModuleOp) -> str:
     Core ATen is a part of ATen, so such a module starts at ``aten``: what is decomposed already stays as it is.
     """
     from xdsl.dialects.builtin import SymbolRefAttr
-
-    from etir.dialects.et.payloads import DelegateOp
 
     found = "aten"
     # A program that was imported with blobs in it calls them at every level.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from xdsl.ir import Attribute, Operation, TypeAttribute
 
-from etir.backends.api.registry import usable
+from etir.backends.api.registry import backend_dialects, register_dialect, usable
 from etir.dialects.context import EtContext
 from etir.passes.infra.registry import plugins
 
@@ -17,7 +17,7 @@ class ToolContext(EtContext):
     """A context that asks the plug-ins for dialects it does not have."""
 
     def __init__(self, *, allow_unregistered: bool = False):
-        super().__init__(allow_unregistered=allow_unregistered)
+        super().__init__(allow_unregistered=allow_unregistered, dialects=backend_dialects())
         self._has_plugins = False
 
     def register_plugins(self) -> bool:
@@ -27,11 +27,10 @@ class ToolContext(EtContext):
         self._has_plugins = True
         for plugin in plugins():
             for name, load in plugin.dialects.items():
-                if name not in self._registered_dialects:
-                    self.register_dialect(name, load)
+                self.add_dialect(name, load)
         for backend in usable():
             if backend.dialect_name:
-                self.register_backend_dialect(backend.dialect_name)
+                register_dialect(self, backend.dialect_name)
         return True
 
     def _get_known_op(self, name: str) -> type[Operation] | None:

@@ -4,10 +4,10 @@
 
     et-run model.pte --inputs x.npz --outputs y.npz
     et-run model.pte --inputs x.npz --profile
-    et-run module.mlir --inputs x.npz --oracle numpy
+    et-run module.mlir --inputs x.npz --evaluator numpy
 
 A ``.pte`` file runs on the native runtime (``etir.runtime``) where that is installed; text is interpreted, and so is a
-file with ``--interpret`` or ``--oracle``. The level does not matter: the same inputs can be run before and after any
+file with ``--interpret`` or ``--evaluator``. The level does not matter: the same inputs can be run before and after any
 pass and the outputs compared.
 """
 
@@ -41,7 +41,10 @@ def _parser() -> ToolParser:
     parser.add_argument("--method", default="forward", help="the method to execute (default: forward)")
     parser.add_argument("--interpret", action="store_true", help="interpret a .pte file instead of executing it")
     parser.add_argument(
-        "--oracle", choices=("auto", "numpy", "torch"), help="what computes operators when interpreting (default: auto)"
+        "--evaluator",
+        "--oracle",
+        choices=("auto", "numpy", "torch"),
+        help="what computes operators when interpreting (default: auto)",
     )
     parser.add_argument(
         "--data", action="append", default=[], metavar="FILE", help=".ptd file with external weights of a .pte file"
@@ -68,7 +71,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _is_native(arguments: argparse.Namespace) -> bool:
     """Whether the native runtime executes the input. Raises error E0901 for options that only it has."""
-    interpreted = not arguments.input.endswith(".pte") or arguments.interpret or arguments.oracle is not None
+    interpreted = not arguments.input.endswith(".pte") or arguments.interpret or arguments.evaluator is not None
     only_native = [name for name in ("profile", "threads", "data") if getattr(arguments, name) not in (None, False, [])]
     if not interpreted:
         from etir.runtime import is_available
@@ -78,7 +81,7 @@ def _is_native(arguments: argparse.Namespace) -> bool:
     if only_native:
         raise usage_error(
             f"--{only_native[0]} is for .pte files on the native runtime, '{arguments.input}' is interpreted",
-            help="leave the option out, or pass a .pte file without --interpret and --oracle",
+            help="leave the option out, or pass a .pte file without --interpret and --evaluator",
         )
     return False
 
@@ -109,13 +112,19 @@ def _execute(arguments: argparse.Namespace) -> tuple[list[Any], tuple[str, ...]]
 
 def _interpret(arguments: argparse.Namespace, console: Console) -> tuple[list[Any], tuple[str, ...]]:
     """Outputs of the interpreter, and what the module calls them."""
+    from etir.backends.api.registry import backend_of_runtime_id
     from etir.interpret import run_module
 
     module = _load(arguments, console)
     names = _method_names(module, arguments.method, "input_names")
     inputs = _order_inputs(_load_inputs(arguments.inputs), names)
-    oracle = arguments.oracle or "auto"
-    outputs = [_to_numpy(v) for v in run_module(module, inputs, method=arguments.method, oracle=oracle)]
+    evaluator = arguments.evaluator or "auto"
+    outputs = [
+        _to_numpy(v)
+        for v in run_module(
+            module, inputs, method=arguments.method, evaluator=evaluator, runner_of=backend_of_runtime_id
+        )
+    ]
     return outputs, _method_names(module, arguments.method, "output_names")
 
 
@@ -179,7 +188,7 @@ def _order_inputs(arrays: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
 
 
 def _to_numpy(value: Any) -> Any:
-    """A tensor of either oracle as a NumPy array; what NumPy has no type for (bfloat16) is widened to float32."""
+    """A tensor of either evaluator as a NumPy array; what NumPy has no type for (bfloat16) is widened to float32."""
     if not hasattr(value, "detach"):
         return value
     tensor = value.detach()

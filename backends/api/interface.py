@@ -60,7 +60,7 @@ from etir.passes.infra.rewriting import Pattern, apply_patterns
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from etir.interpret.oracle import Oracle
+    from etir.interpret.evaluator import Evaluator
 
 
 @dataclass(frozen=True)
@@ -322,11 +322,11 @@ class Backend(ABC):
         return ()
 
     def executable(
-        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], oracle: Oracle
+        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], evaluator: Evaluator
     ) -> Callable[[Sequence[Any]], list[Any]] | None:
         """A function that runs a blob in the interpreter, or None when there is no such way.
 
-        It takes the arguments of the call (inputs, then what the outputs hold before), as ``oracle``'s tensors and as
-        numbers, and returns the outputs. It keeps the mutable buffers that the delegate owns between calls.
+        It takes the arguments of the call (inputs, then what the outputs hold before), as ``evaluator``'s tensors and
+        as numbers, and returns the outputs. It keeps the mutable buffers that the delegate owns between calls.
         """
         return None

@@ -14,9 +14,9 @@ Where a backend is named with options, it is written as passes are: ``xnnpack{fp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +24,20 @@ from etir.backends.errors import E1101, E1107, E1110
 from etir.diagnostics import EtirError
 
 if TYPE_CHECKING:
-    from xdsl.ir import Operation
+    from xdsl.ir import Dialect, Operation
 
     from etir.backends.api.interface import Backend
     from etir.backends.api.patterns import Table
+    from etir.dialects.context import EtContext
 
 BUILT_IN: dict[str, str] = {
     "xnnpack": "etir.backends.xnnpack.backend:BACKEND",
     "reference": "etir.backends.reference.backend:BACKEND",
 }
 """Backend name to ``module:instance``."""
+
+FAMILIES: dict[str, str] = {"executorch": "etir.backends.bridge.backend:BridgedBackend"}
+"""What stands before the colon of a backend's name to ``module:class``, which is given what stands after it."""
 
 BUILT_IN_DIALECTS: dict[str, str] = {"xnn": "xnnpack"}
 """Dialect name to the built-in backend that has it, so that reading text asks no entry point for these."""
@@ -57,17 +61,16 @@ def installed() -> dict[str, str]:
 
 @cache
 def find_backend(name: str) -> Backend:
-    """The backend called ``name``: an installed one, or for ``executorch:NAME`` a partitioner of ExecuTorch's.
+    """The backend called ``name``: an installed one, or one of a family as ``executorch:NAME``.
 
     Raises E1101 for an unknown name, with the installed ones, and E1110 when what is installed cannot be used.
     """
     from etir.backends.api.interface import Backend
-    from etir.backends.bridge import PREFIX
 
-    if name.startswith(PREFIX):
-        from etir.backends.bridge.backend import BridgedBackend
-
-        return BridgedBackend(name.removeprefix(PREFIX))
+    family, colon, member = name.partition(":")
+    if colon and family in FAMILIES:
+        module, _, attribute = FAMILIES[family].partition(":")
+        return getattr(import_module(module), attribute)(member)
     target = BUILT_IN.get(name) or installed().get(name)
     if target is None:
         from difflib import get_close_matches
@@ -76,7 +79,7 @@ def find_backend(name: str) -> Backend:
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise E1101.error(
             f"no backend named '{name}' is installed{hint}; available: {', '.join(installed())}, and partitioners of "
-            f"executorch as {PREFIX}NAME"
+            f"executorch as executorch:NAME"
         )
     module, _, attribute = target.partition(":")
     try:
@@ -115,6 +118,25 @@ def backend_of_dialect(dialect: str) -> Backend | None:
     if dialect in BUILT_IN_DIALECTS:
         return find_backend(BUILT_IN_DIALECTS[dialect])
     return next((b for b in usable() if b.dialect_name == dialect), None)
+
+
+def dialect_of(name: str) -> Dialect:
+    """The dialect called ``name``, of the installed backend that has it; an empty one when there is none."""
+    from xdsl.ir import Dialect
+
+    backend = backend_of_dialect(name)
+    dialect = None if backend is None else backend.dialect()
+    return Dialect(name) if dialect is None else dialect
+
+
+def register_dialect(ctx: EtContext, name: str) -> None:
+    """Make the dialect ``name`` of an installed backend known to ``ctx``; nothing happens when it is."""
+    ctx.add_dialect(name, partial(dialect_of, name))
+
+
+def backend_dialects() -> dict[str, Callable[[], Dialect]]:
+    """The dialects of the built-in backends, to be loaded when text names them: for a new context."""
+    return {name: partial(dialect_of, name) for name in BUILT_IN_DIALECTS}
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
-PREFIX = "executorch:"
-"""What the names of bridged backends start with."""
-
 
 def from_partitioner(partitioner: Partitioner, name: str = "") -> str:
     """Make a partitioner known to this process and return what to write in ``delegates=[...]`` for it.

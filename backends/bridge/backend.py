@@ -13,8 +13,8 @@ from xdsl.ir import Block, Operation
 
 from etir.backends.api.interface import Artifact, Backend, Outlined, Proposal
 from etir.backends.api.patterns import Row, operator_of
-from etir.backends.bridge import PREFIX
 from etir.backends.bridge.partitioners import (
+    PREFIX,
     Preprocessed,
     Spec,
     ask,

@@ -10,12 +10,15 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from etir.backends.bridge import PREFIX
+from etir.backends.api.registry import forget
 from etir.backends.errors import E1101, E1107, E1110, E1112
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
     from torch.export import ExportedProgram
+
+PREFIX = "executorch:"
+"""What the names of bridged backends start with."""
 
 KNOWN: dict[str, str] = {
     "xnnpack": "executorch.backends.xnnpack.partition.xnnpack_partitioner.XnnpackPartitioner",
@@ -49,8 +52,6 @@ class Tagged:
 
 def register(partitioner: Partitioner, name: str = "") -> str:
     """See :func:`etir.backends.bridge.from_partitioner`."""
-    from etir.backends.api.registry import forget
-
     _check(partitioner, type(partitioner).__name__)
     name = name or type(partitioner).__name__
     _REGISTERED[name] = partitioner

@@ -20,7 +20,7 @@ from etir.dialects.sym.ops import DimOp
 from etir.passes.delegation.owned import SHARED
 
 if TYPE_CHECKING:
-    from etir.interpret.oracle import Oracle
+    from etir.interpret.evaluator import Evaluator
 
 TARGET = "etir"
 OBJECT_BYTES = {8: 1024, 4: 640}
@@ -141,7 +141,7 @@ class ReferenceBackend(Backend):
         )
 
     def executable(
-        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], oracle: Oracle
+        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], evaluator: Evaluator
     ) -> Callable[[Sequence[Any]], list[Any]]:
         """Interpret the program inside."""
         from etir.dialects.et.instructions import InputsOp
@@ -150,7 +150,7 @@ class ReferenceBackend(Backend):
 
         module = read_program(read_blob(blob).program)
         count = next(len(op.arguments) for op in module.walk() if isinstance(op, InputsOp))
-        interpreter = Interpreter(module, oracle)
+        interpreter = Interpreter(module, evaluator)
         return lambda arguments: interpreter.run(arguments[:count])
 
 

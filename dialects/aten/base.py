@@ -49,10 +49,6 @@ def aten_op(op_name: str) -> type[AtenOp]:
     if cls is not None:
         return cls
     table = load_table()
-    if "c" in table.flags(op_name):
-        import etir.dialects.aten.core_ops  # noqa: F401  (fills the cache)
-
-        return _classes[op_name]
     schema = table.get(op_name)
     if schema is None:
         raise KeyError(op_name)

@@ -13,6 +13,7 @@ from etir.lowering.build.builder import Builder, Number, TensorOrNumber, dims, e
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.promotion import result_type
 from etir.lowering.build.sizes import SizeLike
+from etir.lowering.decompose_aten.arrays import window_positions
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 
 rename(
@@ -99,8 +100,6 @@ def nonzero_by_dim(b: Builder, x: SSAValue) -> Sequence[SSAValue] | None:
     results = b.rewriter.root.results
     if rank(x) == 0:
         return b.no_match("a scalar counts as a vector")
-    from etir.dialects.et.layout import tensor_type
-
     count = dims(results[0])[0]
     positions = b("aten.nonzero.default", x, types=[tensor_type(i64, [count, rank(x)])])
     return [b("aten.select.int", positions, 1, i, types=[r.type]) for i, r in enumerate(results)]
@@ -189,8 +188,6 @@ def im2col(
 def _window_positions(b: Builder, count: SizeLike, kernel: int, stride: int, dilation: int) -> SSAValue:
     """The position [kernel, count] of each element of each window."""
     if isinstance(count, int):
-        from etir.lowering.decompose_aten.arrays import window_positions
-
         return b.constant(window_positions(count, kernel, stride, dilation), i64)
     starts = b.arange(count)
     starts = b.mul(starts, stride) if stride != 1 else starts

@@ -7,8 +7,8 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from etir.dialects.dtypes import i1
-from etir.dialects.et.layout import Dim
+from etir.dialects.dtypes import i1, i64
+from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.dims import broadcast, wrap, wrap_all
 from etir.lowering.build.sizes import SizeLike
@@ -120,9 +120,6 @@ def repeat_interleave_by_tensor(b: Builder, x: SSAValue, counts: SSAValue, dim: 
     type = b.declared
     if dims(counts) in ((), (1,)):
         counts = b.expand(b.view(counts, [1]), [b.size(x, position)])
-    from etir.dialects.dtypes import i64
-    from etir.dialects.et.layout import dims_of, tensor_type
-
     index_type = tensor_type(i64, [dims_of(type)[position]])
     index = b("aten.repeat_interleave.Tensor", counts, output_size=size, types=[index_type])
     return b("aten.index_select.default", x, position, index, types=[type])

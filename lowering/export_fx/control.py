@@ -73,7 +73,7 @@ def _subgraph(
     """A region as a graph whose inputs are its block's arguments, which stand for ``own``, then what it captures. With
     ``single`` it gives its one output itself and no tuple.
     """
-    inner = GraphExporter(exporter.sizes, exporter.targets, exporter.symbols, exporter.problems)
+    inner = GraphExporter(exporter.sizes, exporter.targets, exporter.symbols, exporter.problems, exporter.control)
     inner.values.update((v, w) for v, w in exporter.values.items() if not isinstance(w, fx.Node))
     for position, argument in enumerate(region.block.args):
         held = exporter.fake(exporter.values[own[position]]) if own else None

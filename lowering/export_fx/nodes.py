@@ -10,7 +10,7 @@ import builtins
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -82,13 +82,23 @@ Value = Any
 """What a value of the text is in a graph: a node, or a number, a string or None that stands for itself."""
 
 
+ControlExporter: TypeAlias = "Callable[[GraphExporter, CondOp | WhileOp | ScanOp], Sequence[Value]]"
+"""Gives the results of an operation with regions: ``control.export_control``, which makes exporters of regions."""
+
+
 class GraphExporter:
     """Builds the nodes of one graph. ``values`` has what the block's values are, ``operations`` which operation a node
-    stands for, ``stores`` the operations that store at the end, ``root`` the sub-graphs of control flow.
+    stands for, ``stores`` the operations that store at the end, ``root`` the sub-graphs of control flow, for which
+    ``control`` makes the nodes.
     """
 
     def __init__(
-        self, sizes: Sizes, targets: AtenTargets, symbols: Mapping[str, Operation], problems: list[Diagnostic]
+        self,
+        sizes: Sizes,
+        targets: AtenTargets,
+        symbols: Mapping[str, Operation],
+        problems: list[Diagnostic],
+        control: ControlExporter,
     ):
         self.graph = fx.Graph()
         self.root = torch.nn.Module()
@@ -96,6 +106,7 @@ class GraphExporter:
         self.targets = targets
         self.symbols = symbols
         self.problems = problems
+        self.control = control
         self.values: dict[SSAValue, Value] = {}
         self.operations: dict[fx.Node, Operation] = {}
         self.stores: list[WriteStateOp | UpdateInputOp] = []
@@ -189,9 +200,7 @@ class GraphExporter:
             case CallDelegateOp():
                 return self._inline(op)
             case CondOp() | WhileOp() | ScanOp():
-                from etir.lowering.export_fx.control import export_control
-
-                return export_control(self, op)
+                return self.control(self, op)
             case _:
                 reason = op.attributes.get("reason")
                 why = f": {reason.data}" if isinstance(reason, StringAttr) else ""

@@ -36,6 +36,7 @@ from xdsl.traits import IsTerminator
 
 from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
 from etir.dialects.backend.ops import CallDelegateOp
+from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f64, i1, i64
 from etir.dialects.et.layout import order_of, tensor_type
 from etir.dialects.et.payloads import DelegateOp
@@ -59,9 +60,11 @@ from etir.dialects.sym.ops import ConstantOp as NumberOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0407, E0408
+from etir.lowering.export_fx.control import export_control
 from etir.lowering.export_fx.nodes import GraphExporter, legal_name
 from etir.lowering.export_fx.sizes import Sizes, inverse
 from etir.lowering.export_fx.targets import AtenTargets
+from etir.lowering.functionalize import FunctionalizePass
 from etir.lowering.import_fx.types import TORCH_DTYPES
 from etir.passes.infra.base import is_private
 
@@ -81,9 +84,6 @@ class Exported:
 def export_methods(module: ModuleOp, methods: Sequence[str] = ()) -> dict[str, ExportedProgram]:
     """See :func:`etir.lowering.export_fx.export_programs`."""
     if any(isinstance(op, SchemaOp) and op.SCHEMA.kind is not SchemaKind.FUNCTIONAL for op in module.walk()):
-        from etir.dialects.context import EtContext
-        from etir.lowering.functionalize import FunctionalizePass
-
         module = module.clone()
         FunctionalizePass().run(EtContext(), module)
     found = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp) and not is_private(op)}
@@ -143,7 +143,7 @@ class _BlockExporter:
         self.blobs_as_inputs = blobs_as_inputs
         ranges = {op.sym_name.data: op.range for op in dims}
         self.sizes = Sizes(ranges, {op.sym_name.data for op in dims if op.unbacked is not None})
-        self.graph = GraphExporter(self.sizes, targets, self.symbols, problems)
+        self.graph = GraphExporter(self.sizes, targets, self.symbols, problems, export_control)
         self.inputs: list[InputSpec] = []
         self.state_dict: dict[str, Any] = {}
         self.constants: dict[str, Any] = {}

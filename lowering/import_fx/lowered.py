@@ -20,10 +20,10 @@ from xdsl.dialects.builtin import NameLoc, StringAttr, UnknownLoc
 from xdsl.ir import Operation
 
 from etir.backends.api.interface import NamedBlob
+from etir.backends.api.named_data import add_named_data
 from etir.dialects.et.payloads import DelegateOp, NamedDataOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.lowering.errors import E0402
-from etir.passes.delegation.named_data import add_named_data
 
 CALL = "executorch_call_delegate"
 """The higher-order operator that calls a lowered module."""

@@ -51,6 +51,7 @@ from etir.dialects.et.program import (
     WriteStateOp,
 )
 from etir.dialects.literals import scalar_attr
+from etir.dialects.sym.expr import symbol as symbol_expr
 from etir.dialects.sym.ops import DimOp
 from etir.lowering.errors import E0402, E0403
 from etir.lowering.import_fx.constant_methods import Training, constant_method
@@ -462,9 +463,7 @@ def _all_values(func: FuncOp) -> list[SSAValue]:
 def _rename_symbols(func: FuncOp, renamed: dict[str, str]) -> None:
     from xdsl.rewriter import Rewriter
 
-    from etir.dialects.sym.expr import symbol
-
-    mapping = {old: symbol(new) for old, new in renamed.items()}
+    mapping = {old: symbol_expr(new) for old, new in renamed.items()}
     for value in _all_values(func):
         type = value.type
         if not isinstance(type, TensorType) or not isinstance(type.encoding, LayoutAttr):

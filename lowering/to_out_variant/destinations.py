@@ -21,7 +21,7 @@ from etir.dialects.backend.ops import ViewOp
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import ReadStateOp, UpdateInputOp, WriteStateOp
-from etir.passes.generic.canonicalize import replaced_shape
+from etir.passes.analysis.index_put import replaced_shape
 
 IN_PLACE: dict[str, str] = {"aten.index_put.default": "aten.index_put_.default"}
 """Functional operators whose in-place form the runtimes have, keyed to it; argument ``self`` is the one written."""

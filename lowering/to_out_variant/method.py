@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from etir.diagnostics import Diagnostic
 from etir.dialects.aten.opaque import operator_of
+from etir.dialects.aten.table import load_table
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.context import EtContext
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
@@ -43,12 +44,14 @@ from etir.lowering.to_out_variant.bounds import unbounded_dim
 from etir.lowering.to_out_variant.calls import (
     PRIMITIVES,
     ArgumentList,
+    add_argument,
     copy_call,
     kernel_call,
     primitive_call,
     view_call,
 )
 from etir.lowering.to_out_variant.constants import ConstantPool
+from etir.lowering.to_out_variant.control_flow import lower_cond, lower_scan, lower_while
 from etir.lowering.to_out_variant.destinations import (
     IN_PLACE,
     aliases_of,
@@ -252,12 +255,6 @@ class MethodLowering:
 
     def lower_operation(self, op: Operation) -> None:
         """Lower one operation."""
-        from etir.lowering.to_out_variant.control_flow import (
-            lower_cond,
-            lower_scan,
-            lower_while,
-        )
-
         match op:
             case EdgeOp():
                 self._operator(op)
@@ -368,13 +365,9 @@ class MethodLowering:
         target = None if result is None else self.destinations.get(result)
         if target is None or op.SCHEMA.op_name not in IN_PLACE or self.values.get(op.arg("self")) is not target:
             return None
-        from etir.dialects.aten.table import load_table
-
         schema = load_table().get(IN_PLACE[op.SCHEMA.op_name])
         assert schema is not None and result is not None
         arguments = ArgumentList.empty()
-        from etir.lowering.to_out_variant.calls import add_argument
-
         for argument in schema.arguments:
             add_argument(arguments, argument, self._argument(op.arg(argument.name)), lambda v: v)
         self.values[result] = target

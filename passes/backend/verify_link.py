@@ -27,6 +27,7 @@ from etir.dialects.et.program import SchemaDeclOp
 from etir.dialects.schema import Kind, OpSchema
 from etir.dialects.sym.ops import ArithmeticOp
 from etir.dialects.text import source_location
+from etir.emit.formats.scalar_type import ScalarType
 from etir.lowering.errors import E0415
 from etir.lowering.to_out_variant.calls import PRIMITIVES
 from etir.passes.infra.base import Pass, methods
@@ -193,8 +194,6 @@ def _other(kind: Kind, value: Any) -> Any:
     if isinstance(value, SSAValue):
         return {"i64": int, "f64": float, "i1": bool}[str(value.type)]
     if kind is Kind.DTYPE and isinstance(value, Attribute):
-        from etir.emit.formats.scalar_type import ScalarType
-
         return ScalarType(dtype_of(value).number)
     if isinstance(value, tuple):
         return tuple(_other(kind, v) for v in value)

@@ -19,7 +19,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from etir.backends.api.interface import Outlined
-from etir.backends.api.registry import Delegate
+from etir.backends.api.registry import Delegate, register_dialect
 from etir.dialects.context import EtContext
 from etir.passes.delegation.attributes import LEGAL, delegate_of
 from etir.passes.infra.base import Pass
@@ -38,7 +38,7 @@ class LegalizeDelegatesPass(Pass):
             if LEGAL in outlined.func.attributes or (self.only and delegate.name not in self.only):
                 continue
             if delegate.backend.dialect_name:
-                ctx.register_backend_dialect(delegate.backend.dialect_name)
+                register_dialect(ctx, delegate.backend.dialect_name)
             delegate.backend.legalize(outlined, delegate.options)
             outlined.func.attributes[LEGAL] = UnitAttr()
 

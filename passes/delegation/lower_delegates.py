@@ -25,6 +25,7 @@ from xdsl.ir import Attribute, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.api.interface import Artifact, Backend, Outlined
+from etir.backends.api.named_data import EXTERNAL, add_named_data
 from etir.backends.api.registry import Delegate
 from etir.backends.errors import E1111
 from etir.dialects.backend.ops import CallDelegateOp
@@ -34,7 +35,6 @@ from etir.dialects.et.program import ReadStateOp, StateOp, WeightOp, WriteStateO
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.literals import int_attr
 from etir.passes.delegation.legalize_delegates import outlined_functions
-from etir.passes.delegation.named_data import EXTERNAL, add_named_data
 from etir.passes.delegation.owned import SHARED
 from etir.passes.infra.base import Pass
 

@@ -36,7 +36,7 @@ from xdsl.ir import Block, Operation
 
 from etir.backends.api.interface import PartitionSummary, Proposal
 from etir.backends.api.patterns import operator_of
-from etir.backends.api.registry import Delegate, parse_delegate
+from etir.backends.api.registry import Delegate, parse_delegate, register_dialect
 from etir.diagnostics import raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.et.program import GetWeightOp
@@ -88,7 +88,7 @@ class PartitionPass(Pass):
         raise_if_errors([d for func in methods(module) for d in check_partitions(func)])
         for delegate in delegates:
             if delegate.backend.dialect_name:
-                ctx.register_backend_dialect(delegate.backend.dialect_name)
+                register_dialect(ctx, delegate.backend.dialect_name)
         ranges = {op.sym_name.data: op.range for op in module.body.block.ops if isinstance(op, DimOp)}
         report = ReportBuilder(delegates, ranges)
         copied = False

@@ -11,7 +11,7 @@ After::
     %t = et.get_weight @w_folded : tensor<4x8xf32>
     %y = edge.aten.mm.default(%x, %t) : ...
 
-Every pure operator whose tensor operands are constants is a candidate; the interpreter's oracle computes it (torch
+Every pure operator whose tensor operands are constants is a candidate; the interpreter's evaluator computes it (torch
 where it is installed). A result may not be larger than ``limit`` bytes or than the constants it is made from, so that
 masks and transposed weights fold and a ``zeros(1000, 1000)`` does not bloat the file. Only results that something else
 uses become constants of the program. Weights whose bytes are not loaded or are external are left alone.
@@ -32,7 +32,8 @@ from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import is_contiguous, is_static, tensor_of
 from etir.dialects.et.program import GetWeightOp
-from etir.interpret.oracle import Oracle, get_oracle
+from etir.interpret.evaluator import Evaluator
+from etir.interpret.evaluators import get_evaluator
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.analysis.memory_effects import tensor_bytes
 from etir.passes.infra.base import Pass, methods
@@ -62,16 +63,16 @@ class _Folder:
     def __init__(self, store: ConstantStore, limit: int):
         self.store = store
         self.limit = limit
-        self._oracle: Oracle | None = None
+        self._evaluator: Evaluator | None = None
         self.values: dict[SSAValue, Any] = {}
         self.origin: dict[SSAValue, str] = {}
 
     @property
-    def oracle(self) -> Oracle:
+    def evaluator(self) -> Evaluator:
         """The library that computes; loaded when something folds."""
-        if self._oracle is None:
-            self._oracle = get_oracle()
-        return self._oracle
+        if self._evaluator is None:
+            self._evaluator = get_evaluator()
+        return self._evaluator
 
     def block(self, block: Block) -> None:
         """Fold the operations of a block in order, then put constants where their results are used."""
@@ -93,14 +94,14 @@ class _Folder:
         arguments: dict[str, Any] = {a.name: None for a in op.SCHEMA.arguments if not a.has_default}
         arguments.update((name, self._argument(value)) for name, value in op.args().items() if value is not None)
         try:
-            results = self.oracle.call(op.SCHEMA, arguments)
+            results = self.evaluator.call(op.SCHEMA, arguments)
         except EtirError:
-            # An operator that the oracle does not have, or that refuses its arguments, is left for the runtime.
+            # An operator that the evaluator does not have, or that refuses its arguments, is left for the runtime.
             return False
         flat = list(results) if isinstance(results, (tuple, list)) else [results]
         if len(flat) != len(op.results) or any(
             tuple(v.shape) != cast(Any, r.type).get_shape()
-            or self.oracle.dtype(v).type != cast(Any, r.type).element_type
+            or self.evaluator.dtype(v).type != cast(Any, r.type).element_type
             for v, r in zip(flat, op.results, strict=True)
         ):
             return False
@@ -132,7 +133,7 @@ class _Folder:
         if isinstance(value, SSAValue):
             if value not in self.values:
                 type = tensor_of(value)
-                self.values[value] = self.oracle.from_bytes(self.store.data(value), type)
+                self.values[value] = self.evaluator.from_bytes(self.store.data(value), type)
             return self.values[value]
         return [self._argument(v) for v in value] if isinstance(value, tuple) else value
 
@@ -141,7 +142,7 @@ class _Folder:
         for result in op.results:
             if result.first_use is None:
                 continue
-            data = self.oracle.to_bytes(self.values[result])
+            data = self.evaluator.to_bytes(self.values[result])
             origin = self.origin.get(result)
             hint = f"{origin}_folded" if origin else result.name_hint or "folded"
             constant = self.store.make(data, tensor_of(result), op, hint)

@@ -19,12 +19,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from etir.dialects.context import EtContext
-from etir.dialects.dtypes import i32, i64
 from etir.dialects.edge.base import EdgeOp, edge_op
 from etir.dialects.et.layout import dims_of, is_static, tensor_of, tensor_type
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import ARITHMETIC, BY_NAME, ArithmeticOp, AssertOp, ConstantOp
+from etir.passes.analysis.index_put import replaced_shape
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
 
@@ -176,21 +176,6 @@ class IndexPutOfFullRank(Pattern):
             {"self": values, "size": list(replaced)}, [tensor_type(values.type.element_type, replaced)]
         )
         rewriter.replace(op, op.with_args(values=rewriter.insert(view).results[0]))
-
-
-def replaced_shape(op: EdgeOp) -> tuple[Any, ...] | None:
-    """The shape of what an ``index_put`` with one vector of positions replaces; None for any other ``index_put``."""
-    type = op.arg("self").type
-    indices = op.arg("indices")
-    present = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-    if len(present) != 1 or not is_static(type):
-        return None
-    dim, index = present[0]
-    if index.type.get_num_dims() != 1 or index.type.element_type not in (i32, i64):
-        return None
-    shape: list[Any] = list(type.get_shape())
-    shape[dim] = dims_of(index.type)[0]
-    return tuple(shape)
 
 
 class CatOfOne(Pattern):

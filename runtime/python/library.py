@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import functools
+from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
 
 from etir.runtime.errors import E1201, failure, usage_failure
-
-if TYPE_CHECKING:
-    from etir.runtime import _native as native_type  # noqa: F401  (the module's type)
 
 
 @functools.cache
 def _load() -> ModuleType | str:
     try:
-        from etir.runtime import _native
+        _native = import_module("etir.runtime._native")
     except ImportError as error:
         return str(error)
     _native.on_failure(failure)
-    return cast(ModuleType, _native)
+    return _native
 
 
 def native() -> ModuleType:

@@ -11,8 +11,8 @@ from xdsl.ir import SSAValue
 from etir.backends.xnnpack.legalize.constants import blob_of
 from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import NHWC, SEQUENCE, Layout
+from etir.backends.xnnpack.legalize.legalizer import Legalizer
 from etir.backends.xnnpack.legalize.quantized import dynamic_form, integer_bias, integer_weight
-from etir.backends.xnnpack.legalize.registry import Legalizer
 from etir.dialects.schema_op import SchemaOp
 
 if TYPE_CHECKING:

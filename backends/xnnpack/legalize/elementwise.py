@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import Layout, aligned
-from etir.backends.xnnpack.legalize.registry import Legalizer, table
+from etir.backends.xnnpack.legalize.legalizer import Legalizer, table
 from etir.dialects.schema_op import SchemaOp
 
 

@@ -6,8 +6,8 @@ from xdsl.ir import SSAValue
 
 from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
+from etir.backends.xnnpack.legalize.legalizer import Legalizer
 from etir.backends.xnnpack.legalize.quantized import dynamic_form, integer_bias, integer_weight
-from etir.backends.xnnpack.legalize.registry import Legalizer
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import tensor_of
 from etir.dialects.schema_op import SchemaOp

@@ -7,8 +7,8 @@ from xdsl.ir import SSAValue
 from etir.backends.xnnpack.legalize.convolution import pair
 from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import NHWC
+from etir.backends.xnnpack.legalize.legalizer import Legalizer
 from etir.backends.xnnpack.legalize.linear import last_stays
-from etir.backends.xnnpack.legalize.registry import Legalizer
 from etir.backends.xnnpack.schema import ALIGN_CORNERS, KEEP_DIMS
 from etir.dialects.schema_op import SchemaOp
 

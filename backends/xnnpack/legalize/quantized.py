@@ -17,8 +17,8 @@ from etir.backends.xnnpack.datatypes import BY_NAME
 from etir.backends.xnnpack.legalize.constants import QuantizedWeight, blob_of
 from etir.backends.xnnpack.legalize.emitter import DEQUANTIZE, Emitter, Scale, quantized_info
 from etir.backends.xnnpack.legalize.layouts import Layout
+from etir.backends.xnnpack.legalize.legalizer import Legalizer
 from etir.backends.xnnpack.legalize.numbers import bfloat16
-from etir.backends.xnnpack.legalize.registry import Legalizer
 from etir.backends.xnnpack.types import TensorInfo, XnnTensorType
 from etir.dialects.schema_op import SchemaOp
 

@@ -9,8 +9,8 @@ from xdsl.ir import SSAValue
 
 from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
+from etir.backends.xnnpack.legalize.legalizer import Legalizer
 from etir.backends.xnnpack.legalize.numbers import rounded
-from etir.backends.xnnpack.legalize.registry import Legalizer
 from etir.backends.xnnpack.types import XnnTensorType
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import tensor_of

@@ -13,6 +13,8 @@ from etir.dialects.et.layout import Dim, dims_of
 from etir.lowering.build.dims import broadcast, exact_quotient, product, slice_length, wrap, wrap_all
 from etir.lowering.build.inference import Call, contiguous, like, rule, size_as_dim, tensor_type_of
 from etir.lowering.build.promotion import common_type
+from etir.dialects.et.layout import order_of, tensor_type
+from etir.dialects.et.layout import tensor_type
 
 Tensor = TensorType[Attribute]
 
@@ -320,8 +322,6 @@ def to_copy(call: Call) -> Tensor:
 
 def in_format(type: Tensor, memory_format: str) -> Tensor:
     """The type in a memory format: ``contiguous``, ``channels_last`` or ``channels_last_3d``."""
-    from etir.dialects.et.layout import tensor_type
-
     dims = dims_of(type)
     order = None if memory_format == "contiguous" else (0, *range(2, len(dims)), 1)
     return tensor_type(type.element_type, dims, order)
@@ -330,8 +330,6 @@ def in_format(type: Tensor, memory_format: str) -> Tensor:
 @rule("dim_order_ops._to_dim_order_copy.default", "dim_order_ops._clone_dim_order.default")
 def to_dim_order(call: Call) -> Tensor:
     """Another element type, dim order or both."""
-    from etir.dialects.et.layout import order_of, tensor_type
-
     type = call.type()
     dtype = call["dtype"] if "dtype" in call.schema.index else None
     order = call["dim_order"]

@@ -30,7 +30,7 @@ from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import print_module
 from etir.dialects.verify import verify_module
 from etir.interpret.interpreter import Interpreter
-from etir.interpret.torch_oracle import TorchOracle
+from etir.interpret.torch_evaluator import TorchEvaluator
 from etir.lowering.functionalize import FunctionalizePass
 from etir.lowering.import_fx.types import ELEMENT_TYPES, type_of_tensor
 
@@ -243,7 +243,7 @@ def _copy_sharing(tensor: Tensor, storages: dict[int, Tensor]) -> Tensor:
     return storages[key].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
-class FunctionalOracle(TorchOracle):
+class FunctionalOracle(TorchEvaluator):
     """Every result has memory of its own: a program without mutation cannot tell."""
 
     def call(self, schema: Any, arguments: Any) -> Any:

@@ -1,13 +1,8 @@
-"""Computing one operator on concrete values: :class:`TorchOracle` asks torch, :class:`NumpyOracle` our own operators.
-
-Both take an operator's IR name and its arguments by schema name; tensors are the oracle's own, element types of the IR
-stand for dtypes. The oracle hides what differs, so that everything above it is written once.
-"""
+"""The evaluator for where torch is not installed: NumPy arrays, and the operators of ``numpy_ops``."""
 
 from __future__ import annotations
 
-import importlib.util
-from abc import ABC, abstractmethod
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,69 +13,13 @@ from xdsl.ir import Attribute
 from etir.dialects.dtypes import BY_TORCH_NAME, BY_TYPE, DType, dtype_of
 from etir.dialects.et.layout import order_of
 from etir.dialects.schema import Kind, OpSchema
-from etir.interpret.errors import E1001, E1004
+from etir.interpret.errors import E1001
+from etir.interpret.evaluator import Evaluator
+from etir.interpret.numpy_ops import lookup
+from etir.interpret.numpy_ops.dtype import bfloat16
 
 
-class Oracle(ABC):
-    """Tensors and operators of one library."""
-
-    name: str
-
-    @abstractmethod
-    def from_bytes(self, data: memoryview | bytes, type: TensorType[Attribute]) -> Any:
-        """A tensor over ``data`` (not to be written) with the shape and dtype of a static type."""
-
-    @abstractmethod
-    def from_user(self, value: Any) -> Any:
-        """A tensor from what a user passes: array, torch tensor, or anything NumPy converts."""
-
-    @abstractmethod
-    def to_bytes(self, tensor: Any) -> bytes:
-        """The bytes of a tensor, row-major; one byte for a bool."""
-
-    @abstractmethod
-    def dtype(self, tensor: Any) -> DType:
-        """The element type of a tensor."""
-
-    @abstractmethod
-    def call(self, schema: OpSchema, arguments: Mapping[str, Any]) -> Any:
-        """Compute an operator. Raises error E1001 when the library does not have it, E1004 when it fails."""
-
-    @abstractmethod
-    def clone(self, tensor: Any) -> Any:
-        """A copy that shares no memory."""
-
-    @abstractmethod
-    def assign(self, target: Any, value: Any) -> None:
-        """Overwrite a tensor in place."""
-
-    @abstractmethod
-    def stack(self, tensors: list[Any], type: Attribute) -> Any:
-        """Stack along a new first dim; ``type`` gives shape and dtype when there is nothing to stack."""
-
-    @abstractmethod
-    def item(self, tensor: Any) -> bool | int | float:
-        """The Python number in a tensor with one element."""
-
-    def is_tensor(self, value: Any) -> bool:
-        """Whether ``value`` is one of the oracle's tensors."""
-        return hasattr(value, "shape")
-
-
-def get_oracle(name: str = "auto") -> Oracle:
-    """``"torch"``, ``"numpy"``, or ``"auto"``: torch if it is installed. Raises error E1001 when torch is missing."""
-    if name == "auto":
-        name = "torch" if importlib.util.find_spec("torch") is not None else "numpy"
-    if name == "numpy":
-        return NumpyOracle()
-    try:
-        from etir.interpret.torch_oracle import TorchOracle
-    except ImportError:
-        raise E1001.error("the torch oracle needs torch, which is not installed") from None
-    return TorchOracle()
-
-
-class NumpyOracle(Oracle):
+class NumpyEvaluator(Evaluator):
     """NumPy arrays, and the operators of ``numpy_ops``."""
 
     name = "numpy"
@@ -113,8 +52,6 @@ class NumpyOracle(Oracle):
         return BY_TORCH_NAME[_TORCH_NAMES[np.asarray(tensor).dtype.name]]
 
     def call(self, schema: OpSchema, arguments: Mapping[str, Any]) -> Any:
-        from etir.interpret.numpy_ops import lookup
-
         function = lookup(schema.op_name)
         if function is None:
             raise E1001.error(f"NumPy has no '{schema.op_name}'")
@@ -144,8 +81,6 @@ _TORCH_NAMES["bfloat16"] = "bfloat16"
 def _numpy_dtype(row: DType) -> Any:
     if row.numpy_name is not None:
         return np.dtype(row.numpy_name)
-    from etir.interpret.numpy_ops.dtype import bfloat16
-
     if row.torch_name == "bfloat16":
         return bfloat16()
     raise E1001.error(f"NumPy has no element type for {row.torch_name}")
@@ -156,9 +91,3 @@ def _numpy_argument(schema: OpSchema, name: str, value: Any) -> Any:
     if index is not None and schema.arguments[index].kind is Kind.DTYPE and isinstance(value, Attribute):
         return _numpy_dtype(BY_TYPE[value])
     return list(value) if isinstance(value, tuple) else value
-
-
-def wrap_failure(schema: OpSchema, error: Exception) -> Exception:
-    """An operator's own exception as an error of the interpreter."""
-    words = str(error).strip().splitlines()
-    return E1004.error(f"'{schema.op_name}': {words[0] if words else type(error).__name__}")

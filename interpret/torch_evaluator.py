@@ -1,4 +1,4 @@
-"""The torch oracle. Importing this module imports torch."""
+"""The torch evaluator. Importing this module imports torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etir.dialects.dtypes import BY_TORCH_NAME, DType, dtype_of
 from etir.dialects.et.layout import order_of
 from etir.dialects.schema import Kind, OpSchema
 from etir.interpret.errors import E1001
-from etir.interpret.oracle import Oracle, wrap_failure
+from etir.interpret.evaluator import Evaluator, wrap_failure
 
 _DTYPES = {row.type: getattr(torch, name) for name, row in BY_TORCH_NAME.items() if hasattr(torch, name)}
 _FORMATS = {
@@ -53,14 +53,14 @@ _OWN_OPS = {
     "dim_order_ops._clone_dim_order.default": _dim_order_copy,
     "dim_order_ops._empty_dim_order.default": _dim_order_empty,
 }
-"""What the oracle computes in its own way.
+"""What the evaluator computes in its own way.
 
 The edge level's operators: values do not depend on the dim order, so everything is kept contiguous. And views: in a
 functional program there are no strides and no start in memory that could forbid one.
 """
 
 
-class TorchOracle(Oracle):
+class TorchEvaluator(Evaluator):
     """torch tensors and torch's own operators, custom libraries' included."""
 
     name = "torch"
