@@ -14,6 +14,7 @@ import etir
 from etir.backends.api import registry
 from etir.backends.api.interface import Artifact, Backend, Keep, Outlined
 from etir.backends.api.patterns import Row, rows
+from etir.backends.api.registry import backend_of_runtime_id
 from etir.diagnostics import EtirError, Severity
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
@@ -59,7 +60,7 @@ def test_every_phase_computes_the_same() -> None:
         wanted = _Net()(X)
     for spec in pipeline(target="etir", delegates=[REFERENCE]):
         run_pipeline(ctx, module, spec)
-        for got, value in zip(Interpreter(module).run([X]), wanted, strict=True):
+        for got, value in zip(Interpreter(module, runner_of=backend_of_runtime_id).run([X]), wanted, strict=True):
             torch.testing.assert_close(got, value, rtol=1e-5, atol=1e-5)
         text = print_module(module)
         assert print_module(parse_module(text)) == text, spec

@@ -8,6 +8,7 @@ import struct
 import pytest
 from xdsl.dialects.func import FuncOp
 
+from etir.backends.api.registry import backend_dialects
 from etir.backends.xnnpack import schema
 from etir.backends.xnnpack.blob_reader import read_blob
 from etir.backends.xnnpack.blob_writer import write_blob
@@ -81,7 +82,7 @@ def test_text_round_trip() -> None:
     data, named = write_blob(sample())
     text = disassemble(data, {key: blob.data for key, blob in named.items()})
     assert "clamp = [0.0, inf]" in text and "handle = 7" in text
-    module = parse_module(text, EtContext())
+    module = parse_module(text, EtContext(dialects=backend_dialects()))
     verify_module(module)
     (function,) = module.body.block.ops
     assert isinstance(function, FuncOp)

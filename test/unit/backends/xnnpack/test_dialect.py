@@ -7,6 +7,7 @@ from io import StringIO
 import pytest
 from xdsl.printer import Printer
 
+from etir.backends.api.registry import backend_dialects
 from etir.backends.xnnpack.dialect import NODE_OPS
 from etir.backends.xnnpack.schema import NODES
 from etir.diagnostics import EtirError
@@ -36,20 +37,20 @@ dilation_width = 1, group_input_channels = 3, group_output_channels = 8, groups 
 
 def test_custom_form() -> None:
     """Printed and parsed again it is the same text, and it verifies."""
-    module = parse_module(GOOD, EtContext())
+    module = parse_module(GOOD, EtContext(dialects=backend_dialects()))
     verify_module(module)
     text = print_module(module)
-    assert print_module(parse_module(text, EtContext())) == text
+    assert print_module(parse_module(text, EtContext(dialects=backend_dialects()))) == text
     for part in ("clamp = [0.0, inf], handle = 4)", "scales [1.0, 2.0, 3.0, 0.5]", "block = 32>", ", none, padding"):
         assert part in text
 
 
 def test_generic_form() -> None:
     """The generic form parses to the same operations."""
-    module = parse_module(GOOD, EtContext())
+    module = parse_module(GOOD, EtContext(dialects=backend_dialects()))
     stream = StringIO()
     Printer(stream, print_generic_format=True).print_op(module)
-    assert print_module(parse_module(stream.getvalue(), EtContext())) == print_module(module)
+    assert print_module(parse_module(stream.getvalue(), EtContext(dialects=backend_dialects()))) == print_module(module)
 
 
 def test_every_node_has_an_operation() -> None:
@@ -86,7 +87,7 @@ def test_verifier(operation: str, message: str) -> None:
     """Each mistake is named."""
     text = f"func.func @g(%a: {A}, %b: {B}) {{\n  %r = {operation}\n  func.return\n}}"
     with pytest.raises(EtirError) as caught:
-        verify_module(parse_module(text, EtContext()))
+        verify_module(parse_module(text, EtContext(dialects=backend_dialects())))
     assert message in str(caught.value)
 
 
@@ -107,5 +108,5 @@ def test_verifier(operation: str, message: str) -> None:
 def test_types(type: str, message: str) -> None:
     """Types that cannot be are refused where they stand."""
     with pytest.raises(EtirError) as caught:
-        parse_module(f"func.func private @g(!xnn.tensor<{type}>)", EtContext())
+        parse_module(f"func.func private @g(!xnn.tensor<{type}>)", EtContext(dialects=backend_dialects()))
     assert message in str(caught.value)
