@@ -18,7 +18,7 @@ def main() -> None:
     """Compile all of them."""
     import etir
 
-    from models.registry import MODELS
+    from etir_testing.models.registry import MODELS
 
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True)

@@ -1,8 +1,7 @@
-"""What all tests share: helper modules on ``sys.path``, markers, and no silent skipping.
+"""What all tests share: markers, and no silent skipping.
 
 Test folders are no packages and pytest imports test files by path (``--import-mode=importlib``), so that two files may
-have the same name. What tests import from each other is found through ``sys.path``: ``models.registry`` from ``test/``,
-``stock`` from ``benchmarks/``, and helper modules beside the tests that use them. Each has a name of its own.
+have the same name and no test imports another. What they share is in the package ``etir_testing`` beside this file.
 
 torch is the oracle: it computes with the same instructions on every machine, not with those that only some have: they
 give other results for infinities (GELU with AVX-512), or end the process in a virtual machine (bfloat16 with AMX).
@@ -15,7 +14,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,22 +23,6 @@ for variable, instructions in (("ATEN_CPU_CAPABILITY", "avx2"), ("ONEDNN_MAX_CPU
     os.environ.setdefault(variable, instructions)
 
 TEST_FOLDER = Path(__file__).resolve().parent
-HELPER_FOLDERS = (
-    "generated",
-    "interop",
-    "opinfo",
-    "runtime",
-    "unit/docs",
-    "unit/emit",
-    "unit/interpret",
-    "unit/lowering",
-)
-"""Folders with modules that are no tests and that tests import by name."""
-
-for folder in (TEST_FOLDER.parent / "benchmarks", TEST_FOLDER, *(TEST_FOLDER / name for name in HELPER_FOLDERS)):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
 _NOT_INSTALLED = re.compile(r"not installed|could not import|no module named|needs? [\w.-]+$", re.IGNORECASE)
 
 

@@ -14,12 +14,13 @@ from executorch.exir.backend.backend_details import BackendDetails, PreprocessRe
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from torch import nn
-from xnnpack_runs import run_stock
 
 import etir
 from etir.backends.bridge import from_partitioner
 from etir.diagnostics import EtirError
 from etir.emit.pte.reader import read_pte
+
+from etir_testing.interop.xnnpack_runs import run_stock
 
 
 class _Sums(nn.Module):

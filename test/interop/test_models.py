@@ -20,7 +20,7 @@ from etir.interpret.interpreter import Interpreter
 from etir.lowering.pipeline import PHASES, pipeline
 from etir.passes.infra.manager import run_pipeline
 
-from models.registry import MODELS
+from etir_testing.models.registry import MODELS
 
 torch = pytest.importorskip("torch")
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")

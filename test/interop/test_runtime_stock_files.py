@@ -16,15 +16,15 @@ from torch import nn
 
 from etir.runtime import is_available, load
 
-from models.registry import MODELS
+from etir_testing.models.registry import MODELS
 
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
 pytest.importorskip("executorch.kernels.quantized")
 
 from executorch.exir import to_edge  # noqa: E402
 from functorch.experimental.control_flow import map as map_over  # noqa: E402
-from stock_samples import SAMPLES, Sample  # noqa: E402
 
+from etir_testing.interop.stock_samples import SAMPLES, Sample  # noqa: E402
 from stock import stock_buffer  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="etir's native runtime is not installed")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from xnnpack_runs import facts_of
 
 import etir
 
-from models.registry import MODELS
+from etir_testing.interop.xnnpack_runs import facts_of
+from etir_testing.models.registry import MODELS
 from stock import run_stock_runtime
 
 MOST: dict[str, tuple[int, int, int]] = {

@@ -9,10 +9,8 @@ import pytest
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
-from test_xnnpack_quantized import Classifier, quantised
 from torch import nn
 from xdsl.dialects.func import FuncOp
-from xnnpack_runs import difference, run_stock
 
 from etir.backends.xnnpack.blob_reader import read_blob
 from etir.backends.xnnpack.blob_writer import write_blob
@@ -25,8 +23,10 @@ from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte
 from etir.emit.pte.writer import write_pte
 
-from models.gpt import GptBlock
-from models.seeding import seed_weights, seeded_normal
+from etir_testing.interop.quantized_classifier import Classifier, quantised
+from etir_testing.interop.xnnpack_runs import difference, run_stock
+from etir_testing.models.gpt import GptBlock
+from etir_testing.models.seeding import seed_weights, seeded_normal
 
 
 class Images(nn.Module):

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.one_op import check, decompose, one_op_module
 
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
@@ -16,6 +15,8 @@ from etir.lowering.decompose_aten import traced
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass, hand_written
 from etir.lowering.verify_core_aten import VerifyCoreAtenPass
 from etir.passes.infra.rewriting import Observer
+
+from etir_testing.lowering.one_op import check, decompose, one_op_module
 
 X = torch.randn(7, 4)
 SILU = "aten.silu.default"
