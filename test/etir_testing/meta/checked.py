@@ -13,6 +13,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from etir_testing import ROOT
@@ -48,9 +49,16 @@ def documents() -> list[Path]:
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(pages)]
 
 
+def operations(text: str) -> set[str]:
+    """The dotted names in a module's text, without its comments: names of operations, among others."""
+    code = "\n".join(line.partition("//")[0] for line in text.splitlines())
+    return set(re.findall(r"(?<![\w.@%#!])[a-z_]\w*(?:\.\w+)+", code))
+
+
 # --- error ids --------------------------------------------------------------------------------------------------------
 
 
+@cache
 def checked_ids() -> set[str]:
     """The error ids that some test checks."""
     found: set[str] = set()
@@ -95,6 +103,7 @@ def document_ids(text: str) -> set[str]:
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
+@cache
 def used_options(tool: str) -> set[str]:
     """The options, as they are written, that some test gives to ``tool``."""
     found: set[str] = set()
@@ -119,13 +128,12 @@ def lit_options(text: str, tool: str) -> set[str]:
 
 def pytest_options(text: str, tool: str) -> set[str]:
     """Words with a dash in front in a file that names the tool or its module."""
-    names = {tool, tool.replace("-", "_")}
-    tree = ast.parse(text)
-    strings = list(_strings(text))
-    mentioned = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    mentioned |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
-    mentioned |= {str(node.module).split(".")[-1] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    if not (names & mentioned or any(name in string for name in names for string in strings)):
+    module = tool.replace("-", "_")
+    strings = _strings(text)
+    imported = re.search(
+        rf"^\s*(?:from etir\.tools import .*\b{module}\b|from etir\.tools\.{module} import)", text, re.M
+    )
+    if imported is None and not any(name in string for name in (tool, f"etir.tools.{module}") for string in strings):
         return set()
     return {option for string in strings for word in string.split() for option in _option(word)}
 
@@ -173,12 +181,13 @@ def _option(word: str) -> Iterator[str]:
         yield word.partition("=")[0]
 
 
-def _strings(text: str) -> Iterator[str]:
+@cache
+def _strings(text: str) -> tuple[str, ...]:
+    """Every string of a file's code but those that stand alone, which are docstrings."""
     tree = ast.parse(text)
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
-            yield node.value
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in alone)
+    return tuple(node.value for node in constants if isinstance(node.value, str))
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str, str]]:

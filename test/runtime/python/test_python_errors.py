@@ -13,6 +13,8 @@ import torch
 import etir
 from etir.runtime import RuntimeFailure, is_available, load
 
+from etir_testing.runtime.programs import UNBOUND, Builder
+
 pytestmark = pytest.mark.skipif(not is_available(), reason="etir's native runtime is not installed")
 
 
@@ -183,6 +185,23 @@ def test_too_little_scratch_memory_is_an_error() -> None:
         assert error.ids == ("E1205",)
     else:
         torch.testing.assert_close(y, torch.softmax(x, 1))
+
+
+def test_a_delegate_that_this_runtime_does_not_have() -> None:
+    rt = load(etir.compile(torch.export.export(Add(), (X, Y)), target="executorch", delegates=["xnnpack"]).buffer)
+    with pytest.raises(RuntimeFailure, match="XnnpackBackend") as caught:
+        _ = rt.forward
+    assert caught.value.ids == ("E1211",)
+
+
+def test_an_output_that_nothing_gave_memory() -> None:
+    """Its size is known to no one before the run, and no instruction makes it."""
+    b = Builder()
+    b.input(b.tensor(2, 3))
+    b.outputs.append(b.tensor(2, 3, planned=False, dynamism=UNBOUND))
+    with pytest.raises(RuntimeFailure, match="output 0 has no data") as caught:
+        load(b.pte(check=False)).forward(X)
+    assert caught.value.ids == ("E1212",)
 
 
 @pytest.mark.parametrize(("options", "id"), [({"threads": 0}, "E1213"), ({"isa": "vax"}, "E1210")])

@@ -10,7 +10,7 @@ import torch
 
 import etir
 from etir.runtime import is_available
-from etir.tools import et_run
+from etir.tools import et_run, et_translate
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="etir's native runtime is not installed")
 
@@ -25,7 +25,9 @@ class Model(torch.nn.Module):
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     path = tmp_path / "m.pte"
-    etir.compile(torch.export.export(Model(), (X,), {"y": X + 2})).save(path)
+    program = torch.export.export(Model(), (X,), {"y": X + 2})
+    torch.export.save(program, path.with_suffix(".pt2"))
+    etir.compile(program).save(path)
     np.savez(tmp_path / "x.npz", X.numpy(), (X + 2).numpy())
     return str(path)
 
@@ -80,6 +82,20 @@ def test_wrong_inputs_name_the_file(model: str, tmp_path: Path, capsys: pytest.C
     error = capsys.readouterr().err
     assert error.startswith(f"{model}: error[E1208]: input 0 was given a tensor of dtype float64")
     assert "the method takes float32[2, 3], float32[2, 3]" in error
+
+
+def test_inputs_by_name(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names decide where all are known; some known and others not is refused."""
+    text = str(tmp_path / "m.mlir")
+    assert et_translate.main(["--import-pt2", str(Path(model).with_suffix(".pt2")), "-o", text]) == 0
+    np.savez(tmp_path / "named.npz", y=(X + 2).numpy(), x=X.numpy())
+    assert et_run.main([text, "--inputs", str(tmp_path / "named.npz"), "--outputs", str(tmp_path / "y.npz")]) == 0
+    np.testing.assert_array_equal(next(iter(np.load(tmp_path / "y.npz").values())), (X * (X + 2) + 1).numpy())
+    np.savez(tmp_path / "half.npz", x=X.numpy(), z=X.numpy())
+    capsys.readouterr()
+    assert et_run.main([text, "--inputs", str(tmp_path / "half.npz")]) == 1
+    error = capsys.readouterr().err
+    assert "error[E0910]: the inputs do not fit: missing y; unknown z; the method takes x, y" in error
 
 
 def test_a_damaged_file_is_a_diagnostic(model: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,6 +163,22 @@ def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.ids == ("E0411",)
 
 
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda b, x: b.sum(x, [0, 1]), r"gave tensor<f32> for tensor<7x4xf32>"),
+        (lambda b, x: (x, x), "gave 2 results for 1"),
+        (lambda b, x: (None,), "gave nothing for result 0, which is used"),
+    ],
+)
+def test_a_wrong_decomposition(function: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = next(p for p in hand_written() if p.name == "silu")
+    monkeypatch.setattr(pattern, "function", staticmethod(function))
+    with pytest.raises(EtirError, match=message) as caught:
+        run(SILU, X)
+    assert caught.value.ids == ("E0420",) and "pattern 'silu' on 'aten.silu.default'" in str(caught.value)
+
+
 # --- verify-core-aten -------------------------------------------------------------------------------------------------
 
 ILLEGAL = """

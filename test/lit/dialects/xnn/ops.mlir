@@ -132,8 +132,8 @@ func.func @moves(%x: !xnn.tensor<2x3x4xfp32>) -> !xnn.tensor<2x15x4xfp32> {
   %1 = xnn.static_reshape(%x, new_shape = [6, 0]) : (!xnn.tensor<2x3x4xfp32>) -> !xnn.tensor<6x4xfp32>
   // CHECK-NEXT: %2 = xnn.static_slice(%x, offsets = [0, 1, 0], sizes = [0, 2, 3]) : (!xnn.tensor<2x3x4xfp32>) -> !xnn.tensor<2x2x3xfp32>
   %2 = xnn.static_slice(%x, offsets = [0, 1, 0], sizes = [0, 2, 3]) : (!xnn.tensor<2x3x4xfp32>) -> !xnn.tensor<2x2x3xfp32>
-  // CHECK-NEXT: %3 = xnn.static_constant_pad(%x, padding_value = 0.5, pre_paddings = [0, 1, 0], post_paddings = [0, 0, 2]) : (!xnn.tensor<2x3x4xfp32>) -> !xnn.tensor<2x4x6xfp32>
-  %3 = xnn.static_constant_pad(%x, padding_value = 0.5, pre_paddings = [0, 1, 0], post_paddings = [0, 0, 2]) : (!xnn.tensor<2x3x4xfp32>) -> !xnn.tensor<2x4x6xfp32>
+  // CHECK-NEXT: %3 = xnn.static_constant_pad(%x, pre_paddings = [0, 1, 0], post_paddings = [0, 0, 2], padding_value = 0.5) : (!xnn.tensor<2x3x4xfp32>) -> !xnn.tensor<2x4x6xfp32>
+  %3 = xnn.static_constant_pad(%x, pre_paddings = [0, 1, 0], post_paddings = [0, 0, 2], padding_value = 0.5) : (!xnn.tensor<2x3x4xfp32>) -> !xnn.tensor<2x4x6xfp32>
   // CHECK-NEXT: %4 = xnn.concatenate2(%x, %x, axis = 1) : (!xnn.tensor<2x3x4xfp32>, !xnn.tensor<2x3x4xfp32>) -> !xnn.tensor<2x6x4xfp32>
   %4 = xnn.concatenate2(%x, %x, axis = 1) : (!xnn.tensor<2x3x4xfp32>, !xnn.tensor<2x3x4xfp32>) -> !xnn.tensor<2x6x4xfp32>
   // CHECK-NEXT: %5 = xnn.concatenate3(%x, %x, %x, axis = 1) : (!xnn.tensor<2x3x4xfp32>, !xnn.tensor<2x3x4xfp32>, !xnn.tensor<2x3x4xfp32>) -> !xnn.tensor<2x9x4xfp32>
