@@ -16,6 +16,7 @@ from torch import nn
 
 from etir.runtime import is_available, load
 
+from etir_testing.exports import stock_file
 from etir_testing.models.registry import MODELS
 
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
@@ -120,7 +121,7 @@ def test_whole_models(name: str) -> None:
     case = MODELS[name]
     if case.missing():
         pytest.skip(f"needs {', '.join(case.missing())}")
-    pte = stock_buffer(case.export())
+    pte = stock_file(case, stock_buffer)
     stock = portable_lib._load_for_executorch_from_buffer(pte)
     ours = load(pte)
     for step in range(case.steps):

@@ -6,7 +6,6 @@ interface, in memory of exactly the reported sizes.
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,7 @@ from etir.emit.pte.model import Tensor
 from etir.emit.pte.reader import read_pte
 from etir.emit.runtime_memory import RuntimeMemory
 
+from etir_testing.exports import exported
 from etir_testing.models.registry import MODELS
 from etir_testing.runtime.executor import ExecutorError, Memory, Method, Program, build_executor
 
@@ -80,24 +80,28 @@ def library() -> Any:
 class Case:
     """A compiled program, its calls and what they should give."""
 
-    def __init__(self, program: etir.Program, calls: list[tuple[Any, ...]], expected: list[list[torch.Tensor]]):
+    def __init__(
+        self, name: str, program: etir.Program, calls: list[tuple[Any, ...]], expected: list[list[torch.Tensor]]
+    ):
+        self.name = name
         self.program, self.calls, self.expected = program, calls, expected
         (self.memory,) = program.runtime_memory().values()
 
 
-@functools.lru_cache(maxsize=2)
-def case_of(name: str) -> Case:
-    """Compiled once, of a model or an operator."""
+@pytest.fixture(scope="module", params=[*MODELS, *SMALL])
+def case(request: pytest.FixtureRequest) -> Case:
+    """A model or an operator, compiled once for all tests: pytest runs those of one case one after the other."""
+    name: str = request.param
     if name in MODELS:
         model = MODELS[name]
         calls = [tuple(model.inputs(step)) for step in range(model.steps)]
-        return Case(etir.compile(model.export(), target="etir"), calls, model.reference())
+        return Case(name, etir.compile(exported(model), target="etir"), calls, model.reference())
     function, inputs = SMALL[name]
     module = Of(function)
     expected = pytree.tree_leaves(module(*inputs))
     program = etir.compile(torch.export.export(module, inputs), target="etir")
     assert name in program.report().methods[0].operators
-    return Case(program, [inputs], [expected])
+    return Case(name, program, [inputs], [expected])
 
 
 def loaded(library: Any, case: Case, **short: int) -> Method:
@@ -115,9 +119,8 @@ def check_runs(method: Method, case: Case) -> None:
             torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3 * scale + 1e-4, check_dtype=True)
 
 
-@pytest.mark.parametrize("name", [*MODELS, *SMALL])
-def test_what_is_reported_is_what_is_used(library: Any, name: str) -> None:
-    case = case_of(name)
+def test_what_is_reported_is_what_is_used(library: Any, case: Case) -> None:
+    name = case.name
     memory: RuntimeMemory = case.memory
     report = json.loads(case.program.report().to_json())["methods"][0]["runtime"]
     assert (report["method"], tuple(report["planned"]), report["temp"]) == (memory.method, memory.planned, memory.temp)
@@ -139,9 +142,7 @@ def test_what_is_reported_is_what_is_used(library: Any, name: str) -> None:
     assert all(end <= size < end + 16 for end, size in zip(ends.values(), memory.planned, strict=True))
 
 
-@pytest.mark.parametrize("name", [*MODELS, *SMALL])
-def test_one_byte_less_is_an_error(library: Any, name: str) -> None:
-    case = case_of(name)
+def test_one_byte_less_is_an_error(library: Any, case: Case) -> None:
     needed = case.memory
     with pytest.raises(ExecutorError) as caught:
         loaded(library, case, method=1)

@@ -9,6 +9,7 @@ import torch
 
 import etir
 
+from etir_testing.exports import exported
 from etir_testing.models.registry import MODELS
 from etir_testing.runtime.executor import Memory, Method, Program, build_executor
 
@@ -31,7 +32,7 @@ def library() -> Any:
 
 def outputs(library: Any, name: str, delegates: list[str], **options: Any) -> list[list[torch.Tensor]]:
     case = MODELS[name]
-    program = etir.compile(case.export(), target="etir", delegates=delegates, **options)
+    program = etir.compile(exported(case), target="etir", delegates=delegates, **options)
     memory = program.runtime_memory()["forward"]
     method = Method(Program(library, program.buffer), memory=Memory(memory.method), temp=memory.temp)
     return [method(*case.inputs(step)) for step in range(min(case.steps, 3))]
