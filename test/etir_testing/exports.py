@@ -56,7 +56,7 @@ def stock_file(case: ModelCase | Entry, compile: Callable[[ExportedProgram], byt
     """
     return artifact(
         f"{_name(case)}.stock.pte",
-        [_digest(case), version("executorch")],
+        [_digest(case), versions("executorch")],
         lambda: compile(exported(case)),
     )
 
@@ -104,24 +104,31 @@ def _name(case: ModelCase | Entry) -> str:
 
 
 def _digest(case: ModelCase | Entry) -> str:
-    packages = ("torch", "torchvision", "transformers", *case.requires)
-    versions = [f"{package} {_version(package)}" for package in dict.fromkeys(packages)]
-    return repr([_sources(), platform.python_version(), versions, str(ROOT)])
+    return repr([_sources(), versions("torch", "torchvision", "transformers", *case.requires), str(ROOT)])
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
+def versions(*packages: str) -> str:
+    """A part of a key: the versions of Python and of packages, installed or not."""
+    found = [f"Python {platform.python_version()}"]
+    for package in dict.fromkeys(packages):
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            found.append(f"no {package}")
+    return ", ".join(found)
+
+
+def digest(*paths: str | Path) -> str:
+    """A part of a key: the bytes of files, by their names."""
+    found = hashlib.sha256()
+    for path in map(Path, paths):
+        found.update(f"{path.name}\0".encode())
+        found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()
 
 
 @cache
 def _sources() -> str:
     """A digest of the files that decide what the models are. Their places are in the exported programs, too."""
-    digest = hashlib.sha256()
-    for path in sorted(p for suffix in ("py", "json") for p in _MODELS.rglob(f"*.{suffix}")):
-        if path.name not in _NO_BUILDERS:
-            digest.update(f"{path.relative_to(_MODELS)}\0".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+    paths = sorted(path for suffix in ("py", "json") for path in _MODELS.rglob(f"*.{suffix}"))
+    return digest(*(path for path in paths if path.name not in _NO_BUILDERS))

@@ -26,7 +26,7 @@ from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.pte import read_pte, write_pte
 from etir.emit.pte.model import Double, Program, Tensor
 
-from etir_testing.interop.stock_samples import SAMPLES, Sample
+from etir_testing.interop.stock_samples import SAMPLES, Sample, stock_sample
 
 NAMES = list(SAMPLES)
 
@@ -35,12 +35,7 @@ NAMES = list(SAMPLES)
 def samples() -> Callable[[str], Sample]:
     """Samples by name, each exported once."""
 
-    @cache
-    def make(name: str) -> Sample:
-        torch.manual_seed(0)
-        return SAMPLES[name]()
-
-    return make
+    return cache(stock_sample)
 
 
 def test_samples_cover_the_format(samples: Callable[[str], Sample]) -> None:

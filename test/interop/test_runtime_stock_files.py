@@ -25,7 +25,7 @@ pytest.importorskip("executorch.kernels.quantized")
 from executorch.exir import to_edge  # noqa: E402
 from functorch.experimental.control_flow import map as map_over  # noqa: E402
 
-from etir_testing.interop.stock_samples import SAMPLES, Sample  # noqa: E402
+from etir_testing.interop.stock_samples import SAMPLES, Sample, stock_sample  # noqa: E402
 from stock import stock_buffer  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="etir's native runtime is not installed")
@@ -86,8 +86,10 @@ NAMES = [name for name in (*SAMPLES, *MORE) if name not in DELEGATED]
 @functools.cache
 def sample_of(name: str) -> Sample:
     """A file, written once."""
+    if name in SAMPLES:
+        return stock_sample(name)
     torch.manual_seed(0)
-    return (MORE.get(name) or SAMPLES[name])()
+    return MORE[name]()
 
 
 def check(got: list[Any], expected: list[Any], tolerance: float) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from executorch.extension.pybindings import portable_lib
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 
@@ -80,6 +79,8 @@ def eager(module: torch.nn.Module, calls: Calls) -> Trace:
 
 def stock(data: bytes, calls: Calls, method: str = "forward") -> Trace:
     """The stock runtime; ``data`` has to outlive the loaded program."""
+    from executorch.extension.pybindings import portable_lib  # slow to import, and most of this needs no runtime
+
     loaded = portable_lib._load_for_executorch_from_buffer(data)
     return trace(lambda flat: loaded.run_method(method, tuple(flat)), calls)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from functorch.experimental.control_flow import map as map_over
 from torch import nn
 from torch.export import Dim, export
 
+from etir_testing import ROOT
+from etir_testing.exports import artifact, digest, versions
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -25,6 +29,21 @@ class Sample:
     pte: bytes
     calls: list[tuple[str, tuple[Any, ...]]]
     ptd: bytes | None = None
+
+
+def stock_sample(name: str) -> Sample:
+    """The sample of ``SAMPLES``, made once with the seed 0 and then kept by content (``etir_testing.exports``)."""
+
+    def make() -> bytes:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            made = SAMPLES[name]()
+        file = io.BytesIO()
+        torch.save((made.pte, made.calls, made.ptd), file)
+        return file.getvalue()
+
+    key = [digest(__file__), versions("torch", "executorch"), str(ROOT)]
+    return Sample(*torch.load(io.BytesIO(artifact(f"stock-{name}.sample", key, make)), weights_only=False))
 
 
 class Mlp(nn.Module):

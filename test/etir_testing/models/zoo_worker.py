@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from etir_testing.exports import exported
 from etir_testing.models.registry import relative_difference
 from etir_testing.models.zoo_entry import Built, Entry
 
@@ -61,7 +62,8 @@ class Figures:
 def work(entry: Entry, compiler: str, *, wheel: bool = True, timed: bool = True) -> Figures:
     """The figures of ``entry`` with ``etir`` or ``stock`` as compiler; never raises for what the entry does.
 
-    ``wheel`` False leaves the wheel's runtime out; ``timed`` False runs no program more often than it has calls.
+    ``wheel`` False leaves the wheel's runtime out; ``timed`` False runs no program more often than it has calls, and
+    takes an export that there is already.
     """
     figures = Figures(entry.name, compiler)
     torch.set_num_threads(1)
@@ -86,9 +88,12 @@ def _text(error: Exception, stage: str) -> str:
     return f"{type(error).__name__}: {error} [{stage}, {Path(place.filename).name}:{place.lineno}]"
 
 
-def _export(built: Built, figures: Figures) -> torch.export.ExportedProgram:
+def _export(built: Built, figures: Figures, kept: Entry | None = None) -> torch.export.ExportedProgram:
+    """The program of a model just built, or that which is kept of its entry."""
     figures.parameters = sum(parameter.numel() for parameter in built.module.parameters())
     figures.stage = "export"
+    if kept is not None:
+        return exported(kept)
     start = time.process_time()
     with torch.no_grad():
         program = torch.export.export(built.module, built.inputs, dynamic_shapes=built.dynamic_shapes)
@@ -104,7 +109,7 @@ def _whole(entry: Entry, compiler: str, figures: Figures, wheel: bool, timed: bo
     if not all(tensor.isfinite().all() for outputs in expected for tensor in outputs):
         figures.error = "eager's outputs are not finite"
         return
-    program = _export(built, figures)
+    program = _export(built, figures, None if timed else entry)
     flat = [[_dense(leaf) for leaf in pytree.tree_leaves(call)] for call in calls]
     figures.stage = "compile"
     if compiler == "stock":

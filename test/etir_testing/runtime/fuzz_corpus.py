@@ -117,16 +117,15 @@ def _without_places(data: bytes) -> bytes:
 
 def stock_seeds() -> dict[str, bytes]:
     """What the stock exporter writes."""
-    from etir_testing.interop.stock_samples import SAMPLES
+    from etir_testing.interop.stock_samples import SAMPLES, stock_sample
 
     files: dict[str, bytes] = {}
-    for name, make in SAMPLES.items():
-        torch.manual_seed(0)
-        sample = make()
-        if len(sample.pte) > MOST_BYTES - 4 - len(sample.ptd or b""):
+    for name in SAMPLES:
+        made = stock_sample(name)
+        if len(made.pte) > MOST_BYTES - 4 - len(made.ptd or b""):
             continue
-        head = bytes(4) if sample.ptd is None else b"\1" + len(sample.ptd).to_bytes(3, "little") + sample.ptd
-        files[f"stock-{name}"] = head + _without_places(sample.pte)
+        head = bytes(4) if made.ptd is None else b"\1" + len(made.ptd).to_bytes(3, "little") + made.ptd
+        files[f"stock-{name}"] = head + _without_places(made.pte)
     return files
 
 

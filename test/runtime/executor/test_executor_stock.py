@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from etir_testing.runtime.executor import ExecutorError, External, Memory, Method, Program, build_executor
 
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
-from etir_testing.interop.stock_samples import SAMPLES, Sample  # noqa: E402
+from etir_testing.interop.stock_samples import SAMPLES, Sample, stock_sample  # noqa: E402
 
 FAMILIES = ("prim", "copy", "elementwise", "linalg")
 
@@ -19,13 +18,6 @@ FAMILIES = ("prim", "copy", "elementwise", "linalg")
 @pytest.fixture(scope="module")
 def library() -> Any:
     return build_executor(*FAMILIES)
-
-
-@functools.cache
-def sample_of(name: str) -> Sample:
-    """A sample, exported once."""
-    torch.manual_seed(0)
-    return SAMPLES[name]()
 
 
 def methods_of(library: Any, sample: Sample) -> tuple[Program, dict[str, Method]]:
@@ -44,7 +36,7 @@ RUNNABLE = ("mlp", "mlp_aligned", "cond", "map", "mutable_initialised", "dynamic
 
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_outputs_are_the_stock_runtimes(library: Any, name: str) -> None:
-    sample = sample_of(name)
+    sample = stock_sample(name)
     _, methods = methods_of(library, sample)
     stock = portable_lib._load_for_executorch_from_buffer(sample.pte, sample.ptd) if sample.ptd is not None else (
         portable_lib._load_for_executorch_from_buffer(sample.pte)
@@ -66,7 +58,7 @@ def test_outputs_are_the_stock_runtimes(library: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_every_file_loads_or_says_what_is_missing(library: Any, name: str) -> None:
-    sample = sample_of(name)
+    sample = stock_sample(name)
     program = Program(library, sample.pte)
     for method in program.names:
         external = External(library, sample.ptd) if sample.ptd is not None else None
