@@ -33,7 +33,7 @@ lint: dev
 
 docs: dev
 	$(BIN)/python -m etir.tools.docs
-	$(BIN)/python test/unit/docs/examples.py --update
+	$(BIN)/python test/doc_examples.py --update
 
 sanitize: dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash .ci/sanitizers
@@ -43,14 +43,14 @@ opinfo zoo: export ATEN_CPU_CAPABILITY ?= avx2
 opinfo zoo: export ONEDNN_MAX_CPU_ISA ?= AVX2
 
 opinfo: dev
-	$(BIN)/python test/runtime/opinfo.py
+	$(BIN)/python test/opinfo_kernels.py
 
 bench: dev
 	$(BIN)/python benchmarks/compile_time.py
 	$(BIN)/python benchmarks/runtime.py
 
 zoo: dev
-	$(BIN)/python test/models/zoo.py --jobs 2 --document docs/zoo.md
+	$(BIN)/python test/zoo.py --jobs 2 --document docs/zoo.md
 
 # Type checkers do not follow the import hook of an editable install; they read this tree of symlinks instead.
 typing:

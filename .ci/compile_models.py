@@ -18,12 +18,13 @@ def main() -> None:
     """Compile all of them."""
     import etir
 
-    from models.registry import MODELS
+    from etir_testing.exports import exported
+    from etir_testing.models.registry import MODELS
 
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True)
     for name, case in MODELS.items():
-        program = etir.compile(case.export(), target="executorch", dump_dir=folder / name)
+        program = etir.compile(exported(case), target="executorch", dump_dir=folder / name)
         program.save(folder / f"{name}.pte")
 
 

@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 import torch
 from torch.export import ExportedProgram
 
-from models.registry import MODELS
+from etir_testing.models.registry import MODELS
 from stock import PteFigures, pte_figures, run_stock_runtime, stock_buffer
 
 P = ParamSpec("P")

@@ -45,7 +45,7 @@ import torch
 from delegation_models import CASES
 from delegation_sources import SourceCounts, number, of_etir, of_stock
 
-from models.registry import ModelCase, relative_difference
+from etir_testing.models.registry import ModelCase, relative_difference
 from stock import independent_copy, run_stock_runtime
 
 COMPILE_BAR, LATENCY_BAR, DIFFERENCE_BAR = 0.2, 1.02, 1e-3

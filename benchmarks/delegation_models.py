@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 import torch
 from torch import nn
 
-from models.registry import MODELS, ModelCase
-from models.seeding import seed_weights, seeded_normal
+from etir_testing.models.registry import MODELS, ModelCase
+from etir_testing.models.seeding import seed_weights, seeded_normal
 
 _RELU_GAIN = 2.0**0.5
 

@@ -22,12 +22,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "runtime"))
-
-from cross import MACHINES, build, code_bytes, mapped_bytes
-from kernels import RUNTIME
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 
 import etir
+
+from etir_testing.runtime.cross import MACHINES, build, code_bytes, mapped_bytes
+from etir_testing.runtime.kernels import RUNTIME
 
 
 class Add(nn.Module):

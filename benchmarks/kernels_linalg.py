@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "test" / "runtime"), str(ROOT / "benchmarks")]
+sys.path[:0] = [str(ROOT / "test"), str(ROOT / "benchmarks")]
 
-from kernels import build_kernels  # noqa: E402
+from etir_testing.runtime.kernels import build_kernels  # noqa: E402
 
 SECONDS = 0.2
 """About how long each cell of the table is measured."""

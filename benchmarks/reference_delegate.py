@@ -14,16 +14,15 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "runtime"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 
 import torch
 from delegation_models import CASES
-from executor import Memory, Method, Program, build_executor
 
 import etir
 
-from models.registry import MODELS
+from etir_testing.models.registry import MODELS
+from etir_testing.runtime.executor import Memory, Method, Program, build_executor
 
 ALL = {**MODELS, **CASES}
 """The models of the tests, and those that XNNPACK is measured on."""

@@ -29,7 +29,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "runtime"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -72,7 +71,7 @@ def kernel_cases() -> dict[str, Case]:
 
 def model_cases() -> dict[str, Case]:
     """Whole models without a delegate."""
-    from models.registry import MODELS
+    from etir_testing.models.registry import MODELS
 
     cases: dict[str, Case] = {}
     for name in ("mobilenet_v2", "resnet18", "minilm"):
@@ -96,7 +95,7 @@ def chain_program(length: int = 1000) -> bytes:
 
 def number_program(length: int = 1000) -> bytes:
     """Additions of numbers, one after the other: what an instruction costs whose kernel does next to nothing."""
-    from programs import number_chain
+    from etir_testing.runtime.programs import number_chain
 
     return number_chain(length)
 

@@ -13,11 +13,6 @@ E0102 = define(
     "check the spelling; ATen operations carry their overload (aten.relu.default), custom ones need an "
     "et.schema in the module",
 )
-E0103 = define(
-    "E0103",
-    "malformed operator schema",
-    "write the schema as torch prints it: mylib::foo(Tensor x, float a=1.0) -> Tensor",
-)
 E0201 = define(
     "E0201",
     "the bytes of a weight are not available",

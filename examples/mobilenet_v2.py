@@ -41,8 +41,8 @@ def classify(seed: int, size: int, top: int, path: Path) -> int:
 
     import etir
 
-    from models.mobilenet_v2 import MobileNetV2
-    from models.seeding import seed_weights
+    from etir_testing.models.mobilenet_v2 import MobileNetV2
+    from etir_testing.models.seeding import seed_weights
 
     with step("Building MobileNetV2 with seeded weights"):
         model = seed_weights(MobileNetV2(), seed)

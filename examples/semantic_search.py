@@ -123,7 +123,7 @@ def search(sentences: Sequence[str], queries: Sequence[str], top: int, path: Pat
     import torch
     from tokenizers import Tokenizer
 
-    from models.minilm import LONGEST, load_minilm, model_files
+    from etir_testing.models.minilm import LONGEST, load_minilm, model_files
 
     torch.set_num_threads(1)  # one sentence is too little work to be worth waking threads for
     with step("Loading weights and tokenizer"):

@@ -23,11 +23,6 @@ E0404 = define(
     "use dense CPU tensors: model.cpu(), tensor.to_dense(); for a tensor subclass that operators take whole, call "
     "program.run_decompositions({}) first",
 )
-E0405 = define(
-    "E0405",
-    "a higher-order operator is not supported",
-    "torch.cond, while_loop, map and scan are; rewrite the others, or decompose them before export",
-)
 E0406 = define(
     "E0406",
     "the .pt2 file cannot be read",

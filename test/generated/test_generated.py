@@ -9,11 +9,11 @@ import torch
 
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-import program_check
-from program_check import Outcome, check, difference
-from program_shrink import shrink
-from program_text import Program, Statement
-from program_writer import Writer
+from etir_testing.generated import program_check
+from etir_testing.generated.program_check import Outcome, check, difference
+from etir_testing.generated.program_shrink import shrink
+from etir_testing.generated.program_text import Program, Statement
+from etir_testing.generated.program_writer import Writer
 
 PROGRAMS = 48
 PART = 8

@@ -14,12 +14,15 @@ from executorch.exir.backend.backend_details import BackendDetails, PreprocessRe
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from torch import nn
-from xnnpack_runs import run_stock
 
 import etir
 from etir.backends.bridge import from_partitioner
 from etir.diagnostics import EtirError
 from etir.emit.pte.reader import read_pte
+
+from etir_testing import ROOT
+from etir_testing.exports import artifact, digest, versions
+from etir_testing.interop.xnnpack_runs import run_stock
 
 
 class _Sums(nn.Module):
@@ -69,11 +72,14 @@ CASES: dict[str, tuple[type[Partitioner], type[nn.Module], torch.Tensor]] = {
 def test_blobs_of_the_stock_pipeline(name: str) -> None:
     """Every byte, debug handles among them."""
     make, module, x = CASES[name]
-    exported = torch.export.export(module().eval(), (x,))
-    stock = to_edge_transform_and_lower(
-        exported, partitioner=[make()], compile_config=EdgeCompileConfig(_check_ir_validity=False)
-    )
-    wanted = blobs(stock.to_executorch().buffer)
+
+    def stock() -> bytes:
+        exported = torch.export.export(module().eval(), (x,))
+        config = EdgeCompileConfig(_check_ir_validity=False)
+        return to_edge_transform_and_lower(exported, partitioner=[make()], compile_config=config).to_executorch().buffer
+
+    key = [digest(__file__), versions("torch", "executorch"), str(ROOT)]
+    wanted = blobs(artifact(f"bridge-{name.replace(', ', '-').replace(' ', '-')}.pte", key, stock))
     ids = [delegate[0] for plan in wanted for delegate in plan]
     exported = torch.export.export(module().eval(), (x,))
     program = etir.compile(exported, delegates=[from_partitioner(make(), "other")], link_backends=ids)

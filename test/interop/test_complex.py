@@ -10,11 +10,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from interop.program_runs import Function, assert_same, eager, f32, stock, trace  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 import etir  # noqa: E402
 import etir.runtime  # noqa: E402
+
+from etir_testing.interop.program_runs import Function, assert_same, eager, f32, stock, trace  # noqa: E402
 
 
 def c64(*shape: int, seed: int = 0) -> Any:

@@ -10,15 +10,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from interop.program_runs import Function, check_program, f32  # noqa: E402
 from torch._higher_order_ops.map import map as map_op  # noqa: E402
 from torch._higher_order_ops.scan import scan  # noqa: E402
 from torch._higher_order_ops.while_loop import while_loop  # noqa: E402
 
-
-def cond(predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-    return torch.cond(predicate, then, otherwise, operands)
-
+from etir_testing.interop.control_flow import chained, cond, count_up, nested  # noqa: E402
+from etir_testing.interop.program_runs import Function, check_program, f32  # noqa: E402
 
 SIGNS = [(f32(2, 3) + 3,), (f32(2, 3) - 3,), (f32(2, 3, seed=1) + 3,)]
 """Inputs whose sum is positive, negative, positive."""
@@ -30,18 +27,6 @@ def two_in_a_row(x, y):
     a = cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, (x,))
     b = cond(y.sum() > 0, lambda y: y - 1, lambda y: y * 3, (y,))
     return a, b, a + b
-
-
-def chained(x, y):
-    a = cond(x.sum() > 0, lambda x, y: x + y, lambda x, y: x * y, (x, y))
-    return cond(y.sum() > 0, lambda a, y: a - y, lambda a, y: a * 2 + y, (a, y))
-
-
-def nested(x, y):
-    def inner(x, y):
-        return cond(y.sum() > 0, lambda x, y: x + y, lambda x, y: x - y, (x, y))
-
-    return cond(x.sum() > 0, inner, lambda x, y: x * y, (x, y))
 
 
 def outer_value(x):
@@ -101,16 +86,6 @@ def test_cond(name: str) -> None:
     """Every combination of branches, on one loaded method, so that a stale handle shows."""
     function, calls = CONDS[name]
     check_program(Function(function), calls)
-
-
-def count_up(x):
-    def condition(i, x):
-        return i < 5
-
-    def body(i, x):
-        return i + 1, x * 1.5 + i
-
-    return while_loop(condition, body, (torch.tensor(0), x))
 
 
 def until_large(x):

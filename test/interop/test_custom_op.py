@@ -11,8 +11,8 @@ import torch
 
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from executor import CORE, Method, Program, open_executor
-from kernels import RUNTIME, link_kernels
+from etir_testing.runtime.executor import CORE, Method, Program, open_executor
+from etir_testing.runtime.kernels import RUNTIME, link_kernels
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_op"
 

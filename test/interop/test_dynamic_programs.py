@@ -15,12 +15,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
 import torch.nn.functional as F  # noqa: E402
-from interop.program_runs import Calls, Function, assert_same, eager, f32, fresh, i64, stock, trace  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
 import etir.runtime  # noqa: E402
 from etir.driver import compile_program  # noqa: E402
+
+from etir_testing.interop.program_runs import Calls, Function, assert_same, eager, f32, fresh, i64, stock, trace  # noqa: E402
 
 B, H, S, T = (Dim(name, min=2, max=16) for name in ("batch", "heads", "rows", "columns"))
 HEIGHT, WIDTH, N, K = (Dim(name, min=4, max=40) for name in ("height", "width", "n", "k"))

@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from interop.program_runs import Function, assert_same, eager, f32, stock  # noqa: E402
-
 import etir  # noqa: E402
+
+from etir_testing.interop.program_runs import Function, assert_same, eager, f32, stock  # noqa: E402
 
 SQUARE = f32(2, 4, 4) + 3 * torch.eye(4)
 POSITIVE = SQUARE @ SQUARE.mT + torch.eye(4)

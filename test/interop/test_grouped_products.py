@@ -10,17 +10,18 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from models.zoo_entry import declare_torchvision  # noqa: E402
+from etir_testing.models.zoo_entry import declare_torchvision  # noqa: E402
 
 declare_torchvision()
 
 import transformers  # noqa: E402
 import transformers.integrations.moe  # noqa: E402  # defines the operator
-from interop.program_runs import Function, assert_same, eager, f32, stock, trace  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
 import etir  # noqa: E402
 import etir.runtime  # noqa: E402
+
+from etir_testing.interop.program_runs import Function, assert_same, eager, f32, stock, trace  # noqa: E402
 
 SPLITS = ([2, 2, 5, 7], [0, 0, 0, 7], [7, 7, 7, 7], [1, 2, 3, 4], [0, 0, 0, 0])
 """Ends of four groups of up to seven rows: empty ones, one for all, rows behind the last group."""

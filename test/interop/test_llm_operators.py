@@ -11,14 +11,15 @@ portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib
 pytest.importorskip("executorch.extension.llm.custom_ops.custom_ops")
 moe = pytest.importorskip("executorch.examples.models.llama.source_transformation.moe")
 
-from executor import Method, Program, build_executor  # noqa: E402
-from interop.program_runs import assert_same, eager, error_of, interpreted  # noqa: E402
-from moe_weights import Experts  # noqa: E402
 from torch.export import Dim, export  # noqa: E402
 
 import etir  # noqa: E402
 from etir.emit.from_pte import read_program  # noqa: E402
 from etir.emit.to_pte import emit_program  # noqa: E402
+
+from etir_testing.interop.program_runs import assert_same, eager, error_of, interpreted  # noqa: E402
+from etir_testing.runtime.executor import Method, Program, build_executor  # noqa: E402
+from etir_testing.runtime.moe_weights import Experts  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,7 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.exir import EdgeProgramManager, to_edge, to_edge_transform_and_lower
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.runtime import Runtime
-from test_bridge import NotePartitioner
 from torch import nn
-from xnnpack_runs import facts_of
 
 import etir
 from etir.diagnostics import EtirError
@@ -27,6 +25,9 @@ from etir.emit.pte.reader import read_pte
 from etir.interpret.interpreter import Interpreter
 from etir.tools.common import Console
 from etir.tools.files import read_module, write_module
+
+from etir_testing.interop.note_backend import NotePartitioner
+from etir_testing.interop.xnnpack_runs import facts_of
 
 
 class _Image(nn.Module):

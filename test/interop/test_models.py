@@ -20,7 +20,8 @@ from etir.interpret.interpreter import Interpreter
 from etir.lowering.pipeline import PHASES, pipeline
 from etir.passes.infra.manager import run_pipeline
 
-from models.registry import MODELS
+from etir_testing import exports
+from etir_testing.models.registry import MODELS
 
 torch = pytest.importorskip("torch")
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
@@ -28,11 +29,11 @@ portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib
 
 @cache
 def exported(name: str):
-    """The exported program of a model; exporting takes longer than compiling."""
+    """The exported program of a model, which no test changes."""
     case = MODELS[name]
     for package in case.missing():
         pytest.skip(f"{package} is not installed")
-    return case.export()
+    return exports.exported(case)
 
 
 @cache
@@ -122,10 +123,10 @@ class _Blobs:
 @pytest.mark.parametrize("name", list(MODELS))
 def test_stock_files_become_text_and_run(name: str) -> None:
     """What the stock pipeline writes becomes text, and goes back to a file that gives the stock file's outputs."""
-    from stock import independent_copy, stock_buffer
+    from stock import stock_buffer
 
     case = MODELS[name]
-    data = stock_buffer(independent_copy(exported(name)))
+    data = exports.stock_file(case, stock_buffer)
     module = read_program(data)
     verify_module(module)
     parse_module(print_module(module))

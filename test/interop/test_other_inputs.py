@@ -12,11 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from interop.program_runs import Calls, Function, assert_same, eager, fresh, stock, trace  # noqa: E402
-
 import etir.runtime  # noqa: E402
 from etir.diagnostics import EtirError  # noqa: E402
 from etir.driver import compile_program  # noqa: E402
+
+from etir_testing.interop.program_runs import Calls, Function, assert_same, eager, fresh, stock, trace  # noqa: E402
 
 
 class State(torch.nn.Module):

@@ -18,7 +18,6 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
 from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer as load
 from executorch.runtime import Runtime, Verification
-from stock_samples import SAMPLES, Sample
 
 from etir.diagnostics import EtirError
 from etir.emit.formats.scalar_type import ScalarType
@@ -27,6 +26,8 @@ from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.pte import read_pte, write_pte
 from etir.emit.pte.model import Double, Program, Tensor
 
+from etir_testing.interop.stock_samples import SAMPLES, Sample, stock_sample
+
 NAMES = list(SAMPLES)
 
 
@@ -34,12 +35,7 @@ NAMES = list(SAMPLES)
 def samples() -> Callable[[str], Sample]:
     """Samples by name, each exported once."""
 
-    @cache
-    def make(name: str) -> Sample:
-        torch.manual_seed(0)
-        return SAMPLES[name]()
-
-    return make
+    return cache(stock_sample)
 
 
 def test_samples_cover_the_format(samples: Callable[[str], Sample]) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed
-from interop.program_runs import Function
-from test_xnnpack_quantized import Classifier, quantised
-from xnnpack_runs import difference, facts_of, run_stock
 
 import etir
 import etir.runtime
 from etir.emit.pte.reader import read_pte
+
+from etir_testing.interop.program_runs import Function
+from etir_testing.interop.quantized_classifier import Classifier, quantised
+from etir_testing.interop.xnnpack_runs import difference, facts_of, run_stock
 
 q = torch.ops.quantized_decomposed
 

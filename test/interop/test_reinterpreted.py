@@ -9,10 +9,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from interop.program_runs import Function, check_program  # noqa: E402
-
 from etir.diagnostics import EtirError  # noqa: E402
 from etir.driver import compile_program  # noqa: E402
+
+from etir_testing.interop.program_runs import Function, check_program  # noqa: E402
 
 X = (torch.arange(24, dtype=torch.float32) - 11.5).reshape(2, 3, 4)
 

@@ -16,15 +16,16 @@ from torch import nn
 
 from etir.runtime import is_available, load
 
-from models.registry import MODELS
+from etir_testing.exports import stock_file
+from etir_testing.models.registry import MODELS
 
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
 pytest.importorskip("executorch.kernels.quantized")
 
 from executorch.exir import to_edge  # noqa: E402
 from functorch.experimental.control_flow import map as map_over  # noqa: E402
-from stock_samples import SAMPLES, Sample  # noqa: E402
 
+from etir_testing.interop.stock_samples import SAMPLES, Sample, stock_sample  # noqa: E402
 from stock import stock_buffer  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="etir's native runtime is not installed")
@@ -85,8 +86,10 @@ NAMES = [name for name in (*SAMPLES, *MORE) if name not in DELEGATED]
 @functools.cache
 def sample_of(name: str) -> Sample:
     """A file, written once."""
+    if name in SAMPLES:
+        return stock_sample(name)
     torch.manual_seed(0)
-    return (MORE.get(name) or SAMPLES[name])()
+    return MORE[name]()
 
 
 def check(got: list[Any], expected: list[Any], tolerance: float) -> None:
@@ -120,7 +123,7 @@ def test_whole_models(name: str) -> None:
     case = MODELS[name]
     if case.missing():
         pytest.skip(f"needs {', '.join(case.missing())}")
-    pte = stock_buffer(case.export())
+    pte = stock_file(case, stock_buffer)
     stock = portable_lib._load_for_executorch_from_buffer(pte)
     ours = load(pte)
     for step in range(case.steps):

@@ -16,13 +16,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
 import torch.nn.functional as F  # noqa: E402
-from interop.program_runs import Calls, Function, assert_same, eager, error_of, f32, fresh, i64, stock  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
 from etir.driver import compile_program  # noqa: E402
 
-from models.seeding import seed_weights  # noqa: E402
+from etir_testing.interop.program_runs import Calls, Function, assert_same, eager, error_of, f32, fresh, i64, stock  # noqa: E402
+from etir_testing.models.seeding import seed_weights  # noqa: E402
 
 
 class Step(nn.Module):

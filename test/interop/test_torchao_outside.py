@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from interop.program_runs import Function
-from test_tensor_subclasses import CONFIGS, X, quantized
 from torch.export import Dim
 from torchao.quantization import quant_primitives  # noqa: F401  # defines the operators
-from xnnpack_runs import facts_of, run_stock
 
 import etir
 import etir.runtime
 from etir.diagnostics import EtirError
+
+from etir_testing.interop.program_runs import Function
+from etir_testing.interop.torchao_models import CONFIGS, X, quantized
+from etir_testing.interop.xnnpack_runs import facts_of, run_stock
 
 a = torch.ops.torchao
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # registers the operators
 from torch import nn
-from xnnpack_runs import run_stock
 
 import etir
+
+from etir_testing.interop.xnnpack_runs import run_stock
 
 Q = torch.ops.quantized_decomposed
 

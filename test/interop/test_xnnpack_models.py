@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from xnnpack_runs import facts_of
 
 import etir
 
-from models.registry import MODELS
+from etir_testing.exports import exported
+from etir_testing.interop.xnnpack_runs import facts_of
+from etir_testing.models.registry import MODELS
 from stock import run_stock_runtime
 
 MOST: dict[str, tuple[int, int, int]] = {
@@ -28,7 +29,7 @@ def test_model(name: str) -> None:
     case = MODELS[name]
     if case.missing():
         pytest.skip(f"{name} needs {', '.join(case.missing())}")
-    data = etir.compile(case.export(), delegates=["xnnpack"]).buffer
+    data = etir.compile(exported(case), delegates=["xnnpack"]).buffer
     outputs = run_stock_runtime(data, [case.inputs(step) for step in range(case.steps)])
     assert case.check(outputs) <= case.tolerance
     facts = facts_of(data)
@@ -40,5 +41,5 @@ def test_model(name: str) -> None:
 
 def test_same_bytes() -> None:
     """Compiling twice gives the same file."""
-    first, second = (etir.compile(MODELS["gpt_block"].export(), delegates=["xnnpack"]).buffer for _ in range(2))
+    first, second = (etir.compile(exported(MODELS["gpt_block"]), delegates=["xnnpack"]).buffer for _ in range(2))
     assert first == second

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
-from xnnpack_runs import compile_and_run, difference
+
+from etir_testing.interop.xnnpack_runs import compile_and_run, difference
 
 
 class Applied(nn.Module):

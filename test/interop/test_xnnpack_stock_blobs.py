@@ -9,10 +9,8 @@ import pytest
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
-from test_xnnpack_quantized import Classifier, quantised
 from torch import nn
 from xdsl.dialects.func import FuncOp
-from xnnpack_runs import difference, run_stock
 
 from etir.backends.xnnpack.blob_reader import read_blob
 from etir.backends.xnnpack.blob_writer import write_blob
@@ -25,8 +23,14 @@ from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte
 from etir.emit.pte.writer import write_pte
 
-from models.gpt import GptBlock
-from models.seeding import seed_weights, seeded_normal
+from etir_testing import ROOT
+from etir_testing.exports import artifact, digest, versions
+from etir_testing.interop import quantized_classifier
+from etir_testing.interop.quantized_classifier import Classifier, quantised
+from etir_testing.interop.xnnpack_runs import difference, run_stock
+from etir_testing.models import gpt, seeding
+from etir_testing.models.gpt import GptBlock
+from etir_testing.models.seeding import seed_weights, seeded_normal
 
 
 class Images(nn.Module):
@@ -62,12 +66,17 @@ def _cases() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
 def stock(request: pytest.FixtureRequest) -> Iterator[tuple[bytes, tuple[torch.Tensor, ...]]]:
     """A file of the stock pipeline and its inputs."""
     module, inputs = _cases()[request.param]
-    with torch.no_grad():
-        if request.param == "half":
-            module = nn.Sequential(*list(module.children())[:1], nn.ReLU())
-        exported = torch.export.export(module, inputs)
-        program = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch()
-    yield program.buffer, inputs
+
+    def make() -> bytes:
+        lowered = nn.Sequential(*list(module.children())[:1], nn.ReLU()) if request.param == "half" else module
+        with torch.no_grad():
+            exported = torch.export.export(lowered, inputs)
+            program = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch()
+        return program.buffer
+
+    made_of = [__file__, quantized_classifier.__file__, gpt.__file__, seeding.__file__]
+    key = [digest(*made_of), versions("torch", "torchao", "executorch"), str(ROOT)]
+    yield artifact(f"xnnpack-{request.param.replace(' ', '-')}.pte", key, make), inputs
 
 
 def _again(blob: Buffer, named: Mapping[str, Buffer]) -> tuple[bytes, dict[str, Buffer]]:

@@ -7,13 +7,11 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from models.llama import LlamaBlock
-from models.minilm import LONGEST, load_minilm, model_files
-from models.mobilenet_v2 import MobileNetV2
-from models.registry import MODELS, ModelCase, relative_difference
-from models.resnet import ResNet18
-
-pytestmark = pytest.mark.usefixtures("one_thread")
+from etir_testing.models.llama import LlamaBlock
+from etir_testing.models.minilm import LONGEST, load_minilm, model_files
+from etir_testing.models.mobilenet_v2 import MobileNetV2
+from etir_testing.models.registry import MODELS, ModelCase, relative_difference
+from etir_testing.models.resnet import ResNet18
 
 PARAMETERS = {
     # counts of torchvision for the first two; the encoder of the checkpoint; sums of the layer sizes for the rest

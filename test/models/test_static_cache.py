@@ -1,6 +1,6 @@
 """Decoders of transformers generate the same tokens as eager, compiled for both runtimes.
 
-Here the decoders that differ most, each exported in another way; ``python test/models/static_cache.py`` runs every
+Here the decoders that differ most, each exported in another way; ``python test/static_cache.py`` runs every
 decoder in every way, and with ``--dtype`` in half precision.
 """
 
@@ -16,7 +16,7 @@ pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
 import etir
 
-from models.static_cache import (
+from etir_testing.models.static_cache import (
     DECODERS,
     RUNTIMES,
     Generated,
@@ -26,8 +26,6 @@ from models.static_cache import (
     without_cache,
     wrapped,
 )
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @cache

@@ -1,14 +1,14 @@
-"""The zoo's table and its report; the models themselves are what `python test/models/zoo.py --check` runs."""
+"""The zoo's table and its report; the models themselves are what `python test/zoo.py --check` runs."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from models.zoo_entry import DEEP, EXACT
-from models.zoo_report import document, failure, first_line
-from models.zoo_table import ENTRIES
-from models.zoo_worker import Figures, work
+from etir_testing.models.zoo_entry import DEEP, EXACT
+from etir_testing.models.zoo_report import document, failure, first_line
+from etir_testing.models.zoo_table import ENTRIES
+from etir_testing.models.zoo_worker import Figures, work
 
 SMALL_AND_OWN = ("llama3_decode", "emformer_predict", "lennard_jones_net")
 

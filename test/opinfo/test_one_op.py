@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from op_samples import dtypes_of, entries, samples
-from op_stages import Outcome, outcome_of
-from op_table import EXCEPTIONS, differences, exceptions, is_green, run_entry
+
+from etir_testing.opinfo.op_samples import dtypes_of, entries, samples
+from etir_testing.opinfo.op_stages import Outcome, outcome_of
+from etir_testing.opinfo.op_table import EXCEPTIONS, differences, exceptions, is_green, run_entry
 
 ENTRIES = ["add", "sort", "__getitem__", "nn.functional.dropout", "empty", "linalg.svd", "unique", "std_mean", "clone"]
 """Scalars, ties, baked indices, random and undefined values, factors that are not unique, sizes from data, pairs."""

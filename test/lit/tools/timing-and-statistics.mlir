@@ -1,4 +1,5 @@
 // RUN: et-opt -p 'cse,dce' --timing --no-output %s 2>&1 | filecheck %s --check-prefix=TIMING
+// RUN: et-opt -p 'cse,dce' --mlir-timing --no-output %s 2>&1 | filecheck %s --check-prefix=TIMING
 // TIMING: ===- Timing -===
 // TIMING: wall ms     cpu ms      %  what
 // TIMING: (parse)
@@ -9,6 +10,7 @@
 // TIMING: 100.0  total
 
 // RUN: et-opt -p 'cse,apply-pdl{file=%S/inputs/silu.pdl.mlir},dce' --statistics --no-output %s 2>&1 | filecheck %s
+// RUN: et-opt -p 'cse,apply-pdl{file=%S/inputs/silu.pdl.mlir},dce' --mlir-pass-statistics --no-output %s 2>&1 | filecheck %s
 // CHECK: ===- Statistics -===
 // CHECK-NEXT: cse: 6 -> 5 operations
 // CHECK-NEXT: -1  aten.sigmoid.default

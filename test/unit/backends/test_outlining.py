@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from etir.backends.api import registry
-from etir.backends.api.interface import Artifact, Backend, Outlined
+from etir.backends.api.interface import Artifact, Backend, NamedBlob, Outlined
 from etir.backends.api.patterns import Row, op, rows
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.et.layout import is_contiguous
+from etir.dialects.et.payloads import NamedDataOp
 from etir.dialects.text import parse_module, print_module
 from etir.interpret.interpreter import Interpreter
+from etir.passes.delegation.named_data import add_named_data
 from etir.passes.infra.manager import run_pipeline
 
 
@@ -140,3 +142,14 @@ def test_blobs_are_made_of_what_is_called() -> None:
     with pytest.raises(EtirError, match="only runs on 'PairsBackend'") as caught:
         Interpreter(module, "numpy").run([np.zeros(4, np.float32)])
     assert caught.value.ids == ("E1001",)
+
+
+def test_data_of_one_name_are_the_same_bytes() -> None:
+    named: dict[str, NamedDataOp] = {}
+    assert add_named_data(named, "packed", NamedBlob(bytes(8), alignment=4), "first") is named["packed"]
+    assert add_named_data(named, "packed", NamedBlob(bytes(8), alignment=16), "second") is None
+    alignment = named["packed"].alignment
+    assert alignment is not None and alignment.value.data == 16
+    with pytest.raises(EtirError, match="@third gives 4 bytes as 'packed', which other delegates gave other") as caught:
+        add_named_data(named, "packed", NamedBlob(bytes(4)), "third")
+    assert caught.value.ids == ("E1111",)

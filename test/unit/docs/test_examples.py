@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from examples import ROOT, ExampleError, Page, blocks, pages
+from etir_testing.docs.examples import ROOT, ExampleError, Page, blocks, pages
 
 _LINK = re.compile(r"(?<!\!)\[[^\]\[]*\]\(([^)\s]+)\)")
 _TAG = re.compile(r"\(([SLEBCM]\d)\)")

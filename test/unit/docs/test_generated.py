@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from etir.tools import docs
-from examples import ROOT
+
+from etir_testing.docs.examples import ROOT
 
 GENERATED = ROOT / "docs" / "generated"
 

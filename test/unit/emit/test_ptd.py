@@ -10,12 +10,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from raw_flatbuffer import Raw
 
 from etir.diagnostics import EtirError
 from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.ptd import read_ptd, write_ptd
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
+
+from etir_testing.emit.raw_flatbuffer import Raw
 
 
 @st.composite

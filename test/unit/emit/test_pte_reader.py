@@ -11,8 +11,6 @@ import tracemalloc
 from collections.abc import Callable
 
 import pytest
-from pte_strategies import everything
-from raw_flatbuffer import Raw, with_header
 
 from etir.diagnostics import EtirError
 from etir.emit.formats.scalar_type import ScalarType
@@ -37,6 +35,9 @@ from etir.emit.pte.model import (
     Tensor,
     TensorList,
 )
+
+from etir_testing.emit.pte_strategies import everything
+from etir_testing.emit.raw_flatbuffer import Raw, with_header
 
 
 def rejected(data: bytes) -> EtirError:

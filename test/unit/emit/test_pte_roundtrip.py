@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
-from pte_strategies import everything, programs
 
 from etir.diagnostics import EtirError
 from etir.emit.formats.scalar_type import ScalarType
@@ -33,6 +32,9 @@ from etir.emit.pte.model import (
     String,
     Tensor,
 )
+
+from etir_testing import TESTS
+from etir_testing.emit.pte_strategies import everything, programs
 
 
 def one_method(*values, constants=(b"",), **fields):
@@ -205,12 +207,13 @@ def test_equal_parts_are_written_once() -> None:
 
 def test_the_same_bytes_under_any_hash_seed() -> None:
     code = (
-        "import hashlib, sys; sys.path.insert(0, sys.argv[1]); from pte_strategies import everything; "
+        "import hashlib, sys; sys.path.insert(0, sys.argv[1]); "
+        "from etir_testing.emit.pte_strategies import everything; "
         "from etir.emit.pte import write_pte; print(hashlib.sha256(write_pte(everything())).hexdigest())"
     )
     expected = hashlib.sha256(write_pte(everything())).hexdigest()
     for seed in ("1", "2"):
-        command = [sys.executable, "-c", code, os.path.dirname(__file__)]
+        command = [sys.executable, "-c", code, str(TESTS)]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert result.stdout.strip() == expected, result.stderr

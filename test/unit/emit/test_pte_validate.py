@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pte_strategies import everything
 
 from etir.diagnostics import EtirError
 from etir.emit.formats.scalar_type import ScalarType
@@ -46,6 +45,8 @@ from etir.emit.pte.model import (
     TensorList,
     TensorShapeDynamism,
 )
+
+from etir_testing.emit.pte_strategies import everything
 
 FLOAT = Tensor(ScalarType.FLOAT, (2, 3), (0, 1))
 CONSTANT = replace(FLOAT, data_buffer_idx=1)

@@ -14,11 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy_ops_calls
 import pytest
 import torch
 from executorch.exir.passes import _quant_patterns_and_replacements, dim_order_ops_registry
-from numpy_ops_oracle import Checked, Tally, check_call, difference, representable, to_numpy
 from torch.testing._internal.common_methods_invocations import op_db
 
 from etir.diagnostics import EtirError
@@ -27,6 +25,9 @@ from etir.interpret.numpy_ops import dtype as dtypes
 from etir.interpret.numpy_ops.creation import seed
 from etir.interpret.numpy_ops.registry import IGNORED
 from etir.interpret.numpy_ops.special import erf, erfc
+
+from etir_testing.interpret import numpy_ops_calls
+from etir_testing.interpret.numpy_ops_oracle import Checked, Tally, check_call, difference, representable, to_numpy
 
 REGISTERED = (_quant_patterns_and_replacements, dim_order_ops_registry)
 """Importing these defines the quantized_decomposed, dim_order_ops and et_copy operators."""

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.evaluate import evaluate
-from unit.lowering.one_op import Dynamic, check, decompose, one_op_module
+
+from etir_testing.lowering.evaluate import evaluate
+from etir_testing.lowering.one_op import Dynamic, check, decompose, one_op_module
 
 X = torch.linspace(-30.0, 30.0, 61).reshape(1, 61)
 IMAGE = torch.linspace(-3.0, 3.0, 48).reshape(2, 4, 6)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch.nn import functional
-from unit.lowering.evaluate import evaluate
-from unit.lowering.one_op import call, check, decompose, one_op_module
 
 from etir.dialects.aten.base import AtenOp
+
+from etir_testing.lowering.evaluate import evaluate
+from etir_testing.lowering.one_op import call, check, decompose, one_op_module
 
 torch.manual_seed(0)
 R = torch.randn

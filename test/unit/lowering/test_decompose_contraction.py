@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.one_op import Dynamic, check, compare, decompose, one_op_module
+
+from etir_testing.lowering.one_op import Dynamic, check, compare, decompose, one_op_module
 
 torch.manual_seed(0)
 R = torch.randn
@@ -172,7 +173,7 @@ def test_shared_heads_are_not_copied() -> None:
 def test_attention_in_half_precision() -> None:
     module, tensors = one_op_module(ATTENTION, [Q.half(), K.half(), V.half(), HIDDEN_ROW], {})
     decompose(module)
-    from unit.lowering.evaluate import evaluate
+    from etir_testing.lowering.evaluate import evaluate
 
     wanted = torch.ops.aten.scaled_dot_product_attention(Q, K, V, HIDDEN_ROW).half()
     compare(evaluate(module, tensors)[0], wanted, 5e-3)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.evaluate import evaluate
-from unit.lowering.one_op import check, decompose, one_op_module
 
 from etir.dialects.text import parse_module
+
+from etir_testing.lowering.evaluate import evaluate
+from etir_testing.lowering.one_op import check, decompose, one_op_module
 
 X = torch.arange(12.0).reshape(3, 4)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.one_op import check, decompose, one_op_module
 
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
@@ -16,6 +15,8 @@ from etir.lowering.decompose_aten import traced
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass, hand_written
 from etir.lowering.verify_core_aten import VerifyCoreAtenPass
 from etir.passes.infra.rewriting import Observer
+
+from etir_testing.lowering.one_op import check, decompose, one_op_module
 
 X = torch.randn(7, 4)
 SILU = "aten.silu.default"
@@ -160,6 +161,22 @@ def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EtirError, match="aten.special_entr.default") as caught:
         decompose(module)
     assert caught.value.ids == ("E0411",)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda b, x: b.sum(x, [0, 1]), r"gave tensor<f32> for tensor<7x4xf32>"),
+        (lambda b, x: (x, x), "gave 2 results for 1"),
+        (lambda b, x: (None,), "gave nothing for result 0, which is used"),
+    ],
+)
+def test_a_wrong_decomposition(function: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = next(p for p in hand_written() if p.name == "silu")
+    monkeypatch.setattr(pattern, "function", staticmethod(function))
+    with pytest.raises(EtirError, match=message) as caught:
+        run(SILU, X)
+    assert caught.value.ids == ("E0420",) and "pattern 'silu' on 'aten.silu.default'" in str(caught.value)
 
 
 # --- verify-core-aten -------------------------------------------------------------------------------------------------

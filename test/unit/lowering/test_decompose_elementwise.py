@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.evaluate import evaluate
-from unit.lowering.one_op import check, decompose
 
 from etir.dialects.text import parse_module
+
+from etir_testing.lowering.evaluate import evaluate
+from etir_testing.lowering.one_op import check, decompose
 
 torch.manual_seed(0)
 X = torch.randn(3, 4) * 3

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.one_op import Dynamic, check
+
+from etir_testing.lowering.one_op import Dynamic, check
 
 torch.manual_seed(0)
 X = torch.randn(3, 5, 4)
@@ -112,9 +113,9 @@ def test_replication_of_one_dim() -> None:
 
 
 def test_nonzero_by_dim() -> None:
-    from unit.lowering.one_op import decompose
-
     from etir.dialects.text import parse_module
+
+    from etir_testing.lowering.one_op import decompose
 
     text = """
 sym.dim @u0 in [0, 20]

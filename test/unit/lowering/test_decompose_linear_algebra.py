@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.one_op import check
+
+from etir_testing.lowering.one_op import check
 
 A = torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 2 * torch.eye(3)
 SYMMETRIC = A @ A.mT + torch.eye(3)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.one_op import Dynamic, check, decompose, one_op_module
 
 from etir.diagnostics import EtirError
 from etir.dialects.et.layout import dims_of
+
+from etir_testing.lowering.one_op import Dynamic, check, decompose, one_op_module
 
 torch.manual_seed(0)
 R = torch.randn

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.evaluate import evaluate
-from unit.lowering.one_op import call, decompose, one_op_module
 
 from etir.dialects.sym.ops import ARITHMETIC
 from etir.dialects.text import parse_module
 from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.to_out_variant.calls import PRIMITIVES
 from etir.passes.infra.base import methods
+
+from etir_testing.lowering.evaluate import evaluate
+from etir_testing.lowering.one_op import call, decompose, one_op_module
 
 _RULES = {rule.name: rule for rule in ARITHMETIC}
 _EXPANDED = ("sym.ne", "sym.and", "sym.or")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.evaluate import evaluate
-from unit.lowering.one_op import decompose, one_op_module
+
+from etir_testing.lowering.evaluate import evaluate
+from etir_testing.lowering.one_op import decompose, one_op_module
 
 COUNT = 20000
 X = torch.empty(COUNT)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.one_op import Dynamic, check
+
+from etir_testing.lowering.one_op import Dynamic, check
 
 X = torch.arange(24.0).reshape(2, 3, 4)
 V = torch.arange(6.0)

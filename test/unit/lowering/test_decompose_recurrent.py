@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from unit.lowering.evaluate import evaluate
-from unit.lowering.one_op import call, check, compare, decompose, one_op_module
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.rewriter import Rewriter
 
@@ -18,6 +16,9 @@ from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.sym.expr import symbol
 from etir.dialects.sym.ops import DimOp
 from etir.passes.infra.base import methods
+
+from etir_testing.lowering.evaluate import evaluate
+from etir_testing.lowering.one_op import call, check, compare, decompose, one_op_module
 
 KINDS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn_tanh": nn.RNN, "rnn_relu": nn.RNN}
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from unit.lowering.one_op import Dynamic, check
+
+from etir_testing.lowering.one_op import Dynamic, check
 
 torch.manual_seed(0)
 LINE = torch.randn(2, 3, 7)

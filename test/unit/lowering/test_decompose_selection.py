@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from unit.lowering.evaluate import evaluate
-from unit.lowering.one_op import check, compare, decompose
 
 import etir
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import parse_module
+
+from etir_testing.lowering.evaluate import evaluate
+from etir_testing.lowering.one_op import check, compare, decompose
 
 X = torch.tensor([[3.0, 1.0, 3.0], [2.0, 2.0, 1.0], [3.0, 1.0, 3.0], [3.0, 1.0, 2.0]])
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
-from unit.lowering.functionalize_models import Model, X, check, export, functionalized
 
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
@@ -18,6 +17,8 @@ from etir.dialects.text import parse_module, print_module, source_location
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.functionalize import FunctionalizePass
 from etir.passes.infra.base import methods
+
+from etir_testing.lowering.functionalize_models import Model, X, check, export, functionalized
 
 
 def test_one_write_for_each_state_and_input() -> None:

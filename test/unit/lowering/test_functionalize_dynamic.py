@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.export import Dim
-from unit.lowering.functionalize_models import Model, check, values
+
+from etir_testing.lowering.functionalize_models import Model, check, values
 
 
 def dynamic_views(m: Model, x: Tensor) -> tuple[Tensor, ...]:

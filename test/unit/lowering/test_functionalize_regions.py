@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.while_loop import while_loop
-from unit.lowering.functionalize_models import CALLS, Model, check, functionalized, values
 from xdsl.dialects.builtin import ModuleOp
 
 from etir.dialects.et.program import StateOp
@@ -15,6 +14,8 @@ from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.text import parse_module
 from etir.dialects.verify import verify_module
 from etir.interpret.interpreter import Interpreter
+
+from etir_testing.lowering.functionalize_models import CALLS, Model, check, functionalized, values
 
 
 def cond_on_buffer(m: Model, x: Tensor) -> tuple[Tensor, ...]:

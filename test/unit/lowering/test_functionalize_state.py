@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from unit.lowering.functionalize_models import Model, X, check, export, functionalized, values
 
 from etir.dialects.et.program import StateOp
 from etir.dialects.text import print_module
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.import_fx import import_program
+
+from etir_testing.lowering.functionalize_models import Model, X, check, export, functionalized, values
 
 
 def counter(m: Model, x: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from op_samples import entries
 from torch import Tensor, nn
 
 from etir.diagnostics import EtirError
@@ -25,6 +24,8 @@ from etir.dialects.schema_op import SchemaOp
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.functionalize import FunctionalizePass
 from etir.lowering.import_fx import import_program
+
+from etir_testing.opinfo.op_samples import entries
 
 BATCH = 16
 """Operators of one program."""

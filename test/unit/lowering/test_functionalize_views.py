@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
-from unit.lowering.functionalize_models import Model, X, check
+
+from etir_testing.lowering.functionalize_models import Model, X, check
 
 
 def slice_of_slice(m: Model, x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import namedtuple
 from dataclasses import dataclass
 from pathlib import Path
@@ -381,6 +382,13 @@ def error_of(function: Any) -> EtirError:
 @pytest.mark.parametrize("value", [None, 3, {}, {"forward": 3}, torch.nn.Linear(1, 1)])
 def test_what_is_no_program(value: Any) -> None:
     assert error_of(lambda: import_program(value)).ids == ("E0402",)
+
+
+def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line and what to install, not a traceback out of the importer."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    error = error_of(lambda: import_program(object()))  # type: ignore[arg-type]
+    assert error.ids == ("E0401",) and "torch, which is not installed" in str(error)
 
 
 def test_sparse_weight_is_refused() -> None:

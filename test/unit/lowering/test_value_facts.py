@@ -122,7 +122,7 @@ func.func @forward(%p: tensor<2xi64>, %q: tensor<1x2x8xf32>, %k: tensor<1x4x8xf3
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_the_bytes_of_a_mask_decide_about_the_guard(hidden: bool) -> None:
-    from unit.lowering.one_op import decompose
+    from etir_testing.lowering.one_op import decompose
 
     mask = np.tril(np.ones([4, 4], dtype=bool))
     mask[2] = not hidden

@@ -3,7 +3,9 @@
 
 // --- What every level shares ---
 
-// CHECK: et.weight @w : tensor<4xf32> = #et.synthetic<seed = 7> {fqn = "layer.w", kind = "parameter"}
+// CHECK: et.schema "mylib::scale(Tensor x, float by=2.0) -> Tensor"
+et.schema "mylib::scale(Tensor x, float by=2.0) -> Tensor"
+// CHECK-NEXT: et.weight @w : tensor<4xf32> = #et.synthetic<seed = 7> {fqn = "layer.w", kind = "parameter"}
 et.weight @w : tensor<4xf32> = #et.synthetic<seed = 7> {fqn = "layer.w", kind = "parameter"}
 // CHECK-NEXT: et.weight @layer.0.bias : tensor<4xf32> = #et.blob<"sha256:00112233445566778899aabbccddeeff", 16>
 et.weight @"layer.0.bias" : tensor<4xf32> = #et.blob<"sha256:00112233445566778899aabbccddeeff", 16>

@@ -1,0 +1,115 @@
+"""Random programs on both runtimes against eager.
+
+    python test/generated_programs.py --count 2000             until 2,000 programs agree
+    python test/generated_programs.py --count 2000 --jobs 2    in two processes
+    python test/generated_programs.py --seed 17 --seed 23      these, with their source
+    python test/generated_programs.py --count 100 --first 5000 from another number on
+
+A program that torch itself does not export, or exports to something else than eager runs, counts for nothing; there may
+be one in twenty. Every other program has to compile for both targets and agree with eager over several calls on both
+runtimes. One that does not is made as small as it gets and printed as torch source, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import itertools
+import json
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from etir_testing.generated.program_check import HEADER, Outcome, check
+from etir_testing.generated.program_shrink import shrink
+from etir_testing.generated.program_writer import Writer
+
+REFUSED = 0.05
+"""The share of programs that torch may refuse."""
+
+
+def run(seed: int) -> Outcome:
+    """Write and check one program."""
+    return check(Writer(seed).write())
+
+
+def _quiet() -> None:
+    logging.disable(logging.CRITICAL)
+    # torch's fake kernels and the stock runtime write what is of no use here.
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+
+
+def outcomes(first: int, count: int, jobs: int) -> Iterator[Outcome]:
+    """What becomes of the programs from number ``first``, until ``count`` agree with eager."""
+    found = 0
+    if jobs == 1:
+        _quiet()
+        results: Iterator[Outcome] = map(run, itertools.count(first))
+        for outcome in results:
+            yield outcome
+            found += outcome.stage == "ok"
+            if found == count:
+                return
+    with multiprocessing.get_context("spawn").Pool(jobs, _quiet, maxtasksperchild=200) as pool:
+        for batch in itertools.count():
+            size = min(200, max(count - found, 8))
+            for outcome in pool.imap(run, range(first, first + size)):
+                yield outcome
+                found += outcome.stage == "ok"
+                if found == count:
+                    return
+            first += size
+            del batch
+
+
+def show(seed: int) -> None:
+    """Print a program that fails, made small."""
+    program = Writer(seed).write()
+    outcome = check(program)
+    if outcome.stage not in ("ok", "export"):
+        program, outcome = shrink(program, outcome)
+    print(f"{HEADER}{program.source()}\n# {outcome.stage}: {outcome.message}\n", flush=True)
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100, help="programs that have to agree")
+    parser.add_argument("--first", type=int, default=0, help="number of the first program")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seed", type=int, action="append", default=[], help="only this program (repeatable)")
+    parser.add_argument("--json", type=Path, help="append every outcome to this file, one a line")
+    arguments = parser.parse_args()
+    if arguments.seed:
+        _quiet()
+        for seed in arguments.seed:
+            show(seed)
+        return 0
+    start, stages = time.monotonic(), collections.Counter[str]()
+    failed: list[int] = []
+    for outcome in outcomes(arguments.first, arguments.count, arguments.jobs):
+        stages[outcome.stage] += 1
+        if arguments.json is not None:
+            with arguments.json.open("a") as out:
+                out.write(json.dumps(asdict(outcome)) + "\n")
+        if outcome.stage not in ("ok", "export"):
+            print(f"{outcome.seed}: {outcome.stage}: {outcome.message}", flush=True)
+            failed.append(outcome.seed)
+    total = sum(stages.values())
+    print(f"{total} programs in {time.monotonic() - start:.0f} s: {dict(stages)}")
+    for seed in failed[:5]:
+        show(seed)
+    if stages["export"] > REFUSED * total + 2:
+        print(f"torch refused {stages['export']} programs: the generator writes too many that are not valid")
+        return 1
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""The C++ programs: et-run, the hello world of the API, the C interface, the thread pool; a selective build of them.
+
+They are built with the kernels of a few operators only, which is what a selective build is; with the sanitizers in
+``ETIR_SANITIZE``, as CMake's option of that name takes them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import etir
+
+from etir_testing.runtime import decoding
+
+ROOT = Path(__file__).resolve().parents[3]
+SANITIZE = os.environ.get("ETIR_SANITIZE", "")
+BUILD = ROOT / "build" / "-".join(filter(None, ("cpp-test", SANITIZE.replace(",", "-"))))
+OPERATORS = ("aten::add.out", "aten::copy_", "aten::mul.out")
+
+
+class Model(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x + x
+
+
+EXPECTED = [f"{i * i + i}" for i in range(1, 7)]
+
+
+@pytest.fixture(scope="module")
+def built() -> Path:
+    """The folder of the programs."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    operators = BUILD / "operators.txt"
+    operators.write_text("".join(f"{name}\n" for name in OPERATORS))
+    configure = [
+        "cmake",
+        "-S",
+        ROOT,
+        "-B",
+        BUILD,
+        f"-DETIR_ONLY_OPS={operators}",
+        f"-DPython_EXECUTABLE={sys.executable}",
+    ]
+    if SANITIZE:
+        # The modules for other instruction sets are the same code once more.
+        configure += [f"-DETIR_SANITIZE={SANITIZE}", "-DETIR_ISAS="]
+    if shutil.which("ninja") is not None:
+        configure += ["-G", "Ninja"]
+    for command in (configure, ["cmake", "--build", BUILD, "--parallel", str(os.environ.get("ETIR_JOBS", 2))]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    return BUILD / "runtime"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "m.pte"
+    etir.compile(torch.export.export(Model(), (torch.zeros(2, 3),))).save(path)
+    return path
+
+
+def run(*command: str | Path) -> tuple[int, str, str]:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_hello_world(built: Path, model: Path) -> None:
+    assert run(built / "tools/hello", model) == (0, "\n".join([*EXPECTED, ""]), "")
+    code, _, error = run(built / "tools/hello", "nothing.pte")
+    assert code == 1 and "cannot read 'nothing.pte'" in error
+
+
+def test_hello_world_is_short() -> None:
+    text = (ROOT / "runtime/tools/hello.cc").read_text()
+    body = text[text.index("  auto program") : text.index("  for (")]
+    assert len(body.splitlines()) <= 5
+
+
+def test_c_interface(built: Path, model: Path) -> None:
+    assert run(built / "capi/etir_capi_test", model) == (0, "\n".join([*EXPECTED, ""]), "")
+
+
+def test_thread_pool(built: Path) -> None:
+    assert run(built / "tools/etir_thread_pool_test") == (0, "ok\n", "")
+
+
+def test_parts_of_the_core(built: Path) -> None:
+    """runtime/core, executor and platform: the x_test.cc beside each x.cc."""
+    code, out, error = run(built / "testing/etir_unit_test")
+    assert code == 0 and out.endswith(" tests, 0 failures\n") and int(out.split()[0]) > 50, error
+
+
+def test_the_log(built: Path) -> None:
+    """With ETIR_LOG each failed check is one line; without it the core does not know the platform's log."""
+    assert run(built / "testing/etir_log_test") == (0, "3 tests, 0 failures\n", "")
+    code, out, _ = run("nm", built / "libetir_core.a")
+    assert code == 0 and " T etir_platform_abort" not in out and " U etir_platform_log" not in out
+
+
+def test_a_failure_is_decoded(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """et-run prints the record of a kernel's failure; et-translate finds the line of the model."""
+    program = decoding.add()
+    program.save(tmp_path / "add.pte")
+    np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
+    np.save(tmp_path / "y.npy", np.ones((3, 4), np.float32))
+    inputs = ["--input", tmp_path / "x.npy", "--input", tmp_path / "y.npy"]
+    code, _, error = run(built / "tools/et-run", tmp_path / "add.pte", *inputs)
+    assert code == 1
+    assert "  note: etir-error 602 0 1 1 1 3\n" in error, error
+    text = decoding.decoded(error, program, tmp_path, capsys)
+    message = (
+        "argument 1 ('other', %y = float32[<=8, <=4]) of aten::add.out has a size 3 that does not go with the other "
+        "arguments"
+    )
+    decoding.check_text(text, message, "aten::add.out(self: %mul")
+
+
+class Writer(torch.nn.Module):
+    total: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.tensor([10.0, 20.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x)
+        return self.total * x
+
+
+class Reader(Writer):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.total + x
+
+
+def test_two_threads_call_two_methods(built: Path, tmp_path: Path) -> None:
+    one = torch.ones(2)
+    programs = {"write": torch.export.export(Writer(), (one,)), "read": torch.export.export(Reader(), (one,))}
+    path = tmp_path / "two.pte"
+    etir.compile(programs, share_state=True).save(path)
+    assert run(built / "tools/etir_host_program_test", path, "10000") == (0, "ok\n", "")
+
+
+def test_et_run_prints_and_writes(built: Path, model: Path, tmp_path: Path) -> None:
+    x = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+    np.save(tmp_path / "x.npy", x)
+    (tmp_path / "x.bin").write_bytes(x.tobytes())
+    tool = built / "tools/et-run"
+    for file in ("x.npy", "x.bin"):
+        code, out, error = run(tool, model, "--input", tmp_path / file)
+        assert (code, error) == (0, "")
+        assert out.splitlines() == ["output_0: float32[2, 3]", "  " + " ".join(EXPECTED)]
+    assert run(tool, model, "--input", tmp_path / "x.npy", "--outputs", f"{tmp_path}/y")[0] == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "y0.npy"), x * x + x)
+    code, out, _ = run(tool, model, "--profile", "--repeat", "3", "--threads", "2", "--isa", "baseline")
+    assert code == 0 and "aten::mul.out" in out and "3 runs on baseline kernels" in out
+    code, out, _ = run(tool, model, "--list")
+    assert code == 0 and "input 0: float32[2, 3]" in out
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "?"])
+def test_et_run_reads_what_numpy_writes(built: Path, tmp_path: Path, dtype: str) -> None:
+    array = (np.arange(6) % 2 if dtype == "?" else np.arange(6)).reshape(2, 3).astype(dtype)
+    x = torch.from_numpy(array)
+    path = tmp_path / "m.pte"
+    etir.compile(torch.export.export(torch.nn.Identity(), (x,)), plan_inputs=False, plan_outputs=False).save(path)
+    np.save(tmp_path / "x.npy", array)
+    code, _, error = run(built / "tools/et-run", path, "--input", tmp_path / "x.npy", "--outputs", f"{tmp_path}/y")
+    assert (code, error) == (0, "")
+    np.testing.assert_array_equal(np.load(tmp_path / "y0.npy"), array, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        (["--inputs", "x"], 2, "error[E0901]: et-run: no option '--inputs'"),
+        (["--threads", "0"], 2, "error[E0901]"),
+        (["--threads"], 2, "--threads needs a value"),
+        (["--input", "nothing.npy"], 1, "error[E0902]: cannot read 'nothing.npy'"),
+        (["--method", "decode"], 1, "the program has no method 'decode'; it has forward"),
+        (["--data", "nothing.ptd"], 1, "cannot read 'nothing.ptd'"),
+        (["--isa", "vax"], 1, "the instruction set 'vax'"),
+    ],
+)
+def test_et_run_errors(built: Path, model: Path, options: list[str], code: int, text: str) -> None:
+    found, out, error = run(built / "tools/et-run", model, *options)
+    assert found == code and text in error and out == ""
+
+
+def test_et_run_refuses_bad_arrays(built: Path, model: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "good.npy", np.zeros((2, 3), np.float32))
+    whole = (tmp_path / "good.npy").read_bytes()
+    np.save(tmp_path / "double.npy", np.zeros((2, 3)))
+    (tmp_path / "cut.npy").write_bytes(whole[:-1])
+    (tmp_path / "text.npy").write_bytes(b"hello, this is no array")
+    (tmp_path / "short.bin").write_bytes(b"\0" * 23)
+    for name, text in (
+        ("double.npy", "dtype float64"),
+        ("cut.npy", "is cut off"),
+        ("text.npy", "is no .npy file"),
+        ("short.bin", "has 23 bytes"),
+    ):
+        code, _, error = run(built / "tools/et-run", model, "--input", tmp_path / name)
+        assert code == 1 and text in error
+    for size in range(len(whole)):
+        (tmp_path / "part.npy").write_bytes(whole[:size])
+        if size % 9 == 0:
+            assert run(built / "tools/et-run", model, "--input", tmp_path / "part.npy")[0] == 1
+
+
+def test_what_a_selective_build_leaves_out_is_named(built: Path, tmp_path: Path) -> None:
+    class Other(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sigmoid(x)
+
+    path = tmp_path / "m.pte"
+    etir.compile(torch.export.export(Other(), (torch.zeros(2, 3),))).save(path)
+    code, _, error = run(built / "tools/et-run", path)
+    assert code == 1
+    assert "error[OperatorMissing]: the operator aten::sigmoid.out is not among the kernels of this build" in error
+
+
+def test_unknown_operators_stop_a_selective_build(tmp_path: Path) -> None:
+    names = tmp_path / "operators.txt"
+    names.write_text("aten::no_such_thing.out\n")
+    generate = ROOT / "runtime/kernels/generate.py"
+    code, _, error = run(sys.executable, generate, tmp_path / "table.cc", "--only", names)
+    assert code == 1 and "no kernel for aten::no_such_thing.out" in error

@@ -1,0 +1,96 @@
+"""What the interpreter refuses, at both kinds of level: inputs, methods, operators that fail, loops without an end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from etir.diagnostics import EtirError
+from etir.dialects.context import EtContext
+from etir.dialects.text import parse_module
+from etir.interpret import executable, interpreter, run_module
+
+FUNCTIONS = """
+func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %0 = aten.relu.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  func.return %0 : tensor<2x3xf32>
+}
+func.func @select(%x: tensor<3xf32>, %i: tensor<1xi64>) -> tensor<1xf32> {
+  %0 = aten.index_select.default(%x, dim = 0, index = %i) : (tensor<3xf32>, tensor<1xi64>) -> tensor<1xf32>
+  func.return %0 : tensor<1xf32>
+}
+func.func @endless(%n: i64) -> i64 {
+  %0 = control.while carry (%i = %n) : (i64) {
+    %1 = sym.ge %i, %i : (i64, i64) -> i1
+    control.yield %1 : i1
+  } do {
+  ^bb0(%j: i64):
+    control.yield %j : i64
+  }
+  func.return %0 : i64
+}
+"""
+
+METHODS = """
+et.method @forward pools [0, 32] {
+  %x = et.buffer at <1, 0> : tensor<2x3xf32>
+  et.inputs %x
+  et.return %x
+}
+et.method @endless pools [0] {
+  et.inputs
+  et.next ^again
+^again:
+  et.jump ^again
+}
+"""
+
+X = np.zeros((2, 3), np.float32)
+
+
+def refused(text: str, inputs: list[Any], method: str = "forward", oracle: str = "numpy") -> EtirError:
+    """The error of running a method on inputs."""
+    with pytest.raises(EtirError) as caught:
+        run_module(parse_module(text, EtContext()), inputs, method=method, oracle=oracle)
+    return caught.value
+
+
+@pytest.mark.parametrize("text", [FUNCTIONS, METHODS], ids=["func", "et"])
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([], "takes 1 inputs, 0 given"),
+        ([X, X], "takes 1 inputs, 2 given"),
+        ([X.T], r"shape \[3, 2\]"),
+        ([X[0]], r"shape \[3\]"),
+        ([X.astype(np.float64)], "dtype float64"),
+    ],
+)
+def test_inputs_that_do_not_fit(text: str, inputs: list[Any], message: str) -> None:
+    error = refused(text, inputs)
+    assert error.ids == ("E1002",)
+    assert error.diagnostics[0].help
+    with pytest.raises(EtirError, match=message):
+        raise error
+
+
+@pytest.mark.parametrize("text", [FUNCTIONS, METHODS], ids=["func", "et"])
+def test_a_method_that_is_not_there(text: str) -> None:
+    error = refused(text, [X], "backward")
+    assert error.ids == ("E1003",) and "the module has forward, " in str(error)
+
+
+def test_an_operator_that_fails_is_named() -> None:
+    error = refused(FUNCTIONS, [np.zeros(3, np.float32), np.array([7])], "select", "torch")
+    assert error.ids == ("E1004",) and "'aten.index_select.default': " in str(error)
+
+
+def test_a_loop_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "MAX_ITERATIONS", 100)
+    monkeypatch.setattr(executable, "MAX_INSTRUCTIONS", 100)
+    error = refused(FUNCTIONS, [1], "endless")
+    assert error.ids == ("E1005",) and "the loop ran 100 times" in str(error)
+    error = refused(METHODS, [], "endless")
+    assert error.ids == ("E1005",) and "the method ran 100 instructions" in str(error)
