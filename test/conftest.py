@@ -4,7 +4,12 @@ Test folders are no packages and pytest imports test files by path (``--import-m
 have the same name and no test imports another. What they share is in the package ``etir_testing`` beside this file.
 
 torch is the oracle: it computes with the same instructions on every machine, not with those that only some have: they
-give other results for infinities (GELU with AVX-512), or end the process in a virtual machine (bfloat16 with AMX).
+give other results for infinities (GELU with AVX-512), or end the process in a virtual machine (bfloat16 with AMX). And
+it computes on one thread: models of a test's size lose more by waking threads than they gain, above all when every core
+has a worker of its own.
+
+Workers (``-n``) get whole files (``--dist loadfile`` in ``pyproject.toml``): what a file exports, compiles and builds
+for all of its tests is made once. What several files need is kept by content: :mod:`etir_testing.exports`.
 
 Folders give markers: everything in ``test/interop`` is ``interop``. ``--require-everything``, which the gate uses,
 turns a skip for a missing package into a failure.
@@ -19,8 +24,8 @@ from pathlib import Path
 
 import pytest
 
-for variable, instructions in (("ATEN_CPU_CAPABILITY", "avx2"), ("ONEDNN_MAX_CPU_ISA", "AVX2")):
-    os.environ.setdefault(variable, instructions)
+for variable, value in (("ATEN_CPU_CAPABILITY", "avx2"), ("ONEDNN_MAX_CPU_ISA", "AVX2"), ("OMP_NUM_THREADS", "1")):
+    os.environ.setdefault(variable, value)
 
 TEST_FOLDER = Path(__file__).resolve().parent
 _NOT_INSTALLED = re.compile(r"not installed|could not import|no module named|needs? [\w.-]+$", re.IGNORECASE)
@@ -47,19 +52,6 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         if interop in item.path.parents:
             item.add_marker(pytest.mark.interop)
-
-
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    """One thread of torch's: models of a test's size lose more by waking threads than they gain, above all on a busy
-    machine.
-    """
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class _NoMissingPackages:

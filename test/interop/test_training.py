@@ -24,8 +24,6 @@ from etir.emit.ptd.reader import read_ptd  # noqa: E402
 from etir.interpret.interpreter import Interpreter  # noqa: E402
 from etir.lowering.import_fx import import_program  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 STEPS = 4
 
 

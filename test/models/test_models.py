@@ -13,8 +13,6 @@ from etir_testing.models.mobilenet_v2 import MobileNetV2
 from etir_testing.models.registry import MODELS, ModelCase, relative_difference
 from etir_testing.models.resnet import ResNet18
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 PARAMETERS = {
     # counts of torchvision for the first two; the encoder of the checkpoint; sums of the layer sizes for the rest
     "mobilenet_v2": 3_504_872,

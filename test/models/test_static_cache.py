@@ -27,8 +27,6 @@ from etir_testing.models.static_cache import (
     wrapped,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @cache
 def expected(name: str) -> Generated:
