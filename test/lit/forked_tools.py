@@ -47,13 +47,15 @@ FOLDER = Path(sys.executable).parent
 """Where the scripts of :data:`TOOLS` are: another ``et-opt`` on the path is another program."""
 
 PRELOADED: tuple[str, ...] = (
-    "etir.backends.registry",
-    "etir.dialects.context",
+    "etir.dialects.edge.base",
+    "etir.dialects.et.executable",
     "etir.dialects.text",
-    "etir.passes.manager",
+    "etir.passes.infra.manager",
+    "etir.passes.infra.rewriting",
     "etir.tools.context",
     "etir.tools.files",
     "etir.tools.printing",
+    "etir.tools.roundtrip",
     "etir.tools.split",
     "filecheck.matcher",
     "numpy",
