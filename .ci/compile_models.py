@@ -37,7 +37,7 @@ def main(action: str, folder: str, *rest: str) -> None:
 
 def exported(names: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
     """Models of the registry, all when none is named, as ``torch.export`` gives them."""
-    from models.registry import MODELS
+    from etir_testing.models.registry import MODELS
 
     for name in names or MODELS:
         yield name, MODELS[name].export()

@@ -63,19 +63,17 @@ def checks(*, full: bool) -> list[Step]:
         Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10"), cores=2),
         Step(
             "torch's samples on every kernel",
-            (*python, "test/runtime/opinfo.py", *(["--all"] if full else [])),
+            (*python, "test/opinfo_kernels.py", *(["--all"] if full else [])),
             cores=2,
         ),
         Step(
             "torch's samples as programs",
-            (*python, "test/opinfo/one_op.py", *["--all", "--limit", "1", "--jobs", "2", "--no-stock", "--check"]),
+            (*python, "test/opinfo_programs.py", *["--all", "--limit", "1", "--jobs", "2", "--no-stock", "--check"]),
             cores=2,
         ),
-        Step(
-            "model zoo", (*python, *["test/models/zoo.py", "--small", "--no-stock", "--check", "--jobs", "2"]), cores=2
-        ),
+        Step("model zoo", (*python, *["test/zoo.py", "--small", "--no-stock", "--check", "--jobs", "2"]), cores=2),
         Step("sanitizers", ("bash", ".ci/sanitizers"), environment=alone),
-        Step("fuzzing", (*python, "test/runtime/fuzz.py", "--seconds", "60" if full else "30"), needs=("sanitizers",)),
+        Step("fuzzing", (*python, "test/fuzz.py", "--seconds", "60" if full else "30"), needs=("sanitizers",)),
         Step("lit", ("lit", "-j1", "-q", "--time-tests", *(["--param", "process=1"] if full else []), "test/lit")),
         Step(
             "same bytes under three hash seeds",

@@ -60,6 +60,12 @@ class Progress:
         """Replace what is said to be done now; costs next to nothing."""
         self._what = what
 
+    def clear(self) -> None:
+        """Empty the line of a terminal, for something else that is printed; it comes back."""
+        if self._drawn:
+            self._drawn = False
+            self._write(_CLEAR)
+
     @property
     def seconds(self) -> float:
         """How long it has taken so far."""
@@ -77,8 +83,7 @@ class Progress:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        if self._drawn:
-            self._write(_CLEAR)
+        self.clear()
 
     def _run(self) -> None:
         on_terminal = is_terminal(self._stream)

@@ -14,8 +14,9 @@ from typing import Protocol
 
 import pytest
 
+from etir_testing import forked_tools
+
 ROOT = Path(__file__).resolve().parents[3]
-LIT = ROOT / "test" / "lit"
 
 TOOLS = ("spoil", "show", "crash", "fail", "flood")
 
@@ -62,9 +63,9 @@ def flood():
 CONFIG = """
 import sys
 from pathlib import Path
-sys.path[:0] = [{lit!r}, {folder!r}]
+sys.path[:0] = [{test!r}, {folder!r}]
 import fakes
-import forked_tools
+from etir_testing import forked_tools
 
 folder = Path({folder!r})
 forked_tools.FOLDER = folder / "bin"
@@ -98,7 +99,7 @@ def run(tmp_path: Path) -> RunLines:
         script.write_text("#!/bin/sh\necho a process of its own\n")
         script.chmod(0o755)
     (tmp_path / "fakes.py").write_text(FAKES)
-    (tmp_path / "lit.cfg.py").write_text(CONFIG.format(lit=str(LIT), folder=str(tmp_path), tools=TOOLS))
+    (tmp_path / "lit.cfg.py").write_text(CONFIG.format(test=str(ROOT / "test"), folder=str(tmp_path), tools=TOOLS))
 
     def run_lines(*lines: str, options: tuple[str, ...] = ()) -> tuple[int, str]:
         (tmp_path / "lines.case").write_text("".join(f"RUN: {line}\n" for line in lines))
@@ -164,11 +165,6 @@ def test_a_process_of_its_own_when_asked_for(run: RunLines, line: str, options: 
 
 
 def test_tools_are_those_that_the_project_installs() -> None:
-    sys.path.insert(0, str(LIT))
-    try:
-        import forked_tools
-    finally:
-        sys.path.remove(str(LIT))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     scripts = {name: target.removesuffix(":main") for name, target in project["project"]["scripts"].items()}
     assert {**scripts, "filecheck": "filecheck.main"} == forked_tools.TOOLS
