@@ -6,7 +6,7 @@
 #   make lint    ruff and basedpyright only
 #   make docs    write docs/generated and the outputs in the documents again
 #   make sanitize  the runtime's tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   make opinfo  torch's OpInfo samples on the runtime's kernels
+#   make opinfo  torch's OpInfo samples on kernels, on NumPy operators and as programs
 #   make bench   compile time and memory beside the stock pipeline
 #   make zoo     every model of the zoo, checked, and docs/zoo.md written again
 
@@ -45,7 +45,7 @@ opinfo zoo: export ATEN_CPU_CAPABILITY ?= avx2
 opinfo zoo: export ONEDNN_MAX_CPU_ISA ?= AVX2
 
 opinfo: dev
-	$(BIN)/python test/opinfo_kernels.py
+	$(BIN)/python test/opinfo_walk.py
 
 bench: dev
 	$(BIN)/python benchmarks/compile_time.py

@@ -48,6 +48,8 @@ def checks(*, full: bool) -> list[Step]:
     The fast ones come first, then what keeps both cores busy, then the others, long ones first.
     """
     python = ("python",)
+    # One part of the entries of torch's samples for each change; see etir_testing/opinfo/select.py.
+    samples = ["--every-sample", "--programs", "3"] if full else ["--part", "3"]
     alone = {"OMP_NUM_THREADS": "1"}  # Two at a time, more threads are in each other's way.
     return [
         Step("native runtime", (*python, "-c", "import sys, etir.runtime; sys.exit(not etir.runtime.is_available())")),
@@ -61,16 +63,7 @@ def checks(*, full: bool) -> list[Step]:
         Step("types", (*python, ".ci/check_types.py")),
         Step("generated documentation", (*python, "-m", "etir.tools.docs", "--check")),
         Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10"), cores=2),
-        Step(
-            "torch's samples on every kernel",
-            (*python, "test/opinfo_kernels.py", *(["--all"] if full else [])),
-            cores=2,
-        ),
-        Step(
-            "torch's samples as programs",
-            (*python, "test/opinfo_programs.py", *["--all", "--limit", "1", "--jobs", "2", "--no-stock", "--check"]),
-            cores=2,
-        ),
+        Step("torch's samples", (*python, "test/opinfo_walk.py", *samples), cores=2),
         Step("model zoo", (*python, *["test/zoo.py", "--small", "--no-stock", "--check", "--jobs", "2"]), cores=2),
         Step("sanitizers", ("bash", ".ci/sanitizers"), environment=alone),
         Step("fuzzing", (*python, "test/fuzz.py", "--seconds", "60" if full else "30"), needs=("sanitizers",)),
