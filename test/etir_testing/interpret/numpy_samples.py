@@ -31,7 +31,7 @@ NO_EAGER = {
 """Overloads that torch cannot run: it knows their schema only. ``test_quantized_*`` compare them with compositions."""
 
 NOT_COMPARED = {
-    "aten.as_strided.default": "reads the storage behind a view, which an array does not show; called on whole tensors",
+    "aten.as_strided.default": "reads the storage under a view, which an array does not show; called on whole tensors",
     "aten.as_strided_copy.default": "as as_strided",
 }
 """Overloads whose OpInfo samples are left out, and why."""
