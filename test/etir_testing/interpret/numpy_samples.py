@@ -37,6 +37,8 @@ NOT_COMPARED = {
 """Overloads whose OpInfo samples are left out, and why."""
 
 INTEGER_IMAGES = (
+    "aten.upsample_bilinear2d.vec",
+    "aten.upsample_bicubic2d.vec",
     "aten.upsample_bilinear2d.default",
     "aten.upsample_bicubic2d.default",
     "aten._upsample_bilinear2d_aa.default",
