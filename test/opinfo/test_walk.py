@@ -96,6 +96,7 @@ def test_a_process_that_ends_costs_its_key_only() -> None:
         def answer(key: int, running: Running) -> int:
             running.say(f"working on {key}")
             if key == 2:
+                print("the last words")
                 os._exit(7)
             return key * key
 
@@ -103,12 +104,13 @@ def test_a_process_that_ends_costs_its_key_only() -> None:
 
     found = {key: answer for key, answer, _ in Workers(2, prepare).run(range(5))}
     assert found == {0: 0, 1: 1, 2: Lost(7, "working on 2"), 3: 9, 4: 16}
+    assert found[2].printed.endswith("the last words\n")
 
 
 def test_a_lost_entry_fails_every_check() -> None:
-    entry = lost_entry("add", Lost(-11, "aten::add.out"), Bounds())
+    entry = lost_entry("add", Lost(-11, "aten::add.out", "the last words"), Bounds())
     assert entry.kernels["aten::add.out"].failed["all"] == 1
-    assert "code -11 at aten::add.out" in entry.numpy.failed["add"]
+    assert "code -11 at aten::add.out\nthe last words" in entry.numpy.failed["add"]
     assert [outcome.stage for outcome in entry.programs] == ["run"]
 
 

@@ -66,7 +66,7 @@ class Entry:
 
 def lost_entry(name: str, lost: Lost, bounds: Bounds) -> Entry:
     """What became of an entry whose process ended: a failure of each check."""
-    message = f"the process ended with code {lost.code} at {lost.doing}"
+    message = f"the process ended with code {lost.code} at {lost.doing}\n{lost.printed}".rstrip()
     entry = Entry()
     if "kernels" in bounds.checks:
         tally = entry.kernels.setdefault(lost.doing, Tally(failures=[message]))
