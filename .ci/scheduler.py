@@ -2,16 +2,19 @@
 
 Steps start in the order of their list, as soon as those that one needs have passed and as many cores are free as it
 keeps busy; a step that waits for cores is not overtaken, or it would wait for the end of all. What a step prints is
-shown in one piece when it ends. Wall seconds are the clock's; CPU seconds are those of all processes (``wait4``),
-which say more of steps that run side by side.
+shown in one piece when it ends. Wall seconds are the clock's; CPU seconds are those of all processes that a step has
+started, which say more of steps that run side by side. Processes whose parent is gone (a fork server's) become children
+of this one, by Linux's "child subreaper", and belong to a step by their process group.
 
 Standard library only: this runs before anything is installed.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,11 +24,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+PR_SET_CHILD_SUBREAPER = 36
+"""``prctl``'s number, of ``linux/prctl.h``."""
+
 SAY_EVERY = 30.0
 """Seconds of silence after which a line names the steps that run."""
 
 POLL = 0.05
 """Seconds between two looks at the processes; a step's own time is not rounded to it by more."""
+
+LINGER = 2.0
+"""Seconds that a step's processes may go on after its command; then they are killed."""
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
@@ -57,6 +66,20 @@ class _Running:
     process: subprocess.Popen[bytes]
     output: IO[bytes]
     start: float
+    cpu: float = 0.0
+    end: float | None = None
+
+    def has_ended(self) -> bool:
+        """Whether the command has ended and the processes that it leaves have too, or have had their time."""
+        return self.end is not None and (not self.signal(0) or time.monotonic() - self.end > LINGER)
+
+    def signal(self, number: int) -> bool:
+        """Send a signal to all processes of the step; whether there are any."""
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
 
 
 class Scheduler:
@@ -64,6 +87,7 @@ class Scheduler:
 
     def __init__(self, cores: int, report: Path):
         self.cores = cores
+        _adopt_orphans()
         self.report = report
         self.results: list[Result] = []
         self.start = time.monotonic()
@@ -81,13 +105,19 @@ class Scheduler:
             while waiting or running:
                 self._skip(waiting)
                 self._start(waiting, running, environment)
-                for other in [other for other in running if self._has_ended(other)]:
+                for other in running:
+                    _reap(other)
+                for other in [other for other in running if other.has_ended()]:
+                    if other.signal(signal.SIGKILL):
+                        time.sleep(POLL)
+                        _reap(other)
                     running.remove(other)
+                    self._report_end(other)
                 self._say_what_runs(running)
                 time.sleep(POLL)
         finally:
             for other in running:
-                other.process.terminate()
+                other.signal(signal.SIGTERM)
 
     def _skip(self, waiting: list[Step]) -> None:
         for step in [step for step in waiting if set(step.needs) & set(self.failed)]:
@@ -102,19 +132,13 @@ class Scheduler:
             waiting.remove(step)
             running.append(_start(step, environment))
 
-    def _has_ended(self, running: _Running) -> bool:
-        pid, status, usage = os.wait4(running.process.pid, os.WNOHANG)
-        if pid == 0:
-            return False
-        # The process object must not wait for it again.
-        running.process.returncode = os.waitstatus_to_exitcode(status)
-        wall = time.monotonic() - running.start
+    def _report_end(self, running: _Running) -> None:
+        assert running.end is not None
         running.output.seek(0)
         text = running.output.read()
         running.output.close()
         outcome = PASSED if running.process.returncode == 0 else FAILED
-        self._end(Result(running.step.name, outcome, wall, usage.ru_utime + usage.ru_stime), text)
-        return True
+        self._end(Result(running.step.name, outcome, running.end - running.start, running.cpu), text)
 
     def _end(self, result: Result, text: bytes) -> None:
         self.results.append(result)
@@ -168,5 +192,28 @@ def _start(step: Step, environment: Mapping[str, str]) -> _Running:
         stdout=output,
         stderr=subprocess.STDOUT,
         env={**environment, **step.environment},
+        start_new_session=True,
     )
     return _Running(step, process, output, time.monotonic())
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of processes whose own is gone; elsewhere than on Linux their seconds are not counted."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _reap(running: _Running) -> None:
+    """Take the processes of a step that have ended: their seconds, and the exit code of the command."""
+    while True:
+        try:
+            ended = os.waitid(os.P_PGID, running.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None:
+            return
+        _, status, usage = os.wait4(ended.si_pid, 0)
+        running.cpu += usage.ru_utime + usage.ru_stime
+        if running.process.pid == ended.si_pid:
+            running.end = time.monotonic()
+            running.process.returncode = os.waitstatus_to_exitcode(status)

@@ -82,3 +82,18 @@ def test_cpu_seconds_are_those_of_all_processes(tmp_path: Path) -> None:
     assert worked.cpu > 0.45 and worked.wall > 0.45
     assert waited.cpu < 0.4 < waited.wall
     assert "work" in scheduler.table() and "all" in scheduler.table()
+
+
+def test_processes_without_a_parent_are_counted_and_do_not_stay(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    work = "import time\nwhile time.process_time() < 0.5: pass"
+    stay = f"import time; time.sleep(60); open({str(note)!r}, 'w')"
+    code = "import subprocess, sys\n" + "\n".join(
+        f"subprocess.Popen([sys.executable, '-S', '-c', {child!r}])" for child in (work, stay)
+    )
+    scheduler = Scheduler(1, tmp_path / "gate.json")
+    scheduler.run([python("orphans", code)], os.environ)
+    (result,) = scheduler.results
+    assert result.status == "passed"
+    assert result.cpu > 0.45
+    assert result.wall < 30 and not note.exists()
