@@ -33,7 +33,7 @@ SAY_EVERY = 30.0
 POLL = 0.05
 """Seconds between two looks at the processes; a step's own time is not rounded to it by more."""
 
-LINGER = 2.0
+LINGER = 10.0
 """Seconds that a step's processes may go on after its command; then they are killed."""
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
@@ -73,6 +73,13 @@ class _Running:
         """Whether the command has ended and the processes that it leaves have too, or have had their time."""
         return self.end is not None and (not self.signal(0) or time.monotonic() - self.end > LINGER)
 
+    def kill_what_is_left(self) -> None:
+        """Kill the processes that have had their time, and count their seconds."""
+        deadline = time.monotonic() + LINGER
+        while self.signal(signal.SIGKILL) and time.monotonic() < deadline:
+            time.sleep(POLL)
+            _reap(self)
+
     def signal(self, number: int) -> bool:
         """Send a signal to all processes of the step; whether there are any."""
         try:
@@ -108,9 +115,7 @@ class Scheduler:
                 for other in running:
                     _reap(other)
                 for other in [other for other in running if other.has_ended()]:
-                    if other.signal(signal.SIGKILL):
-                        time.sleep(POLL)
-                        _reap(other)
+                    other.kill_what_is_left()
                     running.remove(other)
                     self._report_end(other)
                 self._say_what_runs(running)

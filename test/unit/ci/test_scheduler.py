@@ -12,6 +12,7 @@ import pytest
 CI = Path(__file__).resolve().parents[3] / ".ci"
 sys.path.insert(0, str(CI))
 
+import scheduler as scheduling  # noqa: E402
 from scheduler import Scheduler, Step  # noqa: E402
 
 
@@ -84,7 +85,10 @@ def test_cpu_seconds_are_those_of_all_processes(tmp_path: Path) -> None:
     assert "work" in scheduler.table() and "all" in scheduler.table()
 
 
-def test_processes_without_a_parent_are_counted_and_do_not_stay(tmp_path: Path) -> None:
+def test_processes_without_a_parent_are_counted_and_do_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "LINGER", 2.0)
     note = tmp_path / "note"
     work = "import time\nwhile time.process_time() < 0.5: pass"
     stay = f"import time; time.sleep(60); open({str(note)!r}, 'w')"
