@@ -88,9 +88,9 @@ def test_cpu_seconds_are_those_of_all_processes(tmp_path: Path) -> None:
 def test_processes_without_a_parent_are_counted_and_do_not_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduling, "LINGER", 2.0)
+    monkeypatch.setattr(scheduling, "LINGER", 4.0)
     note = tmp_path / "note"
-    work = "import time\nwhile time.process_time() < 0.5: pass"
+    work = "import time\nwhile time.process_time() < 0.15: pass"
     stay = f"import time; time.sleep(60); open({str(note)!r}, 'w')"
     code = "import subprocess, sys\n" + "\n".join(
         f"subprocess.Popen([sys.executable, '-S', '-c', {child!r}])" for child in (work, stay)
@@ -99,5 +99,5 @@ def test_processes_without_a_parent_are_counted_and_do_not_stay(
     scheduler.run([python("orphans", code)], os.environ)
     (result,) = scheduler.results
     assert result.status == "passed"
-    assert result.cpu > 0.45
+    assert result.cpu > 0.15
     assert result.wall < 30 and not note.exists()
