@@ -1,7 +1,7 @@
 """One process of the determinism check (``determinism.py``).
 
     python .ci/compile_models.py whole FOLDER             export and compile every model of the registry
-    python .ci/compile_models.py import FOLDER [MODEL ..] export and import them, to NAME.mlir and NAME.safetensors
+    python .ci/compile_models.py import FOLDER [MODEL ..] import them, to NAME.mlir and NAME.safetensors
     python .ci/compile_models.py compile FOLDER TEXTS     compile each NAME.mlir of a folder
 
 Compiling writes NAME.pte, and the text of every phase in a folder NAME.
@@ -27,20 +27,21 @@ def main(action: str, folder: str, *rest: str) -> None:
     if action == "import":
         from etir.tools.files import write_module
 
-        for name, program in exported(rest):
+        for name, program in models(rest):
             write_module(etir.import_program(program), str(target / f"{name}.mlir"), None, locations=True)
         return
-    for name, program in exported() if action == "whole" else read_texts(Path(rest[0])):
+    for name, program in models(fresh=True) if action == "whole" else read_texts(Path(rest[0])):
         compiled = etir.compile(program, target="executorch", dump_dir=target / name)
         compiled.save(target / f"{name}.pte")
 
 
-def exported(names: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
-    """Models of the registry, all when none is named, as ``torch.export`` gives them."""
+def models(names: Sequence[str] = (), *, fresh: bool = False) -> Iterator[tuple[str, Any]]:
+    """Models of the registry, all when none is named, as ``torch.export`` gives them now or gave them once."""
+    from etir_testing.exports import exported
     from etir_testing.models.registry import MODELS
 
     for name in names or MODELS:
-        yield name, MODELS[name].export()
+        yield name, MODELS[name].export() if fresh else exported(MODELS[name])
 
 
 def read_texts(folder: Path) -> Iterator[tuple[str, Any]]:
