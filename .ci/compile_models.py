@@ -1,32 +1,58 @@
-"""Compile the models of the registry into a folder: one ``.pte`` each, and the text of every phase.
+"""One process of the determinism check (``determinism.py``).
 
-    python .ci/compile_models.py FOLDER
+    python .ci/compile_models.py whole FOLDER             export and compile every model of the registry
+    python .ci/compile_models.py import FOLDER [MODEL ..] import them, to NAME.mlir and NAME.safetensors
+    python .ci/compile_models.py compile FOLDER TEXTS     compile each NAME.mlir of a folder
 
-Part of the determinism check: run under several ``PYTHONHASHSEED``s, the folders must be the same.
+Compiling writes NAME.pte, and the text of every phase in a folder NAME.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "test"))
 
 
-def main() -> None:
-    """Compile all of them."""
+def main(action: str, folder: str, *rest: str) -> None:
+    """Do one of the three into a new folder."""
     import etir
 
+    target = Path(folder)
+    target.mkdir(parents=True)
+    if action == "import":
+        from etir.tools.files import write_module
+
+        for name, program in models(rest):
+            write_module(etir.import_program(program), str(target / f"{name}.mlir"), None, locations=True)
+        return
+    for name, program in models(fresh=True) if action == "whole" else read_texts(Path(rest[0])):
+        compiled = etir.compile(program, target="executorch", dump_dir=target / name)
+        compiled.save(target / f"{name}.pte")
+
+
+def models(names: Sequence[str] = (), *, fresh: bool = False) -> Iterator[tuple[str, Any]]:
+    """Models of the registry, all when none is named, as ``torch.export`` gives them now or gave them once."""
     from etir_testing.exports import exported
     from etir_testing.models.registry import MODELS
 
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True)
-    for name, case in MODELS.items():
-        program = etir.compile(exported(case), target="executorch", dump_dir=folder / name)
-        program.save(folder / f"{name}.pte")
+    for name in names or MODELS:
+        yield name, MODELS[name].export() if fresh else exported(MODELS[name])
+
+
+def read_texts(folder: Path) -> Iterator[tuple[str, Any]]:
+    """The modules of a folder, with the weights that are beside them."""
+    from etir.tools.common import Console
+    from etir.tools.context import ToolContext
+    from etir.tools.files import read_module
+
+    for path in sorted(folder.glob("*.mlir")):
+        yield path.stem, read_module(str(path), [], ToolContext(), Console())
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

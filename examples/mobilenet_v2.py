@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,13 +35,14 @@ def test_card(size: int) -> torch.Tensor:
 
 def classify(seed: int, size: int, top: int, path: Path) -> int:
     """The whole example: build, compile to ``path``, run, compare with eager; returns the exit code."""
-    import torch
-    from executorch.runtime import Runtime
+    with step("Loading PyTorch"):
+        import torch
+        from executorch.runtime import Runtime
 
-    import etir
+        import etir
 
-    from etir_testing.models.mobilenet_v2 import MobileNetV2
-    from etir_testing.models.seeding import seed_weights
+        from etir_testing.models.mobilenet_v2 import MobileNetV2
+        from etir_testing.models.seeding import seed_weights
 
     with step("Building MobileNetV2 with seeded weights"):
         model = seed_weights(MobileNetV2(), seed)
@@ -54,12 +54,11 @@ def classify(seed: int, size: int, top: int, path: Path) -> int:
         etir.compile(program, target="executorch").save(path)
     print(f"{path}: {path.stat().st_size:,} bytes", file=sys.stderr)
 
-    method = Runtime.get().load_program(path).load_method("forward")
-    if method is None:
-        raise RuntimeError(f"{path} has no method 'forward'")
-    start = time.perf_counter()
-    logits = method.execute((image,))[0][0]
-    print(f"Ran on ExecuTorch in {time.perf_counter() - start:.2f} s", file=sys.stderr)
+    with step("Running on ExecuTorch"):
+        method = Runtime.get().load_program(path).load_method("forward")
+        if method is None:
+            raise RuntimeError(f"{path} has no method 'forward'")
+        logits = method.execute((image,))[0][0].clone()
 
     print("rank  class   logit   eager")
     for rank, index in enumerate(logits.topk(top).indices.tolist(), start=1):

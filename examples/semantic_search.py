@@ -95,18 +95,19 @@ def compile_model(model: nn.Module, example: tuple[torch.Tensor, torch.Tensor], 
 def embed(path: Path, inputs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """One embedding of unit length per input, f32[inputs, 384], computed by the stock runtime from the file."""
     import torch
-    from executorch.runtime import Runtime
 
-    program = Runtime.get().load_program(path)
-    method = program.load_method("forward")
-    if method is None:
-        raise RuntimeError(f"{path} has no method 'forward'")
-    with step(f"Embedding {len(inputs)} texts on ExecuTorch"):
+    with step("Loading the program on ExecuTorch"):
+        from executorch.runtime import Runtime
+
+        program = Runtime.get().load_program(path)
+        method = program.load_method("forward")
+        if method is None:
+            raise RuntimeError(f"{path} has no method 'forward'")
+    with step(f"Embedding {len(inputs)} texts on ExecuTorch") as say:
         rows = []
         for count, arguments in enumerate(inputs, start=1):
+            say(f"text {count}")
             rows.append(method.execute(arguments)[0].clone())
-            if count % 5 == 0:
-                print(f" {count}", end="", file=sys.stderr, flush=True)
     return torch.cat(rows)
 
 
@@ -120,10 +121,11 @@ def print_ranking(query: str, scores: torch.Tensor, sentences: Sequence[str], to
 
 def search(sentences: Sequence[str], queries: Sequence[str], top: int, path: Path) -> int:
     """The whole example: compile to ``path``, embed, rank, compare with eager; returns the exit code."""
-    import torch
-    from tokenizers import Tokenizer
+    with step("Loading PyTorch"):
+        import torch
+        from tokenizers import Tokenizer
 
-    from etir_testing.models.minilm import LONGEST, load_minilm, model_files
+        from etir_testing.models.minilm import LONGEST, load_minilm, model_files
 
     torch.set_num_threads(1)  # one sentence is too little work to be worth waking threads for
     with step("Loading weights and tokenizer"):

@@ -4,396 +4,38 @@
     python test/opinfo_kernels.py --all               all of them
     python test/opinfo_kernels.py --kernel aten::add.out --verbose
 
-Each forward sample of ``op_db`` runs in eager with every call of an ATen operator recorded. A recorded call that a
-kernel of the manifest computes is repeated on that kernel, with the same arguments, and its results are compared: at
-the tolerances of ``torch.testing.assert_close``, or those of the OpInfo where it has its own. A result outside of them
-passes, as in torch's own tests of its references, when it is nearer than eager's to what eager gives in double: most of
-eager's kernels for 16-bit floats round after every step, these round once. Where both round alike but in another order,
-it may be farther from it, by the factors of ``FACTORS``. Those results are counted, and how far the farthest is. The
-functions of ``EXACT``, for which eager's doubles are wrong, are compared with their exact values instead. So every
+The part of ``opinfo_walk.py`` that concerns kernels, for a closer look. Each forward sample of ``op_db`` runs in eager
+with every call of an ATen operator recorded. A recorded call that a kernel of the manifest computes is repeated on that
+kernel, with the same arguments, and its results are compared (``etir_testing/runtime/opinfo_compare.py``). So every
 operator is tested on the calls that torch itself makes, composite ones through the operators that they consist of, and
 operators that compute gradients on the calls that the gradients of the samples make.
 
-What a kernel refuses counts as a failure when the manifest claims it, and as *not claimed* otherwise. Samples that a
-``.pte`` file cannot express are left out, by the reasons of ``opinfo_calls.EXCLUDED``. The bounded part is the first
-samples of every entry in every dtype and some of the others, and of these only the first calls of every kernel: always
-the same ones. Kernels that no sample reaches must be named in a test of their own. The exit code is 1 when something
-failed.
+Samples that a ``.pte`` file cannot express are left out, by the reasons of ``opinfo_calls.EXCLUDED``. The bounded part
+is the first samples of every entry in every dtype and some of the others, and of these only the first calls of every
+kernel: always the same ones. Kernels that no sample reaches must be named in a test of their own. The exit code is 1
+when something failed.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
-import functools
 import json
-import math
-import multiprocessing
 import re
 import sys
 import time
-import traceback
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
 
-import mpmath
 import torch
-from torch.testing._comparison import default_tolerances
 
-from etir_testing.runtime.kernels import DTYPES, KernelFailure, Kernels, build_kernels, dim_order
-from etir_testing.runtime.opinfo_calls import Call, Excluded, Kernel, calls_of, flat, gradient_calls_of, rows
+from etir_testing.opinfo.op_samples import entries
+from etir_testing.opinfo.walk import Bounds, lost_entry, walk
+from etir_testing.opinfo.workers import Answer, Lost, Workers
+from etir_testing.runtime.kernels import build_kernels
 from etir_testing.runtime.opinfo_report import Tally, report
-
-RANDOM = (
-    *("rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm"),
-    *("bernoulli", "native_dropout", "normal", "multinomial", "uniform"),
-)
-"""Operators whose values are compared by shape and dtype only; their tests check distributions."""
-
-UNDEFINED = ("empty", "empty_like", "empty_strided", "new_empty", "_empty_dim_order", "resize")
-"""Operators whose values are whatever was in memory."""
-
-ANY_INDEX = ("topk", "sort", "kthvalue", "mode", "median", "nanmedian")
-"""Operators that may give the index of any of several equal elements: (values, indices) along the argument ``dim``."""
-
-SAMPLES, GRADIENT_SAMPLES, MOST_SAMPLES, CALLS = 6, 2, 400, 2
-"""The bounded part: how many samples of an entry in one dtype are taken one by one, for results and for gradients; the
-last one of those behind them, of which every other, then fewer and fewer are taken; and calls of one kernel with the
-same dtypes in all of these."""
-
-_FORWARD_TESTS = (None, "TestCommon", "TestUnaryUfuncs", "TestBinaryUfuncs", "TestReductions", "TestLinalg")
-"""Torch's test classes whose tolerances for an OpInfo are those of its forward results."""
-
-FACTORS = {torch.float32: 2.0, torch.complex64: 2.0, torch.float16: 1.01, torch.bfloat16: 1.01}
-"""How many times as far as eager's a result outside of the tolerance may be from what eager gives in double."""
-
-EXACT = {
-    "special_bessel_j0": lambda x: mpmath.besselj(0, x),
-    "special_bessel_y1": lambda x: mpmath.bessely(1, x),
-}
-"""What judges double results where torch's own are off: between 1e-7 and 1e-6 around 5, for these."""
-
-Tolerances = dict[torch.dtype, tuple[float, float]]
-"""Relative and absolute tolerance by dtype, where an OpInfo has its own."""
-
-
-@functools.cache
-def _manifest_entry(name: str) -> Any:
-    from etir.targets.manifest import _parse_entry
-
-    return _parse_entry(name, rows()[name] | {"library": "etir"})
-
-
-def refusal(kernel: Kernel, arguments: Sequence[Any], results: Sequence[Any]) -> str | None:
-    """Why the manifest says that the kernel does not take such a call; None if it says that it does."""
-    from etir.emit.formats.scalar_type import ScalarType
-
-    tensors: dict[str, Any] = {}
-    orders: dict[str, Any] = {}
-    others: dict[str, Any] = {}
-    inputs = [a for a in kernel.schema.arguments if not a.is_out]
-    outs = [a for a in kernel.schema.arguments if a.is_out]
-    for argument, value in [*zip(inputs, arguments, strict=True), *zip(outs, results, strict=True)]:
-        if "Tensor" in str(argument.type):
-            items = value if isinstance(value, (list, tuple)) else [value]
-            present = [i for i in items if i is not None]
-            numbers = [DTYPES[i.dtype] for i in present]
-            of = [dim_order(i) for i in present]
-            if isinstance(value, (list, tuple)):
-                tensors[argument.name], orders[argument.name] = numbers, of
-            else:
-                tensors[argument.name] = numbers[0] if numbers else None
-                orders[argument.name] = of[0] if of else None
-        else:
-            others[argument.name] = ScalarType(DTYPES[value]) if isinstance(value, torch.dtype) else value
-    return _manifest_entry(kernel.name).check(tensors, orders, None, others)
-
-
-def check_call(kernels: Kernels, call: Call, tolerances: Tolerances, tally: Tally) -> None:
-    """Repeat one recorded call on the kernel and compare."""
-    kernel = call.kernel
-    try:
-        arguments, results = call.prepared()
-    except Excluded as reason:
-        tally.excluded[str(reason)] += 1
-        return
-    described = _describe(arguments)
-    dtypes = _describe_dtypes([*arguments, *results])
-    try:
-        # Results that were not asked for are None; a file has some tensor there.
-        got = kernels.call(kernel.name, arguments, [torch.empty(0) if r is None else r for r in results])
-    except KernelFailure as failure:
-        refused = refusal(kernel, arguments, results)
-        if refused is not None:
-            tally.not_claimed[f"{dtypes} {refused.split(':')[0].removeprefix('unsupported ')}"] += 1
-            return
-        tally.failed[dtypes] += 1
-        tally.failures.append(f"{described}: refused: {failure}")
-        return
-    given = dict(zip((a.name for a in kernel.schema.arguments if not a.is_out), arguments, strict=True))
-    try:
-        nearer = _compare_results(call, given, got, results, tolerances)
-    except AssertionError as error:
-        tally.failed[dtypes] += 1
-        tally.failures.append(f"{described}: {' '.join(str(error).split())[:300]}")
-        return
-    if nearer is not None:
-        tally.nearer += 1
-        tally.add(Tally(farthest=nearer))
-    tally.passed[dtypes] += 1
-
-
-def _compare_results(
-    call: Call, given: dict[str, Any], got: Sequence[Any], results: Sequence[Any], tolerances: Tolerances
-) -> dict[str, float] | None:
-    """Compare results, and what was written into arguments, as the operator asks for.
-
-    Those that pass by how near they are to what eager gives in double: by dtype, how many times as far as eager's.
-    """
-    pairs = [(given[name], wanted) for name, wanted in call.written.items()]
-    pairs += [(a, w) for a, w in zip(flat(got), flat(results), strict=True) if w is not None]
-    if call.kernel.base in UNDEFINED or call.kernel.base in RANDOM:
-        for actual, wanted in pairs:
-            assert actual.shape == wanted.shape, f"{actual.shape} {wanted.shape}"
-        return None
-    if call.kernel.base in ANY_INDEX and len(pairs) == 2:
-        _compare_indices(given, got, results)
-        return None
-    try:
-        for actual, wanted in pairs:
-            _compare(actual, wanted, tolerances)
-    except AssertionError:
-        if call.kernel.base in EXACT and results[0].dtype == torch.float64:
-            _compare(got[0], _exactly(EXACT[call.kernel.base], next(iter(given.values()))), tolerances)
-            return None
-        nearer = _nearer(call, pairs, tolerances)
-        if nearer is None:
-            raise
-        return nearer
-    return None
-
-
-def _exactly(function: Callable[[float], Any], x: torch.Tensor) -> torch.Tensor:
-    """A function of each element, in as many digits as a double has. What is no real number is NaN."""
-    values = [function(v) if math.isfinite(v) else math.nan for v in x.double().flatten().tolist()]
-    real = [float(v) if isinstance(v, (float, mpmath.mpf)) else math.nan for v in values]
-    return torch.tensor(real, dtype=torch.float64).reshape(x.shape)
-
-
-def _compare(actual: torch.Tensor, wanted: torch.Tensor, tolerances: Tolerances) -> None:
-    rtol, atol = tolerances.get(wanted.dtype, default_tolerances(wanted.dtype))
-    if actual.dtype == wanted.dtype == torch.complex32:  # which torch cannot compare
-        actual, wanted = actual.to(torch.complex64), wanted.to(torch.complex64)
-    if actual.dtype == wanted.dtype and torch.equal(actual, wanted):
-        return
-    torch.testing.assert_close(actual, wanted, rtol=rtol, atol=atol, equal_nan=True)
-
-
-def _nearer(
-    call: Call, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], tolerances: Tolerances
-) -> dict[str, float] | None:
-    """How many times as far as eager's from what eager gives in double are the results outside of the tolerances.
-
-    By dtype; None when FACTORS do not allow it.
-    """
-    try:
-        precise = [p for p in call.precise() if p is not None]
-    except RuntimeError:
-        return None
-    farthest: dict[str, float] = {}
-    for (actual, wanted), exact in zip(pairs, precise, strict=True):
-        try:
-            _compare(actual, wanted, tolerances)
-        except AssertionError:
-            inexact = wanted.is_floating_point() or wanted.is_complex()
-            if not inexact or actual.shape != wanted.shape or actual.dtype != wanted.dtype:
-                return None
-            own, eager = _distance(actual, exact), _distance(wanted, exact)
-            if exact.dtype == actual.dtype or not own <= FACTORS.get(wanted.dtype, 1.0) * eager:
-                return None
-            name = str(wanted.dtype).removeprefix("torch.")
-            farthest[name] = max(farthest.get(name, 0.0), own / eager)
-    return farthest
-
-
-def _distance(actual: torch.Tensor, exact: torch.Tensor) -> float:
-    actual = actual.to(exact.dtype)
-    same = (actual == exact) | (actual.isnan() & exact.isnan())
-    return float(torch.where(same, 0, (actual - exact).abs()).sum())
-
-
-def _compare_indices(given: dict[str, Any], got: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> None:
-    """The same values, and indices, no two equal, of elements that have them."""
-    torch.testing.assert_close(got[0], wanted[0], rtol=0, atol=0, equal_nan=True)
-    source, dim, (values, indices) = given["self"], given["dim"], got
-    assert indices.dtype == wanted[1].dtype and indices.shape == wanted[1].shape, f"{indices.dtype} {indices.shape}"
-    if source.dim() == 0 or indices.numel() == 0:
-        assert not indices.any(), "the index into a number is not 0"
-        return
-    if values.dim() < source.dim():
-        values, indices = values.unsqueeze(dim), indices.unsqueeze(dim)
-    assert ((indices >= 0) & (indices < source.size(dim))).all(), "an index is out of range"
-    torch.testing.assert_close(source.gather(dim, indices), values, rtol=0, atol=0, equal_nan=True)
-    ordered = indices.sort(dim).values
-    assert (ordered.diff(dim=dim) != 0).all(), "an index occurs twice"
-
-
-def _describe(arguments: Sequence[Any]) -> str:
-    def one(value: Any) -> str:
-        if isinstance(value, torch.Tensor):
-            layout = "" if value.is_contiguous() else f"@{list(dim_order(value))}"
-            numbers = f"={value.tolist()}" if value.numel() == 1 else ""
-            return f"{str(value.dtype)[6:]}{list(value.shape)}{layout}{numbers}"
-        if isinstance(value, list):
-            return f"[{', '.join(map(one, value))}]"
-        return repr(value)
-
-    return f"({', '.join(map(one, arguments))})"
-
-
-def _describe_dtypes(values: Sequence[Any]) -> str:
-    """The dtype of the first tensor, and those of others where they differ."""
-    dtypes = [str(v.dtype)[6:] for v in flat(values) if isinstance(v, torch.Tensor)]
-    return "/".join(dict.fromkeys(dtypes))
-
-
-def tolerances_of(op: Any, dtype: torch.dtype) -> Tolerances:
-    """Relative and absolute tolerance by dtype, where the OpInfo asks for more than the usual."""
-    from torch.testing._internal.common_device_type import toleranceOverride
-
-    found: Tolerances = {}
-    for info in op.decorators:
-        if getattr(info, "cls_name", "") not in _FORWARD_TESTS or info.device_type not in (None, "cpu"):
-            continue
-        if info.dtypes is not None and dtype not in info.dtypes:
-            continue
-        for decorator in info.decorators:
-            if isinstance(decorator, toleranceOverride) and dtype in decorator.d:
-                rtol, atol = found.get(dtype, default_tolerances(dtype))
-                found[dtype] = max(rtol, decorator.d[dtype].rtol), max(atol, decorator.d[dtype].atol)
-    return found
-
-
-def samples_of(op: Any, dtype: torch.dtype, gradients: bool, limit: int | None) -> Iterator[Any]:
-    """The samples of an entry in one dtype. Ends where they need a package that is not installed."""
-    torch.manual_seed(0)
-    try:
-        chosen = 0
-        for count, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=gradients)):
-            if limit is not None and count >= limit:
-                if count > MOST_SAMPLES:
-                    return
-                if count < chosen:
-                    continue
-                chosen = count + 1 + count // 4
-            yield sample
-    except ModuleNotFoundError:
-        return
-
-
-def run_op(kernels: Kernels, op: Any, only: str | None, everything: bool, running: Any) -> dict[str, Tally]:
-    """The samples of one entry in all dtypes. ``running`` is told what runs, in case it ends the process."""
-    tallies: dict[str, Tally] = {}
-    seen: collections.Counter[tuple[str, tuple[torch.dtype, ...]]] = collections.Counter()
-
-    def wanted(kernel: Kernel, dtypes: tuple[torch.dtype, ...]) -> bool:
-        if only is not None and kernel.name != only:
-            return False
-        seen[kernel.name, dtypes] += 1
-        return everything or seen[kernel.name, dtypes] <= CALLS
-
-    def check_all(calls: Sequence[Call]) -> None:
-        for call in calls:
-            running.value = call.kernel.name.encode()
-            check_call(kernels, call, tolerances, tallies.setdefault(call.kernel.name, Tally()))
-
-    for dtype in sorted(op.supported_dtypes("cpu"), key=str):
-        if dtype not in DTYPES:
-            continue
-        tolerances = tolerances_of(op, dtype)
-        seen.clear()
-        for sample in samples_of(op, dtype, False, None if everything else SAMPLES):
-            check_all(calls_of(op, sample, wanted))
-        if op.supports_autograd and dtype in op.supported_backward_dtypes("cpu"):
-            for sample in samples_of(op, dtype, True, None if everything else GRADIENT_SAMPLES):
-                check_all(gradient_calls_of(op, sample, lambda *call: is_gradient(call[0]) and wanted(*call)))
-    return tallies
-
-
-def is_gradient(kernel: Kernel) -> bool:
-    """Whether a kernel computes gradients."""
-    return "backward" in kernel.base
-
-
-def _work(pipe: Connection, running: Any, only: str | None, everything: bool) -> None:
-    """A process: takes places of op_db and sends back tallies until it gets None."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    kernels = build_kernels()
-    while (index := pipe.recv()) is not None:
-        start = time.monotonic()
-        try:
-            tallies = run_op(kernels, op_db[index], only, everything, running)
-        except Exception:
-            traceback.print_exc()
-            raise
-        pipe.send((tallies, time.monotonic() - start))
-
-
-class Workers:
-    """Processes that share out the entries; one that dies costs the entry that it was at, which counts as failed.
-
-    They are forked before torch has run anything, because importing op_db takes longer than most of the samples.
-    """
-
-    def __init__(self, jobs: int, only: str | None, everything: bool) -> None:
-        self.context = multiprocessing.get_context("fork")
-        self.options = only, everything
-        self.workers: dict[Connection, tuple[Any, Any]] = {}
-        for _ in range(jobs):
-            self._start()
-
-    def _start(self) -> None:
-        own, other = self.context.Pipe()
-        running = self.context.Array("c", 200)
-        process = self.context.Process(target=_work, args=(other, running, *self.options), daemon=True)
-        process.start()
-        other.close()
-        self.workers[own] = process, running
-
-    def run(self, indices: Sequence[int]) -> Iterator[tuple[int, dict[str, Tally], float]]:
-        """The tallies and seconds of each entry, as they are done."""
-        waiting = list(reversed(indices))
-        at: dict[Connection, int] = {}
-        while waiting or at:
-            for pipe in list(self.workers):
-                if pipe not in at and waiting:
-                    at[pipe] = waiting.pop()
-                    pipe.send(at[pipe])
-            for pipe in wait(list(at)):
-                assert isinstance(pipe, Connection)
-                index = at.pop(pipe)
-                try:
-                    tallies, seconds = pipe.recv()
-                except EOFError:
-                    process, running = self.workers.pop(pipe)
-                    process.join()
-                    name = running.value.decode()
-                    lost = Tally(failures=[f"the process ended with code {process.exitcode}"])
-                    lost.failed["all"] += 1
-                    tallies, seconds = {name: lost}, 0.0
-                    self._start()
-                yield index, tallies, seconds
-        for pipe in self.workers:
-            pipe.send(None)
 
 
 def main() -> int:
+    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="every sample, not a bounded part")
     parser.add_argument("--kernel", help="only this kernel")
@@ -403,16 +45,19 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="print passes and dtypes too")
     parser.add_argument("--json", type=Path, help="write all numbers and failures to this file")
     arguments = parser.parse_args()
+    bounds = Bounds(("kernels",), arguments.all, only=arguments.kernel)
     start = time.monotonic()
     build_kernels()
     print(f"kernels: {time.monotonic() - start:.0f} s", file=sys.stderr)
     torch.set_num_threads(1)
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    print(f"samples loaded: {time.monotonic() - start:.0f} s", file=sys.stderr)
     part, parts = map(int, arguments.part.split("/"))
-    indices = [i for i, op in enumerate(op_db) if arguments.op is None or re.search(arguments.op, op.name)]
-    indices = indices[part - 1 :: parts]
+    names = [name for name in entries() if arguments.op is None or re.search(arguments.op, name)][part - 1 :: parts]
+    print(f"samples loaded: {time.monotonic() - start:.0f} s", file=sys.stderr)
+
+    def prepare() -> Answer:
+        kernels = build_kernels()
+        return lambda name, running: walk(name, bounds, kernels, running)
+
     total: dict[str, Tally] = {}
     seconds: dict[str, float] = {}
     shown = time.monotonic()
@@ -423,14 +68,15 @@ def main() -> int:
         written = {name: vars(tally) for name, tally in sorted(total.items())}
         arguments.json.write_text(json.dumps({"kernels": written, "seconds": seconds}, indent=1), encoding="utf-8")
 
-    for index, tallies, took in Workers(arguments.jobs, arguments.kernel, arguments.all).run(indices):
-        seconds[f"{op_db[index].name}.{op_db[index].variant_test_name}".strip(".")] = took
-        for name, tally in tallies.items():
-            total.setdefault(name, Tally()).add(tally)
+    for name, answer, took in Workers(arguments.jobs, prepare).run(names):
+        seconds[name] = took
+        entry = lost_entry(name, answer, bounds) if isinstance(answer, Lost) else answer
+        for kernel, tally in entry.kernels.items():
+            total.setdefault(kernel, Tally()).add(tally)
         if time.monotonic() - shown > 10:
             shown = time.monotonic()
             done = sum(sum(t.passed.values()) for t in total.values())
-            print(f"{len(seconds)} of {len(indices)} entries, {done} calls, {shown - start:.0f} s", file=sys.stderr)
+            print(f"{len(seconds)} of {len(names)} entries, {done} calls, {shown - start:.0f} s", file=sys.stderr)
             write_json()
     write_json()
     whole = arguments.kernel is None and arguments.op is None and parts == 1

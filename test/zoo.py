@@ -26,6 +26,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from etir.progress import Progress
+
 from etir_testing import TESTS
 from etir_testing.models.zoo_report import document, failure, table
 from etir_testing.models.zoo_table import ENTRIES
@@ -72,6 +74,15 @@ def run(jobs: Sequence[Job], processes: int, limit: float, wheel: bool, timed: b
             yield figures
 
 
+def _shown(rows: Iterator[Figures], count: int) -> Iterator[Figures]:
+    """The same, while it is said how many there are already."""
+    with Progress("model zoo") as progress:
+        for number, row in enumerate(rows, start=1):
+            progress.say(f"{number} of {count}, {row.name} was the last")
+            progress.clear()
+            yield row
+
+
 def _known(results: Path | None) -> dict[Job, Figures]:
     if results is None or not results.exists():
         return {}
@@ -108,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = {(name, compiler): row for (name, compiler), row in known.items() if name in chosen}
     wanted = [(name, compiler) for name in chosen for compiler in compilers if (name, compiler) not in found]
     start = time.monotonic()
-    for row in run(wanted, options.jobs, options.limit, not options.no_wheel, not options.check):
+    for row in _shown(run(wanted, options.jobs, options.limit, not options.no_wheel, not options.check), len(wanted)):
         found[row.name, row.compiler] = row
         if options.results is not None:
             with options.results.open("a") as file:

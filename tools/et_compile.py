@@ -120,21 +120,24 @@ def _parser() -> ToolParser:
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     from etir.backends.api.registry import delegate_text
     from etir.driver import compile_program
+    from etir.tools.progress import showing_passes
 
-    program = compile_program(
-        _load(arguments, console),
-        target=arguments.target,
-        delegates=[delegate_text(name, options) for name, options in arguments.delegate],
-        fallback=arguments.fallback,
-        partition=_partition_options(arguments),
-        link_backends=arguments.link_backend,
-        link_libraries=arguments.link_library,
-        external_weights=_files(arguments.external_weights),
-        external_state=_files(arguments.external_state),
-        optimizer=arguments.optimizer,
-        state_methods=_patterns(arguments.state_methods),
-        dump_dir=arguments.dump_dir,
-    )
+    with showing_passes(f"et-compile {arguments.input}"):
+        program = compile_program(
+            _load(arguments, console),
+            target=arguments.target,
+            delegates=[delegate_text(name, options) for name, options in arguments.delegate],
+            fallback=arguments.fallback,
+            partition=_partition_options(arguments),
+            link_backends=arguments.link_backend,
+            link_libraries=arguments.link_library,
+            external_weights=_files(arguments.external_weights),
+            external_state=_files(arguments.external_state),
+            optimizer=arguments.optimizer,
+            state_methods=_patterns(arguments.state_methods),
+            dump_dir=arguments.dump_dir,
+        )
+        _ = program.buffer
     console.report(program.warnings)
     try:
         program.save(arguments.output)

@@ -135,16 +135,40 @@ def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = N
 @op("aten.einsum.default")
 def einsum(equation: str, tensors: Sequence[Array], *, path: Sequence[int] | None = None) -> Array:
     _same_dtype(*tensors)
-    dtype = compute_dtype(tensors[0].dtype)
-    result = np.einsum(equation.replace(" ", ""), *(to(x, dtype) for x in tensors), optimize="greedy")
-    return to(result, tensors[0].dtype)
+    equation = equation.replace(" ", "")
+    of_result = tensors[0].dtype
+    if of_result.kind in "biu" and _sums_one_operand(equation):
+        of_result = np.dtype(np.int64)
+    dtype = compute_dtype(of_result)
+    result = np.einsum(equation, *(to(x, dtype) for x in tensors), optimize="greedy")
+    return to(result, of_result)
+
+
+def _sums_one_operand(equation: str) -> bool:
+    """Whether a dim of one operand alone is summed: as everywhere, sums of integers are int64, products are not."""
+    inputs, arrow, output = equation.replace("...", ".").partition("->")
+    operands = inputs.split(",")
+    if not arrow:
+        output = "".join(label for label in dict.fromkeys(inputs) if inputs.count(label) == 1) + "."
+    return any(
+        label not in output and sum(label in other for other in operands) == 1
+        for operand in operands
+        for label in operand
+    )
 
 
 @op("aten.tensordot.default")
 def tensordot(self: Array, other: Array, dims_self: Sequence[int], dims_other: Sequence[int]) -> Array:
+    """A dim of size 1 goes with one of any size: the other is summed first."""
     _same_dtype(self, other)
     dtype = compute_dtype(self.dtype)
-    return to(np.tensordot(to(self, dtype), to(other, dtype), (list(dims_self), list(dims_other))), self.dtype)
+    a, b = to(self, dtype), to(other, dtype)
+    for axis_a, axis_b in zip(dims_self, dims_other, strict=True):
+        if a.shape[axis_a] == 1:
+            b = b.sum(axis_b, keepdims=True, dtype=dtype)
+        elif b.shape[axis_b] == 1:
+            a = a.sum(axis_a, keepdims=True, dtype=dtype)
+    return to(np.tensordot(a, b, (list(dims_self), list(dims_other))), self.dtype)
 
 
 @op("aten.inner.default")

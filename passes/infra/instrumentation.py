@@ -7,7 +7,9 @@ instrument around every pass and hands it every rewrite and near miss. Instrumen
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -47,6 +49,39 @@ class Instrument(Observer):
 
     def after_pipeline(self, module: ModuleOp) -> None:
         """The last pass has run."""
+
+
+_WATCHERS: ContextVar[tuple[Instrument, ...]] = ContextVar("watchers", default=())
+
+
+def watchers() -> tuple[Instrument, ...]:
+    """The instruments of the :func:`watching` blocks around the caller."""
+    return _WATCHERS.get()
+
+
+@contextmanager
+def watching(instrument: Instrument) -> Iterator[None]:
+    """Let an instrument watch every pipeline that runs in the block, whoever runs it."""
+    token = _WATCHERS.set((*_WATCHERS.get(), instrument))
+    try:
+        yield
+    finally:
+        _WATCHERS.reset(token)
+
+
+class ShowPasses(Instrument):
+    """Says which pass is running, and nothing of its rewrites."""
+
+    def __init__(self, say: Callable[[str], object]):
+        super().__init__()
+        self._say = say
+
+    def before_pass(self, run: PassRun, module: ModuleOp) -> None:
+        """Say it."""
+        self._say(f"{run.name} (pass {run.index + 1} of {run.total})")
+
+    def on_rewrite(self, pattern: Pattern, op_name: str, location: LocationAttr, new_ops: Sequence[Operation]) -> None:
+        """Not even counted."""
 
 
 class Relay(Observer):

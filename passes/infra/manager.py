@@ -22,7 +22,7 @@ from etir.diagnostics import Diagnostic, EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.verify import verify_module
 from etir.passes.errors import E0504, E0505
-from etir.passes.infra.instrumentation import Instrument, PassRun, Relay
+from etir.passes.infra.instrumentation import Instrument, PassRun, Relay, watchers
 from etir.passes.infra.pipeline import parse_pipeline, pass_text, pipeline_text
 from etir.passes.infra.report import PassReport, PipelineReport, count_operations
 from etir.passes.infra.reproducer import Reproducer, Settings, write_reproducer
@@ -55,6 +55,7 @@ def run_pipeline(
     the ``__cause__`` of an E0505.
     """
     sequence = parse_pipeline(passes) if isinstance(passes, str) else tuple(passes)
+    options = replace(options, instruments=(*options.instruments, *watchers()))
     report = PipelineReport()
     with report.verify.measure():
         verify_module(module, require_locations=options.require_locations, verified=ctx.verified)

@@ -180,6 +180,8 @@ def conversions() -> Iterator[Call]:
     yield call("et_copy._d2h_copy.default", x)
     yield call("et_copy._h2d_copy.default", x)
     yield call("lift.default", x)
+    yield call("contiguous.default", rand(2, 3).t())
+    yield call("conj.default", rand(2, dtype=c64))
     yield call("lift_fresh_copy.default", x)
 
 
@@ -312,7 +314,14 @@ def products() -> Iterator[Call]:
     yield call("einsum.default", "...i,...i", [a, a])
     yield call("einsum.default", "bhqd,bhkd->bhqk", [rand(2, 2, 3, 4), rand(2, 2, 5, 4)])
     yield call("einsum.default", "i,j->ij", [rand(3, dtype=i64), rand(2, dtype=i64)])
+    for equation, x in (("i->", rand(3, dtype=u8)), ("ii->i", rand(3, 3, dtype=u8)), ("ij->j", rand(2, 3, dtype=i8))):
+        yield call("einsum.default", equation, [x])
+    for equation in ("i,i->", "i,j->", "i,j->j", "i,j,k->k"):
+        yield call("einsum.default", equation, [rand(3, dtype=u8)] * (equation.count(",") + 1))
+    yield call("einsum.default", "ii", [rand(3, 3, dtype=i32)])
     yield call("tensordot.default", a, b, [1], [0])
+    yield call("tensordot.default", rand(1, 3, 1), rand(2, 3, 2), [0, 1, 2], [2, 1, 0])
+    yield call("norm.Scalar", rand(2, 3), 1)
     yield call("norm.ScalarOpt_dim_dtype", rand(2, 3, dtype=f16), 2, [1], True, dtype=f32)
     yield call("linear.default", rand(2, 3, 4), rand(5, 4), rand(5))
     yield call("addmm.default", torch.full((2, 2), torch.nan), rand(2, 3), rand(3, 2), beta=0, alpha=0.5)
@@ -598,6 +607,7 @@ def random() -> Iterator[Call]:
     yield call("bernoulli.p", x, 0.3)
     yield call("normal_functional.default", x, 1.0, 2.0)
     yield call("rand.default", [2, 3], dtype=f16)
+    yield call("rand_like.default", x)
     yield call("randn.default", [2, 3])
     yield call("randint.low", -3, 4, [5])
     yield call("randperm.default", 5, dtype=i32)

@@ -189,10 +189,11 @@ def check_call(
     """Call ``overload`` in torch and in NumPy and enter the comparison in ``tally``."""
     name = overload_name(overload)
     expected = overload(*args, **(kwargs or {}))
-    _enter(tally, name, compare(name, expected, args, kwargs or {}, rtol=rtol, atol=atol), args, kwargs or {})
+    enter(tally, name, compare(name, expected, args, kwargs or {}, rtol=rtol, atol=atol), args, kwargs or {})
 
 
-def _enter(tally: Tally, name: str, found: str | None, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+def enter(tally: Tally, name: str, found: str | None, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Count a comparison, with what it found."""
     if found is None:
         tally.passed[name] += 1
     elif name not in tally.failed:
@@ -225,5 +226,5 @@ class Checked(TorchDispatchMode):
         known = lookup(name) is not None and name not in self.skipped
         if known and representable(args) and representable(kwargs) and representable(result):
             rtol, atol = self.tolerances.get(name, (None, None))
-            _enter(self.tally, name, compare(name, result, args, kwargs, rtol=rtol, atol=atol), args, kwargs)
+            enter(self.tally, name, compare(name, result, args, kwargs, rtol=rtol, atol=atol), args, kwargs)
         return result

@@ -94,15 +94,30 @@ def samples(name: str, dtype: torch.dtype, limit: int | None) -> Iterator[Sample
         for scanned, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=False)):
             if limit is not None and (len(seen) >= limit or scanned >= MAX_SCANNED):
                 return
-            leaves, structure = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
-            signature = (str(structure), tuple(map(_kind, leaves)))
+            signature = signature_of(sample)
             if limit is not None and signature in seen:
                 continue
             seen[signature] = None
-            tensors = tuple(leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor))
-            text = f"({', '.join(map(_describe, leaves))})"
-            module = OneOp(op.op, leaves, structure)
-            yield Sample(name, dtype, module, tensors, text, sample.output_process_fn_grad)
+            yield sample_of(name, dtype, sample)
+
+
+def signature_of(sample: Any) -> Any:
+    """The signature of one of torch's samples; see the module."""
+    leaves, structure = _flattened(sample)
+    return str(structure), tuple(map(_kind, leaves))
+
+
+def sample_of(name: str, dtype: torch.dtype, sample: Any) -> Sample:
+    """One of torch's samples of an entry as a module."""
+    leaves, structure = _flattened(sample)
+    tensors = tuple(leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    text = f"({', '.join(map(_describe, leaves))})"
+    module = OneOp(entries()[name].op, leaves, structure)
+    return Sample(name, dtype, module, tensors, text, sample.output_process_fn_grad)
+
+
+def _flattened(sample: Any) -> tuple[list[Any], Any]:
+    return pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
 
 
 def _kind(leaf: Any) -> Any:

@@ -58,9 +58,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Call:
-    """One recorded call of ``func``. ``written`` are the arguments that it changed, by name, as it left them."""
+    """One recorded call of ``func``. ``written`` are the arguments that it changed, by name, as it left them.
 
-    kernel: Kernel
+    ``kernel`` is None in a call that was recorded for something else.
+    """
+
+    kernel: Kernel | None
     func: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -72,6 +75,7 @@ class Call:
 
         Raises Excluded.
         """
+        assert self.kernel is not None
         given = dict(zip((a.name for a in self.kernel.recorded.arguments), self.args, strict=False)) | self.kwargs
         for argument in self.kernel.recorded.arguments:
             if argument.name not in given and argument.has_default_value():
@@ -102,25 +106,32 @@ class Call:
         args = [_in_double(v) for v in self.args]
         kwargs = {name: _in_double(v) for name, v in self.kwargs.items()}
         result = self.func(*args, **kwargs)
-        given = dict(zip((a.name for a in self.kernel.recorded.arguments), args, strict=False)) | kwargs
+        given = dict(zip((a.name for a in self.func._schema.arguments), args, strict=False)) | kwargs
         return [
             *(given[name] for name in self.written),
             *flat(result if isinstance(result, (list, tuple)) else [result]),
         ]
 
 
-class Recorder(TorchDispatchMode):
-    """Collects the calls that ``wanted`` asks for, given the kernel and the dtypes of its arguments."""
+Wanted = Callable[[Kernel, tuple[torch.dtype, ...]], bool]
+"""Asks whether to record a call, given the kernel and the dtypes of its arguments."""
 
-    def __init__(self, wanted: Callable[[Kernel, tuple[torch.dtype, ...]], bool]) -> None:
+
+class Recorder(TorchDispatchMode):
+    """Collects the calls that ``wanted`` asks for, and those of operators that ``others`` takes by their names."""
+
+    def __init__(self, wanted: Wanted, others: Callable[[str], bool] | None = None) -> None:
         super().__init__()
         self.wanted = wanted
+        self.others = others
         self.calls: list[Call] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         kernel = kernel_of(func)
-        taken = kernel is not None and self.wanted(kernel, _dtypes_of([*args, *kwargs.values()]))
+        if kernel is not None and not self.wanted(kernel, _dtypes_of([*args, *kwargs.values()])):
+            kernel = None
+        taken = kernel is not None or (self.others is not None and self.others(str(func)))
         if taken:
             copied = copy(args), {name: copy(value) for name, value in kwargs.items()}
         if _is_composite(func):
@@ -132,24 +143,31 @@ class Recorder(TorchDispatchMode):
             result = func(*args, **kwargs)
         if taken:
             written = _written(func._schema, args, kwargs)
-            self.calls.append(Call(kernel, func, *copied, copy(result), written))  # type: ignore[reportArgumentType]
+            self.calls.append(Call(kernel, func, *copied, copy(result), written))
         return result
 
 
-def calls_of(op: Any, sample: Any, wanted: Callable[[Kernel, tuple[torch.dtype, ...]], bool]) -> list[Call]:
+def calls_of(op: Any, sample: Any, wanted: Wanted) -> list[Call]:
     """The recorded calls of one sample, none where eager does not take it."""
+    return run_recorded(op, sample, wanted)[0]
+
+
+def run_recorded(
+    op: Any, sample: Any, wanted: Wanted, others: Callable[[str], bool] | None = None
+) -> tuple[list[Call], tuple[Any] | None]:
+    """The recorded calls of one sample, and its result alone in a tuple; none where eager does not take it."""
     for inference in (True, False):
-        recorder = Recorder(wanted)
+        recorder = Recorder(wanted, others)
         try:
             with torch.inference_mode(inference), torch.no_grad(), recorder:
-                op.op(copy(sample.input), *copy(sample.args), **{k: copy(v) for k, v in sample.kwargs.items()})
+                result = op.op(copy(sample.input), *copy(sample.args), **{k: copy(v) for k, v in sample.kwargs.items()})
         except _NOT_TAKEN:
             continue
-        return recorder.calls
-    return []
+        return recorder.calls, (result,)
+    return [], None
 
 
-def gradient_calls_of(op: Any, sample: Any, wanted: Callable[[Kernel, tuple[torch.dtype, ...]], bool]) -> list[Call]:
+def gradient_calls_of(op: Any, sample: Any, wanted: Wanted) -> list[Call]:
     """The recorded calls of one sample, with leaves that ask for gradients, and of its gradients."""
     recorder = Recorder(wanted)
     try:

@@ -15,5 +15,5 @@
 // DIALECTS: et
 // DIALECTS: sym
 
-// RUN: et-opt --version | filecheck %s --check-prefix=VERSION
+// RUN: %{process} et-opt --version | filecheck %s --check-prefix=VERSION
 // VERSION: et-opt {{[0-9]+\.[0-9]+}}{{.*}} (xdsl 0.74.0)

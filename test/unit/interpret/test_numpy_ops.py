@@ -1,4 +1,4 @@
-"""The NumPy operators against torch: every overload, on OpInfo samples and on the calls of ``numpy_ops_calls``."""
+"""The NumPy operators against torch on the calls of ``numpy_ops_calls``: what no OpInfo sample reaches."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import operator
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from executorch.exir.passes import _quant_patterns_and_replacements, dim_order_ops_registry
-from torch.testing._internal.common_methods_invocations import op_db
 
 from etir.diagnostics import EtirError
 from etir.interpret.numpy_ops import OPS, lookup, supported
@@ -27,126 +25,13 @@ from etir.interpret.numpy_ops.registry import IGNORED
 from etir.interpret.numpy_ops.special import erf, erfc
 
 from etir_testing.interpret import numpy_ops_calls
-from etir_testing.interpret.numpy_ops_oracle import Checked, Tally, check_call, difference, representable, to_numpy
+from etir_testing.interpret.numpy_ops_oracle import Tally, check_call, difference, to_numpy
 
 REGISTERED = (_quant_patterns_and_replacements, dim_order_ops_registry)
 """Importing these defines the quantized_decomposed, dim_order_ops and et_copy operators."""
 
-SAMPLES = {
-    torch.float32: 6,
-    torch.int64: 4,
-    torch.bool: 4,
-    torch.float16: 2,
-    torch.uint8: 2,
-    torch.complex64: 2,
-}
-"""How many OpInfo samples of each operator are compared, by dtype."""
-
 MISSING_CORE = {"aten.atan2.out", "aten.resize_.default"}
 """Core ATen overloads that are not functional: ``atan2.default`` and ``resize.default`` stand for them."""
-
-NO_EAGER = {
-    "quantized_decomposed.add.default",
-    "quantized_decomposed.add.scalar",
-    "quantized_decomposed.add_relu.default",
-    "quantized_decomposed.mixed_linear.default",
-    "quantized_decomposed.mixed_mm.default",
-}
-"""Overloads that torch cannot run: it knows their schema only. ``test_quantized_*`` compare them with compositions."""
-
-NOT_COMPARED = {
-    "aten.as_strided.default": "reads the storage behind a view, which an array does not show; called on whole tensors",
-    "aten.as_strided_copy.default": "as as_strided",
-}
-"""Overloads whose OpInfo samples are left out, and why."""
-
-INTEGER_IMAGES = (
-    "aten.upsample_bilinear2d.default",
-    "aten.upsample_bicubic2d.default",
-    "aten._upsample_bilinear2d_aa.default",
-    "aten._upsample_bilinear2d_aa.vec",
-    "aten._upsample_bicubic2d_aa.default",
-    "aten._upsample_bicubic2d_aa.vec",
-)
-
-NOT_COMPARED_BY_DTYPE: dict[torch.dtype, dict[str, str]] = {
-    torch.uint8: dict.fromkeys(INTEGER_IMAGES, "torch resizes uint8 with 15-bit integer weights: other roundings"),
-    torch.complex64: {
-        "aten.logaddexp.default": "real numbers only",
-        "aten.logcumsumexp.default": "real numbers only",
-        "aten.rand_like.default": "real numbers only",
-    },
-    torch.float16: {
-        "aten.complex.default": "NumPy has no complex32",
-        "aten.view_as_complex.default": "NumPy has no complex32",
-    },
-}
-"""Further ones for one dtype, and why."""
-
-OTHER_ORDER = {"aten.where.self": "torch.where takes the condition first, its samples have it second"}
-"""Overloads that are not called with a sample's arguments as they are, and why; their samples run under the mode."""
-
-HALF_ACCUMULATED = dict.fromkeys(
-    (
-        "aten.addbmm.default",
-        "aten.addr.default",
-        "aten.conv_transpose1d.default",
-        "aten.conv_transpose2d.input",
-        "aten.conv_transpose3d.input",
-        "aten.convolution.default",
-        "aten.grid_sampler.default",
-        "aten.grid_sampler_2d.default",
-        "aten.grid_sampler_3d.default",
-        "aten.native_batch_norm.default",
-        "aten.upsample_trilinear3d.default",
-    ),
-    (1e-2, 0.5),
-)
-"""Where eager torch rounds intermediate sums to float16 (NumPy does not): relative and absolute tolerance, for
-sums of products of numbers up to 9."""
-
-
-def samples(info: Any, dtype: torch.dtype) -> Iterator[Any]:
-    """The first few sample inputs of an OpInfo; none when it does not take ``dtype``, or only compiles for GPUs."""
-    if info.supports_dtype(dtype, "cpu") and not info.name.startswith("jiterator_"):
-        # Not ``info.sample_inputs``: that inspects the whole call stack once per sample.
-        yield from itertools.islice(info.sample_inputs_func(info, "cpu", dtype, False), SAMPLES[dtype])
-
-
-def same_named_overload(info: Any, sample: Any) -> Any | None:
-    """The ATen overload that the OpInfo's Python function would call, when it has its name and signature."""
-    name = (info.aten_name or info.name).rsplit(".", 1)[-1]
-    packet = getattr(torch.ops.aten, name, None)
-    if packet is None:
-        return None
-    try:
-        overload = torch._C._jit_resolve_packet(f"aten::{name}", sample.input, *sample.args, **sample.kwargs)
-    except RuntimeError:
-        return None
-    return getattr(packet, overload or "default")
-
-
-def compare_samples(dtype: torch.dtype) -> Tally:
-    """Run every OpInfo's samples under :class:`Checked`, and once more as a direct call of the whole overload."""
-    tally = Tally()
-    left_out = {**NOT_COMPARED, **NOT_COMPARED_BY_DTYPE.get(dtype, {})}
-    tolerances = HALF_ACCUMULATED if dtype == torch.float16 else {}
-    torch.manual_seed(0)
-    for info in op_db:
-        for sample in samples(info, dtype):
-            arguments = (sample.input, *sample.args)
-            with Checked(tally, tolerances, left_out):
-                info.op(*arguments, **sample.kwargs)
-            overload = same_named_overload(info, sample)
-            random = sample.kwargs.get("dropout_p", 0.0) > 0
-            if overload is None or lookup(str(overload)) is None or random:
-                continue
-            if str(overload) in left_out or str(overload) in OTHER_ORDER:
-                continue
-            if representable(arguments) and representable(sample.kwargs):
-                rtol, atol = tolerances.get(str(overload), (None, None))
-                check_call(tally, overload, arguments, sample.kwargs, rtol=rtol, atol=atol)
-    return tally
 
 
 def overload_of(name: str) -> Any:
@@ -155,32 +40,16 @@ def overload_of(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), operator_name), overload)
 
 
-@pytest.fixture(scope="module")
-def tallies() -> dict[str, Tally]:
-    """The comparisons, by dtype of the OpInfo samples, and ``direct`` for the calls by hand."""
-    results: dict[str, Tally] = {}
+def test_results_are_torchs() -> None:
+    """The calls by hand; torch's samples are compared in the walk over them (``test/opinfo_walk.py``)."""
+    tally = Tally()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for dtype in SAMPLES:
-            results[str(dtype)] = compare_samples(dtype)
-        results["direct"] = Tally()
         for name, args, kwargs in numpy_ops_calls.all_calls():
-            check_call(results["direct"], overload_of(name), args, kwargs)
-    return results
-
-
-@pytest.mark.parametrize("kind", [*map(str, SAMPLES), "direct"])
-def test_results_are_torchs(tallies: dict[str, Tally], kind: str) -> None:
-    tally = tallies[kind]
-    print(f"\n{kind}: {len(tally.passed)} overloads x samples = {tally.passed.total()} comparisons")
+            check_call(tally, overload_of(name), args, kwargs)
+    print(f"\n{len(tally.passed)} overloads x calls = {tally.passed.total()} comparisons")
     assert not tally.failed, "\n".join(f"{name}: {found}" for name, found in tally.failed.items())
     assert tally.passed.total() > 500
-
-
-def test_every_operator_is_compared(tallies: dict[str, Tally]) -> None:
-    compared = {name for tally in tallies.values() for name in tally.passed}
-    print(f"\n{len(compared)} of {len(supported())} overloads compared with torch")
-    assert sorted(set(supported()) - compared) == sorted(NO_EAGER)
 
 
 def test_core_aten_is_covered() -> None:

@@ -1,0 +1,173 @@
+"""The gate: everything that has to hold before a change is done, from a fresh virtual environment.
+
+    bash .ci/run                     what every change has to pass
+    bash .ci/full                    all there is: every sample, every model under every seed, a longer fuzzing
+    bash .ci/run --list              the steps
+    bash .ci/run --here lit words    only these steps, in the environment that is active
+
+All steps run, two at a time where they keep only one core busy; the exit code says whether all passed. The seconds of
+each are printed at the end and written to ``build/gate.json``. ``ETIR_CI_VENV`` keeps the virtual environment at that
+place and uses it again. Compilers run through ccache, whose entries do not depend on the folder of the checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from scheduler import Scheduler, Step, write
+
+ROOT = Path(__file__).resolve().parent.parent
+REPORT = ROOT / "build" / "gate.json"
+CACHE_LOG = ROOT / "build" / "ccache.log"
+
+CACHING_COMPILERS = "/usr/lib/ccache"
+"""Debian's folder of links to ccache by the names of compilers: first on the path, it serves whoever calls one."""
+
+VENV = ROOT / "build" / "gate-venv"
+"""The virtual environment of one run. In the checkout: ccache takes paths in there as relative."""
+
+
+def preparing(venv: Path) -> list[Step]:
+    """What makes the environment."""
+    return [
+        Step("system packages", ("bash", ".ci/packages"), cores=2),
+        Step("install", ("bash", ".ci/install", str(venv)), needs=("system packages",), cores=2),
+    ]
+
+
+def checks(*, full: bool) -> list[Step]:
+    """What is checked, in the order in which the steps start.
+
+    The fast ones come first, then what keeps both cores busy, then the others, long ones first.
+    """
+    python = ("python",)
+    # One part of the entries of torch's samples for each change; see etir_testing/opinfo/select.py.
+    samples = ["--every-sample", "--programs", "3"] if full else ["--part", "3"]
+    alone = {"OMP_NUM_THREADS": "1"}  # Two at a time, more threads are in each other's way.
+    return [
+        Step("native runtime", (*python, "-c", "import sys, etir.runtime; sys.exit(not etir.runtime.is_available())")),
+        Step("ruff check", ("ruff", "check", ".")),
+        Step("ruff format", ("ruff", "format", "--check", ".")),
+        Step(
+            "clang-format",
+            ("bash", "-c", "git ls-files 'runtime/*.h' 'runtime/*.cc' | xargs clang-format --dry-run -Werror"),
+        ),
+        Step("words", (*python, ".ci/words.py")),
+        Step("types", (*python, ".ci/check_types.py")),
+        Step("generated documentation", (*python, "-m", "etir.tools.docs", "--check")),
+        Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10"), cores=2),
+        Step("torch's samples", (*python, "test/opinfo_walk.py", *samples), cores=2),
+        Step("model zoo", (*python, *["test/zoo.py", "--small", "--no-stock", "--check", "--jobs", "2"]), cores=2),
+        Step("sanitizers", ("bash", ".ci/sanitizers"), environment=alone),
+        Step("fuzzing", (*python, "test/fuzz.py", "--seconds", "60" if full else "30"), needs=("sanitizers",)),
+        Step("lit", ("lit", "-j1", "-q", "--time-tests", *(["--param", "process=1"] if full else []), "test/lit")),
+        Step(
+            "same bytes under three hash seeds",
+            (*python, ".ci/determinism.py", *(["--whole"] if full else [])),
+            environment=alone,
+        ),
+        Step("install without a compiler", ("bash", ".ci/install_plain")),
+        Step("example", (*python, "examples/mobilenet_v2.py", "--size", "96"), environment=alone),
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the steps that are asked for; 0 when all passed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="the complete variant")
+    parser.add_argument("--here", action="store_true", help="install nothing: use the environment that is active")
+    parser.add_argument("--list", action="store_true", help="print the names of the steps, and do nothing else")
+    parser.add_argument("--cores", type=int, default=2, help="how many steps of one core run at a time (default: 2)")
+    parser.add_argument("steps", nargs="*", metavar="STEP", help="names of steps (default: all)")
+    arguments = parser.parse_args(argv)
+    steps = checks(full=arguments.full)
+    known = [step.name for step in steps]
+    if arguments.list:
+        print("\n".join(known))
+        return 0
+    unknown = [name for name in arguments.steps if name not in known]
+    if unknown:
+        parser.error(f"there is no step '{unknown[0]}'; --list prints them")
+    chosen = [step for step in steps if not arguments.steps or step.name in arguments.steps]
+    os.chdir(ROOT)
+    scheduler = Scheduler(arguments.cores, REPORT)
+    with tempfile.TemporaryDirectory() as temporary:
+        environment = gate_environment(Path(temporary))
+        if arguments.here:
+            scheduler.run(among(chosen), environment | built_runtime())
+        else:
+            install_and_run(scheduler, chosen, environment)
+    print(f"\n{scheduler.table()}\n")
+    write(cache_line())
+    if scheduler.failed:
+        write(f"=== failed: {', '.join(scheduler.failed)}")
+        return 1
+    write("=== all steps passed")
+    return 0
+
+
+def install_and_run(scheduler: Scheduler, steps: Sequence[Step], environment: dict[str, str]) -> None:
+    """Make the environment, and run the steps in it if that has worked."""
+    given = os.environ.get("ETIR_CI_VENV")
+    venv = Path(given or VENV)
+    if given is None:
+        shutil.rmtree(VENV, ignore_errors=True)
+    try:
+        environment["PATH"] = f"{CACHING_COMPILERS}:{environment['PATH']}"
+        scheduler.run(preparing(venv), environment)
+        if not scheduler.failed:
+            environment["PATH"] = f"{venv / 'bin'}:{environment['PATH']}"
+            scheduler.run(among(steps), environment | built_runtime())
+    finally:
+        if given is None:
+            shutil.rmtree(VENV, ignore_errors=True)
+
+
+def gate_environment(temporary: Path) -> dict[str, str]:
+    """The variables that all steps run with, in a folder that is deleted at the end."""
+    CACHE_LOG.parent.mkdir(exist_ok=True)
+    CACHE_LOG.unlink(missing_ok=True)
+    return {
+        **os.environ,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        # Not beside the sources, where the next run would find it.
+        "PYTHONPYCACHEPREFIX": str(temporary / "bytecode"),
+        # The oracle computes with the same instructions on every machine; see test/conftest.py.
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        # A clone in another folder finds what this one has compiled.
+        "CCACHE_BASEDIR": str(ROOT),
+        "CCACHE_NOHASHDIR": "1",
+        "CCACHE_MAXSIZE": "5G",
+        "CCACHE_STATSLOG": str(CACHE_LOG),
+    }
+
+
+def built_runtime() -> dict[str, str]:
+    """Tests of kernels link the objects that the installation has compiled: what is tested is what is installed."""
+    found = sorted(ROOT.glob("build/cp*-linux_*/runtime"))
+    return {"ETIR_RUNTIME_BUILD": str(found[-1])} if found else {}
+
+
+def among(steps: Sequence[Step]) -> list[Step]:
+    """The steps, each with those of its needs that are run, too."""
+    names = {step.name for step in steps}
+    return [replace(step, needs=tuple(name for name in step.needs if name in names)) for step in steps]
+
+
+def cache_line() -> str:
+    """What ccache found and did not find."""
+    lines = CACHE_LOG.read_text().splitlines() if CACHE_LOG.exists() else []
+    hits = sum(line in ("direct_cache_hit", "preprocessed_cache_hit") for line in lines)
+    return f"compiler cache: {hits} hits, {lines.count('cache_miss')} misses"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

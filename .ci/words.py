@@ -1,0 +1,185 @@
+"""The words of the project, checked in its comments, strings and documents, in every language that it has.
+
+    python .ci/words.py             places of words that ``words.toml`` has a better one for; 1 if there are any
+    python .ci/words.py --all       those of files that may still have them, too
+    python .ci/words.py --update    take what has become clean off the list of those files
+    python .ci/words.py --renew     write that list anew, after files were renamed
+
+``words_allowed.txt`` names, for a word, the files that had it when it was listed. It only gets shorter. A file goes by
+its name without folders, so that moving one changes nothing.
+
+Prose is found by blanking everything else, and keeping the length: the place of a match is then its place in the file,
+and what a comment says may go on in the next line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import io
+import re
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WORDS = Path(__file__).with_name("words.toml")
+ALLOWED = Path(__file__).with_name("words_allowed.txt")
+
+ALLOWED_HEADER = "# WORD: files that may still have it. Made shorter with `python .ci/words.py --update`.\n"
+
+_C_PROSE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", re.DOTALL)
+_HASH_PROSE = re.compile(r"(?m)(?<![\w$&{])#[^\n]*")
+_MARKERS = re.compile(r"(?m)^[ \t]*(?:#|//+|\*+)")
+
+
+@dataclass(frozen=True)
+class Word:
+    """An entry of the list."""
+
+    pattern: str
+    use: str
+    where: str = "prose"
+    unless: tuple[str, ...] = ()
+    not_in: tuple[str, ...] = ()
+
+    def found_in(self, path: str, text: str, prose: str) -> Iterator[tuple[int, str]]:
+        """The line and the words of each match in a file."""
+        if path.split("/")[0] in self.not_in:
+            return
+        searched = text if self.where == "anywhere" else prose
+        right = [match.span() for expression in self.unless for match in _over_lines(expression).finditer(searched)]
+        for match in _over_lines(self.pattern).finditer(searched):
+            if not any(start <= match.start() and match.end() <= end for start, end in right):
+                yield searched.count("\n", 0, match.start()) + 1, " ".join(match[0].split())
+
+
+@functools.cache
+def _over_lines(expression: str) -> re.Pattern[str]:
+    spaces = expression.replace(" ", r"(?:[ \t]+|[ \t]*\n[ \t]*)")
+    # An expression that starts with a check of what stands before it knows where words start.
+    start = "" if expression.startswith("(?<") else r"\b"
+    return re.compile(rf"{start}(?:{spaces})\b", re.IGNORECASE)
+
+
+# --- prose ----------------------------------------------------------------------------------------------------------
+
+
+def python_prose(text: str) -> str:
+    """Comments and strings of a Python file."""
+    lines = [0]
+    for line in text.splitlines(keepends=True):
+        lines.append(lines[-1] + len(line))
+    spans: list[tuple[int, int]] = []
+    kinds = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in kinds:
+            spans.append((lines[token.start[0] - 1] + token.start[1], lines[token.end[0] - 1] + token.end[1]))
+    return _only(text, spans)
+
+
+def c_prose(text: str) -> str:
+    """Comments and strings of C, C++ and MLIR."""
+    return _only(text, [match.span() for match in _C_PROSE.finditer(text)])
+
+
+def hash_prose(text: str) -> str:
+    """Comments of shells, make, CMake and TOML."""
+    return _only(text, [match.span() for match in _HASH_PROSE.finditer(text)])
+
+
+def _only(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """The text with everything outside of the spans, and the markers of comments, as spaces."""
+    blank = re.sub(r"[^\n]", " ", text)
+    parts, end = list[str](), 0
+    for start, stop in spans:
+        parts += [blank[end:start], text[start:stop]]
+        end = stop
+    whole = "".join([*parts, blank[end:]])
+    return _MARKERS.sub(lambda match: " " * len(match[0]), whole)
+
+
+PROSE: dict[str, Callable[[str], str]] = {
+    ".py": python_prose,
+    ".pyi": python_prose,
+    **dict.fromkeys((".c", ".cc", ".h", ".def", ".mlir"), c_prose),
+    **dict.fromkeys((".toml", ".txt", ".sh", ".cmake", ".yml", ".ld", "Makefile", ""), hash_prose),
+    **dict.fromkeys((".md", ".json"), str),
+}
+"""What finds the prose of a file, by its suffix or name; files of other kinds are not read."""
+
+
+def files() -> list[str]:
+    """Paths of the files that git knows or would, but for the lists of words themselves."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    lists = {str(path.relative_to(ROOT)) for path in (WORDS, ALLOWED)}
+    return sorted(name for name in names if name not in lists and (ROOT / name).is_file() and name != "LICENSE")
+
+
+# --- the check ------------------------------------------------------------------------------------------------------
+
+
+def matches(words: Sequence[Word], path: str, text: str) -> Iterator[tuple[Word, int, str]]:
+    """Every word of a file that the list has, with its line and as it stands there."""
+    name = Path(path)
+    find = PROSE.get(name.suffix or name.name, PROSE.get(name.suffix))
+    if find is None:
+        return
+    prose = find(text)
+    for word in words:
+        for line, found in word.found_in(path, text, prose):
+            yield word, line, found
+
+
+def read_allowed() -> dict[str, list[str]]:
+    """File names by the word that they may have."""
+    if not ALLOWED.exists():
+        return {}
+    lines = [line for line in ALLOWED.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    split = (line.rsplit(": ", 1) for line in lines)
+    return {word: names.split() for word, names in split}
+
+
+def main() -> int:
+    """Print the places; 1 if there are any that are not allowed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="print the places in files of words_allowed.txt, too")
+    parser.add_argument("--update", action="store_true", help="take files that are clean off words_allowed.txt")
+    parser.add_argument("--renew", action="store_true", help="write words_allowed.txt anew, from what is there now")
+    arguments = parser.parse_args()
+    words = [Word(**_tuples(entry)) for entry in tomllib.loads(WORDS.read_text(encoding="utf-8"))["word"]]
+    allowed = read_allowed()
+    wrong = tolerated = 0
+    # The file names that each word is in, for the new list.
+    kept: dict[str, dict[str, None]] = {word.pattern: {} for word in words}
+    for path in files():
+        try:
+            text = (ROOT / path).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        for word, line, found in matches(words, path, text):
+            name = Path(path).name
+            is_allowed = arguments.renew or name in allowed.get(word.pattern, ())
+            wrong, tolerated = wrong + (not is_allowed), tolerated + is_allowed
+            if is_allowed:
+                kept[word.pattern][name] = None
+            if arguments.all or not is_allowed:
+                print(f"{path}:{line}: '{found}': {word.use}")
+    if arguments.update or arguments.renew:
+        lines = [f"{word}: {' '.join(sorted(names))}\n" for word, names in kept.items() if names]
+        ALLOWED.write_text(ALLOWED_HEADER + "".join(lines), encoding="utf-8")
+    print(f"{wrong} words that have a better one, {tolerated} more in files that may still have them")
+    return int(bool(wrong))
+
+
+def _tuples(entry: dict[str, object]) -> dict[str, object]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

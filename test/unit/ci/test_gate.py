@@ -1,0 +1,42 @@
+"""The gate's list of steps: what it names exists, and the complete variant has all that the gate has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / ".ci"))
+
+from gate import among, checks, preparing  # noqa: E402
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_files_that_steps_name_exist(full: bool) -> None:
+    steps = [*preparing(ROOT / "build"), *checks(full=full)]
+    names = [word for step in steps for word in step.command if word.startswith((".ci/", "test/", "examples/"))]
+    assert len(names) > 8
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+def test_steps_have_names_of_their_own_and_need_earlier_ones() -> None:
+    steps = checks(full=False)
+    names = [step.name for step in steps]
+    assert len(dict.fromkeys(names)) == len(names)
+    assert all(set(step.needs) <= set(names[:place]) for place, step in enumerate(steps))
+    assert [step.name for step in checks(full=True)] == names
+
+
+def test_a_step_alone_does_not_wait_for_what_is_not_run() -> None:
+    fuzzing = next(step for step in checks(full=False) if step.name == "fuzzing")
+    assert fuzzing.needs and among([fuzzing])[0].needs == ()
+
+
+def test_the_command_names_its_steps() -> None:
+    listed = subprocess.run(["bash", ROOT / ".ci" / "run", "--list"], capture_output=True, text=True, check=True)
+    assert "pytest" in listed.stdout.splitlines()
+    wrong = subprocess.run(["bash", ROOT / ".ci" / "full", "nothing"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2 and "there is no step 'nothing'" in wrong.stderr

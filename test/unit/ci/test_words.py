@@ -1,0 +1,77 @@
+"""The word check: what is prose in each language, and what counts as a match."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+CI = Path(__file__).resolve().parents[3] / ".ci"
+sys.path.insert(0, str(CI))
+
+from words import Word, matches  # noqa: E402
+
+PYTHON = '''"""A bad word."""
+bad = {"bad": f"so bad {bad}"}  # bad
+'''
+C = """// a bad word
+int bad = 0;  /* very
+ * bad */ const char* text = "bad";
+"""
+SHELL = """bad=$# # bad
+echo bad ${#bad} $'bad'
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "lines"),
+    [
+        ("a.py", PYTHON, [1, 2, 2, 2]),
+        ("a/b.cc", C, [1, 3, 3]),
+        ("a.mlir", "func.func @bad() // bad\n", [1]),
+        ("run", SHELL, [1]),
+        ("Makefile", "bad: # bad\n", [1]),
+        ("CMakeLists.txt", "set(bad 1) # bad\n", [1]),
+        ("a.md", "bad\n`bad`\n", [1, 2]),
+        ("a.json", '{"bad": 1}\n', [1]),
+        ("a.bin", "bad", []),
+    ],
+)
+def test_prose_is_what_people_read(path: str, text: str, lines: list[int]) -> None:
+    found = [line for _, line, _ in matches([Word("bad", "good")], path, text)]
+    # From 3.12 on, the f-string's text without its expressions is prose; before, all of it.
+    assert found == lines or (path == "a.py" and found == [1, 2, 2, 2, 2])
+
+
+def test_a_word_for_names_is_found_in_code() -> None:
+    found = [
+        (line, text) for _, line, text in matches([Word("bad_name", "good", "anywhere")], "a.py", "\nbad_name = 1\n")
+    ]
+    assert found == [(2, "bad_name")]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("torn asunder", "# It is torn\n# asunder here.\n", ["torn asunder"]),
+        ("torn asunder", "    // It is torn\n    // asunder here.\n", ["torn asunder"]),
+        ("torn asunder", "# torn\n\nx = 1\n# asunder\n", []),
+        ("aft", "# Aft it\n", ["Aft"]),
+        ("aft", "# after\n", []),
+    ],
+)
+def test_words_go_over_lines_and_end_at_their_ends(pattern: str, text: str, found: list[str]) -> None:
+    path = "a.cc" if "//" in text else "a.py"
+    assert [words for _, _, words in matches([Word(pattern, "other")], path, text)] == found
+
+
+def test_what_makes_a_word_right() -> None:
+    word = Word("aft", "after", unless=("aft the scenes",), not_in=("docs",))
+    assert [line for _, line, _ in matches([word], "a.md", "aft the scenes\naft the line\n")] == [2]
+    assert list(matches([word], "docs/a.md", "aft\n")) == []
+
+
+def test_a_path_of_one_machine_is_found_in_code() -> None:
+    word = Word(r"(?<![\w.])/srv/[\w.-]+", "relative", "anywhere")
+    assert [line for _, line, _ in matches([word], "a.py", "x = '/srv/me'\ny = 'a/srv/me'\n")] == [1]
