@@ -35,7 +35,7 @@ from etir.lowering.build.inference import infer, size_as_dim, tensor_type_of
 from etir.lowering.build.inference.shape import resolve_view
 from etir.lowering.build.promotion import category_of, result_type
 from etir.lowering.build.sizes import Size, SizeLike, SizePool, dim
-from etir.passes.infra.rewriting import Rewriter
+from etir.passes.infra.rewriting import PatternRewriter
 
 MAX_TEXT_ELEMENTS = 64
 """Largest number of elements of a constant that stands in the text."""
@@ -68,11 +68,11 @@ def element(value: SSAValue) -> Attribute:
 class Builder:
     """Makes operators in front of the operation that ``rewriter`` rewrites."""
 
-    def __init__(self, rewriter: Rewriter, prefix: Literal["aten", "edge"] = "aten"):
+    def __init__(self, rewriter: PatternRewriter, prefix: Literal["aten", "edge"] = "aten"):
         self.rewriter = rewriter
         self.is_edge = prefix == "edge"
         self.op_class: Callable[[str], type[SchemaOp]] = _edge_class if self.is_edge else aten_op
-        self.pool = SizePool(rewriter.insert, rewriter.root.operands, self.op_class)
+        self.pool = SizePool(rewriter.insert_op, rewriter.root.operands, self.op_class)
 
     @property
     def declared(self) -> TensorType[Attribute]:
@@ -102,12 +102,12 @@ class Builder:
         if types is None:
             types = infer(cls.SCHEMA, given)
         made = cls.make({name: _element(value) for name, value in given.items()}, types)
-        self.rewriter.insert(made)
+        self.rewriter.insert_op(made)
         return made
 
-    def no_match(self, reason: str) -> None:
-        """Say why the rewrite leaves its root alone; to be returned by a pattern: ``return b.no_match(...)``."""
-        self.rewriter.no_match(reason)
+    def notify_match_failure(self, reason: str) -> None:
+        """Say why the rewrite leaves its root alone; to be returned by a pattern: ``return b.notify_match_failure(...)``."""
+        self.rewriter.notify_match_failure(reason)
 
     # --- sizes ------------------------------------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ class Builder:
 
     def insert(self, op: Operation) -> Operation:
         """Insert an operation that is no operator."""
-        return self.rewriter.insert(op)
+        return self.rewriter.insert_op(op)
 
 
 def declared_ranges(op: Operation) -> dict[str, tuple[int, int | None]]:

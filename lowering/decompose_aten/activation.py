@@ -128,7 +128,7 @@ def softshrink(b: Builder, x: SSAValue, lambd: float) -> SSAValue:
 def rrelu(b: Builder, x: SSAValue, lower: float, upper: float, training: bool, _generator: None) -> SSAValue | None:
     """In inference a leaky ReLU with the mean slope."""
     if training:
-        return b.no_match("it draws random slopes in training")
+        return b.notify_match_failure("it draws random slopes in training")
     return b("aten.leaky_relu.default", x, (lower + upper) / 2)
 
 

@@ -60,7 +60,7 @@ def scaled_dot_product_attention(
     width = dims(query)[-1]
     if scale is None:
         if not isinstance(width, int):
-            return b.no_match("the width of the heads is only known at run time")
+            return b.notify_match_failure("the width of the heads is only known at run time")
         scale = 1 / math.sqrt(width) if width else 1.0
     rows, columns = b.size(query, -2), b.size(key, -2)
     visible: SSAValue | None = None
@@ -171,7 +171,7 @@ def flash_attention(
         return None if result is None else [result, None]
     scale = flash_attention_scale(b, query, scale)
     if scale is None or dropout:
-        return b.no_match("it has dropout, or the width of the heads is only known at run time")
+        return b.notify_match_failure("it has dropout, or the width of the heads is only known at run time")
     scores = matmul(b, b.mul(query, scale), b.transpose(key, -2, -1))
     last = rank(scores) - 1
     visible: SSAValue | None = None
@@ -217,6 +217,6 @@ def attention_math(
 ) -> list[SSAValue | None] | None:
     """The attention; the weights must not be used"""
     if b.rewriter.root.results[1].first_use is not None or dropout_mask is not None:
-        return b.no_match("the second result is used")
+        return b.notify_match_failure("the second result is used")
     result = scaled_dot_product_attention(b, query, key, value, mask, dropout, is_causal, scale, enable_gqa)
     return None if result is None else [result, None]

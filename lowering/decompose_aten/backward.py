@@ -40,9 +40,9 @@ def flash_attention_backward(
     """
     scale = flash_attention_scale(b, query, scale)
     if scale is None or dropout:
-        return b.no_match("it has dropout, or the width of the heads is only known at run time")
+        return b.notify_match_failure("it has dropout, or the width of the heads is only known at run time")
     if dims(query)[-3] != dims(key)[-3]:
-        return b.no_match("heads share keys")
+        return b.notify_match_failure("heads share keys")
     narrow = element(query)
     if narrow in (f16, bf16):
         gradient, query, key, value, out = (b.cast(t, f32) for t in (gradient, query, key, value, out))
@@ -127,7 +127,7 @@ def convolution_backward(
             b.squeeze(t, -2) if wanted and i < 2 else t for i, (t, wanted) in enumerate(zip(tall, mask, strict=True))
         ]
     if not transposed:
-        return b.no_match("it is in the form that kernels have")
+        return b.notify_match_failure("it is in the form that kernels have")
     zeros = [0] * len(padding)
     results = [root.results[i].type for i in range(3)]
     none = [b.full([0], 0, element(x)) for _ in range(3)]

@@ -45,7 +45,7 @@ def to_copy(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
     """The input where neither the type nor the dim order changes."""
     wanted, given = b.declared, tensor_type_of(x)
     if element(x) != wanted.element_type or order_of(given) != order_of(wanted):
-        return b.no_match("it changes the element type or the dim order")
+        return b.notify_match_failure("it changes the element type or the dim order")
     return x
 
 
@@ -54,7 +54,11 @@ def copy(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
     """The input where the dim order does not change."""
     if order_of(b.declared) == order_of(tensor_type_of(x)):
         return x
-    return b.no_match("it changes the dim order") if b.rewriter.root.name == "aten.clone.default" else _converted(b, x)
+    return (
+        b.notify_match_failure("it changes the dim order")
+        if b.rewriter.root.name == "aten.clone.default"
+        else _converted(b, x)
+    )
 
 
 @decomposition(
@@ -74,7 +78,7 @@ def copy(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
 def identity(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
     """The input."""
     if b.rewriter.root.name == "aten.alias.default" and x.type != b.rewriter.root.results[0].type:
-        return b.no_match("it gives the type another spelling")
+        return b.notify_match_failure("it gives the type another spelling")
     return x
 
 
@@ -84,14 +88,14 @@ def conjugate(b: Builder, x: SSAValue) -> SSAValue | None:
     if element(x) == element(b.rewriter.root.results[0]) and "complex" not in str(element(x)):
         return x
     if b.rewriter.root.name == "aten._conj_physical.default":
-        return b.no_match("it is complex")
+        return b.notify_match_failure("it is complex")
     return b("aten._conj_physical.default", x, types=[b.rewriter.root.results[0].type])
 
 
 @decomposition("aten.real.default")
 def real(b: Builder, x: SSAValue) -> SSAValue | None:
     """The input, for real types."""
-    return b.no_match("it is complex") if "complex" in str(element(x)) else x
+    return b.notify_match_failure("it is complex") if "complex" in str(element(x)) else x
 
 
 @decomposition("aten.copy.default", numbers=("non_blocking",))

@@ -48,7 +48,7 @@ class Call:
         if others.get("dtype") is not None:
             others["dtype"] = element(replaced)  # parts have the type of the result's parts already
         made = type(self.op).make({**others, **arguments}, [result])
-        self.b.rewriter.insert(made)
+        self.b.rewriter.insert_op(made)
         return made.results[0]
 
 

@@ -12,7 +12,7 @@ from etir.dialects.et.layout import tensor_type
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.builder import Builder, element, is_tensor
 from etir.lowering.decompose_aten.decomposition import OperatorPattern
-from etir.passes.infra.rewriting import Rewriter
+from etir.passes.infra.rewriting import PatternRewriter
 
 _PACKETS = ("add", "sub", "mul", "div", "eq", "ne")
 
@@ -23,18 +23,18 @@ class ComplexNumberPattern(OperatorPattern):
     name = "complex-number"
     roots = tuple(f"aten.{packet}.{overload}" for packet in _PACKETS for overload in ("Tensor", "Scalar"))
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Replace ``op`` by the overload for tensors."""
         assert isinstance(op, SchemaOp)
         given: dict[str, Any] = op.given_args()
         number = given.get("other")
         if not isinstance(number, complex) or not is_tensor(given["self"]):
-            rewriter.no_match("no complex number is among its arguments")
+            rewriter.notify_match_failure("no complex number is among its arguments")
             return
         b = Builder(rewriter)
         cls = aten_op(f"aten.{op.SCHEMA.name}.Tensor")
         given["other"] = self._tensor(b, number, given["self"])
-        rewriter.replace(op, cls.make(given, [r.type for r in op.results]))
+        rewriter.replace_op(op, cls.make(given, [r.type for r in op.results]))
 
     def _tensor(self, b: Builder, number: complex, other: SSAValue) -> SSAValue:
         wide = element(other) in (f64, BY_TORCH_NAME["complex128"].type)

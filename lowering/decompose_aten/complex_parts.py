@@ -27,7 +27,7 @@ from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.builder import Builder, dims, element, is_tensor
 from etir.lowering.decompose_aten.complex_formulas import FORMULAS, NOT_TAKEN_APART, PART_OF, Call, Parts, filled_as
 from etir.lowering.decompose_aten.decomposition import OperatorPattern
-from etir.passes.infra.rewriting import Rewriter
+from etir.passes.infra.rewriting import PatternRewriter
 
 
 class ComplexPartsPattern(OperatorPattern):
@@ -36,22 +36,22 @@ class ComplexPartsPattern(OperatorPattern):
     name = "complex-parts"
     roots = tuple(FORMULAS)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Replace ``op`` by arithmetic of parts."""
         assert isinstance(op, SchemaOp)
         if not any(_is_complex(v) for v in (*op.operands, *op.results)):
-            return rewriter.no_match("it has no complex tensors")
+            return rewriter.notify_match_failure("it has no complex tensors")
         given: dict[str, Any] = op.args()
         tensors = [*filter(is_tensor, given.values()), *op.results]
         if any(isinstance(v, complex) for v in given.values()):
-            return rewriter.no_match("it has a complex number")
+            return rewriter.notify_match_failure("it has a complex number")
         if len([v for v in given.values() if isinstance(v, SSAValue)]) + len(op.results) != len(tensors):
-            return rewriter.no_match("a number is only known at run time")
+            return rewriter.notify_match_failure("a number is only known at run time")
         if self.kept is None or self.kept.target is None or self.kept.has_kernel(op) or self.is_kept(op, rewriter):
-            return rewriter.no_match("the target has a kernel for it, or is not known")
+            return rewriter.notify_match_failure("the target has a kernel for it, or is not known")
         result = op.results[0]
         if not all(is_static(v.type) for v in tensors):  # type: ignore[arg-type]
-            return rewriter.no_match("sizes are only known at run time")
+            return rewriter.notify_match_failure("sizes are only known at run time")
         declared = element(result)
         part = PART_OF[declared if _is_complex(result) else next(element(v) for v in op.operands if _is_complex(v))]
         b = Builder(rewriter)
@@ -69,7 +69,7 @@ class ComplexPartsPattern(OperatorPattern):
             real = b("aten.view_as_complex.default", pairs, types=[result.type])
         elif declared != i1:
             real = b.cast(real, declared)
-        rewriter.replace(op, [real])
+        rewriter.replace_op(op, [real])
         return None
 
 

@@ -79,7 +79,7 @@ def mv(b: Builder, x: SSAValue, vector: SSAValue) -> SSAValue:
 def dot(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue | None:
     """``mm`` of a row and a column, for real types"""
     if category_of(element(x)) > FLOATING:
-        return b.no_match("it is complex")
+        return b.notify_match_failure("it is complex")
     return b.view(b.mm(b.unsqueeze(x, 0), b.unsqueeze(y, 1)), [])
 
 
@@ -152,7 +152,7 @@ def tensordot(
     """``mm`` over the contracted dims, moved behind the others of ``x`` and before those of ``y``"""
     ours, theirs = wrap_all(x_contracted, rank(x)), wrap_all(y_contracted, rank(y))
     if any(dims(x)[i] != dims(y)[j] for i, j in zip(ours, theirs, strict=True)):
-        return b.no_match("it broadcasts a contracted dim")
+        return b.notify_match_failure("it broadcasts a contracted dim")
     x_outer = [i for i in range(rank(x)) if i not in ours]
     y_outer = [i for i in range(rank(y)) if i not in theirs]
     inner_size = product([b.size(x, i) for i in ours])
@@ -188,7 +188,7 @@ def kron(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
 def vecdot(b: Builder, x: SSAValue, y: SSAValue, dim: int) -> SSAValue | None:
     """``sum(x * y)``, for real types"""
     if category_of(element(x)) > FLOATING:
-        return b.no_match("it is complex")
+        return b.notify_match_failure("it is complex")
     return b.sum(b.mul(x, y), [dim])
 
 

@@ -145,7 +145,7 @@ def col2im(
     """Transposed ``convolution`` that puts each element of a window at its place"""
     size = [s for s in map(b.as_size, given) if s is not None]
     if len(size) != len(given):
-        return b.no_match("nothing is known about the size of the image")
+        return b.notify_match_failure("nothing is known about the size of the image")
     taps = kernel[0] * kernel[1]
     reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
     settings = list(zip(size, padding, reach, stride, strict=True))
@@ -156,7 +156,7 @@ def col2im(
     batch = b.sizes(x)[:-2]
     windows = dims(x)[-2]
     if not isinstance(windows, int):
-        return b.no_match("the number of channels is not a constant")
+        return b.notify_match_failure("the number of channels is not a constant")
     channels = windows // taps
     lead = batch[0] if batch else 1
     places = [

@@ -55,12 +55,12 @@ def convolution_of_volumes(
 ) -> SSAValue | None:
     """One convolution of images whose channels are the depth taps"""
     if rank(weight) != 5:
-        b.no_match("it is no convolution of volumes")
+        b.notify_match_failure("it is no convolution of volumes")
         return None
     shape = dims(weight)
     taps = shape[DEPTH]
     if not all(isinstance(d, int) for d in shape) or not isinstance(taps, int):
-        b.no_match("the sizes of the weight are not constants")
+        b.notify_match_failure("the sizes of the weight are not constants")
         return None
     reach = dilation[0] * (taps - 1)
     if transposed:

@@ -124,7 +124,7 @@ def linspace(b: Builder, start: Any, end: Any, steps: int, *_options: object) ->
     if isinstance(start, SSAValue) or isinstance(end, SSAValue):
         return _spaced(b, start, end, steps)
     if steps > MAX_CONSTANT:
-        return b.no_match(f"{steps} steps are too many for a constant")
+        return b.notify_match_failure(f"{steps} steps are too many for a constant")
     from etir.lowering.decompose_aten.arrays import spaced
 
     row = BY_TYPE[b.declared.element_type]
@@ -178,7 +178,7 @@ def triangle_indices(b: Builder, rows: int, columns: int, offset: int, *_options
     from etir.lowering.decompose_aten.arrays import triangle_indices as indices
 
     if 2 * rows * columns > MAX_CONSTANT:
-        return b.no_match("there are too many indices for a constant")
+        return b.notify_match_failure("there are too many indices for a constant")
     return _constant(b, indices(rows, columns, offset, lower=b.rewriter.root.name == "aten.tril_indices.default"))
 
 
@@ -199,7 +199,7 @@ def periodic_window(b: Builder, length: int, periodic: bool, *_options: object) 
 
 def _window(b: Builder, length: int, periodic: bool) -> SSAValue | None:
     if length > MAX_CONSTANT:
-        return b.no_match(f"{length} values are too many for a constant")
+        return b.notify_match_failure(f"{length} values are too many for a constant")
     from etir.lowering.decompose_aten.arrays import cosine_window
 
     alpha, beta = _WINDOWS[b.rewriter.root.name.removeprefix("aten.").split("_")[0]]
@@ -210,7 +210,7 @@ def _window(b: Builder, length: int, periodic: bool) -> SSAValue | None:
 def one_hot(b: Builder, x: SSAValue, classes: int) -> SSAValue | None:
     """``x == arange(classes)``, as i64"""
     if classes < 0:
-        return b.no_match("the number of classes depends on the data")
+        return b.notify_match_failure("the number of classes depends on the data")
     return b.cast(b.compare("eq", b.unsqueeze(x, rank(x)), b.arange(classes)), i64)
 
 

@@ -9,8 +9,8 @@
 
 The decorator makes a :class:`Pattern` of it, named after the function in kebab case, and registers it. The function
 gets every argument of the schema in order, defaults filled in. It returns one value, one for each result (None where
-the result must be unused), or None after ``b.no_match(reason)``: then what it emitted is taken back, the next pattern
-for the operator is tried, and tracing after the last one.
+the result must be unused), or None after ``b.notify_match_failure(reason)``: then what it emitted is taken back, the
+next pattern for the operator is tried, and tracing after the last one.
 
 A *run-time number* (a size, or a number in a tensor's place) is only handed to a function that says so in ``numbers``:
 most decompositions compute with their numbers while compiling.
@@ -24,7 +24,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
-from xdsl.rewriter import Rewriter as BaseRewriter
+from xdsl.rewriter import Rewriter
 
 from etir.diagnostics import Diagnostic, EtirError
 from etir.dialects.aten.base import aten_op
@@ -36,7 +36,7 @@ from etir.dialects.text import source_location
 from etir.lowering.build.builder import Builder, is_tensor
 from etir.lowering.decompose_aten.errors import E0420
 from etir.lowering.decompose_aten.kept import Kept
-from etir.passes.infra.rewriting import Pattern, Rewriter
+from etir.passes.infra.rewriting import Pattern, PatternRewriter
 
 Outcome: TypeAlias = "SSAValue | Sequence[SSAValue | None] | None"
 Function: TypeAlias = "Callable[..., Outcome]"
@@ -63,11 +63,11 @@ class OperatorPattern(Pattern):
         self.kept = kept
         self.problems = {} if problems is None else problems
 
-    def is_kept(self, op: Operation, rewriter: Rewriter) -> bool:
+    def is_kept(self, op: Operation, rewriter: PatternRewriter) -> bool:
         """Whether the operator stays whole; the reason is noted."""
         if self.kept is None or not self.kept.keeps(op):
             return False
-        rewriter.no_match("the target has a kernel for it")
+        rewriter.notify_match_failure("the target has a kernel for it")
         return True
 
 
@@ -78,7 +78,7 @@ class Decomposition(OperatorPattern):
     in_float: ClassVar[bool] = False
     numbers: ClassVar[tuple[str, ...]] = ()
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Replace ``op`` by what the function makes of its arguments."""
         assert isinstance(op, SchemaOp)
         if self.is_kept(op, rewriter):
@@ -86,7 +86,7 @@ class Decomposition(OperatorPattern):
         arguments = op.args()
         blocked = _run_time_numbers(op, arguments, self.numbers)
         if blocked:
-            rewriter.no_match(f"'{blocked[0]}' is a number that is only known at run time")
+            rewriter.notify_match_failure(f"'{blocked[0]}' is a number that is only known at run time")
             return
         b = Builder(rewriter)
         values: list[Any] = list(arguments.values())
@@ -107,10 +107,10 @@ class Decomposition(OperatorPattern):
         replace(b, op, results, self.name)
 
 
-def _take_back(rewriter: Rewriter) -> None:
+def _take_back(rewriter: PatternRewriter) -> None:
     """Erase what was emitted for an operator that stays after all."""
     for made in reversed(rewriter.new_ops):
-        BaseRewriter.erase_op(made)
+        Rewriter.erase_op(made)
     rewriter.new_ops.clear()
     rewriter.changed = False
 
@@ -162,10 +162,10 @@ def replace(b: Builder, op: Operation, results: Sequence[SSAValue | None], patte
     if any(value is result for value, result in zip(values, op.results, strict=True)):
         for old, new in zip(op.results, values, strict=True):
             if old is not new:
-                b.rewriter.replace_value(old, new)
-        b.rewriter.erase(op)
+                b.rewriter.replace_all_uses_with(old, new)
+        b.rewriter.erase_op(op)
     else:
-        b.rewriter.replace(op, values)
+        b.rewriter.replace_op(op, values)
 
 
 def _conform(b: Builder, op: Operation, value: SSAValue, type: Attribute, pattern: str) -> SSAValue:
@@ -176,7 +176,7 @@ def _conform(b: Builder, op: Operation, value: SSAValue, type: Attribute, patter
     assert isinstance(type, TensorType)
     _fix_sizes(op, value.type, type)
     if isinstance(value, OpResult) and value.op in b.rewriter.new_ops and value.first_use is None:
-        return BaseRewriter.replace_value_with_new_type(value, type)
+        return Rewriter.replace_value_with_new_type(value, type)
     memory_format = "contiguous" if is_contiguous(type) else "channels_last"
     if isinstance(value.type, TensorType) and is_contiguous(value.type) == is_contiguous(type):
         return b("aten.alias.default", value, types=[type])
@@ -250,7 +250,7 @@ class Rename(OperatorPattern):
 
     target: ClassVar[str]
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Give the arguments to the other overload."""
         assert isinstance(op, SchemaOp)
         if self.is_kept(op, rewriter):
@@ -259,7 +259,7 @@ class Rename(OperatorPattern):
         given = list(op.given_args().items())
         names = [op.SCHEMA.index[name] for name, _ in given]
         arguments = {cls.SCHEMA.arguments[i].name: value for i, (_, value) in zip(names, given, strict=True)}
-        rewriter.replace(op, cls.make(arguments, [r.type for r in op.results]))
+        rewriter.replace_op(op, cls.make(arguments, [r.type for r in op.results]))
 
 
 RENAMES: list[type[Rename]] = []

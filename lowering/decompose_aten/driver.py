@@ -28,7 +28,7 @@ from etir.lowering.decompose_aten.report import summary
 from etir.lowering.decompose_aten.traced import TraceDecomposition
 from etir.passes.errors import E0503
 from etir.passes.infra.base import Pass
-from etir.passes.infra.rewriting import Pattern, apply_patterns
+from etir.passes.infra.rewriting import Pattern, apply_patterns_greedily
 
 FAMILIES = (
     "casts",
@@ -95,7 +95,7 @@ class DecomposeAtenPass(Pass):
         """Decompose in place. Raises E0411, E0412, E0421 and E0422 for what cannot be decomposed, all at once."""
         problems: dict[Operation, Diagnostic] = {}
         kept = Kept(self.target, self.keep, self.delegates, self.libraries)
-        apply_patterns(
+        apply_patterns_greedily(
             ctx, module, [*self.patterns(ctx, kept, problems), TraceDecomposition(kept, self.only, problems)]
         )
         raise_if_errors(summary([(op, d) for op, d in problems.items() if op.parent is not None]))

@@ -92,7 +92,7 @@ def square(b: Builder, x: SSAValue) -> SSAValue:
 @decomposition("aten.sgn.default")
 def sgn(b: Builder, x: SSAValue) -> SSAValue | None:
     """``sign``, for real types"""
-    return b.unary("sign", x) if category_of(element(x)) <= FLOATING else b.no_match("it is complex")
+    return b.unary("sign", x) if category_of(element(x)) <= FLOATING else b.notify_match_failure("it is complex")
 
 
 @decomposition("aten.rsub.Scalar", "aten.rsub.Tensor", numbers=("other",))
@@ -172,7 +172,7 @@ def isinf(b: Builder, x: SSAValue) -> SSAValue:
 @decomposition("aten.isreal.default")
 def isreal(b: Builder, x: SSAValue) -> SSAValue | None:
     """True, for real types"""
-    return _everywhere(b, x, True) if category_of(element(x)) <= FLOATING else b.no_match("it is complex")
+    return _everywhere(b, x, True) if category_of(element(x)) <= FLOATING else b.notify_match_failure("it is complex")
 
 
 @decomposition("aten.isclose.default")
@@ -279,7 +279,7 @@ def _x_times_log(b: Builder, log: str, x: Number, y: Number) -> SSAValue:
 def float_power(b: Builder, base: Number, exponent: Number) -> SSAValue | None:
     """``pow`` in f64"""
     if any(is_tensor(v) and category_of(element(v)) > FLOATING for v in (base, exponent)):  # type: ignore[arg-type]
-        return b.no_match("it is complex")
+        return b.notify_match_failure("it is complex")
     base, exponent = (b.cast(v, f64) if isinstance(v, SSAValue) else float(v.real) for v in (base, exponent))
     return b(b.rewriter.root.name.replace("float_power", "pow"), base, exponent)
 
@@ -386,7 +386,7 @@ def where(b: Builder, condition: SSAValue, x: Number, y: Number) -> SSAValue | N
     common = result_type((x, y))
     if is_tensor(x) and is_tensor(y):
         if element(x) == element(y) or bool(dims(x)) == bool(dims(y)):
-            return b.no_match("both alternatives are tensors whose element types alone give the result's")
+            return b.notify_match_failure("both alternatives are tensors whose element types alone give the result's")
         x, y = b.cast(x, common), b.cast(y, common)
     return b("aten.where.self", condition, b.as_tensor(x, common), b.as_tensor(y, common))
 

@@ -62,7 +62,7 @@ def sizes_of(x: SSAValue) -> list[int]:
 def _static(b: Builder, *tensors: SSAValue) -> bool:
     if all(len(sizes_of(x)) == rank(x) for x in tensors) and all(0 not in dims(x) for x in tensors):
         return True
-    b.no_match("sizes are only known at run time, or there are no elements")
+    b.notify_match_failure("sizes are only known at run time, or there are no elements")
     return False
 
 
@@ -78,7 +78,7 @@ def _exchange(m: _Matrices, number: SSAValue, pivot: SSAValue, size: int) -> SSA
 def lu_factor(b: Builder, a: SSAValue, pivot: bool, _check: bool) -> Sequence[SSAValue] | None:
     """Outer products, with the largest element of a column exchanged to the diagonal"""
     if not pivot:
-        return b.no_match("it does not exchange rows, which torch has on CUDA only")
+        return b.notify_match_failure("it does not exchange rows, which torch has on CUDA only")
     if not _static(b, a):
         return None
     m = _Matrices(b, sizes_of(a))

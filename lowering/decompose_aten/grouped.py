@@ -26,7 +26,7 @@ def grouped_mm(
 ) -> SSAValue | None:
     """As ``grouped-mm-fallback``; of as many matrices on either side a batched product"""
     if rank(y) != 3 or (offs is None) != (rank(x) == 3):
-        return b.no_match("groups of columns, or of what is summed over, are not taken apart")
+        return b.notify_match_failure("groups of columns, or of what is summed over, are not taken apart")
     result = b.bmm(x, y) if offs is None else _by_rows(b, x, y, offs)
     if result is None:
         return None
@@ -39,7 +39,7 @@ def _by_rows(b: Builder, x: SSAValue, matrices: SSAValue, offs: SSAValue) -> SSA
     """[rows, k] by [groups, k, n]: [rows, n], zeros in the rows behind the last group."""
     groups = dims(matrices)[0]
     if not isinstance(groups, int):
-        return b.no_match("the number of groups is only known at run time")
+        return b.notify_match_failure("the number of groups is only known at run time")
     row = b.unsqueeze(b.arange(b.size(x, 0), i64), 1)
     group = b.sum(b.cast(b.compare("ge", row, b.cast(offs, i64)), i64), [1])
 

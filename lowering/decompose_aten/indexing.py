@@ -98,7 +98,7 @@ def nonzero_by_dim(b: Builder, x: SSAValue) -> Sequence[SSAValue] | None:
     """The columns of ``nonzero``"""
     results = b.rewriter.root.results
     if rank(x) == 0:
-        return b.no_match("a scalar counts as a vector")
+        return b.notify_match_failure("a scalar counts as a vector")
     from etir.dialects.et.layout import tensor_type
 
     count = dims(results[0])[0]
@@ -216,7 +216,7 @@ def embedding_bag(
 ) -> Sequence[SSAValue | None] | None:
     """``embedding``, summed by bag with ``index_put``, or ``scatter_reduce`` to the maximum"""
     if any(result.first_use is not None for result in b.rewriter.root.results[1:]):
-        return b.no_match("its bookkeeping is used")
+        return b.notify_match_failure("its bookkeeping is used")
     count, type = b.size(indices, 0), element(weight)
     bags = b.size(offsets, 0) - int(include_last)
     starts = b.slice(offsets, 0, 0, bags) if include_last else offsets

@@ -48,7 +48,7 @@ def cat(b: Builder, tensors: Sequence[SSAValue], _dim: int) -> SSAValue | None:
     """A single tensor is itself"""
     if len(tensors) == 1 and element(tensors[0]) == element(b.rewriter.root.results[0]):
         return tensors[0]
-    return b.no_match("it joins several tensors")
+    return b.notify_match_failure("it joins several tensors")
 
 
 @decomposition("aten.block_diag.default")
@@ -93,7 +93,7 @@ def repeat(b: Builder, x: SSAValue, repeats: Sequence[int]) -> SSAValue | None:
     """``expand`` where only dims of size 1 are repeated"""
     padded = (*(1,) * (len(repeats) - rank(x)), *dims(x))
     if any(count != 1 and size != 1 for count, size in zip(repeats, padded, strict=True)):
-        return b.no_match("it repeats a dim that is longer than 1")
+        return b.notify_match_failure("it repeats a dim that is longer than 1")
     return b.expand(x, [-1 if c == 1 and i >= len(repeats) - rank(x) else c for i, c in enumerate(repeats)])
 
 
@@ -102,7 +102,7 @@ def repeat_interleave(b: Builder, x: SSAValue, count: Any, dim: int | None, _siz
     """``expand`` of a new dim, merged with the one before it"""
     times = b.as_size(count)
     if times is None:
-        return b.no_match("nothing is known about the number of repeats")
+        return b.notify_match_failure("nothing is known about the number of repeats")
     if dim is None:
         x = b.view(x, [-1])
     position = wrap(dim or 0, rank(x))

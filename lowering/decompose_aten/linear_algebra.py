@@ -95,7 +95,7 @@ def lu_solve(b: Builder, lu: SSAValue, pivots: SSAValue, x: SSAValue, left: bool
 def lu(b: Builder, a: SSAValue, pivot: bool) -> Sequence[SSAValue | None] | None:
     """``linalg_lu_factor_ex``, unpacked"""
     if not pivot:
-        return b.no_match("it does not exchange rows, which torch has on CUDA only")
+        return b.notify_match_failure("it does not exchange rows, which torch has on CUDA only")
     packed, pivots, _ = _lu(b, a)
     return b.results("aten.lu_unpack.default", packed, pivots, types=[_type(b, i) for i in range(3)])
 
@@ -207,7 +207,7 @@ def qr(b: Builder, a: SSAValue, mode: str) -> Sequence[SSAValue | None] | None:
     """``geqrf``, its upper triangle, and the product of its reflections"""
     rows, columns = dims(a)[-2:]
     if not isinstance(rows, int) or not isinstance(columns, int):
-        return b.no_match("it has a dynamic size")
+        return b.notify_match_failure("it has a dynamic size")
     shorter = min(rows, columns)
     types = [tensor_type(element(a), dims(a)), tensor_type(element(a), [*dims(a)[:-2], shorter])]
     packed, tau = b.results("aten.geqrf.default", a, types=types)
@@ -224,7 +224,7 @@ def ormqr(b: Builder, a: SSAValue, tau: SSAValue, other: SSAValue, left: bool, t
     """The product of all reflections, as a matrix, times the other one"""
     rows, columns = dims(a)[-2:]
     if not isinstance(rows, int) or not isinstance(columns, int):
-        return b.no_match("it has a dynamic size")
+        return b.notify_match_failure("it has a dynamic size")
     q = _householder(b, _pad_columns(b, a, rows), tau)
     q = _transposed(b, q) if transpose else q
     return _matmul(b, q, other) if left else _matmul(b, other, q)
@@ -238,7 +238,7 @@ def pinv(b: Builder, a: SSAValue, atol: SSAValue | None, rtol: SSAValue | None, 
     """The inverse of the singular values (or eigenvalues) above the tolerance, between the singular vectors"""
     rows, columns = dims(a)[-2:]
     if not isinstance(rows, int) or not isinstance(columns, int):
-        return b.no_match("it has a dynamic size")
+        return b.notify_match_failure("it has a dynamic size")
     batch, shorter, type = dims(a)[:-2], min(rows, columns), element(a)
     row = tensor_type(type, [*batch, shorter])
     if rows == 0 or columns == 0:

@@ -136,7 +136,7 @@ def cross_entropy_loss(
     """``nll_loss`` of ``log_softmax``; targets may be probabilities"""
     probabilities = category_of(element(target)) == FLOATING
     if smoothing and not probabilities:
-        return b.no_match("it smooths labels")
+        return b.notify_match_failure("it smooths labels")
     likelihood = b("aten._log_softmax.default", x, _class_dim(x), False)
     if not probabilities:
         return _nll(b, likelihood, target, weight, reduction, ignored)[0]
@@ -144,7 +144,7 @@ def cross_entropy_loss(
     if smoothing:
         classes = dims(x)[position]
         if not isinstance(classes, int):
-            return b.no_match("the number of classes is only known at run time")
+            return b.notify_match_failure("the number of classes is only known at run time")
         target = b.add(b.mul(target, 1 - smoothing), smoothing / classes)
     loss = b.mul(likelihood, target)
     if weight is not None:

@@ -15,7 +15,7 @@ from etir.dialects.dtypes import f64, i64
 from etir.dialects.sym.ops import ArithmeticOp, ConstantOp, arithmetic
 from etir.lowering.build.builder import Builder
 from etir.lowering.decompose_aten.decomposition import OperatorPattern
-from etir.passes.infra.rewriting import Rewriter
+from etir.passes.infra.rewriting import PatternRewriter
 
 MAX_FACTORS = 16
 """The largest exponent that becomes a product."""
@@ -27,7 +27,7 @@ class NumberPattern(OperatorPattern):
     name = "numbers"
     roots = ("sym.sqrt", "sym.pow", "sym.floor", "sym.abs")
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Replace ``op``."""
         assert isinstance(op, ArithmeticOp)
         b = Builder(rewriter)
@@ -41,7 +41,7 @@ class NumberPattern(OperatorPattern):
                 result = _item(b, b.unary("sqrt", _tensor(b, first)))
             case _:
                 result = _power(b, first, rest[0], op)
-        rewriter.replace(op, [result])
+        rewriter.replace_op(op, [result])
 
 
 def _number(b: Builder, name: str, *arguments: SSAValue) -> SSAValue:

@@ -42,7 +42,7 @@ def _pad(b: Builder, x: SSAValue, amounts: Sequence[Any], mode: str, value: floa
 def circular_pad(b: Builder, x: SSAValue, amounts: Sequence[Any]) -> SSAValue | None:
     """``cat`` of the end, the tensor and its beginning, dim by dim"""
     if any(not isinstance(a, int) or a < 0 for a in amounts):
-        return b.no_match("an amount is negative or only known at run time")
+        return b.notify_match_failure("an amount is negative or only known at run time")
     for i in range(len(amounts) // 2):
         position = rank(x) - 1 - i
         before, after = amounts[2 * i], amounts[2 * i + 1]
@@ -67,7 +67,7 @@ def constant_pad(b: Builder, x: SSAValue, amounts: Sequence[int], value: float) 
     if not any(amounts) and dims(x) == dims(b.rewriter.root.results[0]):
         return x
     if all(amount >= 0 for amount in amounts):
-        return b.no_match("it only adds")
+        return b.notify_match_failure("it only adds")
     for i in range(len(amounts) // 2):
         before, after = amounts[2 * i], amounts[2 * i + 1]
         if before < 0 or after < 0:

@@ -206,9 +206,9 @@ def _groups(b: Builder, x: SSAValue, size: int) -> SSAValue | None:
     sizes = b.sizes(x)
     known = [s for s in sizes if isinstance(s, int)]
     if len(known) != len(sizes):
-        return b.no_match("groups of a tensor of dynamic shape")
+        return b.notify_match_failure("groups of a tensor of dynamic shape")
     if size < 1 or not sizes or known[-1] % size:
-        return b.no_match(f"rows of {known[-1] if known else 'no'} elements in groups of {size}")
+        return b.notify_match_failure(f"rows of {known[-1] if known else 'no'} elements in groups of {size}")
     return b.view(x, [prod(known) // size, size])
 
 

@@ -49,11 +49,11 @@ def _blocks(b: Builder, x: SSAValue, block_size: Sequence[Any]) -> _Blocks | Non
     for size, given in zip(b.sizes(x), block_size, strict=True):
         block = b.as_size(given)
         if block is None:
-            b.no_match("the size of a block is data")
+            b.notify_match_failure("the size of a block is data")
             return None
         whole = dim(block) == dim(size)
         if not whole and not isinstance(block, int):
-            b.no_match(f"blocks of {dim(block)} in a dim of {dim(size)}")
+            b.notify_match_failure(f"blocks of {dim(block)} in a dim of {dim(size)}")
             return None
         if whole or block == 1:
             counts.append(1 if whole and block != 1 else size)
@@ -94,7 +94,7 @@ def quantize_affine(
     """``clamp(round(x / scale) + point)``, block by block."""
     bounds = _bounds(dtype, low, high)
     if bounds is None or point is None:
-        return b.no_match("numbers of no integer type" if bounds is None else "there is no zero point")
+        return b.notify_match_failure("numbers of no integer type" if bounds is None else "there is no zero point")
     blocks = _blocks(b, x, block_size)
     if blocks is None:
         return None
@@ -137,12 +137,12 @@ def choose_qparams_affine(
     """The scale and the zero point that map the range of every block to ``low .. high``."""
     bounds = _bounds(dtype, low, high)
     if bounds is None or x is None:
-        return b.no_match("numbers of no integer type" if bounds is None else "there is no tensor")
+        return b.notify_match_failure("numbers of no integer type" if bounds is None else "there is no tensor")
     blocks = _blocks(b, x, block_size)
     if blocks is None:
         return None
     if not blocks.inside:
-        return b.no_match("every block is one number")
+        return b.notify_match_failure("every block is one number")
     (low, high), numbers = bounds, b.view(x, blocks.shape)
     least = b.clamp(b("aten.amin.default", numbers, blocks.inside, False), high=0.0)
     most = b.clamp(b.amax(numbers, blocks.inside, False), 0.0)

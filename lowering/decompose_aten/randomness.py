@@ -123,7 +123,7 @@ def randint_like(b: Builder, x: SSAValue, high: int, *_options: object) -> SSAVa
 def randint_like_low(b: Builder, x: SSAValue, low: int, high: int | None, *_options: object) -> SSAValue | None:
     """``floor(rand * (high - low)) + low``"""
     if high is None:
-        return b.no_match("there is no upper bound")
+        return b.notify_match_failure("there is no upper bound")
     return b.cast(_integers(b, low, high, b.sizes(x), dims(x)), b.declared.element_type)
 
 
@@ -193,6 +193,6 @@ def random_rrelu(
 ) -> SSAValue | None:
     """In training each negative element has a slope of its own"""
     if not training:
-        return b.no_match("it draws nothing in inference")
+        return b.notify_match_failure("it draws nothing in inference")
     slope = b.add(b.mul(_draw_like(b, "rand", x), upper - lower), lower)
     return b.where(b.compare("gt", x, 0), x, b.mul(x, slope))

@@ -136,7 +136,7 @@ def reverse_dims(b: Builder, x: SSAValue) -> SSAValue:
 def transpose_matrices(b: Builder, x: SSAValue) -> SSAValue | None:
     """``permute`` of the last two dims, for real types"""
     if "complex" in str(x.type):
-        return b.no_match("it is complex")
+        return b.notify_match_failure("it is complex")
     return b.transpose(x, -2, -1)
 
 
@@ -229,7 +229,7 @@ def split(b: Builder, x: SSAValue, part: Any, dim: int) -> Sequence[SSAValue] | 
     """``split_with_sizes`` with equal parts"""
     size = b.as_size(part)
     if size is None:
-        return b.no_match("nothing is known about the size of the parts")
+        return b.notify_match_failure("nothing is known about the size of the parts")
     return _split(b, x, _parts(b, b.size(x, dim), size), dim)
 
 
@@ -237,7 +237,7 @@ def split(b: Builder, x: SSAValue, part: Any, dim: int) -> Sequence[SSAValue] | 
 def unbind(b: Builder, x: SSAValue, dim: int) -> Sequence[SSAValue] | None:
     """``select`` of each index, if a size is only known at run time: ``unbind``'s kernel does not resize its results"""
     if all(isinstance(d, int) for d in dims(x)):
-        return b.no_match("all sizes are known")
+        return b.notify_match_failure("all sizes are known")
     return [b("aten.select.int", x, dim, i) for i in range(len(b.rewriter.root.results))]
 
 

@@ -43,7 +43,7 @@ def sum_all(b: Builder, x: SSAValue, dtype: Attribute | None) -> SSAValue:
 def all_true(b: Builder, x: SSAValue, dim: Dims = None, keepdim: bool = False) -> SSAValue | None:
     """``not any(not x)``"""
     if element(b.rewriter.root.results[0]) != i1:
-        return b.no_match("it gives bytes")
+        return b.notify_match_failure("it gives bytes")
     name = b.rewriter.root.name.replace("aten.all", "aten.any")
     arguments: list[Any] = [] if name.endswith(".default") else [dim, keepdim]
     return b.unary("logical_not", b(name, b.unary("logical_not", x), *arguments))
@@ -107,7 +107,7 @@ def logsumexp(b: Builder, x: SSAValue, dim: Dims, keepdim: bool) -> SSAValue:
 def sort(b: Builder, x: SSAValue, dim: int, descending: bool) -> Sequence[SSAValue] | None:
     """``topk`` of all elements, which is sorted; a second one puts equal elements in order if the indices are used"""
     if rank(x) == 0:
-        return b.no_match("it has no dims")
+        return b.notify_match_failure("it has no dims")
     if element(x) == i1:
         values, order = b.results("aten.sort.default", b.cast(x, ui8), dim, descending)
         return b.cast(values, i1), order
@@ -245,7 +245,7 @@ def _scan(
     """
     size, most = b.size(parts[0], position), b.largest(dims(parts[0])[position])
     if most is None:
-        return b.no_match("the size has no upper bound")
+        return b.notify_match_failure("the size has no upper bound")
     count = rank(parts[0])
     step = 1
     while step < most:
@@ -279,7 +279,7 @@ def logcumsumexp(b: Builder, x: SSAValue, dim: int) -> SSAValue | None:
     if rank(x) == 0:
         return x
     if category_of(element(x)) > FLOATING:
-        return b.no_match("it is complex")
+        return b.notify_match_failure("it is complex")
 
     def combine(first: Sequence[SSAValue], second: Sequence[SSAValue]) -> list[SSAValue]:
         return [b("aten.logaddexp.default", first[0], second[0], types=[second[0].type])]

@@ -57,7 +57,11 @@ def _size_or_scales(
 def upsample_nearest2d(b: Builder, x: SSAValue, size: Sequence[int], *scales: float | None) -> SSAValue | None:
     """``upsample_nearest2d.vec``"""
     known = _size_or_scales(x, size, scales)
-    return b.no_match("sizes and scales do not agree") if known is None else _core(b, "nearest", x, *known, None)
+    return (
+        b.notify_match_failure("sizes and scales do not agree")
+        if known is None
+        else _core(b, "nearest", x, *known, None)
+    )
 
 
 @decomposition("aten.upsample_bilinear2d.default")
@@ -67,7 +71,9 @@ def upsample_bilinear2d(
     """``upsample_bilinear2d.vec``"""
     known = _size_or_scales(x, size, scales)
     return (
-        b.no_match("sizes and scales do not agree") if known is None else _core(b, "bilinear", x, *known, align_corners)
+        b.notify_match_failure("sizes and scales do not agree")
+        if known is None
+        else _core(b, "bilinear", x, *known, align_corners)
     )
 
 
@@ -105,7 +111,11 @@ def upsample_linear1d(
 def upsample_nearest1d_to(b: Builder, x: SSAValue, size: Sequence[int], scale: float | None) -> SSAValue | None:
     """``upsample_nearest2d`` with a height of 1"""
     known = _size_or_scales(x, size, [scale])
-    return b.no_match("size and scale do not agree") if known is None else _one_dim(b, "nearest", x, *known, None)
+    return (
+        b.notify_match_failure("size and scale do not agree")
+        if known is None
+        else _one_dim(b, "nearest", x, *known, None)
+    )
 
 
 @decomposition("aten.upsample_linear1d.default")
@@ -115,7 +125,7 @@ def upsample_linear1d_to(
     """``upsample_bilinear2d`` with a height of 1"""
     known = _size_or_scales(x, size, [scale])
     if known is None:
-        return b.no_match("size and scale do not agree")
+        return b.notify_match_failure("size and scale do not agree")
     return _one_dim(b, "bilinear", x, *known, align_corners)
 
 
@@ -171,7 +181,7 @@ def _axes(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | 
         scale = None if not scales else scales[i]
         wanted = b.pool.evaluate(declared[i]) if size is None else b.as_size(size[i])
         if wanted is None:
-            return b.no_match("a size is only known at run time")
+            return b.notify_match_failure("a size is only known at run time")
         found.append(Axis(given, wanted, scale))
     return found
 
@@ -247,7 +257,7 @@ def _weighted(
     if targets is None:
         return _weighted_at_run_time(b, x, axes, kind, align_corners)
     if any(given * wanted > MAX_WEIGHTS for given, wanted, _ in targets):
-        return b.no_match("the matrices of weights are too large")
+        return b.notify_match_failure("the matrices of weights are too large")
     from etir.lowering.decompose_aten import arrays
 
     matrices: list[Any] = []
@@ -318,7 +328,7 @@ def grid_sampler(
 ) -> SSAValue | None:
     """``grid_sampler_2d``, for images"""
     if rank(x) != 4:
-        return b.no_match("it samples a volume")
+        return b.notify_match_failure("it samples a volume")
     return b("aten.grid_sampler_2d.default", x, grid, interpolation, padding, align_corners)
 
 

@@ -100,7 +100,7 @@ def smooth(b: Builder, x: SSAValue, axis: Axis, kind: str, align_corners: bool) 
     """The last dim times a matrix [inputs, outputs] of antialiasing weights, as ``arrays.smooth_weights`` has them;
     None for a kernel that is not here."""
     if kind not in _REACH:
-        return b.no_match(f"its {kind} kernel needs constant sizes")
+        return b.notify_match_failure(f"its {kind} kernel needs constant sizes")
     apart = b.as_tensor(step(b, axis, align_corners), f32)
     stretch = b.clamp(apart, 1.0)
     center = b.mul(b.add(b.cast(b.arange(axis.wanted), f32), 0.5), apart)

@@ -60,7 +60,7 @@ def scatter_reduce(
     others = [d for d in range(rank(x)) if d != position]
     neutral = _neutral(element(x), reduce)
     if neutral is None or any(dims(x)[d] != dims(index)[d] for d in others):
-        return b.no_match("the indices do not cover the lines")
+        return b.notify_match_failure("the indices do not cover the lines")
     order = [*others, position]
     x, index, source = (b.permute(v, order) for v in (x, index, source))
     last = rank(x) - 1

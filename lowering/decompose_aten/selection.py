@@ -29,12 +29,12 @@ def combinations(b: Builder, x: SSAValue, count: int, with_replacement: bool) ->
     """One ``index_select`` for each place of a combination; the positions are constants"""
     size = dims(x)[0]
     if not isinstance(size, int):
-        return b.no_match("it has a dynamic size")
+        return b.notify_match_failure("it has a dynamic size")
     if count == 0:
         return b.full([0], 0, element(x))
     rows = math.comb(size + count - 1 if with_replacement else size, count)
     if rows * count > MAX_CONSTANT:
-        return b.no_match("there are too many combinations for a constant")
+        return b.notify_match_failure("there are too many combinations for a constant")
     choose = combinations_with_replacement if with_replacement else all_combinations
     chosen = list(choose(range(size), count))
     flat = b.constant([i for row in chosen for i in row], i64)
@@ -150,10 +150,10 @@ def _unique_along(
     position = wrap(dim, rank(x))
     others = [d for i, d in enumerate(dims(x)) if i != position]
     if any(not isinstance(d, int) for d in others) or any(d == 0 for d in dims(x)):
-        return b.no_match("its rows have a dynamic size, or none")
+        return b.notify_match_failure("its rows have a dynamic size, or none")
     columns = math.prod(d for d in others if isinstance(d, int))
     if sort and columns > MAX_SORTED_COLUMNS:
-        return b.no_match(f"its rows have more than {MAX_SORTED_COLUMNS} elements")
+        return b.notify_match_failure(f"its rows have more than {MAX_SORTED_COLUMNS} elements")
     moved = [position, *(i for i in range(rank(x)) if i != position)]
     rows = b.view(b.permute(x, moved), [b.size(x, position), columns])
     order: SSAValue | None = None
@@ -230,7 +230,7 @@ def segment_reduce(
     elif offsets is not None:
         ends = b.slice(offsets, position, 1, None)
     else:
-        return b.no_match("it has neither lengths nor offsets")
+        return b.notify_match_failure("it has neither lengths nor offsets")
     count, length = b.size(ends, position), b.size(x, position)
     # [..., length, segments]: how many segments end at or in front of an element.
     row = b.view(b.arange(length), [length, 1])
@@ -272,7 +272,7 @@ def fractional_max_pool(
     spatial = 2 if "2d" in b.rewriter.root.name else 3
     sizes = dims(x)[-spatial:]
     if any(not isinstance(d, int) for d in sizes):
-        return b.no_match("it has a dynamic size")
+        return b.notify_match_failure("it has a dynamic size")
     batched = rank(x) == spatial + 2
     data = x if batched else b.unsqueeze(x, 0)
     lead = b.sizes(data)[:2]

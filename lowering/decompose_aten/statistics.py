@@ -95,7 +95,7 @@ def vector_norm(b: Builder, x: SSAValue, order: float | None, dim: Dims, keepdim
 def _real(b: Builder, x: SSAValue, dtype: Attribute | None) -> SSAValue | None:
     """``x`` in the type of the norm, or None for a complex one."""
     if category_of(element(x)) > FLOATING:
-        return b.no_match("it is complex")
+        return b.notify_match_failure("it is complex")
     return x if dtype is None else b.cast(x, dtype)
 
 
@@ -106,7 +106,7 @@ def vector_norm_of_type(
     """A norm over all dims, or over the given ones; a norm of matrices only where it is the Frobenius norm"""
     matrix = b.rewriter.root.name == "aten.linalg_norm.default" and order is not None
     if matrix and len(positions(x, dim)) == 2 and not isinstance(dim, int):
-        return b.no_match("it is a norm of matrices")
+        return b.notify_match_failure("it is a norm of matrices")
     real = _real(b, x, dtype)
     return None if real is None else vector_norm(b, real, order, dim, keepdim)
 
@@ -147,7 +147,7 @@ def matrix_norm(
 ) -> SSAValue | None:
     """The norm of order 2, for Frobenius"""
     if order != "fro":
-        return b.no_match("it needs singular values")
+        return b.notify_match_failure("it needs singular values")
     real = _real(b, x, dtype)
     return None if real is None else vector_norm(b, real, 2, dim, keepdim)
 

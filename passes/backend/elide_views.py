@@ -42,7 +42,7 @@ from etir.dialects.et.layout import dims_of, is_contiguous, is_static, order_of,
 from etir.dialects.et.program import GetWeightOp, WeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.passes.infra.base import Pass, methods
-from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
+from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
 
 RESHAPES = (
     "edge.aten.view_copy.default",
@@ -71,7 +71,7 @@ class ElideViewsPass(Pass):
         """Rewrite every method; weights seen under another type become weights of their own over the same bytes."""
         symbols = _Weights(module)
         for method in methods(module):
-            apply_patterns(ctx, method, [CopyToView(), Reinterpret(), ViewOfView(), ViewOfWeight(symbols)])
+            apply_patterns_greedily(ctx, method, [CopyToView(), Reinterpret(), ViewOfView(), ViewOfWeight(symbols)])
 
 
 def element_offset(op: EdgeOp) -> int | None:
@@ -134,29 +134,29 @@ class CopyToView(Pattern):
     name = "copy-to-view"
     roots = (*RESHAPES, *PERMUTES, *SLICES, *EXPANDS)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         offset = element_offset(op)
         if offset is None:
-            rewriter.no_match("bytes move, or the dim order or element type changes")
+            rewriter.notify_match_failure("bytes move, or the dim order or element type changes")
             return
         source, result = op.operands[0], op.results[0]
         if source.type == result.type and offset == 0:
-            rewriter.replace(op, [source])
+            rewriter.replace_op(op, [source])
             return
         types = (cast("TensorType[Attribute]", source.type), cast("TensorType[Attribute]", result.type))
         if not all(is_static(t) for t in types) and offset:
-            rewriter.no_match("the offset of a dynamic tensor is not known")
+            rewriter.notify_match_failure("the offset of a dynamic tensor is not known")
             return
         named = _named_sizes(op, types[0], types[1])
         if named is None:
-            rewriter.no_match("the runtime cannot compute a shape with several dynamic dims")
+            rewriter.notify_match_failure("the runtime cannot compute a shape with several dynamic dims")
             return
         if loop := _carried(source):
-            rewriter.no_match(f"the operand is carried by '{loop.name}', which overwrites it")
+            rewriter.notify_match_failure(f"the operand is carried by '{loop.name}', which overwrites it")
             return
         sizes = [_size_value(size, source, rewriter) for size in named]
-        rewriter.replace(op, ViewOp(source, result.type, offset, sizes))
+        rewriter.replace_op(op, ViewOp(source, result.type, offset, sizes))
 
 
 def _named_sizes(
@@ -182,10 +182,10 @@ def _named_sizes(
     return found
 
 
-def _size_value(size: SSAValue | int, source: SSAValue, rewriter: Rewriter) -> SSAValue:
+def _size_value(size: SSAValue | int, source: SSAValue, rewriter: PatternRewriter) -> SSAValue:
     if isinstance(size, SSAValue):
         return size
-    return rewriter.insert(edge_op("aten.sym_size.int").make({"self": source, "dim": size}, [i64])).results[0]
+    return rewriter.insert_op(edge_op("aten.sym_size.int").make({"self": source, "dim": size}, [i64])).results[0]
 
 
 def _carried(value: SSAValue) -> Operation | None:
@@ -203,27 +203,27 @@ class Reinterpret(Pattern):
     name = "reinterpret"
     roots = REINTERPRETS
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         source, result = op.operands[0], op.results[0]
         if source.type == result.type:
-            rewriter.replace(op, [source])
+            rewriter.replace_op(op, [source])
             return
         types = (cast("TensorType[Attribute]", source.type), cast("TensorType[Attribute]", result.type))
         if not all(is_static(t) for t in types):
-            rewriter.no_match("sizes that are only known at run time need a kernel")
+            rewriter.notify_match_failure("sizes that are only known at run time need a kernel")
             return
         rows = [tensor_type(t.element_type, dims_of(t)) for t in types]
         if source.type != rows[0] or _carried(source):
             copied = edge_op("dim_order_ops._to_dim_order_copy.default").make(
                 {"self": source, "dim_order": list(order_of(rows[0]))}, [rows[0]]
             )
-            source = rewriter.insert(copied).results[0]
+            source = rewriter.insert_op(copied).results[0]
         view = ViewOp(source, rows[1])
         if types[1] == rows[1]:
-            rewriter.replace(op, view)
+            rewriter.replace_op(op, view)
             return
-        given = {"self": rewriter.insert(view).results[0], "dim_order": list(order_of(types[1]))}
-        rewriter.replace(op, edge_op("dim_order_ops._to_dim_order_copy.default").make(given, [types[1]]))
+        given = {"self": rewriter.insert_op(view).results[0], "dim_order": list(order_of(types[1]))}
+        rewriter.replace_op(op, edge_op("dim_order_ops._to_dim_order_copy.default").make(given, [types[1]]))
 
 
 class ViewOfView(Pattern):
@@ -232,7 +232,7 @@ class ViewOfView(Pattern):
     name = "view-of-view"
     roots = ("backend.view",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, ViewOp)
         base = op.base.owner
         if not isinstance(base, ViewOp):
@@ -240,12 +240,12 @@ class ViewOfView(Pattern):
         start = base.byte_offset + op.byte_offset
         offset, rest = divmod(start, _itemsize(op.result.type))
         if rest:
-            rewriter.no_match(f"the view starts {start} bytes into its base, amid an element")
+            rewriter.notify_match_failure(f"the view starts {start} bytes into its base, amid an element")
             return
         if base.base.type == op.result.type and offset == 0:
-            rewriter.replace(op, [base.base])
+            rewriter.replace_op(op, [base.base])
         else:
-            rewriter.replace(op, ViewOp(base.base, op.result.type, offset, op.sizes))
+            rewriter.replace_op(op, ViewOp(base.base, op.result.type, offset, op.sizes))
 
 
 class ViewOfWeight(Pattern):
@@ -257,16 +257,16 @@ class ViewOfWeight(Pattern):
     def __init__(self, weights: _Weights):
         self.weights = weights
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, ViewOp)
         owner = op.base.owner
         if not isinstance(owner, GetWeightOp):
             return
         name = self.weights.view(owner.symbol.root_reference.data, op)
         if name is None:
-            rewriter.no_match("the bytes of the weight are not loaded, and the view is only a part of them")
+            rewriter.notify_match_failure("the bytes of the weight are not loaded, and the view is only a part of them")
             return
-        rewriter.replace(op, GetWeightOp(name, op.result.type))
+        rewriter.replace_op(op, GetWeightOp(name, op.result.type))
 
 
 def _itemsize(type: Attribute) -> int:

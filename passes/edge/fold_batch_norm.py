@@ -29,7 +29,7 @@ from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import is_contiguous, tensor_of, tensor_type
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
-from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns, fuse_locations
+from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily, fuse_locations
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class FoldBatchNormPass(Pass):
         """Fold in every method."""
         store = ConstantStore(module)
         for method in methods(module):
-            apply_patterns(ctx, method, [ConvolutionBatchNorm(store)])
+            apply_patterns_greedily(ctx, method, [ConvolutionBatchNorm(store)])
 
 
 class ConvolutionBatchNorm(Pattern):
@@ -54,36 +54,36 @@ class ConvolutionBatchNorm(Pattern):
     def __init__(self, store: ConstantStore):
         self.store = store
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         convolution = op.arg("input").owner
         if not isinstance(convolution, EdgeOp) or convolution.name != "edge.aten.convolution.default":
-            rewriter.no_match("the input is not a convolution")
+            rewriter.notify_match_failure("the input is not a convolution")
             return
         if not convolution.results[0].has_one_use():
-            rewriter.no_match("the convolution has other uses")
+            rewriter.notify_match_failure("the convolution has other uses")
             return
         if any(result.first_use is not None for result in op.results[1:]):
-            rewriter.no_match("the statistics that the batch norm returns are used")
+            rewriter.notify_match_failure("the statistics that the batch norm returns are used")
             return
         if convolution.arg("transposed") and convolution.arg("groups") != 1:
-            rewriter.no_match("a transposed convolution with groups")
+            rewriter.notify_match_failure("a transposed convolution with groups")
             return
         constants = [convolution.arg("weight"), convolution.arg("bias")]
         constants += [op.arg(name) for name in ("weight", "bias", "running_mean", "running_var")]
         if not all(value is None or self._is_known(value) for value in constants):
-            rewriter.no_match("a weight or statistic is not a loaded constant of a NumPy float type")
+            rewriter.notify_match_failure("a weight or statistic is not a loaded constant of a NumPy float type")
             return
         weight, bias = self._fold(op, convolution)
         folded = convolution.with_args(
-            [op.results[0].type], weight=rewriter.insert(weight).results[0], bias=rewriter.insert(bias).results[0]
+            [op.results[0].type], weight=rewriter.insert_op(weight).results[0], bias=rewriter.insert_op(bias).results[0]
         )
         folded.location = fuse_locations([convolution, op])
-        rewriter.insert(folded)
-        rewriter.replace_value(op.results[0], folded.results[0])
+        rewriter.insert_op(folded)
+        rewriter.replace_all_uses_with(op.results[0], folded.results[0])
         folded.results[0].name_hint = op.results[0].name_hint
-        rewriter.erase(op)
-        rewriter.erase(convolution)
+        rewriter.erase_op(op)
+        rewriter.erase_op(convolution)
 
     def _is_known(self, value: SSAValue) -> bool:
         type = value.type

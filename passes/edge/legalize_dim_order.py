@@ -24,8 +24,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint
-from xdsl.rewriter import Rewriter as BaseRewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp, edge_op
@@ -72,7 +71,7 @@ def _make_contiguous(op: EdgeOp) -> None:
             changes[name] = [_contiguous(v, op) if isinstance(v, SSAValue) else v for v in value]
     types = [tensor_type(r.type.element_type, dims_of(r.type)) if _is_tensor(r) else r.type for r in op.results]  # type: ignore
     new = op.with_args(types, **changes)
-    BaseRewriter.insert_op(new, InsertPoint.before(op))
+    Rewriter.insert_op(new, InsertPoint.before(op))
     for old, value in zip(op.results, new.results, strict=True):
         result = value
         if old.type != value.type:
@@ -80,11 +79,11 @@ def _make_contiguous(op: EdgeOp) -> None:
             copy = edge_op(COPY).make(
                 {"self": value, "dim_order": list(order_of(old.type))}, [old.type], location=op.location
             )
-            BaseRewriter.insert_op(copy, InsertPoint.before(op))
+            Rewriter.insert_op(copy, InsertPoint.before(op))
             result = copy.results[0]
         result.name_hint = old.name_hint
         old.replace_all_uses_with(result)
-    BaseRewriter.erase_op(op)
+    Rewriter.erase_op(op)
 
 
 def _is_tensor(value: SSAValue) -> bool:
@@ -97,5 +96,5 @@ def _contiguous(value: SSAValue, op: Operation) -> SSAValue:
         return value
     wanted = tensor_type(type.element_type, dims_of(type))
     copy = edge_op(COPY).make({"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location)
-    BaseRewriter.insert_op(copy, InsertPoint.before(op))
+    Rewriter.insert_op(copy, InsertPoint.before(op))
     return copy.results[0]

@@ -33,7 +33,7 @@ from etir.dialects.et.layout import dims_of, is_contiguous, is_static, tensor_of
 from etir.dialects.et.program import UpdateInputOp, WriteStateOp
 from etir.lowering.build.builder import Builder
 from etir.passes.infra.base import Pass, methods
-from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
+from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
 
 _FURTHER = ("edge.aten.slice_scatter.default", "edge.aten.select_scatter.default", "edge.aten.index_put.default")
 
@@ -47,7 +47,7 @@ class ScatterInPlacePass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite every method."""
         for method in methods(module):
-            apply_patterns(ctx, method, [SliceScatter(), SelectScatter()])
+            apply_patterns_greedily(ctx, method, [SliceScatter(), SelectScatter()])
 
 
 def _is_stored(value: SSAValue) -> bool:
@@ -64,23 +64,25 @@ def _is_stored(value: SSAValue) -> bool:
 class _Scatter(Pattern):
     """``positions`` of one dim of a stored tensor are replaced."""
 
-    def put(self, op: EdgeOp, rewriter: Rewriter, b: Builder, dim: int, positions: SSAValue, values: SSAValue) -> None:
+    def put(
+        self, op: EdgeOp, rewriter: PatternRewriter, b: Builder, dim: int, positions: SSAValue, values: SSAValue
+    ) -> None:
         """Replace ``op`` by the ``index_put``."""
         indices = [*[None] * dim, positions]
         result = b("aten.index_put.default", op.arg("self"), indices, values, types=[op.results[0].type])
-        rewriter.replace(op, [result])
+        rewriter.replace_op(op, [result])
 
-    def sizes(self, op: EdgeOp, rewriter: Rewriter) -> tuple[int, ...] | None:
+    def sizes(self, op: EdgeOp, rewriter: PatternRewriter) -> tuple[int, ...] | None:
         """The sizes of the tensor, if it is one that may be written in place."""
         whole, part = (tensor_of(op.arg(name)) for name in ("self", "src"))
         if not is_static(whole) or not is_static(part) or whole.element_type != part.element_type:
-            rewriter.no_match("the sizes are dynamic, or the element types differ")
+            rewriter.notify_match_failure("the sizes are dynamic, or the element types differ")
         elif not is_contiguous(whole) or not is_contiguous(part):
-            rewriter.no_match("the dim order is not the plain one")
+            rewriter.notify_match_failure("the dim order is not the plain one")
         elif not _is_stored(op.results[0]):
-            rewriter.no_match("the result is not stored")
+            rewriter.notify_match_failure("the result is not stored")
         elif not whole.get_shape():
-            rewriter.no_match("the tensor has no dims")
+            rewriter.notify_match_failure("the tensor has no dims")
         else:
             return whole.get_shape()
         return None
@@ -92,7 +94,7 @@ class SliceScatter(_Scatter):
     name = "slice-scatter-in-place"
     roots = ("edge.aten.slice_scatter.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         sizes = self.sizes(op, rewriter)
         if sizes is None:
@@ -101,7 +103,7 @@ class SliceScatter(_Scatter):
         dim %= len(sizes)
         count = cast(int, dims_of(op.arg("src").type)[dim])
         if not isinstance(step, int) or not count:
-            rewriter.no_match("the step is only known at run time, or nothing is written")
+            rewriter.notify_match_failure("the step is only known at run time, or nothing is written")
             return
         b = Builder(rewriter, "edge")
         if start is None or isinstance(start, int):
@@ -112,7 +114,7 @@ class SliceScatter(_Scatter):
             numbers = tensor_type(i64, [count])
             positions = b("aten.arange.start_step", start, end, step, dtype=i64, types=[numbers])
         else:
-            rewriter.no_match("the end is not given beside the start")
+            rewriter.notify_match_failure("the end is not given beside the start")
             return
         self.put(op, rewriter, b, dim, positions, op.arg("src"))
 
@@ -123,7 +125,7 @@ class SelectScatter(_Scatter):
     name = "select-scatter-in-place"
     roots = ("edge.aten.select_scatter.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         sizes = self.sizes(op, rewriter)
         index = op.arg("index")
@@ -132,7 +134,7 @@ class SelectScatter(_Scatter):
         dim = op.arg("dim") % len(sizes)
         known = isinstance(index, int)
         if known and not -sizes[dim] <= index < sizes[dim]:
-            rewriter.no_match("the index is outside of the dim")
+            rewriter.notify_match_failure("the index is outside of the dim")
             return
         b = Builder(rewriter, "edge")
         part = [*sizes[:dim], 1, *sizes[dim + 1 :]]

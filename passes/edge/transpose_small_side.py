@@ -29,7 +29,7 @@ from etir.dialects.et.layout import is_contiguous, is_static, tensor_of, tensor_
 from etir.lowering.build.builder import Builder
 from etir.passes.generic.canonicalize import permutation_of
 from etir.passes.infra.base import Pass, methods
-from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
+from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
 
 _PERMUTATIONS = ("edge.aten.permute_copy.default", "edge.aten.transpose_copy.int")
 
@@ -43,7 +43,7 @@ class TransposeSmallSidePass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite every method."""
         for method in methods(module):
-            apply_patterns(ctx, method, [ProductWithTransposed()])
+            apply_patterns_greedily(ctx, method, [ProductWithTransposed()])
 
 
 class ProductWithTransposed(Pattern):
@@ -52,21 +52,21 @@ class ProductWithTransposed(Pattern):
     name = "product-with-transposed"
     roots = ("edge.aten.bmm.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         left, right = op.arg("self"), op.arg("mat2")
         types = [tensor_of(v) for v in (left, right, op.results[0])]
         if not all(is_static(t) and is_contiguous(t) for t in types):
-            rewriter.no_match("sizes are dynamic, or a dim order is not the plain one")
+            rewriter.notify_match_failure("sizes are dynamic, or a dim order is not the plain one")
             return
         source = _transposed_source(right)
         if source is None:
-            rewriter.no_match("the second factor is not transposed for this product alone")
+            rewriter.notify_match_failure("the second factor is not transposed for this product alone")
             return
         batch, rows, inner = types[0].get_shape()
         columns = types[1].get_shape()[2]
         if rows > 1 and rows * (inner + columns) >= inner * columns:
-            rewriter.no_match("the other factor and the result are not smaller")
+            rewriter.notify_match_failure("the other factor and the result are not smaller")
             return
         element = types[0].element_type
         b = Builder(rewriter, "edge")
@@ -77,7 +77,7 @@ class ProductWithTransposed(Pattern):
             _transpose(b, left),
             types=[tensor_type(element, [batch, columns, rows])],
         )
-        rewriter.replace(op, [_transpose(b, product)])
+        rewriter.replace_op(op, [_transpose(b, product)])
 
 
 def _transposed_source(value: SSAValue) -> SSAValue | None:

@@ -26,7 +26,7 @@ from etir.dialects.literals import scalar_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import ARITHMETIC, BY_NAME, ArithmeticOp, AssertOp, ConstantOp
 from etir.passes.infra.base import Pass, methods
-from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
+from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class CanonicalizePass(Pass):
         """Rewrite every method."""
         patterns = [cls() for cls in PATTERNS]
         for method in methods(module):
-            apply_patterns(ctx, method, patterns)
+            apply_patterns_greedily(ctx, method, patterns)
 
 
 class CopyToSameType(Pattern):
@@ -56,11 +56,11 @@ class CopyToSameType(Pattern):
         "edge.aten.squeeze_copy.dims",
     )
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if op.operands[0].type == op.results[0].type:
-            rewriter.replace(op, [op.operands[0]])
+            rewriter.replace_op(op, [op.operands[0]])
         else:
-            rewriter.no_match("the type changes")
+            rewriter.notify_match_failure("the type changes")
 
 
 class CopyOfCopy(Pattern):
@@ -69,16 +69,16 @@ class CopyOfCopy(Pattern):
     name = "copy-of-copy"
     roots = ("edge.dim_order_ops._to_dim_order_copy.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         inner = op.operands[0].owner
         if not isinstance(inner, EdgeOp) or inner.name != op.name:
             return
         types = [tensor_of(v) for v in (inner.operands[0], inner.results[0])]
         if types[0].element_type != types[1].element_type:
-            rewriter.no_match("the first copy changes the element type")
+            rewriter.notify_match_failure("the first copy changes the element type")
             return
-        rewriter.replace(op, op.with_args(self=inner.operands[0]))
+        rewriter.replace_op(op, op.with_args(self=inner.operands[0]))
 
 
 class ReshapeOfReshape(Pattern):
@@ -87,7 +87,7 @@ class ReshapeOfReshape(Pattern):
     name = "reshape-of-reshape"
     roots = ("edge.aten.view_copy.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         inner = op.operands[0].owner
         if not isinstance(inner, EdgeOp) or inner.name not in (
@@ -96,7 +96,7 @@ class ReshapeOfReshape(Pattern):
             "edge.aten.squeeze_copy.dims",
         ):
             return
-        rewriter.replace(op, op.with_args(self=inner.operands[0]))
+        rewriter.replace_op(op, op.with_args(self=inner.operands[0]))
 
 
 class Permutations(Pattern):
@@ -105,11 +105,11 @@ class Permutations(Pattern):
     name = "permutation-of-permutation"
     roots = ("edge.aten.permute_copy.default", "edge.aten.transpose_copy.int")
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         order = permutation_of(op)
         if order == list(range(len(order))):
-            rewriter.replace(op, [op.operands[0]])
+            rewriter.replace_op(op, [op.operands[0]])
             return
         inner = op.operands[0].owner
         if not isinstance(inner, EdgeOp) or inner.name not in self.roots:
@@ -119,7 +119,7 @@ class Permutations(Pattern):
         new = edge_op("aten.permute_copy.default").make(
             {"self": inner.operands[0], "dims": combined}, [op.results[0].type], location=op.location
         )
-        rewriter.replace(op, new)
+        rewriter.replace_op(op, new)
 
 
 def permutation_of(op: EdgeOp) -> list[int]:
@@ -140,13 +140,13 @@ class SliceOfEverything(Pattern):
     name = "slice-of-everything"
     roots = ("edge.aten.slice_copy.Tensor",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         start, step = op.arg("start"), op.arg("step")
         if op.operands[0].type != op.results[0].type or start not in (None, 0) or step != 1:
-            rewriter.no_match("only a part is taken")
+            rewriter.notify_match_failure("only a part is taken")
             return
-        rewriter.replace(op, [op.operands[0]])
+        rewriter.replace_op(op, [op.operands[0]])
 
 
 class IndexPutOfFullRank(Pattern):
@@ -159,23 +159,23 @@ class IndexPutOfFullRank(Pattern):
     name = "index-put-of-full-rank"
     roots = ("edge.aten.index_put.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         replaced = replaced_shape(op)
         values = op.arg("values")
         if replaced is None or not is_static(values.type):
-            rewriter.no_match("more than one index, an index that is no vector, or dynamic sizes")
+            rewriter.notify_match_failure("more than one index, an index that is no vector, or dynamic sizes")
             return
         shape = values.type.get_shape()
         if not all(isinstance(d, int) for d in replaced):
-            rewriter.no_match("the index has a dynamic size")
+            rewriter.notify_match_failure("the index has a dynamic size")
             return
         if shape == replaced or math.prod(shape) != math.prod(replaced):
             return
         view = edge_op("aten.view_copy.default").make(
             {"self": values, "size": list(replaced)}, [tensor_type(values.type.element_type, replaced)]
         )
-        rewriter.replace(op, op.with_args(values=rewriter.insert(view).results[0]))
+        rewriter.replace_op(op, op.with_args(values=rewriter.insert_op(view).results[0]))
 
 
 def replaced_shape(op: EdgeOp) -> tuple[Any, ...] | None:
@@ -199,11 +199,11 @@ class CatOfOne(Pattern):
     name = "cat-of-one"
     roots = ("edge.aten.cat.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         tensors = op.arg("tensors")
         if len(tensors) == 1 and tensors[0].type == op.results[0].type:
-            rewriter.replace(op, [tensors[0]])
+            rewriter.replace_op(op, [tensors[0]])
 
 
 class PaddingByNothing(Pattern):
@@ -212,10 +212,10 @@ class PaddingByNothing(Pattern):
     name = "padding-by-nothing"
     roots = ("edge.aten.constant_pad_nd.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         if all(isinstance(p, int) and p == 0 for p in op.arg("pad")) and op.operands[0].type == op.results[0].type:
-            rewriter.replace(op, [op.operands[0]])
+            rewriter.replace_op(op, [op.operands[0]])
 
 
 class ProductWithOne(Pattern):
@@ -224,11 +224,11 @@ class ProductWithOne(Pattern):
     name = "product-with-one"
     roots = ("edge.aten.mul.Scalar", "edge.aten.div.Scalar")
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, EdgeOp)
         other = op.arg("other")
         if not isinstance(other, SSAValue) and other == 1 and op.operands[0].type == op.results[0].type:
-            rewriter.replace(op, [op.operands[0]])
+            rewriter.replace_op(op, [op.operands[0]])
 
 
 class StaticSize(Pattern):
@@ -237,7 +237,7 @@ class StaticSize(Pattern):
     name = "static-size"
     roots = ("edge.aten.sym_size.int", "aten.sym_size.int", "edge.aten.sym_numel.default", "aten.sym_numel.default")
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, SchemaOp)
         dims = dims_of(tensor_of(op.operands[0]))
         if op.SCHEMA.name == "sym_size":
@@ -247,9 +247,9 @@ class StaticSize(Pattern):
             for dim in dims:
                 size = size * dim
         if isinstance(size, int):
-            rewriter.replace(op, ConstantOp(size))
+            rewriter.replace_op(op, ConstantOp(size))
         else:
-            rewriter.no_match(f"the size '{size}' is only known at run time")
+            rewriter.notify_match_failure(f"the size '{size}' is only known at run time")
 
 
 class ArithmeticOnLiterals(Pattern):
@@ -258,7 +258,7 @@ class ArithmeticOnLiterals(Pattern):
     name = "arithmetic-on-literals"
     roots = tuple(rule.name for rule in ARITHMETIC)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, ArithmeticOp)
         values: list[Any] = []
         for argument in op.arguments:
@@ -268,14 +268,14 @@ class ArithmeticOnLiterals(Pattern):
         try:
             result = BY_NAME[op.name].function(*values)
         except (ZeroDivisionError, OverflowError, ValueError):
-            rewriter.no_match("the operation fails on these numbers")
+            rewriter.notify_match_failure("the operation fails on these numbers")
             return
         if not isinstance(result, (int, float)) or (isinstance(result, int) and not -(2**63) <= result < 2**63):
-            rewriter.no_match(f"the result {result} is no 64-bit number")
+            rewriter.notify_match_failure(f"the result {result} is no 64-bit number")
             return
         new = ConstantOp(result)
         if new.result.type == op.result.type:
-            rewriter.replace(op, new)
+            rewriter.replace_op(op, new)
 
 
 class LiteralArguments(Pattern):
@@ -283,7 +283,7 @@ class LiteralArguments(Pattern):
 
     name = "literal-arguments"
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, SchemaOp):
             return
         if not any(isinstance(v.owner, ConstantOp) for v in op.operands):
@@ -297,7 +297,7 @@ class LiteralArguments(Pattern):
             if new is not value:
                 changes[argument.name] = new
         if changes:
-            rewriter.replace(op, op.with_args(**changes))
+            rewriter.replace_op(op, op.with_args(**changes))
 
 
 def _literal(value: Any) -> Any:
@@ -314,11 +314,11 @@ class AssertionThatHolds(Pattern):
     name = "assertion-that-holds"
     roots = ("sym.assert",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         assert isinstance(op, AssertOp)
         owner = op.condition.owner
         if isinstance(owner, ConstantOp) and scalar_of(owner.value):
-            rewriter.erase(op)
+            rewriter.erase_op(op)
 
 
 PATTERNS: tuple[type[Pattern], ...] = (

@@ -17,7 +17,7 @@ from etir.dialects.text import parse_module
 from etir.dialects.verify import verify_module
 from etir.lowering.build.builder import Builder, dims, element
 from etir.passes.infra.base import methods
-from etir.passes.infra.rewriting import Rewriter
+from etir.passes.infra.rewriting import PatternRewriter
 
 TEXT = """
 sym.dim @s0 in [1, 64]
@@ -34,7 +34,7 @@ def start(prefix: str = "aten") -> tuple[ModuleOp, Builder, list[SSAValue]]:
     (method,) = methods(module)
     root = method.body.block.first_op
     assert root is not None
-    rewriter = Rewriter(root, root.location, InsertPoint.before(root))
+    rewriter = PatternRewriter(root, root.location, InsertPoint.before(root))
     return module, Builder(rewriter, prefix), list(method.body.block.args)  # type: ignore[arg-type]
 
 
