@@ -2,10 +2,10 @@
 
 ::
 
-    @decomposition("aten.silu.default", in_float=True)
+    @decomposition(aten.silu.default, in_float=True)
     def silu(b: Builder, x: SSAValue) -> SSAValue:
         '''``x * sigmoid(x)``'''
-        return b.mul(x, b.unary("sigmoid", x))
+        return b.mul(x, b.sigmoid(x))
 
 The decorator makes a :class:`Pattern` of it, named after the function in kebab case, and registers it. The function
 gets every argument of the schema in order, defaults filled in. It returns one value, one for each result (None where
@@ -27,13 +27,14 @@ from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.rewriter import Rewriter
 
 from etir.diagnostics import Diagnostic, EtirError
-from etir.dialects.aten.base import aten_op
+from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import bf16, f16, f32
 from etir.dialects.et.layout import dims_of, is_contiguous
+from etir.dialects.operators import operator_name
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
-from etir.lowering.build.builder import Builder, is_tensor
+from etir.lowering.build.builder import Builder, Operator, is_tensor
 from etir.lowering.decompose_aten.errors import E0420
 from etir.lowering.decompose_aten.kept import Kept
 from etir.passes.infra.rewriting import Pattern, PatternRewriter
@@ -78,9 +79,8 @@ class Decomposition(OperatorPattern):
     in_float: ClassVar[bool] = False
     numbers: ClassVar[tuple[str, ...]] = ()
 
-    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+    def rewrite(self, op: SchemaOp, rewriter: PatternRewriter) -> None:
         """Replace ``op`` by what the function makes of its arguments."""
-        assert isinstance(op, SchemaOp)
         if self.is_kept(op, rewriter):
             return
         arguments = op.args()
@@ -179,8 +179,8 @@ def _conform(b: Builder, op: Operation, value: SSAValue, type: Attribute, patter
         return Rewriter.replace_value_with_new_type(value, type)
     memory_format = "contiguous" if is_contiguous(type) else "channels_last"
     if isinstance(value.type, TensorType) and is_contiguous(value.type) == is_contiguous(type):
-        return b("aten.alias.default", value, types=[type])
-    return b("aten.clone.default", value, memory_format=memory_format, types=[type])
+        return b(aten.alias.default, value, types=[type])
+    return b(aten.clone.default, value, memory_format=memory_format, types=[type])
 
 
 def _fix_sizes(op: Operation, made: Attribute, declared: TensorType[Attribute]) -> None:
@@ -214,9 +214,12 @@ DECOMPOSITIONS: list[type[Decomposition]] = []
 
 
 def decomposition(
-    *op_names: str, in_float: bool = False, numbers: Collection[str] = (), name: str | None = None
+    *operators: Operator | str, in_float: bool = False, numbers: Collection[str] = (), name: str | None = None
 ) -> Callable[[_FunctionT], _FunctionT]:
-    """Register the decorated function as a decomposition of the overloads ``op_names``, which share a signature.
+    """Register the decorated function as a decomposition of the overloads ``operators``, which share a signature.
+
+    An overload of a custom library is given by name. Raises ``AttributeError`` for one that the schema table should
+    have and has not.
 
     ``in_float``: for f16 and bf16 the function runs on f32 casts of its tensors, and its result is cast back, as torch
     does inside such kernels. ``numbers``: the arguments that may be run-time numbers. ``name``: instead of the
@@ -231,7 +234,7 @@ def decomposition(
                 (Decomposition,),
                 {
                     "name": kebab,
-                    "roots": tuple(op_names),
+                    "roots": tuple(operator_name(operator) for operator in operators),
                     "function": staticmethod(function),
                     "in_float": in_float,
                     "numbers": tuple(numbers),
@@ -248,14 +251,13 @@ def decomposition(
 class Rename(OperatorPattern):
     """One overload in place of another with the same arguments; each pair is a subclass that :func:`rename` makes."""
 
-    target: ClassVar[str]
+    target: ClassVar[Operator]
 
-    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+    def rewrite(self, op: SchemaOp, rewriter: PatternRewriter) -> None:
         """Give the arguments to the other overload."""
-        assert isinstance(op, SchemaOp)
         if self.is_kept(op, rewriter):
             return
-        cls = aten_op(self.target)
+        cls = type(self).target
         given = list(op.given_args().items())
         names = [op.SCHEMA.index[name] for name, _ in given]
         arguments = {cls.SCHEMA.arguments[i].name: value for i, (_, value) in zip(names, given, strict=True)}
@@ -266,9 +268,9 @@ RENAMES: list[type[Rename]] = []
 """Every registered renaming."""
 
 
-def rename(pairs: Iterable[tuple[str, str]]) -> None:
+def rename(pairs: Iterable[tuple[Operator, Operator]]) -> None:
     """Register overloads that are other names of overloads with the same arguments in the same order."""
     for alias, target in pairs:
-        words = re.findall(r"[a-z0-9]+", alias.removeprefix("aten.").removesuffix(".default").lower())
+        words = re.findall(r"[a-z0-9]+", alias.name.removeprefix("aten.").removesuffix(".default").lower())
         name = f"rename-{'-'.join(words)}"
-        RENAMES.append(type(name, (Rename,), {"name": name, "roots": (alias,), "target": target}))
+        RENAMES.append(type(name, (Rename,), {"name": name, "roots": (alias.name,), "target": target}))

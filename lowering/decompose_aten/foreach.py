@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Operation
-
 from etir.dialects.aten.base import aten_op
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema_op import SchemaOp
@@ -18,9 +16,8 @@ class ForeachPattern(OperatorPattern):
     name = "foreach"
     roots = tuple(name for name in load_table() if name.startswith(PREFIX))
 
-    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+    def rewrite(self, op: SchemaOp, rewriter: PatternRewriter) -> None:
         """Replace ``op``."""
-        assert isinstance(op, SchemaOp)
         one = single_operator(op.SCHEMA)
         if one is None or not op.results:
             rewriter.notify_match_failure("there is no such operator of one tensor")

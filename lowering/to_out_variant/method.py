@@ -11,6 +11,7 @@ from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from etir.diagnostics import Diagnostic
+from etir.dialects.aten import ops as aten
 from etir.dialects.aten.opaque import operator_of
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.context import EtContext
@@ -50,7 +51,7 @@ from etir.lowering.to_out_variant.calls import (
 )
 from etir.lowering.to_out_variant.constants import ConstantPool
 from etir.lowering.to_out_variant.destinations import (
-    IN_PLACE,
+    InPlace,
     aliases_of,
     last_read,
     positions_in,
@@ -366,12 +367,9 @@ class MethodLowering:
     def _in_place(self, op: EdgeOp) -> CallOp | None:
         result = op.results[0] if op.results else None
         target = None if result is None else self.destinations.get(result)
-        if target is None or op.SCHEMA.op_name not in IN_PLACE or self.values.get(op.arg("self")) is not target:
+        if result is None or target is None or not isinstance(op, InPlace) or self.values.get(op.self_) is not target:
             return None
-        from etir.dialects.aten.table import load_table
-
-        schema = load_table().get(IN_PLACE[op.SCHEMA.op_name])
-        assert schema is not None and result is not None
+        schema = aten.index_put_.default.SCHEMA
         arguments = ArgumentList.empty()
         from etir.lowering.to_out_variant.calls import add_argument
 

@@ -20,20 +20,21 @@ it refuses either way is `verify-link`'s to report. Copies that meet cancel in `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.dialects.context import EtContext
-from etir.dialects.edge.base import EdgeOp, edge_op
+from etir.dialects.edge import ops as edge
+from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
 from etir.passes.backend.verify_link import call_failure
 from etir.passes.infra.base import Pass, methods
 from etir.targets.manifest import load
 
-COPY = "dim_order_ops._to_dim_order_copy.default"
+ToDimOrder: TypeAlias = edge.dim_order_ops._to_dim_order_copy.default
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class LegalizeDimOrderPass(Pass):
         manifest = load(self.target)
         for method in methods(module):
             for op in list(method.walk()):
-                if not isinstance(op, EdgeOp) or op.SCHEMA.op_name == COPY or not _has_order(op):
+                if not isinstance(op, EdgeOp) or isinstance(op, ToDimOrder) or not _has_order(op):
                     continue
                 schema = ctx.out_variant(op.SCHEMA)
                 if schema is None or call_failure(manifest, op, schema) is None:
@@ -76,7 +77,7 @@ def _make_contiguous(op: EdgeOp) -> None:
         result = value
         if old.type != value.type:
             assert isinstance(old.type, TensorType)
-            copy = edge_op(COPY).make(
+            copy = ToDimOrder.make(
                 {"self": value, "dim_order": list(order_of(old.type))}, [old.type], location=op.location
             )
             Rewriter.insert_op(copy, InsertPoint.before(op))
@@ -95,6 +96,6 @@ def _contiguous(value: SSAValue, op: Operation) -> SSAValue:
     if not isinstance(type, TensorType) or is_contiguous(type):
         return value
     wanted = tensor_type(type.element_type, dims_of(type))
-    copy = edge_op(COPY).make({"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location)
+    copy = ToDimOrder.make({"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location)
     Rewriter.insert_op(copy, InsertPoint.before(op))
     return copy.results[0]
