@@ -61,9 +61,9 @@ class XnnpackBackend(Backend):
     def legalize(self, outlined: Outlined, options: Any) -> None:
         from etir.backends.xnnpack.legalize.emitter import Emitter
         from etir.backends.xnnpack.legalize.quantized import quantized_scale
-        from etir.backends.xnnpack.legalize.registry import legalizers
+        from etir.backends.xnnpack.legalize.registry import LEGALIZERS
 
-        Emitter(outlined).run(legalizers(), quantized_scale)
+        Emitter(outlined).run(LEGALIZERS, quantized_scale)
         self.check_legal(outlined)
 
     def preprocess(self, outlined: Outlined, options: Any) -> Artifact:

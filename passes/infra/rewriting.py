@@ -22,14 +22,14 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import ArrayAttr, FusedLoc, LocationAttr, ModuleOp, NoneAttr, UnknownLoc
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import IsTerminator, Pure
 
+from etir.dialects.annotations import annotated_operations, is_named
 from etir.dialects.context import EtContext
 from etir.dialects.text import source_location
 from etir.passes.errors import E0501
@@ -57,44 +57,20 @@ class Pattern(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "rewrite" in cls.__dict__ and "roots" not in cls.__dict__:
-            named, bases = _annotated_classes(cls)
-            if bases and (named or len(bases) > 1):
+            classes = annotated_operations(cls.__dict__["rewrite"], 1)
+            bases = [member for member in classes if not is_named(member)]
+            if not bases:
+                cls.roots = tuple(member.name for member in classes)
+            elif len(classes) == 1:
+                cls.kind = bases[0]
+            else:
                 raise TypeError(
                     f"pattern {cls.__name__}: {bases[0].__name__} in a union of roots is no single operation"
                 )
-            if named:
-                cls.roots = tuple(c.name for c in named)
-            else:
-                cls.kind = bases[0]
 
     @abstractmethod
     def rewrite(self, op: Any, rewriter: PatternRewriter) -> None:
         """Rewrite ``op`` through ``rewriter``, or return (ideally after ``rewriter.notify_match_failure(reason)``)."""
-
-
-def _annotated_classes(cls: type[Pattern]) -> tuple[list[type[Operation]], list[type[Operation]]]:
-    """The classes that the annotation of the operation names: those with a name, and base classes.
-
-    Only this annotation is evaluated, so that others may name what is imported for the type checker alone. Raises
-    ``TypeError`` for one that is missing or names something else, and what reading an unknown operator raises.
-    """
-    function: FunctionType = cls.__dict__["rewrite"]
-    parameter = function.__code__.co_varnames[1]
-    annotation: Any = function.__annotations__.get(parameter)
-    where = f"pattern {cls.__name__}: '{parameter}' of its method 'rewrite'"
-    if annotation is None:
-        raise TypeError(f"{where} needs an annotation that names the operations to start from")
-    if isinstance(annotation, str):
-        try:
-            annotation = eval(annotation, function.__globals__)
-        except NameError as error:
-            raise TypeError(f"{where} is annotated with '{annotation}', but {error} in its module") from error
-    classes: Sequence[Any] = get_args(annotation) or (annotation,)
-    for member in classes:
-        if not isinstance(member, type) or not issubclass(member, Operation):
-            raise TypeError(f"{where} is annotated with {member!r}, which is no operation")
-    named = [member for member in classes if hasattr(member, "name")]
-    return named, [member for member in classes if not hasattr(member, "name")]
 
 
 class Observer:

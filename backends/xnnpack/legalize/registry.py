@@ -1,31 +1,6 @@
-"""The legalisers by operator: functions that make the nodes of one operation."""
+"""The legalisers of all families: importing a family enters its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TypeAlias
-
-from etir.backends.xnnpack.legalize.emitter import Emitter
-from etir.dialects.schema_op import SchemaOp
-
-Legalizer: TypeAlias = Callable[[Emitter, SchemaOp], None]
-
-
-def legalizers() -> dict[str, Legalizer]:
-    """Every legaliser by the name of its operator."""
-    from etir.backends.xnnpack.legalize import convolution, elementwise, linear, pooling, quantized, shape
-
-    return {
-        **elementwise.LEGALIZERS,
-        **shape.LEGALIZERS,
-        **linear.LEGALIZERS,
-        **convolution.LEGALIZERS,
-        **pooling.LEGALIZERS,
-        **quantized.LEGALIZERS,
-    }
-
-
-def table(function: Callable[..., None], names: dict[str, str]) -> dict[str, Legalizer]:
-    """One function for several operators, each given the name of its node."""
-    return {operator: partial(function, node=node) for operator, node in names.items()}
+from etir.backends.xnnpack.legalize import convolution, elementwise, linear, pooling, quantized, shape  # noqa: F401
+from etir.backends.xnnpack.legalize.legalizer import LEGALIZERS as LEGALIZERS

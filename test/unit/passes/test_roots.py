@@ -96,8 +96,8 @@ def _class_with(annotation: Any) -> type[Pattern]:
 @pytest.mark.parametrize(
     ("annotation", "message"),
     [
-        (None, "'op' of its method 'rewrite' needs an annotation that names the operations"),
-        ("int", "'op' of its method 'rewrite' is annotated with <class 'int'>, which is no operation"),
+        (None, "'op' of '.*rewrite' needs an annotation that names the operations"),
+        ("int", "'op' of '.*rewrite' is annotated with <class 'int'>, which is no operation"),
         ("edge.aten.bmm", "which is no operation"),
         ("Nowhere", "is annotated with 'Nowhere', but name 'Nowhere' is not defined in its module"),
         ("aten.relu.default | SchemaOp", "SchemaOp in a union of roots is no single operation"),
