@@ -211,7 +211,7 @@ def apply_patterns_greedily(
             changed = True
             continue
         for pattern in by_name.get(op.name, anywhere):
-            if not isinstance(op, pattern.kind):
+            if not pattern.roots and not isinstance(op, pattern.kind):
                 continue
             rewriter = PatternRewriter(op, op.location, InsertPoint.before(op))
             name, location = op.name, op.location
