@@ -117,7 +117,7 @@ def _index_keeps_rows(op: SchemaOp) -> bool:
 
 def _is_all_true(value: SSAValue) -> bool:
     op = value.owner
-    return isinstance(op, aten.full.default) and op.arg("fill_value") is True
+    return isinstance(op, aten.full.default) and op.fill_value is True
 
 
 def _starts_below(lower: SSAValue, upper: SSAValue, strictly: bool, depth: int) -> bool:
@@ -125,7 +125,7 @@ def _starts_below(lower: SSAValue, upper: SSAValue, strictly: bool, depth: int) 
     op = lower.owner
     if not isinstance(op, aten.arange.start_step) or dims(upper)[-1:] not in ((), (1,)):
         return False
-    start, interval = op.arg("start"), value_range(upper, depth)
+    start, interval = op.start, value_range(upper, depth)
     if not isinstance(start, int) or interval is None or dims(lower) == (0,):
         return False
     return start < interval[0] if strictly else start <= interval[0]
