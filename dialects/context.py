@@ -15,6 +15,7 @@ from xdsl.ir import Dialect, Operation
 
 from etir.diagnostics import Diagnostic
 from etir.dialects.aten.table import load_table
+from etir.dialects.definitions import dialect_of
 from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
 from etir.dialects.verified import VerifiedOperations
 
@@ -38,9 +39,9 @@ def _pdl() -> Dialect:
 
 
 def _aten() -> Dialect:
-    from etir.dialects.aten.opaque import OpaqueOp
+    from etir.dialects.aten import opaque
 
-    return Dialect("aten", [OpaqueOp], [])
+    return dialect_of("aten", opaque)
 
 
 def _edge() -> Dialect:
@@ -48,32 +49,29 @@ def _edge() -> Dialect:
 
 
 def _backend() -> Dialect:
-    from etir.dialects.backend.ops import BACKEND_OPS
+    from etir.dialects.backend import ops
 
-    return Dialect("backend", list(BACKEND_OPS), [])
+    return dialect_of("backend", ops)
 
 
 def _et() -> Dialect:
-    from etir.dialects.dtypes import StorageDType
-    from etir.dialects.et.executable import EXECUTABLE_ATTRIBUTES, EXECUTABLE_OPS
-    from etir.dialects.et.layout import LayoutAttr
-    from etir.dialects.et.program import PROGRAM_ATTRIBUTES, PROGRAM_OPS
-    from etir.dialects.et.weights import BlobAttr, SyntheticAttr
+    from etir.dialects import dtypes
+    from etir.dialects.et import arguments, executable, instructions, layout, payloads, program, values, weights
 
-    attributes = [StorageDType, LayoutAttr, BlobAttr, SyntheticAttr, *PROGRAM_ATTRIBUTES, *EXECUTABLE_ATTRIBUTES]
-    return Dialect("et", [*PROGRAM_OPS, *EXECUTABLE_OPS], attributes)
+    modules = (dtypes, layout, weights, program, arguments, values, instructions, executable, payloads)
+    return dialect_of("et", *modules)
 
 
 def _sym() -> Dialect:
-    from etir.dialects.sym.ops import SYM_OPS
+    from etir.dialects.sym import ops
 
-    return Dialect("sym", list(SYM_OPS), [])
+    return dialect_of("sym", ops, operations=ops.ARITHMETIC_OPS.values())
 
 
 def _control() -> Dialect:
-    from etir.dialects.control.ops import CONTROL_OPS
+    from etir.dialects.control import ops
 
-    return Dialect("control", list(CONTROL_OPS), [])
+    return dialect_of("control", ops)
 
 
 DIALECTS: dict[str, Callable[[], Dialect]] = {

@@ -17,11 +17,25 @@ already is the definition, and one verifier reads it.
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Never,
+    NoReturn,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, NoneType, TensorType
-from xdsl.ir import Attribute, Operation, OpTraits, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, OpTraits, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
@@ -49,18 +63,46 @@ SCALAR_TYPES: tuple[Attribute, ...] = (i64, f64, i1)
 """The types of run-time numbers."""
 
 
-class OperandArgument:
-    """Class attribute that reads a tensor argument by name: ``op.input`` instead of ``op.arg("input")``."""
+_T = TypeVar("_T")
 
-    def __init__(self, name: str):
-        self.name = name
+
+class ArgumentMember(Generic[_T]):
+    """Class attribute that reads a schema argument: ``op.mat2`` for ``op.arg("mat2")``. It cannot be assigned."""
+
+    def __init__(self, argument: Argument, index: int):
+        self._argument = argument
+        self._index = index
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: SchemaOp, owner: type) -> _T: ...
 
     def __get__(self, instance: SchemaOp | None, owner: type) -> Any:
-        return self if instance is None else instance.arg(self.name)
+        return self if instance is None else instance.argument_value(self._index)
+
+    def __set__(self, instance: SchemaOp, value: Never) -> NoReturn:
+        raise AttributeError(f"'{self._argument.name}' is only read; `with_args` makes a changed operation")
 
 
-class LiteralArgument(OperandArgument):
-    """Class attribute that reads a non-tensor argument by name; a default is filled in."""
+class ResultMember:
+    """Class attribute that reads a result that the schema names: ``op.indices``. It cannot be assigned."""
+
+    def __init__(self, index: int):
+        self._index = index
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: SchemaOp, owner: type) -> OpResult: ...
+
+    def __get__(self, instance: SchemaOp | None, owner: type) -> Any:
+        return self if instance is None else instance.results[self._index]
+
+    def __set__(self, instance: SchemaOp, value: Never) -> NoReturn:
+        raise AttributeError("the results of an operation are fixed")
 
 
 _ParsedItem: TypeAlias = UnresolvedOperand | int | float | bool | complex | str | None | Attribute
@@ -110,6 +152,21 @@ class SchemaOp(Operation):
         properties[SEGMENTS] = segments_attr(tuple(segments))
         return cls.create(operands=operands, result_types=result_types, properties=properties, location=location)
 
+    if not TYPE_CHECKING:  # for a type checker, the stubs say which members there are
+
+        def __getattr__(self, name: str) -> Any:
+            """A member whose class has not read its schema yet."""
+            members = members_of(type(self).SCHEMA)
+            if name not in members:
+                raise AttributeError(f"'{self.name}' has no argument or result '{name}'", name=name, obj=self)
+            return members[name].__get__(self, type(self))
+
+    @property
+    def result(self) -> OpResult:
+        """The only result. Raises ``ValueError`` when there is none, or several."""
+        (result,) = self.results
+        return result
+
     @property
     def segments(self) -> tuple[int, ...]:
         """Number of operands of each schema argument."""
@@ -120,10 +177,12 @@ class SchemaOp(Operation):
 
         Raises ``KeyError`` for a name that the schema does not have.
         """
-        index = self.SCHEMA.index[name]
+        return self.argument_value(self.SCHEMA.index[name])
+
+    def argument_value(self, index: int) -> ArgValue:
+        """The value of the schema argument number ``index``, as :meth:`arg` gives it."""
         segments = self.segments
-        start = sum(segments[:index])
-        return self._value(self.SCHEMA.arguments[index], start, segments[index])
+        return self._value(self.SCHEMA.arguments[index], sum(segments[:index]), segments[index])
 
     def args(self) -> dict[str, ArgValue]:
         """All arguments by name, defaults filled in."""
@@ -473,18 +532,60 @@ _PURE = OpTraits(lambda: (Pure(),))
 _EFFECTS = OpTraits(lambda: (MemoryReadEffect(), MemoryWriteEffect()))
 
 
-def make_op_class(base: type[SchemaOp], name: str, schema: OpSchema, *, is_random: bool = False) -> type[SchemaOp]:
-    """The operation class of one overload at one level."""
-    return type(
+def make_op_class(base: type[SchemaOp], name: str, schema: OpSchema) -> type[SchemaOp]:
+    """The operation class of a custom library's overload at one level."""
+    cls = type(
         f"{schema.name}_{schema.overload or 'default'}",
         (base,),
-        {"name": name, "SCHEMA": schema, "traits": traits_of(schema, is_random), "__module__": base.__module__},
+        {
+            "name": name,
+            "SCHEMA": schema,
+            "traits": traits_of(schema.kind is SchemaKind.FUNCTIONAL, False),
+            "__module__": base.__module__,
+        },
     )
+    add_members(cls)
+    return cls
 
 
-def traits_of(schema: OpSchema, is_random: bool) -> OpTraits:
-    """Pure unless the schema writes an argument or the result is random."""
-    return _PURE if schema.kind is SchemaKind.FUNCTIONAL and not is_random else _EFFECTS
+def traits_of(is_functional: bool, is_random: bool) -> OpTraits:
+    """Pure unless the operator writes an argument or its result is random."""
+    return _PURE if is_functional and not is_random else _EFFECTS
+
+
+_TAKEN = frozenset({"self", *dir(SchemaOp), *SchemaOp.__dataclass_fields__})
+
+
+def python_name(name: str) -> str:
+    """A schema's name in Python: with an underscore appended to a keyword, ``self``, or an attribute of all operators.
+
+    ``op.self_``, ``aten.random.from_``.
+    """
+    return f"{name}_" if name in _TAKEN or keyword.iskeyword(name) else name
+
+
+@cache
+def members_of(schema: OpSchema) -> dict[str, ArgumentMember[Any] | ResultMember]:
+    """The arguments and the named results of a schema as class attributes, by Python name.
+
+    A result with the name of an argument is not among them, nor are results of which one is a list.
+    """
+    members: dict[str, ArgumentMember[Any] | ResultMember] = {
+        python_name(argument.name): ArgumentMember(argument, index)
+        for index, argument in enumerate(schema.arguments)
+        if argument.name.isidentifier()  # the parser keeps torch's class types with the name
+    }
+    if not any(declared.is_list for declared in schema.returns):
+        for index, declared in enumerate(schema.returns):
+            if declared.name:
+                members.setdefault(python_name(declared.name), ResultMember(index))
+    return members
+
+
+def add_members(cls: type[SchemaOp]) -> None:
+    """Give the class of an overload its :func:`members_of`."""
+    for name, member in members_of(cls.SCHEMA).items():
+        setattr(cls, name, member)
 
 
 def is_number(type: Attribute) -> bool:

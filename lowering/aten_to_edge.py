@@ -41,6 +41,7 @@ from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
 from etir.dialects.control.ops import YieldOp
 from etir.dialects.dtypes import dtype_of, f32, f64, i1, i64
+from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp, edge_class, edge_op
 from etir.dialects.edge.rules import (
     IDENTITIES,
@@ -178,7 +179,7 @@ class _Lowering:
             if scalar is not None:
                 name = scalar
             elif isinstance(value, SSAValue):
-                new = edge_op("aten.scalar_tensor.default").make(
+                new = edge.aten.scalar_tensor.default.make(
                     {"s": value, "dtype": value.type}, [tensor_type(value.type, ())], location=op.location
                 )
                 Rewriter.insert_op(new, InsertPoint.before(op))
@@ -249,7 +250,7 @@ class _Lowering:
         wanted = tensor_type(type.element_type, dims_of(type), order)
         if wanted == type:
             return value
-        new = edge_op("dim_order_ops._to_dim_order_copy.default").make(
+        new = edge.dim_order_ops._to_dim_order_copy.default.make(
             {"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location
         )
         Rewriter.insert_op(new, InsertPoint.before(op))
@@ -263,7 +264,7 @@ class _Lowering:
         if value is not None and not (isinstance(value, SSAValue) and isinstance(value.type, TensorType)):
             # A number, as traced gradients have them.
             given: dict[str, ArgValue] = {"size": [], "fill_value": value, "dtype": result.element_type}
-            self.emit(op, edge_op("aten.full.default"), given, [result])
+            self.emit(op, edge.aten.full.default, given, [result])
             return
         default = "contiguous" if op.SCHEMA.name in ("contiguous", "empty") else "preserve"
         word = arguments.get("memory_format") or default
@@ -280,14 +281,14 @@ class _Lowering:
             return
         dim_order = list(order)
         if op.SCHEMA.name == "empty":
-            cls = edge_op("dim_order_ops._empty_dim_order.default")
+            cls = edge.dim_order_ops._empty_dim_order.default
             self.emit(op, cls, {"size": arguments["size"], "dtype": type.element_type, "dim_order": dim_order}, [type])
             return
         given = {"self": source, "dim_order": dim_order}
         assert source is not None and isinstance(source.type, TensorType)
         if source.type.element_type != type.element_type:
             given["dtype"] = type.element_type
-        self.emit(op, edge_op("dim_order_ops._to_dim_order_copy.default"), given, [type])
+        self.emit(op, edge.dim_order_ops._to_dim_order_copy.default, given, [type])
 
 
 _MEMORY_FORMAT_OPS = frozenset(

@@ -55,7 +55,7 @@ from etir.dialects.et.weights import Blob, payload_of
 from etir.dialects.sym.ops import ConstantOp as NumberOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
-from etir.passes.infra.rewriting import Pattern, apply_patterns
+from etir.passes.infra.rewriting import Pattern, apply_patterns_greedily
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -289,7 +289,7 @@ class Backend(ABC):
         """
         if not self.dialect_name:
             return
-        apply_patterns(outlined.ctx, outlined.func, self.patterns(outlined, options))
+        apply_patterns_greedily(outlined.ctx, outlined.func, self.patterns(outlined, options))
         self.check_legal(outlined)
 
     def check_legal(self, outlined: Outlined) -> None:

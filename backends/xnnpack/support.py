@@ -25,6 +25,7 @@ from etir.backends.api.patterns import Condition, Match, Row, condition, op
 from etir.backends.xnnpack.legalize.elementwise import BINARY, UNARY
 from etir.backends.xnnpack.schema import MAX_DIMS
 from etir.dialects.et.layout import dims_of, tensor_of
+from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import bounds
 from etir.dialects.sym.ops import DimOp
@@ -267,18 +268,16 @@ COMMON: tuple[Condition, ...] = (same_dtype(), not_empty(), few_dims, has_dims, 
 FLOAT32_ONLY = dtypes("float32")
 VIEW = (no_size_operands, one_dynamic_dim)
 
+
+def _binary_conditions(schema: OpSchema) -> tuple[Condition, ...]:
+    """No factor in a sum or a difference, and no number that is only known at run time."""
+    factor = (alpha_is_one,) if "alpha" in schema.index else ()
+    return (*factor, literal("other")) if schema.overload == "Scalar" else factor
+
+
 _ROWS: dict[str, tuple[Condition, ...]] = {
-    **dict.fromkeys(UNARY, ()),
-    **{
-        name: (alpha_is_one, *((literal("other"),) if name.endswith(".Scalar") else ()))
-        for name in BINARY
-        if name.startswith(("aten.add", "aten.sub"))
-    },
-    **{
-        name: ((literal("other"),) if name.endswith(".Scalar") else ())
-        for name in BINARY
-        if not name.startswith(("aten.add", "aten.sub"))
-    },
+    **{operator.SCHEMA.op_name: () for operator in UNARY},
+    **{operator.SCHEMA.op_name: _binary_conditions(operator.SCHEMA) for operator in BINARY},
     "aten.relu.default": (),
     "aten.relu6.default": (),
     "aten.hardtanh.default": (has_range,),

@@ -1,62 +1,68 @@
 """ATen and custom-library operators at the first level: ``aten.add.Tensor``, ``mylib.foo.default``.
 
-The operation's name is the overload's name, so that ``str(node.target)`` of an FX graph *is* the operation name. Core
-overloads are generated classes (``core_ops.py``); every other overload gets its class at first use.
+The operation's name is the overload's name, so that ``str(node.target)`` of an FX graph *is* the operation name. An
+overload gets its class at first use; ``ops.py`` has them by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar, TypeVar
-
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema import OpSchema, parse_schema
-from etir.dialects.schema_op import SchemaOp, make_op_class, traits_of
+from etir.dialects.schema_op import SchemaOp, add_members, make_op_class, traits_of
+
+
+class TableSchema:
+    """The attribute ``SCHEMA`` of the class of an overload of the schema table: parsed when it is first read.
+
+    Registering a thousand patterns names a thousand classes; few of them meet an operation.
+    """
+
+    def __get__(self, instance: SchemaOp | None, owner: type[SchemaOp]) -> OpSchema:
+        schema = load_table().get(owner.name.removeprefix("edge."))
+        assert schema is not None, f"{owner.name} is not in the schema table"
+        owner.SCHEMA = schema
+        add_members(owner)
+        return schema
+
+
+_SCHEMA = TableSchema()
+
+
+def table_class(base: type[SchemaOp], prefix: str, op_name: str) -> type[SchemaOp]:
+    """The class of an overload of the schema table at one level. Raises ``KeyError`` for an unknown one."""
+    table = load_table()
+    # Without an exclamation mark nothing is written. Parsing the schema can wait.
+    is_functional = "!" not in table.text(op_name)
+    _, packet, overload = op_name.split(".")
+    return type(
+        f"{packet}_{overload}",
+        (base,),
+        {
+            "name": prefix + op_name,
+            "SCHEMA": _SCHEMA,
+            "traits": traits_of(is_functional, "r" in table.flags(op_name)),
+            "__module__": base.__module__,
+        },
+    )
 
 
 class AtenOp(SchemaOp):
     """An operator of a torch library, as ``torch.export`` writes it. Tensor slots may hold Python numbers."""
 
-    IS_RANDOM: ClassVar[bool] = False
-
 
 _classes: dict[str, type[AtenOp]] = {}
 _custom: dict[str, type[AtenOp]] = {}
 
-_OpT = TypeVar("_OpT", bound=AtenOp)
-
-
-def core_op(op_name: str) -> Callable[[type[_OpT]], type[_OpT]]:
-    """Class decorator: bind a generated class to its row of the schema table."""
-
-    def bind(cls: type[_OpT]) -> type[_OpT]:
-        table = load_table()
-        schema = table.get(op_name)
-        assert schema is not None, f"{op_name} is not in the schema table"
-        cls.name = op_name
-        cls.SCHEMA = schema
-        cls.IS_RANDOM = "r" in table.flags(op_name)
-        cls.traits = traits_of(schema, cls.IS_RANDOM)
-        _classes[op_name] = cls
-        return cls
-
-    return bind
-
 
 def aten_op(op_name: str) -> type[AtenOp]:
-    """The class of an overload of the schema table, ``aten.add.Tensor``. Raises ``KeyError`` for an unknown one."""
+    """The class of an overload of the schema table, ``aten.add.Tensor``. Raises ``KeyError`` for an unknown one.
+
+    Where the name is known when the code is written, ``ops.py`` has the class under that name.
+    """
     cls = _classes.get(op_name)
-    if cls is not None:
-        return cls
-    table = load_table()
-    schema = table.get(op_name)
-    if schema is None:
-        raise KeyError(op_name)
-    is_random = "r" in table.flags(op_name)
-    cls = make_op_class(AtenOp, op_name, schema, is_random=is_random)
-    cls.IS_RANDOM = is_random  # type: ignore[attr-defined]
-    _classes[op_name] = cls  # type: ignore[assignment]
-    return _classes[op_name]
+    if cls is None:
+        cls = _classes[op_name] = table_class(AtenOp, "", op_name)  # type: ignore[assignment]
+    return cls  # type: ignore[return-value]
 
 
 def custom_op(schema: OpSchema | str) -> type[AtenOp]:

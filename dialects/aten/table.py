@@ -12,7 +12,7 @@ autograd: torch always decomposes it), ``p`` pointwise, ``-`` none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
@@ -26,7 +26,6 @@ class SchemaTable:
     def __init__(self, lines: dict[str, tuple[str, str]]):
         self._lines = lines
         self._parsed: dict[str, OpSchema] = {}
-        self._overloads: dict[str, list[str]] | None = None
 
     def __contains__(self, op_name: str) -> bool:
         return op_name in self._lines
@@ -52,13 +51,26 @@ class SchemaTable:
         line = self._lines.get(op_name)
         return "" if line is None else line[0]
 
+    @cached_property
+    def packets(self) -> dict[str, list[str]]:
+        """The IR names of all overloads of every operator, ``aten.add``, in table order."""
+        packets: dict[str, list[str]] = {}
+        for op_name in self._lines:
+            packets.setdefault(op_name.rsplit(".", 1)[0], []).append(op_name)
+        return packets
+
+    @cached_property
+    def namespaces(self) -> tuple[str, ...]:
+        """The first parts of the names: ``aten``, ``dim_order_ops``."""
+        return tuple(dict.fromkeys(op_name.split(".", 1)[0] for op_name in self._lines))
+
     def overloads(self, packet: str) -> list[str]:
         """The IR names of all overloads of ``aten.add``, in table order."""
-        if self._overloads is None:
-            self._overloads = {}
-            for op_name in self._lines:
-                self._overloads.setdefault(op_name.rsplit(".", 1)[0], []).append(op_name)
-        return self._overloads.get(packet, [])
+        return self.packets.get(packet, [])
+
+    def text(self, op_name: str) -> str:
+        """The schema of an overload of the table as text; nothing is parsed. Raises ``KeyError`` for an unknown one."""
+        return self._lines[op_name][1]
 
     def by_flag(self, flag: str) -> list[str]:
         """The IR names of all overloads with ``flag``, in table order."""

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import (
     SymbolRefAttr,
     TensorType,
 )
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -120,6 +120,3 @@ class CallDelegateOp(IRDLOperation):
             result_types=[types],
             properties={"callee": SymbolRefAttr(callee), "backend": StringAttr(backend)},
         )
-
-
-BACKEND_OPS: tuple[type[Operation], ...] = (ViewOp, CallDelegateOp)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
@@ -293,6 +293,3 @@ def _slice_type(type: Attribute) -> Attribute:
     if not isinstance(type, TensorType) or not type.get_num_dims():
         raise VerifyException(f"a scan goes over tensors with a leading dim, not {type}")
     return tensor_type(type.element_type, dims_of(type)[1:])
-
-
-CONTROL_OPS: tuple[type[Operation], ...] = (YieldOp, CondOp, WhileOp, ScanOp)

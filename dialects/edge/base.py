@@ -6,7 +6,7 @@ functional, no view and no alias, every tensor slot a tensor, dtypes by the rule
 
 from __future__ import annotations
 
-from etir.dialects.aten.base import custom_op
+from etir.dialects.aten.base import custom_op, table_class
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp, make_op_class
@@ -30,12 +30,7 @@ def edge_op(op_name: str) -> type[EdgeOp]:
     """The edge class of an overload of the schema table (``aten.add.Tensor``). Raises ``KeyError`` if unknown."""
     cls = _classes.get(op_name)
     if cls is None:
-        table = load_table()
-        schema = table.get(op_name)
-        if schema is None:
-            raise KeyError(op_name)
-        cls = make_op_class(EdgeOp, PREFIX + op_name, schema, is_random="r" in table.flags(op_name))  # type: ignore
-        _classes[op_name] = cls  # type: ignore[assignment]
+        cls = _classes[op_name] = table_class(EdgeOp, PREFIX, op_name)  # type: ignore[assignment]
     return cls  # type: ignore[return-value]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from etir.dialects.aten.table import load_table
-from etir.dialects.schema import Kind, OpSchema
+from etir.dialects.schema import Kind, OpSchema, SchemaKind
 
 IDENTITIES = frozenset(
     {
@@ -78,6 +78,19 @@ def _same_but(schema: OpSchema, candidate: OpSchema, argument: str) -> bool:
         elif a.type_text != b.type_text:
             return False
     return True
+
+
+def refusal(op_name: str) -> str | None:
+    """Why the edge level has no operator ``aten.add_.Tensor`` of the schema table, or None when it has."""
+    schema = load_table().get(op_name)
+    if schema is None:
+        return None
+    if schema.kind is not SchemaKind.FUNCTIONAL:
+        return f"the edge level has no '{op_name}': it writes an argument (E1)"
+    if schema.is_view:
+        copy = copy_form(op_name)
+        return f"the edge level has no '{op_name}': it is a view (E2)" + (f"; use 'edge.{copy}'" if copy else "")
+    return None
 
 
 def is_pointwise(op_name: str) -> bool:

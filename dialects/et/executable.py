@@ -29,20 +29,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from etir.dialects.et.arguments import ArgsAttr
-from etir.dialects.et.instructions import (
-    CallOp,
-    DelegateCallOp,
-    FreeOp,
-    InputsOp,
-    JumpFalseOp,
-    JumpOp,
-    MoveOp,
-    NextOp,
-    ReturnOp,
-)
-from etir.dialects.et.payloads import DelegateOp, NamedDataOp
-from etir.dialects.et.values import VALUE_OPS, BufferOp, ScalarOp, ViewOp
+from etir.dialects.et.values import VALUE_OPS
 from etir.dialects.literals import dense_values, ints_attr
 
 
@@ -141,23 +128,3 @@ class MethodOp(IRDLOperation):
                     started = True
                 elif started:
                     raise VerifyException(f"'{op.name}' stands after the first instruction of the method (M1)")
-
-
-EXECUTABLE_OPS: tuple[type[Operation], ...] = (
-    BufferOp,
-    ViewOp,
-    ScalarOp,
-    InputsOp,
-    ReturnOp,
-    CallOp,
-    DelegateCallOp,
-    MoveOp,
-    FreeOp,
-    JumpFalseOp,
-    JumpOp,
-    NextOp,
-    MethodOp,
-    DelegateOp,
-    NamedDataOp,
-)
-EXECUTABLE_ATTRIBUTES: tuple[type[Attribute], ...] = (ArgsAttr,)

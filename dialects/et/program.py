@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import (
     SymbolRefAttr,
     TensorType,
 )
-from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -289,18 +289,3 @@ def dense_bytes(value: DenseIntOrFPElementsAttr) -> bytes:
     if element == i1:
         return bytes(1 if byte else 0 for byte in data)
     return bytes(data)
-
-
-PROGRAM_OPS: tuple[type[Operation], ...] = (
-    SchemaDeclOp,
-    WeightOp,
-    StateOp,
-    GetWeightOp,
-    ReadStateOp,
-    WriteStateOp,
-    UpdateInputOp,
-    ConstantOp,
-    NoneOp,
-    StringOp,
-)
-PROGRAM_ATTRIBUTES: tuple[type[Attribute], ...] = (NoneType, StringType)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, SymbolNameConstraint, UnitAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -266,8 +266,6 @@ def _make_class(rule: Arithmetic) -> type[ArithmeticOp]:
 
 ARITHMETIC_OPS: dict[str, type[ArithmeticOp]] = {rule.name: _make_class(rule) for rule in ARITHMETIC}
 """The classes of the arithmetic operations by name."""
-
-SYM_OPS: tuple[type[Operation], ...] = (DimOp, ConstantOp, AssertOp, *ARITHMETIC_OPS.values())
 
 
 def number_type(value: int | float | bool) -> Attribute:

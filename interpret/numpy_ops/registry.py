@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from etir.dialects.operators import check_operator
 from etir.interpret.numpy_ops.errors import E1052
 
 FAMILIES = (
@@ -62,11 +63,12 @@ def op(*names: str) -> Callable[[Implementation], Implementation]:
 
     The function's parameters are named and ordered as in the schema, except that those in :data:`IGNORED` may be left
     out. It raises ``ValueError``, ``IndexError`` or ``TypeError`` (as NumPy does) for arguments that it cannot take.
-    Raises ``ValueError`` when a name is registered twice.
+    Raises ``ValueError`` when a name is registered twice, ``AttributeError`` when the schema table should have it and
+    has not.
     """
 
     def register(function: Implementation) -> Implementation:
-        for name in names:
+        for name in map(check_operator, names):
             if name in _OPS:
                 raise ValueError(f"operator {name} is registered twice")
             _OPS[name] = _as_operator(name, function)

@@ -27,7 +27,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 def view_op(*names: str) -> Callable[[View], View]:
-    """Register a view under ``names``, and for each ``aten.x.o`` of them ``aten.x_copy.o`` with memory of its own."""
+    """Register a view under ``names``, and the ``_copy`` form of each of them with memory of its own."""
 
     def register(function: View) -> View:
         @functools.wraps(function)

@@ -1,8 +1,9 @@
 """Building operators without spelling out types: what decompositions and other lowerings write their results with.
 
-``b("aten.mul.Tensor", x, y)`` makes the operation before the one that is being rewritten, with its result type inferred
+``b(aten.mul.Tensor, x, y)`` makes the operation before the one that is being rewritten, with its result type inferred
 (``inference/``), its location taken from there, and the value returned. Methods stand for what is written most often
-and choose the overload: ``b.mul(x, y)`` is ``aten.mul.Tensor`` for a tensor and ``aten.mul.Scalar`` for a number.
+and choose the overload: ``b.exp(x)``; ``b.mul(x, y)`` is ``aten.mul.Tensor`` for a tensor and ``aten.mul.Scalar`` for a
+number.
 
 One builder serves both levels that have operators. With ``prefix="edge"`` the same calls make ``edge.aten.mul.Tensor``,
 views become their ``*_copy`` forms, and casts become ``dim_order_ops``.
@@ -14,13 +15,14 @@ ints and with values of the program.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, TypeAlias, TypeGuard
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from etir.dialects.aten.base import aten_op
+from etir.dialects.aten import ops as aten
+from etir.dialects.edge import ops as edge
 from etir.dialects.dtypes import BY_TYPE, i64
 from etir.dialects.edge.base import edge_op
 from etir.dialects.edge.rules import copy_form
@@ -35,13 +37,15 @@ from etir.lowering.build.inference import infer, size_as_dim, tensor_type_of
 from etir.lowering.build.inference.shape import resolve_view
 from etir.lowering.build.promotion import category_of, result_type
 from etir.lowering.build.sizes import Size, SizeLike, SizePool, dim
-from etir.passes.infra.rewriting import Rewriter
+from etir.passes.infra.rewriting import PatternRewriter
 
 MAX_TEXT_ELEMENTS = 64
 """Largest number of elements of a constant that stands in the text."""
 
 Number: TypeAlias = int | float | bool | complex | SSAValue
 TensorOrNumber: TypeAlias = SSAValue | int | float | bool
+Operator: TypeAlias = type[SchemaOp]
+Relation: TypeAlias = Literal["eq", "ne", "lt", "le", "gt", "ge"]
 Sizes: TypeAlias = Sequence[int | Size | SSAValue]
 
 
@@ -65,14 +69,35 @@ def element(value: SSAValue) -> Attribute:
     return tensor_type_of(value).element_type
 
 
+class _Unary:
+    """A method of the builder that makes an operator of one tensor."""
+
+    def __init__(self, operator: Operator):
+        self.operator = operator
+
+    def __get__(self, builder: Builder, owner: type) -> Callable[[SSAValue], SSAValue]:
+        return partial(builder, self.operator)
+
+
+class _Binary:
+    """A method of the builder that makes an operator of a tensor, and of a second tensor or a number."""
+
+    def __init__(self, tensor: Operator, scalar: Operator):
+        self.tensor = tensor
+        self.scalar = scalar
+
+    def __get__(self, builder: Builder, owner: type) -> Callable[[SSAValue, TensorOrNumber], SSAValue]:
+        return lambda x, y: builder(self.tensor if is_tensor(y) else self.scalar, x, y)
+
+
 class Builder:
     """Makes operators in front of the operation that ``rewriter`` rewrites."""
 
-    def __init__(self, rewriter: Rewriter, prefix: Literal["aten", "edge"] = "aten"):
+    def __init__(self, rewriter: PatternRewriter, prefix: Literal["aten", "edge"] = "aten"):
         self.rewriter = rewriter
         self.is_edge = prefix == "edge"
-        self.op_class: Callable[[str], type[SchemaOp]] = _edge_class if self.is_edge else aten_op
-        self.pool = SizePool(rewriter.insert, rewriter.root.operands, self.op_class)
+        self.op_class: Callable[[Operator], Operator] = _edge_class if self.is_edge else _same_class
+        self.pool = SizePool(rewriter.insert_op, rewriter.root.operands, self.op_class)
 
     @property
     def declared(self) -> TensorType[Attribute]:
@@ -81,33 +106,37 @@ class Builder:
 
     # --- operators --------------------------------------------------------------------------------------------------
 
-    def __call__(self, op_name: str, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any) -> SSAValue:
-        """The single result of ``op_name``; arguments by position or name, in the order of the schema.
+    def __call__(
+        self, operator: Operator, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any
+    ) -> SSAValue:
+        """The single result of ``operator``; arguments by position or name, in the order of the schema.
 
-        ``types`` replaces the inferred result types. Raises ``KeyError`` for an unknown operator, ``TypeError`` for
-        arguments that it does not take, ``LookupError`` when its types can neither be inferred nor are given.
+        ``types`` replaces the inferred result types. Raises ``TypeError`` for arguments that the operator does not
+        take, ``LookupError`` when its types can neither be inferred nor are given.
         """
-        return self.results(op_name, *args, types=types, **kwargs)[0]
+        return self.results(operator, *args, types=types, **kwargs)[0]
 
     def results(
-        self, op_name: str, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any
+        self, operator: Operator, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any
     ) -> tuple[SSAValue, ...]:
-        """All results of ``op_name``."""
-        return tuple(self.op(op_name, *args, types=types, **kwargs).results)
+        """All results of ``operator``."""
+        return tuple(self.op(operator, *args, types=types, **kwargs).results)
 
-    def op(self, op_name: str, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any) -> SchemaOp:
+    def op(
+        self, operator: Operator, *args: Any, types: Sequence[Attribute] | None = None, **kwargs: Any
+    ) -> SchemaOp:
         """The operation itself."""
-        cls = self.op_class(op_name)
+        cls = self.op_class(operator)
         given = dict(zip(cls.SCHEMA.index, args, strict=False)) | kwargs if args else kwargs
         if types is None:
             types = infer(cls.SCHEMA, given)
         made = cls.make({name: _element(value) for name, value in given.items()}, types)
-        self.rewriter.insert(made)
+        self.rewriter.insert_op(made)
         return made
 
-    def no_match(self, reason: str) -> None:
-        """Say why the rewrite leaves its root alone; to be returned by a pattern: ``return b.no_match(...)``."""
-        self.rewriter.no_match(reason)
+    def notify_match_failure(self, reason: str) -> None:
+        """Say why the rewrite leaves its root alone; to be returned by a pattern: ``return b.notify_match_failure(...)``."""
+        self.rewriter.notify_match_failure(reason)
 
     # --- sizes ------------------------------------------------------------------------------------------------------
 
@@ -133,61 +162,79 @@ class Builder:
 
     # --- arithmetic -------------------------------------------------------------------------------------------------
 
-    def binary(self, packet: str, x: SSAValue, y: TensorOrNumber, **kwargs: Any) -> SSAValue:
-        """``packet`` (``"mul"``) in its ``Tensor`` or ``Scalar`` overload."""
-        return self(f"aten.{packet}.{'Tensor' if is_tensor(y) else 'Scalar'}", x, y, **kwargs)
+    neg = _Unary(aten.neg.default)
+    abs = _Unary(aten.abs.default)
+    sign = _Unary(aten.sign.default)
+    floor = _Unary(aten.floor.default)
+    ceil = _Unary(aten.ceil.default)
+    round = _Unary(aten.round.default)
+    trunc = _Unary(aten.trunc.default)
+    reciprocal = _Unary(aten.reciprocal.default)
+    sqrt = _Unary(aten.sqrt.default)
+    rsqrt = _Unary(aten.rsqrt.default)
+    exp = _Unary(aten.exp.default)
+    log = _Unary(aten.log.default)
+    log1p = _Unary(aten.log1p.default)
+    sin = _Unary(aten.sin.default)
+    cos = _Unary(aten.cos.default)
+    tanh = _Unary(aten.tanh.default)
+    sigmoid = _Unary(aten.sigmoid.default)
+    relu = _Unary(aten.relu.default)
+    isnan = _Unary(aten.isnan.default)
+    isinf = _Unary(aten.isinf.default)
+    logical_not = _Unary(aten.logical_not.default)
 
-    def add(self, x: SSAValue, y: TensorOrNumber) -> SSAValue:
-        """``x + y``."""
-        return self.binary("add", x, y)
+    add = _Binary(aten.add.Tensor, aten.add.Scalar)
+    sub = _Binary(aten.sub.Tensor, aten.sub.Scalar)
+    mul = _Binary(aten.mul.Tensor, aten.mul.Scalar)
+    div = _Binary(aten.div.Tensor, aten.div.Scalar)
+    """``x / y``, in floating point."""
+    eq = _Binary(aten.eq.Tensor, aten.eq.Scalar)
+    ne = _Binary(aten.ne.Tensor, aten.ne.Scalar)
+    lt = _Binary(aten.lt.Tensor, aten.lt.Scalar)
+    le = _Binary(aten.le.Tensor, aten.le.Scalar)
+    gt = _Binary(aten.gt.Tensor, aten.gt.Scalar)
+    ge = _Binary(aten.ge.Tensor, aten.ge.Scalar)
 
-    def sub(self, x: SSAValue, y: TensorOrNumber) -> SSAValue:
-        """``x - y``."""
-        return self.binary("sub", x, y)
+    def compare(self, relation: Relation, x: SSAValue, y: TensorOrNumber) -> SSAValue:
+        """``x <relation> y``, where the relation is only known when the program is compiled."""
+        return getattr(self, relation)(x, y)
 
-    def mul(self, x: SSAValue, y: TensorOrNumber) -> SSAValue:
-        """``x * y``."""
-        return self.binary("mul", x, y)
+    def logical_and(self, x: SSAValue, y: SSAValue) -> SSAValue:
+        """True where both are not zero."""
+        return self(aten.logical_and.default, x, y)
 
-    def div(self, x: SSAValue, y: TensorOrNumber) -> SSAValue:
-        """``x / y``, in floating point."""
-        return self.binary("div", x, y)
+    def logical_or(self, x: SSAValue, y: SSAValue) -> SSAValue:
+        """True where one of both is not zero."""
+        return self(aten.logical_or.default, x, y)
+
+    def logical_xor(self, x: SSAValue, y: SSAValue) -> SSAValue:
+        """True where exactly one of both is not zero."""
+        return self(aten.logical_xor.default, x, y)
 
     def rsub(self, x: SSAValue, y: float) -> SSAValue:
         """``y - x``."""
-        return self("aten.rsub.Scalar", x, y)
+        return self(aten.rsub.Scalar, x, y)
 
     def pow(self, x: SSAValue, exponent: float) -> SSAValue:
         """``x ** exponent``."""
-        return self("aten.pow.Tensor_Scalar", x, exponent)
-
-    def compare(self, relation: str, x: SSAValue, y: TensorOrNumber) -> SSAValue:
-        """``x <relation> y`` with relation ``eq ne lt le gt ge``."""
-        return self.binary(relation, x, y)
-
-    def unary(self, packet: str, x: SSAValue) -> SSAValue:
-        """``packet`` (``"exp"``) in its default overload."""
-        return self(f"aten.{packet}.default", x)
-
-    def logical(self, packet: str, x: SSAValue, y: SSAValue) -> SSAValue:
-        """``logical_and``, ``logical_or`` or ``logical_xor``."""
-        return self(f"aten.{packet}.default", x, y)
+        return self(aten.pow.Tensor_Scalar, x, exponent)
 
     def clamp(self, x: SSAValue, low: float | None = None, high: float | None = None) -> SSAValue:
         """``x`` limited to the range."""
-        return self("aten.clamp.default", x, low, high)
+        return self(aten.clamp.default, x, low, high)
 
     def where(self, condition: SSAValue, x: TensorOrNumber, y: TensorOrNumber) -> SSAValue:
         """``x`` where the condition holds, ``y`` elsewhere; numbers become tensors of the common type."""
         common = result_type((x, y))
-        return self("aten.where.self", condition, self.as_tensor(x, common), self.as_tensor(y, common))
+        return self(aten.where.self, condition, self.as_tensor(x, common), self.as_tensor(y, common))
 
     def as_tensor(self, value: Number, type: Attribute | None = None) -> SSAValue:
         """A number as a tensor without dims of element type ``type`` (default: as it takes part in promotion)."""
         if is_tensor(value):
             assert isinstance(value, SSAValue)
             return value
-        return self("aten.full.default", [], _of_category(value, type), dtype=type or result_type((value,)))
+        return self(aten.full.default, [], _of_category(value, type), dtype=type or result_type((value,)))
 
     # --- types ------------------------------------------------------------------------------------------------------
 
@@ -197,8 +244,8 @@ class Builder:
             return x
         if self.is_edge:
             order = order_of(tensor_type_of(x))
-            return self("dim_order_ops._to_dim_order_copy.default", x, dtype=type, dim_order=order)
-        return self("aten._to_copy.default", x, dtype=type)
+            return self(edge.dim_order_ops._to_dim_order_copy.default, x, dtype=type, dim_order=order)
+        return self(aten._to_copy.default, x, dtype=type)
 
     # --- shapes -----------------------------------------------------------------------------------------------------
 
@@ -211,7 +258,7 @@ class Builder:
         dynamic = [i for i, d in enumerate(known) if not isinstance(d, int)]
         if len(dynamic) == 1 and all(known[i] for i in range(len(known)) if i not in dynamic):
             given[dynamic[0]] = -1
-        return self("aten.view.default", x, given, types=[tensor_type(element(x), known)])
+        return self(aten.view.default, x, given, types=[tensor_type(element(x), known)])
 
     def permute(self, x: SSAValue, order: Sequence[int]) -> SSAValue:
         """Dims in another order; a view when only dims of size 1 move."""
@@ -223,7 +270,7 @@ class Builder:
         if moving == sorted(moving):
             sizes = self.sizes(x)
             return self.view(x, [sizes[d] for d in order])
-        return self("aten.permute.default", x, order)
+        return self(aten.permute.default, x, order)
 
     def transpose(self, x: SSAValue, first: int, second: int) -> SSAValue:
         """Two dims exchanged."""
@@ -235,12 +282,12 @@ class Builder:
 
     def unsqueeze(self, x: SSAValue, position: int) -> SSAValue:
         """A new dim of size 1."""
-        return self("aten.unsqueeze.default", x, wrap(position, rank(x) + 1))
+        return self(aten.unsqueeze.default, x, wrap(position, rank(x) + 1))
 
     def squeeze(self, x: SSAValue, positions: int | Iterable[int]) -> SSAValue:
         """Without the dims at ``positions``, whose size is 1."""
         given = (positions,) if isinstance(positions, int) else positions
-        return self("aten.squeeze.dims", x, [wrap(p, rank(x)) for p in given])
+        return self(aten.squeeze.dims, x, [wrap(p, rank(x)) for p in given])
 
     def expand(self, x: SSAValue, sizes: Sizes) -> SSAValue:
         """``x`` repeated along dims of size 1 and along new leading dims; ``x`` itself when nothing grows."""
@@ -252,7 +299,7 @@ class Builder:
         if all(k == o for k, o in zip(known, own, strict=True)):
             return self.view(x, [*(1,) * new, *self.sizes(x)])
         given = [k if isinstance(k, int) else -1 if i >= new and k == own[i] else sizes[i] for i, k in enumerate(known)]
-        return self("aten.expand.default", x, given, types=[tensor_type(element(x), known)])
+        return self(aten.expand.default, x, given, types=[tensor_type(element(x), known)])
 
     def broadcast(self, *tensors: SSAValue) -> list[SSAValue]:
         """All tensors expanded to their common shape."""
@@ -272,7 +319,7 @@ class Builder:
 
     def select(self, x: SSAValue, position: int, index: int) -> SSAValue:
         """One entry of a dim, which disappears."""
-        return self("aten.select.int", x, wrap(position, rank(x)), index)
+        return self(aten.select.int, x, wrap(position, rank(x)), index)
 
     def slice(self, x: SSAValue, position: int, start: SizeLike, end: SizeLike | None, step: int = 1) -> SSAValue:
         """``x[start:end:step]`` along a dim, ``0 <= start <= end``; ``x`` itself when that is all of it."""
@@ -288,35 +335,35 @@ class Builder:
             shape = [*dims(x)]
             shape[position] = length if step == 1 else -((-length) // step)
             types = [tensor_type(element(x), shape)]
-        return self("aten.slice.Tensor", x, position, start, end, step, types=types)
+        return self(aten.slice.Tensor, x, position, start, end, step, types=types)
 
     def cat(self, tensors: Sequence[SSAValue], position: int = 0) -> SSAValue:
         """Tensors joined along a dim; a single one as it is."""
-        return tensors[0] if len(tensors) == 1 else self("aten.cat.default", tensors, wrap(position, rank(tensors[0])))
+        return tensors[0] if len(tensors) == 1 else self(aten.cat.default, tensors, wrap(position, rank(tensors[0])))
 
     # --- reductions and products ------------------------------------------------------------------------------------
 
     def sum(self, x: SSAValue, positions: Sequence[int], keepdim: bool = False) -> SSAValue:
         """The sum over dims."""
-        return self("aten.sum.dim_IntList", x, [wrap(p, rank(x)) for p in positions], keepdim)
+        return self(aten.sum.dim_IntList, x, [wrap(p, rank(x)) for p in positions], keepdim)
 
     def mean(self, x: SSAValue, positions: Sequence[int], keepdim: bool = False) -> SSAValue:
         """The mean over dims."""
-        return self("aten.mean.dim", x, [wrap(p, rank(x)) for p in positions], keepdim)
+        return self(aten.mean.dim, x, [wrap(p, rank(x)) for p in positions], keepdim)
 
     def amax(self, x: SSAValue, positions: Sequence[int], keepdim: bool = False) -> SSAValue:
         """The maximum over dims."""
-        return self("aten.amax.default", x, [wrap(p, rank(x)) for p in positions], keepdim)
+        return self(aten.amax.default, x, [wrap(p, rank(x)) for p in positions], keepdim)
 
     def mm(self, x: SSAValue, y: SSAValue) -> SSAValue:
         """[n, k] by [k, m]."""
-        return self("aten.mm.default", x, y)
+        return self(aten.mm.default, x, y)
 
     def bmm(self, x: SSAValue, y: SSAValue) -> SSAValue:
         """[b, n, k] by [b, k, m]; ``mm`` for a batch of one."""
         if dims(x)[0] == 1 and dims(y)[0] == 1:
             return self.unsqueeze(self.mm(self._drop_batch(x), self._drop_batch(y)), 0)
-        return self("aten.bmm.default", x, y)
+        return self(aten.bmm.default, x, y)
 
     def _drop_batch(self, x: SSAValue) -> SSAValue:
         return self.view(x, self.sizes(x)[1:])
@@ -325,13 +372,13 @@ class Builder:
 
     def full(self, sizes: Sizes, value: Number, type: Attribute) -> SSAValue:
         """A tensor with the same value everywhere."""
-        return self("aten.full.default", sizes, _of_category(value, type), dtype=type)
+        return self(aten.full.default, sizes, _of_category(value, type), dtype=type)
 
     def arange(self, end: SizeLike, type: Attribute = i64, start: SizeLike = 0) -> SSAValue:
         """``start, start + 1, ... end - 1``."""
         length = dim(end) - dim(start)
         result = tensor_type(type, [length])
-        return self("aten.arange.start_step", start, end, 1, dtype=type, types=[result])
+        return self(aten.arange.start_step, start, end, 1, dtype=type, types=[result])
 
     def constant(self, values: Any, type: Attribute) -> SSAValue:
         """A constant tensor from a NumPy array or nested lists: in the text when it is small, else a weight."""
@@ -363,7 +410,7 @@ class Builder:
 
     def insert(self, op: Operation) -> Operation:
         """Insert an operation that is no operator."""
-        return self.rewriter.insert(op)
+        return self.rewriter.insert_op(op)
 
 
 def declared_ranges(op: Operation) -> dict[str, tuple[int, int | None]]:
@@ -377,9 +424,14 @@ def declared_ranges(op: Operation) -> dict[str, tuple[int, int | None]]:
 
 
 @cache
-def _edge_class(op_name: str) -> type[SchemaOp]:
-    """The operator that the edge level has for ``op_name``: views are copies there."""
-    return edge_op(copy_form(op_name) or op_name)
+def _edge_class(operator: Operator) -> Operator:
+    """The operator that the edge level has for an ATen one: views are copies there."""
+    name = operator.SCHEMA.op_name
+    return edge_op(copy_form(name) or name)
+
+
+def _same_class(operator: Operator) -> Operator:
+    return operator
 
 
 def _element(value: Any) -> Any:

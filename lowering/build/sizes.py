@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from etir.dialects.aten.base import aten_op
+from etir.dialects.aten import ops as aten
+from etir.dialects.edge import ops as edge
 from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.schema_op import SchemaOp
@@ -32,14 +33,14 @@ class SizePool:
     """Where the run-time numbers of one rewrite come from: each expression gets one value, made once.
 
     ``sources`` are the tensors whose dims are the sizes to start from, ``insert`` puts operations into the program,
-    and ``op_class`` gives the operators of the level that the program is at.
+    and ``op_class`` gives the operator of the level that the program is at for the one of ATen.
     """
 
     def __init__(
         self,
         insert: Callable[[Operation], Operation],
         sources: Iterable[SSAValue],
-        op_class: Callable[[str], type[SchemaOp]] = aten_op,
+        op_class: Callable[[type[SchemaOp]], type[SchemaOp]],
     ):
         self.insert = insert
         self.op_class = op_class
@@ -92,7 +93,7 @@ class SizePool:
         return None
 
     def _read(self, tensor: SSAValue, dim: int) -> SSAValue:
-        op = self.op_class("aten.sym_size.int").make({"self": tensor, "dim": dim}, [i64])
+        op = self.op_class(aten.sym_size.int).make({"self": tensor, "dim": dim}, [i64])
         return self.insert(op).results[0]
 
     def number(self, size: SizeLike) -> SSAValue:
@@ -240,9 +241,8 @@ def dim_of(value: SSAValue, budget: int = MAX_PRODUCERS) -> Dim | None:
         constant = op.value
         number = getattr(getattr(constant, "value", None), "data", None)
         return number if isinstance(number, int) and value.type == i64 else None
-    if isinstance(op, SchemaOp) and op.SCHEMA.op_name == "aten.sym_size.int":
-        tensor, index = op.arg("self"), op.arg("dim")
-        return _tensor_dims(tensor)[index] if isinstance(index, int) else None
+    if isinstance(op, (aten.sym_size.int, edge.aten.sym_size.int)):
+        return _tensor_dims(op.self_)[op.dim]
     if isinstance(op, ArithmeticOp) and op.name in _EXPRESSIONS:
         operands = [dim_of(argument, budget // 2) for argument in op.arguments]
         if any(operand is None for operand in operands):

@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 
 from xdsl.ir import Attribute
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import BY_TORCH_NAME
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.build.builder import Builder, dims, element, is_tensor, rank
+from etir.lowering.build.builder import Builder, Operator, Relation, dims, element, is_tensor, rank
 from etir.lowering.build.dims import wrap
 
 Parts: TypeAlias = tuple[Any, Any]
@@ -48,7 +49,7 @@ class Call:
         if others.get("dtype") is not None:
             others["dtype"] = element(replaced)  # parts have the type of the result's parts already
         made = type(self.op).make({**others, **arguments}, [result])
-        self.b.rewriter.insert(made)
+        self.b.rewriter.insert_op(made)
         return made.results[0]
 
 
@@ -68,22 +69,22 @@ def both(function: Callable[[Any], Any], x: Parts) -> Parts:
     return function(x[0]), function(x[1])
 
 
-def sum_of(b: Builder, x: Any, y: Any, packet: str = "add", alpha: Any = 1) -> Any:
-    """``x + alpha * y``, or ``x - alpha * y`` for ``sub``, of tensors, a number ``y``, or None for zero."""
+def sum_of(b: Builder, x: Any, y: Any, *, negative: bool = False, alpha: Any = 1) -> Any:
+    """``x + alpha * y``, or ``x - alpha * y`` where ``negative``, of tensors, a number ``y``, or None for zero."""
     if y is None:
         return x
     if alpha != 1:
         y = b.mul(y, alpha) if is_tensor(y) else y * alpha
     if x is None:
-        return y if packet == "add" else b.unary("neg", y)
-    return b.binary(packet, x, y)
+        return b.neg(y) if negative else y
+    return b.sub(x, y) if negative else b.add(x, y)
 
 
-def _sums(packet: str) -> Formula:
+def _sums(*, negative: bool = False) -> Formula:
     def formula(call: Call) -> Parts:
         x, y = call.parts["self"], call.parts["other"]
         alpha = call.given.get("alpha", 1)
-        real, imaginary = (sum_of(call.b, p, q, packet, alpha) for p, q in zip(x, y, strict=True))
+        real, imaginary = (sum_of(call.b, p, q, negative=negative, alpha=alpha) for p, q in zip(x, y, strict=True))
         return real, imaginary
 
     return formula
@@ -161,7 +162,7 @@ def product_of(b: Builder, x: Parts, y: Parts, times: Callable[[Any, Any], Any] 
     def multiply(p: Any, q: Any) -> Any:
         return None if p is None or q is None else times(p, q) if times else b.mul(p, q)
 
-    real = sum_of(b, multiply(x[0], y[0]), multiply(x[1], y[1]), "sub")
+    real = sum_of(b, multiply(x[0], y[0]), multiply(x[1], y[1]), negative=True)
     return real, sum_of(b, multiply(x[0], y[1]), multiply(x[1], y[0]))
 
 
@@ -197,7 +198,7 @@ def _convolution(call: Call) -> Parts:
     def one(i: int, j: int) -> Any:
         return call.real_again({"input": x[i], "weight": y[j], "bias": bias_of.get((i, j))})
 
-    real = sum_of(call.b, one(0, 0), one(1, 1), "sub")
+    real = sum_of(call.b, one(0, 0), one(1, 1), negative=True)
     return real, sum_of(call.b, one(0, 1), one(1, 0))
 
 
@@ -205,7 +206,7 @@ def quotient_of(b: Builder, x: Parts, y: Parts) -> Parts:
     """Smith's algorithm ("Algorithm 116: Complex division", 1962): nothing overflows where the result does not."""
     if y[1] is None:
         return b.div(x[0], y[0]), None if x[1] is None else b.div(x[1], y[0])
-    wide = b.compare("ge", b.unary("abs", y[0]), b.unary("abs", y[1]))
+    wide = b.ge(b.abs(y[0]), b.abs(y[1]))
     large, small = b.where(wide, y[0], y[1]), b.where(wide, y[1], y[0])
     ratio = b.div(small, large)
     scale = b.add(large, b.mul(small, ratio))
@@ -214,7 +215,7 @@ def quotient_of(b: Builder, x: Parts, y: Parts) -> Parts:
     first, second = b.where(wide, x[0], x[1]), b.where(wide, x[1], x[0])
     real = b.div(b.add(first, b.mul(second, ratio)), scale)
     imaginary = b.div(b.sub(second, b.mul(first, ratio)), scale)
-    return real, b.where(wide, imaginary, b.unary("neg", imaginary))
+    return real, b.where(wide, imaginary, b.neg(imaginary))
 
 
 def _over(call: Call) -> Parts:
@@ -235,17 +236,17 @@ def _reciprocal(call: Call) -> Parts:
 
 def _negated(call: Call) -> Parts:
     real, imaginary = call.parts["self"]
-    return call.b.unary("neg", real), call.b.unary("neg", imaginary)
+    return call.b.neg(real), call.b.neg(imaginary)
 
 
 def _conjugate(call: Call) -> Parts:
     real, imaginary = call.parts["self"]
-    return real, call.b.unary("neg", imaginary)
+    return real, call.b.neg(imaginary)
 
 
 def magnitude_of(b: Builder, x: Parts) -> Any:
     """``abs(x)``."""
-    return b("aten.hypot.default", *x, types=[x[0].type])
+    return b(aten.hypot.default, *x, types=[x[0].type])
 
 
 def _magnitude(call: Call) -> Parts:
@@ -254,17 +255,17 @@ def _magnitude(call: Call) -> Parts:
 
 def _angle(call: Call) -> Parts:
     real, imaginary = call.parts["self"]
-    return call.b("aten.atan2.default", imaginary, real), None
+    return call.b(aten.atan2.default, imaginary, real), None
 
 
 def direction_of(b: Builder, length: Any, angle: Any) -> Parts:
     """The number of magnitude ``length`` in the direction ``angle``, in radians."""
-    return b.mul(length, b.unary("cos", angle)), b.mul(length, b.unary("sin", angle))
+    return b.mul(length, b.cos(angle)), b.mul(length, b.sin(angle))
 
 
 def exponential_of(b: Builder, x: Parts) -> Parts:
     """``exp(x)``."""
-    return direction_of(b, b.unary("exp", x[0]), x[1])
+    return direction_of(b, b.exp(x[0]), x[1])
 
 
 def _exponential(call: Call) -> Parts:
@@ -273,17 +274,17 @@ def _exponential(call: Call) -> Parts:
 
 def _logarithm(call: Call) -> Parts:
     x = call.parts["self"]
-    return call.b.unary("log", magnitude_of(call.b, x)), call.b("aten.atan2.default", x[1], x[0])
+    return call.b.log(magnitude_of(call.b, x)), call.b(aten.atan2.default, x[1], x[0])
 
 
 def root_of(b: Builder, x: Parts) -> Parts:
     """``sqrt(x)``, without a difference of nearly equal numbers."""
-    larger = b.unary("sqrt", b.mul(b.add(magnitude_of(b, x), b.unary("abs", x[0])), 0.5))
-    is_zero = b.compare("eq", larger, 0.0)
+    larger = b.sqrt(b.mul(b.add(magnitude_of(b, x), b.abs(x[0])), 0.5))
+    is_zero = b.eq(larger, 0.0)
     smaller = b.where(is_zero, 0.0, b.div(x[1], b.mul(b.where(is_zero, 1.0, larger), 2.0)))
-    is_right, is_low = b.compare("ge", x[0], 0.0), b.compare("lt", x[1], 0.0)
-    signed = b.where(is_low, b.unary("neg", larger), larger)
-    return b.where(is_right, larger, b.unary("abs", smaller)), b.where(is_right, smaller, signed)
+    is_right, is_low = b.ge(x[0], 0.0), b.lt(x[1], 0.0)
+    signed = b.where(is_low, b.neg(larger), larger)
+    return b.where(is_right, larger, b.abs(smaller)), b.where(is_right, smaller, signed)
 
 
 def _root(call: Call) -> Parts:
@@ -307,25 +308,25 @@ def _power(call: Call) -> Parts:
         for _ in range(int(size) - 1):
             result = product_of(b, result, x)
     else:
-        angle = b("aten.atan2.default", x[1], x[0])
+        angle = b(aten.atan2.default, x[1], x[0])
         return direction_of(b, b.pow(magnitude_of(b, x), exponent), b.mul(angle, exponent))
     return reciprocal_of(b, result) if exponent < 0 else result
 
 
-def _waves(real: tuple[str, str], imaginary: tuple[str, str], sign: float = 1.0) -> Formula:
+def _waves(real: tuple[Operator, Operator], imaginary: tuple[Operator, Operator], sign: float = 1.0) -> Formula:
     """The product of a function of the real part and one of the imaginary part, for either part of the result."""
 
     def formula(call: Call) -> Parts:
         b, x = call.b, call.parts["self"]
-        first, second = (b.mul(b.unary(f, x[0]), b.unary(g, x[1])) for f, g in (real, imaginary))
-        return first, second if sign == 1 else b.unary("neg", second)
+        first, second = (b.mul(b(f, x[0]), b(g, x[1])) for f, g in (real, imaginary))
+        return first, second if sign == 1 else b.neg(second)
 
     return formula
 
 
 def tangent_of(b: Builder, x: Parts) -> Parts:
     """``tanh(x)``: by the tangent of the real part alone, which does not overflow."""
-    t, s, c = b.unary("tanh", x[0]), b.unary("sin", x[1]), b.unary("cos", x[1])
+    t, s, c = b.tanh(x[0]), b.sin(x[1]), b.cos(x[1])
     square = b.mul(t, t)
     scale = b.add(b.mul(c, c), b.mul(square, b.mul(s, s)))
     return b.div(t, scale), b.div(b.mul(b.mul(s, c), b.rsub(square, 1.0)), scale)
@@ -338,33 +339,33 @@ def _hyperbolic_tangent(call: Call) -> Parts:
 def _tangent(call: Call) -> Parts:
     """``-i * tanh(i * x)``."""
     real, imaginary = call.parts["self"]
-    first, second = tangent_of(call.b, (call.b.unary("neg", imaginary), real))
-    return second, call.b.unary("neg", first)
+    first, second = tangent_of(call.b, (call.b.neg(imaginary), real))
+    return second, call.b.neg(first)
 
 
 def _sigmoid(call: Call) -> Parts:
     b = call.b
-    real, imaginary = exponential_of(b, both(lambda p: b.unary("neg", p), call.parts["self"]))
+    real, imaginary = exponential_of(b, both(lambda p: b.neg(p), call.parts["self"]))
     return reciprocal_of(b, (b.add(real, 1.0), imaginary))
 
 
 # --- truth ------------------------------------------------------------------------------------------------------------
 
 
-def _compared(relation: str, joined: str) -> Formula:
+def _compared(relation: Relation, joined: Operator) -> Formula:
     def formula(call: Call) -> Parts:
         b, x, y = call.b, call.parts["self"], call.parts["other"]
         first = b.compare(relation, x[0], y[0])
         if x[1] is None:
             x = (x[0], filled_as(b, x[0], 0))
-        return b.logical(joined, first, b.compare(relation, x[1], 0.0 if y[1] is None else y[1])), None
+        return b(joined, first, b.compare(relation, x[1], 0.0 if y[1] is None else y[1])), None
 
     return formula
 
 
 def _either(call: Call) -> Parts:
-    first, second = (call.b.unary(call.op.SCHEMA.name, p) for p in call.parts["self"])
-    return call.b.logical("logical_or", first, second), None
+    first, second = (call.b(type(call.op), p) for p in call.parts["self"])
+    return call.b.logical_or(first, second), None
 
 
 # --- made of parts, and Fourier transforms ----------------------------------------------------------------------------
@@ -385,15 +386,13 @@ def spectrum_of(b: Builder, x: Any, position: int, normalization: int) -> Parts:
     shape = [*dims(x)]
     shape[position] = size // 2 + 1
     half_type = tensor_type(_COMPLEX_OF[element(x)], shape)
-    half = b("aten._fft_r2c.default", x, [position], normalization, True, types=[half_type])
-    pairs = b("aten.view_as_real.default", half, types=[tensor_type(element(x), [*shape, 2])])
+    half = b(aten._fft_r2c.default, x, [position], normalization, True, types=[half_type])
+    pairs = b(aten.view_as_real.default, half, types=[tensor_type(element(x), [*shape, 2])])
     real, imaginary = (b.select(pairs, len(shape), i) for i in (0, 1))
     if size < 3:
         return real, imaginary
-    mirrored = [
-        b("aten.flip.default", b.slice(p, position, 1, size - size // 2), [position]) for p in (real, imaginary)
-    ]
-    mirrored[1] = b.unary("neg", mirrored[1])
+    mirrored = [b(aten.flip.default, b.slice(p, position, 1, size - size // 2), [position]) for p in (real, imaginary)]
+    mirrored[1] = b.neg(mirrored[1])
     return b.cat([real, mirrored[0]], position), b.cat([imaginary, mirrored[1]], position)
 
 
@@ -401,12 +400,12 @@ def transform_of(b: Builder, x: Parts, position: int, normalization: int, forwar
     """The transform of a complex tensor along a dim: those of its parts, added up."""
     real, imaginary = x
     if not forward:  # the conjugate of the forward transform of the conjugate
-        imaginary = None if imaginary is None else b.unary("neg", imaginary)
+        imaginary = None if imaginary is None else b.neg(imaginary)
     result = spectrum_of(b, real, position, normalization)
     if imaginary is not None:
         other = spectrum_of(b, imaginary, position, normalization)
         result = (b.sub(result[0], other[1]), b.add(result[1], other[0]))
-    return result if forward else (result[0], b.unary("neg", result[1]))
+    return result if forward else (result[0], b.neg(result[1]))
 
 
 def _transform(call: Call) -> Parts:
@@ -419,67 +418,67 @@ def _transform(call: Call) -> Parts:
     return result
 
 
-FORMULAS: dict[str, Formula] = {
-    "aten.add.Tensor": _sums("add"),
-    "aten.add.Scalar": _sums("add"),
-    "aten.sub.Tensor": _sums("sub"),
-    "aten.sub.Scalar": _sums("sub"),
-    "aten.mul.Tensor": _times,
-    "aten.mul.Scalar": _times,
-    "aten.div.Tensor": _over,
-    "aten.div.Scalar": _over,
-    "aten.mm.default": _matrices,
-    "aten.bmm.default": _matrices,
-    "aten.addmm.default": _add_product,
-    "aten.baddbmm.default": _add_product,
-    "aten.convolution.default": _convolution,
-    "aten.sum.default": _each("self"),
-    "aten.sum.dim_IntList": _each("self"),
-    "aten.mean.default": _each("self"),
-    "aten.mean.dim": _each("self"),
-    "aten.cumsum.default": _each("self"),
-    "aten.prod.default": _product_over_dim,
-    "aten.prod.dim_int": _product_over_dim,
-    "aten.var.correction": _variance,
-    "aten.flip.default": _each("self"),
-    "aten.gather.default": _each("self"),
-    "aten.index.Tensor": _each("self"),
-    "aten.index_put.default": _each("self", "values"),
-    "aten.scatter.src": _each("self", "src"),
-    "aten.scatter_add.default": _each("self", "src"),
-    "aten.slice_scatter.default": _each("self", "src"),
-    "aten.select_scatter.default": _each("self", "src"),
-    "aten.diagonal_scatter.default": _each("self", "src"),
-    "aten.where.self": _each("self", "other"),
-    "aten.constant_pad_nd.default": _with_number,
-    "aten.scatter.value": _with_number,
-    "aten._to_copy.default": _same,
-    "aten.neg.default": _negated,
-    "aten._conj_physical.default": _conjugate,
-    "aten.abs.default": _magnitude,
-    "aten.angle.default": _angle,
-    "aten.reciprocal.default": _reciprocal,
-    "aten.exp.default": _exponential,
-    "aten.log.default": _logarithm,
-    "aten.sqrt.default": _root,
-    "aten.rsqrt.default": _inverse_root,
-    "aten.pow.Tensor_Scalar": _power,
-    "aten.sin.default": _waves(("sin", "cosh"), ("cos", "sinh")),
-    "aten.cos.default": _waves(("cos", "cosh"), ("sin", "sinh"), -1.0),
-    "aten.sinh.default": _waves(("sinh", "cos"), ("cosh", "sin")),
-    "aten.cosh.default": _waves(("cosh", "cos"), ("sinh", "sin")),
-    "aten.tanh.default": _hyperbolic_tangent,
-    "aten.tan.default": _tangent,
-    "aten.sigmoid.default": _sigmoid,
-    "aten.eq.Tensor": _compared("eq", "logical_and"),
-    "aten.eq.Scalar": _compared("eq", "logical_and"),
-    "aten.ne.Tensor": _compared("ne", "logical_or"),
-    "aten.ne.Scalar": _compared("ne", "logical_or"),
-    "aten.isnan.default": _either,
-    "aten.isinf.default": _either,
-    "aten.polar.default": _polar,
-    "aten.complex.default": _complex,
-    "aten._fft_c2c.default": _transform,
-    "aten._fft_r2c.default": _transform,
+FORMULAS: dict[Operator, Formula] = {
+    aten.add.Tensor: _sums(),
+    aten.add.Scalar: _sums(),
+    aten.sub.Tensor: _sums(negative=True),
+    aten.sub.Scalar: _sums(negative=True),
+    aten.mul.Tensor: _times,
+    aten.mul.Scalar: _times,
+    aten.div.Tensor: _over,
+    aten.div.Scalar: _over,
+    aten.mm.default: _matrices,
+    aten.bmm.default: _matrices,
+    aten.addmm.default: _add_product,
+    aten.baddbmm.default: _add_product,
+    aten.convolution.default: _convolution,
+    aten.sum.default: _each("self"),
+    aten.sum.dim_IntList: _each("self"),
+    aten.mean.default: _each("self"),
+    aten.mean.dim: _each("self"),
+    aten.cumsum.default: _each("self"),
+    aten.prod.default: _product_over_dim,
+    aten.prod.dim_int: _product_over_dim,
+    aten.var.correction: _variance,
+    aten.flip.default: _each("self"),
+    aten.gather.default: _each("self"),
+    aten.index.Tensor: _each("self"),
+    aten.index_put.default: _each("self", "values"),
+    aten.scatter.src: _each("self", "src"),
+    aten.scatter_add.default: _each("self", "src"),
+    aten.slice_scatter.default: _each("self", "src"),
+    aten.select_scatter.default: _each("self", "src"),
+    aten.diagonal_scatter.default: _each("self", "src"),
+    aten.where.self: _each("self", "other"),
+    aten.constant_pad_nd.default: _with_number,
+    aten.scatter.value: _with_number,
+    aten._to_copy.default: _same,
+    aten.neg.default: _negated,
+    aten._conj_physical.default: _conjugate,
+    aten.abs.default: _magnitude,
+    aten.angle.default: _angle,
+    aten.reciprocal.default: _reciprocal,
+    aten.exp.default: _exponential,
+    aten.log.default: _logarithm,
+    aten.sqrt.default: _root,
+    aten.rsqrt.default: _inverse_root,
+    aten.pow.Tensor_Scalar: _power,
+    aten.sin.default: _waves((aten.sin.default, aten.cosh.default), (aten.cos.default, aten.sinh.default)),
+    aten.cos.default: _waves((aten.cos.default, aten.cosh.default), (aten.sin.default, aten.sinh.default), -1.0),
+    aten.sinh.default: _waves((aten.sinh.default, aten.cos.default), (aten.cosh.default, aten.sin.default)),
+    aten.cosh.default: _waves((aten.cosh.default, aten.cos.default), (aten.sinh.default, aten.sin.default)),
+    aten.tanh.default: _hyperbolic_tangent,
+    aten.tan.default: _tangent,
+    aten.sigmoid.default: _sigmoid,
+    aten.eq.Tensor: _compared("eq", aten.logical_and.default),
+    aten.eq.Scalar: _compared("eq", aten.logical_and.default),
+    aten.ne.Tensor: _compared("ne", aten.logical_or.default),
+    aten.ne.Scalar: _compared("ne", aten.logical_or.default),
+    aten.isnan.default: _either,
+    aten.isinf.default: _either,
+    aten.polar.default: _polar,
+    aten.complex.default: _complex,
+    aten._fft_c2c.default: _transform,
+    aten._fft_r2c.default: _transform,
 }
 """Operator to the parts of its result."""

@@ -19,39 +19,39 @@ from __future__ import annotations
 from typing import Any
 
 from xdsl.dialects.builtin import ComplexType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import i1
 from etir.dialects.et.layout import dims_of, is_static, tensor_type
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.builder import Builder, dims, element, is_tensor
 from etir.lowering.decompose_aten.complex_formulas import FORMULAS, NOT_TAKEN_APART, PART_OF, Call, Parts, filled_as
 from etir.lowering.decompose_aten.decomposition import OperatorPattern
-from etir.passes.infra.rewriting import Rewriter
+from etir.passes.infra.rewriting import PatternRewriter
 
 
 class ComplexPartsPattern(OperatorPattern):
     """Real and imaginary parts in place of a complex operator that the target has no kernel for"""
 
     name = "complex-parts"
-    roots = tuple(FORMULAS)
+    roots = tuple(operator.name for operator in FORMULAS)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: SchemaOp, rewriter: PatternRewriter) -> None:
         """Replace ``op`` by arithmetic of parts."""
-        assert isinstance(op, SchemaOp)
         if not any(_is_complex(v) for v in (*op.operands, *op.results)):
-            return rewriter.no_match("it has no complex tensors")
+            return rewriter.notify_match_failure("it has no complex tensors")
         given: dict[str, Any] = op.args()
         tensors = [*filter(is_tensor, given.values()), *op.results]
         if any(isinstance(v, complex) for v in given.values()):
-            return rewriter.no_match("it has a complex number")
+            return rewriter.notify_match_failure("it has a complex number")
         if len([v for v in given.values() if isinstance(v, SSAValue)]) + len(op.results) != len(tensors):
-            return rewriter.no_match("a number is only known at run time")
+            return rewriter.notify_match_failure("a number is only known at run time")
         if self.kept is None or self.kept.target is None or self.kept.has_kernel(op) or self.is_kept(op, rewriter):
-            return rewriter.no_match("the target has a kernel for it, or is not known")
+            return rewriter.notify_match_failure("the target has a kernel for it, or is not known")
         result = op.results[0]
         if not all(is_static(v.type) for v in tensors):  # type: ignore[arg-type]
-            return rewriter.no_match("sizes are only known at run time")
+            return rewriter.notify_match_failure("sizes are only known at run time")
         declared = element(result)
         part = PART_OF[declared if _is_complex(result) else next(element(v) for v in op.operands if _is_complex(v))]
         b = Builder(rewriter)
@@ -60,16 +60,16 @@ class ComplexPartsPattern(OperatorPattern):
             for name, value in given.items()
             if name not in NOT_TAKEN_APART and (is_tensor(value) or isinstance(value, (int, float)))
         }
-        real, imaginary = FORMULAS[op.name](Call(b, op, given, parts))
+        real, imaginary = FORMULAS[type(op)](Call(b, op, given, parts))
         if _is_complex(result):
             sizes = [d for d in dims_of(result.type) if isinstance(d, int)]  # type: ignore[arg-type]
             imaginary = filled_as(b, real, 0) if imaginary is None else imaginary
             both = [b.expand(b.cast(p, part), sizes) for p in (real, imaginary)]
-            pairs = b("aten.stack.default", both, dim=len(sizes))
-            real = b("aten.view_as_complex.default", pairs, types=[result.type])
+            pairs = b(aten.stack.default, both, dim=len(sizes))
+            real = b(aten.view_as_complex.default, pairs, types=[result.type])
         elif declared != i1:
             real = b.cast(real, declared)
-        rewriter.replace(op, [real])
+        rewriter.replace_op(op, [real])
         return None
 
 
@@ -83,7 +83,7 @@ def _parts(b: Builder, value: Any, part: Attribute) -> Parts:
         return value, None
     if not _is_complex(value):
         return b.cast(value, part), None
-    pairs = b("aten.view_as_real.default", value, types=[tensor_type(PART_OF[element(value)], [*dims(value), 2])])
+    pairs = b(aten.view_as_real.default, value, types=[tensor_type(PART_OF[element(value)], [*dims(value), 2])])
     last = len(dims(value))
-    real, imaginary = (b.cast(b("aten.select.int", pairs, dim=last, index=i), part) for i in (0, 1))
+    real, imaginary = (b.cast(b(aten.select.int, pairs, dim=last, index=i), part) for i in (0, 1))
     return real, imaginary

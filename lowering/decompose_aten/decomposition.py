@@ -2,15 +2,15 @@
 
 ::
 
-    @decomposition("aten.silu.default", in_float=True)
+    @decomposition(aten.silu.default, in_float=True)
     def silu(b: Builder, x: SSAValue) -> SSAValue:
         '''``x * sigmoid(x)``'''
-        return b.mul(x, b.unary("sigmoid", x))
+        return b.mul(x, b.sigmoid(x))
 
 The decorator makes a :class:`Pattern` of it, named after the function in kebab case, and registers it. The function
 gets every argument of the schema in order, defaults filled in. It returns one value, one for each result (None where
-the result must be unused), or None after ``b.no_match(reason)``: then what it emitted is taken back, the next pattern
-for the operator is tried, and tracing after the last one.
+the result must be unused), or None after ``b.notify_match_failure(reason)``: then what it emitted is taken back, the
+next pattern for the operator is tried, and tracing after the last one.
 
 A *run-time number* (a size, or a number in a tensor's place) is only handed to a function that says so in ``numbers``:
 most decompositions compute with their numbers while compiling.
@@ -24,19 +24,20 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
-from xdsl.rewriter import Rewriter as BaseRewriter
+from xdsl.rewriter import Rewriter
 
 from etir.diagnostics import Diagnostic, EtirError
-from etir.dialects.aten.base import aten_op
+from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import bf16, f16, f32
 from etir.dialects.et.layout import dims_of, is_contiguous
+from etir.dialects.operators import operator_name
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
-from etir.lowering.build.builder import Builder, is_tensor
+from etir.lowering.build.builder import Builder, Operator, is_tensor
 from etir.lowering.decompose_aten.errors import E0420
 from etir.lowering.decompose_aten.kept import Kept
-from etir.passes.infra.rewriting import Pattern, Rewriter
+from etir.passes.infra.rewriting import Pattern, PatternRewriter
 
 Outcome: TypeAlias = "SSAValue | Sequence[SSAValue | None] | None"
 Function: TypeAlias = "Callable[..., Outcome]"
@@ -63,11 +64,11 @@ class OperatorPattern(Pattern):
         self.kept = kept
         self.problems = {} if problems is None else problems
 
-    def is_kept(self, op: Operation, rewriter: Rewriter) -> bool:
+    def is_kept(self, op: Operation, rewriter: PatternRewriter) -> bool:
         """Whether the operator stays whole; the reason is noted."""
         if self.kept is None or not self.kept.keeps(op):
             return False
-        rewriter.no_match("the target has a kernel for it")
+        rewriter.notify_match_failure("the target has a kernel for it")
         return True
 
 
@@ -78,15 +79,14 @@ class Decomposition(OperatorPattern):
     in_float: ClassVar[bool] = False
     numbers: ClassVar[tuple[str, ...]] = ()
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: SchemaOp, rewriter: PatternRewriter) -> None:
         """Replace ``op`` by what the function makes of its arguments."""
-        assert isinstance(op, SchemaOp)
         if self.is_kept(op, rewriter):
             return
         arguments = op.args()
         blocked = _run_time_numbers(op, arguments, self.numbers)
         if blocked:
-            rewriter.no_match(f"'{blocked[0]}' is a number that is only known at run time")
+            rewriter.notify_match_failure(f"'{blocked[0]}' is a number that is only known at run time")
             return
         b = Builder(rewriter)
         values: list[Any] = list(arguments.values())
@@ -107,10 +107,10 @@ class Decomposition(OperatorPattern):
         replace(b, op, results, self.name)
 
 
-def _take_back(rewriter: Rewriter) -> None:
+def _take_back(rewriter: PatternRewriter) -> None:
     """Erase what was emitted for an operator that stays after all."""
     for made in reversed(rewriter.new_ops):
-        BaseRewriter.erase_op(made)
+        Rewriter.erase_op(made)
     rewriter.new_ops.clear()
     rewriter.changed = False
 
@@ -162,10 +162,10 @@ def replace(b: Builder, op: Operation, results: Sequence[SSAValue | None], patte
     if any(value is result for value, result in zip(values, op.results, strict=True)):
         for old, new in zip(op.results, values, strict=True):
             if old is not new:
-                b.rewriter.replace_value(old, new)
-        b.rewriter.erase(op)
+                b.rewriter.replace_all_uses_with(old, new)
+        b.rewriter.erase_op(op)
     else:
-        b.rewriter.replace(op, values)
+        b.rewriter.replace_op(op, values)
 
 
 def _conform(b: Builder, op: Operation, value: SSAValue, type: Attribute, pattern: str) -> SSAValue:
@@ -176,11 +176,11 @@ def _conform(b: Builder, op: Operation, value: SSAValue, type: Attribute, patter
     assert isinstance(type, TensorType)
     _fix_sizes(op, value.type, type)
     if isinstance(value, OpResult) and value.op in b.rewriter.new_ops and value.first_use is None:
-        return BaseRewriter.replace_value_with_new_type(value, type)
+        return Rewriter.replace_value_with_new_type(value, type)
     memory_format = "contiguous" if is_contiguous(type) else "channels_last"
     if isinstance(value.type, TensorType) and is_contiguous(value.type) == is_contiguous(type):
-        return b("aten.alias.default", value, types=[type])
-    return b("aten.clone.default", value, memory_format=memory_format, types=[type])
+        return b(aten.alias.default, value, types=[type])
+    return b(aten.clone.default, value, memory_format=memory_format, types=[type])
 
 
 def _fix_sizes(op: Operation, made: Attribute, declared: TensorType[Attribute]) -> None:
@@ -214,9 +214,12 @@ DECOMPOSITIONS: list[type[Decomposition]] = []
 
 
 def decomposition(
-    *op_names: str, in_float: bool = False, numbers: Collection[str] = (), name: str | None = None
+    *operators: Operator | str, in_float: bool = False, numbers: Collection[str] = (), name: str | None = None
 ) -> Callable[[_FunctionT], _FunctionT]:
-    """Register the decorated function as a decomposition of the overloads ``op_names``, which share a signature.
+    """Register the decorated function as a decomposition of the overloads ``operators``, which share a signature.
+
+    An overload of a custom library is given by name. Raises ``AttributeError`` for one that the schema table should
+    have and has not.
 
     ``in_float``: for f16 and bf16 the function runs on f32 casts of its tensors, and its result is cast back, as torch
     does inside such kernels. ``numbers``: the arguments that may be run-time numbers. ``name``: instead of the
@@ -231,7 +234,7 @@ def decomposition(
                 (Decomposition,),
                 {
                     "name": kebab,
-                    "roots": tuple(op_names),
+                    "roots": tuple(operator_name(operator) for operator in operators),
                     "function": staticmethod(function),
                     "in_float": in_float,
                     "numbers": tuple(numbers),
@@ -248,27 +251,26 @@ def decomposition(
 class Rename(OperatorPattern):
     """One overload in place of another with the same arguments; each pair is a subclass that :func:`rename` makes."""
 
-    target: ClassVar[str]
+    target: ClassVar[Operator]
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: SchemaOp, rewriter: PatternRewriter) -> None:
         """Give the arguments to the other overload."""
-        assert isinstance(op, SchemaOp)
         if self.is_kept(op, rewriter):
             return
-        cls = aten_op(self.target)
+        cls = type(self).target
         given = list(op.given_args().items())
         names = [op.SCHEMA.index[name] for name, _ in given]
         arguments = {cls.SCHEMA.arguments[i].name: value for i, (_, value) in zip(names, given, strict=True)}
-        rewriter.replace(op, cls.make(arguments, [r.type for r in op.results]))
+        rewriter.replace_op(op, cls.make(arguments, [r.type for r in op.results]))
 
 
 RENAMES: list[type[Rename]] = []
 """Every registered renaming."""
 
 
-def rename(pairs: Iterable[tuple[str, str]]) -> None:
+def rename(pairs: Iterable[tuple[Operator, Operator]]) -> None:
     """Register overloads that are other names of overloads with the same arguments in the same order."""
     for alias, target in pairs:
-        words = re.findall(r"[a-z0-9]+", alias.removeprefix("aten.").removesuffix(".default").lower())
+        words = re.findall(r"[a-z0-9]+", alias.name.removeprefix("aten.").removesuffix(".default").lower())
         name = f"rename-{'-'.join(words)}"
-        RENAMES.append(type(name, (Rename,), {"name": name, "roots": (alias,), "target": target}))
+        RENAMES.append(type(name, (Rename,), {"name": name, "roots": (alias.name,), "target": target}))

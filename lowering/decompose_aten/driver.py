@@ -2,7 +2,8 @@
 
 An operator stays when it is core, a view, named by ``keep``, or in the table of operators that are better whole and
 have a kernel in the target (``kept.py``). For all others the hand-written patterns run, one family of operators per
-module, and what has none is decomposed by tracing torch's own decomposition on the operand types (``traced.py``).
+module of ``families/``, and what has none is decomposed by tracing torch's own decomposition on the operand types
+(``traced.py``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -18,6 +20,7 @@ from xdsl.ir import Operation
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
+from etir.lowering.decompose_aten import families
 from etir.lowering.decompose_aten.complex_numbers import ComplexNumberPattern
 from etir.lowering.decompose_aten.complex_parts import ComplexPartsPattern
 from etir.lowering.decompose_aten.decomposition import DECOMPOSITIONS, RENAMES, OperatorPattern
@@ -28,49 +31,14 @@ from etir.lowering.decompose_aten.report import summary
 from etir.lowering.decompose_aten.traced import TraceDecomposition
 from etir.passes.errors import E0503
 from etir.passes.infra.base import Pass
-from etir.passes.infra.rewriting import Pattern, apply_patterns
-
-FAMILIES = (
-    "casts",
-    "creation",
-    "elementwise",
-    "activation",
-    "randomness",
-    "rearrange",
-    "joining",
-    "contraction",
-    "grouped",
-    "einsum",
-    "attention",
-    "convolution",
-    "convolution_3d",
-    "normalization",
-    "pooling",
-    "reduction",
-    "statistics",
-    "indexing",
-    "scattering",
-    "padding",
-    "resampling",
-    "recurrent",
-    "loss",
-    "linear_algebra",
-    "factorizations",
-    "selection",
-    "histogram",
-    "backward",
-    "pooling_backward",
-    "quantization",
-    "quantization_affine",
-)
-"""Modules of this package; importing one registers its decompositions."""
+from etir.passes.infra.rewriting import Pattern, apply_patterns_greedily
 
 
 @cache
 def hand_written() -> tuple[type[OperatorPattern], ...]:
     """Every hand-written pattern, in the order in which they are tried."""
-    for family in FAMILIES:
-        import_module(f"{__package__}.{family}")
+    for module in sorted(info.name for info in iter_modules(families.__path__)):
+        import_module(f"{families.__name__}.{module}")
     return (*RENAMES, ComplexPartsPattern, *DECOMPOSITIONS, ComplexNumberPattern, ForeachPattern, NumberPattern)
 
 
@@ -95,7 +63,7 @@ class DecomposeAtenPass(Pass):
         """Decompose in place. Raises E0411, E0412, E0421 and E0422 for what cannot be decomposed, all at once."""
         problems: dict[Operation, Diagnostic] = {}
         kept = Kept(self.target, self.keep, self.delegates, self.libraries)
-        apply_patterns(
+        apply_patterns_greedily(
             ctx, module, [*self.patterns(ctx, kept, problems), TraceDecomposition(kept, self.only, problems)]
         )
         raise_if_errors(summary([(op, d) for op, d in problems.items() if op.parent is not None]))

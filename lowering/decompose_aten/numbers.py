@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import OpResult, SSAValue
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import f64, i64
 from etir.dialects.sym.ops import ArithmeticOp, ConstantOp, arithmetic
 from etir.lowering.build.builder import Builder
 from etir.lowering.decompose_aten.decomposition import OperatorPattern
-from etir.passes.infra.rewriting import Rewriter
+from etir.passes.infra.rewriting import PatternRewriter
 
 MAX_FACTORS = 16
 """The largest exponent that becomes a product."""
@@ -27,9 +28,8 @@ class NumberPattern(OperatorPattern):
     name = "numbers"
     roots = ("sym.sqrt", "sym.pow", "sym.floor", "sym.abs")
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: ArithmeticOp, rewriter: PatternRewriter) -> None:
         """Replace ``op``."""
-        assert isinstance(op, ArithmeticOp)
         b = Builder(rewriter)
         first, *rest = op.arguments
         match op.name:
@@ -38,10 +38,10 @@ class NumberPattern(OperatorPattern):
             case "sym.floor":
                 result = first if first.type == i64 else _floor(b, first)
             case "sym.sqrt":
-                result = _item(b, b.unary("sqrt", _tensor(b, first)))
+                result = _item(b, b.sqrt(_tensor(b, first)))
             case _:
                 result = _power(b, first, rest[0], op)
-        rewriter.replace(op, [result])
+        rewriter.replace_op(op, [result])
 
 
 def _number(b: Builder, name: str, *arguments: SSAValue) -> SSAValue:
@@ -54,11 +54,11 @@ def _floor(b: Builder, x: SSAValue) -> SSAValue:
 
 def _tensor(b: Builder, x: SSAValue) -> SSAValue:
     """A number as a tensor without dims in double precision."""
-    return b("aten.full.default", [], x, dtype=f64, types=[TensorType(f64, [])])
+    return b(aten.full.default, [], x, dtype=f64, types=[TensorType(f64, [])])
 
 
 def _item(b: Builder, x: SSAValue) -> SSAValue:
-    return b("aten._local_scalar_dense.default", x, types=[f64])
+    return b(aten._local_scalar_dense.default, x, types=[f64])
 
 
 def _power(b: Builder, x: SSAValue, exponent: SSAValue, op: ArithmeticOp) -> SSAValue:
@@ -69,7 +69,7 @@ def _power(b: Builder, x: SSAValue, exponent: SSAValue, op: ArithmeticOp) -> SSA
             result = _number(b, "mul", result, x)
         return result
     if known is None:
-        power = b("aten.pow.Tensor_Tensor", _tensor(b, x), _tensor(b, exponent))
+        power = b(aten.pow.Tensor_Tensor, _tensor(b, x), _tensor(b, exponent))
     else:
         power = b.pow(_tensor(b, x), float(known))
     number = _item(b, power)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import f32, i64
 from etir.lowering.build.builder import Builder, element, rank
 from etir.lowering.build.sizes import Size, SizeLike
@@ -31,7 +32,7 @@ class Axis:
 def _as_tensor(b: Builder, size: SizeLike) -> SSAValue | float:
     if not isinstance(size, Size):
         return float(size)
-    return b.cast(b("aten.full.default", [], size.value, dtype=i64), f32)
+    return b.cast(b(aten.full.default, [], size.value, dtype=i64), f32)
 
 
 def step(b: Builder, axis: Axis, align_corners: bool) -> SSAValue | float:
@@ -40,7 +41,7 @@ def step(b: Builder, axis: Axis, align_corners: bool) -> SSAValue | float:
         given, wanted = _as_tensor(b, axis.given - 1), _as_tensor(b, axis.wanted - 1)
         if not isinstance(wanted, SSAValue):
             return 0.0 if wanted <= 0 else b.div(given, wanted) if isinstance(given, SSAValue) else given / wanted
-        return b.where(b.compare("gt", wanted, 0), b.div(b.as_tensor(given, f32), b.clamp(wanted, 1)), 0.0)
+        return b.where(b.gt(wanted, 0), b.div(b.as_tensor(given, f32), b.clamp(wanted, 1)), 0.0)
     if axis.scale:
         return 1 / axis.scale
     given, wanted = _as_tensor(b, axis.given), _as_tensor(b, axis.wanted)
@@ -59,24 +60,24 @@ def _centers(b: Builder, axis: Axis, apart: SSAValue | float, align_corners: boo
 
 def _clamped(b: Builder, index: SSAValue, axis: Axis) -> SSAValue:
     """Indices of elements that there are."""
-    return b("aten.clamp.default", b.cast(index, i64), 0, b.number(axis.given - 1))
+    return b(aten.clamp.default, b.cast(index, i64), 0, b.number(axis.given - 1))
 
 
 def nearest_exact(b: Builder, x: SSAValue, position: int, axis: Axis) -> SSAValue:
     """The element closest to the middle of each output."""
     middle = b.mul(b.add(b.cast(b.arange(axis.wanted), f32), 0.5), step(b, axis, False))
-    return b("aten.index_select.default", x, position, _clamped(b, b.unary("floor", middle), axis))
+    return b(aten.index_select.default, x, position, _clamped(b, b.floor(middle), axis))
 
 
 def cubic(b: Builder, x: SSAValue, position: int, axis: Axis, align_corners: bool) -> SSAValue:
     """Four taps around each position, those outside moved to the border (Keys, 1981)."""
     at = _centers(b, axis, step(b, axis, align_corners), align_corners)
-    first = b.unary("floor", at)
+    first = b.floor(at)
     fraction = b.sub(at, first)
     total: SSAValue | None = None
     for tap in range(-1, 3):
-        taken = b("aten.index_select.default", x, position, _clamped(b, b.add(first, tap), axis))
-        weight = _cubic_kernel(b, b.unary("abs", b.sub(fraction, tap)), CUBIC, near=tap in (0, 1))
+        taken = b(aten.index_select.default, x, position, _clamped(b, b.add(first, tap), axis))
+        weight = _cubic_kernel(b, b.abs(b.sub(fraction, tap)), CUBIC, near=tap in (0, 1))
         weight = b.view(weight, [axis.wanted, *[1] * (rank(x) - 1 - position)])
         share = b.mul(taken, b.cast(weight, element(x)))
         total = share if total is None else b.add(total, share)
@@ -100,21 +101,21 @@ def smooth(b: Builder, x: SSAValue, axis: Axis, kind: str, align_corners: bool) 
     """The last dim times a matrix [inputs, outputs] of antialiasing weights, as ``arrays.smooth_weights`` has them;
     None for a kernel that is not here."""
     if kind not in _REACH:
-        return b.no_match(f"its {kind} kernel needs constant sizes")
+        return b.notify_match_failure(f"its {kind} kernel needs constant sizes")
     apart = b.as_tensor(step(b, axis, align_corners), f32)
     stretch = b.clamp(apart, 1.0)
     center = b.mul(b.add(b.cast(b.arange(axis.wanted), f32), 0.5), apart)
     reach = b.mul(stretch, _REACH[kind])
     place = b.unsqueeze(b.cast(b.arange(axis.given), f32), 1)
-    first = b.unary("trunc", b.add(b.sub(center, reach), 0.5))
-    last = b.unary("trunc", b.add(b.add(center, reach), 0.5))
-    reached = b.logical("logical_and", b.compare("ge", place, first), b.compare("lt", place, last))
-    t = b.unary("abs", b.div(b.add(b.sub(place, center), 0.5), stretch))
+    first = b.trunc(b.add(b.sub(center, reach), 0.5))
+    last = b.trunc(b.add(b.add(center, reach), 0.5))
+    reached = b.logical_and(b.ge(place, first), b.lt(place, last))
+    t = b.abs(b.div(b.add(b.sub(place, center), 0.5), stretch))
     if kind == "bilinear":
         weights = b.clamp(b.rsub(t, 1.0), 0.0)
     else:
-        far = b.where(b.compare("lt", t, 2.0), _cubic_kernel(b, t, -0.5, near=False), 0.0)
-        weights = b.where(b.compare("lt", t, 1.0), _cubic_kernel(b, t, -0.5, near=True), far)
+        far = b.where(b.lt(t, 2.0), _cubic_kernel(b, t, -0.5, near=False), 0.0)
+        weights = b.where(b.lt(t, 1.0), _cubic_kernel(b, t, -0.5, near=True), far)
     weights = b.where(reached, weights, 0.0)
     weights = b.cast(b.div(weights, b.sum(weights, [0], True)), element(x))
     outer = b.sizes(x)[:-1]

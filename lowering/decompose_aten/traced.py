@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.rewriter import Rewriter as BaseRewriter
+from xdsl.rewriter import Rewriter
 
 from etir.diagnostics import Diagnostic, EtirError
 from etir.dialects.aten.table import load_table
@@ -36,7 +36,7 @@ from etir.lowering.decompose_aten.decomposition import OperatorPattern, replace
 from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.decompose_aten.legality import is_legal
 from etir.lowering.errors import E0411, E0412
-from etir.passes.infra.rewriting import Rewriter
+from etir.passes.infra.rewriting import PatternRewriter
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -68,7 +68,7 @@ class TraceDecomposition(OperatorPattern):
         self.only = only
         self._ranges: Ranges | None = None
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Replace ``op`` by what torch's decomposition of it does."""
         assert self.kept is not None
         if is_legal(op, self.kept) or not isinstance(op, SchemaOp) or (self.only and op.name not in self.only):
@@ -87,7 +87,7 @@ class TraceDecomposition(OperatorPattern):
             self.problems[op] = error.diagnostics[0].at(place)
             return
         if traced is None:
-            rewriter.no_match("torch has no decomposition for it")
+            rewriter.notify_match_failure("torch has no decomposition for it")
             return
         b = Builder(rewriter)
         replace(b, op, import_graph(b, op, traced), self.name)
@@ -315,7 +315,7 @@ def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | No
         for value in list(made.results):
             renamed = _renamed(value.type, traced.symbols)
             if renamed != value.type:
-                new = BaseRewriter.replace_value_with_new_type(value, renamed)
+                new = Rewriter.replace_value_with_new_type(value, renamed)
                 results = [new if r is value else r for r in results]
     return results
 

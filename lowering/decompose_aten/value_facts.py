@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import BY_TYPE, i1
 from etir.dialects.et.layout import is_contiguous, is_static
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp
@@ -22,7 +23,7 @@ from etir.lowering.build.builder import dims, element, is_tensor, rank
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.inference import tensor_type_of
 from etir.lowering.build.promotion import BOOL, FLOATING
-from etir.lowering.decompose_aten.elementwise import LARGEST
+from etir.lowering.decompose_aten.families.elementwise import LARGEST
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,15 +117,15 @@ def _index_keeps_rows(op: SchemaOp) -> bool:
 
 def _is_all_true(value: SSAValue) -> bool:
     op = value.owner
-    return isinstance(op, SchemaOp) and op.name == "aten.full.default" and op.arg("fill_value") is True
+    return isinstance(op, aten.full.default) and op.fill_value is True
 
 
 def _starts_below(lower: SSAValue, upper: SSAValue, strictly: bool, depth: int) -> bool:
     """Whether the first entry of a range along the last dim is below everything in ``upper``."""
     op = lower.owner
-    if not isinstance(op, SchemaOp) or op.name != "aten.arange.start_step" or dims(upper)[-1:] not in ((), (1,)):
+    if not isinstance(op, aten.arange.start_step) or dims(upper)[-1:] not in ((), (1,)):
         return False
-    start, interval = op.arg("start"), value_range(upper, depth)
+    start, interval = op.start, value_range(upper, depth)
     if not isinstance(start, int) or interval is None or dims(lower) == (0,):
         return False
     return start < interval[0] if strictly else start <= interval[0]

@@ -26,7 +26,7 @@ from etir.diagnostics import Diagnostic, EtirError
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
 from etir.dialects.dtypes import dtype_of
-from etir.dialects.edge.base import edge_op
+from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import NoneOp, StringOp, UpdateInputOp, WriteStateOp
 from etir.dialects.literals import scalar_of
@@ -294,14 +294,14 @@ class GraphExporter:
         named = [self.values[v] for v in op.sizes]
         dims = dims_of(op.result.type)
         sizes = [d if isinstance(d, int) else named.pop(0) if named else -1 for d in dims]
-        reshape = self.targets.find(edge_op("aten.view_copy.default").SCHEMA)
+        reshape = self.targets.find(edge.aten.view_copy.default.SCHEMA)
         base = self.values[op.base]
-        part = self.targets.find(edge_op("aten.slice_copy.Tensor").SCHEMA)
+        part = self.targets.find(edge.aten.slice_copy.Tensor.SCHEMA)
         if op.reinterprets:
             # A dtype of another width scales the last dim: flat, as bytes, any part is one of whole elements.
             element = op.result.type.element_type
             count = math.prod(op.result.type.get_shape()) * dtype_of(element).itemsize
-            cast = self.targets.find(edge_op("aten.view_copy.dtype").SCHEMA)
+            cast = self.targets.find(edge.aten.view_copy.dtype.SCHEMA)
             base = self.call(reshape, [base, [-1]], {}, op)
             base = self.call(cast, [base, torch.uint8], {}, op)
             base = self.call(part, [base, 0, op.byte_offset, op.byte_offset + count], {}, op)

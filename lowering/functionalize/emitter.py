@@ -8,7 +8,8 @@ from typing import TypeAlias, TypeVar
 from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from etir.dialects.aten.base import aten_op
+from etir.dialects.aten import ops as aten
+from etir.dialects.aten.base import AtenOp
 from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import Dim, dims_of, order_of, tensor_type
 from etir.dialects.literals import ArgValue
@@ -56,23 +57,23 @@ class Emitter:
 
     def results(
         self,
-        op_name: str,
+        operator: type[AtenOp],
         arguments: Mapping[str, ArgValue],
         types: Sequence[Attribute],
     ) -> list[SSAValue]:
         """All results of a new operator."""
-        return list(self.insert(aten_op(op_name).make(arguments, types, location=self.location)).results)
+        return list(self.insert(operator.make(arguments, types, location=self.location)).results)
 
-    def __call__(self, op_name: str, type: Attribute, arguments: Mapping[str, ArgValue]) -> SSAValue:
-        """The single result of a new operator."""
-        return self.results(op_name, arguments, [type])[0]
+    def __call__(self, operator: type[AtenOp], result: Attribute, arguments: Mapping[str, ArgValue]) -> SSAValue:
+        """The single result of a new operator, of type ``result``."""
+        return self.results(operator, arguments, [result])[0]
 
     # --- numbers ----------------------------------------------------------------------------------------------------
 
     def size(self, value: SSAValue, dim: int) -> Number:
         """The size of one dim: a literal where it is known."""
         known = dims_of(tensor_of(value))[dim]
-        return known if isinstance(known, int) else self("aten.sym_size.int", i64, {"self": value, "dim": dim})
+        return known if isinstance(known, int) else self(aten.sym_size.int, i64, {"self": value, "dim": dim})
 
     def add(self, a: Number, b: Number) -> Number:
         """``a + b``."""
@@ -96,7 +97,7 @@ class Emitter:
             source = model()
             for i in dynamic:
                 sizes[i] = self.size(source, i)
-        return self("aten.view.default", type, {"self": value, "size": sizes})
+        return self(aten.view.default, type, {"self": value, "size": sizes})
 
     def expand(self, value: SSAValue, dims: Sequence[Dim], model: Callable[[], SSAValue]) -> SSAValue:
         """``value`` broadcast to ``dims``, which are those of ``model()``."""
@@ -111,7 +112,7 @@ class Emitter:
             else:
                 sizes.append(-1 if i >= new and own[i - new] == d else self.size(model(), i))
         type = tensor_type(tensor_of(value).element_type, dims)
-        return self("aten.expand.default", type, {"self": value, "size": sizes})
+        return self(aten.expand.default, type, {"self": value, "size": sizes})
 
     def ordered(self, value: SSAValue, type: Tensor) -> SSAValue:
         """``value`` with the dim order of ``type``."""
@@ -119,7 +120,7 @@ class Emitter:
             return value
         memory_format = _FORMAT_OF_ORDER.get(order_of(type), "contiguous")
         return self(
-            "aten._to_copy.default",
+            aten._to_copy.default,
             type,
             {"self": value, "memory_format": memory_format},
         )
@@ -143,7 +144,7 @@ class Emitter:
         if own.element_type != type.element_type:
             cast = with_element(tensor_of(value), type.element_type)
             value = self(
-                "aten._to_copy.default",
+                aten._to_copy.default,
                 cast,
                 {"self": value, "dtype": type.element_type},
             )
@@ -155,7 +156,7 @@ class Emitter:
         sizes: list[Number] = [d if isinstance(d, int) else self.size(model(), i) for i, d in enumerate(dims)]
         plain = tensor_type(type.element_type, dims)
         value = self(
-            "aten.full.default",
+            aten.full.default,
             plain,
             {"size": sizes, "fill_value": fill, "dtype": type.element_type},
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import i1, i64, ui8
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.functionalize.emitter import tensor_of
@@ -22,11 +23,11 @@ def of_written_copies(step: Step, marks: SSAValue, expanded: list[int]) -> SSAVa
         return step.base()
     for dim in expanded:
         of = {"dim": dim, "keepdim": True}
-        numbers = emit("aten._to_copy.default", tensor_type(ui8, dims), {"self": marks, "dtype": ui8})
+        numbers = emit(aten._to_copy.default, tensor_type(ui8, dims), {"self": marks, "dtype": ui8})
         dims[dim] = 1
-        first = emit("aten.argmax.default", tensor_type(i64, dims), {"self": numbers, **of})
-        value = emit("aten.gather.default", tensor_type(element, dims), {"self": value, "dim": dim, "index": first})
-        marks = emit("aten.any.dim", tensor_type(i1, dims), {"self": marks, **of})
+        first = emit(aten.argmax.default, tensor_type(i64, dims), {"self": numbers, **of})
+        value = emit(aten.gather.default, tensor_type(element, dims), {"self": value, "dim": dim, "index": first})
+        marks = emit(aten.any.dim, tensor_type(i1, dims), {"self": marks, **of})
     condition = emit.reshape(marks, tensor_type(i1, step.dims), step.base)
     picked = emit.reshape(value, step.type, step.base)
-    return step.make("aten.where.self", condition=condition, self=picked, other=step.base())
+    return step.make(aten.where.self, condition=condition, self=picked, other=step.base())

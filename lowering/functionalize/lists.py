@@ -15,6 +15,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
+from etir.dialects.aten import ops as aten
+from etir.dialects.aten.base import aten_op
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.foreach import PREFIX, arguments_of_one, single_operator
@@ -49,7 +51,7 @@ def _change_each(op: SchemaOp, emit: Emitter) -> None:
     changed = one.arguments[0].name
     for index in range(len(given[op.SCHEMA.arguments[0].name])):
         arguments = arguments_of_one(one, op.SCHEMA, given, index)
-        emit.results(one.op_name, arguments, [arguments[changed].type])
+        emit.results(aten_op(one.op_name), arguments, [arguments[changed].type])
     Rewriter.erase_op(op)
 
 
@@ -63,7 +65,7 @@ def _expanded(emit: Emitter, tensor: SSAValue, type: Tensor, sources: Sequence[S
             found = ((s, i) for s in sources for i, d in enumerate(dims_of(tensor_of(s))) if d == dim)
             sizes.append(emit.size(*next(found)))
     plain = tensor_type(type.element_type, dims_of(type))
-    return emit("aten.expand.default", plain, {"self": tensor, "size": sizes})
+    return emit(aten.expand.default, plain, {"self": tensor, "size": sizes})
 
 
 def _broadcast(emit: Emitter, op: SchemaOp, tensors: Sequence[SSAValue], tensor: SSAValue, index: int) -> SSAValue:
@@ -76,12 +78,12 @@ def _grid(emit: Emitter, op: SchemaOp, tensors: Sequence[SSAValue], tensor: SSAV
     place = 1 - index if swapped and index < 2 and len(tensors) > 1 else index
     dims = [d if i == place else 1 for i, d in enumerate(dims_of(type))]
     sizes = [-1 if i == place else 1 for i in range(len(dims))]
-    line = emit("aten.view.default", tensor_type(type.element_type, dims), {"self": tensor, "size": sizes})
+    line = emit(aten.view.default, tensor_type(type.element_type, dims), {"self": tensor, "size": sizes})
     return _expanded(emit, line, type, tensors)
 
 
 def _at_least(emit: Emitter, op: SchemaOp, tensors: Sequence[SSAValue], tensor: SSAValue, index: int) -> SSAValue:
-    return emit(f"aten.{op.SCHEMA.name}.default", op.results[index].type, {"self": tensor})
+    return emit(aten_op(f"aten.{op.SCHEMA.name}.default"), op.results[index].type, {"self": tensor})
 
 
 _LISTS: dict[str, Callable[[Emitter, SchemaOp, Sequence[SSAValue], SSAValue, int], SSAValue]] = {

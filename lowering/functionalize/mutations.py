@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from etir.diagnostics import EtirError
+from etir.dialects.aten import ops as aten
 from etir.dialects.aten.base import op_class
 from etir.dialects.aten.table import load_table
 from etir.dialects.dtypes import f64, i1
@@ -356,7 +357,7 @@ class Mutations:
         own = [r.type for r in op.results]
         types = [*own, *[saved] * (3 - len(own)), *(a.type for a in statistics)]
         results = self.emit.results(
-            "aten._native_batch_norm_legit_functional.default",
+            aten._native_batch_norm_legit_functional.default,
             {name: op.arg(name) for name in names},
             types,
         )
@@ -391,7 +392,7 @@ class Mutations:
         diagonal = tensor_type(alias.type.element_type, [min(dims)])
         fill = self.emit.full(op.arg("fill_value"), diagonal, lambda: alias.value)
         return self.emit(
-            "aten.diagonal_scatter.default",
+            aten.diagonal_scatter.default,
             alias.type,
             {"self": self.aliases.current(alias), "src": fill},
         )

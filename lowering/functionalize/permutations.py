@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.et.layout import Dim
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.dims import wrap, wrap_all
@@ -26,40 +27,38 @@ def _move(rank: int, source: Sequence[int], destination: Sequence[int]) -> Order
     return [placed[d] if d in placed else next(rest) for d in range(rank)]
 
 
-_PERMUTATIONS: dict[str, Callable[[SchemaOp, int], Order]] = {
-    "aten.permute.default": lambda op, rank: list(wrap_all(op.arg("dims"), rank)),
-    "aten.transpose.int": lambda op, rank: _swap(rank, op.arg("dim0"), op.arg("dim1")),
-    "aten.swapdims.default": lambda op, rank: _swap(rank, op.arg("dim0"), op.arg("dim1")),
-    "aten.swapaxes.default": lambda op, rank: _swap(rank, op.arg("axis0"), op.arg("axis1")),
-    "aten.t.default": lambda _, rank: list(reversed(range(rank))),
-    "aten.numpy_T.default": lambda _, rank: list(reversed(range(rank))),
-    "aten.mT.default": lambda _, rank: _swap(rank, -2, -1),
-    "aten.mH.default": lambda _, rank: _swap(rank, -2, -1),
-    "aten.adjoint.default": lambda _, rank: _swap(rank, -2, -1),
-    "aten.matrix_H.default": lambda _, rank: _swap(rank, 0, -1),
-    "aten.movedim.int": lambda op, rank: _move(rank, [op.arg("source")], [op.arg("destination")]),
-    "aten.moveaxis.int": lambda op, rank: _move(rank, [op.arg("source")], [op.arg("destination")]),
-    "aten.movedim.intlist": lambda op, rank: _move(rank, op.arg("source"), op.arg("destination")),
-    "aten.moveaxis.intlist": lambda op, rank: _move(rank, op.arg("source"), op.arg("destination")),
-}
-"""The source dim of each result dim."""
-
-
 def permutation(op: SchemaOp, rank: int) -> Order | None:
-    """The order in which a view takes the dims of its operand; None for a view that does more."""
-    found = _PERMUTATIONS.get(op.name)
-    return None if found is None else found(op, rank)
+    """The order in which a view takes the dims of its operand, the source of each; None for a view that does more."""
+    match op:
+        case aten.permute.default():
+            return list(wrap_all(op.dims, rank))
+        case aten.transpose.int() | aten.swapdims.default():
+            return _swap(rank, op.dim0, op.dim1)
+        case aten.swapaxes.default():
+            return _swap(rank, op.axis0, op.axis1)
+        case aten.t.default() | aten.numpy_T.default():
+            return list(reversed(range(rank)))
+        case aten.mT.default() | aten.mH.default() | aten.adjoint.default():
+            return _swap(rank, -2, -1)
+        case aten.matrix_H.default():
+            return _swap(rank, 0, -1)
+        case aten.movedim.int() | aten.moveaxis.int():
+            return _move(rank, [op.source], [op.destination])
+        case aten.movedim.intlist() | aten.moveaxis.intlist():
+            return _move(rank, op.source, op.destination)
+        case _:
+            return None
 
 
 def squeezed(op: SchemaOp, dims: Sequence[Dim]) -> list[int] | None:
     """The dims of size 1 that ``squeeze`` removes, ascending; None for any other view."""
-    match op.name:
-        case "aten.squeeze.default":
+    match op:
+        case aten.squeeze.default():
             positions: Sequence[int] = range(len(dims))
-        case "aten.squeeze.dim":
-            positions = [wrap(op.arg("dim"), len(dims))]
-        case "aten.squeeze.dims":
-            positions = sorted(wrap_all(op.arg("dim"), len(dims)))
+        case aten.squeeze.dim():
+            positions = [wrap(op.dim, len(dims))]
+        case aten.squeeze.dims():
+            positions = sorted(wrap_all(op.dim, len(dims)))
         case _:
             return None
     return [p for p in positions if p < len(dims) and dims[p] == 1]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, SSAValue
 
+from etir.dialects.aten import ops as aten
+from etir.dialects.aten.base import AtenOp
 from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
@@ -55,12 +57,11 @@ class Step:
     @property
     def fills(self) -> bool:
         """Whether the program writes one number to all that it changes: torch lets it write elements twice."""
-        point = self.emit.point
-        return isinstance(point, SchemaOp) and point.name in ("aten.fill_.Scalar", "aten.zero_.default")
+        return isinstance(self.emit.point, (aten.fill_.Scalar, aten.zero_.default))
 
-    def make(self, op_name: str, /, **arguments: object) -> SSAValue:
+    def make(self, operator: type[AtenOp], /, **arguments: object) -> SSAValue:
         """An operator that gives the parent."""
-        return self.emit(op_name, self.type, arguments)  # type: ignore[arg-type]
+        return self.emit(operator, self.type, arguments)  # type: ignore[arg-type]
 
     def reshape(self) -> SSAValue:
         """The changed view with the parent's sizes."""
@@ -71,7 +72,7 @@ class Step:
         if dims_of(tensor_of(self.new)) == self.dims:
             return self.emit.ordered(self.new, self.type)
         return self.make(
-            "aten.slice_scatter.default",
+            aten.slice_scatter.default,
             self=self.base(),
             src=self.new,
             dim=dim,

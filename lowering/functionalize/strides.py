@@ -14,6 +14,7 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, TensorType
 from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.aten.table import load_table
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, yielded
 from etir.dialects.dtypes import dtype_of
@@ -335,7 +336,7 @@ def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:
             return tuple(s * 2 for s in parent)
         case "view_as_real":
             return (*(s * 2 for s in parent), 1)
-        case "view" if op.name == "aten.view.dtype":
+        case "view" if isinstance(op, aten.view.dtype):
             kept = dtype_of(alias.type.element_type).itemsize == dtype_of(view.parent.type.element_type).itemsize
             return parent if kept else None
         case (

@@ -14,6 +14,7 @@ from functools import lru_cache
 from xdsl.dialects.builtin import ComplexType
 from xdsl.ir import SSAValue
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import dtype_of, i1, i64
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema import OpSchema, SchemaKind
@@ -180,12 +181,12 @@ def _unpermute(step: Step, order: list[int]) -> SSAValue:
     if order == list(range(len(order))):
         return step.emit.ordered(step.new, step.type)
     value = step.make(
-        "aten.permute.default",
+        aten.permute.default,
         self=step.new,
         dims=[order.index(d) for d in range(len(order))],
     )
     if step.op.SCHEMA.name in ("mH", "adjoint", "matrix_H") and isinstance(step.type.element_type, ComplexType):
-        value = step.make("aten._conj.default", self=value)
+        value = step.make(aten._conj.default, self=value)
     return value
 
 
@@ -194,7 +195,7 @@ def _unsqueeze_all(step: Step, removed: list[int]) -> SSAValue:
     for position in removed:
         dims.insert(position, 1)
         type = tensor_type(step.type.element_type, dims)
-        value = step.emit("aten.unsqueeze.default", type, {"self": value, "dim": position})
+        value = step.emit(aten.unsqueeze.default, type, {"self": value, "dim": position})
     return step.emit.ordered(value, step.type)
 
 
@@ -207,7 +208,7 @@ def _narrow(step: Step) -> SSAValue:
     op = step.op
     start, length = op.arg("start"), op.arg("length")
     if is_tensor(start):
-        start = step.emit("aten._local_scalar_dense.default", i64, {"self": start})
+        start = step.emit(aten._local_scalar_dense.default, i64, {"self": start})
     dim = wrap(op.arg("dim"), len(step.dims))
     if isinstance(start, int) and start < 0:
         start = step.emit.add(start, step.emit.size(step.base(), dim))
@@ -217,7 +218,7 @@ def _narrow(step: Step) -> SSAValue:
 def _select(step: Step) -> SSAValue:
     op = step.op
     return step.make(
-        "aten.select_scatter.default",
+        aten.select_scatter.default,
         self=step.base(),
         src=step.new,
         dim=op.arg("dim"),
@@ -228,7 +229,7 @@ def _select(step: Step) -> SSAValue:
 def _unbind(step: Step) -> SSAValue:
     dim = step.op.arg("dim")
     return step.make(
-        "aten.select_scatter.default",
+        aten.select_scatter.default,
         self=step.base(),
         src=step.new,
         dim=dim,
@@ -255,14 +256,14 @@ def _split(step: Step) -> SSAValue:
 
 
 def _view(step: Step) -> SSAValue:
-    if step.op.name == "aten.view.dtype":
-        return step.make("aten.view.dtype", self=step.new, dtype=step.type.element_type)
+    if isinstance(step.op, aten.view.dtype):
+        return step.make(aten.view.dtype, self=step.new, dtype=step.type.element_type)
     return step.reshape()
 
 
 def _unsqueeze(step: Step) -> SSAValue:
     position = wrap(step.op.arg("dim"), len(step.dims) + 1)
-    return step.make("aten.squeeze.dim", self=step.new, dim=position)
+    return step.make(aten.squeeze.dim, self=step.new, dim=position)
 
 
 def _expand(step: Step) -> SSAValue:
@@ -293,9 +294,11 @@ def _written_elements(step: Step) -> SSAValue:
         view = one.view
         sizes = [dtype_of(type.element_type).itemsize for type in (one.type, view.parent.type)]
         name = view.op.SCHEMA.name
-        if name in ("view_as_real", "view_as_complex") or (view.op.name == "aten.view.dtype" and sizes[0] != sizes[1]):
+        if name in ("view_as_real", "view_as_complex") or (
+            isinstance(view.op, aten.view.dtype) and sizes[0] != sizes[1]
+        ):
             raise step.unsupported(f"it sees parts of elements of an expanded tensor, through '{view.op.name}'")
-        if name not in _ELEMENTS_IN_PLACE and view.op.name != "aten.view.dtype":
+        if name not in _ELEMENTS_IN_PLACE and not isinstance(view.op, aten.view.dtype):
             marks = put_back(Step(emit, one, view, _unmarked(step), marks, step.layouts, step.written, i1))
         one = view.parent
     return marks
@@ -324,7 +327,7 @@ def _diagonal(step: Step) -> SSAValue:
     op = step.op
     first, second = op.arg("dim1"), op.arg("dim2")
     return step.make(
-        "aten.diagonal_scatter.default",
+        aten.diagonal_scatter.default,
         self=step.base(), src=step.new, offset=op.arg("offset"), dim1=first, dim2=second,
     )  # fmt: skip
 
@@ -342,7 +345,7 @@ def _as_strided(step: Step) -> SSAValue:
     if not all(isinstance(n, int) for n in (*size, *stride)) or _overlaps(size, stride):
         raise step.unsupported("several of its elements may be one element in memory")
     return step.make(
-        "aten.as_strided_scatter.default",
+        aten.as_strided_scatter.default,
         self=step.base(), src=step.new, size=size, stride=stride, storage_offset=op.arg("storage_offset"),
     )  # fmt: skip
 
@@ -373,13 +376,13 @@ def _unfold(step: Step) -> SSAValue:
     column_type = tensor_type(step.type.element_type, dims_of(step.alias.type)[:-1])
     for offset in range(size):
         column = step.emit(
-            "aten.select.int",
+            aten.select.int,
             column_type,
             {"self": step.new, "dim": last, "index": offset},
         )
         end = offset + (windows - 1) * stride + 1
         value = step.make(
-            "aten.slice_scatter.default",
+            aten.slice_scatter.default,
             self=value,
             src=column,
             dim=dim,
@@ -391,13 +394,13 @@ def _unfold(step: Step) -> SSAValue:
 
 
 def _real(step: Step) -> SSAValue:
-    imaginary = step.emit("aten.imag.default", tensor_of(step.new), {"self": step.base()})
-    return step.make("aten.complex.default", real=step.new, imag=imaginary)
+    imaginary = step.emit(aten.imag.default, tensor_of(step.new), {"self": step.base()})
+    return step.make(aten.complex.default, real=step.new, imag=imaginary)
 
 
 def _imag(step: Step) -> SSAValue:
-    real = step.emit("aten.real.default", tensor_of(step.new), {"self": step.base()})
-    return step.make("aten.complex.default", real=real, imag=step.new)
+    real = step.emit(aten.real.default, tensor_of(step.new), {"self": step.base()})
+    return step.make(aten.complex.default, real=real, imag=step.new)
 
 
 _INVERSES: dict[str, Callable[[Step], SSAValue]] = {
@@ -444,10 +447,10 @@ _INVERSES: dict[str, Callable[[Step], SSAValue]] = {
     "unfold": _unfold,
     "real": _real,
     "imag": _imag,
-    "view_as_real": lambda step: step.make("aten.view_as_complex.default", self=step.new),
-    "view_as_complex": lambda step: step.make("aten.view_as_real.default", self=step.new),
-    "_conj": lambda step: step.make("aten._conj.default", self=step.new),
-    "conj": lambda step: step.make("aten._conj.default", self=step.new),
-    "_neg_view": lambda step: step.make("aten.neg.default", self=step.new),
+    "view_as_real": lambda step: step.make(aten.view_as_complex.default, self=step.new),
+    "view_as_complex": lambda step: step.make(aten.view_as_real.default, self=step.new),
+    "_conj": lambda step: step.make(aten._conj.default, self=step.new),
+    "conj": lambda step: step.make(aten._conj.default, self=step.new),
+    "_neg_view": lambda step: step.make(aten.neg.default, self=step.new),
 }
 """How each view is put back, by the operator's name."""

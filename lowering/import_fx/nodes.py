@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.aten.base import AtenOp, aten_op, custom_op
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.aten.table import load_table
@@ -358,7 +359,7 @@ class NodeImporter:
             memory_format = memory_format_of(argument.meta.get("val")) if isinstance(argument, fx.Node) else None
             if memory_format is not None:
                 type = type_of_tensor(argument.meta["val"], keep_order=True)  # type: ignore[union-attr]
-                copy = aten_op("aten.clone.default").make(
+                copy = aten.clone.default.make(
                     {"self": operand, "memory_format": MEMORY_FORMATS[memory_format]}, [type]
                 )
                 block.add_op(copy)

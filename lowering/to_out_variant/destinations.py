@@ -14,17 +14,18 @@ in place.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from etir.dialects.backend.ops import ViewOp
-from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.layout import dims_of
+from etir.dialects.edge import ops as edge
+from etir.dialects.et.layout import dims_of, tensor_of
 from etir.dialects.et.program import ReadStateOp, UpdateInputOp, WriteStateOp
 from etir.passes.analysis.index_put import replaced_shape
 
-IN_PLACE: dict[str, str] = {"aten.index_put.default": "aten.index_put_.default"}
-"""Functional operators whose in-place form the runtimes have, keyed to it; argument ``self`` is the one written."""
+InPlace: TypeAlias = edge.aten.index_put.default
+"""The functional operator whose in-place form, ``aten.index_put_.default``, the runtimes have; it writes ``self``."""
 
 
 def positions_in(block: Block) -> dict[Operation, int]:
@@ -83,9 +84,9 @@ def written_in_place(value: SSAValue, old: tuple[SSAValue, ...], places: dict[Op
     held = old
     while not _writes_in_place(chain[-1].owner, held, places):
         op = chain[-1].owner
-        if not isinstance(op, EdgeOp) or op.SCHEMA.op_name not in IN_PLACE:
+        if not isinstance(op, InPlace):
             return []
-        before = op.arg("self")
+        before = op.self_
         if not _writes_in_place(op, (before,), places) or before.owner not in places:
             return []
         chain.append(before)
@@ -94,10 +95,10 @@ def written_in_place(value: SSAValue, old: tuple[SSAValue, ...], places: dict[Op
 
 def _writes_in_place(op: Operation | Block, old: tuple[SSAValue, ...], places: dict[Operation, int]) -> bool:
     """Whether ``op`` may change the old content in place: it is the last to read it, and reads it as ``self`` only."""
-    if not isinstance(op, EdgeOp) or op.SCHEMA.op_name not in IN_PLACE:
+    if not isinstance(op, InPlace):
         return False
-    target = op.arg("self")
-    if op.arg("accumulate") or replaced_shape(op) != dims_of(op.arg("values").type):
+    target = op.self_
+    if op.accumulate or replaced_shape(op) != dims_of(tensor_of(op.values)):
         return False
     if target not in old or sum(1 for operand in op.operands if operand in old) != 1:
         return False

@@ -11,8 +11,8 @@ from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from etir.diagnostics import Diagnostic
+from etir.dialects.aten import ops as aten
 from etir.dialects.aten.opaque import operator_of
-from etir.dialects.aten.table import load_table
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.context import EtContext
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
@@ -53,7 +53,7 @@ from etir.lowering.to_out_variant.calls import (
 from etir.lowering.to_out_variant.constants import ConstantPool
 from etir.lowering.to_out_variant.control_flow import lower_cond, lower_scan, lower_while
 from etir.lowering.to_out_variant.destinations import (
-    IN_PLACE,
+    InPlace,
     aliases_of,
     last_read,
     positions_in,
@@ -363,10 +363,9 @@ class MethodLowering:
     def _in_place(self, op: EdgeOp) -> CallOp | None:
         result = op.results[0] if op.results else None
         target = None if result is None else self.destinations.get(result)
-        if target is None or op.SCHEMA.op_name not in IN_PLACE or self.values.get(op.arg("self")) is not target:
+        if result is None or target is None or not isinstance(op, InPlace) or self.values.get(op.self_) is not target:
             return None
-        schema = load_table().get(IN_PLACE[op.SCHEMA.op_name])
-        assert schema is not None and result is not None
+        schema = aten.index_put_.default.SCHEMA
         arguments = ArgumentList.empty()
         for argument in schema.arguments:
             add_argument(arguments, argument, self._argument(op.arg(argument.name)), lambda v: v)

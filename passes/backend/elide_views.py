@@ -28,7 +28,7 @@ the loop overwrites it while the view may still be read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -37,28 +37,24 @@ from etir.dialects.backend.ops import ViewOp
 from etir.dialects.context import EtContext
 from etir.dialects.control.ops import ScanOp, WhileOp
 from etir.dialects.dtypes import dtype_of, i64
-from etir.dialects.edge.base import EdgeOp, edge_op
+from etir.dialects.edge import ops as edge
+from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, is_contiguous, is_static, order_of, tensor_type
 from etir.dialects.et.program import GetWeightOp, WeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.passes.infra.base import Pass, methods
-from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
+from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
 
-RESHAPES = (
-    "edge.aten.view_copy.default",
-    "edge.aten.squeeze_copy.default",
-    "edge.aten.squeeze_copy.dim",
-    "edge.aten.squeeze_copy.dims",
-    "edge.aten.unsqueeze_copy.default",
+Reshape: TypeAlias = (
+    edge.aten.view_copy.default
+    | edge.aten.squeeze_copy.default
+    | edge.aten.squeeze_copy.dim
+    | edge.aten.squeeze_copy.dims
+    | edge.aten.unsqueeze_copy.default
 )
-PERMUTES = ("edge.aten.permute_copy.default", "edge.aten.transpose_copy.int", "edge.aten.t_copy.default")
-SLICES = ("edge.aten.slice_copy.Tensor", "edge.aten.select_copy.int")
-EXPANDS = ("edge.aten.expand_copy.default",)
-REINTERPRETS = (
-    "edge.aten.view_copy.dtype",
-    "edge.aten.view_as_real_copy.default",
-    "edge.aten.view_as_complex_copy.default",
-)
+Permute: TypeAlias = edge.aten.permute_copy.default | edge.aten.transpose_copy.int | edge.aten.t_copy.default
+Slice: TypeAlias = edge.aten.slice_copy.Tensor | edge.aten.select_copy.int
+Copy: TypeAlias = Reshape | Permute | Slice | edge.aten.expand_copy.default
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ class ElideViewsPass(Pass):
         """Rewrite every method; weights seen under another type become weights of their own over the same bytes."""
         symbols = _Weights(module)
         for method in methods(module):
-            apply_patterns(ctx, method, [CopyToView(), Reinterpret(), ViewOfView(), ViewOfWeight(symbols)])
+            apply_patterns_greedily(ctx, method, [CopyToView(), Reinterpret(), ViewOfView(), ViewOfWeight(symbols)])
 
 
 def element_offset(op: EdgeOp) -> int | None:
@@ -82,16 +78,16 @@ def element_offset(op: EdgeOp) -> int | None:
         return None
     if not is_contiguous(source) or not is_contiguous(result) or source.element_type != result.element_type:
         return None
-    if op.name in RESHAPES:
+    if isinstance(op, Reshape):
         return 0
     dims = dims_of(source)
-    if op.name in EXPANDS:
+    if isinstance(op, edge.aten.expand_copy.default):
         return 0 if _without_ones(dims) == _without_ones(dims_of(result)) else None
-    if op.name in PERMUTES:
+    if isinstance(op, Permute):
         order = _permutation(op, len(dims))
         kept = [d for d in order if dims[d] != 1]
         return 0 if kept == sorted(kept) else None
-    if op.name in SLICES and is_static(source) and is_static(result):
+    if isinstance(op, Slice) and is_static(source) and is_static(result):
         return _slice_offset(op, source.get_shape(), result.get_shape())
     return None
 
@@ -100,27 +96,26 @@ def _without_ones(dims: tuple[object, ...]) -> list[object]:
     return [d for d in dims if d != 1]
 
 
-def _permutation(op: EdgeOp, rank: int) -> list[int]:
-    if op.name == "edge.aten.permute_copy.default":
-        return [d % rank for d in op.arg("dims")] if rank else []
+def _permutation(op: Permute, rank: int) -> list[int]:
+    if isinstance(op, edge.aten.permute_copy.default):
+        return [d % rank for d in op.dims] if rank else []
     order = list(range(rank))
     if rank > 1:
-        first, second = (0, 1) if op.name == "edge.aten.t_copy.default" else (op.arg("dim0"), op.arg("dim1"))
+        first, second = (0, 1) if isinstance(op, edge.aten.t_copy.default) else (op.dim0, op.dim1)
         order[first], order[second] = order[second], order[first]
     return order
 
 
-def _slice_offset(op: EdgeOp, source: tuple[int, ...], result: tuple[int, ...]) -> int | None:
-    dim = op.arg("dim") % len(source)
+def _slice_offset(op: Slice, source: tuple[int, ...], result: tuple[int, ...]) -> int | None:
+    dim = op.dim % len(source)
     if any(size != 1 for size in source[:dim]):
         return None
     inner = 1
     for size in source[dim + 1 :]:
         inner *= size
-    if op.name == "edge.aten.select_copy.int":
-        index = op.arg("index")
-        return None if isinstance(index, SSAValue) else (index % source[dim]) * inner
-    start, step = op.arg("start"), op.arg("step")
+    if isinstance(op, edge.aten.select_copy.int):
+        return None if isinstance(op.index, SSAValue) else (op.index % source[dim]) * inner
+    start, step = op.start, op.step
     if isinstance(start, SSAValue) or isinstance(step, SSAValue) or (step != 1 and result[dim] > 1):
         return None
     start = 0 if start is None else start
@@ -132,31 +127,29 @@ class CopyToView(Pattern):
     """A copying operator that moves no byte is a view."""
 
     name = "copy-to-view"
-    roots = (*RESHAPES, *PERMUTES, *SLICES, *EXPANDS)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
+    def rewrite(self, op: Copy, rewriter: PatternRewriter) -> None:
         offset = element_offset(op)
         if offset is None:
-            rewriter.no_match("bytes move, or the dim order or element type changes")
+            rewriter.notify_match_failure("bytes move, or the dim order or element type changes")
             return
-        source, result = op.operands[0], op.results[0]
+        source, result = op.self_, op.result
         if source.type == result.type and offset == 0:
-            rewriter.replace(op, [source])
+            rewriter.replace_op(op, [source])
             return
         types = (cast("TensorType[Attribute]", source.type), cast("TensorType[Attribute]", result.type))
         if not all(is_static(t) for t in types) and offset:
-            rewriter.no_match("the offset of a dynamic tensor is not known")
+            rewriter.notify_match_failure("the offset of a dynamic tensor is not known")
             return
         named = _named_sizes(op, types[0], types[1])
         if named is None:
-            rewriter.no_match("the runtime cannot compute a shape with several dynamic dims")
+            rewriter.notify_match_failure("the runtime cannot compute a shape with several dynamic dims")
             return
         if loop := _carried(source):
-            rewriter.no_match(f"the operand is carried by '{loop.name}', which overwrites it")
+            rewriter.notify_match_failure(f"the operand is carried by '{loop.name}', which overwrites it")
             return
         sizes = [_size_value(size, source, rewriter) for size in named]
-        rewriter.replace(op, ViewOp(source, result.type, offset, sizes))
+        rewriter.replace_op(op, ViewOp(source, result.type, offset, sizes))
 
 
 def _named_sizes(
@@ -170,11 +163,11 @@ def _named_sizes(
     dynamic = [i for i, d in enumerate(dims) if not isinstance(d, int)]
     if len(dynamic) <= 1:
         return []
-    written = op.arg("size") if op.name == "edge.aten.view_copy.default" else ()
+    written = op.size if isinstance(op, edge.aten.view_copy.default) else ()
     found: list[SSAValue | int] = []
     for index in dynamic:
-        if index < len(written) and isinstance(written[index], SSAValue):
-            found.append(written[index])
+        if index < len(written) and isinstance(size := written[index], SSAValue):
+            found.append(size)
         elif dims[index] in dims_of(source):
             found.append(dims_of(source).index(dims[index]))
         else:
@@ -182,10 +175,10 @@ def _named_sizes(
     return found
 
 
-def _size_value(size: SSAValue | int, source: SSAValue, rewriter: Rewriter) -> SSAValue:
+def _size_value(size: SSAValue | int, source: SSAValue, rewriter: PatternRewriter) -> SSAValue:
     if isinstance(size, SSAValue):
         return size
-    return rewriter.insert(edge_op("aten.sym_size.int").make({"self": source, "dim": size}, [i64])).results[0]
+    return rewriter.insert_op(edge.aten.sym_size.int.make({"self": source, "dim": size}, [i64])).result
 
 
 def _carried(value: SSAValue) -> Operation | None:
@@ -201,72 +194,71 @@ class Reinterpret(Pattern):
     """Bytes under another element type are a view of a contiguous tensor."""
 
     name = "reinterpret"
-    roots = REINTERPRETS
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        source, result = op.operands[0], op.results[0]
+    def rewrite(
+        self,
+        op: edge.aten.view_copy.dtype | edge.aten.view_as_real_copy.default | edge.aten.view_as_complex_copy.default,
+        rewriter: PatternRewriter,
+    ) -> None:
+        source, result = op.self_, op.result
         if source.type == result.type:
-            rewriter.replace(op, [source])
+            rewriter.replace_op(op, [source])
             return
         types = (cast("TensorType[Attribute]", source.type), cast("TensorType[Attribute]", result.type))
         if not all(is_static(t) for t in types):
-            rewriter.no_match("sizes that are only known at run time need a kernel")
+            rewriter.notify_match_failure("sizes that are only known at run time need a kernel")
             return
         rows = [tensor_type(t.element_type, dims_of(t)) for t in types]
         if source.type != rows[0] or _carried(source):
-            copied = edge_op("dim_order_ops._to_dim_order_copy.default").make(
+            copied = edge.dim_order_ops._to_dim_order_copy.default.make(
                 {"self": source, "dim_order": list(order_of(rows[0]))}, [rows[0]]
             )
-            source = rewriter.insert(copied).results[0]
+            source = rewriter.insert_op(copied).result
         view = ViewOp(source, rows[1])
         if types[1] == rows[1]:
-            rewriter.replace(op, view)
+            rewriter.replace_op(op, view)
             return
-        given = {"self": rewriter.insert(view).results[0], "dim_order": list(order_of(types[1]))}
-        rewriter.replace(op, edge_op("dim_order_ops._to_dim_order_copy.default").make(given, [types[1]]))
+        given = {"self": rewriter.insert_op(view).results[0], "dim_order": list(order_of(types[1]))}
+        rewriter.replace_op(op, edge.dim_order_ops._to_dim_order_copy.default.make(given, [types[1]]))
 
 
 class ViewOfView(Pattern):
     """A view of a view is a view of the base."""
 
     name = "view-of-view"
-    roots = ("backend.view",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, ViewOp)
+    def rewrite(self, op: ViewOp, rewriter: PatternRewriter) -> None:
         base = op.base.owner
         if not isinstance(base, ViewOp):
             return
         start = base.byte_offset + op.byte_offset
         offset, rest = divmod(start, _itemsize(op.result.type))
         if rest:
-            rewriter.no_match(f"the view starts {start} bytes into its base, amid an element")
+            rewriter.notify_match_failure(f"the view starts {start} bytes into its base, amid an element")
             return
         if base.base.type == op.result.type and offset == 0:
-            rewriter.replace(op, [base.base])
+            rewriter.replace_op(op, [base.base])
         else:
-            rewriter.replace(op, ViewOp(base.base, op.result.type, offset, op.sizes))
+            rewriter.replace_op(op, ViewOp(base.base, op.result.type, offset, op.sizes))
 
 
 class ViewOfWeight(Pattern):
     """A view of a weight is a weight."""
 
     name = "view-of-weight"
-    roots = ("backend.view",)
 
     def __init__(self, weights: _Weights):
         self.weights = weights
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, ViewOp)
+    def rewrite(self, op: ViewOp, rewriter: PatternRewriter) -> None:
         owner = op.base.owner
         if not isinstance(owner, GetWeightOp):
             return
         name = self.weights.view(owner.symbol.root_reference.data, op)
         if name is None:
-            rewriter.no_match("the bytes of the weight are not loaded, and the view is only a part of them")
+            rewriter.notify_match_failure("the bytes of the weight are not loaded, and the view is only a part of them")
             return
-        rewriter.replace(op, GetWeightOp(name, op.result.type))
+        rewriter.replace_op(op, GetWeightOp(name, op.result.type))
 
 
 def _itemsize(type: Attribute) -> int:

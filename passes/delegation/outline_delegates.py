@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -45,7 +45,7 @@ from etir.backends.api.registry import Delegate
 from etir.diagnostics import raise_if_errors
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.context import EtContext
-from etir.dialects.edge.base import edge_op
+from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
 from etir.dialects.et.program import GetWeightOp, WriteStateOp
 from etir.passes.delegation.attributes import (
@@ -61,7 +61,7 @@ from etir.passes.delegation.graph import FREE, BlockGraph, Contraction, used_val
 from etir.passes.delegation.verify_partitions import Place, check_partitions, partitions_of
 from etir.passes.infra.base import Pass, methods
 
-COPY = "dim_order_ops._to_dim_order_copy.default"
+ToDimOrder: TypeAlias = edge.dim_order_ops._to_dim_order_copy.default
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def _boundary_type(backend: Backend, value: SSAValue) -> Attribute:
 
 def _to_order(value: SSAValue, type: Attribute, block: Block, source: Operation) -> SSAValue:
     assert isinstance(type, TensorType)
-    copy = edge_op(COPY).make({"self": value, "dim_order": list(order_of(type))}, [type], location=source.location)
+    copy = ToDimOrder.make({"self": value, "dim_order": list(order_of(type))}, [type], location=source.location)
     block.add_op(copy)
     copy.results[0].name_hint = value.name_hint
     return copy.results[0]

@@ -20,6 +20,7 @@ behind it, and releases what is in no partition.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -29,7 +30,8 @@ from etir.backends.api.registry import Delegate, parse_delegate
 from etir.dialects.aten.base import op_class
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
-from etir.dialects.edge.base import EdgeOp, edge_op
+from etir.dialects.edge import ops as edge
+from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
 from etir.lowering.aten_to_edge import AtenToEdgePass
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass
@@ -40,7 +42,7 @@ from etir.passes.generic.canonicalize import CanonicalizePass
 from etir.passes.generic.cse import CsePass
 from etir.passes.infra.base import Pass, methods
 
-COPY = "dim_order_ops._to_dim_order_copy.default"
+ToDimOrder: TypeAlias = edge.dim_order_ops._to_dim_order_copy.default
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def _to_aten(op: EdgeOp) -> None:
         result: SSAValue = value
         if old.type != value.type:
             assert isinstance(old.type, TensorType)
-            copy = edge_op(COPY).make({"self": value, "dim_order": list(order_of(old.type))}, [old.type])
+            copy = ToDimOrder.make({"self": value, "dim_order": list(order_of(old.type))}, [old.type])
             copy.location = op.location
             Rewriter.insert_op(copy, InsertPoint.before(op))
             result = copy.results[0]
@@ -137,6 +139,6 @@ def _in_default_order(value: SSAValue, op: EdgeOp) -> SSAValue:
     if wanted == value.type:
         return value
     assert isinstance(wanted, TensorType)
-    copy = edge_op(COPY).make({"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location)
+    copy = ToDimOrder.make({"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location)
     Rewriter.insert_op(copy, InsertPoint.before(op))
     return copy.results[0]

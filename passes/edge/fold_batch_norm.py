@@ -17,7 +17,7 @@ must be constants, and the other results of the batch norm unused.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -25,11 +25,14 @@ from xdsl.ir import Operation, SSAValue
 
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of
-from etir.dialects.edge.base import EdgeOp
+from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import is_contiguous, tensor_of, tensor_type
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
-from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns, fuse_locations
+from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily, fuse_locations
+
+BatchNorm: TypeAlias = edge.aten._native_batch_norm_legit_no_training.default
+Convolution: TypeAlias = edge.aten.convolution.default
 
 
 @dataclass(frozen=True)
@@ -42,48 +45,45 @@ class FoldBatchNormPass(Pass):
         """Fold in every method."""
         store = ConstantStore(module)
         for method in methods(module):
-            apply_patterns(ctx, method, [ConvolutionBatchNorm(store)])
+            apply_patterns_greedily(ctx, method, [ConvolutionBatchNorm(store)])
 
 
 class ConvolutionBatchNorm(Pattern):
     """``batch_norm(convolution(x, w, b))`` is ``convolution(x, w', b')``."""
 
     name = "convolution-batch-norm"
-    roots = ("edge.aten._native_batch_norm_legit_no_training.default",)
 
     def __init__(self, store: ConstantStore):
         self.store = store
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
-        convolution = op.arg("input").owner
-        if not isinstance(convolution, EdgeOp) or convolution.name != "edge.aten.convolution.default":
-            rewriter.no_match("the input is not a convolution")
+    def rewrite(self, op: BatchNorm, rewriter: PatternRewriter) -> None:
+        convolution = op.input.owner
+        if not isinstance(convolution, Convolution):
+            rewriter.notify_match_failure("the input is not a convolution")
             return
-        if not convolution.results[0].has_one_use():
-            rewriter.no_match("the convolution has other uses")
+        if not convolution.result.has_one_use():
+            rewriter.notify_match_failure("the convolution has other uses")
             return
         if any(result.first_use is not None for result in op.results[1:]):
-            rewriter.no_match("the statistics that the batch norm returns are used")
+            rewriter.notify_match_failure("the statistics that the batch norm returns are used")
             return
-        if convolution.arg("transposed") and convolution.arg("groups") != 1:
-            rewriter.no_match("a transposed convolution with groups")
+        if convolution.transposed and convolution.groups != 1:
+            rewriter.notify_match_failure("a transposed convolution with groups")
             return
-        constants = [convolution.arg("weight"), convolution.arg("bias")]
-        constants += [op.arg(name) for name in ("weight", "bias", "running_mean", "running_var")]
+        constants = [convolution.weight, convolution.bias, op.weight, op.bias, op.running_mean, op.running_var]
         if not all(value is None or self._is_known(value) for value in constants):
-            rewriter.no_match("a weight or statistic is not a loaded constant of a NumPy float type")
+            rewriter.notify_match_failure("a weight or statistic is not a loaded constant of a NumPy float type")
             return
         weight, bias = self._fold(op, convolution)
         folded = convolution.with_args(
-            [op.results[0].type], weight=rewriter.insert(weight).results[0], bias=rewriter.insert(bias).results[0]
+            [op.results[0].type], weight=rewriter.insert_op(weight).results[0], bias=rewriter.insert_op(bias).results[0]
         )
         folded.location = fuse_locations([convolution, op])
-        rewriter.insert(folded)
-        rewriter.replace_value(op.results[0], folded.results[0])
-        folded.results[0].name_hint = op.results[0].name_hint
-        rewriter.erase(op)
-        rewriter.erase(convolution)
+        rewriter.insert_op(folded)
+        rewriter.replace_all_uses_with(op.results[0], folded.result)
+        folded.result.name_hint = op.results[0].name_hint
+        rewriter.erase_op(op)
+        rewriter.erase_op(convolution)
 
     def _is_known(self, value: SSAValue) -> bool:
         type = value.type
@@ -110,19 +110,18 @@ class ConvolutionBatchNorm(Pattern):
             target[channel] = source[channel] * factor
         return result
 
-    def _fold(self, op: EdgeOp, convolution: EdgeOp) -> tuple[Operation, Operation]:
-        weight_value, bias_value = convolution.arg("weight"), convolution.arg("bias")
-        mean, variance = self._array(op.arg("running_mean")), self._array(op.arg("running_var"))
+    def _fold(self, op: BatchNorm, convolution: Convolution) -> tuple[Operation, Operation]:
+        mean, variance = self._array(op.running_mean), self._array(op.running_var)
         channels = mean.shape[0]
-        gamma = np.ones(channels) if op.arg("weight") is None else self._array(op.arg("weight"))
-        beta = np.zeros(channels) if op.arg("bias") is None else self._array(op.arg("bias"))
-        bias = np.zeros(channels) if bias_value is None else self._array(bias_value)
-        scale = gamma / np.sqrt(variance + op.arg("eps"))
+        gamma = np.ones(channels) if op.weight is None else self._array(op.weight)
+        beta = np.zeros(channels) if op.bias is None else self._array(op.bias)
+        bias = np.zeros(channels) if convolution.bias is None else self._array(convolution.bias)
+        scale = gamma / np.sqrt(variance + op.eps)
         bias = (bias - mean) * scale + beta
-        type = tensor_of(weight_value)
+        type = tensor_of(convolution.weight)
         name = dtype_of(type.element_type).numpy_name
-        weight = self._scaled(weight_value, scale, axis=1 if convolution.arg("transposed") else 0)
-        hint = getattr(weight_value.owner, "symbol", None)
+        weight = self._scaled(convolution.weight, scale, axis=1 if convolution.transposed else 0)
+        hint = getattr(convolution.weight.owner, "symbol", None)
         base = hint.root_reference.data if hint is not None else "folded"
         bias_type = tensor_type(type.element_type, [channels])
         return (

@@ -20,21 +20,21 @@ it refuses either way is `verify-link`'s to report. Copies that meet cancel in `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint
-from xdsl.rewriter import Rewriter as BaseRewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.dialects.context import EtContext
-from etir.dialects.edge.base import EdgeOp, edge_op
+from etir.dialects.edge import ops as edge
+from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
 from etir.passes.backend.verify_link import call_failure
 from etir.passes.infra.base import Pass, methods
 from etir.targets.manifest import load
 
-COPY = "dim_order_ops._to_dim_order_copy.default"
+ToDimOrder: TypeAlias = edge.dim_order_ops._to_dim_order_copy.default
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class LegalizeDimOrderPass(Pass):
         manifest = load(self.target)
         for method in methods(module):
             for op in list(method.walk()):
-                if not isinstance(op, EdgeOp) or op.SCHEMA.op_name == COPY or not _has_order(op):
+                if not isinstance(op, EdgeOp) or isinstance(op, ToDimOrder) or not _has_order(op):
                     continue
                 schema = ctx.out_variant(op.SCHEMA)
                 if schema is None or call_failure(manifest, op, schema) is None:
@@ -72,19 +72,19 @@ def _make_contiguous(op: EdgeOp) -> None:
             changes[name] = [_contiguous(v, op) if isinstance(v, SSAValue) else v for v in value]
     types = [tensor_type(r.type.element_type, dims_of(r.type)) if _is_tensor(r) else r.type for r in op.results]  # type: ignore
     new = op.with_args(types, **changes)
-    BaseRewriter.insert_op(new, InsertPoint.before(op))
+    Rewriter.insert_op(new, InsertPoint.before(op))
     for old, value in zip(op.results, new.results, strict=True):
         result = value
         if old.type != value.type:
             assert isinstance(old.type, TensorType)
-            copy = edge_op(COPY).make(
+            copy = ToDimOrder.make(
                 {"self": value, "dim_order": list(order_of(old.type))}, [old.type], location=op.location
             )
-            BaseRewriter.insert_op(copy, InsertPoint.before(op))
+            Rewriter.insert_op(copy, InsertPoint.before(op))
             result = copy.results[0]
         result.name_hint = old.name_hint
         old.replace_all_uses_with(result)
-    BaseRewriter.erase_op(op)
+    Rewriter.erase_op(op)
 
 
 def _is_tensor(value: SSAValue) -> bool:
@@ -96,6 +96,6 @@ def _contiguous(value: SSAValue, op: Operation) -> SSAValue:
     if not isinstance(type, TensorType) or is_contiguous(type):
         return value
     wanted = tensor_type(type.element_type, dims_of(type))
-    copy = edge_op(COPY).make({"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location)
-    BaseRewriter.insert_op(copy, InsertPoint.before(op))
+    copy = ToDimOrder.make({"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location)
+    Rewriter.insert_op(copy, InsertPoint.before(op))
     return copy.results[0]

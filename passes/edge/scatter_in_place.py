@@ -21,21 +21,21 @@ or of a caller's tensor is rewritten: elsewhere one kernel is as good as the oth
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import i64
-from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.layout import dims_of, is_contiguous, is_static, tensor_of, tensor_type
+from etir.dialects.edge import ops as edge
+from etir.dialects.et.layout import is_contiguous, is_static, tensor_of, tensor_type
 from etir.dialects.et.program import UpdateInputOp, WriteStateOp
 from etir.lowering.build.builder import Builder
 from etir.passes.infra.base import Pass, methods
-from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
+from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
 
-_FURTHER = ("edge.aten.slice_scatter.default", "edge.aten.select_scatter.default", "edge.aten.index_put.default")
+Scatter: TypeAlias = edge.aten.slice_scatter.default | edge.aten.select_scatter.default
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ScatterInPlacePass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite every method."""
         for method in methods(module):
-            apply_patterns(ctx, method, [SliceScatter(), SelectScatter()])
+            apply_patterns_greedily(ctx, method, [SliceScatter(), SelectScatter()])
 
 
 def _is_stored(value: SSAValue) -> bool:
@@ -56,7 +56,7 @@ def _is_stored(value: SSAValue) -> bool:
         op = use.operation
         if isinstance(op, (WriteStateOp, UpdateInputOp)):
             return True
-        if isinstance(op, EdgeOp) and op.name in _FURTHER and op.arg("self") is value and _is_stored(op.results[0]):
+        if isinstance(op, Scatter | edge.aten.index_put.default) and op.self_ is value and _is_stored(op.result):
             return True
     return False
 
@@ -64,23 +64,25 @@ def _is_stored(value: SSAValue) -> bool:
 class _Scatter(Pattern):
     """``positions`` of one dim of a stored tensor are replaced."""
 
-    def put(self, op: EdgeOp, rewriter: Rewriter, b: Builder, dim: int, positions: SSAValue, values: SSAValue) -> None:
+    def put(
+        self, op: Scatter, rewriter: PatternRewriter, b: Builder, dim: int, positions: SSAValue, values: SSAValue
+    ) -> None:
         """Replace ``op`` by the ``index_put``."""
         indices = [*[None] * dim, positions]
-        result = b("aten.index_put.default", op.arg("self"), indices, values, types=[op.results[0].type])
-        rewriter.replace(op, [result])
+        result = b(edge.aten.index_put.default, op.self_, indices, values, types=[op.result.type])
+        rewriter.replace_op(op, [result])
 
-    def sizes(self, op: EdgeOp, rewriter: Rewriter) -> tuple[int, ...] | None:
+    def sizes(self, op: Scatter, rewriter: PatternRewriter) -> tuple[int, ...] | None:
         """The sizes of the tensor, if it is one that may be written in place."""
-        whole, part = (tensor_of(op.arg(name)) for name in ("self", "src"))
+        whole, part = tensor_of(op.self_), tensor_of(op.src)
         if not is_static(whole) or not is_static(part) or whole.element_type != part.element_type:
-            rewriter.no_match("the sizes are dynamic, or the element types differ")
+            rewriter.notify_match_failure("the sizes are dynamic, or the element types differ")
         elif not is_contiguous(whole) or not is_contiguous(part):
-            rewriter.no_match("the dim order is not the plain one")
-        elif not _is_stored(op.results[0]):
-            rewriter.no_match("the result is not stored")
+            rewriter.notify_match_failure("the dim order is not the plain one")
+        elif not _is_stored(op.result):
+            rewriter.notify_match_failure("the result is not stored")
         elif not whole.get_shape():
-            rewriter.no_match("the tensor has no dims")
+            rewriter.notify_match_failure("the tensor has no dims")
         else:
             return whole.get_shape()
         return None
@@ -90,18 +92,15 @@ class SliceScatter(_Scatter):
     """``slice_scatter`` into what is stored."""
 
     name = "slice-scatter-in-place"
-    roots = ("edge.aten.slice_scatter.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
+    def rewrite(self, op: edge.aten.slice_scatter.default, rewriter: PatternRewriter) -> None:
         sizes = self.sizes(op, rewriter)
         if sizes is None:
             return
-        dim, step, start, end = (op.arg(name) for name in ("dim", "step", "start", "end"))
-        dim %= len(sizes)
-        count = cast(int, dims_of(op.arg("src").type)[dim])
+        dim, step, start, end = op.dim % len(sizes), op.step, op.start, op.end
+        count = tensor_of(op.src).get_shape()[dim]
         if not isinstance(step, int) or not count:
-            rewriter.no_match("the step is only known at run time, or nothing is written")
+            rewriter.notify_match_failure("the step is only known at run time, or nothing is written")
             return
         b = Builder(rewriter, "edge")
         if start is None or isinstance(start, int):
@@ -110,33 +109,30 @@ class SliceScatter(_Scatter):
         elif isinstance(end, SSAValue):
             # A negative start counts from the end in both; a start that a slice would clamp is an error of the kernel.
             numbers = tensor_type(i64, [count])
-            positions = b("aten.arange.start_step", start, end, step, dtype=i64, types=[numbers])
+            positions = b(edge.aten.arange.start_step, start, end, step, dtype=i64, types=[numbers])
         else:
-            rewriter.no_match("the end is not given beside the start")
+            rewriter.notify_match_failure("the end is not given beside the start")
             return
-        self.put(op, rewriter, b, dim, positions, op.arg("src"))
+        self.put(op, rewriter, b, dim, positions, op.src)
 
 
 class SelectScatter(_Scatter):
     """``select_scatter`` into what is stored."""
 
     name = "select-scatter-in-place"
-    roots = ("edge.aten.select_scatter.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
-        sizes = self.sizes(op, rewriter)
-        index = op.arg("index")
+    def rewrite(self, op: edge.aten.select_scatter.default, rewriter: PatternRewriter) -> None:
+        sizes, index = self.sizes(op, rewriter), op.index
         if sizes is None:
             return
-        dim = op.arg("dim") % len(sizes)
-        known = isinstance(index, int)
-        if known and not -sizes[dim] <= index < sizes[dim]:
-            rewriter.no_match("the index is outside of the dim")
+        dim = op.dim % len(sizes)
+        if isinstance(index, int) and not -sizes[dim] <= index < sizes[dim]:
+            rewriter.notify_match_failure("the index is outside of the dim")
             return
         b = Builder(rewriter, "edge")
         part = [*sizes[:dim], 1, *sizes[dim + 1 :]]
-        type = tensor_type(op.results[0].type.element_type, part)  # type: ignore[attr-defined]
-        values = b("aten.view_copy.default", op.arg("src"), part, types=[type])
+        type = tensor_type(tensor_of(op.result).element_type, part)
+        values = b(edge.aten.view_copy.default, op.src, part, types=[type])
+        known = isinstance(index, int)
         positions = b.constant([index % sizes[dim]], i64) if known else b.full([1], index, i64)
         self.put(op, rewriter, b, dim, positions, values)

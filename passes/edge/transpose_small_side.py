@@ -21,17 +21,15 @@ import math
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from etir.dialects.context import EtContext
-from etir.dialects.edge.base import EdgeOp
+from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import is_contiguous, is_static, tensor_of, tensor_type
 from etir.lowering.build.builder import Builder
-from etir.passes.generic.canonicalize import permutation_of
+from etir.passes.generic.canonicalize import Permutation, permutation_of
 from etir.passes.infra.base import Pass, methods
-from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
-
-_PERMUTATIONS = ("edge.aten.permute_copy.default", "edge.aten.transpose_copy.int")
+from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
 
 
 @dataclass(frozen=True)
@@ -43,60 +41,57 @@ class TransposeSmallSidePass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite every method."""
         for method in methods(module):
-            apply_patterns(ctx, method, [ProductWithTransposed()])
+            apply_patterns_greedily(ctx, method, [ProductWithTransposed()])
 
 
 class ProductWithTransposed(Pattern):
     """``bmm(a, transpose(b))`` with a small ``a``."""
 
     name = "product-with-transposed"
-    roots = ("edge.aten.bmm.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
-        left, right = op.arg("self"), op.arg("mat2")
-        types = [tensor_of(v) for v in (left, right, op.results[0])]
+    def rewrite(self, op: edge.aten.bmm.default, rewriter: PatternRewriter) -> None:
+        types = [tensor_of(v) for v in (op.self_, op.mat2, op.result)]
         if not all(is_static(t) and is_contiguous(t) for t in types):
-            rewriter.no_match("sizes are dynamic, or a dim order is not the plain one")
+            rewriter.notify_match_failure("sizes are dynamic, or a dim order is not the plain one")
             return
-        source = _transposed_source(right)
+        source = _transposed_source(op.mat2)
         if source is None:
-            rewriter.no_match("the second factor is not transposed for this product alone")
+            rewriter.notify_match_failure("the second factor is not transposed for this product alone")
             return
         batch, rows, inner = types[0].get_shape()
         columns = types[1].get_shape()[2]
         if rows > 1 and rows * (inner + columns) >= inner * columns:
-            rewriter.no_match("the other factor and the result are not smaller")
+            rewriter.notify_match_failure("the other factor and the result are not smaller")
             return
         element = types[0].element_type
         b = Builder(rewriter, "edge")
         keys = b.view(source, [batch, columns, inner])
         product = b(
-            "aten.bmm.default",
+            edge.aten.bmm.default,
             keys,
-            _transpose(b, left),
+            _transpose(b, op.self_),
             types=[tensor_type(element, [batch, columns, rows])],
         )
-        rewriter.replace(op, [_transpose(b, product)])
+        rewriter.replace_op(op, [_transpose(b, product)])
 
 
 def _transposed_source(value: SSAValue) -> SSAValue | None:
     """The tensor whose last two dims were exchanged to make ``value``, perhaps with its leading dims merged after."""
     shape = tensor_of(value).get_shape()
     op = value.owner
-    if isinstance(op, EdgeOp) and op.name == "edge.aten.view_copy.default" and value.has_one_use():
-        inner = op.operands[0]
+    if isinstance(op, edge.aten.view_copy.default) and value.has_one_use():
+        inner = op.self_
         before = tensor_of(inner)
         if not is_static(before) or before.get_num_dims() < 2 or before.get_shape()[-2:] != shape[-2:]:
             return None
         value, op = inner, inner.owner
-    if not isinstance(op, EdgeOp) or op.name not in _PERMUTATIONS or not value.has_one_use():
+    if not isinstance(op, Permutation) or not value.has_one_use():
         return None
     order = permutation_of(op)
     rank = len(order)
-    if order != [*range(rank - 2), rank - 1, rank - 2] or not is_contiguous(tensor_of(op.operands[0])):
+    if order != [*range(rank - 2), rank - 1, rank - 2] or not is_contiguous(tensor_of(op.self_)):
         return None
-    return op.operands[0]
+    return op.self_
 
 
 def _transpose(b: Builder, value: SSAValue) -> SSAValue:
@@ -105,5 +100,5 @@ def _transpose(b: Builder, value: SSAValue) -> SSAValue:
     batch, rows, columns = type.get_shape()
     result = tensor_type(type.element_type, [batch, columns, rows])
     if min(rows, columns) == 1 or math.prod(type.get_shape()) == 0:
-        return b("aten.view_copy.default", value, [batch, columns, rows], types=[result])
-    return b("aten.permute_copy.default", value, [0, 2, 1], types=[result])
+        return b(edge.aten.view_copy.default, value, [batch, columns, rows], types=[result])
+    return b(edge.aten.permute_copy.default, value, [0, 2, 1], types=[result])

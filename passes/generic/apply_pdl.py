@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import ModuleOp
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
 from etir.passes.infra.pdl_patterns import load_patterns
-from etir.passes.infra.rewriting import apply_patterns
+from etir.passes.infra.rewriting import apply_patterns_greedily
 
 
 @dataclass(frozen=True)
@@ -38,4 +38,4 @@ class ApplyPdlPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite in place. Raises E0508 for an unusable file, E0501 for patterns that do not converge."""
-        apply_patterns(ctx, module, load_patterns(self.file, ctx))
+        apply_patterns_greedily(ctx, module, load_patterns(self.file, ctx))

@@ -13,20 +13,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.context import EtContext
-from etir.dialects.edge.base import EdgeOp, edge_op
+from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of, is_static, tensor_of, tensor_type
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import ARITHMETIC, BY_NAME, ArithmeticOp, AssertOp, ConstantOp
 from etir.passes.analysis.index_put import replaced_shape
 from etir.passes.infra.base import Pass, methods
-from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
+from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
+
+Permutation: TypeAlias = edge.aten.permute_copy.default | edge.aten.transpose_copy.int
+Reshape: TypeAlias = edge.aten.view_copy.default | edge.aten.unsqueeze_copy.default | edge.aten.squeeze_copy.dims
 
 
 @dataclass(frozen=True)
@@ -39,97 +43,87 @@ class CanonicalizePass(Pass):
         """Rewrite every method."""
         patterns = [cls() for cls in PATTERNS]
         for method in methods(module):
-            apply_patterns(ctx, method, patterns)
+            apply_patterns_greedily(ctx, method, patterns)
 
 
 class CopyToSameType(Pattern):
     """A copy, reshape or expansion whose result has the type of its operand gives the operand."""
 
     name = "copy-to-same-type"
-    roots = (
-        "edge.dim_order_ops._to_dim_order_copy.default",
-        "edge.dim_order_ops._clone_dim_order.default",
-        "edge.aten.view_copy.default",
-        "edge.aten.expand_copy.default",
-        "edge.aten.squeeze_copy.default",
-        "edge.aten.squeeze_copy.dim",
-        "edge.aten.squeeze_copy.dims",
-    )
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        if op.operands[0].type == op.results[0].type:
-            rewriter.replace(op, [op.operands[0]])
+    def rewrite(
+        self,
+        op: edge.dim_order_ops._to_dim_order_copy.default
+        | edge.dim_order_ops._clone_dim_order.default
+        | edge.aten.view_copy.default
+        | edge.aten.expand_copy.default
+        | edge.aten.squeeze_copy.default
+        | edge.aten.squeeze_copy.dim
+        | edge.aten.squeeze_copy.dims,
+        rewriter: PatternRewriter,
+    ) -> None:
+        if op.self_.type == op.result.type:
+            rewriter.replace_op(op, [op.self_])
         else:
-            rewriter.no_match("the type changes")
+            rewriter.notify_match_failure("the type changes")
 
 
 class CopyOfCopy(Pattern):
     """Of several copies that only change the dim order, the last one matters."""
 
     name = "copy-of-copy"
-    roots = ("edge.dim_order_ops._to_dim_order_copy.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
-        inner = op.operands[0].owner
-        if not isinstance(inner, EdgeOp) or inner.name != op.name:
+    def rewrite(self, op: edge.dim_order_ops._to_dim_order_copy.default, rewriter: PatternRewriter) -> None:
+        inner = op.self_.owner
+        if not isinstance(inner, edge.dim_order_ops._to_dim_order_copy.default):
             return
-        types = [tensor_of(v) for v in (inner.operands[0], inner.results[0])]
+        types = [tensor_of(v) for v in (inner.self_, inner.result)]
         if types[0].element_type != types[1].element_type:
-            rewriter.no_match("the first copy changes the element type")
+            rewriter.notify_match_failure("the first copy changes the element type")
             return
-        rewriter.replace(op, op.with_args(self=inner.operands[0]))
+        rewriter.replace_op(op, op.with_args(self=inner.self_))
 
 
 class ReshapeOfReshape(Pattern):
     """Only the last of several reshapes matters."""
 
     name = "reshape-of-reshape"
-    roots = ("edge.aten.view_copy.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
-        inner = op.operands[0].owner
-        if not isinstance(inner, EdgeOp) or inner.name not in (
-            "edge.aten.view_copy.default",
-            "edge.aten.unsqueeze_copy.default",
-            "edge.aten.squeeze_copy.dims",
-        ):
-            return
-        rewriter.replace(op, op.with_args(self=inner.operands[0]))
+    def rewrite(self, op: edge.aten.view_copy.default, rewriter: PatternRewriter) -> None:
+        inner = op.self_.owner
+        if isinstance(inner, Reshape):
+            rewriter.replace_op(op, op.with_args(self=inner.self_))
 
 
 class Permutations(Pattern):
     """A permutation of a permutation is one permutation; one that moves nothing gives its operand."""
 
     name = "permutation-of-permutation"
-    roots = ("edge.aten.permute_copy.default", "edge.aten.transpose_copy.int")
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
+    def rewrite(self, op: Permutation, rewriter: PatternRewriter) -> None:
         order = permutation_of(op)
         if order == list(range(len(order))):
-            rewriter.replace(op, [op.operands[0]])
+            rewriter.replace_op(op, [op.self_])
             return
-        inner = op.operands[0].owner
-        if not isinstance(inner, EdgeOp) or inner.name not in self.roots:
+        inner = op.self_.owner
+        if not isinstance(inner, Permutation):
             return
         first = permutation_of(inner)
         combined = [first[d] for d in order]
-        new = edge_op("aten.permute_copy.default").make(
-            {"self": inner.operands[0], "dims": combined}, [op.results[0].type], location=op.location
+        new = edge.aten.permute_copy.default.make(
+            {"self": inner.self_, "dims": combined}, [op.result.type], location=op.location
         )
-        rewriter.replace(op, new)
+        rewriter.replace_op(op, new)
 
 
-def permutation_of(op: EdgeOp) -> list[int]:
+def permutation_of(op: Permutation) -> list[int]:
     """The permutation that ``permute_copy`` or ``transpose_copy`` applies."""
-    rank = tensor_of(op.operands[0]).get_num_dims()
-    if op.name == "edge.aten.permute_copy.default":
-        return [d % rank for d in op.arg("dims")] if rank else []
+    rank = tensor_of(op.self_).get_num_dims()
+    if isinstance(op, edge.aten.permute_copy.default):
+        return [d % rank for d in op.dims] if rank else []
     order = list(range(rank))
     if rank:
-        first, second = op.arg("dim0"), op.arg("dim1")
+        first, second = op.dim0, op.dim1
         order[first], order[second] = order[second], order[first]
     return order
 
@@ -138,15 +132,12 @@ class SliceOfEverything(Pattern):
     """A slice that takes everything gives its operand."""
 
     name = "slice-of-everything"
-    roots = ("edge.aten.slice_copy.Tensor",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
-        start, step = op.arg("start"), op.arg("step")
-        if op.operands[0].type != op.results[0].type or start not in (None, 0) or step != 1:
-            rewriter.no_match("only a part is taken")
+    def rewrite(self, op: edge.aten.slice_copy.Tensor, rewriter: PatternRewriter) -> None:
+        if op.self_.type != op.result.type or op.start not in (None, 0) or op.step != 1:
+            rewriter.notify_match_failure("only a part is taken")
             return
-        rewriter.replace(op, [op.operands[0]])
+        rewriter.replace_op(op, [op.self_])
 
 
 class IndexPutOfFullRank(Pattern):
@@ -157,84 +148,76 @@ class IndexPutOfFullRank(Pattern):
     """
 
     name = "index-put-of-full-rank"
-    roots = ("edge.aten.index_put.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
+    def rewrite(self, op: edge.aten.index_put.default, rewriter: PatternRewriter) -> None:
         replaced = replaced_shape(op)
-        values = op.arg("values")
-        if replaced is None or not is_static(values.type):
-            rewriter.no_match("more than one index, an index that is no vector, or dynamic sizes")
+        type = tensor_of(op.values)
+        if replaced is None or not is_static(type):
+            rewriter.notify_match_failure("more than one index, an index that is no vector, or dynamic sizes")
             return
-        shape = values.type.get_shape()
+        shape = type.get_shape()
         if not all(isinstance(d, int) for d in replaced):
-            rewriter.no_match("the index has a dynamic size")
+            rewriter.notify_match_failure("the index has a dynamic size")
             return
         if shape == replaced or math.prod(shape) != math.prod(replaced):
             return
-        view = edge_op("aten.view_copy.default").make(
-            {"self": values, "size": list(replaced)}, [tensor_type(values.type.element_type, replaced)]
+        view = edge.aten.view_copy.default.make(
+            {"self": op.values, "size": list(replaced)}, [tensor_type(type.element_type, replaced)]
         )
-        rewriter.replace(op, op.with_args(values=rewriter.insert(view).results[0]))
+        rewriter.replace_op(op, op.with_args(values=rewriter.insert_op(view).result))
 
 
 class CatOfOne(Pattern):
     """``cat`` of one tensor gives the tensor."""
 
     name = "cat-of-one"
-    roots = ("edge.aten.cat.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
-        tensors = op.arg("tensors")
-        if len(tensors) == 1 and tensors[0].type == op.results[0].type:
-            rewriter.replace(op, [tensors[0]])
+    def rewrite(self, op: edge.aten.cat.default, rewriter: PatternRewriter) -> None:
+        if len(op.tensors) == 1 and op.tensors[0].type == op.result.type:
+            rewriter.replace_op(op, op.tensors)
 
 
 class PaddingByNothing(Pattern):
     """Padding by zero elements on every side gives the operand."""
 
     name = "padding-by-nothing"
-    roots = ("edge.aten.constant_pad_nd.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
-        if all(isinstance(p, int) and p == 0 for p in op.arg("pad")) and op.operands[0].type == op.results[0].type:
-            rewriter.replace(op, [op.operands[0]])
+    def rewrite(self, op: edge.aten.constant_pad_nd.default, rewriter: PatternRewriter) -> None:
+        if all(isinstance(p, int) and p == 0 for p in op.pad) and op.self_.type == op.result.type:
+            rewriter.replace_op(op, [op.self_])
 
 
 class ProductWithOne(Pattern):
     """``x * 1`` and ``x / 1`` are ``x``, to the last bit."""
 
     name = "product-with-one"
-    roots = ("edge.aten.mul.Scalar", "edge.aten.div.Scalar")
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, EdgeOp)
-        other = op.arg("other")
-        if not isinstance(other, SSAValue) and other == 1 and op.operands[0].type == op.results[0].type:
-            rewriter.replace(op, [op.operands[0]])
+    def rewrite(self, op: edge.aten.mul.Scalar | edge.aten.div.Scalar, rewriter: PatternRewriter) -> None:
+        if not isinstance(op.other, SSAValue) and op.other == 1 and op.self_.type == op.result.type:
+            rewriter.replace_op(op, [op.self_])
 
 
 class StaticSize(Pattern):
     """The size of a dim that the type knows is a literal."""
 
     name = "static-size"
-    roots = ("edge.aten.sym_size.int", "aten.sym_size.int", "edge.aten.sym_numel.default", "aten.sym_numel.default")
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, SchemaOp)
-        dims = dims_of(tensor_of(op.operands[0]))
-        if op.SCHEMA.name == "sym_size":
-            size: Any = dims[op.arg("dim")]
+    def rewrite(
+        self,
+        op: edge.aten.sym_size.int | aten.sym_size.int | edge.aten.sym_numel.default | aten.sym_numel.default,
+        rewriter: PatternRewriter,
+    ) -> None:
+        dims = dims_of(tensor_of(op.self_))
+        if isinstance(op, (edge.aten.sym_size.int, aten.sym_size.int)):
+            size: Any = dims[op.dim]
         else:
             size = 1
             for dim in dims:
                 size = size * dim
         if isinstance(size, int):
-            rewriter.replace(op, ConstantOp(size))
+            rewriter.replace_op(op, ConstantOp(size))
         else:
-            rewriter.no_match(f"the size '{size}' is only known at run time")
+            rewriter.notify_match_failure(f"the size '{size}' is only known at run time")
 
 
 class ArithmeticOnLiterals(Pattern):
@@ -243,8 +226,7 @@ class ArithmeticOnLiterals(Pattern):
     name = "arithmetic-on-literals"
     roots = tuple(rule.name for rule in ARITHMETIC)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, ArithmeticOp)
+    def rewrite(self, op: ArithmeticOp, rewriter: PatternRewriter) -> None:
         values: list[Any] = []
         for argument in op.arguments:
             if not isinstance(argument.owner, ConstantOp):
@@ -253,14 +235,14 @@ class ArithmeticOnLiterals(Pattern):
         try:
             result = BY_NAME[op.name].function(*values)
         except (ZeroDivisionError, OverflowError, ValueError):
-            rewriter.no_match("the operation fails on these numbers")
+            rewriter.notify_match_failure("the operation fails on these numbers")
             return
         if not isinstance(result, (int, float)) or (isinstance(result, int) and not -(2**63) <= result < 2**63):
-            rewriter.no_match(f"the result {result} is no 64-bit number")
+            rewriter.notify_match_failure(f"the result {result} is no 64-bit number")
             return
         new = ConstantOp(result)
         if new.result.type == op.result.type:
-            rewriter.replace(op, new)
+            rewriter.replace_op(op, new)
 
 
 class LiteralArguments(Pattern):
@@ -268,9 +250,7 @@ class LiteralArguments(Pattern):
 
     name = "literal-arguments"
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        if not isinstance(op, SchemaOp):
-            return
+    def rewrite(self, op: SchemaOp, rewriter: PatternRewriter) -> None:
         if not any(isinstance(v.owner, ConstantOp) for v in op.operands):
             return
         changes: dict[str, Any] = {}
@@ -282,7 +262,7 @@ class LiteralArguments(Pattern):
             if new is not value:
                 changes[argument.name] = new
         if changes:
-            rewriter.replace(op, op.with_args(**changes))
+            rewriter.replace_op(op, op.with_args(**changes))
 
 
 def _literal(value: Any) -> Any:
@@ -297,13 +277,11 @@ class AssertionThatHolds(Pattern):
     """An assertion of something true says nothing."""
 
     name = "assertion-that-holds"
-    roots = ("sym.assert",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        assert isinstance(op, AssertOp)
+    def rewrite(self, op: AssertOp, rewriter: PatternRewriter) -> None:
         owner = op.condition.owner
         if isinstance(owner, ConstantOp) and scalar_of(owner.value):
-            rewriter.erase(op)
+            rewriter.erase_op(op)
 
 
 PATTERNS: tuple[type[Pattern], ...] = (

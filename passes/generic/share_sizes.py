@@ -20,9 +20,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import Rewriter
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.context import EtContext
+from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of, tensor_of
-from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr
 from etir.passes.infra.base import Pass, methods
 
@@ -42,10 +43,8 @@ class ShareSizesPass(Pass):
 def _share(block: Block, outer: dict[SymExpr, SSAValue]) -> None:
     known = dict(outer)
     for op in list(block.ops):
-        if isinstance(op, SchemaOp) and op.SCHEMA.op_name == "aten.sym_size.int":
-            dims = dims_of(tensor_of(op.operands[0]))
-            dim = op.arg("dim")
-            size = dims[dim] if isinstance(dim, int) else None
+        if isinstance(op, (aten.sym_size.int, edge.aten.sym_size.int)):
+            size = dims_of(tensor_of(op.self_))[op.dim]
             if isinstance(size, SymExpr):
                 if size in known:
                     op.results[0].replace_all_uses_with(known[size])

@@ -97,10 +97,10 @@ class Relay(Observer):
         for listener in self.listeners:
             listener.on_rewrite(pattern, op_name, location, new_ops)
 
-    def on_no_match(self, pattern: Pattern, op: Operation, reason: str) -> None:
+    def on_match_failure(self, pattern: Pattern, op: Operation, reason: str) -> None:
         """Hand on."""
         for listener in self.listeners:
-            listener.on_no_match(pattern, op, reason)
+            listener.on_match_failure(pattern, op, reason)
 
 
 # --- printing the IR -------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class ExplainMatch(Instrument):
             super().on_rewrite(pattern, op_name, location, new_ops)
             self._write(f"{_place(location)}explain-match: {self._pass}: '{pattern.name}' rewrote '{op_name}'\n")
 
-    def on_no_match(self, pattern: Pattern, op: Operation, reason: str) -> None:
+    def on_match_failure(self, pattern: Pattern, op: Operation, reason: str) -> None:
         """Say why not."""
         if fnmatchcase(pattern.name, self._pattern):
             self._missed[pattern.name] += 1
@@ -263,7 +263,7 @@ class TraceOp(Instrument):
                 f"{_place(location)}trace-op: {self._pass}: '{pattern.name}' rewrote '{op_name}' into {names}\n"
             )
 
-    def on_no_match(self, pattern: Pattern, op: Operation, reason: str) -> None:
+    def on_match_failure(self, pattern: Pattern, op: Operation, reason: str) -> None:
         """Say why an operation stayed."""
         if self._traced(op.name):
             self._write(

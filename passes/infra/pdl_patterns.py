@@ -34,7 +34,7 @@ from etir.dialects.schema_op import SEGMENTS, SchemaOp
 from etir.dialects.text import parse_module, source_location
 from etir.dialects.verify import verify_module
 from etir.passes.errors import E0508
-from etir.passes.infra.rewriting import Pattern, Rewriter, fuse_locations
+from etir.passes.infra.rewriting import Pattern, PatternRewriter, fuse_locations
 
 _MATCH_OPS = (pdl.OperandOp, pdl.OperationOp, pdl.ResultOp, pdl.AttributeOp, pdl.TypeOp, pdl.RewriteOp)
 _REWRITE_OPS = (pdl.OperationOp, pdl.ResultOp, pdl.AttributeOp, pdl.TypeOp, pdl.ReplaceOp, pdl.EraseOp)
@@ -109,17 +109,17 @@ class PdlPattern(Pattern):
         self.roots = () if self._root.opName is None else (self._root.opName.data,)  # pyright: ignore
         self.benefit = pattern.benefit.value.data
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Match from ``op`` through its operands, then run the rewrite's body."""
         match = _Match()
         if not match.operation(self._root, op):
-            rewriter.no_match(match.reason)
+            rewriter.notify_match_failure(match.reason)
             return
         rewriter.location = fuse_locations(match.operations())
         for step in self._rewrite.body.block.ops:
             self._run(step, match.bound, rewriter)
 
-    def _run(self, step: Operation, bound: dict[SSAValue, Bound], rewriter: Rewriter) -> None:
+    def _run(self, step: Operation, bound: dict[SSAValue, Bound], rewriter: PatternRewriter) -> None:
         match step:
             case pdl.AttributeOp():
                 bound[step.output] = cast(Attribute, step.value)
@@ -132,7 +132,7 @@ class PdlPattern(Pattern):
                     self._fail(step, f"'{owner.name}' has no result {index}")
                 bound[step.val] = owner.results[index]
             case pdl.OperationOp():
-                bound[step.op] = rewriter.insert(self._build(step, bound))
+                bound[step.op] = rewriter.insert_op(self._build(step, bound))
             case pdl.ReplaceOp():
                 old = cast(Operation, bound[step.op_value])
                 values: Sequence[SSAValue] = [cast(SSAValue, bound[v]) for v in step.repl_values]
@@ -140,12 +140,12 @@ class PdlPattern(Pattern):
                     values = cast(Operation, bound[step.repl_operation]).results
                 if len(values) != len(old.results):
                     self._fail(step, f"'{old.name}' has {len(old.results)} results, the replacement {len(values)}")
-                rewriter.replace(old, values)
+                rewriter.replace_op(old, values)
             case pdl.EraseOp():
                 old = cast(Operation, bound[step.op_value])
                 if any(result.first_use is not None for result in old.results):
                     self._fail(step, f"'{old.name}' cannot be erased: its results are used")
-                rewriter.erase(old)
+                rewriter.erase_op(old)
             case _:
                 raise AssertionError(step.name)
 

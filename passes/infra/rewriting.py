@@ -1,14 +1,18 @@
 """The one rewrite driver: patterns that keep locations, converge or say why not, and can explain themselves.
 
-A :class:`Pattern` names the operations it starts from (``roots``) and rewrites one of them through a
-:class:`Rewriter`. The driver visits every operation once in order, then whatever a rewrite touched, until nothing
-changes. Compared with xDSL's walker it
+A :class:`Pattern` says with the annotation of its method which operations it starts from, and rewrites one of them
+through a :class:`PatternRewriter`::
+
+    def rewrite(self, op: edge.aten.sum.dim_IntList | edge.aten.mean.dim, rewriter: PatternRewriter) -> None: ...
+
+The driver visits every operation once in order, then whatever a rewrite touched, until nothing changes. Compared with
+xDSL's walker it
 
 * gives every new operation the location of the operation it was made for, so that no pass can lose one;
 * looks patterns up by operation name, so that a pass costs what it changes, not patterns times operations;
 * stops a set of patterns that does not converge, and names the patterns that keep firing;
-* tells an observer of every rewrite and of every near miss (:meth:`Rewriter.no_match`), which is what
-  ``--trace-op``, ``--explain-match`` and the pass statistics print;
+* tells an observer of every rewrite and of every near miss (:meth:`PatternRewriter.notify_match_failure`), which
+  is what ``--trace-op``, ``--explain-match`` and the pass statistics print;
 * erases pure operations whose results are not used.
 """
 
@@ -18,14 +22,14 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import ArrayAttr, FusedLoc, LocationAttr, ModuleOp, NoneAttr, UnknownLoc
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.rewriter import InsertPoint
-from xdsl.rewriter import Rewriter as BaseRewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import IsTerminator, Pure
 
+from etir.dialects.annotations import annotated_operations, is_named
 from etir.dialects.context import EtContext
 from etir.dialects.text import source_location
 from etir.passes.errors import E0501
@@ -37,15 +41,36 @@ MAX_REWRITES_PER_OPERATION = 64
 
 
 class Pattern(ABC):
-    """One rewrite. Subclasses set ``name`` (kebab-case, unique within its pass) and ``roots``."""
+    """One rewrite. Subclasses set ``name`` (kebab-case, unique within its pass) and annotate ``op`` of :meth:`rewrite`.
+
+    The annotation is a class of operations or a union of several, whose names become ``roots``. A base class without a
+    name (``Operation``, ``SchemaOp``) stands for any operation of its kind. Patterns that take their roots from a table
+    set ``roots`` themselves.
+    """
 
     name: ClassVar[str]
     roots: ClassVar[tuple[str, ...]] = ()
-    """Names of the operations the pattern may start from; empty for any."""
+    """Names of the operations the pattern may start from; empty for any of ``kind``."""
+    kind: ClassVar[type[Operation]] = Operation
+    """What an operation has to be when there are no roots."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "rewrite" in cls.__dict__ and "roots" not in cls.__dict__:
+            classes = annotated_operations(cls.__dict__["rewrite"], 1)
+            bases = [member for member in classes if not is_named(member)]
+            if not bases:
+                cls.roots = tuple(member.name for member in classes)
+            elif len(classes) == 1:
+                cls.kind = bases[0]
+            else:
+                raise TypeError(
+                    f"pattern {cls.__name__}: {bases[0].__name__} in a union of roots is no single operation"
+                )
 
     @abstractmethod
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
-        """Rewrite ``op`` through ``rewriter``, or return (ideally after ``rewriter.no_match(reason)``)."""
+    def rewrite(self, op: Any, rewriter: PatternRewriter) -> None:
+        """Rewrite ``op`` through ``rewriter``, or return (ideally after ``rewriter.notify_match_failure(reason)``)."""
 
 
 class Observer:
@@ -58,7 +83,7 @@ class Observer:
         """``pattern`` replaced or changed an operation."""
         self.applied[pattern.name] += 1
 
-    def on_no_match(self, pattern: Pattern, op: Operation, reason: str) -> None:
+    def on_match_failure(self, pattern: Pattern, op: Operation, reason: str) -> None:
         """``pattern`` looked at ``op`` and gave ``reason`` for leaving it alone."""
 
 
@@ -71,7 +96,7 @@ def fuse_locations(ops: Iterable[Operation]) -> LocationAttr:
 
 
 @dataclass
-class Rewriter:
+class PatternRewriter:
     """What a pattern changes the program with. One is made for each operation that a pattern looks at."""
 
     root: Operation
@@ -83,21 +108,21 @@ class Rewriter:
     erased: list[Operation] = field(default_factory=list)
     changed: bool = False
 
-    def no_match(self, reason: str) -> None:
+    def notify_match_failure(self, reason: str) -> None:
         """Say why the pattern leaves the root alone; the last reason counts."""
         self.reason = reason
 
-    def insert(self, op: OpT, before: Operation | None = None) -> OpT:
+    def insert_op(self, op: OpT, before: Operation | None = None) -> OpT:
         """Insert a new operation before ``before`` (default: the root); it takes the root's location if it has none."""
         self.changed = True
         for nested in op.walk():
             if isinstance(nested.location, UnknownLoc):
                 nested.location = self.location
-        BaseRewriter.insert_op(op, self.insertion_point if before is None else InsertPoint.before(before))
+        Rewriter.insert_op(op, self.insertion_point if before is None else InsertPoint.before(before))
         self.new_ops.append(op)
         return op
 
-    def replace(self, op: Operation, new: Operation | Sequence[SSAValue]) -> None:
+    def replace_op(self, op: Operation, new: Operation | Sequence[SSAValue]) -> None:
         """Replace ``op`` by an operation (inserted before it) or by existing values, and erase it.
 
         Name hints are handed on. Raises ``ValueError`` when the number of results differs.
@@ -105,7 +130,7 @@ class Rewriter:
         self.changed = True
         if isinstance(new, Operation):
             if new.parent is None:
-                self.insert(new, before=op)
+                self.insert_op(new, before=op)
             values: Sequence[SSAValue] = new.results
         else:
             values = new
@@ -118,22 +143,22 @@ class Rewriter:
             if value.name_hint is None and old.name_hint is not None:
                 value.name_hint = old.name_hint
             old.replace_all_uses_with(value)
-        self.erase(op)
+        self.erase_op(op)
 
-    def replace_value(self, old: SSAValue, new: SSAValue) -> None:
+    def replace_all_uses_with(self, old: SSAValue, new: SSAValue) -> None:
         """Use ``new`` wherever ``old`` is used."""
         self.changed = True
         self.touched.extend(use.operation for use in old.uses)
         old.replace_all_uses_with(new)
 
-    def erase(self, op: Operation) -> None:
+    def erase_op(self, op: Operation) -> None:
         """Erase an operation whose results are not used."""
         self.changed = True
         self.touched.extend(o.owner for o in op.operands if isinstance(o.owner, Operation))
         self.erased.extend(op.walk())
-        BaseRewriter.erase_op(op)
+        Rewriter.erase_op(op)
 
-    def modified(self, op: Operation) -> None:
+    def notify_op_modified(self, op: Operation) -> None:
         """Say that ``op`` was changed in place."""
         self.changed = True
         self.touched.append(op)
@@ -150,7 +175,7 @@ def is_trivially_dead(op: Operation) -> bool:
     )
 
 
-def apply_patterns(
+def apply_patterns_greedily(
     ctx: EtContext,
     root: Operation | Region | Block,
     patterns: Sequence[Pattern],
@@ -181,17 +206,19 @@ def apply_patterns(
             continue
         if erase_dead and is_trivially_dead(op):
             owners = [o.owner for o in op.operands if isinstance(o.owner, Operation)]
-            BaseRewriter.erase_op(op)
+            Rewriter.erase_op(op)
             _push(queue, queued, owners)
             changed = True
             continue
         for pattern in by_name.get(op.name, anywhere):
-            rewriter = Rewriter(op, op.location, InsertPoint.before(op))
+            if not pattern.roots and not isinstance(op, pattern.kind):
+                continue
+            rewriter = PatternRewriter(op, op.location, InsertPoint.before(op))
             name, location = op.name, op.location
             pattern.rewrite(op, rewriter)
             if not rewriter.changed:
                 if observer is not None and rewriter.reason is not None:
-                    observer.on_no_match(pattern, op, rewriter.reason)
+                    observer.on_match_failure(pattern, op, rewriter.reason)
                 continue
             changed = True
             fired[pattern.name] += 1

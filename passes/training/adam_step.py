@@ -30,6 +30,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
+from etir.dialects.aten import ops as aten
+from etir.dialects.aten.base import AtenOp
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
 from etir.passes.training.training_step import TrainingStep, append_steps, check_not_negative
@@ -92,61 +94,61 @@ class _Step(TrainingStep):
 
     def begin(self) -> None:
         options, old = self.options, self.number("step", 0.0)
-        step = self.op("aten.add.Scalar", {"self": old, "other": 1}, old)
+        step = self.op(aten.add.Scalar, {"self": old, "other": 1}, old)
         self.write(old, step)
         first, second = (self._correction(step, beta) for beta in (options.beta1, options.beta2))
         if self.rate is not None:
-            self.scale = self.op("aten.neg.default", {"self": self.rate}, old)
+            self.scale = self.op(aten.neg.default, {"self": self.rate}, old)
             if first is not None:
-                self.scale = self.op("aten.div.Tensor", {"self": self.rate, "other": first}, old)
+                self.scale = self.op(aten.div.Tensor, {"self": self.rate, "other": first}, old)
         elif first is not None:
-            inverse = self.op("aten.reciprocal.default", {"self": first}, old)
-            self.scale = self.op("aten.mul.Scalar", {"self": inverse, "other": self.lr}, old)
+            inverse = self.op(aten.reciprocal.default, {"self": first}, old)
+            self.scale = self.op(aten.mul.Scalar, {"self": inverse, "other": self.lr}, old)
         else:
-            self.scale = self.op("aten.full_like.default", {"self": old, "fill_value": -(self.lr or 0.0)}, old)
+            self.scale = self.op(aten.full_like.default, {"self": old, "fill_value": -(self.lr or 0.0)}, old)
         self.second = None
         if second is not None:
-            positive = self.op("aten.neg.default", {"self": second}, old)
-            self.second = self.op("aten.sqrt.default", {"self": positive}, old)
+            positive = self.op(aten.neg.default, {"self": second}, old)
+            self.second = self.op(aten.sqrt.default, {"self": positive}, old)
         self.kept = None
         if self.rate is not None and self.decoupled and options.weight_decay:
-            one = self.op("aten.ones_like.default", {"self": old}, old)
+            one = self.op(aten.ones_like.default, {"self": old}, old)
             self.kept = self.add(one, self.rate, -options.weight_decay, old, old)
 
     def _correction(self, step: SSAValue, beta: float) -> SSAValue | None:
         """``beta ** step - 1``; None for -1."""
         if beta == 0:
             return None
-        exponent = self.op("aten.mul.Scalar", {"self": step, "other": math.log(beta)}, step)
-        return self.op("aten.expm1.default", {"self": exponent}, step)
+        exponent = self.op(aten.mul.Scalar, {"self": step, "other": math.log(beta)}, step)
+        return self.op(aten.expm1.default, {"self": exponent}, step)
 
     def updated(self, fqn: str, symbol: str, parameter: SSAValue, gradient: SSAValue) -> SSAValue:
         options = self.options
 
-        def op(name: str, value: SSAValue, **others: SSAValue | float) -> SSAValue:
-            return self.op(f"aten.{name}", {"self": value, **others}, parameter, gradient)
+        def op(operator: type[AtenOp], value: SSAValue, **others: SSAValue | float) -> SSAValue:
+            return self.op(operator, {"self": value, **others}, parameter, gradient)
 
         def moment(kind: str, beta: float, value: SSAValue) -> SSAValue:
             old = self.zeros(fqn, symbol, kind, parameter)
-            new = self.add(op("mul.Scalar", old, other=beta), value, 1 - beta, parameter, gradient)
+            new = self.add(op(aten.mul.Scalar, old, other=beta), value, 1 - beta, parameter, gradient)
             self.write(old, new)
             return new
 
         if options.weight_decay and not self.decoupled:
             gradient = self.add(gradient, parameter, options.weight_decay, parameter, gradient)
         elif self.kept is not None:
-            parameter = op("mul.Tensor", parameter, other=self.kept)
+            parameter = op(aten.mul.Tensor, parameter, other=self.kept)
         elif options.weight_decay and self.decoupled:
             assert self.lr is not None
-            parameter = op("mul.Scalar", parameter, other=1 - self.lr * options.weight_decay)
+            parameter = op(aten.mul.Scalar, parameter, other=1 - self.lr * options.weight_decay)
         first = moment("exp_avg", options.beta1, gradient)
-        second = moment("exp_avg_sq", options.beta2, op("mul.Tensor", gradient, other=gradient))
+        second = moment("exp_avg_sq", options.beta2, op(aten.mul.Tensor, gradient, other=gradient))
         if options.amsgrad:
             old = self.zeros(fqn, symbol, "max_exp_avg_sq", parameter)
-            second = op("maximum.default", old, other=second)
+            second = op(aten.maximum.default, old, other=second)
             self.write(old, second)
-        root = op("sqrt.default", second)
+        root = op(aten.sqrt.default, second)
         if self.second is not None:
-            root = op("div.Tensor", root, other=self.second)
-        direction = op("div.Tensor", first, other=op("add.Scalar", root, other=options.eps))
-        return op("add.Tensor", parameter, other=op("mul.Tensor", direction, other=self.scale))
+            root = op(aten.div.Tensor, root, other=self.second)
+        direction = op(aten.div.Tensor, first, other=op(aten.add.Scalar, root, other=options.eps))
+        return op(aten.add.Tensor, parameter, other=op(aten.mul.Tensor, direction, other=self.scale))

@@ -27,6 +27,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.context import EtContext
 from etir.dialects.et.program import ConstantOp
 from etir.passes.infra.base import Pass
@@ -82,13 +83,13 @@ class _Step(TrainingStep):
             old = self.zeros(fqn, symbol, "momentum", parameter)
             fresh = step
             if self.factor is not None:
-                fresh = self.op("aten.mul.Tensor", {"self": step, "other": self.factor}, parameter, gradient)
-            kept = self.op("aten.mul.Scalar", {"self": old, "other": options.momentum}, parameter, gradient)
+                fresh = self.op(aten.mul.Tensor, {"self": step, "other": self.factor}, parameter, gradient)
+            kept = self.op(aten.mul.Scalar, {"self": old, "other": options.momentum}, parameter, gradient)
             momentum = self.add(kept, fresh, 1, parameter, gradient)
             self.write(old, momentum)
             step = self.add(step, momentum, options.momentum, parameter, gradient) if options.nesterov else momentum
         if self.lr is not None:
             return self.add(parameter, step, -self.lr, parameter, gradient)
         assert self.rate is not None
-        scaled = self.op("aten.mul.Tensor", {"self": step, "other": self.rate}, parameter, gradient)
-        return self.op("aten.sub.Tensor", {"self": parameter, "other": scaled}, parameter, gradient)
+        scaled = self.op(aten.mul.Tensor, {"self": step, "other": self.rate}, parameter, gradient)
+        return self.op(aten.sub.Tensor, {"self": parameter, "other": scaled}, parameter, gradient)

@@ -30,7 +30,8 @@ from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from etir.dialects.aten.base import aten_op
+from etir.dialects.aten import ops as aten
+from etir.dialects.aten.base import AtenOp
 from etir.dialects.et.layout import tensor_type
 from etir.dialects.et.program import ReadStateOp, StateOp, WriteStateOp
 from etir.dialects.et.weights import Blob, BlobAttr
@@ -118,15 +119,17 @@ class TrainingStep(ABC):
         """Append an operation."""
         self.method.body.block.insert_op_before(op, self.last)
 
-    def op(self, name: str, arguments: dict[str, ArgValue], like: SSAValue, source: SSAValue | None = None) -> SSAValue:
+    def op(
+        self, operator: type[AtenOp], arguments: dict[str, ArgValue], like: SSAValue, source: SSAValue | None = None
+    ) -> SSAValue:
         """Append an operator with a result of the type of ``like``, located where ``source`` is computed."""
-        op = aten_op(name).make(arguments, [like.type], location=_plain_location(like if source is None else source))
+        op = operator.make(arguments, [like.type], location=_plain_location(like if source is None else source))
         self.insert(op)
-        return op.results[0]
+        return op.result
 
     def add(self, a: SSAValue, b: SSAValue, scale: float, like: SSAValue, source: SSAValue) -> SSAValue:
         """``a + scale * b``."""
-        return self.op("aten.add.Tensor", {"self": a, "other": b, "alpha": scale}, like, source)
+        return self.op(aten.add.Tensor, {"self": a, "other": b, "alpha": scale}, like, source)
 
     # --- state ------------------------------------------------------------------------------------------------------
 

@@ -2,5 +2,5 @@
 
 ``emitter.py`` keeps track of every value's forms (dim orders, quantised or not) and makes each form once,
 ``constants.py`` knows the numbers of weights and constants; the other files have one function for each operator,
-entered in :data:`~etir.backends.xnnpack.legalize.registry.LEGALIZERS`.
+entered for the operators that it is annotated with (``legalizer.py``).
 """

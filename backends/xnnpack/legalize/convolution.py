@@ -11,9 +11,9 @@ from xdsl.ir import SSAValue
 from etir.backends.xnnpack.legalize.constants import blob_of
 from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import NHWC, SEQUENCE, Layout
-from etir.backends.xnnpack.legalize.legalizer import Legalizer
+from etir.backends.xnnpack.legalize.legalizer import integer, integers, legalizes
 from etir.backends.xnnpack.legalize.quantized import dynamic_form, integer_bias, integer_weight
-from etir.dialects.schema_op import SchemaOp
+from etir.dialects.edge import ops as edge
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,11 +64,11 @@ def pack(weight: np.ndarray, groups: int, transposed: bool) -> Filter:
     return Filter("conv2d", weight.transpose(0, 2, 3, 1), sizes | channels, 0)
 
 
-def window(op: SchemaOp, rank: int, transposed: bool) -> dict[str, int]:
+def window(op: edge.aten.convolution.default, rank: int, transposed: bool) -> dict[str, int]:
     """Padding, stride, dilation and output padding of a convolution as attributes of its node."""
-    padding = pair(op.arg("padding"), rank, 0)
-    stride = pair(op.arg("stride"), rank, 1)
-    dilation = pair(op.arg("dilation"), rank, 1)
+    padding = pair(integers(op.padding), rank, 0)
+    stride = pair(integers(op.stride), rank, 1)
+    dilation = pair(integers(op.dilation), rank, 1)
     attributes = {
         **dict.fromkeys(("padding_top", "padding_bottom"), padding[0]),
         **dict.fromkeys(("padding_left", "padding_right"), padding[1]),
@@ -78,22 +78,23 @@ def window(op: SchemaOp, rank: int, transposed: bool) -> dict[str, int]:
         "dilation_width": dilation[1],
     }
     if transposed:
-        adjustment = pair(op.arg("output_padding"), rank, 0)
+        adjustment = pair(integers(op.output_padding), rank, 0)
         attributes |= {"adjustment_height": adjustment[0], "adjustment_width": adjustment[1]}
     return attributes
 
 
-def convolution(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def convolution(emitter: Emitter, op: edge.aten.convolution.default) -> None:
     """``aten.convolution`` with a constant filter."""
-    value, weight, bias = op.arg("input"), op.arg("weight"), op.arg("bias")
+    value, weight, bias = op.input, op.weight, op.bias
     rank = len(emitter.dims(value))
-    transposed = bool(op.arg("transposed"))
+    transposed = bool(op.transposed)
     layout = image_layout(rank)
     operands: list[SSAValue | None]
     info = None
     if value in emitter.dynamic_sources:
         quantized = emitter.constants.quantized[weight]
-        packed = pack(emitter.constants.array(quantized.value), op.arg("groups"), transposed)
+        packed = pack(emitter.constants.array(quantized.value), integer(op.groups), transposed)
         info = emitter.info(op.results[0])
         operands = [
             dynamic_form(emitter, value, layout, 3),
@@ -103,14 +104,14 @@ def convolution(emitter: Emitter, op: SchemaOp) -> None:
     elif emitter.scale_out is not None:
         quantized, scale = emitter.constants.quantized[weight], emitter.scale_of(value)
         assert scale is not None
-        packed = pack(emitter.constants.array(quantized.value), op.arg("groups"), transposed)
+        packed = pack(emitter.constants.array(quantized.value), integer(op.groups), transposed)
         operands = [
             emitter.get(value, layout),
             integer_weight(emitter, quantized, packed.array, packed.channel),
             integer_bias(emitter, bias, quantized, scale),
         ]
     else:
-        packed = pack(emitter.constants.array(weight), op.arg("groups"), transposed)
+        packed = pack(emitter.constants.array(weight), integer(op.groups), transposed)
         operands = [
             emitter.get(value, layout),
             filter_constant(emitter, weight, packed),
@@ -128,6 +129,3 @@ def filter_constant(emitter: Emitter, weight: SSAValue, packed: Filter) -> SSAVa
     if known is not None:
         return known
     return emitter.constant(info, blob_of(packed.array), key=(*key, info))
-
-
-LEGALIZERS: dict[str, Legalizer] = {"aten.convolution.default": convolution}

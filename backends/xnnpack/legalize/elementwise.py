@@ -9,7 +9,9 @@ from xdsl.ir import SSAValue
 
 from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import Layout, aligned
-from etir.backends.xnnpack.legalize.legalizer import Legalizer, table
+from etir.backends.xnnpack.legalize.legalizer import legalizes, legalizes_as, number
+from etir.dialects.edge import ops as edge
+from etir.dialects.edge.base import EdgeOp
 from etir.dialects.schema_op import SchemaOp
 
 
@@ -48,60 +50,69 @@ def _clamp(emitter: Emitter, op: SchemaOp, low: float, high: float) -> None:
     emitter.hold(op.results[0], form, layout)
 
 
-def relu(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def relu(emitter: Emitter, op: edge.aten.relu.default) -> None:
     """``clamp(self, 0, inf)``"""
     _clamp(emitter, op, 0.0, inf)
 
 
-def relu6(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def relu6(emitter: Emitter, op: edge.aten.relu6.default) -> None:
     """``clamp(self, 0, 6)``"""
     _clamp(emitter, op, 0.0, 6.0)
 
 
-def hardtanh(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def hardtanh(emitter: Emitter, op: edge.aten.hardtanh.default) -> None:
     """``clamp(self, min_val, max_val)``"""
-    _clamp(emitter, op, float(op.arg("min_val")), float(op.arg("max_val")))
+    _clamp(emitter, op, number(op.min_val), number(op.max_val))
 
 
-def clamp(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def clamp(emitter: Emitter, op: edge.aten.clamp.default) -> None:
     """``clamp(self, min, max)``, one of which may be missing."""
-    low, high = op.arg("min"), op.arg("max")
-    high = inf if high is None else float(high)
-    low = -inf if low is None else float(low)
+    low, high = op.min, op.max
+    high = inf if high is None else number(high)
+    low = -inf if low is None else number(low)
     _clamp(emitter, op, min(low, high), high)
 
 
-def clamp_min(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def clamp_min(emitter: Emitter, op: edge.aten.clamp_min.default) -> None:
     """``clamp(self, min)``"""
-    _clamp(emitter, op, float(op.arg("min")), inf)
+    _clamp(emitter, op, number(op.min), inf)
 
 
-def clamp_max(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def clamp_max(emitter: Emitter, op: edge.aten.clamp_max.default) -> None:
     """``clamp(self, max = max)``"""
-    _clamp(emitter, op, -inf, float(op.arg("max")))
+    _clamp(emitter, op, -inf, number(op.max))
 
 
-def sloped(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def sloped(emitter: Emitter, op: edge.aten.leaky_relu.default | edge.aten.elu.default) -> None:
     """``leaky_relu`` and ``elu`` (with its scales at 1)."""
     value = op.operands[0]
     layout = emitter.cheapest_for(value)
-    leaky = op.SCHEMA.op_name.startswith("aten.leaky_relu")
-    name, attribute, argument = (
-        ("leaky_relu", "negative_slope", "negative_slope") if leaky else ("elu", "alpha", "alpha")
-    )
-    form = emitter.node(name, [emitter.get(value, layout)], {attribute: float(op.arg(argument))})
+    operands = [emitter.get(value, layout)]
+    if isinstance(op, edge.aten.leaky_relu.default):
+        form = emitter.node("leaky_relu", operands, {"negative_slope": number(op.negative_slope)})
+    else:
+        form = emitter.node("elu", operands, {"alpha": number(op.alpha)})
     emitter.hold(op.results[0], form, layout)
 
 
-def power(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def power(emitter: Emitter, op: edge.aten.pow.Tensor_Scalar) -> None:
     """``self ** exponent`` for the exponents that have a node."""
-    node = {2: "square", 0.5: "square_root", -0.5: "reciprocal_square_root"}[op.arg("exponent")]
+    node = {2: "square", 0.5: "square_root", -0.5: "reciprocal_square_root"}[number(op.exponent)]
     unary(emitter, op, node)
 
 
-def gelu(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def gelu(emitter: Emitter, op: edge.aten.gelu.default) -> None:
     """The node is the exact function; the approximation by ``tanh`` is written out."""
-    if op.arg("approximate") == "none":
+    if op.approximate == "none":
         unary(emitter, op, "gelu")
         return
     value = op.operands[0]
@@ -115,7 +126,8 @@ def gelu(emitter: Emitter, op: SchemaOp) -> None:
     emitter.hold(op.results[0], emitter.node("multiply", [half, gate]), layout)
 
 
-def hardsigmoid(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def hardsigmoid(emitter: Emitter, op: edge.aten.hardsigmoid.default) -> None:
     """``clamp(self + 3, 0, 6) / 6``"""
     value = op.operands[0]
     layout = emitter.cheapest_for(value)
@@ -124,7 +136,8 @@ def hardsigmoid(emitter: Emitter, op: SchemaOp) -> None:
     emitter.hold(op.results[0], emitter.node("multiply", [clamped, emitter.scalar(1 / 6, value)]), layout)
 
 
-def silu(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def silu(emitter: Emitter, op: edge.aten.silu.default) -> None:
     """``self * sigmoid(self)``"""
     value = op.operands[0]
     layout = emitter.cheapest_for(value)
@@ -132,9 +145,10 @@ def silu(emitter: Emitter, op: SchemaOp) -> None:
     emitter.hold(op.results[0], emitter.node("multiply", [x, emitter.node("sigmoid", [x])]), layout)
 
 
-def prelu(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def prelu(emitter: Emitter, op: edge.aten.prelu.default) -> None:
     """The slope is one number, or one for each channel, which then come last."""
-    value, weight = op.arg("self"), op.arg("weight")
+    value, weight = op.self_, op.weight
     rank = len(emitter.dims(value))
     layout = emitter.cheapest_for(value)
     if rank > 2 and emitter.dims(weight) != (1,):
@@ -143,18 +157,19 @@ def prelu(emitter: Emitter, op: SchemaOp) -> None:
     emitter.hold(op.results[0], form, layout)
 
 
-def batch_norm(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def batch_norm(emitter: Emitter, op: edge.aten._native_batch_norm_legit_no_training.default) -> None:
     """``(input - mean) / sqrt(var + eps) * weight + bias`` with one number for each channel."""
     import numpy as np
 
-    value = op.arg("input")
-    mean, var = (emitter.constants.array(op.arg(n)).astype(np.float64) for n in ("running_mean", "running_var"))
-    scale = 1.0 / np.sqrt(var + op.arg("eps"))
-    if op.arg("weight") is not None:
-        scale = scale * emitter.constants.array(op.arg("weight"))
+    value = op.input
+    mean, var = (emitter.constants.array(v).astype(np.float64) for v in (op.running_mean, op.running_var))
+    scale = 1.0 / np.sqrt(var + op.eps)
+    if op.weight is not None:
+        scale = scale * emitter.constants.array(op.weight)
     shift = -mean * scale
-    if op.arg("bias") is not None:
-        shift = shift + emitter.constants.array(op.arg("bias"))
+    if op.bias is not None:
+        shift = shift + emitter.constants.array(op.bias)
     layout = emitter.cheapest_for(value)
     shape = [-1 if d == 1 else 1 for d in layout]
     while shape and shape[0] == 1 and len(shape) > 1:
@@ -164,53 +179,37 @@ def batch_norm(emitter: Emitter, op: SchemaOp) -> None:
     emitter.hold(op.results[0], emitter.node("add", [product, factors[1]]), layout)
 
 
-UNARY: dict[str, str] = {
-    "aten.abs.default": "abs",
-    "aten.ceil.default": "ceiling",
-    "aten.cos.default": "cos",
-    "aten.exp.default": "exp",
-    "aten.floor.default": "floor",
-    "aten.hardswish.default": "hardswish",
-    "aten.log.default": "log",
-    "aten.neg.default": "negate",
-    "aten.rsqrt.default": "reciprocal_square_root",
-    "aten.sigmoid.default": "sigmoid",
-    "aten.sin.default": "sin",
-    "aten.sqrt.default": "square_root",
-    "aten.square.default": "square",
-    "aten.tanh.default": "tanh",
+UNARY: dict[type[EdgeOp], str] = {
+    edge.aten.abs.default: "abs",
+    edge.aten.ceil.default: "ceiling",
+    edge.aten.cos.default: "cos",
+    edge.aten.exp.default: "exp",
+    edge.aten.floor.default: "floor",
+    edge.aten.hardswish.default: "hardswish",
+    edge.aten.log.default: "log",
+    edge.aten.neg.default: "negate",
+    edge.aten.rsqrt.default: "reciprocal_square_root",
+    edge.aten.sigmoid.default: "sigmoid",
+    edge.aten.sin.default: "sin",
+    edge.aten.sqrt.default: "square_root",
+    edge.aten.square.default: "square",
+    edge.aten.tanh.default: "tanh",
 }
 """Operators that are one node with one operand."""
 
-BINARY: dict[str, str] = {
-    "aten.add.Tensor": "add",
-    "aten.add.Scalar": "add",
-    "aten.sub.Tensor": "subtract",
-    "aten.sub.Scalar": "subtract",
-    "aten.mul.Tensor": "multiply",
-    "aten.mul.Scalar": "multiply",
-    "aten.div.Tensor": "div",
-    "aten.div.Scalar": "div",
-    "aten.maximum.default": "maximum",
-    "aten.minimum.default": "minimum",
+BINARY: dict[type[EdgeOp], str] = {
+    edge.aten.add.Tensor: "add",
+    edge.aten.add.Scalar: "add",
+    edge.aten.sub.Tensor: "subtract",
+    edge.aten.sub.Scalar: "subtract",
+    edge.aten.mul.Tensor: "multiply",
+    edge.aten.mul.Scalar: "multiply",
+    edge.aten.div.Tensor: "div",
+    edge.aten.div.Scalar: "div",
+    edge.aten.maximum.default: "maximum",
+    edge.aten.minimum.default: "minimum",
 }
 """Operators that are one node with two operands."""
 
-LEGALIZERS: dict[str, Legalizer] = {
-    **table(unary, UNARY),
-    **table(binary, BINARY),
-    "aten.relu.default": relu,
-    "aten.relu6.default": relu6,
-    "aten.hardtanh.default": hardtanh,
-    "aten.clamp.default": clamp,
-    "aten.clamp_min.default": clamp_min,
-    "aten.clamp_max.default": clamp_max,
-    "aten.leaky_relu.default": sloped,
-    "aten.elu.default": sloped,
-    "aten.pow.Tensor_Scalar": power,
-    "aten.gelu.default": gelu,
-    "aten.hardsigmoid.default": hardsigmoid,
-    "aten.silu.default": silu,
-    "aten.prelu.default": prelu,
-    "aten._native_batch_norm_legit_no_training.default": batch_norm,
-}
+legalizes_as(unary, UNARY)
+legalizes_as(binary, BINARY)

@@ -6,9 +6,10 @@ from xdsl.ir import SSAValue
 
 from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
-from etir.backends.xnnpack.legalize.legalizer import Legalizer
+from etir.backends.xnnpack.legalize.legalizer import legalizes
 from etir.backends.xnnpack.legalize.quantized import dynamic_form, integer_bias, integer_weight
 from etir.dialects.dtypes import dtype_of
+from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import tensor_of
 from etir.dialects.schema_op import SchemaOp
 
@@ -20,9 +21,10 @@ def last_stays(emitter: Emitter, value: SSAValue) -> Layout:
     return layout if layout[-1] == last else default_layout(last + 1)
 
 
-def linear(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def linear(emitter: Emitter, op: edge.aten.linear.default) -> None:
     """``input @ weight.T + bias``"""
-    value, weight = op.arg("input"), op.arg("weight")
+    value, weight = op.input, op.weight
     if emitter.scale_out is not None:
         quantized, scale = emitter.constants.quantized[weight], emitter.scale_of(value)
         assert scale is not None
@@ -30,14 +32,14 @@ def linear(emitter: Emitter, op: SchemaOp) -> None:
         operands = [
             emitter.get(value, layout),
             integer_weight(emitter, quantized, emitter.constants.array(quantized.value), 0),
-            integer_bias(emitter, op.arg("bias"), quantized, scale),
+            integer_bias(emitter, op.bias, quantized, scale),
         ]
         emitter.hold(op.results[0], emitter.node("fully_connected", operands), layout)
         return
     if value in emitter.dynamic_sources:
         quantized = emitter.constants.quantized[weight]
         layout = last_stays(emitter, emitter.dynamic_sources[value])
-        bias = op.arg("bias")
+        bias = op.bias
         operands = [
             dynamic_form(emitter, value, layout, 1),
             integer_weight(emitter, quantized, emitter.constants.array(quantized.value), 0),
@@ -49,7 +51,7 @@ def linear(emitter: Emitter, op: SchemaOp) -> None:
     if _stays_integer(emitter, value, weight):
         _weight_only(emitter, op)
         return
-    _fully_connected(emitter, op, value, emitter.get(weight), op.arg("bias"))
+    _fully_connected(emitter, op, value, emitter.get(weight), op.bias)
 
 
 def _stays_integer(emitter: Emitter, value: SSAValue, weight: SSAValue) -> bool:
@@ -62,12 +64,12 @@ def _stays_integer(emitter: Emitter, value: SSAValue, weight: SSAValue) -> bool:
     return quantized.axis == 0 and quantized.block is None and quantized.zero_points is None
 
 
-def _weight_only(emitter: Emitter, op: SchemaOp) -> None:
+def _weight_only(emitter: Emitter, op: edge.aten.linear.default) -> None:
     """A layer with a weight of integers and an input in floating point. The bias is a sum of its own: inside of such a
     layer XNNPACK multiplies it by the weight's scales.
     """
-    value, bias = op.arg("input"), op.arg("bias")
-    quantized = emitter.constants.quantized[op.arg("weight")]
+    value, bias = op.input, op.bias
+    quantized = emitter.constants.quantized[op.weight]
     layout = last_stays(emitter, value)
     weight = integer_weight(emitter, quantized, emitter.constants.array(quantized.value), 0)
     form = emitter.node("fully_connected", [emitter.get(value, layout), weight, None])
@@ -76,17 +78,19 @@ def _weight_only(emitter: Emitter, op: SchemaOp) -> None:
     emitter.hold(op.results[0], form, layout)
 
 
-def addmm(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def addmm(emitter: Emitter, op: edge.aten.addmm.default) -> None:
     """``self + mat1 @ mat2``: the filter is the transposed second matrix."""
-    _fully_connected(emitter, op, op.arg("mat1"), emitter.get(op.arg("mat2"), (1, 0)), op.arg("self"))
+    _fully_connected(emitter, op, op.mat1, emitter.get(op.mat2, (1, 0)), op.self_)
 
 
-def mm(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def mm(emitter: Emitter, op: edge.aten.mm.default) -> None:
     """``self @ mat2``, as the layer that it is with constant ``mat2``."""
-    if op.arg("mat2") in emitter.constants:
-        _fully_connected(emitter, op, op.arg("self"), emitter.get(op.arg("mat2"), (1, 0)), None)
+    if op.mat2 in emitter.constants:
+        _fully_connected(emitter, op, op.self_, emitter.get(op.mat2, (1, 0)), None)
         return
-    operands = [emitter.get(op.arg("self")), emitter.get(op.arg("mat2"))]
+    operands = [emitter.get(op.self_), emitter.get(op.mat2)]
     emitter.hold(op.results[0], emitter.node("batch_matrix_multiply", operands))
 
 
@@ -96,15 +100,8 @@ def _fully_connected(emitter: Emitter, op: SchemaOp, value: SSAValue, weight: SS
     emitter.hold(op.results[0], emitter.node("fully_connected", operands), layout)
 
 
-def bmm(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def bmm(emitter: Emitter, op: edge.aten.bmm.default) -> None:
     """Both operands in the default layout."""
-    operands = [emitter.get(op.arg("self")), emitter.get(op.arg("mat2"))]
+    operands = [emitter.get(op.self_), emitter.get(op.mat2)]
     emitter.hold(op.results[0], emitter.node("batch_matrix_multiply", operands))
-
-
-LEGALIZERS: dict[str, Legalizer] = {
-    "aten.linear.default": linear,
-    "aten.addmm.default": addmm,
-    "aten.mm.default": mm,
-    "aten.bmm.default": bmm,
-}

@@ -17,7 +17,7 @@ from etir.backends.xnnpack.datatypes import BY_NAME
 from etir.backends.xnnpack.legalize.constants import QuantizedWeight, blob_of
 from etir.backends.xnnpack.legalize.emitter import DEQUANTIZE, Emitter, Scale, quantized_info
 from etir.backends.xnnpack.legalize.layouts import Layout
-from etir.backends.xnnpack.legalize.legalizer import Legalizer
+from etir.backends.xnnpack.legalize.legalizer import legalizes
 from etir.backends.xnnpack.legalize.numbers import bfloat16
 from etir.backends.xnnpack.types import TensorInfo, XnnTensorType
 from etir.dialects.schema_op import SchemaOp
@@ -105,6 +105,7 @@ def _integer_weight(emitter: Emitter, op: SchemaOp) -> bool:
     return weight.axis in (None, wanted) and not (wanted and weight.axis is not None and op.arg("groups") != 1)
 
 
+@legalizes(QUANTIZE)
 def quantize(emitter: Emitter, op: SchemaOp) -> None:
     """Nothing where the value is stored with this scale already, else a ``convert``."""
     value, result = op.operands[0], op.results[0]
@@ -119,6 +120,7 @@ def quantize(emitter: Emitter, op: SchemaOp) -> None:
     emitter.hold(result, form, layout)
 
 
+@legalizes(DEQUANTIZE)
 def dequantize(emitter: Emitter, op: SchemaOp) -> None:
     """No node: the result is held as the stored integers, until something needs it in floating point."""
     value, result = op.operands[0], op.results[0]
@@ -151,6 +153,7 @@ def _reinterpret(emitter: Emitter, value: SSAValue, result: SSAValue, stored: Sc
     emitter.hold(result, form, layout)
 
 
+@legalizes("quantized_decomposed.dequantize_per_channel.default")
 def dequantize_per_channel(emitter: Emitter, op: SchemaOp) -> None:
     """A constant with a scale for each channel."""
     scales = emitter.constants.array(op.arg("scales")).reshape(-1)
@@ -163,11 +166,24 @@ def dequantize_per_channel(emitter: Emitter, op: SchemaOp) -> None:
     emitter.constants.quantized[op.results[0]] = weight
 
 
+@legalizes(
+    "quantized_decomposed.quantize_per_tensor.tensor",
+    "quantized_decomposed.dequantize_per_tensor.tensor",
+    "quantized_decomposed.quantize_per_token.default",
+    "quantized_decomposed.dequantize_per_token.default",
+    "torchao.quantize_affine.default",
+)
 def quantize_dynamically(emitter: Emitter, op: SchemaOp) -> None:
     """Remember what is quantised; the node that needs it says which dims share a scale."""
     emitter.dynamic_sources[op.results[0]] = emitter.dynamic_sources.get(op.operands[0], op.operands[0])
 
 
+@legalizes(
+    "quantized_decomposed.choose_qparams.tensor",
+    "quantized_decomposed.choose_qparams_symmetric.tensor",
+    "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
+    "torchao.choose_qparams_affine.default",
+)
 def chosen_at_run_time(emitter: Emitter, op: SchemaOp) -> None:
     """The scales of a value that is quantised at run time are the runtime's."""
 
@@ -185,6 +201,7 @@ def dynamic_form(emitter: Emitter, value: SSAValue, layout: Layout, nonbatch: in
     return known
 
 
+@legalizes("torchao.dequantize_affine.default")
 def dequantize_affine(emitter: Emitter, op: SchemaOp) -> None:
     """A constant with one scale for each block of a row, or the second half of what is quantised at run time."""
     value, result = op.operands[0], op.results[0]
@@ -245,20 +262,3 @@ def integer_bias(emitter: Emitter, bias: SSAValue | None, weight: QuantizedWeigh
         return emitter.constant(info, blob_of(stored))
     info = TensorInfo(BY_NAME["qcint32"], stored.shape, channel=0)
     return emitter.constant(info, blob_of(stored), blob_of(scales.astype(np.float32)))
-
-
-LEGALIZERS: dict[str, Legalizer] = {
-    QUANTIZE: quantize,
-    DEQUANTIZE: dequantize,
-    "quantized_decomposed.dequantize_per_channel.default": dequantize_per_channel,
-    "quantized_decomposed.choose_qparams.tensor": chosen_at_run_time,
-    "quantized_decomposed.choose_qparams_symmetric.tensor": chosen_at_run_time,
-    "quantized_decomposed.choose_qparams_per_token_asymmetric.default": chosen_at_run_time,
-    "quantized_decomposed.quantize_per_tensor.tensor": quantize_dynamically,
-    "quantized_decomposed.dequantize_per_tensor.tensor": quantize_dynamically,
-    "quantized_decomposed.quantize_per_token.default": quantize_dynamically,
-    "quantized_decomposed.dequantize_per_token.default": quantize_dynamically,
-    "torchao.choose_qparams_affine.default": chosen_at_run_time,
-    "torchao.quantize_affine.default": quantize_dynamically,
-    "torchao.dequantize_affine.default": dequantize_affine,
-}

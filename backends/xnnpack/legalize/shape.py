@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TypeAlias, cast
 
 from xdsl.ir import SSAValue
 
 from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
-from etir.backends.xnnpack.legalize.legalizer import Legalizer
+from etir.backends.xnnpack.legalize.legalizer import integer, integers, legalizes, number
 from etir.backends.xnnpack.legalize.numbers import rounded
 from etir.backends.xnnpack.types import XnnTensorType
 from etir.dialects.dtypes import dtype_of
+from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import tensor_of
 from etir.dialects.schema_op import SchemaOp
+
+Squeeze: TypeAlias = edge.aten.squeeze_copy.default | edge.aten.squeeze_copy.dim | edge.aten.squeeze_copy.dims
 
 MAX_CONCATENATED = 5
 """Operands that one node joins."""
@@ -26,7 +29,8 @@ def _materialized(emitter: Emitter, value: SSAValue) -> None:
         emitter.hold(value, emitter.get(value))
 
 
-def view(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def view(emitter: Emitter, op: edge.aten.view_copy.default) -> None:
     """Any operator whose result has the bytes of its operand under other dims."""
     result = op.results[0]
     layout = default_layout(len(emitter.dims(result)))
@@ -40,19 +44,27 @@ def _hold_view(emitter: Emitter, op: SchemaOp, form: SSAValue) -> None:
         emitter.shared[form] = None
 
 
-def permute(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def permute(emitter: Emitter, op: edge.aten.permute_copy.default) -> None:
     """Nothing moves: the same form is the result under another layout."""
     rank = len(emitter.dims(op.operands[0]))
-    _permuted(emitter, op, [d % rank for d in op.arg("dims")])
+    _permuted(emitter, op, [d % rank for d in op.dims])
 
 
-def transpose(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def transpose(emitter: Emitter, op: edge.aten.transpose_copy.int) -> None:
     """A permutation of two dims."""
     rank = len(emitter.dims(op.operands[0]))
     perm = list(range(rank))
-    first, second = op.arg("dim0") % rank, op.arg("dim1") % rank
+    first, second = op.dim0 % rank, op.dim1 % rank
     perm[first], perm[second] = perm[second], perm[first]
     _permuted(emitter, op, perm)
+
+
+@legalizes()
+def reverse(emitter: Emitter, op: edge.aten.t_copy.default) -> None:
+    """A permutation of all dims, of which there are at most two."""
+    _permuted(emitter, op, range(len(emitter.dims(op.self_)))[::-1])
 
 
 def _permuted(emitter: Emitter, op: SchemaOp, perm: Sequence[int]) -> None:
@@ -63,14 +75,26 @@ def _permuted(emitter: Emitter, op: SchemaOp, perm: Sequence[int]) -> None:
     emitter.alias(op.results[0], value, layouts)
 
 
-def same(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def same(
+    emitter: Emitter,
+    op: edge.aten.expand_copy.default
+    | edge.aten.clone.default
+    | edge.aten.alias_copy.default
+    | edge.dim_order_ops._clone_dim_order.default,
+) -> None:
     """Copies, and changes of the dim order: the dims stay what they are."""
+    _same(emitter, op)
+
+
+def _same(emitter: Emitter, op: SchemaOp) -> None:
     value = op.operands[0]
     _materialized(emitter, value)
     emitter.alias(op.results[0], value, {layout: layout for layout in emitter.layouts(value)})
 
 
-def copy(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def copy(emitter: Emitter, op: edge.dim_order_ops._to_dim_order_copy.default) -> None:
     """A change of the dim order leaves the dims what they are; one of the dtype is a node."""
     value, result = op.operands[0], op.results[0]
     if value in emitter.constants:
@@ -79,7 +103,7 @@ def copy(emitter: Emitter, op: SchemaOp) -> None:
         )
         return
     if tensor_of(value).element_type == tensor_of(result).element_type:
-        same(emitter, op)
+        _same(emitter, op)
         return
     layout = emitter.cheapest_for(value)
     form = emitter.get(value, layout)
@@ -87,19 +111,23 @@ def copy(emitter: Emitter, op: SchemaOp) -> None:
     emitter.hold(result, emitter.node("convert", [form], info=info), layout)
 
 
-def _with_units(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def _with_units(
+    emitter: Emitter,
+    op: edge.aten.unsqueeze_copy.default | Squeeze,
+) -> None:
     """``unsqueeze`` and ``squeeze``: the other dims keep their order, so any layout carries over."""
     value, result = op.operands[0], op.results[0]
     _materialized(emitter, value)
     layout = emitter.cheapest_for(value)
     source, target = emitter.dims(value), len(emitter.dims(result))
-    removed = _removed_dims(op, len(source), target)
-    if target > len(source):
-        added = op.arg("dim") % target
+    if isinstance(op, edge.aten.unsqueeze_copy.default):
+        added = op.dim % target
         renamed = tuple(d if d < added else d + 1 for d in layout if d >= 0)
         place = renamed.index(added - 1) + 1 if added and added - 1 in renamed else 0
         new = (*renamed[:place], added, *renamed[place:])
     else:
+        removed = _removed_dims(op, len(source))
         rank = {d: i for i, d in enumerate(d for d in range(len(source)) if d not in removed)}
         new = tuple(rank[d] for d in layout if d >= 0 and d not in removed)
     dims = emitter.dims(result)
@@ -110,23 +138,21 @@ def _with_units(emitter: Emitter, op: SchemaOp) -> None:
         emitter.shared[form] = None
 
 
-def _removed_dims(op: SchemaOp, rank: int, left: int) -> frozenset[int]:
-    if left >= rank:
-        return frozenset()
-    shape = tensor_of(op.operands[0]).get_shape()
-    if "dim" not in op.SCHEMA.index:
+def _removed_dims(op: Squeeze, rank: int) -> frozenset[int]:
+    shape = tensor_of(op.self_).get_shape()
+    if isinstance(op, edge.aten.squeeze_copy.default):
         return frozenset(i for i, d in enumerate(shape) if d == 1)
-    given = op.arg("dim")
-    wanted = given if isinstance(given, tuple) else (given,)
+    wanted = op.dim if isinstance(op, edge.aten.squeeze_copy.dims) else (op.dim,)
     return frozenset(d % rank for d in wanted if shape[d % rank] == 1)
 
 
-def cat(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def cat(emitter: Emitter, op: edge.aten.cat.default) -> None:
     """Joins five operands at a time."""
-    values = list(op.arg("tensors"))
+    values = list(op.tensors)
     rank = len(emitter.dims(op.results[0]))
     layout = emitter.cheapest(values, rank)
-    axis = layout.index(op.arg("dim") % rank)
+    axis = layout.index(op.dim % rank)
     emitter.hold(op.results[0], joined(emitter, [emitter.get(v, layout) for v in values], axis), layout)
 
 
@@ -138,13 +164,14 @@ def joined(emitter: Emitter, forms: list[SSAValue], axis: int) -> SSAValue:
     return forms[0]
 
 
-def stack(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def stack(emitter: Emitter, op: edge.aten.stack.default) -> None:
     """Joins along a new dim."""
     result = op.results[0]
     rank = len(emitter.dims(result))
-    axis = op.arg("dim") % rank
+    axis = op.dim % rank
     forms: list[SSAValue] = []
-    for value in op.arg("tensors"):
+    for value in op.tensors:
         dims = list(emitter.dims(value))
         dims.insert(axis, 1)
         dynamic = [d + (d >= axis) for d in emitter.dynamic(value, default_layout(rank - 1))]
@@ -152,20 +179,22 @@ def stack(emitter: Emitter, op: SchemaOp) -> None:
     emitter.hold(result, joined(emitter, forms, axis))
 
 
-def sliced(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def sliced(emitter: Emitter, op: edge.aten.slice_copy.Tensor) -> None:
     """``slice`` with a step of 1."""
     value = op.operands[0]
     dims = emitter.dims(value)
-    dim = op.arg("dim") % len(dims)
-    start = op.arg("start") or 0
+    dim = op.dim % len(dims)
+    start = 0 if op.start is None else integer(op.start)
     offset = min(max(start + dims[dim] if start < 0 else start, 0), dims[dim])
     emitter.hold(op.results[0], *_slice(emitter, value, dim, offset, emitter.dims(op.results[0])[dim]))
 
 
-def split(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def split(emitter: Emitter, op: edge.aten.split_with_sizes_copy.default | edge.aten.split_copy.Tensor) -> None:
     """One slice for each result."""
     value = op.operands[0]
-    dim = op.arg("dim") % len(emitter.dims(value))
+    dim = op.dim % len(emitter.dims(value))
     offset = 0
     for result in op.results:
         size = emitter.dims(result)[dim]
@@ -174,12 +203,13 @@ def split(emitter: Emitter, op: SchemaOp) -> None:
         offset += size
 
 
-def select(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def select(emitter: Emitter, op: edge.aten.select_copy.int) -> None:
     """A slice of one, whose dim is then dropped."""
     value, result = op.operands[0], op.results[0]
     dims = emitter.dims(value)
-    dim = op.arg("dim") % len(dims)
-    form, layout = _slice(emitter, value, dim, op.arg("index") % dims[dim], 1)
+    dim = op.dim % len(dims)
+    form, layout = _slice(emitter, value, dim, integer(op.index) % dims[dim], 1)
     left = tuple(d - (d > dim) for d in layout if d >= 0 and d != dim)
     stored = tuple(emitter.dims(result)[d] for d in left)
     emitter.hold(result, emitter.reshape(form, stored, emitter.dynamic(result, left)), left)
@@ -196,24 +226,26 @@ def _slice(emitter: Emitter, value: SSAValue, dim: int, offset: int, size: int) 
     return form, layout
 
 
-def pad(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def pad(emitter: Emitter, op: edge.aten.constant_pad_nd.default) -> None:
     """Padding with a number; pairs come for the last dim first."""
     value = op.operands[0]
     layout = emitter.cheapest_for(value)
     rank = len(emitter.dims(value))
-    amounts = op.arg("pad")
+    amounts = integers(op.pad)
     before, after = [0] * rank, [0] * rank
     for i in range(len(amounts) // 2):
         before[rank - 1 - i], after[rank - 1 - i] = amounts[2 * i], amounts[2 * i + 1]
     attributes = {
         "pre_paddings": [0 if d < 0 else before[d] for d in layout],
         "post_paddings": [0 if d < 0 else after[d] for d in layout],
-        "padding_value": float(op.arg("value")),
+        "padding_value": number(op.value),
     }
     emitter.hold(op.results[0], emitter.node("static_constant_pad", [emitter.get(value, layout)], attributes), layout)
 
 
-def softmax(emitter: Emitter, op: SchemaOp) -> None:
+@legalizes()
+def softmax(emitter: Emitter, op: edge.aten._softmax.default) -> None:
     """Along the last dim, which has to lie last; the others may lie as they do."""
     value = op.operands[0]
     last = len(emitter.dims(value)) - 1
@@ -221,29 +253,3 @@ def softmax(emitter: Emitter, op: SchemaOp) -> None:
     if layout[-1] != last:
         layout = default_layout(last + 1)
     emitter.hold(op.results[0], emitter.node("softmax", [emitter.get(value, layout)]), layout)
-
-
-LEGALIZERS: dict[str, Legalizer] = {
-    "aten.view_copy.default": view,
-    "aten.reshape.default": view,
-    "aten.permute_copy.default": permute,
-    "aten.transpose_copy.int": transpose,
-    "aten.t_copy.default": lambda emitter, op: _permuted(emitter, op, range(len(emitter.dims(op.operands[0])))[::-1]),
-    "aten.unsqueeze_copy.default": _with_units,
-    "aten.squeeze_copy.default": _with_units,
-    "aten.squeeze_copy.dim": _with_units,
-    "aten.squeeze_copy.dims": _with_units,
-    "aten.expand_copy.default": same,
-    "aten.clone.default": same,
-    "aten.alias_copy.default": same,
-    "dim_order_ops._to_dim_order_copy.default": copy,
-    "dim_order_ops._clone_dim_order.default": same,
-    "aten.cat.default": cat,
-    "aten.stack.default": stack,
-    "aten.slice_copy.Tensor": sliced,
-    "aten.split_with_sizes_copy.default": split,
-    "aten.split_copy.Tensor": split,
-    "aten.select_copy.int": select,
-    "aten.constant_pad_nd.default": pad,
-    "aten._softmax.default": softmax,
-}

@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.et.layout import Dim, dims_of, tensor_type
+from etir.dialects.operators import check_operator
 from etir.dialects.schema import NO_DEFAULT, OpSchema
 from etir.lowering.build.sizes import Size, dim_of
 
@@ -99,10 +100,13 @@ _RULES: dict[str, Rule] = {}
 
 
 def rule(*op_names: str) -> Callable[[Rule], Rule]:
-    """Register the decorated function for the overloads ``aten.name.overload``; a rule is registered once only."""
+    """Register the decorated function for the overloads ``aten.name.overload``; a rule is registered once only.
+
+    Raises ``AttributeError`` for an overload that the schema table should have and has not.
+    """
 
     def register(function: Rule) -> Rule:
-        for op_name in op_names:
+        for op_name in map(check_operator, op_names):
             assert op_name not in _RULES, f"{op_name} has two rules"
             _RULES[op_name] = function
         return function

@@ -8,8 +8,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint
 
+from etir.dialects.aten import ops as aten
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f16, f32, i64
+from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import tensor_type
 from etir.dialects.et.program import WeightOp
 from etir.dialects.sym.expr import symbol
@@ -17,7 +19,7 @@ from etir.dialects.text import parse_module
 from etir.dialects.verify import verify_module
 from etir.lowering.build.builder import Builder, dims, element
 from etir.passes.infra.base import methods
-from etir.passes.infra.rewriting import Rewriter
+from etir.passes.infra.rewriting import PatternRewriter
 
 TEXT = """
 sym.dim @s0 in [1, 64]
@@ -34,7 +36,7 @@ def start(prefix: str = "aten") -> tuple[ModuleOp, Builder, list[SSAValue]]:
     (method,) = methods(module)
     root = method.body.block.first_op
     assert root is not None
-    rewriter = Rewriter(root, root.location, InsertPoint.before(root))
+    rewriter = PatternRewriter(root, root.location, InsertPoint.before(root))
     return module, Builder(rewriter, prefix), list(method.body.block.args)  # type: ignore[arg-type]
 
 
@@ -67,14 +69,37 @@ def test_types_and_locations() -> None:
     _, b, (x, y, _) = start()
     product = b.mul(x, y)
     assert product.type == x.type
-    assert element(b("aten.mul.Tensor", b.arange(3), 2.5)) == f32
+    assert element(b(aten.mul.Tensor, b.arange(3), 2.5)) == f32
     assert {str(op.location) for op in b.rewriter.new_ops} == {str(b.rewriter.root.location)}
     with pytest.raises(LookupError):
-        b("aten.logcumsumexp.default", x, 0)
+        b(aten.logcumsumexp.default, x, 0)
     with pytest.raises(TypeError):
-        b("aten.relu.default", x, wrong=1)
-    with pytest.raises(KeyError):
-        b("aten.nothing.default", x)
+        b(aten.relu.default, x, wrong=1)
+    with pytest.raises(AttributeError, match="no operator 'aten.nothing'"):
+        b(aten.nothing.default, x)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["neg", "abs", "sqrt", "log1p", "sigmoid", "isnan", "logical_not"])
+def test_methods_of_one_tensor(name: str) -> None:
+    _, b, (x, _, _) = start()
+    getattr(b, name)(x)
+    assert names(b) == [f"aten.{name}.default"]
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"])
+def test_methods_of_two_take_a_tensor_or_a_number(name: str) -> None:
+    _, b, (x, y, _) = start("edge")
+    getattr(b, name)(x, y)
+    getattr(b, name)(x, 2.0)
+    assert names(b) == [f"edge.aten.{name}.Tensor", f"edge.aten.{name}.Scalar"]
+
+
+def test_an_operator_of_either_level_is_made_at_the_level_of_the_builder() -> None:
+    _, b, (x, _, _) = start("edge")
+    b(aten.relu.default, x)
+    b(edge.aten.relu.default, x)
+    b(aten.view.default, x, [-1])
+    assert names(b) == ["edge.aten.relu.default", "edge.aten.relu.default", "edge.aten.view_copy.default"]
 
 
 def test_what_changes_nothing_makes_nothing() -> None:

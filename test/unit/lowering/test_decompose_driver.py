@@ -99,7 +99,7 @@ def test_near_misses_are_told() -> None:
             super().__init__()
             self.reasons: list[str] = []
 
-        def on_no_match(self, pattern: Any, op: Any, reason: str) -> None:
+        def on_match_failure(self, pattern: Any, op: Any, reason: str) -> None:
             self.reasons.append(f"{pattern.name}: {reason}")
 
     module, _ = one_op_module("aten.linear.default", [X, torch.randn(3, 4)], {})

@@ -27,7 +27,7 @@ from etir.passes.infra.instrumentation import Instrument, PassRun, PrintIR, Trac
 from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.passes.infra.report import merge_reports
 from etir.passes.infra.reproducer import Reproducer, Settings, read_reproducer
-from etir.passes.infra.rewriting import Observer, Pattern, Rewriter, apply_patterns
+from etir.passes.infra.rewriting import Observer, Pattern, PatternRewriter, apply_patterns_greedily
 
 TEXT = """
 func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -92,9 +92,9 @@ class ReluToNeg(Pattern):
     name = "relu-to-neg"
     roots = ("aten.relu.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Replace every relu."""
-        rewriter.replace(op, aten_op("aten.neg.default").make({"self": op.operands[0]}, op.result_types))
+        rewriter.replace_op(op, aten_op("aten.neg.default").make({"self": op.operands[0]}, op.result_types))
 
 
 class NegIsFine(Pattern):
@@ -103,9 +103,9 @@ class NegIsFine(Pattern):
     name = "neg-is-fine"
     roots = ("aten.neg.default",)
 
-    def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
+    def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Give a reason."""
-        rewriter.no_match("it is fine")
+        rewriter.notify_match_failure("it is fine")
 
 
 def _relus(module: ModuleOp) -> list[Operation]:
@@ -295,7 +295,7 @@ class Recorder(Instrument):
 
 
 def _rewrite(ctx: EtContext, module: ModuleOp) -> None:
-    apply_patterns(ctx, methods(module)[0], [ReluToNeg(), NegIsFine()])
+    apply_patterns_greedily(ctx, methods(module)[0], [ReluToNeg(), NegIsFine()])
 
 
 def test_instruments_hear_of_everything_in_order(ctx: EtContext, module: ModuleOp) -> None:

@@ -1,0 +1,85 @@
+"""``scatter_reduce`` for targets without a kernel of it.
+
+Sums and means are additions at the indices. For the others every element of the result looks at all sources of its
+line: ``n`` positions by ``m`` sources, of which those that go elsewhere are replaced by the neutral element.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import AnyFloat, IntegerType
+from xdsl.ir import Attribute, SSAValue
+
+from etir.dialects.aten import ops as aten
+from etir.dialects.dtypes import dtype_of, i1
+from etir.lowering.build.builder import Builder, Operator, dims, element, rank, wrap
+from etir.lowering.decompose_aten.decomposition import decomposition
+
+
+def _neutral(type: Attribute, reduce: str) -> float | bool | None:
+    """What changes nothing: 1, or the least or greatest number of the type; None where the type has none."""
+    if reduce == "prod":
+        return 1
+    largest = reduce == "amin"
+    if isinstance(type, AnyFloat):
+        return float("inf") if largest else float("-inf")
+    if type == i1:
+        return largest
+    if not isinstance(type, IntegerType):
+        return None
+    signed = not dtype_of(type).torch_name.startswith("uint")
+    bits = type.width.data - signed
+    return 2**bits - 1 if largest else -(2**bits) * signed
+
+
+def _counts(b: Builder, x: SSAValue, dim: int, index: SSAValue, include_self: bool) -> SSAValue:
+    ones = b.full(b.sizes(index), 1, element(x))
+    count = b(aten.scatter_add.default, b.full(b.sizes(x), int(include_self), element(x)), dim, index, ones)
+    return b.clamp(count, 1)
+
+
+_COMBINE: dict[str, Operator] = {
+    "prod": aten.mul.Tensor,
+    "amax": aten.maximum.default,
+    "amin": aten.minimum.default,
+}
+"""The reductions that need more than additions, of two tensors."""
+
+
+@decomposition(aten.scatter_reduce.two)
+def scatter_reduce(
+    b: Builder, x: SSAValue, dim: int, index: SSAValue, source: SSAValue, reduce: str, include_self: bool
+) -> SSAValue | None:
+    """Additions at the indices, or a reduction of all sources of a line"""
+    if rank(x) == 0:
+        lines = [b.view(v, [1]) for v in (x, index, source)]
+        result = scatter_reduce(b, lines[0], 0, lines[1], lines[2], reduce, include_self)
+        return None if result is None else b.view(result, [])
+    position = wrap(dim, rank(x))
+    for axis, size in enumerate(b.sizes(index)):
+        source = b.slice(source, axis, 0, size)
+    if reduce in ("sum", "mean"):
+        base = x if include_self else b(aten.scatter.value, x, position, index, 0)
+        total = b(aten.scatter_add.default, base, position, index, source)
+        if reduce == "sum":
+            return total
+        count = _counts(b, x, position, index, include_self)
+        if isinstance(element(x), AnyFloat):
+            return b.div(total, count)
+        return b(aten.div.Tensor_mode, total, count, rounding_mode="floor")
+    others = [d for d in range(rank(x)) if d != position]
+    neutral = _neutral(element(x), reduce)
+    if neutral is None or any(dims(x)[d] != dims(index)[d] for d in others):
+        return b.notify_match_failure("the indices do not cover the lines")
+    order = [*others, position]
+    x, index, source = (b.permute(v, order) for v in (x, index, source))
+    last = rank(x) - 1
+    places = b.unsqueeze(b.arange(b.sizes(x)[last]), 1)
+    hit = b.eq(b.unsqueeze(index, last), places)
+    filled = b.where(hit, b.unsqueeze(source, last), neutral)
+    if reduce == "prod":
+        folded = b(aten.prod.dim_int, filled, last + 1)
+        folded = b.cast(folded, element(x))
+    else:
+        folded = b(aten.amax.default if reduce == "amax" else aten.amin.default, filled, [last + 1])
+    result = b(_COMBINE[reduce], x, folded) if include_self else b.where(b(aten.any.dim, hit, last + 1), folded, x)
+    return b.permute(result, [order.index(d) for d in range(rank(x))])
