@@ -37,6 +37,7 @@ class VerifyCoreAtenPass(Pass):
     """
 
     name = "verify-core-aten"
+    checks_only = True
     keep: tuple[str, ...] = ()
     target: str | None = "executorch"
     delegates: tuple[str, ...] = ()

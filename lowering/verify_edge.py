@@ -31,6 +31,7 @@ class VerifyEdgePass(Pass):
     """Check that a module is at the edge level and keeps its rules."""
 
     name = "verify-edge"
+    checks_only = True
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error with every violation (E0410, E0414)."""

@@ -100,6 +100,10 @@ class DecomposeAtenPass(Pass):
         )
         raise_if_errors(summary([(op, d) for op, d in problems.items() if op.parent is not None]))
 
+    def recover(self, module: ModuleOp) -> bool:
+        """What cannot be decomposed is left as it is."""
+        return True
+
     def patterns(self, ctx: EtContext, kept: Kept, problems: dict[Operation, Diagnostic]) -> list[Pattern]:
         """The hand-written patterns that run under these options; ``problems`` collects what they report.
         Raises E0503 for a name that is neither pattern nor operator."""

@@ -95,6 +95,19 @@ class FunctionalizePass(Pass):
         raise_if_errors(problems)
         weights.promote()
 
+    def recover(self, module: ModuleOp) -> bool:
+        """Drop the mutations that are left; a result of the tensor's type stands for the tensor as it was."""
+        for op in list(module.walk()):
+            if not isinstance(op, SchemaOp) or not mutates(op):
+                continue
+            for result in op.results:
+                same = next((operand for operand in op.operands if operand.type == result.type), None)
+                if same is not None:
+                    result.replace_all_uses_with(same)
+            if all(result.first_use is None for result in op.results):
+                Rewriter.erase_op(op)
+        return True
+
 
 def _has_mutation(method: FuncOp) -> bool:
     return any(isinstance(op, SchemaOp) and mutates(op) for op in method.walk())

@@ -43,6 +43,7 @@ class VerifyLinkPass(Pass):
     """
 
     name = "verify-link"
+    checks_only = True
     target: str = "executorch"
     libraries: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()

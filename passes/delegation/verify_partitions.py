@@ -35,6 +35,7 @@ class VerifyPartitionsPass(Pass):
     """Check that every partition is convex, for an installed backend, and in one block."""
 
     name = "verify-partitions"
+    checks_only = True
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error with every partition that is wrong (E1101, E1105, E1109)."""

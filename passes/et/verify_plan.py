@@ -28,6 +28,7 @@ class VerifyPlanPass(Pass):
     """Check the memory plan of every method: placed, aligned, inside its memory, no overlap of live buffers."""
 
     name = "verify-plan"
+    checks_only = True
     alignment: int = 1
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:

@@ -36,6 +36,7 @@ PASSES: dict[str, str] = {
     "plan-memory": "etir.passes.et.plan_memory:PlanMemoryPass",
     "verify-plan": "etir.passes.et.verify_plan:VerifyPlanPass",
     "partition": "etir.passes.delegation.partition:PartitionPass",
+    "verify-fallback": "etir.passes.delegation.verify_fallback:VerifyFallbackPass",
     "verify-partitions": "etir.passes.delegation.verify_partitions:VerifyPartitionsPass",
     "outline-delegates": "etir.passes.delegation.outline_delegates:OutlineDelegatesPass",
     "release-kept": "etir.passes.delegation.release_kept:ReleaseKeptPass",
