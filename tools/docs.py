@@ -94,10 +94,10 @@ def pipeline_page() -> str:
 def passes_page() -> str:
     """Every pass of the registry with its documentation and options."""
     from etir.passes.infra.pipeline import pass_options
-    from etir.passes.infra.registry import PASSES, find_pass
+    from etir.passes.infra.registry import find_pass, own_passes
 
     lines = ["# Passes", "", "[The pipeline](pipeline.md) says which of them run when, and why."]
-    for name in sorted(PASSES):
+    for name in own_passes():
         cls = find_pass(name)
         module = inspect.getmodule(cls)
         lines += ["", f"## `{name}`", "", _markdown(inspect.getdoc(cls))]

@@ -140,7 +140,10 @@ class _Run:
         from etir.passes.infra.pipeline import PIPELINE_FILE, parse_pipeline
 
         self.console.sources[PIPELINE_FILE] = pipeline
-        return parse_pipeline(pipeline)
+        warnings: list[Diagnostic] = []
+        passes = parse_pipeline(pipeline, warnings)
+        self.console.report(warnings)
+        return passes
 
     def _open_weights(self) -> list[WeightFile]:
         from etir.dialects.et.weights import WeightFile
@@ -280,7 +283,9 @@ def _in_order(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
 def _names(names: str | None, all_of_them: bool) -> tuple[str, ...]:
     if all_of_them:
         return ("*",)
-    return () if names is None else tuple(name.strip() for name in names.split(",") if name.strip())
+    from etir.passes.infra.registry import current_name
+
+    return () if names is None else tuple(current_name(name.strip()) for name in names.split(",") if name.strip())
 
 
 if __name__ == "__main__":

@@ -140,10 +140,10 @@ class OptParser(ToolParser):
 
 
 def _pass_option(word: str) -> str | None:
-    from etir.passes.infra.registry import PASSES, all_passes
+    from etir.passes.infra.registry import has_pass
 
     name, _, options = word.removeprefix("--").partition("=")
-    if not word.startswith("--") or not (name in PASSES or name in all_passes()):
+    if not word.startswith("--") or not has_pass(name):
         return None
     return f"{name}{{{options}}}" if options else name
 

@@ -59,6 +59,7 @@ from etir.lowering.functionalize.views import (
     viewed_argument,
 )
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 _SIZE_OPERATORS = frozenset(
     {
@@ -76,6 +77,7 @@ _SIZE_OPERATORS = frozenset(
 """Operators that read sizes and no elements."""
 
 
+@register_pass
 @dataclass(frozen=True)
 class FunctionalizePass(Pass):
     """Make in-place operators and mutated views functional; changed state and inputs are stored at the end."""

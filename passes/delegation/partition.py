@@ -58,8 +58,10 @@ from etir.passes.delegation.verify_partitions import check_partitions, partition
 from etir.passes.delegation.what_if import WhatIf
 from etir.passes.generic.cse import CsePass
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
 class PartitionPass(Pass):
     """Mark the operations that backends take with the partition they belong to.

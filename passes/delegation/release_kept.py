@@ -39,10 +39,12 @@ from etir.passes.delegation.attributes import PARTITION
 from etir.passes.generic.canonicalize import CanonicalizePass
 from etir.passes.generic.cse import CsePass
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 COPY = "dim_order_ops._to_dim_order_copy.default"
 
 
+@register_pass
 @dataclass(frozen=True)
 class ReleaseKeptPass(Pass):
     """Decompose operators that were kept for a backend and are not in a partition.

@@ -29,8 +29,10 @@ from etir.passes.delegation.attributes import partition_of
 from etir.passes.delegation.report import DelegationReport, Left
 from etir.passes.delegation.take import computes
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
 class VerifyFallbackPass(Pass):
     """Check that no operator is left for the target's kernels, or warn of backends that take none.

@@ -33,11 +33,13 @@ from etir.dialects.et.layout import dims_of, is_contiguous, is_static, tensor_of
 from etir.dialects.et.program import UpdateInputOp, WriteStateOp
 from etir.lowering.build.builder import Builder
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
 
 _FURTHER = ("edge.aten.slice_scatter.default", "edge.aten.select_scatter.default", "edge.aten.index_put.default")
 
 
+@register_pass
 @dataclass(frozen=True)
 class ScatterInPlacePass(Pass):
     """Write slices and rows of state with ``index_put``, which is done in place."""

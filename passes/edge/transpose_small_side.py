@@ -29,11 +29,13 @@ from etir.dialects.et.layout import is_contiguous, is_static, tensor_of, tensor_
 from etir.lowering.build.builder import Builder
 from etir.passes.generic.canonicalize import permutation_of
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
 
 _PERMUTATIONS = ("edge.aten.permute_copy.default", "edge.aten.transpose_copy.int")
 
 
+@register_pass
 @dataclass(frozen=True)
 class TransposeSmallSidePass(Pass):
     """Transpose the smaller side of a batch of products."""

@@ -25,8 +25,10 @@ from etir.dialects.et.layout import dims_of, tensor_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
 class ShareSizesPass(Pass):
     """Read every symbolic size once."""

@@ -57,7 +57,7 @@ def run_pipeline(
     a module that is invalid to begin with, else what the failing pass raised, E0504 or E0505. The original exception is
     the ``__cause__`` of an E0505.
     """
-    sequence = parse_pipeline(passes) if isinstance(passes, str) else tuple(passes)
+    sequence = parse_pipeline(passes, ctx.diagnostics) if isinstance(passes, str) else tuple(passes)
     report = PipelineReport()
     with report.verify.measure():
         verify_module(module, require_locations=options.require_locations, verified=ctx.verified)

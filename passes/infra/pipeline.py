@@ -18,9 +18,9 @@ from typing import Any, Literal, NoReturn, Union, cast, get_args, get_origin, ge
 
 from xdsl.passes import ModulePass
 
-from etir.diagnostics import Diagnostic, ErrorId, EtirError, SourceLocation, raise_if_errors
-from etir.passes.errors import E0503, E0506
-from etir.passes.infra.registry import find_pass
+from etir.diagnostics import Diagnostic, ErrorId, EtirError, Severity, SourceLocation, raise_if_errors
+from etir.passes.errors import E0503, E0506, E0509
+from etir.passes.infra.registry import current_name, find_pass
 
 PIPELINE_FILE = "<pipeline>"
 """The file name in the locations of errors in a pipeline's text."""
@@ -59,8 +59,8 @@ class PassOption:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def parse_pipeline(text: str) -> tuple[ModulePass, ...]:
-    """The passes of a pipeline.
+def parse_pipeline(text: str, warnings: list[Diagnostic] | None = None) -> tuple[ModulePass, ...]:
+    """The passes of a pipeline; a warning (E0509) for each former name of a pass is added to ``warnings``.
 
     Raises one error with everything that is wrong: E0506 for the syntax (the first place only), E0502 for each unknown
     pass, E0503 for each wrong option. Locations are in the file :data:`PIPELINE_FILE`.
@@ -68,6 +68,10 @@ def parse_pipeline(text: str) -> tuple[ModulePass, ...]:
     passes: list[ModulePass] = []
     problems: list[Diagnostic] = []
     for spec in parse_specs(text):
+        name = current_name(spec.name)
+        if warnings is not None and name != spec.name:
+            message = f"pass '{spec.name}' is called '{name}' now"
+            warnings.append(E0509.diagnostic(message, spec.location, severity=Severity.WARNING))
         try:
             passes.append(make_pass(spec))
         except EtirError as error:
