@@ -43,7 +43,7 @@ from etir.passes.generic.canonicalize import CanonicalizePass
 from etir.passes.generic.cse import CsePass
 from etir.passes.generic.dce import DcePass
 from etir.passes.generic.share_sizes import ShareSizesPass
-from etir.passes.infra.pipeline import make_pass, parse_specs
+from etir.passes.infra.pipeline import PassSpec, make_pass, parse_specs
 from etir.phases import PHASES
 
 
@@ -210,8 +210,9 @@ def _link(o: CompileOptions) -> VerifyLinkPass:
 
 def _optimizer(text: str) -> ModulePass:
     """The pass of ``sgd{lr=0.1}``."""
-    name, brace, options = text.partition("{")
-    specs = parse_specs(f"{name}-step{brace}{options}")
+    name, brace, rest = text.partition("{")
+    specs = parse_specs(f"{name}-step{brace}{rest}")
     if len(specs) != 1:
         raise E0914.error(f"option 'optimizer' takes one optimiser with its options, not {text!r}")
-    return make_pass(specs[0])
+    options = tuple((option, values, None) for option, values, _ in specs[0].options)
+    return make_pass(PassSpec(specs[0].name, options, None))  # Places in this text would tell the user nothing.

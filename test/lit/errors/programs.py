@@ -308,7 +308,7 @@ class ConstantMethodOfWrongKind(Plain):
 
 
 # CHECK-LABEL: === UnknownOptimizer
-# CHECK-NEXT: <pipeline>:1:15: error[E0502]: there is no pass 'newton-step'
+# CHECK-NEXT: error[E0502]: there is no pass 'newton-step'
 # CHECK-NEXT: help: et-opt --list-passes shows every pass and its options
 class UnknownOptimizer(Plain):
     example = (X,)
