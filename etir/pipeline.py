@@ -24,25 +24,25 @@ from etir.passes.aten.state_methods import StateMethodsPass
 from etir.passes.backend.elide_views import ElideViewsPass
 from etir.passes.backend.externalize_weights import ExternalizeWeightsPass
 from etir.passes.backend.verify_link import VerifyLinkPass
+from etir.passes.delegation.decompose_preserved import DecomposePreservedPass
 from etir.passes.delegation.legalize_delegates import LegalizeDelegatesPass
 from etir.passes.delegation.lower_delegates import LowerDelegatesPass
 from etir.passes.delegation.outline_delegates import OutlineDelegatesPass
 from etir.passes.delegation.partition import PartitionPass
-from etir.passes.delegation.release_kept import ReleaseKeptPass
 from etir.passes.delegation.verify_fallback import VerifyFallbackPass
 from etir.passes.delegation.verify_partitions import VerifyPartitionsPass
+from etir.passes.edge.commute_transpose_into_matmul import CommuteTransposeIntoMatmulPass
 from etir.passes.edge.fold_batch_norm import FoldBatchNormPass
 from etir.passes.edge.fold_constants import FoldConstantsPass
 from etir.passes.edge.legalize_dim_order import LegalizeDimOrderPass
-from etir.passes.edge.scatter_in_place import ScatterInPlacePass
-from etir.passes.edge.transpose_small_side import TransposeSmallSidePass
+from etir.passes.edge.reinplace_scatter import ReinplaceScatterPass
 from etir.passes.errors import E0521, E0522
 from etir.passes.et.plan_memory import PlanMemoryPass
 from etir.passes.et.verify_plan import VerifyPlanPass
 from etir.passes.generic.canonicalize import CanonicalizePass
 from etir.passes.generic.cse import CsePass
+from etir.passes.generic.cse_symbolic_sizes import CseSymbolicSizesPass
 from etir.passes.generic.dce import DcePass
-from etir.passes.generic.share_sizes import ShareSizesPass
 from etir.passes.infra.pipeline import PassSpec, make_pass, parse_specs
 from etir.phases import PHASES
 
@@ -128,7 +128,7 @@ def _edge() -> Iterator[Step]:
     yield Step(FoldConstantsPass(), "what does not depend on an input is computed now")
     yield Step(FoldBatchNormPass(), "batch normalisation moves into the weights of the convolution before it")
     yield Step(CanonicalizePass(), "folding leaves operations that simplify")
-    yield Step(ShareSizesPass(), "equal symbolic sizes are one value, so that `cse` sees what is equal")
+    yield Step(CseSymbolicSizesPass(), "equal symbolic sizes are one value, so that `cse` sees what is equal")
     yield Step(CsePass(), "what is computed twice is computed once")
     yield Step(DcePass(), "what nobody reads is dropped, with the weights of it")
     yield Step(VerifyEdgePass(), "the rules of the edge level, which delegates and export rely on")
@@ -139,7 +139,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
         p = o.partition
         shares = (o.shares_state and p.own_state) if p.share_state is None else p.share_state
         yield Step(
-            ReleaseKeptPass(target=o.target, backend=o.delegates, libraries=o.link_libraries),
+            DecomposePreservedPass(target=o.target, backend=o.delegates, libraries=o.link_libraries),
             "what was preserved for a delegate that does not take it is decomposed after all",
             "delegates",
         )
@@ -157,7 +157,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
             "delegates",
         )
         yield Step(
-            ReleaseKeptPass(target=o.target, libraries=o.link_libraries),
+            DecomposePreservedPass(target=o.target, libraries=o.link_libraries),
             "the same for what is in no partition",
             "delegates",
         )
@@ -172,11 +172,11 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
             OutlineDelegatesPass(o.partition.shared_constants), "each partition is a function and a call", "delegates"
         )
     yield Step(LegalizeDimOrderPass(target=o.target), "copies where no kernel of the target takes a dim order")
-    yield Step(ScatterInPlacePass(), "parts of state are written with `index_put`, which has an in-place kernel")
-    yield Step(TransposeSmallSidePass(), "of a product with a transposed matrix, what is small is transposed")
+    yield Step(ReinplaceScatterPass(), "parts of state are written with `index_put`, which has an in-place kernel")
+    yield Step(CommuteTransposeIntoMatmulPass(), "of a product with a transposed matrix, what is small is transposed")
     yield Step(CanonicalizePass(), "copies that cancel out are gone before views are looked for")
     yield Step(ElideViewsPass(), "copies that move no byte become views")
-    yield Step(ShareSizesPass(), "views compute sizes of their own")
+    yield Step(CseSymbolicSizesPass(), "views compute sizes of their own")
     yield Step(DcePass(), "the copies that became views")
     yield Step(_link(o), "every operator has a kernel that takes it")
 

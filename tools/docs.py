@@ -94,13 +94,15 @@ def pipeline_page() -> str:
 def passes_page() -> str:
     """Every pass of the registry with its documentation and options."""
     from etir.passes.infra.pipeline import pass_options
-    from etir.passes.infra.registry import find_pass, own_passes
+    from etir.passes.infra.registry import ALIASES, find_pass, own_passes
 
     lines = ["# Passes", "", "[The pipeline](pipeline.md) says which of them run when, and why."]
     for name in own_passes():
         cls = find_pass(name)
         module = inspect.getmodule(cls)
         lines += ["", f"## `{name}`", "", _markdown(inspect.getdoc(cls))]
+        if former := [f"`{old}`" for old, new in ALIASES.items() if new == name]:
+            lines += ["", f"Was called {', '.join(former)} once; that name still works, with a warning (E0509)."]
         options = [(f"`{o.name}`", f"`{o.type}`", _default_text(o.default)) for o in pass_options(cls)]
         if options:
             lines += ["", *_table(("option", "type", "default"), options)]

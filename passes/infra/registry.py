@@ -29,7 +29,12 @@ PassT = TypeVar("PassT", bound=type[ModulePass])
 PACKAGES = ("etir.passes", "etir.lowering")
 """Where etir's own passes are, by folder in any depth."""
 
-ALIASES: dict[str, str] = {}
+ALIASES: dict[str, str] = {
+    "release-kept": "decompose-preserved",
+    "scatter-in-place": "reinplace-scatter",
+    "share-sizes": "cse-symbolic-sizes",
+    "transpose-small-side": "commute-transpose-into-matmul",
+}
 """Former names of passes, which stay for one version: what they are called now. Using one is a warning (E0509)."""
 
 _REGISTERED: dict[str, type[ModulePass]] = {}

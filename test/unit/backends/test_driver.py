@@ -163,7 +163,7 @@ def test_kept_operators(picky: _Picky) -> None:
     assert any(op.name == "edge.aten.hardswish.default" for op in module.walk())
     for columns, is_kept in ((3, True), (100, False)):
         picky.columns = columns
-        run_pipeline(ctx, copy := module.clone(), "release-kept{backend=picky}")
+        run_pipeline(ctx, copy := module.clone(), "decompose-preserved{backend=picky}")
         assert any(op.name == "edge.aten.hardswish.default" for op in copy.walk()) is is_kept
     picky.columns = 3
 

@@ -1,4 +1,4 @@
-"""`transpose-small-side`: of a product with a transposed matrix, transpose what is small.
+"""`commute-transpose-into-matmul`: of a product with a transposed matrix, transpose what is small.
 
 Before, one token against a cache of keys::
 
@@ -37,10 +37,10 @@ _PERMUTATIONS = ("edge.aten.permute_copy.default", "edge.aten.transpose_copy.int
 
 @register_pass
 @dataclass(frozen=True)
-class TransposeSmallSidePass(Pass):
+class CommuteTransposeIntoMatmulPass(Pass):
     """Transpose the smaller side of a batch of products."""
 
-    name = "transpose-small-side"
+    name = "commute-transpose-into-matmul"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite every method."""

@@ -1,4 +1,4 @@
-"""`scatter-in-place`: write a part of a state without copying the rest.
+"""`reinplace-scatter`: write a part of a state without copying the rest.
 
 Before::
 
@@ -41,10 +41,10 @@ _FURTHER = ("edge.aten.slice_scatter.default", "edge.aten.select_scatter.default
 
 @register_pass
 @dataclass(frozen=True)
-class ScatterInPlacePass(Pass):
+class ReinplaceScatterPass(Pass):
     """Write slices and rows of state with ``index_put``, which is done in place."""
 
-    name = "scatter-in-place"
+    name = "reinplace-scatter"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite every method."""
@@ -91,7 +91,7 @@ class _Scatter(Pattern):
 class SliceScatter(_Scatter):
     """``slice_scatter`` into what is stored."""
 
-    name = "slice-scatter-in-place"
+    name = "reinplace-slice-scatter"
     roots = ("edge.aten.slice_scatter.default",)
 
     def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
@@ -122,7 +122,7 @@ class SliceScatter(_Scatter):
 class SelectScatter(_Scatter):
     """``select_scatter`` into what is stored."""
 
-    name = "select-scatter-in-place"
+    name = "reinplace-select-scatter"
     roots = ("edge.aten.select_scatter.default",)
 
     def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
