@@ -143,8 +143,8 @@ def compile_program(
     report = run_pipeline(ctx, module, passes, PipelineOptions(watching, collect_errors=True))
     times = [(p.name, p.time.wall + p.verify.wall) for p in report.passes]
     emission = emit_program(module, EmitOptions(debug_info=chosen.debug_info))
-    warnings = tuple(ctx.diagnostics)
-    return Program(module, chosen.target, emission, pipeline_text(passes), times, ctx.delegation, warnings)
+    delegation, warnings = ctx.attachments.get(DelegationReport), tuple(ctx.diagnostics)
+    return Program(module, chosen.target, emission, pipeline_text(passes), times, delegation, warnings)
 
 
 def module_of(

@@ -46,7 +46,7 @@ class VerifyFallbackPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error (E1104) under policy ``refuse`` with every operator that no backend takes, and why."""
-        report: DelegationReport | None = ctx.delegation
+        report = ctx.attachments.get(DelegationReport)
         if self.policy == "refuse":
             raise_if_errors(_unexplained(module) if report is None else _explained(report))
         elif report is not None:

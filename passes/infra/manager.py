@@ -26,6 +26,7 @@ from etir.passes.infra.instrumentation import Instrument, PassRun, Relay
 from etir.passes.infra.pipeline import parse_pipeline, pass_text, pipeline_text
 from etir.passes.infra.report import PassReport, PipelineReport, count_operations
 from etir.passes.infra.reproducer import Reproducer, Settings, write_reproducer
+from etir.passes.infra.rewriting import Observer
 from etir.passes.infra.survey import collect_all_errors
 
 
@@ -63,8 +64,8 @@ def run_pipeline(
         verify_module(module, require_locations=options.require_locations, verified=ctx.verified)
     for instrument in options.instruments:
         instrument.before_pipeline(module)
-    listeners = options.instruments if ctx.observer is None else (ctx.observer, *options.instruments)
-    outer = ctx.observer
+    outer = ctx.attachments.get(Observer)
+    listeners = options.instruments if outer is None else (outer, *options.instruments)
     counts: Counter[str] = count_operations(module)
     try:
         for index, p in enumerate(sequence):
@@ -74,7 +75,8 @@ def run_pipeline(
             snapshot = module.clone() if options.reproducer is not None else None
             for instrument in options.instruments:
                 instrument.before_pass(run, module)
-            ctx.observer = relay = Relay(listeners)
+            relay = Relay(listeners)
+            ctx.attachments.set(Observer, relay)
             try:
                 _run_one(ctx, module, p, done, options)
             except EtirError as error:
@@ -92,7 +94,7 @@ def run_pipeline(
             for instrument in options.instruments:
                 instrument.after_pass(run, module)
     finally:
-        ctx.observer = outer
+        ctx.attachments.set(Observer, outer)
     for instrument in options.instruments:
         instrument.after_pipeline(module)
     return report
