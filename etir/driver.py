@@ -1,4 +1,4 @@
-"""One call from an exported program to a ``.pte``: ``etir.compile`` and the :class:`Program` it returns.
+"""One call from an exported program to a ``.pte``: what ``etir.compile`` does.
 
 The driver owns no lowering: it makes a module of what it is given, runs what ``pipeline.py`` says with verification
 after every pass, and gathers what the user wants to know into a report.
@@ -7,19 +7,16 @@ after every pass, and gathers what the user wants to know into a report.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Unpack, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
 from etir.backends.api.registry import parse_delegate
-from etir.diagnostics import Diagnostic
 from etir.dialects.context import EtContext
 from etir.dialects.et.weights import write_atomically
 from etir.dialects.text import print_module
-from etir.emit.to_pte import Emission, EmitOptions, emit_program
+from etir.emit.to_pte import EmitOptions, emit_program
 from etir.lowering.errors import E0402
 from etir.lowering.import_fx import import_program, unpacked
 from etir.options import CompileKeywords, CompileOptions, compile_options
@@ -30,91 +27,13 @@ from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.passes.infra.pipeline import pipeline_text
 from etir.phases import phase_of
 from etir.pipeline import Stage, stages
-from etir.report import Report, make_report
+from etir.program import Program
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
     from torch.export import ExportedProgram
 
-    from etir.emit.runtime_memory import RuntimeMemory
-
     Source: TypeAlias = ExportedProgram | Mapping[str, ExportedProgram] | EdgeProgramManager | ModuleOp
-
-
-@dataclass
-class Program:
-    """A compiled program: the module at the executable level and its files."""
-
-    module: ModuleOp
-    target: str
-    _emission: Emission
-    pipeline: str = ""
-    """The passes that ran, as text: ``et-opt -p`` does the same to the text of the imported module."""
-    passes: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
-    """The passes that ran and the seconds each took, verification included."""
-    delegation: DelegationReport | None = None
-    """What went to which backend and why the rest did not, when backends were asked."""
-    warnings: tuple[Diagnostic, ...] = ()
-    """What the passes warn of."""
-
-    @cached_property
-    def buffer(self) -> bytes:
-        """The bytes of the ``.pte`` file, read back and compared with the module."""
-        from etir.emit.verify_bytes import verify_bytes
-
-        data = self._emission.pte()
-        verify_bytes(data, self.module)
-        return data
-
-    @property
-    def external(self) -> dict[str, bytes]:
-        """The bytes of the ``.ptd`` files by tag, for weights that are kept outside of the program."""
-        return {tag: self._emission.ptd(tag) for tag in self._emission.external}
-
-    def save(self, path: str | Path) -> None:
-        """Write the ``.pte`` file, and one ``TAG.ptd`` beside it for each tag of external weights.
-
-        A file appears complete or not at all. Raises ``OSError`` when the folder cannot be written.
-        """
-        write_atomically(path, [self.buffer])
-        for tag, data in self.external.items():
-            write_atomically(Path(path).with_name(f"{tag}.ptd"), [data])
-
-    def debug_file(self) -> str:
-        """Where each instruction comes from, as ``et-translate --decode-error`` reads it beside the ``.pte`` file."""
-        from etir.emit.debug_file import write_debug_file
-
-        return write_debug_file(self.module, self.buffer)
-
-    def runtime_memory(self) -> dict[str, RuntimeMemory]:
-        """Bytes that each method takes on etir's own runtime, to the byte, by the method's name."""
-        from etir.emit.runtime_memory import delegate_memory, kernel_temp_rules, runtime_memory
-
-        rules = kernel_temp_rules()
-        delegates = delegate_memory(self.module)
-        plans = self._emission.program.execution_plan
-        return {plan.name: runtime_memory(plan, rules, delegates.get(plan.name, ())) for plan in plans}
-
-    @property
-    def operators(self) -> list[str]:
-        """The kernels that the program calls, inside of delegates too: what a selective build needs."""
-        from etir.backends.api.registry import backend_of_runtime_id
-
-        found: dict[str, None] = {}
-        for plan in self._emission.program.execution_plan:
-            found.update(dict.fromkeys(operator.full_name for operator in plan.operators))
-            for delegate in plan.delegates:
-                backend = backend_of_runtime_id(delegate.id)
-                if backend is not None:
-                    found.update(dict.fromkeys(backend.kernels(memoryview(delegate.data))))
-        return list(found)
-
-    def report(self) -> Report:
-        """What the program consists of: operators, instructions, memory, constants, delegates. ``str()`` is text."""
-        from etir.targets.manifest import load
-
-        memory = self.runtime_memory() if load(self.target).name == "etir" else {}
-        return make_report(self.module, self.target, len(self.buffer), self.passes, memory, self.delegation)
 
 
 def compile_program(
@@ -144,7 +63,7 @@ def compile_program(
     times = [(p.name, p.time.wall + p.verify.wall) for p in report.passes]
     emission = emit_program(module, EmitOptions(debug_info=chosen.debug_info))
     delegation, warnings = ctx.attachments.get(DelegationReport), tuple(ctx.diagnostics)
-    return Program(module, chosen.target, emission, pipeline_text(passes), times, delegation, warnings)
+    return Program(module, chosen, emission, pipeline_text(passes), times, delegation, warnings)
 
 
 def module_of(
