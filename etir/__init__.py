@@ -8,8 +8,9 @@
     rt.forward(x)
 
 ``etir.import_program`` gives the module at the first level; the command-line tools work on its text, and
-``etir.export_program`` leads from every level above the executable one back to torch. Importing this package imports
-neither torch nor the dialects nor the native runtime.
+``etir.export_program`` leads from every level above the executable one back to torch. Errors are ``etir.EtirError``,
+without a traceback through the compiler; with ``ETIR_DEBUG=1`` in the environment they have it. Importing this package
+imports neither torch nor the dialects nor the native runtime.
 """
 
 from __future__ import annotations

@@ -21,11 +21,12 @@ from xdsl.dialects.builtin import ModuleOp
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.verify import verify_module
-from etir.driver import Program, compile_program
+from etir.driver import compile_program
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.import_fx import import_program
 from etir.passes.infra.manager import run_pipeline
 from etir.pipeline import pipeline
+from etir.program import Program
 
 Calls = Sequence[tuple[Any, ...]]
 
