@@ -2,7 +2,8 @@
 
 ``etir.compile``, ``et-compile`` and ``et-opt --compile-to`` run what :func:`pipeline` builds; ``--print-pipeline``
 prints it as text for ``et-opt -p``, and the documentation's table of phases is made from it. Every phase is one
-function: its passes in the order in which they run, each with the reason why it is there.
+function: its passes in the order in which they run, each with the reason why it is there. It imports them itself, so
+that a tool that stops at a phase does not load what comes after.
 """
 
 from __future__ import annotations
@@ -13,36 +14,8 @@ from dataclasses import dataclass
 from xdsl.passes import ModulePass
 
 from etir.errors import E0908, E0914
-from etir.lowering.aten_to_edge import AtenToEdgePass
-from etir.lowering.decompose_aten.driver import DecomposeAtenPass
-from etir.lowering.functionalize import FunctionalizePass
-from etir.lowering.to_out_variant import ToOutVariantPass
-from etir.lowering.verify_core_aten import VerifyCoreAtenPass
-from etir.lowering.verify_edge import VerifyEdgePass
 from etir.options import CompileOptions
-from etir.passes.aten.state_methods import StateMethodsPass
-from etir.passes.backend.elide_views import ElideViewsPass
-from etir.passes.backend.externalize_weights import ExternalizeWeightsPass
-from etir.passes.backend.verify_link import VerifyLinkPass
-from etir.passes.delegation.decompose_preserved import DecomposePreservedPass
-from etir.passes.delegation.legalize_delegates import LegalizeDelegatesPass
-from etir.passes.delegation.lower_delegates import LowerDelegatesPass
-from etir.passes.delegation.outline_delegates import OutlineDelegatesPass
-from etir.passes.delegation.partition import PartitionPass
-from etir.passes.delegation.verify_fallback import VerifyFallbackPass
-from etir.passes.delegation.verify_partitions import VerifyPartitionsPass
-from etir.passes.edge.commute_transpose_into_matmul import CommuteTransposeIntoMatmulPass
-from etir.passes.edge.fold_batch_norm import FoldBatchNormPass
-from etir.passes.edge.fold_constants import FoldConstantsPass
-from etir.passes.edge.legalize_dim_order import LegalizeDimOrderPass
-from etir.passes.edge.reinplace_scatter import ReinplaceScatterPass
 from etir.passes.errors import E0521, E0522
-from etir.passes.et.plan_memory import PlanMemoryPass
-from etir.passes.et.verify_plan import VerifyPlanPass
-from etir.passes.generic.canonicalize import CanonicalizePass
-from etir.passes.generic.cse import CsePass
-from etir.passes.generic.cse_symbolic_sizes import CseSymbolicSizesPass
-from etir.passes.generic.dce import DcePass
 from etir.passes.infra.pipeline import PassSpec, make_pass, parse_specs
 from etir.phases import PHASES
 
@@ -106,6 +79,11 @@ def stages(
 
 
 def _core(o: CompileOptions) -> Iterator[Step]:
+    from etir.lowering.decompose_aten.driver import DecomposeAtenPass
+    from etir.lowering.functionalize import FunctionalizePass
+    from etir.lowering.verify_core_aten import VerifyCoreAtenPass
+    from etir.passes.aten.state_methods import StateMethodsPass
+
     yield Step(FunctionalizePass(), "in-place operators and views become values and explicit writes")
     if o.optimizer is not None:
         yield Step(_optimizer(o.optimizer), "the update of the parameters is a part of the program", "optimizer")
@@ -123,6 +101,15 @@ def _core(o: CompileOptions) -> Iterator[Step]:
 
 
 def _edge() -> Iterator[Step]:
+    from etir.lowering.aten_to_edge import AtenToEdgePass
+    from etir.lowering.verify_edge import VerifyEdgePass
+    from etir.passes.edge.fold_batch_norm import FoldBatchNormPass
+    from etir.passes.edge.fold_constants import FoldConstantsPass
+    from etir.passes.generic.canonicalize import CanonicalizePass
+    from etir.passes.generic.cse import CsePass
+    from etir.passes.generic.cse_symbolic_sizes import CseSymbolicSizesPass
+    from etir.passes.generic.dce import DcePass
+
     yield Step(AtenToEdgePass(), "copies for views, dim orders for memory formats, no scalars in tensor slots")
     yield Step(CanonicalizePass(), "constants and views in the forms that the folding passes look for")
     yield Step(FoldConstantsPass(), "what does not depend on an input is computed now")
@@ -135,7 +122,19 @@ def _edge() -> Iterator[Step]:
 
 
 def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
+    from etir.passes.backend.elide_views import ElideViewsPass
+    from etir.passes.edge.commute_transpose_into_matmul import CommuteTransposeIntoMatmulPass
+    from etir.passes.edge.legalize_dim_order import LegalizeDimOrderPass
+    from etir.passes.edge.reinplace_scatter import ReinplaceScatterPass
+    from etir.passes.generic.canonicalize import CanonicalizePass
+    from etir.passes.generic.cse_symbolic_sizes import CseSymbolicSizesPass
+    from etir.passes.generic.dce import DcePass
+
     if o.delegates:
+        from etir.passes.delegation.decompose_preserved import DecomposePreservedPass
+        from etir.passes.delegation.partition import PartitionPass
+        from etir.passes.delegation.verify_fallback import VerifyFallbackPass
+
         p = o.partition
         shares = (o.shares_state and p.own_state) if p.share_state is None else p.share_state
         yield Step(
@@ -167,6 +166,9 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
             "delegates",
         )
     if o.delegates or marked:
+        from etir.passes.delegation.outline_delegates import OutlineDelegatesPass
+        from etir.passes.delegation.verify_partitions import VerifyPartitionsPass
+
         yield Step(VerifyPartitionsPass(), "partitions may have been edited by hand", "delegates")
         yield Step(
             OutlineDelegatesPass(o.partition.shared_constants), "each partition is a function and a call", "delegates"
@@ -182,6 +184,11 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
 
 
 def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:
+    from etir.lowering.to_out_variant import ToOutVariantPass
+    from etir.passes.backend.externalize_weights import ExternalizeWeightsPass
+    from etir.passes.et.plan_memory import PlanMemoryPass
+    from etir.passes.et.verify_plan import VerifyPlanPass
+
     external = [
         *((ExternalizeWeightsPass(file.tag, file.match), "external_weights") for file in o.external_weights),
         *((ExternalizeWeightsPass(file.tag, file.match, what="state"), "external_state") for file in o.external_state),
@@ -189,6 +196,9 @@ def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:
     if resumed:
         yield Step(_link(o), "the text may come from elsewhere")
     if o.delegates or marked:
+        from etir.passes.delegation.legalize_delegates import LegalizeDelegatesPass
+        from etir.passes.delegation.lower_delegates import LowerDelegatesPass
+
         for p, option in external:
             yield Step(p, "some delegates leave weights where they are", option)
         yield Step(LegalizeDelegatesPass(), "functions in the dialects of their backends", "delegates")
@@ -204,7 +214,9 @@ def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:
     yield Step(VerifyPlanPass(), "places are checked by other code than made them")
 
 
-def _link(o: CompileOptions) -> VerifyLinkPass:
+def _link(o: CompileOptions) -> ModulePass:
+    from etir.passes.backend.verify_link import VerifyLinkPass
+
     return VerifyLinkPass(o.target, o.link_libraries, o.link_backends)
 
 
