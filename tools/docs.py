@@ -5,9 +5,9 @@
     python -m etir.tools.docs            write docs/generated
     python -m etir.tools.docs --check    say which pages differ from what would be written; exit code 1 if any does
 
-Every page is made from what the program itself reads: passes from the registry, errors from the ids that the packages
-define, operators from the schema table, the decompositions and the target's manifest. Which operators torch can
-decompose is asked of torch, so that writing needs it.
+Every page is made from what the program itself reads: the pipeline from the function that builds it, passes from the
+registry, errors from the ids that the packages define, operators from the schema table, the decompositions and the
+target's manifest. Which operators torch can decompose is asked of torch, so that writing needs it.
 """
 
 from __future__ import annotations
@@ -58,23 +58,51 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     return FAILED if stale else OK
 
 
+# --- the pipeline -----------------------------------------------------------------------------------------------------
+
+
+def pipeline_page() -> str:
+    """The passes that lead from each phase to the next, with the reason for each."""
+    from etir.options import CompileOptions, ExternalFile
+    from etir.pipeline import stages
+
+    every_option = CompileOptions(
+        delegates=("reference",),
+        external_weights=(ExternalFile("weights"),),
+        external_state=(ExternalFile("state"),),
+        optimizer="sgd",
+        state_methods=True,
+    )
+    lines = [
+        "# Pipeline",
+        "",
+        "What `etir.compile`, `et-compile` and `et-opt --compile-to` run, as the function `stages` in",
+        "`etir/pipeline.py` builds it. A row that names an option is there only with it. `--print-pipeline` shows what",
+        "runs with given options.",
+    ]
+    before = "aten"
+    for stage in stages(every_option):
+        rows = [(f"`{s.run.name}`", s.why, f"`{s.option}`" if s.option else "") for s in stage.steps]
+        lines += ["", f"## From `{before}` to `{stage.phase}`", "", *_table(("pass", "why it is there", "with"), rows)]
+        before = stage.phase
+    return "\n".join(lines) + "\n"
+
+
 # --- passes -----------------------------------------------------------------------------------------------------------
 
 
 def passes_page() -> str:
-    """Every pass of the registry with its documentation and options, and the phases."""
-    from etir.lowering.pipeline import PHASES
+    """Every pass of the registry with its documentation and options."""
     from etir.passes.infra.pipeline import pass_options
-    from etir.passes.infra.registry import PASSES, find_pass
+    from etir.passes.infra.registry import ALIASES, find_pass, own_passes
 
-    lines = ["# Passes", "", "## Phases", ""]
-    lines += ["What `--compile-to` and `--compile-from` name, and the passes that lead into each phase.", ""]
-    rows = [(f"`{phase}`", ", ".join(f"`{spec}`" for spec in specs)) for phase, specs in PHASES.items()]
-    lines += _table(("phase", "passes from the phase before"), rows)
-    for name in sorted(PASSES):
+    lines = ["# Passes", "", "[The pipeline](pipeline.md) says which of them run when, and why."]
+    for name in own_passes():
         cls = find_pass(name)
         module = inspect.getmodule(cls)
         lines += ["", f"## `{name}`", "", _markdown(inspect.getdoc(cls))]
+        if former := [f"`{old}`" for old, new in ALIASES.items() if new == name]:
+            lines += ["", f"Was called {', '.join(former)} once; that name still works, with a warning (E0509)."]
         options = [(f"`{o.name}`", f"`{o.type}`", _default_text(o.default)) for o in pass_options(cls)]
         if options:
             lines += ["", *_table(("option", "type", "default"), options)]
@@ -121,6 +149,7 @@ def errors_page() -> str:
 
 def import_error_modules() -> None:
     """Import the ``errors`` module of every package, which fills the registry of ids."""
+    import_module("etir.errors")
     for package in PACKAGES:
         module = import_module(f"etir.{package}")
         for found in pkgutil.walk_packages(module.__path__, f"{module.__name__}."):
@@ -255,6 +284,7 @@ def _quoted(text: str) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "pipeline.md": pipeline_page,
     "passes.md": passes_page,
     "errors.md": errors_page,
     "ops.md": operators_page,

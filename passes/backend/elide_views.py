@@ -43,6 +43,7 @@ from etir.dialects.et.layout import dims_of, is_contiguous, is_static, order_of,
 from etir.dialects.et.program import GetWeightOp, WeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
 
 Reshape: TypeAlias = (
@@ -57,6 +58,7 @@ Slice: TypeAlias = edge.aten.slice_copy.Tensor | edge.aten.select_copy.int
 Copy: TypeAlias = Reshape | Permute | Slice | edge.aten.expand_copy.default
 
 
+@register_pass
 @dataclass(frozen=True)
 class ElideViewsPass(Pass):
     """Turn copies that move no byte into views."""

@@ -29,12 +29,14 @@ from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import is_contiguous, tensor_of, tensor_type
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily, fuse_locations
 
 BatchNorm: TypeAlias = edge.aten._native_batch_norm_legit_no_training.default
 Convolution: TypeAlias = edge.aten.convolution.default
 
 
+@register_pass
 @dataclass(frozen=True)
 class FoldBatchNormPass(Pass):
     """Fold batch norms in inference form into the convolutions before them."""

@@ -27,12 +27,14 @@ from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import ARITHMETIC, BY_NAME, ArithmeticOp, AssertOp, ConstantOp
 from etir.passes.analysis.index_put import replaced_shape
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
 
 Permutation: TypeAlias = edge.aten.permute_copy.default | edge.aten.transpose_copy.int
 Reshape: TypeAlias = edge.aten.view_copy.default | edge.aten.unsqueeze_copy.default | edge.aten.squeeze_copy.dims
 
 
+@register_pass
 @dataclass(frozen=True)
 class CanonicalizePass(Pass):
     """Remove what does nothing and write down what is known."""

@@ -13,6 +13,7 @@ import pytest
 
 from etir.backends.api import registry
 from etir.backends.api.interface import Artifact, Backend, NamedBlob, Outlined
+from etir.backends.api.named_data import add_named_data
 from etir.backends.api.patterns import Row, op, rows
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
@@ -20,8 +21,15 @@ from etir.dialects.et.layout import is_contiguous
 from etir.dialects.et.payloads import NamedDataOp
 from etir.dialects.text import parse_module, print_module
 from etir.interpret.interpreter import Interpreter
-from etir.passes.delegation.named_data import add_named_data
+from etir.passes.delegation.report import DelegationReport
 from etir.passes.infra.manager import run_pipeline
+
+
+def _report(ctx: EtContext) -> DelegationReport:
+    """What `partition` reported."""
+    report = ctx.attachments.get(DelegationReport)
+    assert report is not None
+    return report
 
 
 class _Pairs(Backend):
@@ -96,7 +104,7 @@ def test_why_inner_operators_are_left() -> None:
     ctx = EtContext()
     text = SHARED.replace("aten.neg.default(%0)", "aten.sin.default(%0)").replace("abs.default(%0)", "sin.default(%0)")
     run_pipeline(ctx, parse_module(text, ctx), "partition{backend=pairs}")
-    reasons = {left.op: left.reason for left in ctx.delegation.backends[0].left}
+    reasons = {left.op: left.reason for left in _report(ctx).backends[0].left}
     assert reasons["aten.exp.default"] == "only taken as part of exp + aten.neg.default or exp + aten.abs.default"
     assert reasons["aten.sin.default"] == "pairs has no pattern for this operator"
 

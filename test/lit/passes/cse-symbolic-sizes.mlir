@@ -1,5 +1,5 @@
-// RUN: et-opt --share-sizes %s | filecheck %s
-// RUN: et-opt --share-sizes --share-sizes %s | filecheck %s
+// RUN: et-opt --cse-symbolic-sizes %s | filecheck %s
+// RUN: et-opt --cse-symbolic-sizes --cse-symbolic-sizes %s | filecheck %s
 
 sym.dim @s0 in [1, 8]
 sym.dim @s1 in [1, 8]
