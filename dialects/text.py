@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue, TypeAttribute
 from xdsl.irdl import AttributeInvT
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import UnresolvedOperand
 from xdsl.parser.core import ForwardDeclaredValue
 from xdsl.parser.generic_parser import ParserState
 from xdsl.printer import Printer
@@ -36,6 +36,7 @@ from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from etir.diagnostics import EtirError, SourceLocation
 from etir.dialects.context import EtContext
+from etir.dialects.dense_literals import DenseLiteralParser
 from etir.dialects.errors import E0101, E0102, E0302
 from etir.dialects.et.program import SchemaDeclOp
 from etir.dialects.et.weights import BlobAttr, WeightFile
@@ -51,7 +52,7 @@ class EtLexer(MLIRLexer):
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
-class EtParser(Parser):
+class EtParser(DenseLiteralParser):
     """xDSL's parser with source locations and shared tensor types."""
 
     def __init__(self, ctx: EtContext, text: str, name: str = "<stdin>", first_line: int = 1):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from etir.backends.api.registry import backend_dialects
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
 from etir.dialects.verify import verify_module
@@ -50,9 +51,11 @@ def _through_mlir(text: str) -> str:
 
 @pytest.mark.parametrize(("name", "text"), CASES, ids=[name for name, _ in CASES])
 def test_generic_form_survives_mlir(name: str, text: str) -> None:
-    module = parse_module(text, EtContext(), name=name)
+    module = parse_module(text, EtContext(dialects=backend_dialects()), name=name)
     verify_module(module)
-    again = parse_module(_through_mlir(print_module(module, generic=True)), EtContext(), name="iree-opt")
+    again = parse_module(
+        _through_mlir(print_module(module, generic=True)), EtContext(dialects=backend_dialects()), name="iree-opt"
+    )
     verify_module(again)
     assert module.is_structurally_equivalent(again)
 
@@ -65,7 +68,7 @@ def test_locations_survive_mlir() -> None:
       func.return %1 : tensor<4xf32> loc("model.py":15:5)
     } loc("model.py":1:1)
     """
-    module = parse_module(text, EtContext())
+    module = parse_module(text, EtContext(dialects=backend_dialects()))
     done = subprocess.run(
         [
             IREE_OPT,
@@ -81,6 +84,6 @@ def test_locations_survive_mlir() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    again = parse_module(done.stdout, EtContext())
+    again = parse_module(done.stdout, EtContext(dialects=backend_dialects()))
     pairs = list(zip(module.walk(), again.walk(), strict=True))
     assert [str(a.location) for a, _ in pairs[1:]] == [str(b.location) for _, b in pairs[1:]]

@@ -12,6 +12,7 @@ from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 from xdsl.dialects.func import FuncOp
 
+from etir.backends.api.registry import backend_dialects
 from etir.backends.xnnpack.blob_reader import read_blob
 from etir.backends.xnnpack.blob_writer import write_blob
 from etir.backends.xnnpack.text import disassemble, from_function
@@ -81,7 +82,7 @@ def stock(request: pytest.FixtureRequest) -> Iterator[tuple[bytes, tuple[torch.T
 
 def _again(blob: Buffer, named: Mapping[str, Buffer]) -> tuple[bytes, dict[str, Buffer]]:
     """The blob from its text; the text has no bytes, they come from ``named``."""
-    module = parse_module(disassemble(blob), EtContext())
+    module = parse_module(disassemble(blob), EtContext(dialects=backend_dialects()))
     verify_module(module)
     (function,) = module.body.block.ops
     assert isinstance(function, FuncOp)

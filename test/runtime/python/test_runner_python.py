@@ -49,8 +49,9 @@ def test_native_and_interpreted_outputs_agree(model: str, tmp_path: Path) -> Non
 def test_outputs_are_printed(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(model, "--threads", "2") == 0
     native = capsys.readouterr().out
-    assert run(model, "--evaluator", "numpy") == 0
-    assert native == capsys.readouterr().out
+    for option in ("--evaluator", "--oracle"):
+        assert run(model, option, "numpy") == 0
+        assert native == capsys.readouterr().out
     assert "output_0: float32[2, 3]" in native and "output_1 = 2" in native
 
 
