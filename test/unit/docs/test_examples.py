@@ -31,7 +31,9 @@ def test_every_constraint_of_the_verifiers_is_documented() -> None:
     """A tag in a verifier's message is a row ``| S1 |`` in a dialect's page, and every row has a verifier."""
     sources = [*(ROOT / "dialects").rglob("*.py"), ROOT / "lowering" / "verify_edge.py"]
     checked = {tag for path in sources for tag in _TAG.findall(path.read_text(encoding="utf-8"))}
-    text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "dialects").glob("*.md")))
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "reference" / "dialects").glob("*.md"))
+    )
     documented = set(re.findall(r"^\| ([SLEBCM]\d) \|", text, flags=re.MULTILINE))
     assert documented == checked
 

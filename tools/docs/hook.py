@@ -1,0 +1,124 @@
+"""The mkdocs hook of the site: generated parts, the examples' info strings, links that leave ``docs/``.
+
+mkdocs loads this file by its path (``hooks`` in ``mkdocs.yml``), in the root of a checkout.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import pygments.lexers
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from etir.tools.docs import fill
+from etir.tools.docs.decisions import records
+
+LEXER = ("etir.tools.docs.lexer", "MLIR", ("mlir",), ("*.mlir",), ())
+
+CONTRIBUTING = "contributing.md"
+"""Where the site has the repository's CONTRIBUTING.md."""
+
+_FENCE = re.compile(r"^( *)(`{3,})([a-z]+) +([^\n`]+)$", re.MULTILINE)
+_BLOCK = re.compile(r"^( *)(`{3,})[^\n]*\n.*?^\1\2 *$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"(?<!!)\[([^\]\[]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+_SITE_LINK = re.compile(r'href="site:([^"#]+)(#[^"]*)?"')
+
+log = logging.getLogger("mkdocs.hooks.etir")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Make the lexer known to Pygments, in the form of its own table, and add the decision records to the menu."""
+    os.chdir(Path(config.config_file_path).parent)
+    lexers: dict[str, Any] = cast(Any, pygments.lexers).LEXERS
+    lexers["MlirLexer"] = LEXER
+    menu: list[Any] = cast(Any, config).nav
+    decisions: list[Any] = next(entry["Decisions"] for entry in menu if "Decisions" in entry)
+    decisions.append({"Records": [f"decisions/{record.file}" for record in records()]})
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the page of contributing, which lies at the root of the repository."""
+    text = Path("CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    files.append(File.generated(config, CONTRIBUTING, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Put the generated parts into their places and adapt what only the repository's readers and tests need."""
+    text = _FENCE.sub(_fence, fill(markdown))
+    pieces: list[str] = []
+    end = 0
+    for block in _BLOCK.finditer(text):
+        pieces += [_adapt_links(text[end : block.start()], page.file), block[0]]
+        end = block.end()
+    return "".join([*pieces, _adapt_links(text[end:], page.file)])
+
+
+def _fence(fence: re.Match[str]) -> str:
+    """The info string of an example as mkdocs has it: ``file=`` and its like become the block's title."""
+    indent, ticks, language, words = fence.groups()
+    title = ""
+    for word in words.split():
+        name, _, value = word.partition("=")
+        match name:
+            case "file":
+                title = value
+            case "error":
+                title = f"fails with {value.replace(',', ', ')}"
+            case "pipeline":
+                title = f"-p '{value}'"
+            case "result":
+                title = "becomes"
+            case "output":
+                title = "prints"
+            case _:
+                log.warning("unknown word '%s' in an info string", word)
+    return f'{indent}{ticks}{language} title="{title}"'
+
+
+def _adapt_links(text: str, file: File) -> str:
+    """Links to files outside of ``docs/`` become text; CONTRIBUTING.md is a page of the site."""
+
+    def adapt(link: re.Match[str]) -> str:
+        label, target, anchor = link[1], link[2], link[3] or ""
+        if "://" in target or target.startswith("mailto:"):
+            return link[0]
+        path = os.path.normpath(os.path.join("docs", os.path.dirname(file.src_uri), target))
+        if path.startswith("docs/"):
+            return link[0]
+        if path == "CONTRIBUTING.md":
+            there = os.path.relpath(CONTRIBUTING, os.path.dirname(file.src_uri) or ".")
+            return f"[{label}]({there}{anchor})"
+        if not Path(path).exists():
+            log.warning("%s links to '%s', which is not there", file.src_uri, target)
+        return label
+
+    return _LINK.sub(adapt, text)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links of figures, ``site:reference/passes.md#cse``, become relative ones."""
+
+    def relative(link: re.Match[str]) -> str:
+        target = files.get_file_from_path(link[1])
+        if target is None:
+            log.warning("%s: a figure links to '%s', which is not there", page.file.src_uri, link[1])
+            return link[0]
+        return f'href="{target.url_relative_to(page.file)}{link[2] or ""}"'
+
+    return _SITE_LINK.sub(relative, html)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Say where the site is."""
+    log.info("the site is %s", os.path.relpath(os.path.join(config.site_dir, "index.html")))
+
+
+__all__: list[Any] = ["on_config", "on_files", "on_page_content", "on_page_markdown", "on_post_build"]
