@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from etir.tools.docs.text import literal, table
+from etir.tools.docs.text import markdown, table
 
 
 def kernels_part() -> str:
@@ -12,7 +12,7 @@ def kernels_part() -> str:
     from etir.targets import rules
     from etir.targets.manifest import available, load, range_text
 
-    lines = [literal(inspect.getdoc(rules) or "")]
+    lines = [markdown(inspect.getdoc(rules) or "")]
     for target in available():
         manifest = load(target)
         lines += [

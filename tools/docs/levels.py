@@ -51,7 +51,7 @@ def summary(name: str) -> str:
     """The first sentence of a pass's documentation."""
     import inspect
 
-    from etir.passes.registry import find_pass
+    from etir.passes.infra.registry import find_pass
 
     text = " ".join((inspect.getdoc(find_pass(name)) or "").split("\n\n")[0].split())
     return inline(text.partition(". ")[0].rstrip("."))

@@ -9,8 +9,8 @@ from etir.tools.docs.text import markdown, table
 
 def passes_part() -> str:
     """Every pass of the registry with its documentation and options."""
-    from etir.passes.pipeline import pass_options
-    from etir.passes.registry import PASSES, find_pass
+    from etir.passes.infra.pipeline import pass_options
+    from etir.passes.infra.registry import PASSES, find_pass
 
     lines: list[str] = []
     for name in sorted(PASSES):

@@ -22,13 +22,13 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Text", "etir.dialects.text", ("parse_module", "print_module")),
     ("The IR's context", "etir.dialects.context", ("EtContext",)),
     ("Interpreting", "etir.interpret", ("run_module",)),
-    ("Passes", "etir.passes.base", ("Pass",)),
-    ("Patterns", "etir.passes.rewriting", ("Pattern", "Rewriter", "apply_patterns")),
-    ("Pipelines", "etir.passes.manager", ("run_pipeline",)),
-    ("Plug-ins", "etir.passes.registry", ("Plugin",)),
+    ("Passes", "etir.passes.infra.base", ("Pass",)),
+    ("Patterns", "etir.passes.infra.rewriting", ("Pattern", "Rewriter", "apply_patterns")),
+    ("Pipelines", "etir.passes.infra.manager", ("run_pipeline",)),
+    ("Plug-ins", "etir.passes.infra.registry", ("Plugin",)),
     ("Decompositions", "etir.lowering.decompose_aten.decomposition", ("decomposition",)),
-    ("Building operations", "etir.lowering.builder", ("Builder",)),
-    ("Backends", "etir.backends.interface", ()),
+    ("Building operations", "etir.lowering.build.builder", ("Builder",)),
+    ("Backends", "etir.backends.api.interface", ()),
 )
 """Title, module and names; without names, those of the module's ``__all__``, or else all that it defines."""
 
@@ -105,7 +105,9 @@ def _fields(node: ast.ClassDef) -> list[str]:
             if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
                 text = inline(" ".join(str(following.value.value).split()))
             rows.append((f"`{name}`", f"`{ast.unparse(member.annotation)}{default}`", text))
-    return [*table(("field", "type", "meaning"), rows), ""] if rows else []
+    if not any(text for _, _, text in rows):
+        return [*table(("field", "type"), [row[:2] for row in rows]), ""] if rows else []
+    return [*table(("field", "type", "meaning"), rows), ""]
 
 
 def _function(name: str, node: ast.FunctionDef, *, method: bool) -> Iterator[str]:

@@ -10,11 +10,16 @@ _LITERAL_BLOCK = re.compile(r"::\s*$")
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a markdown table; a cell's line breaks and bars are made harmless."""
+    """The lines of a markdown table; a cell's line breaks are made harmless, and its bars outside of code."""
     yield "| " + " | ".join(titles) + " |"
     yield "|" + " --- |" * len(titles)
     for row in rows:
-        yield "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
+        yield "| " + " | ".join(_cell(cell) for cell in row) + " |"
+
+
+def _cell(text: str) -> str:
+    pieces = text.replace("\n", " ").split("`")
+    return "`".join(piece if index % 2 else piece.replace("|", "\\|") for index, piece in enumerate(pieces))
 
 
 def inline(text: str) -> str:
@@ -51,8 +56,3 @@ def _fenced(block: Sequence[str]) -> list[str]:
     indent = min((len(line) - len(line.lstrip()) for line in content if line.strip()), default=0)
     language = "mlir" if any(line.lstrip().startswith(("%", "func.func", "et.")) for line in content) else "text"
     return [f"```{language}", *(line[indent:] for line in content), "```", ""]
-
-
-def literal(text: str) -> str:
-    """A docstring as a literal block, where its layout carries meaning."""
-    return f"```text\n{text}\n```"

@@ -27,6 +27,15 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target.partition("#")[0]).exists(), target
 
 
+@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(path: Path) -> None:
+    """`passes/generic/cse.py`, or a folder with its slash, in a page's prose."""
+    prose = re.sub(r"^ *```.*?^ *```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for name in re.findall(r"`((?:\.ci|[a-z]+)/[\w./-]*)`", prose):
+        if (ROOT / name.partition("/")[0]).is_dir() and "my_" not in name and "my-" not in name:
+            assert (ROOT / name).exists() or name.startswith("build/"), name
+
+
 def test_every_constraint_of_the_verifiers_is_documented() -> None:
     """A tag in a verifier's message is a row ``| S1 |`` in a dialect's page, and every row has a verifier."""
     sources = [*(ROOT / "dialects").rglob("*.py"), ROOT / "lowering" / "verify_edge.py"]
