@@ -68,6 +68,7 @@ def levels_part() -> str:
         rows = [(name, "with delegates") for name in delegated.get(level.name, ())]
         rows += [(name, "") for name in chosen[level.name]]
         if rows:
-            cells = [(f"[`{name}`](passes.md#{name})", summary(name), when) for name, when in rows]
-            lines += [*table(("pass", "what it does", "when"), cells), ""]
+            titles = ("pass", "what it does", "when") if level.name in delegated else ("pass", "what it does")
+            cells = [(f"[`{name}`](passes.md#{name})", summary(name), when)[: len(titles)] for name, when in rows]
+            lines += [*table(titles, cells), ""]
     return "\n".join(lines)

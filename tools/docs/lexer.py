@@ -8,6 +8,8 @@ from typing import ClassVar
 from pygments.lexer import RegexLexer
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text
 
+__all__ = ["MlirLexer"]
+
 
 class MlirLexer(RegexLexer):
     """Operations, values, symbols, attributes and types of MLIR's custom and generic form."""

@@ -166,3 +166,20 @@ def test_a_docstring_becomes_markdown() -> None:
     assert text.markdown(docstring) == (
         "What `run` does with `x`.\n\nBefore:\n\n```mlir\n%0 = a.b(%x)\n\n  %1 = c.d\n```\n\nAfter, nothing."
     )
+
+
+def test_mlir_has_colours() -> None:
+    from pygments.token import Token
+
+    from etir.tools.docs.lexer import MlirLexer
+
+    line = "%0 = aten.add.Tensor(%x, 1.5) : (tensor<?x4xf32, #et.layout<dims = [s0, 4]>>) -> tensor<4xi64>  // why\n"
+    tokens = list(MlirLexer().get_tokens(line))
+    assert "".join(text for _, text in tokens) == line
+    kinds = dict((text, kind) for kind, text in tokens)
+    assert kinds["%0"] is kinds["%x"] is Token.Name.Variable
+    assert kinds["aten.add.Tensor"] is Token.Name.Builtin
+    assert kinds["1.5"] is kinds["?x4x"] is Token.Literal.Number
+    assert kinds["f32"] is kinds["tensor"] is Token.Keyword.Type
+    assert kinds["#et.layout"] is Token.Name.Decorator
+    assert kinds["// why"] is Token.Comment.Single
