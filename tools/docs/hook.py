@@ -19,12 +19,17 @@ from mkdocs.structure.pages import Page
 from etir.tools.docs import fill
 from etir.tools.docs.decisions import records
 
-LEXER = ("etir.tools.docs.lexer", "MLIR", ("mlir",), ("*.mlir",), ())
+LEXERS = {
+    "MlirLexer": ("etir.tools.docs.lexer", "MLIR", ("mlir",), ("*.mlir",), ()),
+    "TranscriptLexer": ("etir.tools.docs.lexer", "Transcript", ("transcript",), (), ()),
+}
+"""What the site adds to Pygments, in the form of its own table."""
 
 CONTRIBUTING = "contributing.md"
 """Where the site has the repository's CONTRIBUTING.md."""
 
 _FENCE = re.compile(r"^( *)(`{3,})([a-z]+) +([^\n`]+)$", re.MULTILINE)
+_CONSOLE = re.compile(r"^( *)(`{3,})console$", re.MULTILINE)
 _BLOCK = re.compile(r"^( *)(`{3,})[^\n]*\n.*?^\1\2 *$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[([^\]\[]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _SITE_LINK = re.compile(r'href="site:([^"#]+)(#[^"]*)?"')
@@ -33,10 +38,10 @@ log = logging.getLogger("mkdocs.hooks.etir")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Make the lexer known to Pygments, in the form of its own table, and add the decision records to the menu."""
+    """Make the lexers known to Pygments, and add the decision records to the menu."""
     os.chdir(Path(config.config_file_path).parent)
     lexers: dict[str, Any] = cast(Any, pygments.lexers).LEXERS
-    lexers["MlirLexer"] = LEXER
+    lexers.update(LEXERS)
     menu: list[Any] = cast(Any, config).nav
     decisions: list[Any] = next(entry["Decisions"] for entry in menu if "Decisions" in entry)
     decisions.append({"Records": [f"decisions/{record.file}" for record in records()]})
@@ -52,7 +57,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Put the generated parts into their places and adapt what only the repository's readers and tests need."""
-    text = _FENCE.sub(_fence, fill(markdown))
+    text = _CONSOLE.sub(r"\1\2transcript", _FENCE.sub(_fence, fill(markdown)))
     pieces: list[str] = []
     end = 0
     for block in _BLOCK.finditer(text):

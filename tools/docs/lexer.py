@@ -1,14 +1,22 @@
-"""Colours for MLIR text on the site: Pygments has no lexer for it."""
+"""Colours for MLIR text and for commands with their output on the site.
+
+Pygments has no lexer for the former; the one that it has for the latter takes a line of output that starts with ``%``
+for a command.
+"""
+
+# pyright: standard
+# Pygments has no types.
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from pygments.lexer import RegexLexer
-from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text
+from pygments.lexer import RegexLexer, bygroups, using
+from pygments.lexers.shell import BashLexer
+from pygments.token import Comment, Generic, Keyword, Name, Number, Operator, Punctuation, String, Text
 
-__all__ = ["MlirLexer"]
+__all__ = ["MlirLexer", "TranscriptLexer"]
 
 
 class MlirLexer(RegexLexer):
@@ -39,5 +47,19 @@ class MlirLexer(RegexLexer):
             (r"[(){}\[\]<>,:;.?|&]", Punctuation),
             (r"[A-Za-z_][\w$]*", Name),
             (r".", Text),
+        ]
+    }
+
+
+class TranscriptLexer(RegexLexer):
+    """Commands after ``$ ``, and lines of output."""
+
+    name = "Transcript"
+    aliases: ClassVar[Sequence[str]] = ["transcript"]
+
+    tokens: ClassVar = {
+        "root": [
+            (r"^(\$ )(.*\n?)", bygroups(Generic.Prompt, using(BashLexer))),
+            (r".*\n", Generic.Output),
         ]
     }

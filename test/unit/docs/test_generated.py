@@ -168,6 +168,16 @@ def test_a_docstring_becomes_markdown() -> None:
     )
 
 
+def test_a_transcript_has_commands_and_outputs() -> None:
+    from pygments.token import Token
+
+    from etir.tools.docs.lexer import TranscriptLexer
+
+    tokens = list(TranscriptLexer().get_tokens("$ et-opt x.mlir\n%0 = a.b\n"))
+    assert tokens[0] == (Token.Generic.Prompt, "$ ")
+    assert tokens[-1] == (Token.Generic.Output, "%0 = a.b\n")
+
+
 def test_mlir_has_colours() -> None:
     from pygments.token import Token
 
