@@ -28,6 +28,9 @@ LEXERS = {
 CONTRIBUTING = "contributing.md"
 """Where the site has the repository's CONTRIBUTING.md."""
 
+LOOKED_UP = ("reference/errors.md", "reference/passes.md")
+"""Pages that the search prefers: who types an error's id or a pass's name wants its entry, not where it is mentioned."""
+
 _FENCE = re.compile(r"^( *)(`{3,})([a-z]+) +([^\n`]+)$", re.MULTILINE)
 _CONSOLE = re.compile(r"^( *)(`{3,})console$", re.MULTILINE)
 _BLOCK = re.compile(r"^( *)(`{3,})[^\n]*\n.*?^\1\2 *$", re.DOTALL | re.MULTILINE)
@@ -57,6 +60,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Put the generated parts into their places and adapt what only the repository's readers and tests need."""
+    if page.file.src_uri in LOOKED_UP:
+        page.meta["search"] = {"boost": 4}
     text = _CONSOLE.sub(r"\1\2transcript", _FENCE.sub(_fence, fill(markdown)))
     pieces: list[str] = []
     end = 0
