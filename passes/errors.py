@@ -38,8 +38,8 @@ E0508 = define(
 E0509 = define(
     "E0509",
     "a PDL pattern leaves out an attribute",
-    "as in MLIR, an attribute that a pattern does not name matches any value: name it with `%a = pdl.attribute = 1 : i64` "
-    "to match that value, or with `%a = pdl.attribute` to say that any may stand there",
+    "as in MLIR, an attribute that a pattern does not name matches any value: name it with "
+    "`%a = pdl.attribute = 1 : i64` to match that value, or with `%a = pdl.attribute` to say that any may stand there",
 )
 E0521 = define(
     "E0521",

@@ -109,7 +109,7 @@ def _open_attributes(pattern: pdl.PatternOp, ctx: EtContext) -> Iterator[Diagnos
 
 
 def _attribute_names(cls: type[Operation]) -> list[str]:
-    """The attributes that an operation's meaning depends on: a schema's arguments that are no tensors, or properties."""
+    """The attributes that an operation's meaning depends on: arguments of a schema that are no tensors, properties."""
     if issubclass(cls, SchemaOp):
         return [argument.name for argument in cls.SCHEMA.arguments if not argument.is_tensor]
     return list(cls.get_irdl_definition().properties) if issubclass(cls, IRDLOperation) else []

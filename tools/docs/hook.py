@@ -29,7 +29,7 @@ CONTRIBUTING = "contributing.md"
 """Where the site has the repository's CONTRIBUTING.md."""
 
 LOOKED_UP = ("reference/errors.md", "reference/passes.md")
-"""Pages that the search prefers: who types an error's id or a pass's name wants its entry, not where it is mentioned."""
+"""Pages that the search prefers: who types an error's id or a pass's name wants its entry, not a mention of it."""
 
 _FENCE = re.compile(r"^( *)(`{3,})([a-z]+) +([^\n`]+)$", re.MULTILINE)
 _CONSOLE = re.compile(r"^( *)(`{3,})console$", re.MULTILINE)
