@@ -138,7 +138,7 @@ packages or papers below.
 ```text
 python test/zoo.py resnet18                     some entries, beside the stock pipeline
 python test/zoo.py --small --no-stock --check   what runs on every landing
-make zoo                                               everything, with this document as result
+make zoo                                        everything, with this document as result
 ```
 
 * *compile*: processor seconds of one cold compilation for the stock runtime, from an `ExportedProgram` in memory to the
