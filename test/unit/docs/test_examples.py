@@ -11,6 +11,9 @@ import pytest
 from etir_testing.docs.examples import ROOT, ExampleError, Page, blocks, pages
 
 _LINK = re.compile(r"(?<!\!)\[[^\]\[]*\]\(([^)\s]+)\)")
+SOURCES = ("MLIR", "LLVM", "PyTorch", "ExecuTorch", "TensorFlow", "IREE", "FlatBuffers", "etir", "literature", "graph")
+"""Whose words the glossary has."""
+
 _TAG = re.compile(r"\(([SLEBCM]\d)\)")
 
 
@@ -87,3 +90,18 @@ def test_dots_stand_for_any_lines(tmp_path: Path) -> None:
 def test_update_replaces_outputs(tmp_path: Path) -> None:
     page = _page(tmp_path, "text\n\n```console\n$ echo one\ntwo\nthree\n```\n", update=True)
     assert page.changes == {4: (3, ["$ echo one", "one"])}
+
+
+def test_the_glossary_is_sorted_and_says_whose_each_word_is() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    sections = [re.findall(r"^\| (.+) \|$", section, flags=re.MULTILINE)[2:] for section in text.split("\n## ")[1:]]
+    seen: list[str] = []
+    for rows in sections:
+        cells = [row.split(" | ") for row in rows]
+        assert all(len(row) == 3 and all(row) for row in cells)
+        words = [re.sub(r"[`.*]", "", row[0]).lower() for row in cells]
+        assert words == sorted(words)
+        seen += [word for row in words for word in row.split(", ")]
+        for row in cells:
+            assert row[2].startswith(SOURCES), row
+    assert len(seen) == len(set(seen)), "a word is explained twice"
