@@ -35,8 +35,8 @@ E0508 = define(
     "a file of PDL patterns is not usable",
     "write a module of pdl.pattern operations, each with a root and a rewrite body",
 )
-E0509 = define(
-    "E0509",
+E0510 = define(
+    "E0510",
     "a PDL pattern leaves out an attribute",
     "as in MLIR, an attribute that a pattern does not name matches any value: name it with "
     "`%a = pdl.attribute = 1 : i64` to match that value, or with `%a = pdl.attribute` to say that any may stand there",

@@ -38,6 +38,6 @@ class ApplyPdlPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite in place. Raises E0508 for an unusable file, E0501 for patterns that do not converge; warns of
-        attributes that match any value (E0509).
+        attributes that match any value (E0510).
         """
         apply_patterns(ctx, module, load_patterns(self.file, ctx))

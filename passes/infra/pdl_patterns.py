@@ -34,7 +34,7 @@ from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SEGMENTS, SchemaOp
 from etir.dialects.text import parse_module, source_location
 from etir.dialects.verify import verify_module
-from etir.passes.errors import E0508, E0509
+from etir.passes.errors import E0508, E0510
 from etir.passes.infra.rewriting import Pattern, Rewriter, fuse_locations
 
 _MATCH_OPS = (pdl.OperandOp, pdl.OperationOp, pdl.ResultOp, pdl.AttributeOp, pdl.TypeOp, pdl.RewriteOp)
@@ -48,7 +48,7 @@ def load_patterns(path: str | Path, ctx: EtContext) -> list[PdlPattern]:
     """The patterns of a file, those with a higher benefit first.
 
     Raises error E0508 for a file that cannot be read and for every pattern that cannot be run, E01xx and E03xx for text
-    that is not a valid module. Adds warning E0509 to the context for every operation to match whose attributes the
+    that is not a valid module. Adds warning E0510 to the context for every operation to match whose attributes the
     pattern does not name all.
     """
     try:
@@ -101,7 +101,7 @@ def _open_attributes(pattern: pdl.PatternOp, ctx: EtContext) -> Iterator[Diagnos
         names = [name for name in _attribute_names(ctx.get_op(op.opName.data)) if name not in named]
         if names:
             listed = ", ".join(f"'{name}'" for name in names)
-            yield E0509.diagnostic(
+            yield E0510.diagnostic(
                 f"the pattern matches '{op.opName.data}' with any value of {listed}",
                 source_location(op.location),
                 severity=Severity.WARNING,

@@ -3,9 +3,9 @@
 
 // RUN: et-opt -p 'apply-pdl{file=%S/inputs/open.pdl.mlir}' %s 2>&1 >%t.out | filecheck %s
 // RUN: filecheck %s --check-prefix=IR < %t.out
-// CHECK: open.pdl.mlir:3:3: warning[E0509]: the pattern matches 'aten.add.Tensor' with any value of 'alpha'
+// CHECK: open.pdl.mlir:3:3: warning[E0510]: the pattern matches 'aten.add.Tensor' with any value of 'alpha'
 // CHECK: help: as in MLIR, an attribute that a pattern does not name matches any value
-// CHECK: open.pdl.mlir:17:3: warning[E0509]: the pattern matches 'aten.sum.dim_IntList' with any value of 'keepdim'
+// CHECK: open.pdl.mlir:17:3: warning[E0510]: the pattern matches 'aten.sum.dim_IntList' with any value of 'keepdim'
 // CHECK-NOT: warning
 
 // IR-LABEL: func.func @forward
@@ -17,4 +17,4 @@ func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
 }
 
 // RUN: et-opt -p 'apply-pdl{file=%S/../tools/inputs/silu.pdl.mlir}' --no-output %s 2>&1 | filecheck %s --check-prefix=QUIET --allow-empty
-// QUIET-NOT: E0509
+// QUIET-NOT: E0510

@@ -1,4 +1,4 @@
-"""The documents use the field's words: paraphrases that a reader of MLIR or PyTorch would not search for are named here.
+"""The documents use the field's words: paraphrases that a reader of MLIR or PyTorch would not search for are listed.
 
 The glossary has the words themselves. A pattern is what was written instead of one, with the word to use.
 """
