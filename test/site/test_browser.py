@@ -50,7 +50,7 @@ def browse(address: str, milliseconds: int) -> str:
     """The page as Chromium has it after so many milliseconds of the page's own clock."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
-        pytest.skip("there is no Chromium")
+        pytest.skip("Chromium is not installed")
     with tempfile.TemporaryDirectory() as profile:
         command = [
             *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
