@@ -95,7 +95,8 @@ def _draw_layers(drawing: Drawing) -> None:
     narrow = drawing.width == NARROW
     y = 1.0
     for path in reversed(layers()):
-        lines = wrap(purpose(path), drawing.width - 24 if narrow else drawing.width - 264)
+        text = purpose(path)
+        lines = wrap(text, drawing.width - 24 if narrow else drawing.width - 264) if text else []
         height = 12 + LINE * (len(lines) + 1 if narrow else max(len(lines), 1))
         drawing.box(1, y, drawing.width - 2, height)
         drawing.code(13, y + 19, path)
