@@ -9,7 +9,7 @@ from etir.tools.docs.levels import LEVELS, delegation, phases
 from etir.tools.docs.svg import LINE, NARROW, Drawing, chip_width, figure, wrap
 
 LAYERS_FILE = Path("test/unit/meta/test_layers.py")
-"""Has the assignment ``LAYERS = [...]``: the order that the test enforces."""
+"""Has the assignment ``LAYERS: ... = (...)``: the order that the test enforces."""
 
 
 def levels_figure() -> str:
@@ -71,17 +71,14 @@ def _chips(drawing: Drawing, left: float, right: float, y: float, names: list[tu
     return y + 22
 
 
-def layers() -> list[str]:
-    """The list of layers, lowest first, read from the test that enforces it."""
+def layers() -> list[tuple[str, str]]:
+    """The layers, lowest first, each with what lives there, read from the test that enforces their order."""
     if not LAYERS_FILE.exists():
-        return ["dialects", "targets", "passes", "interpret", "emit", "lowering", "backends", "etir", "tools"]
+        return [("dialects", "what a program is made of"), ("passes", "rewrites inside one level")]
     tree = ast.parse(LAYERS_FILE.read_text(encoding="utf-8"))
     for node in tree.body:
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        if any(isinstance(target, ast.Name) and target.id == "LAYERS" for target in targets):
-            assert isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "LAYERS":
+            assert node.value is not None
             return list(ast.literal_eval(node.value))
     raise ValueError(f"{LAYERS_FILE} has no list LAYERS")
 
@@ -94,25 +91,14 @@ def layers_figure() -> str:
 def _draw_layers(drawing: Drawing) -> None:
     narrow = drawing.width == NARROW
     y = 1.0
-    for path in reversed(layers()):
-        text = purpose(path)
-        lines = wrap(text, drawing.width - 24 if narrow else drawing.width - 264) if text else []
-        height = 12 + LINE * (len(lines) + 1 if narrow else max(len(lines), 1))
+    for path, purpose in reversed(layers()):
+        lines = wrap(purpose, drawing.width - 24 if narrow else drawing.width - 264)
+        height = 12 + LINE * (len(lines) + narrow)
         drawing.box(1, y, drawing.width - 2, height)
         drawing.code(13, y + 19, path)
         for index, line in enumerate(lines):
             drawing.text(13 if narrow else 250, y + 19 + LINE * (index + narrow), line, "note")
         y += height + 4
-
-
-def purpose(path: str) -> str:
-    """The first sentence of what a package or file says about itself; empty for folders that say nothing."""
-    place = Path(path)
-    source = place if place.suffix == ".py" else place / "__init__.py"
-    if not source.is_file():
-        return ""
-    text = " ".join((ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").split("\n\n")[0].split())
-    return text.partition(". ")[0].rstrip(".:").replace("``", "").replace("`", "")
 
 
 RUNTIME: tuple[tuple[str, str, str], ...] = (

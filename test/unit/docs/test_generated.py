@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from etir.tools import docs
-from etir.tools.docs import decisions, error_ids, levels, text
+from etir.tools.docs import decisions, error_ids, figures, levels, text
 from etir.tools.docs.__main__ import main
 
 from etir_testing.docs.examples import ROOT, pages
@@ -116,6 +116,11 @@ def test_the_levels_are_those_of_the_pipeline() -> None:
             assert f"| [`{name}`](passes.md#{name}) |" in made("levels")
             if level.name != "aten":
                 assert f">{name}</text>" in made("figure-levels")
+
+
+def test_every_layer_is_in_the_figure() -> None:
+    drawn = re.findall(r'<text class="code "[^>]*>([^<]+)</text>', made("figure-layers"))
+    assert drawn == 2 * [path for path, _ in reversed(figures.layers())]
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
