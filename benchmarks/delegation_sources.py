@@ -64,16 +64,17 @@ def of_etir(program: torch.export.ExportedProgram) -> SourceCounts:
     """etir's partitions of a numbered program."""
     import etir
     from etir.dialects.context import EtContext
-    from etir.lowering.pipeline import pipeline
+    from etir.options import CompileOptions
     from etir.passes.delegation.take import computes
     from etir.passes.infra.base import is_private
     from etir.passes.infra.manager import run_pipeline
+    from etir.pipeline import pipeline
 
     names = number(program)
     module = etir.import_program(program)
-    steps = pipeline(stop="backend", delegates=["xnnpack"])
-    cut = next(i for i, step in enumerate(steps) if step.startswith("outline-delegates"))
-    run_pipeline(EtContext(), module, ",".join(steps[: cut + 1]))
+    steps = pipeline(CompileOptions(delegates=("xnnpack",)), stop="backend")
+    cut = next(i for i, step in enumerate(steps) if step.name == "outline-delegates")
+    run_pipeline(EtContext(), module, steps[: cut + 1])
     inside: list[int] = []
     outside: list[int] = []
     for func in module.body.block.ops:

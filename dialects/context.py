@@ -7,7 +7,6 @@ in :meth:`EtContext._get_known_op`. Creating a context imports nothing heavy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from xdsl.context import Context
 from xdsl.ir import Dialect, Operation
@@ -15,6 +14,7 @@ from xdsl.ir import Dialect, Operation
 from etir.backends.api.registry import BUILT_IN_DIALECTS
 from etir.diagnostics import Diagnostic
 from etir.dialects.aten.table import load_table
+from etir.dialects.attachments import Attachments
 from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
 from etir.dialects.verified import VerifiedOperations
 
@@ -97,12 +97,10 @@ class EtContext(Context):
         super().__init__(allow_unregistered)
         self.schemas: dict[str, OpSchema] = {}
         """Schemas of custom libraries' operators by IR name, declared by the modules read so far."""
-        self.observer: Any = None
-        """Told of every rewrite and of every pattern that did not match (``passes.infra.rewriting.Observer``), or None."""
+        self.attachments = Attachments()
+        """What passes and those who run them hand to each other: the observer of rewrites, reports."""
         self.diagnostics: list[Diagnostic] = []
         """Warnings and remarks of passes, in order: they stop nothing, tools print them."""
-        self.delegation: Any = None
-        """What `partition` found (``passes.delegation.report.DelegationReport``), or None."""
         self.verified = VerifiedOperations()
         """What the passes run in this context have verified so far."""
         for name, factory in DIALECTS.items():
@@ -126,7 +124,7 @@ class EtContext(Context):
         """A context with the same registrations, that can change on its own."""
         other = EtContext(allow_unregistered=self.allow_unregistered)
         other.schemas = dict(self.schemas)
-        other.observer = self.observer
+        other.attachments = self.attachments.copy()
         for name in ("_loaded_dialects", "_loaded_ops", "_loaded_attrs", "_loaded_types", "_registered_dialects"):
             setattr(other, name, dict(getattr(self, name)))
         return other

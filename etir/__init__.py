@@ -8,8 +8,9 @@
     rt.forward(x)
 
 ``etir.import_program`` gives the module at the first level; the command-line tools work on its text, and
-``etir.export_program`` leads from every level above the executable one back to torch. Importing this package imports
-neither torch nor the dialects nor the native runtime.
+``etir.export_program`` leads from every level above the executable one back to torch. Errors are ``etir.EtirError``,
+without a traceback through the compiler; with ``ETIR_DEBUG=1`` in the environment they have it. Importing this package
+imports neither torch nor the dialects nor the native runtime.
 """
 
 from __future__ import annotations
@@ -23,40 +24,57 @@ except ImportError:  # An installed package, where the folders lie in it.
 else:
     _checkout.install()
 
-from etir.diagnostics import Diagnostic, EtirError
+from etir.diagnostics import Diagnostic, EtirError, short_errors
 
 if TYPE_CHECKING:
     from etir import runtime
-    from etir.driver import Program
     from etir.driver import compile_program as compile
     from etir.lowering.export_fx import export_program
     from etir.lowering.import_fx import import_program
+    from etir.options import CompileOptions
+    from etir.program import Program
 
 __version__ = "0.1.0"
 
-__all__ = ["Diagnostic", "EtirError", "Program", "compile", "export_program", "import_program", "runtime"]
+__all__ = [
+    "CompileOptions",
+    "Diagnostic",
+    "EtirError",
+    "Program",
+    "compile",
+    "export_program",
+    "import_program",
+    "runtime",
+]
+
+_FUNCTIONS = {
+    "compile": ("etir.driver", "compile_program"),
+    "export_program": ("etir.lowering.export_fx", "export_program"),
+    "import_program": ("etir.lowering.import_fx", "import_program"),
+}
+_CLASSES = {
+    "CompileOptions": ("etir.options", "CompileOptions"),
+    "Program": ("etir.program", "Program"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    match name:
-        case "compile":
-            from etir.driver import compile_program
+    from importlib import import_module
 
-            return compile_program
-        case "import_program":
-            from etir.lowering.import_fx import import_program
+    if name == "runtime":
+        return import_module("etir.runtime")
+    if name in _FUNCTIONS:
+        module, function = _FUNCTIONS[name]
+        found = short_errors(getattr(import_module(module), function))
+    elif name in _CLASSES:
+        module, cls = _CLASSES[name]
+        found = getattr(import_module(module), cls)
+    else:
+        raise AttributeError(f"module 'etir' has no attribute '{name}'")
+    globals()[name] = found
+    return found
 
-            return import_program
-        case "export_program":
-            from etir.lowering.export_fx import export_program
 
-            return export_program
-        case "Program":
-            from etir.driver import Program
-
-            return Program
-        case "runtime":
-            from importlib import import_module
-
-            return import_module("etir.runtime")
-    raise AttributeError(f"module 'etir' has no attribute '{name}'")
+def __dir__() -> list[str]:
+    """What a user of the package needs, and nothing that it is made with."""
+    return sorted([*__all__, "__version__"])

@@ -9,9 +9,15 @@ the diagnostics of an ``EtirError`` and exit with 1; a Python traceback means a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Severity(StrEnum):
@@ -133,10 +139,37 @@ class EtirError(Exception):
         self.diagnostics = tuple(diagnostics)
         super().__init__("\n".join(d.render() for d in self.diagnostics))
 
+    def __reduce__(self) -> tuple[type[EtirError], tuple[tuple[Diagnostic, ...]]]:
+        """An exception is rebuilt from its message unless it says otherwise."""
+        return type(self), (self.diagnostics,)
+
     @property
     def ids(self) -> tuple[str, ...]:
         """The ids of the diagnostics, in order: what a test checks."""
         return tuple(d.id.id for d in self.diagnostics)
+
+
+def short_errors(function: Callable[P, R]) -> Callable[P, R]:
+    """``function`` as users call it: an ``EtirError`` comes without the frames and the causes inside of etir.
+
+    What went wrong is in the diagnostics, with its place in the user's own source; a traceback through a compiler says
+    nothing more. A bug is shown whole, and everything is where the variable ``ETIR_DEBUG`` is set in the environment.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except EtirError as error:
+            if os.environ.get("ETIR_DEBUG") or any(id in BUGS for id in error.ids):
+                raise
+            raise error.with_traceback(None) from None
+
+    return call
+
+
+BUGS = ("E0504", "E0505")
+"""Ids of what a pass did wrong, not its user."""
 
 
 def raise_if_errors(diagnostics: Sequence[Diagnostic]) -> None:

@@ -92,6 +92,48 @@ class Report:
         return "\n".join(lines)
 
 
+def summary_lines(module: ModuleOp, target: str) -> list[str]:
+    """Three lines on a module at the executable level: how much of what, its methods, its bytes."""
+    from etir.dialects.et.executable import MethodOp
+    from etir.dialects.et.instructions import CallOp, DelegateCallOp, InputsOp, ReturnOp
+
+    methods = [op for op in module.body.block.ops if isinstance(op, MethodOp)]
+    ops = [op for method in methods for op in method.instructions]
+    calls = [op for op in ops if isinstance(op, (CallOp, DelegateCallOp))]
+    delegated = sum(1 for op in calls if isinstance(op, DelegateCallOp))
+    sizes = _constants(module)
+    names: list[str] = []
+    for method in methods:
+        taken = [len(op.arguments) for op in method.instructions if isinstance(op, InputsOp)]
+        given = [len(op.arguments) for op in method.instructions if isinstance(op, ReturnOp)]
+        names.append(f"{method.sym_name.data} ({_count(sum(taken[:1]), 'input')}, {_count(sum(given[:1]), 'output')})")
+    if len(names) > 4:
+        names[3:] = [f"and {len(names) - 3} more"]
+    planned = sum(sum((method.pool_sizes or (0,))[1:]) for method in methods)
+    return [
+        f"Program for {target}: {_count(len(methods), 'method')}, {_count(len(calls) - delegated, 'kernel call')}, "
+        f"{_count(delegated, 'delegate call')}",
+        f"  {', '.join(names) or 'no methods'}",
+        f"  {planned:,} bytes of planned memory, {_count(len(sizes), 'constant')} of {sum(sizes.values()):,} bytes",
+    ]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _constants(module: ModuleOp) -> dict[str, int]:
+    """Bytes of every distinct content of a weight, by digest."""
+    from etir.dialects.et.program import WeightOp
+    from etir.dialects.et.weights import BlobAttr
+
+    return {
+        op.value.data.digest: op.value.data.size
+        for op in module.body.block.ops
+        if isinstance(op, WeightOp) and isinstance(op.value, BlobAttr)
+    }
+
+
 def make_report(
     module: ModuleOp,
     target: str,
@@ -102,14 +144,8 @@ def make_report(
 ) -> Report:
     """The report of a module at the executable level; ``memory`` is by the method's name, empty when not known."""
     from etir.dialects.et.executable import MethodOp
-    from etir.dialects.et.program import WeightOp
-    from etir.dialects.et.weights import BlobAttr
 
-    blobs = {
-        op.value.data.digest: op.value.data.size
-        for op in module.body.block.ops
-        if isinstance(op, WeightOp) and isinstance(op.value, BlobAttr)
-    }
+    blobs = _constants(module)
     methods = [_method(module, op, memory) for op in module.body.block.ops if isinstance(op, MethodOp)]
     return Report(target, file_bytes, len(blobs), sum(blobs.values()), methods, list(passes), delegation)
 

@@ -16,7 +16,7 @@ from xdsl.ir import Dialect, Operation
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 
-from etir.passes.infra.registry import PASSES
+from etir.passes.infra.registry import own_passes
 
 PREFIX = "etir-"
 
@@ -37,7 +37,7 @@ def _aten_operators() -> Iterable[type[Operation]]:
     from etir.dialects.aten.base import aten_op
     from etir.dialects.aten.table import load_table
 
-    return (aten_op(name) for name in load_table() if name.startswith("aten."))
+    return (aten_op(name) for name in load_table() if name.partition(".")[0] == "aten")
 
 
 def _edge_operators() -> Iterable[type[Operation]]:
@@ -85,5 +85,5 @@ UNIVERSE = Universe(
         "edge": _whole("edge", _edge_operators),
         **{name: _plain(name) for name in ("backend", "et", "sym", "control")},
     },
-    all_passes={PREFIX + name: _adapted(name) for name in PASSES},
+    all_passes={PREFIX + name: _adapted(name) for name in own_passes()},
 )

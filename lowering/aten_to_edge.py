@@ -57,10 +57,12 @@ from etir.dialects.text import source_location
 from etir.lowering.build.promotion import FLOATING, INTEGER, category_of, common_type, number_type_of
 from etir.lowering.errors import E0410, E0414
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 _DROPPED_ARGUMENTS = ("layout", "device", "pin_memory")
 
 
+@register_pass
 @dataclass(frozen=True)
 class AtenToEdgePass(Pass):
     """Lower functional ATen to the edge level: copies for views, explicit dim order, no numbers in tensor slots."""

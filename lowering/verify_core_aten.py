@@ -26,9 +26,11 @@ from etir.lowering.decompose_aten.legality import is_legal
 from etir.lowering.decompose_aten.report import summary
 from etir.lowering.errors import E0410
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.targets.manifest import other_target
 
 
+@register_pass
 @dataclass(frozen=True)
 class VerifyCoreAtenPass(Pass):
     """Check that only core ATen is left, and operators that are kept whole.
@@ -37,6 +39,7 @@ class VerifyCoreAtenPass(Pass):
     """
 
     name = "verify-core-aten"
+    checks_only = True
     keep: tuple[str, ...] = ()
     target: str | None = "executorch"
     delegates: tuple[str, ...] = ()

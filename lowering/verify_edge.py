@@ -24,13 +24,16 @@ from etir.dialects.text import source_location
 from etir.lowering.build.inference import infer
 from etir.lowering.errors import E0410, E0414
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
 class VerifyEdgePass(Pass):
     """Check that a module is at the edge level and keeps its rules."""
 
     name = "verify-edge"
+    checks_only = True
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error with every violation (E0410, E0414)."""

@@ -35,6 +35,7 @@ E0508 = define(
     "a file of PDL patterns is not usable",
     "write a module of pdl.pattern operations, each with a root and a rewrite body",
 )
+E0509 = define("E0509", "a pass was renamed", "write the new name: the former one goes with the next version")
 E0510 = define(
     "E0510",
     "a PDL pattern leaves out an attribute",

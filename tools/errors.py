@@ -30,7 +30,6 @@ E0907 = define(
     "write // expected-error @below [E0301] {{part of the message}}; @above, @+2, @-1, @unknown and "
     "expected-error-re work too",
 )
-E0908 = define("E0908", "unknown phase", "the phases are those of --compile-to in --help, in that order")
 E0909 = define(
     "E0909",
     "internal error",

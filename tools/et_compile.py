@@ -18,12 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etir.tools.common import OK, Console, ToolParser, run_tool, write_output
+from etir.tools.common import OK, Console, ToolParser, run_tool, usage_error, write_output
 from etir.tools.errors import E0902, E0903
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from xdsl.dialects.builtin import ModuleOp
+
+    from etir.options import CompileKeywords, CompileOptions
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> ToolParser:
     parser = ToolParser("et-compile", "Compile an exported program (.pt2), or the text of a module, to a .pte file.")
     parser.add_argument("input", help="what torch.export.save wrote, or a module's text at any level")
-    parser.add_argument("-o", dest="output", required=True, metavar="FILE", help="the .pte file to write")
+    parser.add_argument("-o", dest="output", metavar="FILE", help="the .pte file to write")
     parser.add_argument("--target", default="executorch", help="whose kernels to link against (default: executorch)")
     parser.add_argument(
         "--delegate", action=_Delegate, default=[], metavar="NAME", help="a backend to hand work to; in this order"
@@ -104,7 +106,10 @@ def _parser() -> ToolParser:
         metavar="PATTERN,...",
         help="add methods that read and write the state from outside, of fitting names or of all",
     )
-    parser.add_argument("--dump-dir", metavar="DIR", help="write the IR after every pass, in numbered files")
+    parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every phase, in numbered files")
+    parser.add_argument(
+        "--print-pipeline", action="store_true", help="print the passes as et-opt -p takes them; needs no -o"
+    )
     parser.add_argument(
         "--report", nargs="?", const="text", choices=("text", "json"), help="print what the program is made of"
     )
@@ -118,23 +123,20 @@ def _parser() -> ToolParser:
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
-    from etir.backends.api.registry import delegate_text
-    from etir.driver import compile_program
+    from etir.driver import compile_program, module_of, remaining_stages
+    from etir.passes.infra.pipeline import pipeline_text
 
-    program = compile_program(
-        _load(arguments, console),
-        target=arguments.target,
-        delegates=[delegate_text(name, options) for name, options in arguments.delegate],
-        fallback=arguments.fallback,
-        partition=_partition_options(arguments),
-        link_backends=arguments.link_backend,
-        link_libraries=arguments.link_library,
-        external_weights=_files(arguments.external_weights),
-        external_state=_files(arguments.external_state),
-        optimizer=arguments.optimizer,
-        state_methods=_patterns(arguments.state_methods),
-        dump_dir=arguments.dump_dir,
-    )
+    options = _options(arguments)
+    source = _load(arguments, console)
+    if arguments.print_pipeline:
+        source = module_of(source, options.resolved())
+        found = remaining_stages(source, options)
+        print(pipeline_text([step.run for stage in found for step in stage.steps], with_defaults=True))
+        if arguments.output is None:
+            return OK
+    elif arguments.output is None:
+        raise usage_error("name the file to write with -o FILE, or ask for the pipeline only with --print-pipeline")
+    program = compile_program(source, options, dump_dir=arguments.dump_dir)
     console.report(program.warnings)
     try:
         program.save(arguments.output)
@@ -150,6 +152,25 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         report = program.report()
         print(report.to_json() if arguments.report == "json" else str(report))
     return OK
+
+
+def _options(arguments: argparse.Namespace) -> CompileOptions:
+    from etir.backends.api.registry import delegate_text
+    from etir.options import compile_options
+
+    keywords: CompileKeywords = {
+        "target": arguments.target,
+        "delegates": [delegate_text(name, options) for name, options in arguments.delegate],
+        "fallback": arguments.fallback,
+        "partition": _partition_options(arguments),
+        "link_backends": arguments.link_backend,
+        "link_libraries": arguments.link_library,
+        "external_weights": _files(arguments.external_weights),
+        "external_state": _files(arguments.external_state),
+        "optimizer": arguments.optimizer,
+        "state_methods": _patterns(arguments.state_methods),
+    }
+    return compile_options(None, keywords)
 
 
 class _Delegate(argparse.Action):

@@ -64,10 +64,9 @@ class _Run:
 
         arguments = self.arguments
         self.name, text = read_text(arguments.run_reproducer or arguments.input, self.console)
-        pipeline, self.settings = self._what_to_run(text)
-        self.passes = self._parse_pipeline(pipeline)
+        self.passes, self.settings = self._what_to_run(text)
         self.weights = self._open_weights()
-        if arguments.dump_pass_pipeline:
+        if arguments.print_pipeline:
             from etir.passes.infra.pipeline import pipeline_text
 
             print(pipeline_text(self.passes, with_defaults=True), file=sys.stderr)
@@ -102,41 +101,49 @@ class _Run:
 
     # --- before the modules -------------------------------------------------------------------------------------------
 
-    def _what_to_run(self, text: str) -> tuple[str, Settings]:
+    def _what_to_run(self, text: str) -> tuple[tuple[ModulePass, ...], Settings]:
+        """The passes, and what a reproducer has to say besides. Raises what is wrong with options or pipeline."""
         from etir.passes.infra.reproducer import Settings, read_reproducer
         from etir.tools.files import weights_beside
 
         arguments = self.arguments
         if arguments.run_reproducer is not None:
             reproducer = read_reproducer(text, self.name)
-            return reproducer.pipeline, reproducer.settings
+            return self._parse_pipeline(reproducer.pipeline), reproducer.settings
         flags = [f"--{n.replace('_', '-')}" for n in ("allow_unregistered_dialect", "require_locations")]
         given = [f for f in flags if getattr(arguments, f[2:].replace("-", "_"))]
         settings = Settings(tuple(given), tuple(arguments.weights or weights_beside(arguments.input)))
-        pipeline = arguments.pipeline or ""
-        if arguments.compile_to is None and arguments.compile_from is None:
-            if arguments.delegates:
-                raise usage_error("--delegate is for --compile-to; in a pipeline it is partition{backend=NAME}")
-            return pipeline, settings
-        if pipeline:
+        if arguments.compile_to is not None or arguments.compile_from is not None:
+            return self._phases(text), settings
+        if arguments.delegates:
+            raise usage_error("--delegate is for --compile-to; in a pipeline it is partition{backend=NAME}")
+        return self._parse_pipeline(arguments.pipeline or ""), settings
+
+    def _phases(self, text: str) -> tuple[ModulePass, ...]:
+        from etir.options import CompileOptions
+        from etir.phases import PHASES
+        from etir.pipeline import pipeline
+
+        arguments = self.arguments
+        if arguments.pipeline:
             raise usage_error(
                 "--compile-to and --compile-from are pipelines and do not go with -p",
-                "run et-opt twice, or write the passes of the phase out: --dump-pass-pipeline shows them",
+                "run et-opt twice, or write the passes of the phase out: --print-pipeline shows them",
             )
-        from etir.tools.phases import phase_pipeline
-
         # Partitions and outlined functions in the text are carried to the end, as et-compile does.
         marked = any(name in text for name in ("backend.partition", "backend.delegate"))
-        pipeline = phase_pipeline(
-            arguments.compile_from, arguments.compile_to, arguments.target, arguments.delegates, marked=marked
-        )
-        return pipeline, settings
+        options = CompileOptions(target=arguments.target, delegates=tuple(arguments.delegates))
+        start, stop = arguments.compile_from or PHASES[0], arguments.compile_to or PHASES[-1]
+        return pipeline(options, start, stop, marked=marked)
 
     def _parse_pipeline(self, pipeline: str) -> tuple[ModulePass, ...]:
         from etir.passes.infra.pipeline import PIPELINE_FILE, parse_pipeline
 
         self.console.sources[PIPELINE_FILE] = pipeline
-        return parse_pipeline(pipeline)
+        warnings: list[Diagnostic] = []
+        passes = parse_pipeline(pipeline, warnings)
+        self.console.report(warnings)
+        return passes
 
     def _open_weights(self) -> list[WeightFile]:
         from etir.dialects.et.weights import WeightFile
@@ -276,7 +283,9 @@ def _in_order(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
 def _names(names: str | None, all_of_them: bool) -> tuple[str, ...]:
     if all_of_them:
         return ("*",)
-    return () if names is None else tuple(name.strip() for name in names.split(",") if name.strip())
+    from etir.passes.infra.registry import current_name
+
+    return () if names is None else tuple(current_name(name.strip()) for name in names.split(",") if name.strip())
 
 
 if __name__ == "__main__":

@@ -128,14 +128,15 @@ def _mlir_to_pt2(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _mlir_to_pte(arguments: argparse.Namespace, console: Console) -> int:
-    from etir.driver import compile_program
     from etir.emit.to_pte import EmitOptions, emit_program
-    from etir.lowering.pipeline import phase_of
+    from etir.phases import phase_of
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
 
     module = read_module(arguments.input, arguments.weights, ToolContext(), console)
     if phase_of(module) != "et":
+        from etir.driver import compile_program
+
         module = compile_program(module, target=arguments.target).module
     emission = emit_program(module, EmitOptions(debug_info=arguments.locations))
     if emission.external and arguments.output == "-":

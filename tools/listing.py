@@ -15,7 +15,7 @@ from etir.tools.context import ToolContext
 def passes_text() -> str:
     """Every pass with its summary and its options: type and default, or that it is required."""
     lines: list[str] = []
-    for name in sorted(all_passes()):
+    for name in all_passes():
         try:
             cls = find_pass(name)
         except ImportError as error:

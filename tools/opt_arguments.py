@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from etir.phases import PHASES
 from etir.tools.common import ToolParser
 
 _DESCRIPTION = """\
@@ -14,9 +15,6 @@ Read a module as text, run passes over it, print it.
   et-opt --cse --dce in.mlir                 a pass is an option, too
   et-opt --compile-to=edge in.mlir           all passes up to a named phase
 """
-
-PHASE_NAMES = ("aten", "core", "edge", "backend", "et")
-"""What the help shows; the phases themselves are data of ``lowering.pipeline``."""
 
 _STARRED = tuple(f"--{prefix}print-ir-{place}" for prefix in ("", "mlir-") for place in ("before", "after"))
 
@@ -37,7 +35,7 @@ class OptParser(ToolParser):
     def _add_running(self) -> None:
         group = self.add_argument_group("running passes")
         group.add_argument("-p", "--pass-pipeline", dest="pipeline", metavar="TEXT", help="passes: a,b{option=1}")
-        phases = ", ".join(PHASE_NAMES)
+        phases = ", ".join(PHASES)
         group.add_argument("--compile-to", metavar="PHASE", help=f"run the passes up to a phase: {phases}")
         group.add_argument("--compile-from", metavar="PHASE", help="the phase that the input is in (default: aten)")
         group.add_argument("--target", default="executorch", help="whose kernels the phases lower for")
@@ -114,7 +112,9 @@ class OptParser(ToolParser):
         group.add_argument(
             "--statistics", "--mlir-pass-statistics", action="store_true", help="operations and rewrites of every pass"
         )
-        group.add_argument("--dump-pass-pipeline", action="store_true", help="print the pipeline with all options")
+        group.add_argument(
+            "--print-pipeline", "--dump-pass-pipeline", action="store_true", help="print the pipeline with all options"
+        )
 
     def _add_listing(self) -> None:
         group = self.add_argument_group("what there is")
@@ -140,10 +140,10 @@ class OptParser(ToolParser):
 
 
 def _pass_option(word: str) -> str | None:
-    from etir.passes.infra.registry import PASSES, all_passes
+    from etir.passes.infra.registry import has_pass
 
     name, _, options = word.removeprefix("--").partition("=")
-    if not word.startswith("--") or not (name in PASSES or name in all_passes()):
+    if not word.startswith("--") or not has_pass(name):
         return None
     return f"{name}{{{options}}}" if options else name
 

@@ -109,7 +109,7 @@ class Keep:
 
     Where ``rows`` is empty, the rows of the backend's table with this operator as their root decide, with their
     conditions; else these rows do (for an operator that only a larger pattern takes, which cannot be seen yet). What is
-    kept and not taken after all is decomposed behind `partition` (pass `release-kept`).
+    kept and not taken after all is decomposed behind `partition` (pass `decompose-preserved`).
     """
 
     operator: str

@@ -32,7 +32,8 @@ PLANNED_BYTES = 24
 """Size of one entry of the list of planned buffers, on every machine."""
 
 PASSES = (
-    f"legalize-dim-order{{target={TARGET}}},canonicalize,elide-views,share-sizes,dce,verify-link{{target={TARGET}}},"
+    f"legalize-dim-order{{target={TARGET}}},canonicalize,elide-views,cse-symbolic-sizes,dce,"
+    f"verify-link{{target={TARGET}}},"
     "to-out-variant{plan-inputs=false plan-outputs=false},plan-memory{separate-state},verify-plan"
 )
 """What a function goes through: the pipeline behind the edge level, with inputs and outputs in the caller's memory."""

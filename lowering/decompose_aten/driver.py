@@ -28,6 +28,7 @@ from etir.lowering.decompose_aten.report import summary
 from etir.lowering.decompose_aten.traced import TraceDecomposition
 from etir.passes.errors import E0503
 from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, apply_patterns
 
 FAMILIES = (
@@ -74,6 +75,7 @@ def hand_written() -> tuple[type[OperatorPattern], ...]:
     return (*RENAMES, ComplexPartsPattern, *DECOMPOSITIONS, ComplexNumberPattern, ForeachPattern, NumberPattern)
 
 
+@register_pass
 @dataclass(frozen=True)
 class DecomposeAtenPass(Pass):
     """Replace operators by compositions of core ATen ones.
@@ -99,6 +101,10 @@ class DecomposeAtenPass(Pass):
             ctx, module, [*self.patterns(ctx, kept, problems), TraceDecomposition(kept, self.only, problems)]
         )
         raise_if_errors(summary([(op, d) for op, d in problems.items() if op.parent is not None]))
+
+    def recover(self, module: ModuleOp) -> bool:
+        """What cannot be decomposed is left as it is."""
+        return True
 
     def patterns(self, ctx: EtContext, kept: Kept, problems: dict[Operation, Diagnostic]) -> list[Pattern]:
         """The hand-written patterns that run under these options; ``problems`` collects what they report.

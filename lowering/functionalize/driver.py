@@ -59,6 +59,7 @@ from etir.lowering.functionalize.views import (
     viewed_argument,
 )
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 _SIZE_OPERATORS = frozenset(
     {
@@ -76,6 +77,7 @@ _SIZE_OPERATORS = frozenset(
 """Operators that read sizes and no elements."""
 
 
+@register_pass
 @dataclass(frozen=True)
 class FunctionalizePass(Pass):
     """Make in-place operators and mutated views functional; changed state and inputs are stored at the end."""
@@ -94,6 +96,19 @@ class FunctionalizePass(Pass):
             problems.extend(_Method(method, weights, counterparts).run())
         raise_if_errors(problems)
         weights.promote()
+
+    def recover(self, module: ModuleOp) -> bool:
+        """Drop the mutations that are left; a result of the tensor's type stands for the tensor as it was."""
+        for op in list(module.walk()):
+            if not isinstance(op, SchemaOp) or not mutates(op):
+                continue
+            for result in op.results:
+                same = next((operand for operand in op.operands if operand.type == result.type), None)
+                if same is not None:
+                    result.replace_all_uses_with(same)
+            if all(result.first_use is None for result in op.results):
+                Rewriter.erase_op(op)
+        return True
 
 
 def _has_mutation(method: FuncOp) -> bool:

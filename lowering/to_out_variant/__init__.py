@@ -25,6 +25,6 @@ blocks and jumps. Results are passed by destination, never by moving handles: a 
 that the next branch reuses.
 """
 
-from etir.lowering.to_out_variant.convert import ToOutVariantPass
+from etir.lowering.to_out_variant.driver import ToOutVariantPass
 
 __all__ = ["ToOutVariantPass"]

@@ -30,12 +30,14 @@ from etir.dialects.context import EtContext
 from etir.dialects.et.program import ReadStateOp, StateOp, StringOp, WriteStateOp
 from etir.passes.errors import E0522
 from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 
 NAMES = "__et_state_names"
 READ = "__et_read_state"
 WRITE = "__et_write_state"
 
 
+@register_pass
 @dataclass(frozen=True)
 class StateMethodsPass(Pass):
     """Add methods that read and write the state.

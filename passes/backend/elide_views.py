@@ -42,6 +42,7 @@ from etir.dialects.et.layout import dims_of, is_contiguous, is_static, order_of,
 from etir.dialects.et.program import GetWeightOp, WeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
 
 RESHAPES = (
@@ -61,6 +62,7 @@ REINTERPRETS = (
 )
 
 
+@register_pass
 @dataclass(frozen=True)
 class ElideViewsPass(Pass):
     """Turn copies that move no byte into views."""

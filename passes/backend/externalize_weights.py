@@ -27,8 +27,10 @@ from etir.dialects.et.payloads import NamedDataOp
 from etir.dialects.et.program import StateOp, WeightOp
 from etir.passes.analysis.memory_effects import tensor_bytes
 from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
 class ExternalizeWeightsPass(Pass):
     """Mark weights to be written to a `.ptd` file.

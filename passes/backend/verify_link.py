@@ -30,10 +30,12 @@ from etir.dialects.text import source_location
 from etir.lowering.errors import E0415
 from etir.lowering.to_out_variant.calls import PRIMITIVES
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.targets.errors import E0603, E0604, E0605
 from etir.targets.manifest import Manifest, load, other_target
 
 
+@register_pass
 @dataclass(frozen=True)
 class VerifyLinkPass(Pass):
     """Check every operator against the kernels of a target.
@@ -43,6 +45,7 @@ class VerifyLinkPass(Pass):
     """
 
     name = "verify-link"
+    checks_only = True
     target: str = "executorch"
     libraries: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()

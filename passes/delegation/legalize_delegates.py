@@ -23,8 +23,10 @@ from etir.backends.api.registry import Delegate
 from etir.dialects.context import EtContext
 from etir.passes.delegation.attributes import LEGAL, delegate_of
 from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
 class LegalizeDelegatesPass(Pass):
     """Rewrite every outlined function into the dialect of its backend; ``only`` names the backends to do."""

@@ -37,11 +37,13 @@ from etir.passes.delegation.legalize_delegates import outlined_functions
 from etir.passes.delegation.named_data import EXTERNAL, add_named_data
 from etir.passes.delegation.owned import SHARED
 from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 
 MEMORY = "memory"
 """Attribute of ``et.delegate``: bytes of method memory on 64-bit and on 32-bit machines, and of temporary memory."""
 
 
+@register_pass
 @dataclass(frozen=True)
 class LowerDelegatesPass(Pass):
     """Let every backend write the blobs of its outlined functions.

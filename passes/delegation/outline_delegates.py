@@ -60,10 +60,12 @@ from etir.passes.delegation.attributes import (
 from etir.passes.delegation.graph import FREE, BlockGraph, Contraction, used_values
 from etir.passes.delegation.verify_partitions import Place, check_partitions, partitions_of
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 COPY = "dim_order_ops._to_dim_order_copy.default"
 
 
+@register_pass
 @dataclass(frozen=True)
 class OutlineDelegatesPass(Pass):
     """Move every partition into a private function of the module, called with ``backend.call_delegate``.

@@ -23,7 +23,7 @@ Partitions that the text has already stay as they are (`verify-partitions` says 
 
 Operations keep their order and nothing else changes, except that an operation that a backend may have in several
 patterns at once (dequantise in front of two users) is copied. The report of what was taken, and of why the rest was
-not, is left in ``EtContext.delegation``.
+not, a ``DelegationReport``, is left in ``EtContext.attachments``.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ from etir.passes.delegation.verify_partitions import check_partitions, partition
 from etir.passes.delegation.what_if import WhatIf
 from etir.passes.generic.cse import CsePass
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
 class PartitionPass(Pass):
     """Mark the operations that backends take with the partition they belong to.
@@ -102,8 +104,7 @@ class PartitionPass(Pass):
         if self.own_state:
             own_state(module, {d.name: d for d in delegates}, shared=self.share_state)
         set_delegates(module, {**delegates_of(module), **{d.name: d for d in report.delegates}})
-        ctx.delegation = report.finish(module)
-        assert isinstance(ctx.delegation, DelegationReport)
+        ctx.attachments.set(DelegationReport, report.finish(module))
 
 
 class _Method:

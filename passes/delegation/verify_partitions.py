@@ -26,15 +26,18 @@ from etir.passes.delegation.attributes import partition_of
 from etir.passes.delegation.graph import BlockGraph, Contraction
 from etir.passes.delegation.take import find_way_back
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 Place = tuple[str, int]
 
 
+@register_pass
 @dataclass(frozen=True)
 class VerifyPartitionsPass(Pass):
     """Check that every partition is convex, for an installed backend, and in one block."""
 
     name = "verify-partitions"
+    checks_only = True
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error with every partition that is wrong (E1101, E1105, E1109)."""

@@ -29,9 +29,11 @@ from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import is_contiguous, tensor_of, tensor_type
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns, fuse_locations
 
 
+@register_pass
 @dataclass(frozen=True)
 class FoldBatchNormPass(Pass):
     """Fold batch norms in inference form into the convolutions before them."""

@@ -36,11 +36,13 @@ from etir.interpret.oracle import Oracle, get_oracle
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.analysis.memory_effects import tensor_bytes
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 EXPANDING = ("quantized_decomposed.dequantize_", "torchao.dequantize_")
 """Beginnings of operators that stay: they make a quantised weight larger by far, and backends look for them."""
 
 
+@register_pass
 @dataclass(frozen=True)
 class FoldConstantsPass(Pass):
     """Compute operators over constants at compile time.

@@ -32,11 +32,13 @@ from etir.dialects.edge.base import EdgeOp, edge_op
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
 from etir.passes.backend.verify_link import call_failure
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.targets.manifest import load
 
 COPY = "dim_order_ops._to_dim_order_copy.default"
 
 
+@register_pass
 @dataclass(frozen=True)
 class LegalizeDimOrderPass(Pass):
     """Put copies around operators whose kernel in ``target`` takes contiguous tensors only."""

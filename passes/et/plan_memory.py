@@ -32,8 +32,10 @@ from etir.passes.analysis.memory_effects import DEFAULT_ALIGNMENT, memory_of, te
 from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.problem import Pool, align_up
 from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
 class PlanMemoryPass(Pass):
     """Place buffers in planned memory, reusing bytes of buffers that are not live at the same time.

@@ -21,13 +21,16 @@ from etir.passes.analysis.planning.errors import E0711
 from etir.passes.analysis.planning.problem import Plan
 from etir.passes.analysis.planning.verify import verify_plan
 from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
 class VerifyPlanPass(Pass):
     """Check the memory plan of every method: placed, aligned, inside its memory, no overlap of live buffers."""
 
     name = "verify-plan"
+    checks_only = True
     alignment: int = 1
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:

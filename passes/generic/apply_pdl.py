@@ -25,9 +25,11 @@ from xdsl.dialects.builtin import ModuleOp
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
 from etir.passes.infra.pdl_patterns import load_patterns
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import apply_patterns
 
 
+@register_pass
 @dataclass(frozen=True)
 class ApplyPdlPass(Pass):
     """Apply the PDL patterns of a file until none matches."""

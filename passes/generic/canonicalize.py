@@ -26,9 +26,11 @@ from etir.dialects.literals import scalar_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import ARITHMETIC, BY_NAME, ArithmeticOp, AssertOp, ConstantOp
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
 
 
+@register_pass
 @dataclass(frozen=True)
 class CanonicalizePass(Pass):
     """Remove what does nothing and write down what is known."""

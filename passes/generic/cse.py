@@ -28,9 +28,11 @@ from xdsl.traits import IsolatedFromAbove, Pure
 from etir.dialects.context import EtContext
 from etir.passes.analysis.effects import writes_tensors
 from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import fuse_locations
 
 
+@register_pass
 @dataclass(frozen=True)
 class CsePass(Pass):
     """Merge pure operations that compute the same."""

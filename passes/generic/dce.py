@@ -27,8 +27,10 @@ from etir.dialects.context import EtContext
 from etir.dialects.et.program import WeightOp
 from etir.passes.analysis.effects import is_pure
 from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
 class DcePass(Pass):
     """Erase pure operations without users, then weights that nothing reads."""

@@ -27,6 +27,8 @@ class Pass(ModulePass):
     """
 
     name: ClassVar[str]
+    checks_only: ClassVar[bool] = False
+    """Whether the pass only looks: the module stays as it is, also when the pass raises."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Run the pass. Raises ``TypeError`` when the context is not etir's."""
@@ -37,6 +39,13 @@ class Pass(ModulePass):
     @abstractmethod
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Change ``module`` in place. All problems of the user's program are raised as one ``EtirError``."""
+
+    def recover(self, module: ModuleOp) -> bool:
+        """Whether the passes that follow can still say what else is wrong with a program after :meth:`run` raised.
+
+        A pass that leaves its work half done may bring ``module`` into a valid state first.
+        """
+        return self.checks_only
 
 
 def methods(module: ModuleOp) -> list[FuncOp]:

@@ -2,9 +2,9 @@
 
 The module is verified before the first pass and after every pass; nothing turns that off. What goes wrong comes out as
 one ``EtirError``: a pass's own diagnostics with the pass named in a note, E0504 and the verifier's findings when a pass
-left invalid IR, E0505 for an exception that a pass should not have raised. With ``reproducer`` set, any failure also
-writes a file that one command reruns; the module is cloned before every pass for that, so it costs time and is off by
-default.
+left invalid IR, E0505 for an exception that a pass should not have raised. With ``collect_errors`` it also says what
+the passes after the failing one would have said (``survey.py``). With ``reproducer`` set, any failure also writes a
+file that one command reruns; the module is cloned before every pass for that, so it costs time and is off by default.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from etir.passes.infra.instrumentation import Instrument, PassRun, Relay
 from etir.passes.infra.pipeline import parse_pipeline, pass_text, pipeline_text
 from etir.passes.infra.report import PassReport, PipelineReport, count_operations
 from etir.passes.infra.reproducer import Reproducer, Settings, write_reproducer
+from etir.passes.infra.rewriting import Observer
+from etir.passes.infra.survey import collect_all_errors
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,15 @@ class PipelineOptions:
     """How to run a pipeline.
 
     ``instruments`` watch (in order); ``reproducer`` is the file to write on failure, ``settings`` what it carries
-    besides the pipeline; ``require_locations`` makes the verifier refuse operations without a source location.
+    besides the pipeline; ``require_locations`` makes the verifier refuse operations without a source location;
+    ``collect_errors`` lets later passes say what else is wrong after a pass has failed.
     """
 
     instruments: tuple[Instrument, ...] = ()
     reproducer: Path | None = None
     settings: Settings = Settings()
     require_locations: bool = False
+    collect_errors: bool = False
 
 
 def run_pipeline(
@@ -54,14 +58,14 @@ def run_pipeline(
     a module that is invalid to begin with, else what the failing pass raised, E0504 or E0505. The original exception is
     the ``__cause__`` of an E0505.
     """
-    sequence = parse_pipeline(passes) if isinstance(passes, str) else tuple(passes)
+    sequence = parse_pipeline(passes, ctx.diagnostics) if isinstance(passes, str) else tuple(passes)
     report = PipelineReport()
     with report.verify.measure():
         verify_module(module, require_locations=options.require_locations, verified=ctx.verified)
     for instrument in options.instruments:
         instrument.before_pipeline(module)
-    listeners = options.instruments if ctx.observer is None else (ctx.observer, *options.instruments)
-    outer = ctx.observer
+    outer = ctx.attachments.get(Observer)
+    listeners = options.instruments if outer is None else (outer, *options.instruments)
     counts: Counter[str] = count_operations(module)
     try:
         for index, p in enumerate(sequence):
@@ -71,17 +75,26 @@ def run_pipeline(
             snapshot = module.clone() if options.reproducer is not None else None
             for instrument in options.instruments:
                 instrument.before_pass(run, module)
-            ctx.observer = relay = Relay(listeners)
+            relay = Relay(listeners)
+            ctx.attachments.set(Observer, relay)
             try:
                 _run_one(ctx, module, p, done, options)
             except EtirError as error:
-                raise _failure(error, run, module, snapshot, sequence, options) from error.__cause__
+                failure = _failure(error, run, module, snapshot, sequence, options)
+                if options.collect_errors:
+                    failure = collect_all_errors(
+                        failure,
+                        module,
+                        sequence[index:],
+                        lambda p: _run_one(ctx, module, p, PassReport(p.name, pass_text(p)), options),
+                    )
+                raise failure from error.__cause__
             counts = count_operations(module)
             done.after, done.rewrites = counts, relay.applied
             for instrument in options.instruments:
                 instrument.after_pass(run, module)
     finally:
-        ctx.observer = outer
+        ctx.attachments.set(Observer, outer)
     for instrument in options.instruments:
         instrument.after_pipeline(module)
     return report

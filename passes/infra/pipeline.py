@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, cast, get_args, get_origin, get_type_hints
 
 from xdsl.passes import ModulePass
 
-from etir.diagnostics import Diagnostic, ErrorId, EtirError, SourceLocation, raise_if_errors
-from etir.passes.errors import E0503, E0506
-from etir.passes.infra.registry import find_pass
+from etir.diagnostics import Diagnostic, ErrorId, EtirError, Severity, SourceLocation, raise_if_errors
+from etir.passes.errors import E0503, E0506, E0509
+from etir.passes.infra.registry import current_name, find_pass
 
 PIPELINE_FILE = "<pipeline>"
 """The file name in the locations of errors in a pipeline's text."""
@@ -43,8 +43,8 @@ class PassSpec:
     """One pass as it was written, before the pass is looked up: options in order, each with its values."""
 
     name: str
-    options: tuple[tuple[str, tuple[Value, ...], SourceLocation], ...]
-    location: SourceLocation
+    options: tuple[tuple[str, tuple[Value, ...], SourceLocation | None], ...]
+    location: SourceLocation | None
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class PassOption:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def parse_pipeline(text: str) -> tuple[ModulePass, ...]:
-    """The passes of a pipeline.
+def parse_pipeline(text: str, warnings: list[Diagnostic] | None = None) -> tuple[ModulePass, ...]:
+    """The passes of a pipeline; a warning (E0509) for each former name of a pass is added to ``warnings``.
 
     Raises one error with everything that is wrong: E0506 for the syntax (the first place only), E0502 for each unknown
     pass, E0503 for each wrong option. Locations are in the file :data:`PIPELINE_FILE`.
@@ -68,6 +68,10 @@ def parse_pipeline(text: str) -> tuple[ModulePass, ...]:
     passes: list[ModulePass] = []
     problems: list[Diagnostic] = []
     for spec in parse_specs(text):
+        name = current_name(spec.name)
+        if warnings is not None and name != spec.name:
+            message = f"pass '{spec.name}' is called '{name}' now"
+            warnings.append(E0509.diagnostic(message, spec.location, severity=Severity.WARNING))
         try:
             passes.append(make_pass(spec))
         except EtirError as error:
@@ -140,7 +144,7 @@ def parse_specs(text: str) -> list[PassSpec]:
 def _parse_spec(reader: _Reader) -> PassSpec:
     location = reader.location
     name = reader.word("the name of a pass")
-    options: list[tuple[str, tuple[Value, ...], SourceLocation]] = []
+    options: list[tuple[str, tuple[Value, ...], SourceLocation | None]] = []
     if reader.accept("{"):
         while not reader.accept("}"):
             at = reader.location
@@ -207,6 +211,21 @@ def read_options(cls: type[Any], owner: str, spec: PassSpec, wrong: ErrorId) -> 
         return cls(**values)
     except ValueError as error:
         raise wrong.error(f"{owner}: {error}", spec.location) from None
+
+
+def options_from_values(cls: type[Any], owner: str, given: Mapping[str, object], wrong: ErrorId) -> Any:
+    """An instance of the dataclass ``cls`` from the values of its options, or from their texts, by name.
+
+    Names may have hyphens. ``owner`` and ``wrong`` are those of :func:`read_options`, which raises what is wrong.
+    """
+    options = tuple((name.replace("_", "-"), _values_of(value), None) for name, value in given.items())
+    return read_options(cls, owner, PassSpec(owner, options, None), wrong)
+
+
+def _values_of(value: object) -> tuple[Value, ...]:
+    if isinstance(value, (tuple, list)):
+        return tuple(one for item in cast("Sequence[object]", value) for one in _values_of(item))
+    return (Value(value, quoted=True) if isinstance(value, str) else Value(value_text(value)),)
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

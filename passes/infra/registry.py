@@ -1,55 +1,53 @@
 """Passes by name. A pass is imported when it is first asked for, so that starting a tool imports none.
 
+A pass is called like its file: ``fold-constants`` is in ``fold_constants.py``, in whatever folder below
+:data:`PACKAGES`, or in the ``driver.py`` of a folder ``fold_constants``; :func:`register_pass` above the class says
+that it is one. So a new pass is a new file, and no list has to know it. Looking a name up reads the names of files and
+imports one; only listing all passes reads the files.
+
 Plug-ins add passes and dialects through the entry-point group ``etir.plugins``: each entry point names a
 :class:`Plugin`. docs/tutorial/pass.md shows one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from typing import TypeVar
 
 from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 
 from etir.passes.errors import E0502
 
-PASSES: dict[str, str] = {
-    "verify-edge": "etir.lowering.verify_edge:VerifyEdgePass",
-    "decompose-aten": "etir.lowering.decompose_aten.driver:DecomposeAtenPass",
-    "externalize-weights": "etir.passes.backend.externalize_weights:ExternalizeWeightsPass",
-    "share-sizes": "etir.passes.generic.share_sizes:ShareSizesPass",
-    "verify-core-aten": "etir.lowering.verify_core_aten:VerifyCoreAtenPass",
-    "legalize-dim-order": "etir.passes.edge.legalize_dim_order:LegalizeDimOrderPass",
-    "verify-link": "etir.passes.backend.verify_link:VerifyLinkPass",
-    "fold-batch-norm": "etir.passes.edge.fold_batch_norm:FoldBatchNormPass",
-    "fold-constants": "etir.passes.edge.fold_constants:FoldConstantsPass",
-    "canonicalize": "etir.passes.generic.canonicalize:CanonicalizePass",
-    "apply-pdl": "etir.passes.generic.apply_pdl:ApplyPdlPass",
-    "cse": "etir.passes.generic.cse:CsePass",
-    "dce": "etir.passes.generic.dce:DcePass",
-    "functionalize": "etir.lowering.functionalize:FunctionalizePass",
-    "aten-to-edge": "etir.lowering.aten_to_edge:AtenToEdgePass",
-    "elide-views": "etir.passes.backend.elide_views:ElideViewsPass",
-    "plan-memory": "etir.passes.et.plan_memory:PlanMemoryPass",
-    "verify-plan": "etir.passes.et.verify_plan:VerifyPlanPass",
-    "partition": "etir.passes.delegation.partition:PartitionPass",
-    "verify-partitions": "etir.passes.delegation.verify_partitions:VerifyPartitionsPass",
-    "outline-delegates": "etir.passes.delegation.outline_delegates:OutlineDelegatesPass",
-    "release-kept": "etir.passes.delegation.release_kept:ReleaseKeptPass",
-    "legalize-delegates": "etir.passes.delegation.legalize_delegates:LegalizeDelegatesPass",
-    "lower-delegates": "etir.passes.delegation.lower_delegates:LowerDelegatesPass",
-    "scatter-in-place": "etir.passes.edge.scatter_in_place:ScatterInPlacePass",
-    "transpose-small-side": "etir.passes.edge.transpose_small_side:TransposeSmallSidePass",
-    "sgd-step": "etir.passes.training.sgd_step:SgdStepPass",
-    "adam-step": "etir.passes.training.adam_step:AdamStepPass",
-    "adamw-step": "etir.passes.training.adam_step:AdamwStepPass",
-    "state-methods": "etir.passes.aten.state_methods:StateMethodsPass",
-    "to-out-variant": "etir.lowering.to_out_variant:ToOutVariantPass",
+PassT = TypeVar("PassT", bound=type[ModulePass])
+
+PACKAGES = ("etir.passes", "etir.lowering")
+"""Where etir's own passes are, by folder in any depth."""
+
+ALIASES: dict[str, str] = {
+    "release-kept": "decompose-preserved",
+    "scatter-in-place": "reinplace-scatter",
+    "share-sizes": "cse-symbolic-sizes",
+    "transpose-small-side": "commute-transpose-into-matmul",
 }
-"""Pass name to ``module:Class``."""
+"""Former names of passes, which stay for one version: what they are called now. Using one is a warning (E0509)."""
+
+_REGISTERED: dict[str, type[ModulePass]] = {}
+_MARK = re.compile(rb"^@register_pass\b", re.MULTILINE)
+
+
+def register_pass(cls: PassT) -> PassT:
+    """Make a pass known by its name, as a decorator. Raises ``ValueError`` when one of another module has that name."""
+    other = _REGISTERED.get(cls.name, cls)
+    if other.__module__ != cls.__module__:
+        raise ValueError(f"there are two passes '{cls.name}': in {other.__module__} and in {cls.__module__}")
+    _REGISTERED[cls.name] = cls
+    return cls
 
 
 @dataclass(frozen=True)
@@ -69,18 +67,75 @@ def plugins() -> tuple[Plugin, ...]:
     return tuple(entry.load() for entry in found)
 
 
-def all_passes() -> dict[str, str | type[ModulePass]]:
-    """Every pass by name: etir's own, then those of plug-ins. A plug-in cannot replace a pass."""
-    passes: dict[str, str | type[ModulePass]] = dict(PASSES)
-    for plugin in plugins():
-        for name, target in plugin.passes.items():
-            passes.setdefault(name, target)
-    return passes
+@cache
+def _files() -> dict[str, dict[str, str]]:
+    """Files that could hold a pass, as module to path, by the name that the pass would have."""
+    found: dict[str, dict[str, str]] = {}
+    for package in PACKAGES:
+        for folder in import_module(package).__path__:
+            for module, path in _walk(package, folder):
+                stem = module.removesuffix(".driver").rpartition(".")[2]
+                found.setdefault(stem.replace("_", "-"), {})[module] = path
+    return found
+
+
+def _walk(package: str, folder: str) -> Iterator[tuple[str, str]]:
+    """Module and path of every Python file below a package's folder, in the order of names."""
+    with os.scandir(folder) as entries:
+        ordered = sorted(entries, key=lambda entry: entry.name)
+    for entry in ordered:
+        stem, suffix = os.path.splitext(entry.name)
+        if suffix == ".py" and stem != "__init__":
+            yield f"{package}.{stem}", entry.path
+        elif not suffix and stem != "__pycache__" and entry.is_dir():
+            yield from _walk(f"{package}.{stem}", entry.path)
+
+
+def _own_pass(name: str) -> type[ModulePass] | None:
+    """A pass of etir's own, or what was registered by something imported since."""
+    if name not in _REGISTERED:
+        for module in _files().get(name, {}):
+            import_module(module)
+    return _REGISTERED.get(name)
+
+
+@cache
+def own_passes() -> tuple[str, ...]:
+    """The names of etir's own passes, sorted. No pass is imported for that."""
+    return tuple(sorted(name for name, files in _files().items() if any(map(_is_marked, files.values()))))
+
+
+def _is_marked(path: str) -> bool:
+    with open(path, "rb") as file:
+        return _MARK.search(file.read()) is not None
+
+
+def all_passes() -> tuple[str, ...]:
+    """Every pass by name, sorted: etir's own, those of plug-ins, and what was registered since."""
+    added = [name for plugin in plugins() for name in plugin.passes]
+    return tuple(sorted(dict.fromkeys([*own_passes(), *added, *_REGISTERED])))
+
+
+def current_name(name: str) -> str:
+    """What the pass is called now, which was called ``name`` once; any other name is as it was."""
+    return ALIASES.get(name, name)
+
+
+def has_pass(name: str) -> bool:
+    """Whether there is a pass of that name, or was before it was renamed."""
+    return _own_pass(current_name(name)) is not None or name in all_passes()
 
 
 def find_pass(name: str) -> type[ModulePass]:
-    """The class of a pass. Raises error E0502 for an unknown name, with the nearest known ones."""
-    target = PASSES.get(name) or all_passes().get(name)
+    """The class of a pass; a former name stands for the new one. A plug-in cannot replace a pass of etir's own.
+
+    Raises error E0502 for an unknown name, with the nearest known ones.
+    """
+    name = current_name(name)
+    own = _own_pass(name)
+    if own is not None:
+        return own
+    target = next((plugin.passes[name] for plugin in plugins() if name in plugin.passes), None)
     if target is None:
         from difflib import get_close_matches
 

@@ -168,7 +168,7 @@ def apply_patterns(
             by_name.setdefault(name, []).append(pattern)
     if anywhere:
         by_name = {n: [p for p in patterns if not p.roots or n in p.roots] for n in by_name}
-    observer: Observer | None = ctx.observer
+    observer = ctx.attachments.get(Observer)
     queue: deque[Operation] = deque(op for op in root.walk() if op is not root)
     queued = dict.fromkeys(queue)
     budget = MAX_REWRITES_PER_OPERATION * (len(queue) + 16)

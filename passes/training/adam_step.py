@@ -1,4 +1,4 @@
-"""`adam-step` and `adamw-step`: let a joint graph of forward and backward update its parameters itself, by Adam.
+"""`adam-step`: let a joint graph of forward and backward update its parameters itself, by Adam.
 
 Before::
 
@@ -15,16 +15,16 @@ After, with the first moment ``m``, the second moment ``v``, and the pass's ``be
     et.write_state @w, %new : tensor<2x3xf32>
     func.return %loss : ...
 
-Kingma and Ba, "Adam: A Method for Stochastic Optimization" (2015), as ``torch.optim.Adam`` computes it; AdamW is that
-with weight decay apart from the gradient (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019), as
-``torch.optim.AdamW`` does it. The states have the names that torch gives them. The corrections of the moments are
-``-expm1(step * log(beta))``, which loses no digit in float32 where ``beta ** step`` is close to one.
+Kingma and Ba, "Adam: A Method for Stochastic Optimization" (2015), as ``torch.optim.Adam`` computes it. The states have
+the names that torch gives them. The corrections of the moments are ``-expm1(step * log(beta))``, which loses no digit
+in float32 where ``beta ** step`` is close to one.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -32,9 +32,11 @@ from xdsl.ir import SSAValue
 
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 from etir.passes.training.training_step import TrainingStep, append_steps, check_not_negative
 
 
+@register_pass
 @dataclass(frozen=True)
 class AdamStepPass(Pass):
     """Append a step of Adam to joint graphs.
@@ -44,6 +46,8 @@ class AdamStepPass(Pass):
     """
 
     name = "adam-step"
+    decoupled: ClassVar[bool] = False
+    """Whether the weight decay is apart from the gradient, as in AdamW."""
     lr: float | None = None
     beta1: float = 0.9
     beta2: float = 0.999
@@ -59,22 +63,7 @@ class AdamStepPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises error E0521 when no method is a joint graph."""
-        append_steps(module, lambda module, method: _Step(self, module, method, decoupled=False))
-
-
-@dataclass(frozen=True)
-class AdamwStepPass(AdamStepPass):
-    """Append a step of AdamW to joint graphs.
-
-    The options are those of `adam-step`, with the weight decay apart from the gradient.
-    """
-
-    name = "adamw-step"
-    weight_decay: float = 1e-2
-
-    def run(self, ctx: EtContext, module: ModuleOp) -> None:
-        """Raises error E0521 when no method is a joint graph."""
-        append_steps(module, lambda module, method: _Step(self, module, method, decoupled=True))
+        append_steps(module, lambda module, method: _Step(self, module, method))
 
 
 class _Step(TrainingStep):
@@ -85,10 +74,9 @@ class _Step(TrainingStep):
     kept: SSAValue | None
     """What a parameter is multiplied with first, when the learning rate is an input."""
 
-    def __init__(self, options: AdamStepPass, module: ModuleOp, method: FuncOp, *, decoupled: bool):
+    def __init__(self, options: AdamStepPass, module: ModuleOp, method: FuncOp):
         super().__init__(module, method, options.lr)
         self.options = options
-        self.decoupled = decoupled
 
     def begin(self) -> None:
         options, old = self.options, self.number("step", 0.0)
@@ -109,7 +97,7 @@ class _Step(TrainingStep):
             positive = self.op("aten.neg.default", {"self": second}, old)
             self.second = self.op("aten.sqrt.default", {"self": positive}, old)
         self.kept = None
-        if self.rate is not None and self.decoupled and options.weight_decay:
+        if self.rate is not None and options.decoupled and options.weight_decay:
             one = self.op("aten.ones_like.default", {"self": old}, old)
             self.kept = self.add(one, self.rate, -options.weight_decay, old, old)
 
@@ -132,11 +120,11 @@ class _Step(TrainingStep):
             self.write(old, new)
             return new
 
-        if options.weight_decay and not self.decoupled:
+        if options.weight_decay and not options.decoupled:
             gradient = self.add(gradient, parameter, options.weight_decay, parameter, gradient)
         elif self.kept is not None:
             parameter = op("mul.Tensor", parameter, other=self.kept)
-        elif options.weight_decay and self.decoupled:
+        elif options.weight_decay and options.decoupled:
             assert self.lr is not None
             parameter = op("mul.Scalar", parameter, other=1 - self.lr * options.weight_decay)
         first = moment("exp_avg", options.beta1, gradient)

@@ -30,9 +30,11 @@ from xdsl.ir import Operation, SSAValue
 from etir.dialects.context import EtContext
 from etir.dialects.et.program import ConstantOp
 from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 from etir.passes.training.training_step import TrainingStep, append_steps, check_not_negative, scalar
 
 
+@register_pass
 @dataclass(frozen=True)
 class SgdStepPass(Pass):
     """Append a step of stochastic gradient descent to joint graphs.

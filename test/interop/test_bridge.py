@@ -22,8 +22,10 @@ from etir.dialects.context import EtContext
 from etir.dialects.text import print_module
 from etir.emit.pte.reader import read_pte
 from etir.interpret.interpreter import Interpreter
-from etir.lowering.pipeline import pipeline
+from etir.options import CompileOptions
+from etir.passes.delegation.partition import PartitionPass
 from etir.passes.infra.manager import run_pipeline
+from etir.pipeline import pipeline
 
 from etir_testing.interop.note_backend import NotePartitioner
 from etir_testing.interop.xnnpack_runs import facts_of, run_stock
@@ -128,8 +130,8 @@ def test_as_the_stock_pipeline(name: str) -> None:
 def test_outlined_functions_are_ordinary() -> None:
     """They print, parse, and run in the interpreter; the text knows the backend, and goes on from there."""
     module = etir.import_program(exported("mlp"))
-    steps = pipeline(stop="backend", delegates=["executorch:xnnpack"])
-    run_pipeline(EtContext(), module, ",".join(steps))
+    steps = pipeline(CompileOptions(delegates=("executorch:xnnpack",)), stop="backend")
+    run_pipeline(EtContext(), module, steps)
     text = print_module(module)
     assert 'backend.delegate = "executorch:xnnpack{backend=XnnpackBackend}"' in text
     assert "@forward_executorch_xnnpack_1(%" in text and 'on "XnnpackBackend"' in text
@@ -259,8 +261,8 @@ def test_several_backends_and_compile_specs() -> None:
     ]
     assert program.delegation is not None and " on EchoBackend: 1 operators" in str(program.delegation)
     imported = etir.import_program(programs)
-    steps = pipeline(stop="edge", delegates=[name])
-    run_pipeline(EtContext(), imported, ",".join([*steps, f"partition{{backend={name}}}"]))
+    steps = pipeline(CompileOptions(delegates=(name,)), stop="edge")
+    run_pipeline(EtContext(), imported, [*steps, PartitionPass((name,))])
     text = print_module(imported)
     assert text.count("backend.options = {") == 2
     again = etir.compile(imported, link_backends=["NoteBackend", "EchoBackend"])
@@ -304,7 +306,7 @@ def test_failures(partitioner: Partitioner, message: str) -> None:
 def test_no_backend_named() -> None:
     """Marked by hand, without the backend's name."""
     module = etir.import_program(exported("mlp"))
-    run_pipeline(EtContext(), module, ",".join(pipeline(stop="backend", delegates=["executorch:xnnpack"])))
+    run_pipeline(EtContext(), module, pipeline(CompileOptions(delegates=("executorch:xnnpack",)), stop="backend"))
     for op in module.body.block.ops:
         if "backend.delegate" in op.attributes:
             op.attributes["backend.delegate"] = StringAttr("executorch:xnnpack")

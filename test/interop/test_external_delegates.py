@@ -52,13 +52,15 @@ def test_chosen_by_size_and_name() -> None:
     module = etir.import_program(torch.export.export(_Net().eval(), INPUTS))
     from etir.dialects.context import EtContext
     from etir.emit.to_pte import emit_program
-    from etir.lowering.pipeline import pipeline
+    from etir.options import CompileOptions
+    from etir.passes.backend.externalize_weights import ExternalizeWeightsPass
     from etir.passes.infra.manager import run_pipeline
+    from etir.pipeline import pipeline
 
-    steps = list(pipeline(delegates=["xnnpack"]))
-    place = next(i for i, step in enumerate(steps) if step.startswith("to-out-variant"))
-    steps.insert(place, "externalize-weights{tag=large min-bytes=4096}")
-    run_pipeline(EtContext(), module, ",".join(steps))
+    steps = list(pipeline(CompileOptions(delegates=("xnnpack",))))
+    place = next(i for i, step in enumerate(steps) if step.name == "to-out-variant")
+    steps.insert(place, ExternalizeWeightsPass("large", min_bytes=4096))
+    run_pipeline(EtContext(), module, steps)
     emission = emit_program(module)
     assert [len(item.data) for item in read_pte(emission.pte()).named_data.values()] == [4 * 64]
     assert len(read_ptd(emission.ptd("large")).named_data) == 2

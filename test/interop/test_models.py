@@ -17,8 +17,8 @@ from etir.dialects.verify import verify_module
 from etir.emit.from_pte import read_program
 from etir.emit.to_pte import emit_program
 from etir.interpret.interpreter import Interpreter
-from etir.lowering.pipeline import PHASES, pipeline
 from etir.passes.infra.manager import run_pipeline
+from etir.pipeline import stages
 
 from etir_testing.models.registry import MODELS
 
@@ -68,18 +68,16 @@ def test_every_pass_keeps_the_meaning(name: str) -> None:
     case = MODELS[name]
     module = etir.import_program(exported(name))
     ctx = EtContext()
-    levels = {spec: phase for phase in PHASES for spec in pipeline(stop=phase)[-1:]}
     assert case.check(interpret(module.clone(), name)) <= case.tolerance
-    for spec in pipeline():
-        run_pipeline(ctx, module, spec)
-        verify_module(module, require_locations=True)
-        if spec.startswith("verify"):
-            continue
-        difference = case.check(interpret(module.clone(), name))
-        assert difference <= case.tolerance, f"after {spec}: {difference}"
-        if spec in levels:
-            check_round_trip(module, ctx)
-    check_round_trip(module, ctx)
+    for stage in stages():
+        for p in (step.run for step in stage.steps):
+            run_pipeline(ctx, module, [p])
+            verify_module(module, require_locations=True)
+            if p.name.startswith("verify"):
+                continue
+            difference = case.check(interpret(module.clone(), name))
+            assert difference <= case.tolerance, f"after {p.name}: {difference}"
+        check_round_trip(module, ctx)
 
 
 def check_round_trip(module, ctx: EtContext) -> None:

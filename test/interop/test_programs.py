@@ -22,13 +22,14 @@ from etir.dialects.et.program import StateOp, WeightOp  # noqa: E402
 from etir.dialects.et.values import BufferOp  # noqa: E402
 from etir.dialects.et.weights import Blob, BlobAttr, WeightFile, write_weight_file  # noqa: E402
 from etir.dialects.text import parse_module, print_module, source_location  # noqa: E402
-from etir.driver import Program, compile_program  # noqa: E402
+from etir.driver import compile_program  # noqa: E402
 from etir.emit.from_pte import read_program  # noqa: E402
 from etir.emit.ptd.reader import read_ptd  # noqa: E402
 from etir.emit.to_pte import EmitOptions, emit_program  # noqa: E402
 from etir.emit.verify_bytes import verify_bytes  # noqa: E402
 from etir.lowering.import_fx import import_program  # noqa: E402
 from etir.passes.infra.manager import run_pipeline  # noqa: E402
+from etir.program import Program  # noqa: E402
 
 from etir_testing.interop.golden_programs import GOLDEN, golden  # noqa: E402
 from etir_testing.interop.program_runs import (  # noqa: E402

@@ -41,6 +41,7 @@ def errors_part() -> str:
 
 def import_error_modules() -> None:
     """Import the ``errors`` module of every package, which fills the registry of ids."""
+    import_module("etir.errors")
     for package in PACKAGES:
         module = import_module(f"etir.{package}")
         for found in pkgutil.walk_packages(module.__path__, f"{module.__name__}."):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from etir.tools.docs.levels import LEVELS, delegation, phases
+from etir.tools.docs.levels import LEVELS, steps
 from etir.tools.docs.svg import LINE, NARROW, Drawing, chip_width, figure, wrap
 
 LAYERS_FILE = Path("test/unit/meta/test_layers.py")
@@ -22,12 +22,10 @@ def _draw_levels(drawing: Drawing) -> None:
     box_width = drawing.width - 2 if narrow else 250
     middle = 24 if narrow else 1 + box_width / 2
     chips_left, chips_right = (48 if narrow else 290), drawing.width - 2
-    chosen, delegated = phases(), delegation()
     y = _end(drawing, 1.0, box_width, "torch.export program", "")
     for level in LEVELS:
         top = y
-        names = [(name, "chip delegated") for name in delegated.get(level.name, ())]
-        names += [(name, "chip") for name in chosen[level.name]]
+        names = [(step.name, "chip optional" if step.option else "chip") for step in steps()[level.name]]
         bottom = _chips(drawing, chips_left, chips_right, top + 12, names or [("import", "chip plain")])
         bottom = bottom if narrow else max(bottom, top + 40)
         drawing.arrow(middle, top, bottom + 8)
@@ -38,8 +36,8 @@ def _draw_levels(drawing: Drawing) -> None:
     else:
         drawing.text(chips_left, y + 24, "emission, and reading it back", "note")
     y = _end(drawing, y + 40, box_width, ".pte", "")
-    drawing.chip(1, y + 16, "pass", "reference/passes.md", "chip delegated")
-    drawing.text(1 + chip_width("pass") + 8, y + 31, "only where work is handed to a backend", "note")
+    drawing.chip(1, y + 16, "pass", "reference/passes.md", "chip optional")
+    drawing.text(1 + chip_width("pass") + 8, y + 31, "only with an option: delegates, an optimizer, ...", "note")
 
 
 def _end(drawing: Drawing, y: float, width: float, title: str, note: str) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from etir.tools.docs.text import inline, table
 
@@ -27,30 +29,40 @@ LEVELS: tuple[Level, ...] = (
 """The levels from the highest to the lowest; a test compares the names with the pipeline's phases."""
 
 
-def phases() -> Mapping[str, tuple[str, ...]]:
-    """Phase to the names of the passes that lead into it from the phase before, when nothing is delegated.
+@dataclass(frozen=True)
+class Step:
+    """A pass of the pipeline: its name, why it runs at that place, and the option without which it does not."""
+
+    name: str
+    why: str
+    option: str
+
+
+@cache
+def steps() -> dict[str, Sequence[Step]]:
+    """Phase to the passes that lead into it from the phase before, with every option that adds passes.
 
     The only place of the documentation's generator that knows where the pipeline is.
     """
-    from etir.lowering.pipeline import PHASES
+    from etir.options import CompileOptions, ExternalFile
+    from etir.phases import PHASES
+    from etir.pipeline import stages
 
-    return {phase: tuple(spec.partition("{")[0] for spec in specs) for phase, specs in PHASES.items()}
-
-
-def delegation() -> Mapping[str, tuple[str, ...]]:
-    """Phase to the passes that come first in it when backends are named."""
-    from etir.lowering.pipeline import BLOBS, PARTITIONING
-
-    return {
-        "backend": tuple(spec.partition("{")[0] for spec in PARTITIONING),
-        "et": tuple(spec.partition("{")[0] for spec in BLOBS),
-    }
+    every_option = CompileOptions(
+        delegates=("reference",),
+        external_weights=(ExternalFile("weights"),),
+        external_state=(ExternalFile("state"),),
+        optimizer="sgd",
+        state_methods=True,
+    )
+    found: dict[str, Sequence[Step]] = {phase: () for phase in PHASES}
+    for stage in stages(every_option):
+        found[stage.phase] = [Step(step.run.name, step.why, step.option) for step in stage.steps]
+    return found
 
 
 def summary(name: str) -> str:
     """The first sentence of a pass's documentation."""
-    import inspect
-
     from etir.passes.infra.registry import find_pass
 
     text = " ".join((inspect.getdoc(find_pass(name)) or "").split("\n\n")[0].split())
@@ -58,17 +70,18 @@ def summary(name: str) -> str:
 
 
 def levels_part() -> str:
-    """The levels with every pass that leads into each, in order."""
+    """The levels with every pass that leads into each, in order, with what it does and why it runs there."""
     lines: list[str] = []
-    chosen = phases()
-    delegated = delegation()
     for level in LEVELS:
         lines += [f"### `{level.name}`: {level.meaning}", ""]
         lines += ["Dialects: " + ", ".join(f"[{name}](dialects/{name}.md)" for name in level.dialects) + ".", ""]
-        rows = [(name, "with delegates") for name in delegated.get(level.name, ())]
-        rows += [(name, "") for name in chosen[level.name]]
+        chosen = steps()[level.name]
+        titles = ("pass", "what it does", "why it runs here", "with option")
+        titles = titles if any(step.option for step in chosen) else titles[:-1]
+        rows = [
+            (f"[`{s.name}`](passes.md#{s.name})", summary(s.name), inline(s.why), f"`{s.option}`" if s.option else "")
+            for s in chosen
+        ]
         if rows:
-            titles = ("pass", "what it does", "when") if level.name in delegated else ("pass", "what it does")
-            cells = [(f"[`{name}`](passes.md#{name})", summary(name), when)[: len(titles)] for name, when in rows]
-            lines += [*table(titles, cells), ""]
+            lines += [*table(titles, [row[: len(titles)] for row in rows]), ""]
     return "\n".join(lines)

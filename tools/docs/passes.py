@@ -10,13 +10,18 @@ from etir.tools.docs.text import markdown, table
 def passes_part() -> str:
     """Every pass of the registry with its documentation and options."""
     from etir.passes.infra.pipeline import pass_options
-    from etir.passes.infra.registry import PASSES, find_pass
+    from etir.passes.infra.registry import ALIASES, find_pass, own_passes
 
     lines: list[str] = []
-    for name in sorted(PASSES):
+    for name in own_passes():
         cls = find_pass(name)
         module = inspect.getmodule(cls)
         lines += ["", f"## `{name}`", "", markdown(inspect.getdoc(cls))]
+        if former := [f"`{old}`" for old, new in ALIASES.items() if new == name]:
+            lines += [
+                "",
+                f"Was called {', '.join(former)} once; that name still works, with a warning ([E0509](errors.md#E0509)).",
+            ]
         options = [(f"`{o.name}`", f"`{o.type}`", _default_text(o.default)) for o in pass_options(cls)]
         if options:
             lines += ["", *table(("option", "type", "default"), options)]

@@ -21,11 +21,12 @@ from xdsl.dialects.builtin import ModuleOp
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.verify import verify_module
-from etir.driver import Program, compile_program
+from etir.driver import compile_program
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.import_fx import import_program
-from etir.lowering.pipeline import pipeline
 from etir.passes.infra.manager import run_pipeline
+from etir.pipeline import pipeline
+from etir.program import Program
 
 Calls = Sequence[tuple[Any, ...]]
 
@@ -176,14 +177,14 @@ def check_levels(
     if "torch" in oracles:
         assert_same(interpreted(module, calls, "torch", method), expected, "torch oracle on import", tolerance)
     edge = False
-    for spec in pipeline(stop="backend"):
-        run_pipeline(ctx, module, spec)
-        edge = edge or spec == "aten-to-edge"
-        if spec.startswith("verify") and not spec.startswith("verify-link"):
+    for p in pipeline(stop="backend"):
+        run_pipeline(ctx, module, [p])
+        edge = edge or p.name == "aten-to-edge"
+        if p.name.startswith("verify") and p.name != "verify-link":
             continue
         for oracle in oracles:
             if oracle == "torch" or edge:
-                where = f"{oracle} oracle after {spec}"
+                where = f"{oracle} oracle after {p.name}"
                 assert_same(interpreted(module, calls, oracle, method), expected, where, tolerance)
 
 

@@ -152,11 +152,12 @@ def _shape_only(entry: Entry, compiler: str, figures: Figures) -> None:
 def _planned(program: torch.export.ExportedProgram, target: str) -> Any:
     import etir
     from etir.dialects.context import EtContext
-    from etir.lowering.pipeline import pipeline
+    from etir.options import CompileOptions
     from etir.passes.infra.manager import run_pipeline
+    from etir.pipeline import pipeline
 
     module = etir.import_program(program)
-    run_pipeline(EtContext(), module, ",".join(pipeline(target=target)))
+    run_pipeline(EtContext(), module, pipeline(CompileOptions(target=target)))
     return module
 
 

@@ -110,11 +110,11 @@ def _first_line(error: EtirError) -> str:
 def _stock(program: Any) -> str:
     """What keeps a program from linking against the stock runtime."""
     from etir.dialects.context import EtContext
-    from etir.lowering.pipeline import pipeline
     from etir.passes.infra.manager import run_pipeline
+    from etir.pipeline import pipeline
 
     try:
-        run_pipeline(EtContext(), etir.import_program(program), ",".join(pipeline(stop="backend")))
+        run_pipeline(EtContext(), etir.import_program(program), pipeline(stop="backend"))
     except EtirError as error:
         return _first_line(error)
     except Exception as error:

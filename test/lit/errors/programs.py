@@ -292,6 +292,7 @@ class UnknownDelegate(Plain):
 # CHECK-NEXT: programs.py:{{[0-9]+}}: error[E1104]: no delegate takes 'aten.cumsum.default', and no fallback is allowed
 # CHECK-NEXT: return x.sin().cumsum(0)
 # CHECK-NEXT: note: xnnpack leaves 1: xnnpack has no pattern for this operator
+# CHECK-NEXT: note: in pass 'verify-fallback'
 # CHECK-NEXT: help: the report says why each operator was left (--report); allow a fallback to run them on the target's kernels
 class DelegateMustTakeAll(Plain):
     example = (X,)
@@ -307,7 +308,7 @@ class ConstantMethodOfWrongKind(Plain):
 
 
 # CHECK-LABEL: === UnknownOptimizer
-# CHECK-NEXT: <pipeline>:1:15: error[E0502]: there is no pass 'newton-step'
+# CHECK-NEXT: error[E0502]: there is no pass 'newton-step'
 # CHECK-NEXT: help: et-opt --list-passes shows every pass and its options
 class UnknownOptimizer(Plain):
     example = (X,)

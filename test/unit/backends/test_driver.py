@@ -18,8 +18,10 @@ from etir.diagnostics import EtirError, Severity
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
 from etir.interpret.interpreter import Interpreter
-from etir.lowering.pipeline import phase_of, pipeline
+from etir.options import CompileOptions
 from etir.passes.infra.manager import run_pipeline
+from etir.phases import phase_of
+from etir.pipeline import pipeline
 
 
 class _Net(nn.Module):
@@ -57,12 +59,12 @@ def test_every_phase_computes_the_same() -> None:
     module, ctx = etir.import_program(exported()), EtContext()
     with torch.no_grad():
         wanted = _Net()(X)
-    for spec in pipeline(target="etir", delegates=[REFERENCE]):
-        run_pipeline(ctx, module, spec)
+    for p in pipeline(CompileOptions(target="etir", delegates=(REFERENCE,))):
+        run_pipeline(ctx, module, [p])
         for got, value in zip(Interpreter(module).run([X]), wanted, strict=True):
             torch.testing.assert_close(got, value, rtol=1e-5, atol=1e-5)
         text = print_module(module)
-        assert print_module(parse_module(text)) == text, spec
+        assert print_module(parse_module(text)) == text, p.name
 
 
 def test_same_bytes_every_time() -> None:
@@ -157,11 +159,11 @@ def test_kept_operators(picky: _Picky) -> None:
     """hardswish stays whole for the backend, and is decomposed where the backend does not take it."""
     ctx = EtContext()
     module = etir.import_program(exported())
-    run_pipeline(ctx, module, ",".join(pipeline(stop="edge", delegates=["picky"])))
+    run_pipeline(ctx, module, pipeline(CompileOptions(delegates=("picky",)), stop="edge"))
     assert any(op.name == "edge.aten.hardswish.default" for op in module.walk())
     for columns, is_kept in ((3, True), (100, False)):
         picky.columns = columns
-        run_pipeline(ctx, copy := module.clone(), "release-kept{backend=picky}")
+        run_pipeline(ctx, copy := module.clone(), "decompose-preserved{backend=picky}")
         assert any(op.name == "edge.aten.hardswish.default" for op in copy.walk()) is is_kept
     picky.columns = 3
 
@@ -228,7 +230,7 @@ def test_blobs_are_called_at_every_level(before: str, after: str, phase: str) ->
     """What calls a blob says nothing of the level; the call goes through all of them as it is, named data too."""
     module = parse_module(BLOBS.format(before=before, after=after))
     assert phase_of(module) == phase
-    run_pipeline(EtContext(), module, ",".join(pipeline(start=phase, target="etir")))
+    run_pipeline(EtContext(), module, pipeline(CompileOptions(target="etir"), start=phase))
     text = print_module(module)
     assert text.count("et.delegate_call @blob_0(") == 1 and 'et.named_data "key"' in text
     assert "aten::relu.out" in text

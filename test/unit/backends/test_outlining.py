@@ -19,7 +19,15 @@ from etir.dialects.context import EtContext
 from etir.dialects.et.layout import is_contiguous
 from etir.dialects.text import parse_module, print_module
 from etir.interpret.interpreter import Interpreter
+from etir.passes.delegation.report import DelegationReport
 from etir.passes.infra.manager import run_pipeline
+
+
+def _report(ctx: EtContext) -> DelegationReport:
+    """What `partition` reported."""
+    report = ctx.attachments.get(DelegationReport)
+    assert report is not None
+    return report
 
 
 class _Pairs(Backend):
@@ -94,7 +102,7 @@ def test_why_inner_operators_are_left() -> None:
     ctx = EtContext()
     text = SHARED.replace("aten.neg.default(%0)", "aten.sin.default(%0)").replace("abs.default(%0)", "sin.default(%0)")
     run_pipeline(ctx, parse_module(text, ctx), "partition{backend=pairs}")
-    reasons = {left.op: left.reason for left in ctx.delegation.backends[0].left}
+    reasons = {left.op: left.reason for left in _report(ctx).backends[0].left}
     assert reasons["aten.exp.default"] == "only taken as part of exp + aten.neg.default or exp + aten.abs.default"
     assert reasons["aten.sin.default"] == "pairs has no pattern for this operator"
 

@@ -18,7 +18,15 @@ from etir.backends.api.patterns import Row
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
+from etir.passes.delegation.report import DelegationReport
 from etir.passes.infra.manager import run_pipeline
+
+
+def _report(ctx: EtContext) -> DelegationReport:
+    """What `partition` reported."""
+    report = ctx.attachments.get(DelegationReport)
+    assert report is not None
+    return report
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,7 @@ def test_as_proposed() -> None:
     found, ctx, text = partitions('partition{backend="proposing{groups=0,1-2}"},verify-partitions')
     assert found == ["proposing:0", "proposing:1", "proposing:1", ""]
     assert 'backend.delegates = ["proposing{groups=0,1-2 found=Chosen}"]' in text
-    (report,) = ctx.delegation.backends
+    (report,) = _report(ctx).backends
     assert report.runtime_id == "Chosen"
     assert [(left.op, left.reason) for left in report.left] == [("aten.add.Tensor", "not wanted")]
     assert [p.name for p in report.partitions] == ["forward_proposing_0", "forward_proposing_1"]
@@ -122,10 +130,10 @@ def test_options_of_their_own() -> None:
     assert 'backend.delegates = ["proposing{groups=0,1-3,2 found=A}"]' in text
     own = "proposing{groups=0,1-3,2 found=B}"
     assert f'backend.options = {{"proposing:2" = "{own}", "proposing:3" = "{own}"}}' in text
-    (report,) = ctx.delegation.backends
+    (report,) = _report(ctx).backends
     runtimes = {p.name.removeprefix("forward_proposing_"): p.runtime_id for p in report.partitions}
     assert (report.runtime_id, runtimes) == ("A", {"0": "A", "1": "A", "2": "B", "3": "B"})
-    assert "  forward_proposing_2 on B: 1 operators" in str(ctx.delegation)
+    assert "  forward_proposing_2 on B: 1 operators" in str(_report(ctx))
     _, _, outlined = partitions("outline-delegates", text)
     assert [outlined.count(f'on "{name}"') for name in "AB"] == [2, 2] and "backend.options" not in outlined
     with pytest.raises(EtirError, match="'proposing:2' has the options of another backend, 'reference'") as caught:
@@ -160,7 +168,7 @@ def test_excluded_and_too_small() -> None:
     """The options of the pass hold for proposals as well."""
     found, ctx, _ = partitions('partition{backend="proposing{groups=0-1,2}" exclude=aten.neg.default}')
     assert found == ["proposing:0", "", "proposing:1", ""]
-    assert ("aten.neg.default", "excluded by option") in [(x.op, x.reason) for x in ctx.delegation.backends[0].left]
+    assert ("aten.neg.default", "excluded by option") in [(x.op, x.reason) for x in _report(ctx).backends[0].left]
     found, ctx, _ = partitions('partition{backend="proposing{groups=0-1,2}" min-ops=2}')
     assert found == ["proposing:0", "proposing:0", "", ""]
 

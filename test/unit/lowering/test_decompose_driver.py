@@ -104,9 +104,10 @@ def test_near_misses_are_told() -> None:
 
     module, _ = one_op_module("aten.linear.default", [X, torch.randn(3, 4)], {})
     ctx = EtContext()
-    ctx.observer = Reasons()
+    reasons = Reasons()
+    ctx.attachments.set(Observer, reasons)
     DecomposeAtenPass().run(ctx, module)
-    assert "linear: the target has a kernel for it" in ctx.observer.reasons
+    assert "linear: the target has a kernel for it" in reasons.reasons
 
 
 def test_what_a_decomposition_emitted_before_it_gave_up_is_taken_back() -> None:

@@ -7,8 +7,7 @@ import pytest
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module
-from etir.passes.infra.manager import run_pipeline
-from etir.survey import everything_wrong
+from etir.passes.infra.manager import PipelineOptions, run_pipeline
 
 _FREXP = "aten.frexp.Tensor(%x) : (tensor<1x4xf32>) -> (tensor<1x4xf32>, tensor<1x4xi32>)\n"
 _ONE = "(%x) : (tensor<1x4xf32>) -> tensor<1x4xf32>\n"
@@ -46,9 +45,10 @@ def test_survey_says_one_thing_of_an_operator() -> None:
     ctx = EtContext()
     body = PROGRAMS["verify-core-aten"][1] + "%2 = aten.rand.default(size = [2]) : () -> tensor<2xf32>\n"
     module = parse_module("func.func @forward(%x: tensor<1x4xf32>) {\n" + body + "func.return\n}\n", ctx)
-    passes = ["verify-core-aten", "aten-to-edge", "verify-link"]
+    passes = "verify-core-aten,aten-to-edge,verify-link"
     with pytest.raises(EtirError) as caught:
-        run_pipeline(ctx, module, passes[0])
+        run_pipeline(ctx, module.clone(), passes)
     assert {d.operator for d in caught.value.diagnostics} == {"aten.frexp.Tensor"}
-    found = everything_wrong(caught.value, ctx, module, passes).diagnostics
-    assert [d.operator for d in found].count("aten.frexp.Tensor") == 1
+    with pytest.raises(EtirError) as caught:
+        run_pipeline(ctx, module, passes, PipelineOptions(collect_errors=True))
+    assert [d.operator for d in caught.value.diagnostics].count("aten.frexp.Tensor") == 1

@@ -20,8 +20,9 @@ from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
 from etir.lowering.export_fx import export_program, export_programs
-from etir.lowering.pipeline import pipeline
+from etir.options import CompileOptions
 from etir.passes.infra.manager import run_pipeline
+from etir.pipeline import pipeline
 
 
 class _Counting(nn.Module):
@@ -146,7 +147,7 @@ def test_round_trip(name: str, level: str) -> None:
     original = exported(name)
     module = etir.import_program(original)
     if level != "aten":
-        run_pipeline(EtContext(), module, ",".join(pipeline(stop=level)))
+        run_pipeline(EtContext(), module, pipeline(stop=level))
     program = export_program(module)
     programs = [program]
     if level == "edge":
@@ -197,7 +198,7 @@ def test_delegates_are_written_out() -> None:
     """Functions outlined for a delegate are part of the program while they are there."""
     original = exported("counting")
     module = etir.import_program(original)
-    run_pipeline(EtContext(), module, ",".join(pipeline(stop="backend", target="etir", delegates=["reference"])))
+    run_pipeline(EtContext(), module, pipeline(CompileOptions(target="etir", delegates=("reference",)), stop="backend"))
     assert "backend.call_delegate" in print_module(module)
     for left, right in zip(run_twice(original, "counting"), run_twice(export_program(module), "counting"), strict=True):
         torch.testing.assert_close(right, left)

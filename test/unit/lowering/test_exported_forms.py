@@ -14,8 +14,8 @@ from etir.dialects.context import EtContext
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.functionalize import FunctionalizePass
 from etir.lowering.import_fx import import_program
-from etir.lowering.pipeline import pipeline
 from etir.passes.infra.manager import run_pipeline
+from etir.pipeline import pipeline
 
 
 class Module(nn.Module):
@@ -43,7 +43,7 @@ def test_strict_export_writes_a_fused_multiply_add(name: str, dtype: torch.dtype
     program = torch.export.export(module, (x, y, z), strict=True)
     imported = import_program(program)
     assert "prims.fma" in str(imported)
-    run_pipeline(EtContext(), imported, ",".join(pipeline(stop="edge")))
+    run_pipeline(EtContext(), imported, pipeline(stop="edge"))
     (got,) = Interpreter(imported, "torch").run([x, y, z])
     torch.testing.assert_close(got, module(x, y, z))
     assert not any("fma" in name for name in etir.compile(program).operators)
@@ -57,7 +57,7 @@ def test_numbers_beside_scalars_keep_the_type(function: Callable[[Tensor], Tenso
     """A number that becomes a tensor without dims does not take part in promotion as one."""
     x = torch.tensor(5).to(getattr(torch, dtype))
     imported = import_program(torch.export.export(Module(function), (x,)))
-    run_pipeline(EtContext(), imported, ",".join(pipeline(stop="edge")))
+    run_pipeline(EtContext(), imported, pipeline(stop="edge"))
     (got,) = Interpreter(imported, "torch").run([x])
     assert got.dtype == function(x).dtype and torch.equal(got, function(x))
 

@@ -27,8 +27,8 @@ from etir.emit.to_pte import emit_program
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.import_fx import import_program
 from etir.lowering.import_fx.weights import BlobPool
-from etir.lowering.pipeline import pipeline
 from etir.passes.infra.manager import run_pipeline
+from etir.pipeline import pipeline
 
 
 class Function(torch.nn.Module):
@@ -288,7 +288,7 @@ def test_dims_without_a_bound_are_named(tmp_path: Path, saved: bool) -> None:
         torch.export.save(program, tmp_path / "m.pt2")
         program = torch.export.load(tmp_path / "m.pt2")
     with pytest.raises(EtirError) as error:
-        run_pipeline(EtContext(), import_program(program), ",".join(pipeline()))
+        run_pipeline(EtContext(), import_program(program), pipeline())
     assert set(error.value.ids) == {"E0416"}
     text, name = str(error.value), "args_0_dim0" if saved else "rows"
     assert "dim 0 of input 'args_0' and dim 1 of input 'args_1', " in text
@@ -419,7 +419,7 @@ def test_fake_weights_compile_up_to_the_plan_without_bytes() -> None:
     with FakeTensorMode(), torch.no_grad():
         program = export(Model(), (torch.zeros(1, 1 << 20),))
     module = import_program(program)
-    run_pipeline(EtContext(), module, ",".join(pipeline()))
+    run_pipeline(EtContext(), module, pipeline())
     with pytest.raises(EtirError, match="E0201.*4398046511104 bytes with digest fake:linear.weight are not loaded"):
         emit_program(module)
 

@@ -313,17 +313,18 @@ def test_instruments_hear_of_failure(ctx: EtContext, module: ModuleOp) -> None:
 
 
 def test_rewrites_are_counted_for_each_pass_and_the_outer_observer_stays(ctx: EtContext, module: ModuleOp) -> None:
-    ctx.observer = outer = Observer()
+    outer = Observer()
+    ctx.attachments.set(Observer, outer)
     report = run_pipeline(ctx, module, [CallPass(_rewrite), CallPass(_rewrite)])
     assert [dict(p.rewrites) for p in report.passes] == [{"relu-to-neg": 1}, {}]
-    assert ctx.observer is outer
+    assert ctx.attachments.get(Observer) is outer
     assert outer.applied == {"relu-to-neg": 1}
 
 
 def test_the_observer_is_restored_after_a_failure(ctx: EtContext, module: ModuleOp) -> None:
     with pytest.raises(EtirError):
         run_pipeline(ctx, module, [CrashPass()])
-    assert ctx.observer is None
+    assert ctx.attachments.get(Observer) is None
 
 
 def test_trace_op_follows_an_operation_through_levels(ctx: EtContext, module: ModuleOp) -> None:

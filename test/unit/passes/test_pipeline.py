@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp
 
-from etir.diagnostics import EtirError
+from etir.diagnostics import Diagnostic, EtirError, Severity
 from etir.dialects.context import EtContext
 from etir.passes.infra import registry
 from etir.passes.infra.base import Pass
@@ -64,8 +64,12 @@ class NeedyPass(Pass):
 
 @pytest.fixture(autouse=True)
 def _passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "all_passes", lambda: {"options": OptionsPass, "needy": NeedyPass})
-    monkeypatch.setattr(registry, "PASSES", {})
+    monkeypatch.setattr(registry, "_REGISTERED", {"options": OptionsPass, "needy": NeedyPass})
+    monkeypatch.setattr(registry, "PACKAGES", ())
+    monkeypatch.setattr(registry, "ALIASES", {"choices": "options"})
+    monkeypatch.setattr(registry, "plugins", lambda: ())
+    for cached in (registry._files, registry.own_passes):
+        monkeypatch.setattr(registry, cached.__name__, cached.__wrapped__)
 
 
 def one(text: str) -> Any:
@@ -211,3 +215,11 @@ def test_any_text_gives_passes_or_a_diagnostic(text: str) -> None:
 
 def test_an_empty_pipeline_has_no_passes() -> None:
     assert parse_pipeline("") == parse_pipeline("  ") == parse_pipeline("builtin.module()") == ()
+
+
+def test_a_former_name_is_a_warning() -> None:
+    found: list[Diagnostic] = []
+    assert parse_pipeline("options,choices{number=2}", found) == (OptionsPass(), OptionsPass(number=2))
+    (warning,) = found
+    assert (warning.id.id, warning.severity, str(warning.location)) == ("E0509", Severity.WARNING, "<pipeline>:1:9")
+    assert warning.message == "pass 'choices' is called 'options' now"

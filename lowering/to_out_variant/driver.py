@@ -19,8 +19,10 @@ from etir.lowering.errors import E0415
 from etir.lowering.to_out_variant.constants import ConstantPool
 from etir.lowering.to_out_variant.method import MethodLowering
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
 class ToOutVariantPass(Pass):
     """Lower methods to the executable level: kernel calls over buffers, blocks and jumps.

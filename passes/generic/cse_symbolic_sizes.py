@@ -1,4 +1,4 @@
-"""`share-sizes`: one run-time value for each symbolic size.
+"""`cse-symbolic-sizes`: one run-time value for each symbolic size.
 
 Before::
 
@@ -25,13 +25,15 @@ from etir.dialects.et.layout import dims_of, tensor_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 
+@register_pass
 @dataclass(frozen=True)
-class ShareSizesPass(Pass):
+class CseSymbolicSizesPass(Pass):
     """Read every symbolic size once."""
 
-    name = "share-sizes"
+    name = "cse-symbolic-sizes"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Share in every method."""

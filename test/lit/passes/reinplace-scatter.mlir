@@ -1,4 +1,4 @@
-// RUN: et-opt -p scatter-in-place --split-input-file %s | filecheck %s
+// RUN: et-opt -p reinplace-scatter --split-input-file %s | filecheck %s
 
 // A slice and a row of a state, one after the other, become index_put along one dim.
 

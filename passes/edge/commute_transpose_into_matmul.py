@@ -1,4 +1,4 @@
-"""`transpose-small-side`: of a product with a transposed matrix, transpose what is small.
+"""`commute-transpose-into-matmul`: of a product with a transposed matrix, transpose what is small.
 
 Before, one token against a cache of keys::
 
@@ -29,16 +29,18 @@ from etir.dialects.et.layout import is_contiguous, is_static, tensor_of, tensor_
 from etir.lowering.build.builder import Builder
 from etir.passes.generic.canonicalize import permutation_of
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
 
 _PERMUTATIONS = ("edge.aten.permute_copy.default", "edge.aten.transpose_copy.int")
 
 
+@register_pass
 @dataclass(frozen=True)
-class TransposeSmallSidePass(Pass):
+class CommuteTransposeIntoMatmulPass(Pass):
     """Transpose the smaller side of a batch of products."""
 
-    name = "transpose-small-side"
+    name = "commute-transpose-into-matmul"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite every method."""

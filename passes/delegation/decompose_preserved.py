@@ -1,8 +1,8 @@
-"""`release-kept`: decompose what was kept whole for a backend that does not take it.
+"""`decompose-preserved`: decompose what was kept whole for a backend that does not take it.
 
 `decompose-aten{delegates=...}` leaves an operator whole where a backend would take it. The backend may still not get
 it: a condition fails only at the edge level, its partition is too small, its cost model declines. Before
-``release-kept{target=executorch}``::
+``decompose-preserved{target=executorch}``::
 
     %0 = edge.aten.hardswish.default(%x) : (tensor<4xf64>) -> tensor<4xf64>
 
@@ -39,19 +39,21 @@ from etir.passes.delegation.attributes import PARTITION
 from etir.passes.generic.canonicalize import CanonicalizePass
 from etir.passes.generic.cse import CsePass
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 
 COPY = "dim_order_ops._to_dim_order_copy.default"
 
 
+@register_pass
 @dataclass(frozen=True)
-class ReleaseKeptPass(Pass):
+class DecomposePreservedPass(Pass):
     """Decompose operators that were kept for a backend and are not in a partition.
 
     ``target``, ``keep`` and ``libraries`` are those of `decompose-aten`; ``backend`` names backends that partitions are
     made for next.
     """
 
-    name = "release-kept"
+    name = "decompose-preserved"
     target: str | None = "executorch"
     keep: tuple[str, ...] = ()
     backend: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""`scatter-in-place`: write a part of a state without copying the rest.
+"""`reinplace-scatter`: write a part of a state without copying the rest.
 
 Before::
 
@@ -33,16 +33,18 @@ from etir.dialects.et.layout import dims_of, is_contiguous, is_static, tensor_of
 from etir.dialects.et.program import UpdateInputOp, WriteStateOp
 from etir.lowering.build.builder import Builder
 from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, Rewriter, apply_patterns
 
 _FURTHER = ("edge.aten.slice_scatter.default", "edge.aten.select_scatter.default", "edge.aten.index_put.default")
 
 
+@register_pass
 @dataclass(frozen=True)
-class ScatterInPlacePass(Pass):
+class ReinplaceScatterPass(Pass):
     """Write slices and rows of state with ``index_put``, which is done in place."""
 
-    name = "scatter-in-place"
+    name = "reinplace-scatter"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite every method."""
@@ -89,7 +91,7 @@ class _Scatter(Pattern):
 class SliceScatter(_Scatter):
     """``slice_scatter`` into what is stored."""
 
-    name = "slice-scatter-in-place"
+    name = "reinplace-slice-scatter"
     roots = ("edge.aten.slice_scatter.default",)
 
     def rewrite(self, op: Operation, rewriter: Rewriter) -> None:
@@ -120,7 +122,7 @@ class SliceScatter(_Scatter):
 class SelectScatter(_Scatter):
     """``select_scatter`` into what is stored."""
 
-    name = "select-scatter-in-place"
+    name = "reinplace-select-scatter"
     roots = ("edge.aten.select_scatter.default",)
 
     def rewrite(self, op: Operation, rewriter: Rewriter) -> None:

@@ -1,4 +1,4 @@
-// RUN: et-opt -p transpose-small-side --split-input-file %s | filecheck %s
+// RUN: et-opt -p commute-transpose-into-matmul --split-input-file %s | filecheck %s
 
 // One row against transposed keys: nothing is transposed, the vector and the result are views.
 

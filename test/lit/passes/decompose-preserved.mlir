@@ -1,6 +1,6 @@
-// RUN: et-opt -p 'release-kept{backend="reference{leave=aten.hardswish.default}"}' %s | filecheck %s
-// RUN: et-opt -p 'release-kept{backend=reference}' %s | filecheck %s --check-prefix=TAKEN
-// RUN: et-opt -p 'release-kept' %s | filecheck %s --check-prefix=NONE
+// RUN: et-opt -p 'decompose-preserved{backend="reference{leave=aten.hardswish.default}"}' %s | filecheck %s
+// RUN: et-opt -p 'decompose-preserved{backend=reference}' %s | filecheck %s --check-prefix=TAKEN
+// RUN: et-opt -p 'decompose-preserved' %s | filecheck %s --check-prefix=NONE
 
 // The target executorch has no kernel for hardswish. What was kept for a backend that does not take it is decomposed; what is
 // in a partition stays.
