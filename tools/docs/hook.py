@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,8 +26,8 @@ LEXERS = {
 }
 """What the site adds to Pygments, in the form of its own table."""
 
-CONTRIBUTING = "contributing.md"
-"""Where the site has the repository's CONTRIBUTING.md."""
+SECTIONS = {"guide": "Guide", "tutorial": "Tutorials", "reference": "Reference", "internals": "Internals"}
+"""Folder of ``docs/`` to the section of the menu that its pages are in."""
 
 LOOKED_UP = ("reference/errors.md", "reference/passes.md")
 """Pages that the search prefers: who types an error's id or a pass's name wants its entry, not a mention of it."""
@@ -41,20 +42,50 @@ log = logging.getLogger("mkdocs.hooks.etir")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Make the lexers known to Pygments, and add the decision records to the menu."""
+    """Make the lexers known to Pygments, and complete the menu.
+
+    ``mkdocs.yml`` gives the order; a page that it does not name comes last in its folder's section.
+    """
     os.chdir(Path(config.config_file_path).parent)
     lexers: dict[str, Any] = cast(Any, pygments.lexers).LEXERS
     lexers.update(LEXERS)
     menu: list[Any] = cast(Any, config).nav
-    decisions: list[Any] = next(entry["Decisions"] for entry in menu if "Decisions" in entry)
-    decisions.append({"Records": [f"decisions/{record.file}" for record in records()]})
+    sections: dict[str, list[Any]] = {}
+    for entry in menu:
+        if isinstance(entry, dict):
+            sections |= cast(dict[str, list[Any]], entry)
+    sections["Decisions"].append({"Records": [f"decisions/{record.file}" for record in records()]})
+    named = set(_pages(menu))
+    for path in sorted(Path("docs").rglob("*.md")):
+        page = path.relative_to("docs").as_posix()
+        if page not in named:
+            sections.get(SECTIONS.get(page.partition("/")[0], ""), menu).append(page)
+    menu.append({"Project": list(root_pages().values())})
     return config
 
 
+def _pages(menu: Any) -> Iterator[str]:
+    """The pages that a part of the menu names."""
+    match menu:
+        case str():
+            yield menu
+        case list() | dict():
+            for entry in cast(Any, menu if isinstance(menu, list) else menu.values()):
+                yield from _pages(entry)
+        case _:
+            pass
+
+
+def root_pages() -> dict[str, str]:
+    """The documents at the root of the repository that are pages of the site, too: all but the README."""
+    return {path.name: f"{path.stem.lower()}.md" for path in sorted(Path().glob("*.md")) if path.stem != "README"}
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the page of contributing, which lies at the root of the repository."""
-    text = Path("CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
-    files.append(File.generated(config, CONTRIBUTING, content=text))
+    """Add the documents at the root of the repository."""
+    for name, page in root_pages().items():
+        text = Path(name).read_text(encoding="utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, page, content=text))
     return files
 
 
@@ -88,13 +119,13 @@ def _fence(fence: re.Match[str]) -> str:
                 title = "becomes"
             case "output":
                 title = "prints"
-            case _:
-                log.warning("unknown word '%s' in an info string", word)
-    return f'{indent}{ticks}{language} title="{title}"'
+            case _:  # For the runner of examples alone: what has to be installed.
+                pass
+    return f'{indent}{ticks}{language} title="{title}"' if title else f"{indent}{ticks}{language}"
 
 
 def _adapt_links(text: str, file: File) -> str:
-    """Links to files outside of ``docs/`` become text; CONTRIBUTING.md is a page of the site."""
+    """Links to files outside of ``docs/`` become text, but for those that are pages of the site."""
 
     def adapt(link: re.Match[str]) -> str:
         label, target, anchor = link[1], link[2], link[3] or ""
@@ -103,8 +134,8 @@ def _adapt_links(text: str, file: File) -> str:
         path = os.path.normpath(os.path.join("docs", os.path.dirname(file.src_uri), target))
         if path.startswith("docs/"):
             return link[0]
-        if path == "CONTRIBUTING.md":
-            there = os.path.relpath(CONTRIBUTING, os.path.dirname(file.src_uri) or ".")
+        if path in root_pages():
+            there = os.path.relpath(root_pages()[path], os.path.dirname(file.src_uri) or ".")
             return f"[{label}]({there}{anchor})"
         if not Path(path).exists():
             log.warning("%s links to '%s', which is not there", file.src_uri, target)
