@@ -4,11 +4,12 @@
 #   make test    lint, types, unit and interop tests, lit
 #   make dev     .venv with everything for working on etir, and the symlinks that type checkers need
 #   make lint    ruff and basedpyright only
-#   make docs    write docs/generated and the outputs in the documents again
+#   make docs    write the outputs in the documents again
+#   make site    the documentation site in build/site, and its tests
 #   make sanitize  the runtime's tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make opinfo  torch's OpInfo samples on kernels, on NumPy operators and as programs
 #   make bench   compile time and memory beside the stock pipeline
-#   make zoo     every model of the zoo, checked, and docs/zoo.md written again
+#   make zoo     every model of the zoo, checked, and docs/guide/zoo.md written again
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,7 +18,7 @@ BIN := $(VENV)/bin
 SHOW := $(PYTHON) etir/progress.py
 FOLDERS := dialects passes lowering backends emit tools interpret targets
 
-.PHONY: demo test dev lint docs sanitize opinfo bench zoo typing clean
+.PHONY: demo test dev lint docs site sanitize opinfo bench zoo typing clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/semantic_search.py
@@ -34,8 +35,11 @@ lint: dev
 	$(BIN)/python .ci/check_types.py
 
 docs: dev
-	$(BIN)/python -m etir.tools.docs
 	$(BIN)/python test/doc_examples.py --update
+
+site: dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	$(BIN)/pytest -q test/site
 
 sanitize: dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash .ci/sanitizers
@@ -52,7 +56,7 @@ bench: dev
 	$(BIN)/python benchmarks/runtime.py
 
 zoo: dev
-	$(BIN)/python test/zoo.py --jobs 2 --document docs/zoo.md
+	$(BIN)/python test/zoo.py --jobs 2 --document docs/guide/zoo.md
 
 # Type checkers do not follow the import hook of an editable install; they read this tree of symlinks instead.
 typing:

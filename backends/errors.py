@@ -54,5 +54,5 @@ E1112 = define(
 E1111 = define(
     "E1111",
     "an outlined function is not usable",
-    "docs/dialects/backend.md says what an outlined function is made of",
+    "docs/reference/dialects/backend.md says what an outlined function is made of",
 )

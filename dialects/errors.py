@@ -43,7 +43,8 @@ E0304 = define("E0304", "a symbol is defined twice", "rename one of the two defi
 E0305 = define(
     "E0305",
     "a tensor type is not canonical",
-    "write the layout as docs/dialects/et.md describes, or leave it out when the tensor is static and contiguous",
+    "write the layout as docs/reference/dialects/et.md describes, or leave it out when the tensor is static and "
+    "contiguous",
 )
 E0306 = define("E0306", "a symbolic dim is not declared", "declare it at the top of the module: sym.dim @s0 in [1, 64]")
 E0307 = define(

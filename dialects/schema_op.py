@@ -234,7 +234,7 @@ class SchemaOp(Operation):
     # --- verification -----------------------------------------------------------------------------------------------
 
     def verify_(self) -> None:
-        """The constraints of docs/dialects/aten.md: S1 segments, S2 literals, S3 required, S4 operands, S5 results."""
+        """Constraints S1 to S5 of docs/reference/dialects/aten.md: segments, literals, required, operands, results."""
         schema = self.SCHEMA
         stored = self.properties.get(SEGMENTS)
         if not isinstance(stored, DenseArrayBase):

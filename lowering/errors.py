@@ -61,7 +61,7 @@ E0413 = define(
 E0414 = define(
     "E0414",
     "an operator breaks the rules of the edge level",
-    "docs/dialects/edge.md numbers the rules; insert the cast or the copy that the message names",
+    "docs/reference/dialects/edge.md numbers the rules; insert the cast or the copy that the message names",
 )
 E0415 = define(
     "E0415",
@@ -76,5 +76,5 @@ E0416 = define(
 E0417 = define(
     "E0417",
     "an operation cannot be expressed at the executable level",
-    "docs/dialects/et.md lists what the runtime can do",
+    "docs/reference/dialects/et.md lists what the runtime can do",
 )

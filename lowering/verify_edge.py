@@ -1,6 +1,6 @@
 """`verify-edge`: the legality check of the edge level.
 
-The numbered rules of docs/dialects/edge.md: E1 every operator is functional; E2 none is a view; E3 every tensor slot
+The rules of docs/reference/dialects/edge.md: E1 every operator is functional; E2 none is a view; E3 every tensor slot
 holds a tensor; E4 memory formats are explicit dim orders; E5 element types and static dims of results are those that
 the operator's promotion rule gives. All violations are reported together.
 """

@@ -36,6 +36,12 @@ E0508 = define(
     "write a module of pdl.pattern operations, each with a root and a rewrite body",
 )
 E0509 = define("E0509", "a pass was renamed", "write the new name: the former one goes with the next version")
+E0510 = define(
+    "E0510",
+    "a PDL pattern leaves out an attribute",
+    "as in MLIR, an attribute that a pattern does not name matches any value: name it with "
+    "`%a = pdl.attribute = 1 : i64` to match that value, or with `%a = pdl.attribute` to say that any may stand there",
+)
 E0521 = define(
     "E0521",
     "there is no backward graph to optimise with",

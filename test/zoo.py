@@ -3,7 +3,7 @@
     python test/zoo.py                              every entry, etir and the stock pipeline: a table
     python test/zoo.py resnet18 llama2_decode       some entries
     python test/zoo.py --small --no-stock --check   what runs on every landing
-    python test/zoo.py --document docs/zoo.md       write the document of the last full run
+    python test/zoo.py --document docs/guide/zoo.md       write the document of the last full run
 
 Every entry is compiled for etir's runtime and for the stock one, run on both and compared with eager. Each compiler
 works on it in a process of its own, with a time limit: one failure or peak of memory disturbs no other. ``--results``

@@ -1,7 +1,7 @@
 """The edge level's operators: ``edge.aten.add.Tensor``, ``edge.dim_order_ops._to_dim_order_copy.default``.
 
-The same overloads as at the ATen level under stricter rules, which `verify-edge` and docs/dialects/edge.md number:
-functional, no view and no alias, every tensor slot a tensor, dtypes by the rules of ``rules.py``, dim order explicit.
+The same overloads as at the ATen level under the stricter rules of docs/reference/dialects/edge.md: functional, no view
+and no alias, every tensor slot a tensor, dtypes by the rules of ``rules.py``, dim order explicit.
 """
 
 from __future__ import annotations

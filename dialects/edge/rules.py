@@ -1,6 +1,6 @@
 """The edge level's rules as data: what becomes of views, of scalars in tensor slots, and of dim orders.
 
-`aten-to-edge` reads these tables to lower, `verify-edge` to check. Rule numbers are those of docs/dialects/edge.md:
+`aten-to-edge` reads these tables to lower, `verify-edge` to check. docs/reference/dialects/edge.md numbers the rules:
 E1 functional, E2 no view, E3 every tensor slot a tensor, E4 dim order explicit and agreeing, E5 dtypes.
 """
 

@@ -7,7 +7,7 @@
 * ``et.constant`` is a small constant whose value stands in the text.
 * ``et.schema`` carries the schema of a custom library's operator, so that text can be read without the library.
 
-Methods are ``func.func`` with the attributes of :data:`METHOD_ATTRIBUTES`; docs/dialects/et.md describes them.
+Methods are ``func.func`` with the attributes of :data:`METHOD_ATTRIBUTES`, see docs/reference/dialects/et.md.
 """
 
 from __future__ import annotations

@@ -39,5 +39,7 @@ class ApplyPdlPass(Pass):
     file: str
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
-        """Rewrite in place. Raises E0508 for an unusable file, E0501 for patterns that do not converge."""
+        """Rewrite in place. Raises E0508 for an unusable file, E0501 for patterns that do not converge; warns of
+        attributes that match any value (E0510).
+        """
         apply_patterns_greedily(ctx, module, load_patterns(self.file, ctx))

@@ -11,13 +11,14 @@ For operators with a schema:
   ``"operand_segments"`` names another assignment. A pattern matches calls with that assignment only: a pattern for
   ``aten.clamp.Tensor(%x, %low)`` does not match a call with only an upper bound.
 * an argument that an operation leaves out has its default value, for matching and for passing on; a pattern constrains
-  the arguments it names and no others, as in MLIR.
+  the arguments it names and no others, as in MLIR. That is a warning when the file is loaded: whoever writes
+  ``aten.add.Tensor`` mostly means ``alpha = 1``.
 * an operation that replaces another takes its result types when the pattern gives none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -26,14 +27,14 @@ from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.utils.exceptions import VerifyException
 
-from etir.diagnostics import Diagnostic, raise_if_errors
+from etir.diagnostics import Diagnostic, Severity, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.literals import ArgValue, bools_attr, literal_attr, literal_of, segments_attr
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SEGMENTS, SchemaOp
 from etir.dialects.text import parse_module, source_location
 from etir.dialects.verify import verify_module
-from etir.passes.errors import E0508
+from etir.passes.errors import E0508, E0510
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, fuse_locations
 
 _MATCH_OPS = (pdl.OperandOp, pdl.OperationOp, pdl.ResultOp, pdl.AttributeOp, pdl.TypeOp, pdl.RewriteOp)
@@ -47,7 +48,8 @@ def load_patterns(path: str | Path, ctx: EtContext) -> list[PdlPattern]:
     """The patterns of a file, those with a higher benefit first.
 
     Raises error E0508 for a file that cannot be read and for every pattern that cannot be run, E01xx and E03xx for text
-    that is not a valid module.
+    that is not a valid module. Adds warning E0510 to the context for every operation to match whose attributes the
+    pattern does not name all.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -61,6 +63,7 @@ def load_patterns(path: str | Path, ctx: EtContext) -> list[PdlPattern]:
     if not found:
         raise E0508.error(f"'{path}' has no pdl.pattern")
     raise_if_errors([problem for op in found for problem in _pattern_errors(op, ctx)])
+    ctx.diagnostics += [warning for op in found for warning in _open_attributes(op, ctx)]
     patterns = [PdlPattern(op, ctx) for op in found]
     return sorted(patterns, key=lambda pattern: -pattern.benefit)
 
@@ -87,6 +90,29 @@ def _pattern_errors(pattern: pdl.PatternOp, ctx: EtContext) -> list[Diagnostic]:
             elif isinstance(op, pdl.ReplaceOp) and op.repl_operation is None and not op.repl_values:
                 report(op, "pdl.replace needs an operation or values; use pdl.erase to remove an operation")
     return problems
+
+
+def _open_attributes(pattern: pdl.PatternOp, ctx: EtContext) -> Iterator[Diagnostic]:
+    """A warning for each operation to match with attributes that the pattern does not constrain, and does not name."""
+    for op in pattern.body.block.ops:
+        if not isinstance(op, pdl.OperationOp) or op.opName is None:
+            continue
+        named = {name.data for name in op.attributeValueNames.data}
+        names = [name for name in _attribute_names(ctx.get_op(op.opName.data)) if name not in named]
+        if names:
+            listed = ", ".join(f"'{name}'" for name in names)
+            yield E0510.diagnostic(
+                f"the pattern matches '{op.opName.data}' with any value of {listed}",
+                source_location(op.location),
+                severity=Severity.WARNING,
+            )
+
+
+def _attribute_names(cls: type[Operation]) -> list[str]:
+    """The attributes that an operation's meaning depends on: arguments of a schema that are no tensors, properties."""
+    if issubclass(cls, SchemaOp):
+        return [argument.name for argument in cls.SCHEMA.arguments if not argument.is_tensor]
+    return list(cls.get_irdl_definition().properties) if issubclass(cls, IRDLOperation) else []
 
 
 def _rewrite_of(pattern: pdl.PatternOp) -> pdl.RewriteOp:

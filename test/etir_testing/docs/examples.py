@@ -62,9 +62,8 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every hand-written page."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [path for path in found if path.parent.name != "generated"]
+    """Every page."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(text: str) -> list[Block]:

@@ -126,7 +126,7 @@ def document(rows: Mapping[str, Row]) -> str:
 _DOCUMENT = """\
 # The model zoo
 
-Written by `python test/zoo.py --document docs/zoo.md`.
+Written by `python test/zoo.py --document docs/guide/zoo.md`.
 
 {matched} of {count} models compile, and match eager on both runtimes; {planned} of them are compiled by shapes
 only, up to the memory plan, and do not run. Of the {tried} models that it was given, the stock pipeline does not do
@@ -138,7 +138,7 @@ packages or papers below.
 ```text
 python test/zoo.py resnet18                     some entries, beside the stock pipeline
 python test/zoo.py --small --no-stock --check   what runs on every landing
-make zoo                                               everything, with this document as result
+make zoo                                        everything, with this document as result
 ```
 
 * *compile*: processor seconds of one cold compilation for the stock runtime, from an `ExportedProgram` in memory to the

@@ -1,6 +1,6 @@
 // RUN: not et-opt --verify-edge %s 2>&1 | filecheck %s
 
-// All violations of the edge level's rules come in one report; rules E1 to E5 are those of docs/dialects/edge.md.
+// All violations of the edge level's rules come in one report; rules E1 to E5 are those of docs/reference/dialects/edge.md.
 sym.dim @s in [1, 8]
 
 func.func @forward(%x: tensor<2x3xf32>, %n: tensor<2x3xi64>, %d: tensor<?xf32, #et.layout<dims = [s]>>) -> tensor<2x3xf32> {

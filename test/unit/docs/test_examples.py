@@ -11,6 +11,9 @@ import pytest
 from etir_testing.docs.examples import ROOT, ExampleError, Page, blocks, pages
 
 _LINK = re.compile(r"(?<!\!)\[[^\]\[]*\]\(([^)\s]+)\)")
+SOURCES = ("MLIR", "LLVM", "PyTorch", "ExecuTorch", "TensorFlow", "IREE", "FlatBuffers", "etir", "literature", "graph")
+"""Whose words the glossary has."""
+
 _TAG = re.compile(r"\(([SLEBCM]\d)\)")
 
 
@@ -27,11 +30,22 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target.partition("#")[0]).exists(), target
 
 
+@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(path: Path) -> None:
+    """`passes/generic/cse.py`, or a folder with its slash, in a page's prose."""
+    prose = re.sub(r"^ *```.*?^ *```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for name in re.findall(r"`((?:\.ci|[a-z]+)/[\w./-]*)`", prose):
+        if (ROOT / name.partition("/")[0]).is_dir() and "my_" not in name and "my-" not in name:
+            assert (ROOT / name).exists() or name.startswith("build/"), name
+
+
 def test_every_constraint_of_the_verifiers_is_documented() -> None:
     """A tag in a verifier's message is a row ``| S1 |`` in a dialect's page, and every row has a verifier."""
     sources = [*(ROOT / "dialects").rglob("*.py"), ROOT / "lowering" / "verify_edge.py"]
     checked = {tag for path in sources for tag in _TAG.findall(path.read_text(encoding="utf-8"))}
-    text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "dialects").glob("*.md")))
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "reference" / "dialects").glob("*.md"))
+    )
     documented = set(re.findall(r"^\| ([SLEBCM]\d) \|", text, flags=re.MULTILINE))
     assert documented == checked
 
@@ -76,3 +90,18 @@ def test_dots_stand_for_any_lines(tmp_path: Path) -> None:
 def test_update_replaces_outputs(tmp_path: Path) -> None:
     page = _page(tmp_path, "text\n\n```console\n$ echo one\ntwo\nthree\n```\n", update=True)
     assert page.changes == {4: (3, ["$ echo one", "one"])}
+
+
+def test_the_glossary_is_sorted_and_says_whose_each_word_is() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    sections = [re.findall(r"^\| (.+) \|$", section, flags=re.MULTILINE)[2:] for section in text.split("\n## ")[1:]]
+    seen: list[str] = []
+    for rows in sections:
+        cells = [row.split(" | ") for row in rows]
+        assert all(len(row) == 3 and all(row) for row in cells)
+        words = [re.sub(r"[`.*]", "", row[0]).lower() for row in cells]
+        assert words == sorted(words)
+        seen += [word for row in words for word in row.split(", ")]
+        for row in cells:
+            assert row[2].startswith(SOURCES), row
+    assert len(seen) == len(set(seen)), "a word is explained twice"

@@ -29,7 +29,7 @@ func.func @wrong_literal(%x: tensor<4xf32>) {
 
 // -----
 
-// The constraints of docs/dialects/aten.md, by number. The generic form can express what breaks them.
+// The constraints of docs/reference/dialects/aten.md, by number. The generic form can express what breaks them.
 
 func.func @S1(%x: tensor<4xf32>) {
   // expected-error @below [E0301] {{'operand_segments' (one operand count for each argument) is missing (S1)}}

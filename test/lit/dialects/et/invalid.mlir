@@ -56,7 +56,7 @@ func.func @constants() {
 
 // -----
 
-// The constraints of docs/dialects/et.md, by number: buffers B, calls C, methods M.
+// The constraints of docs/reference/dialects/et.md, by number: buffers B, calls C, methods M.
 
 sym.dim @s0 in [1, 8]
 
