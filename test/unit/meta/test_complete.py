@@ -16,7 +16,7 @@ from etir.dialects.context import EtContext
 from etir.passes.infra.registry import own_passes
 from etir.tools import et_compile, et_run, et_translate
 from etir.tools.common import ToolParser
-from etir.tools.docs import import_error_modules
+from etir.tools.docs.error_ids import import_error_modules
 from etir.tools.opt_arguments import OptParser
 
 from etir_testing import ROOT
