@@ -7,6 +7,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <stdexcept>
+
 #include "platform/describe.h"
 #include "platform/host_program.h"
 #include "python/arrays.h"
@@ -16,8 +18,6 @@ namespace nb = nanobind;
 namespace etir {
 namespace {
 
-PyObject* failure_factory = nullptr;
-
 /// Text from a file, which may hold anything, as a str.
 nb::object text_of(const char* data, size_t size) {
   return nb::steal(PyUnicode_DecodeUTF8(data, static_cast<Py_ssize_t>(size), "replace"));
@@ -25,11 +25,18 @@ nb::object text_of(const char* data, size_t size) {
 nb::object text_of(const std::string& text) { return text_of(text.data(), text.size()); }
 nb::object text_of(StringView text) { return text_of(text.data == nullptr ? "" : text.data, text.size); }
 
+/// Where the function is that makes exceptions: an attribute of a type, which the garbage collector knows. A reference
+/// of this module's own would keep the function's module, and all that anybody puts there, alive at the end.
+nb::object failure_owner();
+constexpr const char* kFailureName = "_failure";
+
 [[noreturn]] void raise(const host::Status& status) {
   const ErrorRecord& record = status.record;
-  nb::object exception = nb::borrow(failure_factory)(
-      static_cast<int>(record.check), check_name(record.check), error_name(status.error), text_of(status.message),
-      text_of(status.method), record.instruction, text_of(status.op), record.a, record.b);
+  const nb::object factory = nb::getattr(failure_owner(), kFailureName, nb::none());
+  if (factory.is_none()) throw std::runtime_error(status.message);
+  nb::object exception = factory(static_cast<int>(record.check), check_name(record.check), error_name(status.error),
+                                 text_of(status.message), text_of(status.method), record.instruction,
+                                 text_of(status.op), record.a, record.b);
   PyErr_SetObject(reinterpret_cast<PyObject*>(exception.ptr()->ob_type), exception.ptr());
   throw nb::python_error();
 }
@@ -126,6 +133,7 @@ class PythonMethod {
       status = method_->run(inputs.inputs(), &outputs, times);
     }
     if (!status.ok()) raise(status);
+    inputs.return_written();
     nb::list result;
     for (host::Output& output : outputs) result.append(to_python(output, torch, inputs.exchange()));
     return result;
@@ -162,7 +170,7 @@ class PythonProgram {
     return names;
   }
 
-  /// (inputs, outputs, encoding of the inputs' containers)
+  /// (inputs, outputs, how the inputs are packed into containers, how the outputs are)
   nb::tuple signature(uint32_t index) const {
     const MethodMeta meta = program_->core().method_meta(index);
     nb::list inputs, outputs;
@@ -174,8 +182,7 @@ class PythonProgram {
       const Tag tag = meta.output_tag(i);
       outputs.append(tag == Tag::Tensor ? describe_tensor(meta.output_tensor(i)) : describe_value(tag));
     }
-    const StringView encoding = meta.input_encoding();
-    return nb::make_tuple(inputs, outputs, nb::bytes(encoding.data, encoding.size));
+    return nb::make_tuple(inputs, outputs, text_of(meta.input_encoding()), text_of(meta.output_encoding()));
   }
 
   /// A method. Unless it is to be `alone`, it uses the delegates of methods that were loaded before in this way.
@@ -206,12 +213,17 @@ class PythonProgram {
   std::vector<std::weak_ptr<host::Method>> together_;  ///< methods that share delegates
 };
 
+nb::object failure_owner() { return nb::borrow(nb::type<PythonProgram>()); }
+
 }  // namespace
 }  // namespace etir
 
 NB_MODULE(_native, module) {
   using etir::PythonMethod;
   using etir::PythonProgram;
+  // A program that somebody still has at the end of the process (a daemon thread, another library's table) is no leak
+  // of this module's. Tests turn the reports on.
+  nb::set_leak_warnings(false);
   nb::class_<PythonProgram>(module, "Program")
       .def(nb::init<nb::handle, nb::list, const std::string&, int, bool, size_t, uint64_t>())
       .def_prop_ro("methods", &PythonProgram::methods)
@@ -224,10 +236,8 @@ NB_MODULE(_native, module) {
       .def("run", nb::overload_cast<nb::handle, bool>(&PythonMethod::run))
       .def("profile", &PythonMethod::profile)
       .def_prop_ro("memory", &PythonMethod::memory);
-  module.def("on_failure", [](nb::object factory) {
-    Py_XDECREF(etir::failure_factory);
-    etir::failure_factory = factory.release().ptr();
-  });
+  module.def("on_failure", [](nb::object factory) { nb::setattr(etir::failure_owner(), etir::kFailureName, factory); });
+  module.def("report_leaks", [](bool report) { nb::set_leak_warnings(report); });
   module.def("operators", [] {
     nb::list names;
     for (uint32_t i = 0; i < etir::kKernels.count; ++i) names.append(etir::kKernels.rows[i].name);

@@ -79,7 +79,7 @@ def test_wrong_inputs_name_the_file(model: str, tmp_path: Path, capsys: pytest.C
     assert et_run.main([model, "--inputs", str(tmp_path / "bad.npz")]) == 1
     error = capsys.readouterr().err
     assert error.startswith(f"{model}: error[E1208]: input 0 was given a tensor of dtype float64")
-    assert "the method takes float32[2, 3], float32[2, 3]" in error
+    assert "the method takes x: float32[2, 3], y: float32[2, 3]" in error
 
 
 def test_a_damaged_file_is_a_diagnostic(model: str, capsys: pytest.CaptureFixture[str]) -> None:

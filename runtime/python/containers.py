@@ -1,0 +1,221 @@
+"""Python's containers of a node of a :class:`~etir.runtime.structure.Structure`: taken apart and built again.
+
+Tuples, lists, dicts and their kin are built in. A class of the user's is found where it is: among the containers that
+torch knows in this process, or in a module that has been imported. Nothing is imported because a file names it: where
+the class is not known, results have its fields in a stand-in (:class:`Record`, or a named tuple of the same fields).
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from etir.runtime.structure import Structure
+
+SEQUENCES = ("builtins.tuple", "builtins.list", "collections.deque", "collections.namedtuple")
+MAPPINGS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
+_FACTORIES: dict[str, Any] = {"list": list, "dict": dict, "int": int, "float": float, "set": set, "tuple": tuple}
+
+
+class Record(dict[str, Any]):
+    """The fields of a container whose class is not known here: as a dict and as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(f"the container has no field '{name}'; it has {', '.join(map(str, self))}")
+        return self[name]
+
+    def __repr__(self) -> str:
+        return f"Record({', '.join(f'{name}={value!r}' for name, value in self.items())})"
+
+
+def is_container(value: object) -> bool:
+    """Whether a value is a container that torch would take apart."""
+    if isinstance(value, list | tuple | dict | collections.deque):
+        return True
+    return type(value) in _torch_nodes() or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+
+
+def is_built_in(structure: Structure) -> bool:
+    """Whether the tree has no container but Python's own."""
+    if structure.type is not None and structure.type not in (*SEQUENCES, *MAPPINGS):
+        return False
+    return all(map(is_built_in, structure.children))
+
+
+def rebuild(structure: Structure, values: Iterator[Any]) -> Any:
+    """The container with the next values as its leaves."""
+    if structure.type is None:
+        return next(values)
+    return _make(structure, [rebuild(child, values) for child in structure.children])
+
+
+def _make(structure: Structure, items: list[Any]) -> Any:
+    match structure.type:
+        case "builtins.list":
+            return items
+        case "builtins.tuple":
+            return tuple(items)
+        case "builtins.dict":
+            return dict(zip(structure.keys or (), items, strict=True))
+        case "collections.OrderedDict":
+            return collections.OrderedDict(zip(structure.keys or (), items, strict=True))
+        case "collections.defaultdict":
+            factory = _FACTORIES.get(str(structure.context.get("default_factory_name")))
+            return collections.defaultdict(factory, zip(structure.keys or (), items, strict=True))
+        case "collections.deque":
+            longest = _loaded(structure.context)
+            return collections.deque(items, longest if isinstance(longest, int) else None)
+        case "collections.namedtuple":
+            return named_tuple(structure)._make(items)
+        case _:
+            return _make_registered(structure, items)
+
+
+def named_tuple(structure: Structure) -> Any:
+    """The class of a named tuple: the user's where it is known here, else one with the same fields."""
+    name, fields = str(structure.context), structure.keys or ()
+    found = _serialized().get(name, _imported(name))
+    own = _fields(found)
+    if own is not None and len(own) == len(structure.children) and own == (fields or own):
+        return found
+    given = [str(field) for field in fields] or [f"_{i}" for i in range(len(structure.children))]
+    short = name.rpartition(".")[2]
+    return collections.namedtuple(short if short.isidentifier() else "Fields", given, rename=True)
+
+
+def _fields(cls: Any) -> tuple[str, ...] | None:
+    """The fields of a class of named tuples, None for anything else."""
+    return getattr(cls, "_fields", None) if isinstance(cls, type) and issubclass(cls, tuple) else None
+
+
+def _make_registered(structure: Structure, items: list[Any]) -> Any:
+    """A container of a class that torch was told about; a :class:`Record` where it does not know it here."""
+    name = str(structure.type)
+    found = _serialized().get(name, _imported(name))
+    node = _torch_nodes().get(found)
+    context = _NO_CONTEXT if node is None else _context(found, structure.context)
+    if node is not None and context is not _NO_CONTEXT:
+        return node.unflatten_fn(items, context)
+    if isinstance(found, type) and dataclasses.is_dataclass(found) and structure.keys is not None:
+        known = [field.name for field in dataclasses.fields(found) if field.init]
+        given = dict(zip(structure.keys, items, strict=True)) | dict.fromkeys(_absent(structure))
+        if set(known) == set(given):
+            return found(**given)
+    keys = structure.keys or tuple(map(str, range(len(items))))
+    return Record(dict(zip(keys, items, strict=True)) | dict.fromkeys(_absent(structure)))
+
+
+def _absent(structure: Structure) -> list[str]:
+    """The fields of a dataclass that were None when the program was exported."""
+    parts = _loaded(structure.context)
+    is_pair = isinstance(parts, list) and len(parts) == 2 and all(isinstance(part, list) for part in parts)
+    return [str(name) for name in parts[1]] if is_pair else []
+
+
+def children_of(structure: Structure, value: Any) -> Sequence[Any] | str:
+    """What is in a container, in the order of the tree's children; a text that says what is wrong with it instead."""
+    kind = structure.type
+    if kind in MAPPINGS:
+        return _by_key(structure.keys or (), value) if isinstance(value, Mapping) else _unlike(structure, value)
+    if kind in SEQUENCES:
+        fits = isinstance(value, list | tuple | collections.deque) and len(value) == len(structure.children)
+        return list(value) if fits else _unlike(structure, value)
+    node = _torch_nodes().get(type(value))
+    if node is not None:
+        children, context = node.flatten_fn(value)
+        children = list(children)
+        same = len(children) == len(structure.children)
+        expected = _context(type(value), structure.context)
+        if same and expected is not _NO_CONTEXT and expected != context:
+            return f"got {_short(context)}; the program takes {_short(expected)}"
+        return children if same else _unlike(structure, value)
+    if structure.keys is not None:
+        fields = value if isinstance(value, Mapping) else _given_fields(value)
+        absent = _absent(structure)
+        if fields is not None and all(fields.get(name) is None for name in absent):
+            return _by_key(structure.keys, {key: item for key, item in fields.items() if key not in absent})
+    return _unlike(structure, value)
+
+
+def _given_fields(value: Any) -> dict[str, Any] | None:
+    """The fields of a dataclass that are not None; None for anything else."""
+    if not dataclasses.is_dataclass(value):
+        return None
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {name: item for name, item in fields.items() if item is not None}
+
+
+def _by_key(keys: Sequence[Any], value: Mapping[Any, Any]) -> Sequence[Any] | str:
+    if len(value) == len(keys) and all(key in value for key in keys):
+        return [value[key] for key in keys]
+    return f"got {', '.join(map(str, value)) or 'none'}; the program takes {', '.join(map(str, keys)) or 'none'}"
+
+
+def _unlike(structure: Structure, value: object) -> str:
+    given = (
+        f"{len(value)} values" if isinstance(value, list | tuple | dict) else f"a value of type {type(value).__name__}"
+    )
+    if structure.type in SEQUENCES:
+        return f"got {given}; the program takes {len(structure.children)}"
+    names = ", ".join(map(str, structure.keys or ()))
+    return f"got {given}; the program takes {names or f'a {structure.type}'}"
+
+
+def _short(context: object) -> str:
+    text = str(context)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# --- what this process knows ------------------------------------------------------------------------------------------
+
+
+_NO_CONTEXT = object()
+
+
+def _pytree() -> Any:
+    """torch's module of containers where torch has been imported, else None."""
+    return sys.modules.get("torch.utils._pytree")
+
+
+def _torch_nodes() -> Mapping[Any, Any]:
+    return getattr(_pytree(), "SUPPORTED_NODES", {})
+
+
+def _serialized() -> Mapping[str, Any]:
+    """The classes that torch knows by a serialised name."""
+    return getattr(_pytree(), "SERIALIZED_TYPE_TO_PYTHON_TYPE", {})
+
+
+def _context(cls: Any, dumped: Any) -> Any:
+    """What torch's functions for a class take as context, from what the file has of it."""
+    record = getattr(_pytree(), "SUPPORTED_SERIALIZED_TYPES", {}).get(cls)
+    try:
+        if record is not None and record.from_dumpable_context is not None:
+            return record.from_dumpable_context(dumped)
+        return _loaded(dumped)
+    except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError):
+        return _NO_CONTEXT
+
+
+def _imported(name: str) -> Any:
+    """What ``module.Class.Inner`` names, if its module has been imported; else None."""
+    parts = name.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        found: Any = sys.modules.get(".".join(parts[:end]))
+        if found is not None:
+            for part in parts[end:]:
+                found = getattr(found, part, None)
+            return found if isinstance(found, type) else None
+    return None
+
+
+def _loaded(context: Any) -> Any:
+    try:
+        return json.loads(context) if isinstance(context, str) else context
+    except ValueError:
+        return None
