@@ -1,6 +1,6 @@
 """The native module; runtime/python/native.cc."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 class Program:
@@ -22,6 +22,5 @@ class Method:
     @property
     def memory(self) -> tuple[int, tuple[int, ...], int]: ...
 
-def on_failure(factory: Callable[..., BaseException], /) -> None: ...
 def report_leaks(report: bool, /) -> None: ...
 def operators() -> list[str]: ...

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from etir.runtime.arguments import Arguments
 from etir.runtime.containers import rebuild
-from etir.runtime.errors import E1207, E1208, E1213, RuntimeFailure, usage_failure
+from etir.runtime.errors import E1207, E1208, E1213, RuntimeFailure, one_frame, usage_failure
 from etir.runtime.info import MethodMemory, Profile, ScalarInfo, Signature, TensorInfo, info_of, signature_text
 from etir.runtime.library import native
 from etir.runtime.state import State
@@ -36,6 +36,7 @@ class Compiled(Protocol):
     def external(self) -> Mapping[str, bytes]: ...
 
 
+@one_frame
 def load(
     program: Source | Compiled,
     data: Source | Sequence[Source] | None = None,
@@ -113,6 +114,7 @@ class Program:
         """Threads that one run may use."""
         return self._handle.threads
 
+    @one_frame
     def __getitem__(self, name: str) -> Method:
         """The method, loaded at the first call. Raises RuntimeFailure (E1207 when there is none of that name)."""
         with self._lock:
@@ -148,17 +150,20 @@ class Program:
             lines.append(f"  {', '.join(others[:6])}{f', ... {len(others) - 6} more' if len(others) > 6 else ''}")
         return "\n".join(lines) + ">"
 
+    @one_frame
     def signature(self, name: str) -> Signature:
         """What a method takes and gives, without loading it. Raises RuntimeFailure (E1207 for another name)."""
         return _Interface(name, *self._handle.signature(self._index(name))).signature
 
     @property
+    @one_frame
     def state(self) -> State:
         """What methods keep between calls, by name. Raises RuntimeFailure (E1213) without methods for it."""
         if self._state is None:
             self._state = State(self)
         return self._state
 
+    @one_frame
     def load_method(self, name: str) -> Method:
         """A method with memory and delegates of its own, apart from the one of ``program[name]`` but for state that
         methods share. Other threads may run it while they run those.
@@ -167,13 +172,7 @@ class Program:
 
     def _load(self, name: str, *alone: bool) -> Method:
         index = self._index(name)
-        try:
-            handle = self._handle.load_method(index, *alone)
-        except RuntimeFailure as error:
-            failure = error
-        else:
-            return Method(_Interface(name, *self._handle.signature(index)), handle)
-        raise failure.with_traceback(None)
+        return Method(_Interface(name, *self._handle.signature(index)), self._handle.load_method(index, *alone))
 
     def _index(self, name: str) -> int:
         if name not in self.methods:
@@ -236,6 +235,7 @@ class Method:
             failure = error
         raise self._explained(failure)
 
+    @one_frame
     def structured(self, *args: Any, **kwargs: Any) -> Any:
         """Execute, and pack the outputs as the program does: a dict, a dataclass, a named tuple, a single tensor.
 
@@ -245,20 +245,13 @@ class Method:
 
         Raises RuntimeFailure: as a call does, and E1213 when the file does not say how outputs are packed.
         """
-        try:
-            if self._results is None:
-                raise usage_failure(
-                    E1213,
-                    f"the file does not say how the outputs of '{self.name}' are packed",
-                    help="call the method itself, which returns a flat list; files that etir writes say it",
-                )
-            flat = self._arguments.flatten(args, kwargs)
-            outputs = self._handle.run(flat, _any_torch(flat))
-        except RuntimeFailure as error:
-            failure = error
-        else:
-            return rebuild(self._results, iter(outputs))
-        raise self._explained(failure)
+        if self._results is None:
+            raise usage_failure(
+                E1213,
+                f"the file does not say how the outputs of '{self.name}' are packed",
+                help="call the method itself, which returns a flat list; files that etir writes say it",
+            )
+        return rebuild(self._results, iter(self(*args, **kwargs)))
 
     def run(self, inputs: Sequence[Any], *, torch: bool) -> list[Any]:
         """Execute with flat inputs; the outputs are torch tensors or NumPy arrays as ``torch`` says."""

@@ -211,6 +211,8 @@ std::string PythonInputs::add_tensor(nb::handle object, const TensorInfo* expect
   if (nb::getattr(value, "requires_grad", nb::none()).ptr() == Py_True) {
     value = value.attr("detach")();
   }
+  // A view that only says that its elements are to be read conjugated, or with the other sign.
+  if (nb::hasattr(value, "resolve_conj")) value = value.attr("resolve_conj")().attr("resolve_neg")();
   // NumPy knows bfloat16 from another package, and cannot export it.
   bool is_bfloat16 = false;
   if (nb::hasattr(value, "__array_interface__") && nb::hasattr(value, "view")) {

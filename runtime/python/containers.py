@@ -10,7 +10,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
+import keyword
 import sys
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,24 +20,29 @@ from etir.runtime.structure import Structure
 
 SEQUENCES = ("builtins.tuple", "builtins.list", "collections.deque", "collections.namedtuple")
 MAPPINGS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
+_PLAIN = (list, tuple, dict, collections.deque)
 _FACTORIES: dict[str, Any] = {"list": list, "dict": dict, "int": int, "float": float, "set": set, "tuple": tuple}
 
 
-class Record(dict[str, Any]):
-    """The fields of a container whose class is not known here: as a dict and as attributes."""
+class Record(types.SimpleNamespace):
+    """The fields of a container whose class is not known here, as attributes and by name: ``r.a``, ``r["a"]``.
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in self:
-            raise AttributeError(f"the container has no field '{name}'; it has {', '.join(map(str, self))}")
-        return self[name]
+    Children without names are ``r["0"]``, ``r["1"]`` and so on.
+    """
 
-    def __repr__(self) -> str:
-        return f"Record({', '.join(f'{name}={value!r}' for name, value in self.items())})"
+    def __getitem__(self, name: str) -> Any:
+        return self.__dict__[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__dict__)
+
+    def __len__(self) -> int:
+        return len(self.__dict__)
 
 
 def is_container(value: object) -> bool:
     """Whether a value is a container that torch would take apart."""
-    if isinstance(value, list | tuple | dict | collections.deque):
+    if isinstance(value, _PLAIN):
         return True
     return type(value) in _torch_nodes() or (dataclasses.is_dataclass(value) and not isinstance(value, type))
 
@@ -85,7 +92,9 @@ def named_tuple(structure: Structure) -> Any:
         return found
     given = [str(field) for field in fields] or [f"_{i}" for i in range(len(structure.children))]
     short = name.rpartition(".")[2]
-    return collections.namedtuple(short if short.isidentifier() else "Fields", given, rename=True)
+    return collections.namedtuple(
+        short if short.isidentifier() and not keyword.iskeyword(short) else "Fields", given, rename=True
+    )
 
 
 def _fields(cls: Any) -> tuple[str, ...] | None:
@@ -107,7 +116,8 @@ def _make_registered(structure: Structure, items: list[Any]) -> Any:
         if set(known) == set(given):
             return found(**given)
     keys = structure.keys or tuple(map(str, range(len(items))))
-    return Record(dict(zip(keys, items, strict=True)) | dict.fromkeys(_absent(structure)))
+    fields = dict(zip(map(str, keys), items, strict=True)) | dict.fromkeys(_absent(structure))
+    return Record(**fields)
 
 
 def _absent(structure: Structure) -> list[str]:
@@ -125,15 +135,14 @@ def children_of(structure: Structure, value: Any) -> Sequence[Any] | str:
     if kind in SEQUENCES:
         fits = isinstance(value, list | tuple | collections.deque) and len(value) == len(structure.children)
         return list(value) if fits else _unlike(structure, value)
-    node = _torch_nodes().get(type(value))
+    node = None if isinstance(value, _PLAIN) else _torch_nodes().get(type(value))
     if node is not None:
         children, context = node.flatten_fn(value)
         children = list(children)
-        same = len(children) == len(structure.children)
         expected = _context(type(value), structure.context)
-        if same and expected is not _NO_CONTEXT and expected != context:
-            return f"got {_short(context)}; the program takes {_short(expected)}"
-        return children if same else _unlike(structure, value)
+        if expected is not _NO_CONTEXT and expected != context:
+            return f"got {_described(context)}; the program takes {_described(expected)}"
+        return children if len(children) == len(structure.children) else _unlike(structure, value)
     if structure.keys is not None:
         fields = value if isinstance(value, Mapping) else _given_fields(value)
         absent = _absent(structure)
@@ -166,7 +175,10 @@ def _unlike(structure: Structure, value: object) -> str:
     return f"got {given}; the program takes {names or f'a {structure.type}'}"
 
 
-def _short(context: object) -> str:
+def _described(context: Any) -> str:
+    """What torch records of a container, for people: the fields of a dataclass, the start of anything else."""
+    if isinstance(context, list) and len(context) == 2 and all(isinstance(part, list) for part in context):
+        return ", ".join(map(str, context[0])) or "none"
     text = str(context)
     return text if len(text) <= 60 else text[:57] + "..."
 

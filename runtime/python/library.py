@@ -6,7 +6,7 @@ import functools
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from etir.runtime.errors import E1201, failure, usage_failure
+from etir.runtime.errors import E1201, usage_failure
 
 if TYPE_CHECKING:
     from etir.runtime import _native as native_type  # noqa: F401  (the module's type)
@@ -18,7 +18,6 @@ def _load() -> ModuleType | str:
         from etir.runtime import _native
     except ImportError as error:
         return str(error)
-    _native.on_failure(failure)
     return cast(ModuleType, _native)
 
 

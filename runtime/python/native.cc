@@ -1,6 +1,7 @@
 // The native module etir.runtime._native: programs and methods for runtime/python/__init__.py, which is what users see.
 //
-// A failure becomes the exception that `on_failure` makes of its parts; the texts come from core/checks.def.
+// A failure becomes the exception that `failure` of runtime/python/errors.py makes of its parts; the texts come from
+// core/checks.def.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -25,15 +26,14 @@ nb::object text_of(const char* data, size_t size) {
 nb::object text_of(const std::string& text) { return text_of(text.data(), text.size()); }
 nb::object text_of(StringView text) { return text_of(text.data == nullptr ? "" : text.data, text.size); }
 
-/// Where the function is that makes exceptions: an attribute of a type, which the garbage collector knows. A reference
-/// of this module's own would keep the function's module, and all that anybody puts there, alive at the end.
-nb::object failure_owner();
-constexpr const char* kFailureName = "_failure";
-
 [[noreturn]] void raise(const host::Status& status) {
   const ErrorRecord& record = status.record;
-  const nb::object factory = nb::getattr(failure_owner(), kFailureName, nb::none());
-  if (factory.is_none()) throw std::runtime_error(status.message);
+  // Looked up each time: a reference of this module's own would keep the function's module alive at the end, and all
+  // that anybody has put there.
+  const nb::object modules = nb::module_::import_("sys").attr("modules");
+  const nb::object errors = modules.attr("get")("etir.runtime.errors");
+  if (errors.is_none()) throw std::runtime_error(status.message);
+  const nb::object factory = errors.attr("failure");
   nb::object exception = factory(static_cast<int>(record.check), check_name(record.check), error_name(status.error),
                                  text_of(status.message), text_of(status.method), record.instruction,
                                  text_of(status.op), record.a, record.b);
@@ -213,8 +213,6 @@ class PythonProgram {
   std::vector<std::weak_ptr<host::Method>> together_;  ///< methods that share delegates
 };
 
-nb::object failure_owner() { return nb::borrow(nb::type<PythonProgram>()); }
-
 }  // namespace
 }  // namespace etir
 
@@ -236,7 +234,6 @@ NB_MODULE(_native, module) {
       .def("run", nb::overload_cast<nb::handle, bool>(&PythonMethod::run))
       .def("profile", &PythonMethod::profile)
       .def_prop_ro("memory", &PythonMethod::memory);
-  module.def("on_failure", [](nb::object factory) { nb::setattr(etir::failure_owner(), etir::kFailureName, factory); });
   module.def("report_leaks", [](bool report) { nb::set_leak_warnings(report); });
   module.def("operators", [] {
     nb::list names;

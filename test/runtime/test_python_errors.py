@@ -56,7 +56,9 @@ def test_inputs_that_do_not_fit(data: bytes, inputs: tuple[Any, ...], check: str
     assert caught.value.check == check
     assert caught.value.method == "forward"
     assert text in str(caught.value)
-    assert "the method takes x: float32[2, 3], y: float32[3]" in str(caught.value), "the next step says what the method takes"
+    assert "the method takes x: float32[2, 3], y: float32[3]" in str(caught.value), (
+        "the next step says what the method takes"
+    )
     assert torch.equal(rt.forward(X, Y)[0], X + Y * X)
 
 
