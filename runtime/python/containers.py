@@ -86,7 +86,7 @@ def _make(structure: Structure, items: list[Any]) -> Any:
 def named_tuple(structure: Structure) -> Any:
     """The class of a named tuple: the user's where it is known here, else one with the same fields."""
     name, fields = str(structure.context), structure.keys or ()
-    found = _serialized().get(name, _imported(name))
+    found = _class(name)
     own = _fields(found)
     if own is not None and len(own) == len(structure.children) and own == (fields or own):
         return found
@@ -105,7 +105,7 @@ def _fields(cls: Any) -> tuple[str, ...] | None:
 def _make_registered(structure: Structure, items: list[Any]) -> Any:
     """A container of a class that torch was told about; a :class:`Record` where it does not know it here."""
     name = str(structure.type)
-    found = _serialized().get(name, _imported(name))
+    found = _class(name)
     node = _torch_nodes().get(found)
     context = _NO_CONTEXT if node is None else _context(found, structure.context)
     if node is not None and context is not _NO_CONTEXT:
@@ -212,6 +212,17 @@ def _context(cls: Any, dumped: Any) -> Any:
         return _loaded(dumped)
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError):
         return _NO_CONTEXT
+
+
+def _class(name: str) -> Any:
+    """The class of a name in the file: as torch serialises it, of a module that has been imported, or known to torch."""
+    found = _serialized().get(name) or _imported(name)
+    if found is None:
+        # Classes made inside of functions have no other way to them.
+        for cls in reversed(list(_torch_nodes())):
+            if f"{getattr(cls, '__module__', None)}.{getattr(cls, '__qualname__', None)}" == name:
+                return cls
+    return found
 
 
 def _imported(name: str) -> Any:

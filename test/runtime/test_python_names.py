@@ -200,6 +200,21 @@ def test_containers_come_back(function: Callable[[Any], Any], names: list[str | 
     same(again.forward.structured(x=X), expected)
 
 
+def test_a_dataclass_made_in_a_function_comes_back() -> None:
+    @dataclass
+    class Local:
+        y: torch.Tensor
+
+    torch.export.register_dataclass(Local)
+
+    class Function(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Local:
+            return Local(x + 1)
+
+    result = load(compiled(Function(), (X,))).forward.structured(X)
+    assert type(result) is Local and torch.equal(result.y, X + 1)
+
+
 def test_a_process_that_knows_no_class(tmp_path: Path) -> None:
     """Without torch and without the user's modules: fields by name, nothing imported."""
 
