@@ -215,7 +215,7 @@ def _context(cls: Any, dumped: Any) -> Any:
 
 
 def _class(name: str) -> Any:
-    """The class of a name in the file: as torch serialises it, of a module that has been imported, or known to torch."""
+    """The class of a name in the file: as torch writes it, of an imported module, or known to torch."""
     found = _serialized().get(name) or _imported(name)
     if found is None:
         # Classes made inside of functions have no other way to them.
