@@ -42,9 +42,7 @@ class Arguments:
                     return args
         if not self._known:
             if kwargs:
-                raise usage_failure(
-                    E1208, "the program does not say what its inputs are called", help="pass them in order"
-                )
+                raise _unnamed()
             return list(_leaves(args))
         if not args and len(kwargs) == len(self.names) and all(name in kwargs for name in self.names):
             return [kwargs[str(name)] for name in self.names]
@@ -61,6 +59,8 @@ class Arguments:
         bound: dict[int, Any] = dict(enumerate(args))
         places = {key: number for number, key in enumerate(self._keys) if key is not None}
         for name, value in kwargs.items():
+            if not places:
+                raise _unnamed()
             if name not in places:
                 raise self._refusal(f"there is no input '{name}'", name)
             if places[name] in bound:
@@ -80,6 +80,10 @@ class Arguments:
         close = [] if name is None else difflib.get_close_matches(name, [str(key) for key in self._keys if key], 1)
         guess = f"did you mean '{close[0]}'?" if close else "the method's `inputs` say more"
         return usage_failure(E1208, f"{message}; the program takes {takes}", help=guess)
+
+
+def _unnamed() -> Exception:
+    return usage_failure(E1208, "the program does not say what its inputs are called", help="pass them in order")
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -286,6 +286,25 @@ def test_the_stock_runtime_runs_files_with_names(model: etir.Program) -> None:
     torch.testing.assert_close(outputs, pytree.tree_leaves(Model()(*ARGS, **KWARGS)))
 
 
+def test_files_of_the_stock_compiler_have_containers_without_names() -> None:
+    exir = pytest.importorskip("executorch.exir")
+
+    class Add(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: dict[str, torch.Tensor], *, z: torch.Tensor) -> Any:
+            return {"a": x + y["k"], "b": [z + 1]}
+
+    ep = torch.export.export(Add(), (X, {"k": Y}), {"z": X})
+    forward = load(exir.to_edge(ep).to_executorch().buffer).forward
+    same(forward.structured(X, {"k": Y}, z=X), Add()(X, {"k": Y}, z=X))
+    assert [info.name for info in forward.inputs] == [None, "input_1_k", "z"]
+    assert [info.name for info in forward.outputs] == ["a", "b_0"]
+    with pytest.raises(RuntimeFailure, match="no input 'x'; the program takes argument 0, argument 1, z"):
+        forward(x=X, y={"k": Y}, z=X)
+    ep = torch.export.export(torch.nn.Identity(), (X,))
+    with pytest.raises(RuntimeFailure, match="does not say what its inputs are called"):
+        load(exir.to_edge(ep).to_executorch().buffer).forward(input=X)
+
+
 def test_methods_for_state_are_called_by_the_state_s_names() -> None:
     class Counter(torch.nn.Module):
         total: torch.Tensor
