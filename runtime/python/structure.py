@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_DICTS = ("builtins.dict", "collections.OrderedDict")
+_DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
 _KEYS = (str, int, float, bool, type(None))
 """What a key in a dict may be: what JSON has and Python can hash."""
 _DEEPEST = 100
@@ -70,23 +70,25 @@ def container(
 
 def _keys(type: str, context: Any, names: Any, count: int) -> tuple[Any, ...] | None:
     """What the children of a node are called. Raises ValueError for a dict that has other keys than children."""
+    if names is None and type not in _DICTS:
+        names = _fields(context)
+        return tuple(names) if len(names) == count and names else None
     if names is None:
-        names = context["dict_context"] if type == "collections.defaultdict" else _loaded(context)
-        if type not in (*_DICTS, "collections.defaultdict"):
-            # Models' outputs have a list of fields; dataclasses that torch registered have those that are None besides.
-            if isinstance(names, list) and len(names) == 2 and all(isinstance(part, list) for part in names):
-                names = names[0]
-            if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-                return None
-            if len(names) != count:
-                return None
-    if len(names) != count or not all(isinstance(name, _KEYS) for name in names):
+        names = context["dict_context"] if type == "collections.defaultdict" else json.loads(context)
+    if not isinstance(names, list) or len(names) != count or not all(isinstance(name, _KEYS) for name in names):
         raise ValueError("the keys of a container do not fit its children")
     return tuple(names)
 
 
-def _loaded(context: Any) -> Any:
-    return json.loads(context) if isinstance(context, str) else context
+def _fields(context: Any) -> list[str]:
+    """The names in what a class recorded: a list, or, of dataclasses, two: fields and those that are None."""
+    try:
+        names = json.loads(context) if isinstance(context, str) else context
+    except ValueError:
+        return []
+    if isinstance(names, list) and len(names) == 2 and all(isinstance(part, list) for part in names):
+        names = names[0]
+    return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else []
 
 
 def leaf_names(structure: Structure | None, count: int, prefix: str) -> list[str | None]:
@@ -137,7 +139,7 @@ def arguments_of(structure: Structure | None) -> Structure | None:
     if structure is None or len(structure.children) != 2:
         return None
     positional, keywords = structure.children
-    if positional.type != "builtins.tuple" or keywords.type not in _DICTS:
+    if positional.type != "builtins.tuple" or keywords.type not in _DICTS[:2]:
         return None
     names = positional.keys or (None,) * len(positional.children)
     return container("builtins.dict", positional.children + keywords.children, names + (keywords.keys or ()))
