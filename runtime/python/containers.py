@@ -1,4 +1,4 @@
-"""Python's containers of a node of a :class:`~etir.runtime.structure.Structure`: taken apart and built again.
+"""Python's containers of a node of a :class:`~etir.runtime.structure.Structure`: flattened, and rebuilt.
 
 Tuples, lists, dicts and their kin are built in. A class of the user's is found where it is: among the containers that
 torch knows in this process, or in a module that has been imported. Nothing is imported because a file names it: where
@@ -16,6 +16,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from etir.runtime.errors import E1213, usage_failure
 from etir.runtime.structure import Structure
 
 SEQUENCES = ("builtins.tuple", "builtins.list", "collections.deque", "collections.namedtuple")
@@ -41,7 +42,7 @@ class Record(types.SimpleNamespace):
 
 
 def is_container(value: object) -> bool:
-    """Whether a value is a container that torch would take apart."""
+    """Whether a value is a container that torch would flatten."""
     if isinstance(value, _PLAIN):
         return True
     return type(value) in _torch_nodes() or (dataclasses.is_dataclass(value) and not isinstance(value, type))
@@ -72,11 +73,12 @@ def _make(structure: Structure, items: list[Any]) -> Any:
         case "collections.OrderedDict":
             return collections.OrderedDict(zip(structure.keys or (), items, strict=True))
         case "collections.defaultdict":
-            factory = _FACTORIES.get(str(structure.context.get("default_factory_name")))
+            recorded = structure.context if isinstance(structure.context, dict) else {}
+            factory = _FACTORIES.get(str(recorded.get("default_factory_name")))
             return collections.defaultdict(factory, zip(structure.keys or (), items, strict=True))
         case "collections.deque":
             longest = _loaded(structure.context)
-            return collections.deque(items, longest if isinstance(longest, int) else None)
+            return collections.deque(items, longest if isinstance(longest, int) and longest >= len(items) else None)
         case "collections.namedtuple":
             return named_tuple(structure)._make(items)
         case _:
@@ -103,21 +105,28 @@ def _fields(cls: Any) -> tuple[str, ...] | None:
 
 
 def _make_registered(structure: Structure, items: list[Any]) -> Any:
-    """A container of a class that torch was told about; a :class:`Record` where it does not know it here."""
-    name = str(structure.type)
-    found = _class(name)
+    """A container of a class that torch was told about; a :class:`Record` where it is not known here.
+
+    Raises RuntimeFailure (E1213) when the class refuses its fields.
+    """
+    found = _class(str(structure.type))
     node = _torch_nodes().get(found)
     context = _NO_CONTEXT if node is None else _context(found, structure.context)
-    if node is not None and context is not _NO_CONTEXT:
-        return node.unflatten_fn(items, context)
-    if isinstance(found, type) and dataclasses.is_dataclass(found) and structure.keys is not None:
-        known = [field.name for field in dataclasses.fields(found) if field.init]
-        given = dict(zip(structure.keys, items, strict=True)) | dict.fromkeys(_absent(structure))
-        if set(known) == set(given):
-            return found(**given)
     keys = structure.keys or tuple(map(str, range(len(items))))
     fields = dict(zip(map(str, keys), items, strict=True)) | dict.fromkeys(_absent(structure))
+    try:
+        if node is not None and context is not _NO_CONTEXT:
+            return node.unflatten_fn(items, context)
+        if isinstance(found, type) and _init_fields(found) == set(fields):
+            return found(**fields)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise usage_failure(E1213, f"the class {structure.type} refuses the outputs: {error}") from None
     return Record(**fields)
+
+
+def _init_fields(cls: type) -> set[str] | None:
+    """What a dataclass is made of, None for anything else."""
+    return {f.name for f in dataclasses.fields(cls) if f.init} if dataclasses.is_dataclass(cls) else None
 
 
 def _absent(structure: Structure) -> list[str]:

@@ -175,7 +175,7 @@ class Structured(torch.nn.Module):
         return {"first": pair[0] + table["a"], "second": [pair[1] * table["b"] - bias]}
 
 
-def test_arguments_are_taken_apart_like_the_program_s() -> None:
+def test_arguments_are_flattened_like_the_program_s() -> None:
     a, b, c, d, e = (torch.randn(2, 2) for _ in range(5))
     data = compiled(Structured(), (a, b), kwargs={"table": {"a": c, "b": d}, "bias": e})
     rt = load(data)

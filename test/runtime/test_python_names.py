@@ -200,6 +200,41 @@ def test_containers_come_back(function: Callable[[Any], Any], names: list[str | 
     same(again.forward.structured(x=X), expected)
 
 
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ({"type": "collections.deque", "context": "0"}, collections.deque),
+        ({"type": "collections.deque", "context": '"?"'}, collections.deque),
+        ({"type": "collections.defaultdict", "context": "?", "names": ["a"]}, collections.defaultdict),
+        (
+            {"type": "collections.defaultdict", "context": {"default_factory_name": "exec", "dict_context": ["a"]}},
+            collections.defaultdict,
+        ),
+        ({"type": "collections.namedtuple", "context": "no.such.class", "names": ["def"]}, tuple),
+        ({"type": "collections.namedtuple", "context": "os.stat_result"}, tuple),
+        ({"type": "os.system", "context": "null"}, Record),
+        ({"type": "", "context": "null"}, Record),
+        ({"type": "antigravity.X", "context": "null"}, Record),
+        ({"type": "names_test.Scores", "context": "null"}, RuntimeFailure),
+        ({"type": "names_test.Scores", "context": '[["a"], ["a"]]'}, RuntimeFailure),
+    ],
+)
+def test_descriptions_of_strange_files(head: dict[str, Any], expected: type) -> None:
+    """A file may say anything: a container comes back, or an error, and nothing is imported or called."""
+    text = print_module(read_program(compiled(torch.nn.Identity(), (X,)).buffer))
+    spec = json.dumps([1, head | {"children_spec": [{"type": None, "context": None, "children_spec": []}]}])
+    start = text.index(' out_spec "') + len(' out_spec "')
+    end = text.index('"', start)
+    quoted = spec.replace("\\", r"\5C").replace('"', r"\22")
+    method = load(emit_program(parse_module(text[:start] + quoted + text[end:], EtContext())).pte()).forward
+    if expected is RuntimeFailure:
+        with pytest.raises(RuntimeFailure, match=r"error\[E1213\]: the class names_test.Scores refuses the outputs"):
+            method.structured(X)
+    else:
+        assert isinstance(method.structured(X), expected)
+    assert torch.equal(method(X)[0], X) and "antigravity" not in sys.modules
+
+
 def test_a_dataclass_made_in_a_function_comes_back() -> None:
     @dataclass
     class Local:
