@@ -4,23 +4,27 @@
 
     et-run model.pte --inputs x.npz --outputs y.npz
     et-run model.pte --inputs x.npz --profile
+    et-run model.pte --list
     et-run module.mlir --inputs x.npz --evaluator numpy
 
 A ``.pte`` file runs on the native runtime (``etir.runtime``) where that is installed; text is interpreted, and so is a
 file with ``--interpret`` or ``--evaluator``. The level does not matter: the same inputs can be run before and after any
-pass and the outputs compared.
+pass and the outputs compared. Arrays are matched to inputs by name where the program has names; ``--list`` shows them.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from etir.diagnostics import EtirError, SourceLocation
 from etir.tools.common import OK, Console, ToolParser, read_bytes, run_tool, usage_error
-from etir.tools.errors import E0902, E0903, E0910
+from etir.tools.errors import E0902, E0903
+from etir.tools.named_arrays import MethodSignature, Names, order_inputs, output_labels
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -39,6 +43,7 @@ def _parser() -> ToolParser:
     parser.add_argument("--inputs", metavar="FILE", help=".npz with the inputs, by the method's names or in order")
     parser.add_argument("--outputs", metavar="FILE", help=".npz to write the outputs to")
     parser.add_argument("--method", default="forward", help="the method to execute (default: forward)")
+    parser.add_argument("--list", action="store_true", help="print the methods, what they take and what they return")
     parser.add_argument("--interpret", action="store_true", help="interpret a .pte file instead of executing it")
     parser.add_argument(
         "--evaluator",
@@ -59,8 +64,12 @@ def _parser() -> ToolParser:
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     native = _is_native(arguments)
+    if arguments.list:
+        for signature in _native_signatures(arguments) if native else _signatures(_load(arguments, console)):
+            print(signature)
+        return OK
     outputs, names = _execute(arguments) if native else _interpret(arguments, console)
-    labels = _output_labels(outputs, names)
+    labels = output_labels(names)
     if arguments.outputs is not None:
         _save_outputs(arguments.outputs, dict(zip(labels, outputs, strict=True)))
     elif not arguments.profile:
@@ -86,46 +95,67 @@ def _is_native(arguments: argparse.Namespace) -> bool:
     return False
 
 
-def _execute(arguments: argparse.Namespace) -> tuple[list[Any], tuple[str, ...]]:
-    """Outputs of the native runtime. Names of outputs are not in the file."""
-    from dataclasses import replace
+def _native_signatures(arguments: argparse.Namespace) -> list[MethodSignature]:
+    with _errors_of(arguments.input):
+        program = _load_native(arguments)
+        signatures = [program.signature(name) for name in program.methods]
+    return [
+        MethodSignature(s.name, tuple((i.name, str(i)) for i in s.inputs), tuple((o.name, str(o)) for o in s.outputs))
+        for s in signatures
+    ]
 
-    from etir.runtime import RuntimeFailure, load
+
+def _execute(arguments: argparse.Namespace) -> tuple[list[Any], Names]:
+    """Outputs of the native runtime and what the program calls them."""
+    with _errors_of(arguments.input):
+        method = _load_native(arguments)[arguments.method]
+        inputs = order_inputs(_load_inputs(arguments.inputs), [info.name for info in method.inputs])
+        names = [info.name for info in method.outputs]
+        if not arguments.profile:
+            return method(*inputs), names
+        profile = method.profile(*inputs)
+    print(profile)
+    return profile.outputs, names
+
+
+def _load_native(arguments: argparse.Namespace) -> Program:
+    from etir.runtime import load
 
     read_bytes(arguments.input)
+    threads = 1 if arguments.threads is None else arguments.threads
+    return load(arguments.input, arguments.data, threads=threads)
+
+
+@contextmanager
+def _errors_of(path: str) -> Iterator[None]:
+    """Errors of the runtime get the file as their location."""
+    from etir.runtime import RuntimeFailure
+
     try:
-        program: Program = load(
-            arguments.input, arguments.data, threads=1 if arguments.threads is None else arguments.threads
-        )
-        method = program[arguments.method]
-        names = [info.name for info in method.inputs]
-        known = tuple(name for name in names if name is not None)
-        inputs = _order_inputs(_load_inputs(arguments.inputs), known if len(known) == len(names) else ())
-        if not arguments.profile:
-            return method(*inputs), ()
-        profile = method.profile(*inputs)
+        yield
     except RuntimeFailure as error:
-        raise EtirError([replace(d, location=SourceLocation(arguments.input)) for d in error.diagnostics]) from None
-    print(profile)
-    return profile.outputs, ()
+        raise EtirError([replace(d, location=SourceLocation(path)) for d in error.diagnostics]) from None
 
 
-def _interpret(arguments: argparse.Namespace, console: Console) -> tuple[list[Any], tuple[str, ...]]:
+def _interpret(arguments: argparse.Namespace, console: Console) -> tuple[list[Any], Names]:
     """Outputs of the interpreter, and what the module calls them."""
     from etir.backends.api.registry import backend_of_runtime_id
     from etir.interpret import run_module
 
     module = _load(arguments, console)
-    names = _method_names(module, arguments.method, "input_names")
-    inputs = _order_inputs(_load_inputs(arguments.inputs), names)
+    found = [signature for signature in _signatures(module) if signature.name == arguments.method]
+    takes = [name for name, _ in found[0].inputs] if found else []
+    inputs = order_inputs(_load_inputs(arguments.inputs), takes)
     evaluator = arguments.evaluator or "auto"
-    outputs = [
-        _to_numpy(v)
-        for v in run_module(
-            module, inputs, method=arguments.method, evaluator=evaluator, runner_of=backend_of_runtime_id
-        )
-    ]
-    return outputs, _method_names(module, arguments.method, "output_names")
+    results = run_module(module, inputs, method=arguments.method, evaluator=evaluator, runner_of=backend_of_runtime_id)
+    outputs = [_to_numpy(value) for value in results]
+    return outputs, [name for name, _ in found[0].outputs] if found else [None] * len(outputs)
+
+
+def _signatures(module: ModuleOp) -> list[MethodSignature]:
+    from etir.tools.signatures import signatures_of
+
+    return signatures_of(module)
 
 
 def _load(arguments: argparse.Namespace, console: Console) -> ModuleOp:
@@ -140,19 +170,6 @@ def _load(arguments: argparse.Namespace, console: Console) -> ModuleOp:
     module = read_module(arguments.input, arguments.weights, ToolContext(), console)
     require_payloads(module)
     return module
-
-
-def _method_names(module: ModuleOp, method: str, what: str) -> tuple[str, ...]:
-    """The names of a method's inputs or outputs, empty when the module does not have them."""
-    from xdsl.dialects.builtin import ArrayAttr, StringAttr
-    from xdsl.dialects.func import FuncOp
-
-    for op in module.body.block.ops:
-        if isinstance(op, FuncOp) and op.sym_name.data == method:
-            names = op.attributes.get(f"et.{what}")
-            if isinstance(names, ArrayAttr):
-                return tuple(n.data for n in names.data if isinstance(n, StringAttr))
-    return ()
 
 
 def _load_inputs(path: str | None) -> dict[str, Any]:
@@ -170,23 +187,6 @@ def _load_inputs(path: str | None) -> dict[str, Any]:
         raise E0902.error(f"cannot read the inputs '{path}': {error}", help="write them with numpy.savez") from None
 
 
-def _order_inputs(arrays: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    """The arrays in the order of the method's inputs: by name when all are named like inputs, else as they stand.
-
-    Raises error E0910 when some are named like inputs and others not.
-    """
-    known = [name for name in arrays if name in names]
-    if not known:
-        return list(arrays.values())
-    missing = [name for name in names if name not in arrays]
-    strange = [name for name in arrays if name not in names]
-    if missing or strange:
-        parts = [f"missing {', '.join(missing)}"] if missing else []
-        parts += [f"unknown {', '.join(strange)}"] if strange else []
-        raise E0910.error(f"the inputs do not fit: {'; '.join(parts)}; the method takes {', '.join(names)}")
-    return [arrays[name] for name in names]
-
-
 def _to_numpy(value: Any) -> Any:
     """A tensor of either evaluator as a NumPy array; what NumPy has no type for (bfloat16) is widened to float32."""
     if not hasattr(value, "detach"):
@@ -196,10 +196,6 @@ def _to_numpy(value: Any) -> Any:
         return tensor.numpy()
     except TypeError:
         return tensor.float().numpy()
-
-
-def _output_labels(outputs: Sequence[Any], names: Sequence[str]) -> list[str]:
-    return list(names) if len(names) == len(outputs) else [f"output_{i}" for i in range(len(outputs))]
 
 
 def _describe(label: str, value: Any) -> str:

@@ -65,6 +65,7 @@ from etir.lowering.export_fx.nodes import GraphExporter, legal_name
 from etir.lowering.export_fx.sizes import Sizes, inverse
 from etir.lowering.export_fx.targets import AtenTargets
 from etir.lowering.functionalize import FunctionalizePass
+from etir.lowering.import_fx.trees import load_tree
 from etir.lowering.import_fx.types import TORCH_DTYPES
 from etir.passes.infra.base import is_private
 
@@ -397,7 +398,7 @@ class _BlockExporter:
         if not isinstance(text, StringAttr) or not text.data:
             return None
         try:
-            spec = pytree.treespec_loads(text.data)
+            spec = load_tree(text.data)
         except (ValueError, KeyError, TypeError, NotImplementedError) as error:
             raise E0407.error(f"attribute '{attribute}' is no pytree that torch knows: {error}") from None
         return spec if spec.num_leaves == leaves else None

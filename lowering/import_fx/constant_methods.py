@@ -22,6 +22,7 @@ from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.program import GetWeightOp
 from etir.lowering.errors import E0403
 from etir.lowering.import_fx.structures import as_number
+from etir.lowering.import_fx.trees import dump_tree
 from etir.lowering.import_fx.types import ELEMENT_TYPES
 
 GRADIENTS = "__et_training_gradients_index_"
@@ -79,18 +80,11 @@ def constant_method(name: str, value: object, constant: Constant) -> FuncOp:
     names: list[Attribute] = [StringAttr(f"output_{index}") for index in range(len(results))]
     func.attributes |= {
         "et.in_spec": StringAttr(""),
-        "et.out_spec": StringAttr(_text(spec)),
+        "et.out_spec": StringAttr(dump_tree(spec)),
         "et.input_names": ArrayAttr[Attribute]([]),
         "et.output_names": ArrayAttr(names),
     }
     return func
-
-
-def _text(spec: Any) -> str:
-    try:
-        return pytree.treespec_dumps(spec)
-    except NotImplementedError:
-        return ""
 
 
 def _result(name: str, value: object, index: int, block: Block, constant: Constant) -> SSAValue:

@@ -8,7 +8,7 @@ a change of state or of an input into ``et.write_state`` and ``et.update_input``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ from torch.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
-from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
@@ -61,8 +60,10 @@ from etir.lowering.import_fx.layouts import changes_tensors
 from etir.lowering.import_fx.lowered import LoweredModules
 from etir.lowering.import_fx.nodes import INNER_TENSOR, NodeImporter, WrappedTensor
 from etir.lowering.import_fx.structures import as_number, flatten
+from etir.lowering.import_fx.trees import dump_arguments, dump_tree
 from etir.lowering.import_fx.types import type_of_tensor, type_of_value
 from etir.lowering.import_fx.weights import BlobPool
+from etir.runtime.structure import arguments_of, leaf_names, parse_structure
 
 Range = tuple[int, "int | None"]
 
@@ -384,15 +385,29 @@ class _MethodImporter:
         return results
 
     def _metadata(self) -> dict[str, Attribute]:
-        in_spec, out_spec = self.program.call_spec.in_spec, self.program.call_spec.out_spec
-        names = ArrayAttr([StringAttr(name) for name in self.inputs])
+        call = self.program.call_spec
+        in_spec, out_spec = dump_arguments(call.in_spec, self._argument_names()), dump_tree(call.out_spec)
+        arguments = arguments_of(parse_structure(in_spec))
+        inputs = leaf_names(arguments, len(self.inputs), "input")
+        outputs = leaf_names(parse_structure(out_spec), len(self.output_names), "output")
         return {
-            "et.in_spec": StringAttr(_dump_spec(in_spec)),
-            "et.out_spec": StringAttr(_dump_spec(out_spec)),
-            "et.input_names": names,
-            "et.output_names": ArrayAttr([StringAttr(name) for name in self.output_names]),
+            "et.in_spec": StringAttr(in_spec),
+            "et.out_spec": StringAttr(out_spec),
+            "et.input_names": _names(inputs, self.inputs),
+            "et.output_names": _names(outputs, self.output_names),
             **({} if self.training is None else {"et.training": self.training.attribute}),
         }
+
+    def _argument_names(self) -> Sequence[str] | None:
+        """What the user's ``forward`` calls its arguments: as torch recorded it, else as the graph calls its inputs."""
+        for entry in self.program.module_call_graph:
+            if entry.fqn == "" and entry.signature is not None and entry.signature.forward_arg_names is not None:
+                return entry.signature.forward_arg_names
+        spec = self.program.call_spec.in_spec
+        flat = (
+            spec is not None and spec.num_children == 2 and all(child.is_leaf() for child in spec.child(0).children())
+        )
+        return list(self.inputs) if flat else None
 
     # --- symbolic dims ----------------------------------------------------------------------------------------------
 
@@ -429,6 +444,11 @@ class _MethodImporter:
                 renamed[symbol] = name
         if renamed:
             _rename_symbols(func, renamed)
+
+
+def _names(found: Sequence[str | None], others: Iterable[str]) -> ArrayAttr[StringAttr]:
+    """The names of values; those of the graph where the user's program has none."""
+    return ArrayAttr([StringAttr(name or other) for name, other in zip(found, others, strict=True)])
 
 
 def _store_location(target: str, value: Any) -> NameLoc:
@@ -476,27 +496,3 @@ def _rename_symbols(func: FuncOp, renamed: dict[str, str]) -> None:
     last = block.last_op
     assert last is not None
     func.function_type = FunctionType.from_lists([a.type for a in block.args], [v.type for v in last.operands])
-
-
-def _dump_spec(spec: Any) -> str:
-    """A pytree description as torch's JSON text; containers without a registered name become tuples."""
-    if spec is None:
-        return ""
-    try:
-        return pytree.treespec_dumps(spec)
-    except NotImplementedError:
-        leaf_count = spec.num_leaves
-        example = pytree.tree_unflatten(list(range(leaf_count)), spec)
-        return pytree.treespec_dumps(pytree.tree_structure(_plain(example)))
-
-
-def _plain(value: Any) -> Any:
-    """``value`` with named tuples and other registered containers as plain tuples, lists and dicts."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple(_plain(item) for item in value)
-    children = pytree.tree_flatten(value)[0]
-    return value if isinstance(value, int) else tuple(children)

@@ -60,6 +60,7 @@ from etir.lowering.to_out_variant.destinations import (
     stores_of,
     written_in_place,
 )
+from etir.lowering.to_out_variant.packing import packing_of
 from etir.lowering.to_out_variant.places import elements, is_dynamic, is_unplanned, root_of, start_in
 
 Ranges = dict[str, tuple[int, int | None]]
@@ -115,9 +116,8 @@ class MethodLowering:
         assert first is not None
         for definition in self.definitions:
             entry.insert_op_before(definition, first)
-        spec = {name: self.func.attributes.get(f"et.{name}") for name in ("in_spec", "out_spec")}
-        texts = {name: a.data for name, a in spec.items() if isinstance(a, StringAttr)}
-        method = MethodOp(self.func.sym_name.data, region, in_spec=texts.get("in_spec"), out_spec=texts.get("out_spec"))
+        in_spec, out_spec = packing_of(self.func)
+        method = MethodOp(self.func.sym_name.data, region, in_spec=in_spec, out_spec=out_spec)
         method.location = self.func.location
         for name in ("et.input_names", "et.output_names"):
             if name in self.func.attributes:

@@ -44,6 +44,8 @@ int main(int argc, char** argv) {
   CHECK(info.kind == ETIR_TENSOR && info.dtype == 6 && info.rank == 2 && info.sizes[1] == 3 && info.nbytes == 24);
   CHECK(etir_method_input_info(method, 1, &info) != 0);
   CHECK(etir_method_output(method, 0) == NULL);
+  CHECK(strcmp(etir_method_input_name(method, 0), "x") == 0 && etir_method_input_name(method, 1) == NULL);
+  CHECK(etir_method_output_name(method, 0) == NULL);
 
   memset(&x, 0, sizeof(x));
   x.kind = ETIR_TENSOR;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "platform/host_program.h"
+#include "platform/value_names.h"
 
 using etir::Tag;
 namespace host = etir::host;
@@ -19,6 +20,8 @@ struct etir_program {
 
 struct etir_method {
   std::shared_ptr<host::Method> method;
+  std::vector<std::string> input_names;
+  std::vector<std::string> output_names;
   std::vector<host::Output> outputs;
   std::vector<etir_value> values;
   std::deque<std::vector<etir_value>> items;  // of lists; addresses must not change
@@ -106,6 +109,10 @@ etir_value value_of(etir_method& method, host::Output& output) {
   return value;
 }
 
+const char* name_at(const std::vector<std::string>& names, size_t index) {
+  return index < names.size() && !names[index].empty() ? names[index].c_str() : nullptr;
+}
+
 /// False for a value that no method takes.
 bool input_of(const etir_value& value, host::Input* input) {
   input->tag = static_cast<Tag>(value.kind);
@@ -177,9 +184,13 @@ etir_method* etir_method_load(etir_program* program, const char* name) {
     host::Status status;
     auto method = std::make_unique<etir_method>();
     method->method = program->program->load_method(std::string(name), &status);
-    if (method->method != nullptr) return method.release();
-    remember(status);
-    return nullptr;
+    if (method->method == nullptr) {
+      remember(status);
+      return nullptr;
+    }
+    method->input_names = host::input_names(method->method->meta());
+    method->output_names = host::output_names(method->method->meta());
+    return method.release();
   });
 }
 
@@ -206,6 +217,14 @@ int etir_method_input_info(const etir_method* method, size_t index, etir_value* 
     info->nbytes = static_cast<size_t>(tensor.nbytes);
   }
   return 0;
+}
+
+const char* etir_method_input_name(const etir_method* method, size_t index) {
+  return name_at(method->input_names, index);
+}
+
+const char* etir_method_output_name(const etir_method* method, size_t index) {
+  return name_at(method->output_names, index);
 }
 
 int etir_method_run(etir_method* method, const etir_value* inputs, size_t count) {

@@ -81,6 +81,11 @@ ETIR_API size_t etir_method_num_outputs(const etir_method* method);
 /* What an input is: kind, and for tensors dtype, rank, sizes (the largest), dim order and bytes; `data` is NULL. Fills
  * `*info`, whose pointers are valid as long as the method. */
 ETIR_API int etir_method_input_info(const etir_method* method, size_t index, etir_value* info);
+/* What the program calls an input or output: the argument, and the keys on the way to a value in containers, joined by
+ * '_' ("batch_ids" for batch={"ids": ...}), in UTF-8. NULL where the file does not say, and when there is no such input
+ * or output. Valid as long as the method. */
+ETIR_API const char* etir_method_input_name(const etir_method* method, size_t index);
+ETIR_API const char* etir_method_output_name(const etir_method* method, size_t index);
 
 /* Executes the method on `count` inputs. Tensors are used in place or copied; they need to live during the call. */
 ETIR_API int etir_method_run(etir_method* method, const etir_value* inputs, size_t count);

@@ -1,7 +1,9 @@
 """``etir.runtime``: load and execute ``.pte`` files from Python.
 
     rt = etir.runtime.load("model.pte")        # or bytes; data="weights.ptd" for external weights
-    y, = rt.forward(x)                         # NumPy arrays or torch tensors in, the same kind out
+    y, = rt.forward(x)                         # NumPy arrays or torch tensors in, the same kind out, as a flat list
+    y, = rt.forward(x=x)                       # arguments by keyword
+    rt.forward.structured(x)                   # what the program returns, in its containers
     rt.methods, rt["forward"].inputs           # what is in the file
     rt.state["cache"]                          # state, in a program that has methods for it
 
@@ -15,8 +17,9 @@ methods that share state; others run at the same time, without Python's lock.
 from __future__ import annotations
 
 from etir.runtime.api import Method, Program, load
+from etir.runtime.containers import Record
 from etir.runtime.errors import RuntimeFailure
-from etir.runtime.info import MethodMemory, OperatorTime, Profile, ScalarInfo, TensorInfo
+from etir.runtime.info import MethodMemory, OperatorTime, Profile, ScalarInfo, Signature, TensorInfo
 from etir.runtime.library import is_available, operators
 from etir.runtime.state import State
 from etir.runtime.training import SGD, Adam, AdamW, TrainingModule
@@ -30,8 +33,10 @@ __all__ = [
     "OperatorTime",
     "Profile",
     "Program",
+    "Record",
     "RuntimeFailure",
     "ScalarInfo",
+    "Signature",
     "State",
     "TensorInfo",
     "TrainingModule",

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
-from etir.runtime.errors import E1207, E1208, E1213, RuntimeFailure, usage_failure
-from etir.runtime.info import MethodMemory, Profile, ScalarInfo, TensorInfo, info_of
+from etir.runtime.arguments import Arguments
+from etir.runtime.containers import rebuild
+from etir.runtime.errors import E1207, E1208, E1213, RuntimeFailure, one_frame, usage_failure
+from etir.runtime.info import MethodMemory, Profile, ScalarInfo, Signature, TensorInfo, info_of, signature_text
 from etir.runtime.library import native
 from etir.runtime.state import State
-from etir.runtime.structure import flatten, input_names, parse_structure
+from etir.runtime.structure import Structure, leaf_names, parse_structure
 
 if TYPE_CHECKING:
     from etir.runtime import _native
@@ -20,9 +22,23 @@ if TYPE_CHECKING:
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 """A file, by its path or as bytes. Read-only bytes are used in place and kept alive; others are copied."""
 
+Row = tuple[Any, ...]
+"""What the native module says of an input or output."""
 
+
+class Compiled(Protocol):
+    """A program in memory, with its external data: what ``etir.compile`` returns."""
+
+    @property
+    def buffer(self) -> bytes: ...
+
+    @property
+    def external(self) -> Mapping[str, bytes]: ...
+
+
+@one_frame
 def load(
-    program: Source,
+    program: Source | Compiled,
     data: Source | Sequence[Source] | None = None,
     *,
     isa: str | None = None,
@@ -34,8 +50,8 @@ def load(
     """Load a ``.pte`` file. All of it is checked now; methods are loaded at their first use.
 
     Args:
-        program: the file's path or its bytes.
-        data: external weights, ``.ptd`` files.
+        program: the file's path or its bytes, or what ``etir.compile`` returned.
+        data: external weights, ``.ptd`` files; by default those of a compiled program, none otherwise.
         isa: instruction set of the kernels (``"baseline"``, ``"x86-64-v3"``, ``"x86-64-v4"``); by default the best one
             that the processor and the installation have, or what the environment variable ``ETIR_ISA`` says.
         threads: how many threads one run may use.
@@ -52,18 +68,25 @@ def load(
         sources.append(cast(Source, data))
     elif data is not None:
         sources += data
+    if _is_compiled(program):
+        sources = sources if data is not None else list(program.external.values())
+        program = program.buffer
     handle = native().Program(
         _source(program), [_source(s) for s in sources], isa or "", threads, mmap, temp_bytes or 0, seed
     )
     return Program(handle)
 
 
-def _source(source: Source) -> str | bytes | bytearray | memoryview:
+def _is_compiled(program: Source | Compiled) -> TypeGuard[Compiled]:
+    return hasattr(type(program), "buffer") and hasattr(type(program), "external")
+
+
+def _source(source: object) -> str | bytes | bytearray | memoryview:
     if isinstance(source, bytes | bytearray | memoryview):
         return source
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
-    raise usage_failure(E1213, f"a {type(source).__name__} is neither a path nor bytes")
+    raise usage_failure(E1213, f"a {type(source).__name__} is neither a path nor bytes nor a compiled program")
 
 
 class Program:
@@ -91,6 +114,7 @@ class Program:
         """Threads that one run may use."""
         return self._handle.threads
 
+    @one_frame
     def __getitem__(self, name: str) -> Method:
         """The method, loaded at the first call. Raises RuntimeFailure (E1207 when there is none of that name)."""
         with self._lock:
@@ -114,15 +138,32 @@ class Program:
         return name in self.methods
 
     def __repr__(self) -> str:
-        return f"<etir.runtime.Program with {', '.join(self.methods)}>"
+        """The program's own methods with what they take, and the names of the others, in few lines."""
+        own = [name for name in self.methods if not name.startswith("__et_")]
+        lines = [f"<etir.runtime.Program on {self.isa} kernels, {self.threads} thread{'s' * (self.threads > 1)}"]
+        for name in own[:3]:
+            signature = self.signature(name)
+            takes, gives = (signature_text(infos, 6) for infos in (signature.inputs, signature.outputs))
+            lines.append(f"  {name}({takes}) -> [{gives}]")
+        others = [*own[3:], *(name for name in self.methods if name.startswith("__et_"))]
+        if others:
+            lines.append(f"  {', '.join(others[:6])}{f', ... {len(others) - 6} more' if len(others) > 6 else ''}")
+        return "\n".join(lines) + ">"
+
+    @one_frame
+    def signature(self, name: str) -> Signature:
+        """What a method takes and gives, without loading it. Raises RuntimeFailure (E1207 for another name)."""
+        return _Interface(name, *self._handle.signature(self._index(name))).signature
 
     @property
+    @one_frame
     def state(self) -> State:
         """What methods keep between calls, by name. Raises RuntimeFailure (E1213) without methods for it."""
         if self._state is None:
             self._state = State(self)
         return self._state
 
+    @one_frame
     def load_method(self, name: str) -> Method:
         """A method with memory and delegates of its own, apart from the one of ``program[name]`` but for state that
         methods share. Other threads may run it while they run those.
@@ -130,37 +171,56 @@ class Program:
         return self._load(name, True)
 
     def _load(self, name: str, *alone: bool) -> Method:
+        index = self._index(name)
+        return Method(_Interface(name, *self._handle.signature(index)), self._handle.load_method(index, *alone))
+
+    def _index(self, name: str) -> int:
         if name not in self.methods:
             raise usage_failure(E1207, f"the program has no method '{name}'; it has {', '.join(self.methods)}")
-        index = self.methods.index(name)
-        return Method(name, self._handle.signature(index), self._handle.load_method(index, *alone))
+        return self.methods.index(name)
+
+
+class _Interface:
+    """How one method is called and what comes back, from the native module's rows."""
+
+    def __init__(
+        self, name: str, inputs: list[tuple[Any, ...]], outputs: list[tuple[Any, ...]], taken: str, given: str
+    ):
+        self.arguments = Arguments(parse_structure(taken), len(inputs))
+        self.results: Structure | None = parse_structure(given)
+        names = leaf_names(self.results, len(outputs), "output")
+        if self.results is not None and self.results.leaves != len(outputs):
+            self.results = None
+        infos = map(info_of, inputs, self.arguments.names), map(info_of, outputs, names)
+        self.signature = Signature(name, tuple(infos[0]), tuple(infos[1]))
 
 
 class Method:
-    """A loaded method: call it with the program's arguments, get its outputs as a flat list."""
+    """A loaded method: call it with the program's arguments, get its outputs as a flat list.
 
-    def __init__(
-        self,
-        name: str,
-        signature: tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], bytes],
-        handle: _native.Method,
-    ):
-        inputs, outputs, encoding = signature
-        self.name = name
+    :meth:`structured` returns them in the containers that the program returned them in.
+    """
+
+    def __init__(self, interface: _Interface, handle: _native.Method):
+        signature = interface.signature
         self._handle = handle
-        self._structure = parse_structure(encoding.decode("utf-8", "replace"))
-        names = input_names(self._structure, len(inputs))
-        self.inputs: tuple[TensorInfo | ScalarInfo, ...] = tuple(map(info_of, inputs, names))
+        self._arguments = interface.arguments
+        self._results = interface.results
+        self.signature = signature
+        """Name, inputs and outputs together."""
+        self.name = signature.name
+        self.inputs: tuple[TensorInfo | ScalarInfo, ...] = signature.inputs
         """What it takes, flat."""
-        self.outputs: tuple[TensorInfo | ScalarInfo, ...] = tuple(info_of(row, None) for row in outputs)
-        """What it gives."""
+        self.outputs: tuple[TensorInfo | ScalarInfo, ...] = signature.outputs
+        """What it gives, flat."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[Any]:
         """Execute.
 
-        Arguments are those of the program that was compiled, or its inputs, flat. Tensors are anything with DLPack or
-        the buffer protocol on the CPU, dense and in the dim order of ``inputs``; their memory is used in place unless
-        the program's plan has a place for them.
+        Arguments are those of the program that was compiled, by position or by keyword, or its inputs, flat or by the
+        names in ``inputs``. Tensors are anything with DLPack or the buffer protocol on the CPU. They are used in place
+        unless the program's plan has a place for them, or their elements lie in another order than ``inputs`` says or
+        not side by side: then they are copied, and what the program writes into them comes back.
 
         Returns the outputs in order: torch tensors when any input was one, NumPy arrays otherwise (bfloat16 as
         ``ml_dtypes.bfloat16`` where that package is loaded, else as float32), which own their memory; numbers and
@@ -168,24 +228,49 @@ class Method:
 
         Raises RuntimeFailure; the method may be called again.
         """
-        flat = flatten(args, kwargs, self._structure)
-        return self.run(flat, torch=_any_torch(flat))
+        try:
+            flat = self._arguments.flatten(args, kwargs)
+            return self._handle.run(flat, _any_torch(flat))
+        except RuntimeFailure as error:
+            failure = error
+        raise self._explained(failure)
+
+    @one_frame
+    def structured(self, *args: Any, **kwargs: Any) -> Any:
+        """Execute, and pack the outputs as the program does: a dict, a dataclass, a named tuple, a single tensor.
+
+        Classes that this process does not know, because their module has not been imported or, for those that torch was
+        told about, torch has not, are stood in for by :class:`~etir.runtime.Record` and by named tuples of the same
+        fields.
+
+        Raises RuntimeFailure: as a call does, and E1213 when the file does not say how outputs are packed.
+        """
+        if self._results is None:
+            raise usage_failure(
+                E1213,
+                f"the file does not say how the outputs of '{self.name}' are packed",
+                help="call the method itself, which returns a flat list; files that etir writes say it",
+            )
+        return rebuild(self._results, iter(self(*args, **kwargs)))
 
     def run(self, inputs: Sequence[Any], *, torch: bool) -> list[Any]:
         """Execute with flat inputs; the outputs are torch tensors or NumPy arrays as ``torch`` says."""
         try:
             return self._handle.run(inputs, torch)
         except RuntimeFailure as error:
-            raise self._with_inputs(error) from None
+            failure = error
+        raise self._explained(failure)
 
     def profile(self, *args: Any, **kwargs: Any) -> Profile:
         """Execute and time each instruction. ``str()`` of the result is a table by operator."""
-        flat = flatten(args, kwargs, self._structure)
         try:
+            flat = self._arguments.flatten(args, kwargs)
             outputs, rows = self._handle.profile(flat, _any_torch(flat))
         except RuntimeFailure as error:
-            raise self._with_inputs(error) from None
-        return Profile(outputs, tuple(rows))
+            failure = error
+        else:
+            return Profile(outputs, tuple(rows))
+        raise self._explained(failure)
 
     @property
     def memory(self) -> MethodMemory:
@@ -193,22 +278,18 @@ class Method:
         return MethodMemory(*self._handle.memory)
 
     def __repr__(self) -> str:
-        takes, gives = (", ".join(map(str, infos)) for infos in (self.inputs, self.outputs))
-        return f"<etir.runtime.Method {self.name}({takes}) -> [{gives}]>"
+        return f"<etir.runtime.Method {self.signature}>"
 
-    def _with_inputs(self, error: RuntimeFailure) -> RuntimeFailure:
-        """The error, with what the method takes as the next step when an input is what is wrong."""
+    def _explained(self, error: RuntimeFailure) -> RuntimeFailure:
+        """The error without the frames below, and with what the method takes when an input is what is wrong."""
         diagnostic = error.diagnostics[0]
-        if diagnostic.id != E1208:
-            return error
-        takes = ", ".join(map(str, self.inputs)) or "nothing"
-        help = f"the method takes {takes}"
-        if error.check == "InputDimOrder" or "side by side" in diagnostic.message:
-            help += "; x.contiguous() or numpy.ascontiguousarray(x) makes a row-major copy"
-        renewed = diagnostic.id.diagnostic(diagnostic.message, help=help, notes=diagnostic.notes)
-        return RuntimeFailure(
-            renewed, error.check, error.category, error.method, error.instruction, error.operator, error.values
-        )
+        if diagnostic.id == E1208 and error.check != "None":
+            help = f"the method takes {signature_text(self.inputs) or 'nothing'}"
+            renewed = diagnostic.id.diagnostic(diagnostic.message, help=help, notes=diagnostic.notes)
+            return RuntimeFailure(
+                renewed, error.check, error.category, error.method, error.instruction, error.operator, error.values
+            )
+        return error.with_traceback(None)
 
 
 def _any_torch(values: Sequence[Any]) -> bool:

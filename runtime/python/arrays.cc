@@ -57,16 +57,66 @@ nb::dlpack::dtype dlpack_type(Code code, size_t bits) {
 
 std::string type_of(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
-/// Whether elements lie densely with the dims in `order`. Dims of size 1 may have any stride.
-bool has_order(const int32_t* sizes, const int64_t* strides, const uint8_t* order, int rank) {
-  int64_t expected = 1;
-  for (int position = rank - 1; position >= 0; --position) {
-    const int dim = order[position];
-    if (sizes[dim] == 1) continue;
+/// Whether elements lie densely with the dims in `input.order`, given strides in bytes. Dims of size 1 may have any.
+bool has_order(const host::Input& input, const int64_t* strides) {
+  int64_t expected = static_cast<int64_t>(element_size(input.dtype));
+  for (int position = input.rank - 1; position >= 0; --position) {
+    const int dim = input.order[position];
+    if (input.sizes[dim] == 1) continue;
     if (strides[dim] != expected) return false;
-    expected *= sizes[dim];
+    expected *= input.sizes[dim];
   }
   return true;
+}
+
+/// Whether a method that expects a tensor like `expected` might take one of these sizes; it refuses others by itself.
+bool may_fit(const host::Input& input, const TensorInfo& expected) {
+  if (input.dtype != expected.dtype || input.rank != expected.rank) return false;
+  for (int d = 0; d < input.rank; ++d) {
+    if (expected.dynamism != Dynamism::Unbound && input.sizes[d] > expected.sizes[d]) return false;
+  }
+  return true;
+}
+
+/// Calls `each(dense, strided)` for every element: where it is in dense memory in the input's order of dims, and where
+/// it is with `strides`, both in bytes from the first. There must be an element.
+template <typename Each>
+void for_each_element(const host::Input& input, const int64_t* strides, Each each) {
+  const int64_t width = static_cast<int64_t>(element_size(input.dtype));
+  const int last = input.rank - 1;
+  const int64_t count = input.rank == 0 ? 1 : input.sizes[input.order[last]];
+  const int64_t step = input.rank == 0 ? 0 : strides[input.order[last]];
+  int32_t index[kMaxRank] = {};
+  int64_t dense = 0, strided = 0;
+  for (;;) {
+    for (int64_t i = 0; i < count; ++i, dense += width) each(dense, strided + i * step);
+    int position = last - 1;
+    for (; position >= 0; --position) {
+      const int dim = input.order[position];
+      strided += strides[dim];
+      if (++index[dim] < input.sizes[dim]) break;
+      strided -= strides[dim] * input.sizes[dim];
+      index[dim] = 0;
+    }
+    if (position < 0) return;
+  }
+}
+
+/// The same with the width of an element as a constant, so that copying one is an instruction.
+template <typename Width>
+void with_width(size_t width, Width body) {
+  switch (width) {
+    case 1:
+      return body(std::integral_constant<size_t, 1>());
+    case 2:
+      return body(std::integral_constant<size_t, 2>());
+    case 4:
+      return body(std::integral_constant<size_t, 4>());
+    case 8:
+      return body(std::integral_constant<size_t, 8>());
+    default:
+      return body(std::integral_constant<size_t, 16>());
+  }
 }
 
 /// The type of a buffer's elements; bits 0 when it is not a plain one of this machine.
@@ -91,6 +141,13 @@ dlpack::DataType buffer_type(const Py_buffer& buffer) {
     return {};
   }
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(buffer.itemsize * 8), 1};
+}
+
+/// Sets one size of an input. An empty text, or what is wrong with it.
+std::string set_size(host::Input* input, int dim, int64_t size) {
+  if (size > INT32_MAX) return "has a dimension of size " + std::to_string(size);
+  input->sizes[dim] = static_cast<int32_t>(size);
+  return "";
 }
 
 /// Whether a tensor says that its elements are to be read with the other sign.
@@ -154,6 +211,8 @@ std::string PythonInputs::add_tensor(nb::handle object, const TensorInfo* expect
   if (nb::getattr(value, "requires_grad", nb::none()).ptr() == Py_True) {
     value = value.attr("detach")();
   }
+  // A view that only says that its elements are to be read conjugated, or with the other sign.
+  if (nb::hasattr(value, "resolve_conj")) value = value.attr("resolve_conj")().attr("resolve_neg")();
   // NumPy knows bfloat16 from another package, and cannot export it.
   bool is_bfloat16 = false;
   if (nb::hasattr(value, "__array_interface__") && nb::hasattr(value, "view")) {
@@ -195,15 +254,21 @@ bool PythonInputs::add_buffer(nb::handle object, const TensorInfo* expected, std
   buffers_.push_back(buffer);
   const dlpack::DataType type = buffer_type(buffer);
   if (type.bits == 0 || buffer.ndim > static_cast<int>(kMaxRank)) return false;
-  int64_t sizes[kMaxRank], strides[kMaxRank];
+  const DlpackType* known = find(type);
+  if (known == nullptr) return false;
+  host::Input input;
+  input.tag = Tag::Tensor;
+  input.dtype = known->dtype;
+  input.rank = static_cast<uint8_t>(buffer.ndim);
+  input.data = buffer.buf;
+  int64_t strides[kMaxRank];
   for (int d = 0; d < buffer.ndim; ++d) {
-    if (buffer.strides[d] % buffer.itemsize != 0) return false;
-    sizes[d] = buffer.shape[d];
-    strides[d] = buffer.strides[d] / buffer.itemsize;
+    *wrong = set_size(&input, d, buffer.shape[d]);
+    if (!wrong->empty()) return true;
+    strides[d] = buffer.strides[d];
   }
-  const dlpack::TensorView view = {buffer.buf, {dlpack::kCpu, 0}, buffer.ndim, type, sizes, strides, 0};
   // What cannot be written is copied where the program might write it.
-  *wrong = add_view(view, expected, false, used_in_place && !writable);
+  *wrong = add_elements(std::move(input), strides, expected, used_in_place && !writable);
   return true;
 }
 
@@ -234,35 +299,69 @@ std::string PythonInputs::add_view(const dlpack::TensorView& view, const TensorI
   input.tag = Tag::Tensor;
   input.dtype = is_bfloat16 ? ScalarType::BFloat16 : type->dtype;
   input.rank = static_cast<uint8_t>(view.rank);
-  const int rank = input.rank;
+  input.data = static_cast<uint8_t*>(view.data) + view.byte_offset;
+  const int64_t width = static_cast<int64_t>(element_size(input.dtype));
+  int64_t strides[kMaxRank];
+  int64_t dense = width;
+  for (int d = view.rank - 1; d >= 0; --d) {
+    const std::string wrong = set_size(&input, d, view.sizes[d]);
+    if (!wrong.empty()) return wrong;
+    strides[d] = view.strides == nullptr ? dense : view.strides[d] * width;
+    if (view.strides == nullptr) dense *= view.sizes[d];
+  }
+  return add_elements(std::move(input), strides, expected, must_copy);
+}
+
+/// Adds a tensor whose elements lie `strides` bytes apart, as it is when they lie as the method takes them, else a
+/// copy.
+std::string PythonInputs::add_elements(host::Input input, const int64_t* strides, const TensorInfo* expected,
+                                       bool must_copy) {
   int64_t numel = 1;
-  for (int d = 0; d < rank; ++d) {
-    const int64_t size = view.sizes[d];
-    if (size > INT32_MAX) return "has a dimension of size " + std::to_string(size);
-    input.sizes[d] = static_cast<int32_t>(size);
-    numel *= size;
-  }
-  // The order that the program wants, if the elements lie so; else theirs, which the method then refuses by itself.
-  std::iota(input.order, input.order + rank, uint8_t{0});
-  const int64_t* strides = view.strides;
-  if (expected != nullptr && expected->dim_order != nullptr && expected->rank == rank) {
-    std::copy_n(expected->dim_order, rank, input.order);
-  }
-  if (numel > 0 && strides != nullptr && !has_order(input.sizes, strides, input.order, rank)) {
-    std::iota(input.order, input.order + rank, uint8_t{0});
-    std::stable_sort(input.order, input.order + rank, [&](uint8_t a, uint8_t b) { return strides[a] > strides[b]; });
-    if (!has_order(input.sizes, strides, input.order, rank)) return "is a view whose elements do not lie side by side";
+  for (int d = 0; d < input.rank; ++d) numel *= input.sizes[d];
+  std::iota(input.order, input.order + input.rank, uint8_t{0});
+  if (expected != nullptr && expected->dim_order != nullptr && expected->rank == input.rank) {
+    std::copy_n(expected->dim_order, input.rank, input.order);
   }
   const size_t width = element_size(input.dtype);
-  input.data = static_cast<uint8_t*>(view.data) + view.byte_offset;
-  if (numel > 0 && (must_copy || reinterpret_cast<uintptr_t>(input.data) % std::min(width, size_t{8}) != 0)) {
-    host::Bytes copy = host::copy_bytes(input.data, static_cast<size_t>(numel) * width);
-    if (copy.data == nullptr) return "is too large to be copied";
-    input.data = const_cast<void*>(copy.data);
-    copies_.push_back(std::move(copy.owner));
+  const bool aligned = reinterpret_cast<uintptr_t>(input.data) % std::min(width, size_t{8}) == 0;
+  const bool takes_part = numel > 0 && expected != nullptr && may_fit(input, *expected);
+  if (takes_part && (must_copy || !aligned || !has_order(input, strides))) {
+    const std::shared_ptr<void> copy = host::allocate_aligned(static_cast<size_t>(numel) * width);
+    if (copy == nullptr) return "is too large to be copied";
+    uint8_t* to = static_cast<uint8_t*>(copy.get());
+    uint8_t* from = static_cast<uint8_t*>(input.data);
+    if (has_order(input, strides)) {
+      std::memcpy(to, from, static_cast<size_t>(numel) * width);
+    } else {
+      with_width(width, [&](auto size) {
+        for_each_element(input, strides,
+                         [&](int64_t dense, int64_t strided) { std::memcpy(to + dense, from + strided, size()); });
+      });
+    }
+    if (!expected->planned && !must_copy) {
+      Gathered gathered = {inputs_.size(), from, {}};
+      std::copy_n(strides, input.rank, gathered.strides);
+      to_return_.push_back(gathered);
+    }
+    input.data = to;
+    copies_.push_back(copy);
   }
-  inputs_.push_back(input);
+  inputs_.push_back(std::move(input));
   return "";
+}
+
+void PythonInputs::return_written() const {
+  for (const Gathered& gathered : to_return_) {
+    const host::Input& input = inputs_[gathered.input];
+    const uint8_t* from = static_cast<const uint8_t*>(input.data);
+    with_width(element_size(input.dtype), [&](auto size) {
+      // What is as it was is not touched: others may be reading it.
+      for_each_element(input, gathered.strides, [&](int64_t dense, int64_t strided) {
+        uint8_t* to = gathered.source + strided;
+        if (std::memcmp(to, from + dense, size()) != 0) std::memcpy(to, from + dense, size());
+      });
+    });
+  }
 }
 
 namespace {

@@ -24,6 +24,8 @@ class PythonInputs {
   }
   /// Adds the next input. An empty text, or what is wrong with the object.
   std::string add(nanobind::handle object);
+  /// After a run: what the program wrote into copies of the caller's tensors, written into those.
+  void return_written() const;
   const std::vector<host::Input>& inputs() const { return inputs_; }
   /// The functions of the library whose tensors came in through them, or null.
   const dlpack::ExchangeApi* exchange() const { return exchange_; }
@@ -34,6 +36,14 @@ class PythonInputs {
   std::string add_array(const Array& array, const TensorInfo* expected, bool is_bfloat16, bool must_copy);
   bool add_buffer(nanobind::handle object, const TensorInfo* expected, std::string* wrong);
   std::string add_view(const dlpack::TensorView& view, const TensorInfo* expected, bool is_bfloat16, bool must_copy);
+  std::string add_elements(host::Input input, const int64_t* strides, const TensorInfo* expected, bool must_copy);
+
+  /// A dense copy of a tensor whose elements lie elsewhere, `strides` bytes apart.
+  struct Gathered {
+    size_t input;
+    uint8_t* source;
+    int64_t strides[kMaxRank];
+  };
 
   MethodMeta meta_;
   std::vector<host::Input> inputs_;
@@ -41,6 +51,7 @@ class PythonInputs {
   std::vector<nanobind::ndarray<nanobind::ro>> read_only_;
   std::vector<nanobind::ndarray<>> writable_;
   std::vector<std::shared_ptr<const void>> copies_;
+  std::vector<Gathered> to_return_;
   const dlpack::ExchangeApi* exchange_ = nullptr;
 };
 

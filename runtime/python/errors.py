@@ -6,6 +6,10 @@ the sentence comes from there too, filled in by the native module.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
 from etir.diagnostics import Diagnostic, ErrorId, EtirError, define
 
 E1201 = define(
@@ -107,6 +111,27 @@ class RuntimeFailure(EtirError, RuntimeError):
         self.values = values
 
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def one_frame(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A public function whose failures have one frame of this package in their traceback, below the user's line.
+
+    Not for calls of methods, where it would cost time; those do it in place.
+    """
+
+    @functools.wraps(function)
+    def outermost(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except RuntimeFailure as error:
+            failure = error.with_traceback(None)
+        raise failure
+
+    return outermost
+
+
 def failure(
     number: int,
     check: str,
@@ -118,7 +143,7 @@ def failure(
     a: int = -1,
     b: int = -1,
 ) -> RuntimeFailure:
-    """The exception for a failure that the native module reports."""
+    """The exception for a failure of the native module, which finds this function by its name."""
     notes: list[str] = []
     if method:
         where = f"in method '{method}'"

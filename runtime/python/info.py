@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ class TensorInfo:
         dtype: the name that torch and NumPy use: ``"float32"``.
         dim_order: dims from the outermost to the innermost in memory: ``(0, 2, 3, 1)`` is channels-last.
         dynamic: whether a run may have smaller sizes.
-        name: its fully qualified name, or the keyword it is passed by, where the file has one.
+        name: what the program calls it, where the file says so: the argument of an input and the keys on the way to it
+            (``"batch_ids"`` of ``batch={"ids": ...}``), the keys of an output.
     """
 
     shape: tuple[int, ...]
@@ -33,7 +34,10 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class ScalarInfo:
-    """A value in a method's signature that is no tensor: ``"int"``, ``"float"``, ``"bool"``, ``"str"``, ``"none"``."""
+    """A value in a method's signature that is no tensor: ``"int"``, ``"float"``, ``"bool"``, ``"str"``, ``"none"``.
+
+    ``name`` is as for tensors.
+    """
 
     kind: str
     name: str | None = None
@@ -110,8 +114,27 @@ def sum_by_operator(instructions: Iterable[tuple[int, str, int]]) -> tuple[Opera
 
 
 def info_of(row: tuple[Any, ...], name: str | None) -> TensorInfo | ScalarInfo:
-    """From a row of the native module's signature; ``name`` is used where the file has none of its own."""
+    """From a row of the native module's signature; without a ``name`` a tensor has its own, if the file has it."""
     if row[0] != "tensor":
         return ScalarInfo(row[0], name)
     _, dtype, shape, dim_order, dynamic, own_name = row
-    return TensorInfo(shape, dtype, dim_order, dynamic, own_name or name)
+    return TensorInfo(shape, dtype, dim_order, dynamic, name or own_name or None)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a method takes and gives, flat, in the order of the file."""
+
+    name: str
+    inputs: tuple[TensorInfo | ScalarInfo, ...]
+    outputs: tuple[TensorInfo | ScalarInfo, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}({signature_text(self.inputs)}) -> [{signature_text(self.outputs)}]"
+
+
+def signature_text(infos: Sequence[TensorInfo | ScalarInfo], most: int | None = None) -> str:
+    """What a method takes or gives, in one line: ``x: float32[2, 3], int``; only the first ones with ``most``."""
+    shown = infos if most is None or len(infos) <= most else infos[: most - 1]
+    texts = [str(info) if info.name is None else f"{info.name}: {info}" for info in shown]
+    return ", ".join(texts if len(shown) == len(infos) else [*texts, f"... {len(infos) - len(shown)} more"])

@@ -6,7 +6,7 @@ import functools
 from importlib import import_module
 from types import ModuleType
 
-from etir.runtime.errors import E1201, failure, usage_failure
+from etir.runtime.errors import E1201, usage_failure
 
 
 @functools.cache
@@ -15,7 +15,6 @@ def _load() -> ModuleType | str:
         _native = import_module("etir.runtime._native")
     except ImportError as error:
         return str(error)
-    _native.on_failure(failure)
     return _native
 
 

@@ -1,11 +1,14 @@
 // The native module etir.runtime._native: programs and methods for runtime/python/__init__.py, which is what users see.
 //
-// A failure becomes the exception that `on_failure` makes of its parts; the texts come from core/checks.def.
+// A failure becomes the exception that `failure` of runtime/python/errors.py makes of its parts; the texts come from
+// core/checks.def.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+
+#include <stdexcept>
 
 #include "platform/describe.h"
 #include "platform/host_program.h"
@@ -16,8 +19,6 @@ namespace nb = nanobind;
 namespace etir {
 namespace {
 
-PyObject* failure_factory = nullptr;
-
 /// Text from a file, which may hold anything, as a str.
 nb::object text_of(const char* data, size_t size) {
   return nb::steal(PyUnicode_DecodeUTF8(data, static_cast<Py_ssize_t>(size), "replace"));
@@ -27,9 +28,15 @@ nb::object text_of(StringView text) { return text_of(text.data == nullptr ? "" :
 
 [[noreturn]] void raise(const host::Status& status) {
   const ErrorRecord& record = status.record;
-  nb::object exception = nb::borrow(failure_factory)(
-      static_cast<int>(record.check), check_name(record.check), error_name(status.error), text_of(status.message),
-      text_of(status.method), record.instruction, text_of(status.op), record.a, record.b);
+  // Looked up each time: a reference of this module's own would keep the function's module alive at the end, and all
+  // that anybody has put there.
+  const nb::object modules = nb::module_::import_("sys").attr("modules");
+  const nb::object errors = modules.attr("get")("etir.runtime.errors");
+  if (errors.is_none()) throw std::runtime_error(status.message);
+  const nb::object factory = errors.attr("failure");
+  nb::object exception = factory(static_cast<int>(record.check), check_name(record.check), error_name(status.error),
+                                 text_of(status.message), text_of(status.method), record.instruction,
+                                 text_of(status.op), record.a, record.b);
   PyErr_SetObject(reinterpret_cast<PyObject*>(exception.ptr()->ob_type), exception.ptr());
   throw nb::python_error();
 }
@@ -126,6 +133,7 @@ class PythonMethod {
       status = method_->run(inputs.inputs(), &outputs, times);
     }
     if (!status.ok()) raise(status);
+    inputs.return_written();
     nb::list result;
     for (host::Output& output : outputs) result.append(to_python(output, torch, inputs.exchange()));
     return result;
@@ -162,7 +170,7 @@ class PythonProgram {
     return names;
   }
 
-  /// (inputs, outputs, encoding of the inputs' containers)
+  /// (inputs, outputs, how the inputs are packed into containers, how the outputs are)
   nb::tuple signature(uint32_t index) const {
     const MethodMeta meta = program_->core().method_meta(index);
     nb::list inputs, outputs;
@@ -174,8 +182,7 @@ class PythonProgram {
       const Tag tag = meta.output_tag(i);
       outputs.append(tag == Tag::Tensor ? describe_tensor(meta.output_tensor(i)) : describe_value(tag));
     }
-    const StringView encoding = meta.input_encoding();
-    return nb::make_tuple(inputs, outputs, nb::bytes(encoding.data, encoding.size));
+    return nb::make_tuple(inputs, outputs, text_of(meta.input_encoding()), text_of(meta.output_encoding()));
   }
 
   /// A method. Unless it is to be `alone`, it uses the delegates of methods that were loaded before in this way.
@@ -212,6 +219,9 @@ class PythonProgram {
 NB_MODULE(_native, module) {
   using etir::PythonMethod;
   using etir::PythonProgram;
+  // A program that somebody still has at the end of the process (a daemon thread, another library's table) is no leak
+  // of this module's. Tests turn the reports on.
+  nb::set_leak_warnings(false);
   nb::class_<PythonProgram>(module, "Program")
       .def(nb::init<nb::handle, nb::list, const std::string&, int, bool, size_t, uint64_t>())
       .def_prop_ro("methods", &PythonProgram::methods)
@@ -224,10 +234,7 @@ NB_MODULE(_native, module) {
       .def("run", nb::overload_cast<nb::handle, bool>(&PythonMethod::run))
       .def("profile", &PythonMethod::profile)
       .def_prop_ro("memory", &PythonMethod::memory);
-  module.def("on_failure", [](nb::object factory) {
-    Py_XDECREF(etir::failure_factory);
-    etir::failure_factory = factory.release().ptr();
-  });
+  module.def("report_leaks", [](bool report) { nb::set_leak_warnings(report); });
   module.def("operators", [] {
     nb::list names;
     for (uint32_t i = 0; i < etir::kKernels.count; ++i) names.append(etir::kKernels.rows[i].name);

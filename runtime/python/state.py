@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from etir.runtime.errors import E1213, usage_failure
+from etir.runtime.errors import E1213, one_frame, usage_failure
 
 NAMES = "__et_state_names"
 READ = "__et_read_state"
@@ -30,6 +30,7 @@ class State(Mapping[str, Any]):
     that no run is seen half done.
     """
 
+    @one_frame
     def __init__(self, program: Methods):
         """Raises RuntimeFailure (E1213) when the program was compiled without the methods."""
         if READ not in program.methods:
@@ -47,15 +48,18 @@ class State(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._names)
 
+    @one_frame
     def __getitem__(self, name: str) -> Any:
         if name not in self._names:
             raise KeyError(name)
         return self._program[READ]()[self._names.index(name)]
 
+    @one_frame
     def read(self, *, torch: bool = False) -> dict[str, Any]:
         """All of it, as NumPy arrays or as torch tensors."""
         return dict(zip(self._names, self._program[READ].run((), torch=torch), strict=True))
 
+    @one_frame
     def write(self, values: Mapping[str, Any]) -> None:
         """Change what ``values`` names, by tensors of the same shape and dtype; the rest stays.
 

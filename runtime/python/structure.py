@@ -1,109 +1,161 @@
-"""Python's containers as the flat inputs of a method.
+"""How the arguments and results of a method are packed into Python's containers: the tree that its file has.
 
-A file says how the program's inputs were packed, in torch's JSON form of a tree: positional arguments and keyword
-arguments, with tuples, lists and dicts inside. Arguments are taken apart along that tree, so that dicts may have their
-keys in any order and arguments may be passed by keyword; files without it take flat arguments.
+The file has a text for each (``ContainerMetadata``): torch's JSON form of a tree of containers, as ``treespec_dumps``
+writes it. The root of the arguments is a pair of the positional and the keyword arguments. A node may have the member
+``names`` besides, which torch's reader does not look at: what positional arguments and the fields of named tuples are
+called. Text in another form (ExecuTorch's own) is a tree that is not known; such a method takes flat arguments.
+
+This module reads the text and derives the names of leaves. It needs no torch: the importer, which writes the text,
+takes the names of the program at other levels from here too, so that they are the same at all of them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from etir.runtime.errors import E1208, usage_failure
-
-_CONTAINERS = (list, tuple, dict)
+_DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
+_KEYS = (str, int, float, bool, type(None))
+"""What a key in a dict may be: what JSON has and Python can hash."""
+_DEEPEST = 100
+"""Containers in containers that are followed: a file may say anything."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """A node of the tree: ``keys`` for dicts, ``children`` for all containers, neither for a leaf."""
+    """A node of the tree.
 
-    children: tuple[Structure, ...] | None = None
+    Attributes:
+        type: the serialised name of the container's type, ``"builtins.dict"``; None for a leaf.
+        children: what is in it, in order.
+        keys: what the children are called: keys of a dict, fields, names of arguments; None where they are numbered.
+        context: what else torch recorded of the container, as it stands in the file.
+        leaves: how many values are in it.
+    """
+
+    type: str | None = None
+    children: tuple[Structure, ...] = ()
     keys: tuple[Any, ...] | None = None
-
-    @property
-    def leaves(self) -> int:
-        """Inputs below."""
-        return 1 if self.children is None else sum(child.leaves for child in self.children)
+    context: Any = None
+    leaves: int = 1
 
 
 def parse_structure(text: str) -> Structure | None:
-    """The tree of a method's inputs, or None when the file has none that can be read."""
+    """The tree that a text describes, or None when it is none that can be read."""
     try:
         protocol, root = json.loads(text)
-        return _node(root) if protocol == 1 else None
-    except (ValueError, KeyError, TypeError):
+        return _node(root, _DEEPEST) if protocol == 1 else None
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def _node(spec: Mapping[str, Any]) -> Structure:
-    if spec["type"] is None:
+def _node(spec: dict[str, Any], depth: int) -> Structure:
+    type, context = spec["type"], spec["context"]
+    if type is None:
         return Structure()
-    children = tuple(_node(child) for child in spec["children_spec"])
-    keys: tuple[Any, ...] | None = None
-    if spec["type"] in ("builtins.dict", "collections.OrderedDict"):
-        keys = tuple(json.loads(spec["context"]))
-        if len(keys) != len(children):
-            raise ValueError("a dict has other keys than children")
-    return Structure(children, keys)
+    if depth == 0:
+        raise ValueError("containers are nested too deeply")
+    children = [_node(child, depth - 1) for child in spec["children_spec"]]
+    return container(str(type), children, _keys(type, context, spec.get("names"), len(children)), context)
 
 
-def input_names(structure: Structure | None, count: int) -> list[str | None]:
-    """For each input the keyword it is passed by, or None."""
+def container(
+    type: str, children: Sequence[Structure], keys: tuple[Any, ...] | None = None, context: Any = None
+) -> Structure:
+    """A node that is no leaf."""
+    return Structure(type, tuple(children), keys, context, sum(child.leaves for child in children))
+
+
+def _keys(type: str, context: Any, names: Any, count: int) -> tuple[Any, ...] | None:
+    """What the children of a node are called. Raises ValueError for a dict that has other keys than children."""
+    if names is None and type not in _DICTS:
+        names = _fields(context)
+        return tuple(names) if len(names) == count and names else None
+    if names is None:
+        names = context["dict_context"] if type == "collections.defaultdict" else json.loads(context)
+    if not isinstance(names, list) or len(names) != count or not all(isinstance(name, _KEYS) for name in names):
+        raise ValueError("the keys of a container do not fit its children")
+    return tuple(names)
+
+
+def _fields(context: Any) -> list[str]:
+    """The names in what a class recorded: a list, or, of dataclasses, two: fields and those that are None."""
+    try:
+        names = json.loads(context) if isinstance(context, str) else context
+    except ValueError:
+        return []
+    if isinstance(names, list) and len(names) == 2 and all(isinstance(part, list) for part in names):
+        names = names[0]
+    return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else []
+
+
+def leaf_names(structure: Structure | None, count: int, prefix: str) -> list[str | None]:
+    """What ``count`` leaves are called: the keys on the way to each, joined by ``_``; None without any key on the way.
+
+    Of the arguments pass :func:`arguments_of`. ``prefix`` comes before a way that starts with a number:
+    ``({"a": x},)`` has the leaf ``output_0_a``. Names are made different by numbers at their ends.
+    """
+    if structure is None or structure.leaves != count:
+        return [None] * count
+    taken: dict[str, None] = {}
     names: list[str | None] = []
-    if structure is not None and structure.children is not None and len(structure.children) == 2:
-        positional, keywords = structure.children
-        names += [None] * positional.leaves
-        for key, child in zip(keywords.keys or (), keywords.children or (), strict=False):
-            names += [str(key)] * child.leaves
-    return names if len(names) == count else [None] * count
+    for path, has_key in _paths(structure):
+        if not has_key:
+            names.append(None)
+            continue
+        parts = [prefix, *path] if isinstance(path[0], _Number) else path
+        name = base = "_".join(map(str, parts))
+        number = 0
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        taken[name] = None
+        names.append(name)
+    return names
 
 
-def flatten(args: Sequence[Any], kwargs: Mapping[str, Any], structure: Structure | None) -> Sequence[Any]:
-    """The inputs in order. Raises error E1208 when the arguments do not have the structure of the program's."""
-    for argument in args:
-        if isinstance(argument, _CONTAINERS):
-            break
-    else:
-        if not kwargs:
-            return args
-    if structure is None or structure.children is None or len(structure.children) != 2:
-        if kwargs:
-            raise usage_failure(E1208, "the program does not say what its inputs are called", help="pass them in order")
-        return list(_leaves(args))
-    flat: list[Any] = []
+class _Number(int):
+    """The number of a child that has no key."""
+
+
+def _paths(structure: Structure) -> Iterator[tuple[list[Any], bool]]:
+    """The way to each leaf, and whether it has a key."""
+    if structure.type is None:
+        yield [], False
+        return
+    for number, child in enumerate(structure.children):
+        key = None if structure.keys is None else structure.keys[number]
+        for path, has_key in _paths(child):
+            yield [_Number(number) if key is None else key, *path], has_key or key is not None
+
+
+def arguments_of(structure: Structure | None) -> Structure | None:
+    """The arguments of a method side by side, positional ones first, or None for a tree that has no arguments.
+
+    Positional arguments without names have None as keys.
+    """
+    if structure is None or len(structure.children) != 2:
+        return None
     positional, keywords = structure.children
-    _take(args, positional, flat, "the arguments")
-    _take(kwargs, keywords, flat, "the keyword arguments")
-    return flat
+    if positional.type != "builtins.tuple" or keywords.type not in _DICTS[:2]:
+        return None
+    names = positional.keys or (None,) * len(positional.children)
+    return container("builtins.dict", positional.children + keywords.children, names + (keywords.keys or ()))
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, _CONTAINERS):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(item)
-    else:
-        yield value
+def flat_structure(names: Sequence[str]) -> str:
+    """The text for a tuple of as many values as there are names, with these names."""
+    return json.dumps([1, _flat(names)])
 
 
-def _take(value: Any, structure: Structure, flat: list[Any], where: str) -> None:
-    if structure.children is None:
-        if isinstance(value, _CONTAINERS):
-            raise usage_failure(E1208, f"{where}: a {type(value).__name__} where the program takes one value")
-        flat.append(value)
-    elif structure.keys is not None:
-        if not isinstance(value, Mapping) or sorted(map(str, value)) != sorted(map(str, structure.keys)):
-            given = ", ".join(map(str, value)) if isinstance(value, Mapping) else f"a {type(value).__name__}"
-            expected = ", ".join(map(str, structure.keys)) or "none"
-            raise usage_failure(E1208, f"{where}: got {given or 'none'}; the program takes {expected}")
-        for key, child in zip(structure.keys, structure.children, strict=True):
-            _take(value[key], child, flat, f"{where}, '{key}'")
-    else:
-        if not isinstance(value, list | tuple) or len(value) != len(structure.children):
-            given = f"{len(value)} values" if isinstance(value, _CONTAINERS) else f"a {type(value).__name__}"
-            raise usage_failure(E1208, f"{where}: got {given}; the program takes {len(structure.children)}")
-        for i, (item, child) in enumerate(zip(value, structure.children, strict=True)):
-            _take(item, child, flat, f"{where}, item {i}")
+def flat_arguments(names: Sequence[str]) -> str:
+    """The text for as many positional arguments as there are names, with these names."""
+    children = [_flat(names), {"type": "builtins.dict", "context": "[]", "children_spec": []}]
+    return json.dumps([1, {"type": "builtins.tuple", "context": "null", "children_spec": children}])
+
+
+def _flat(names: Sequence[str]) -> dict[str, Any]:
+    leaf: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
+    return {"type": "builtins.tuple", "context": "null", "children_spec": [leaf] * len(names), "names": list(names)}

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from etir.runtime.errors import E1213, usage_failure
+from etir.runtime.errors import E1213, one_frame, usage_failure
 from etir.runtime.state import Methods, State
 
 GRADIENTS = "__et_training_gradients_index_"
@@ -26,6 +26,7 @@ NAMES = "__et_training_fqn_"
 class TrainingModule:
     """A method that returns the loss, and the gradients that belong to it."""
 
+    @one_frame
     def __init__(self, program: Methods, method: str = "forward"):
         """Raises RuntimeFailure (E1213) when ``method`` has no gradients, or no methods for the state are there."""
         if NAMES + method not in program.methods:
@@ -41,6 +42,7 @@ class TrainingModule:
         self._end = int(program[PARAMETERS + method]()[0])
         self._gradients: dict[str, Any] | None = None
 
+    @one_frame
     def forward_backward(self, *args: Any, **kwargs: Any) -> list[Any]:
         """Execute: what the user's program returns, flat. The gradients are kept until the next call."""
         outputs = self._method(*args, **kwargs)

@@ -118,7 +118,7 @@ def test_numbers_none_and_several_outputs() -> None:
     assert torch.equal(outputs[0], x + 3)
     assert outputs[1:] == expected[1:]
     assert [type(v) for v in outputs[1:]] == [type(v) for v in expected[1:]]
-    assert rt["forward"].inputs[1:] == (ScalarInfo("int"), ScalarInfo("bool"))
+    assert rt["forward"].inputs[1:] == (ScalarInfo("int", "n"), ScalarInfo("bool", "flag"))
 
 
 def test_zero_dim_and_empty_tensors() -> None:
@@ -139,7 +139,7 @@ def test_dynamic_shapes() -> None:
     rows = torch.export.Dim("rows", min=1, max=16)
     ep = torch.export.export(Affine(), (x,), dynamic_shapes={"x": {0: rows}})
     rt = load(etir.compile(ep).buffer)
-    assert rt.forward.inputs == (TensorInfo((16, 3), "float32", (0, 1), dynamic=True),)
+    assert rt.forward.inputs == (TensorInfo((16, 3), "float32", (0, 1), True, "x"),)
     for count in (1, 16, 5):
         x = torch.randn(count, 3)
         torch.testing.assert_close(rt.forward(x), [Affine()(x)])
@@ -175,17 +175,17 @@ class Structured(torch.nn.Module):
         return {"first": pair[0] + table["a"], "second": [pair[1] * table["b"] - bias]}
 
 
-def test_arguments_are_taken_apart_like_the_program_s() -> None:
+def test_arguments_are_flattened_like_the_program_s() -> None:
     a, b, c, d, e = (torch.randn(2, 2) for _ in range(5))
     data = compiled(Structured(), (a, b), kwargs={"table": {"a": c, "b": d}, "bias": e})
     rt = load(data)
-    assert [info.name for info in rt.forward.inputs] == [None, None, "table", "table", "bias"]
+    assert [info.name for info in rt.forward.inputs] == ["pair_0", "pair_1", "table_a", "table_b", "bias"]
     expected = [a + c, b * d - e]
     torch.testing.assert_close(rt.forward([a, b], bias=e, table={"b": d, "a": c}), expected)
     torch.testing.assert_close(rt.forward(a, b, c, d, e), expected)
     with pytest.raises(etir.EtirError, match="got a, c; the program takes a, b"):
         rt.forward((a, b), table={"a": c, "c": d}, bias=e)
-    with pytest.raises(etir.EtirError, match="item 0: got 3 values; the program takes 2"):
+    with pytest.raises(etir.EtirError, match="argument 'pair': got 3 values; the program takes 2"):
         rt.forward((a, b, c), table={"a": c, "b": d}, bias=e)
 
 

@@ -45,8 +45,6 @@ def test_the_exception_is_both_kinds() -> None:
         ((X.double(), Y), "InputDtype", "input 0 was given a tensor of dtype float64"),
         ((X[0], Y), "InputRank", "input 0 was given a tensor of rank 1"),
         ((X, torch.ones(4)), "InputSize", "input 1 was given a size of 4"),
-        ((torch.ones(3, 2).t(), Y), "InputDimOrder", "dim order"),
-        ((torch.ones(2, 6)[:, ::2], Y), "InputKind", "side by side"),
         ((1, Y), "InputKind", "kind int"),
         (("text", Y), "InputKind", "is a str"),
         ((None, Y), "InputKind", "kind none"),
@@ -60,7 +58,9 @@ def test_inputs_that_do_not_fit(data: bytes, inputs: tuple[Any, ...], check: str
     assert caught.value.check == check
     assert caught.value.method == "forward"
     assert text in str(caught.value)
-    assert "float32[2, 3], float32[3]" in str(caught.value), "the next step says what the method takes"
+    assert "the method takes x: float32[2, 3], y: float32[3]" in str(caught.value), (
+        "the next step says what the method takes"
+    )
     assert torch.equal(rt.forward(X, Y)[0], X + Y * X)
 
 

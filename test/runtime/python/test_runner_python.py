@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,12 +78,79 @@ def test_errors(model: str, options: list[str], code: int, text: str, capsys: py
     assert text in error and "Traceback" not in error
 
 
+class Named(torch.nn.Module):
+    def forward(self, x: torch.Tensor, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"difference": x - batch["y"], "product": x * batch["y"]}
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> str:
+    path = tmp_path / "named.pte"
+    program = etir.compile(torch.export.export(Named(), (X, {"y": X + 2})), dump_dir=tmp_path / "levels")
+    program.save(path)
+    np.savez(tmp_path / "named.npz", batch_y=(X + 2).numpy(), x=X.numpy())
+    return str(path)
+
+
+def test_arrays_are_matched_by_name_at_every_level(named: str, tmp_path: Path) -> None:
+    """In the file, interpreted or not, and in the text of every level: the same names in and out."""
+    texts = [[str(path)] for path in sorted((tmp_path / "levels").glob("*.mlir"))]
+    assert len(texts) == 5
+    for arguments in ([named], [named, "--interpret"], *texts):
+        outputs = tmp_path / "y.npz"
+        assert et_run.main([*arguments, "--inputs", str(tmp_path / "named.npz"), "--outputs", str(outputs)]) == 0
+        found = np.load(outputs)
+        assert list(found) == ["difference", "product"]
+        np.testing.assert_array_equal(found["difference"], np.full((2, 3), -2))
+        np.testing.assert_array_equal(found["product"], (X * (X + 2)).numpy())
+
+
+@pytest.mark.parametrize("options", [[], ["--interpret"]])
+@pytest.mark.parametrize(
+    ("arrays", "text"),
+    [
+        ({"x": X, "batch": X}, "missing batch_y; unknown batch; the method takes x, batch_y"),
+        ({"a": X, "b": X}, "missing x, batch_y; unknown a, b; the method takes x, batch_y"),
+        ({"x": X}, "missing batch_y; the method takes x, batch_y"),
+        ({"arr_1": X, "arr_0": X}, "missing x, batch_y; unknown arr_1, arr_0"),
+    ],
+)
+def test_arrays_of_other_names_are_refused(
+    named: str,
+    options: list[str],
+    arrays: dict[str, Any],
+    text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    np.savez(tmp_path / "bad.npz", **{name: value.numpy() for name, value in arrays.items()})
+    assert et_run.main([named, *options, "--inputs", str(tmp_path / "bad.npz")]) == 1
+    error = capsys.readouterr().err
+    assert "error[E0910]" in error and text in error
+
+
+def test_arrays_without_names_are_taken_in_order(named: str, tmp_path: Path) -> None:
+    for arrays in ({"output_0": X, "output_1": X + 2}, {"arr_0": X, "arr_1": X + 2}):
+        np.savez(tmp_path / "x.npz", **{name: value.numpy() for name, value in arrays.items()})
+        assert run(named, "--outputs", str(tmp_path / "y.npz")) == 0
+        np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["difference"], np.full((2, 3), -2))
+
+
+def test_methods_are_listed(named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert et_run.main([named, "--list"]) == 0
+    lines = ["forward", "  x: T", "  batch_y: T", "  -> difference: T", "  -> product: T"]
+    assert capsys.readouterr().out.replace("float32[2, 3]", "T").splitlines() == lines
+    for arguments in ([named, "--interpret"], *([str(path)] for path in (tmp_path / "levels").glob("*.mlir"))):
+        assert et_run.main([*arguments, "--list"]) == 0
+        assert capsys.readouterr().out.replace("tensor<2x3xf32>", "T").splitlines() == lines
+
+
 def test_wrong_inputs_name_the_file(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.savez(tmp_path / "bad.npz", X.numpy().astype(np.float64), X.numpy())
     assert et_run.main([model, "--inputs", str(tmp_path / "bad.npz")]) == 1
     error = capsys.readouterr().err
     assert error.startswith(f"{model}: error[E1208]: input 0 was given a tensor of dtype float64")
-    assert "the method takes float32[2, 3], float32[2, 3]" in error
+    assert "the method takes x: float32[2, 3], y: float32[2, 3]" in error
 
 
 def test_inputs_by_name(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

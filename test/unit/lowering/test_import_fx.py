@@ -27,6 +27,7 @@ from etir.dialects.verify import verify_module
 from etir.emit.to_pte import emit_program
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.import_fx import import_program
+from etir.lowering.import_fx.trees import load_tree
 from etir.lowering.import_fx.weights import BlobPool
 from etir.passes.infra.manager import run_pipeline
 from etir.pipeline import pipeline
@@ -105,6 +106,40 @@ def test_keyword_arguments() -> None:
     )
 
 
+class Names(torch.nn.Module):
+    """Names that torch changes where it names the graph's inputs."""
+
+    def forward(self, Left: Any, batch: dict[str, Any], *rest: Any, scale: Any) -> Any:
+        return {"Sum": Left + batch["Key 1"] + rest[0], "rest": (rest[1] * scale, 7)}
+
+
+NAMED = (torch.ones(2), {"Key 1": torch.ones(2)}, torch.ones(2), torch.ones(2)), {"scale": torch.ones(2)}
+
+
+def test_names_are_the_user_s() -> None:
+    """Arguments as ``forward`` calls them and keys as they are, not as the graph spells them."""
+    module = imported(Names(), *NAMED)
+    assert names(module, "input") == ["Left", "batch_Key 1", "rest_0", "rest_1", "scale"]
+    assert names(module, "output") == ["Sum", "rest_0", "rest_1"]
+    text = method(module).attributes["et.in_spec"].data
+    assert '"names": ["Left", "batch", "rest_0", "rest_1"]' in text
+    assert pytree.treespec_loads(text) == pytree.tree_structure(NAMED)
+    with pytest.raises(ValueError, match="protocol 2"):
+        load_tree("[2, {}]")
+
+
+def test_names_of_a_program_that_does_not_say_them() -> None:
+    """Without torch's record the graph's names stand for arguments, where every argument is one input."""
+    add = torch.export.export(Function(lambda x, y: x + y), (torch.ones(2), torch.ones(2)))
+    nested = torch.export.export(Names(), *NAMED)
+    for program in (add, nested):
+        program.module_call_graph[0].signature.forward_arg_names = None
+    assert '"names": ["args_0", "args_1"]' in method(import_program(add)).attributes["et.in_spec"].data
+    module = import_program(nested)
+    assert '"names"' not in method(module).attributes["et.in_spec"].data
+    assert names(module, "input") == ["left", "input_1_Key 1", "rest_0", "rest_1", "scale"]
+
+
 Pair = namedtuple("Pair", ["first", "second"])
 
 
@@ -125,7 +160,7 @@ class Box:
 
 
 def test_registered_container() -> None:
-    """A container without a serialised name is described by plain tuples of the same leaves."""
+    """A container without a serialised name goes by its class; torch's tree comes back as tuples of the same leaves."""
     pytree.register_pytree_node(
         Box,
         lambda b: ([b.content], b.label),
@@ -135,8 +170,8 @@ def test_registered_container() -> None:
     module = imported(Function(lambda b: Box(b.content * 2, b.label)), (Box(torch.ones(2), "a"),))
     assert torch.equal(run(module, torch.ones(2))[0], torch.full((2,), 2.0))
     for which in ("in_spec", "out_spec"):
-        spec = pytree.treespec_loads(method(module).attributes[f"et.{which}"].data)
-        assert spec.num_leaves == 1
+        text = method(module).attributes[f"et.{which}"].data
+        assert '.Box"' in text and load_tree(text).num_leaves == 1
 
 
 # --- weights ----------------------------------------------------------------------------------------------------------
