@@ -97,7 +97,7 @@ class Program:
         """What the program consists of: operators, instructions, memory, constants, delegates. ``str()`` is text."""
         from etir.targets.manifest import load
 
-        memory = self.runtime_memory() if load(self.target).name == "etir" else {}
+        memory = self.runtime_memory() if "runtime_memory" in load(self.target).features else {}
         return make_report(self.module, self.target, len(self.buffer), self.passes, memory, self.delegation)
 
 

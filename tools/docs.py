@@ -204,10 +204,10 @@ def _decompositions() -> dict[str, str]:
 
 def kernels_page() -> str:
     """The manifest of every target."""
-    from etir.targets import rules
+    from etir.targets import dtypes, rules
     from etir.targets.manifest import available, load, range_text
 
-    lines = ["# Kernels", "", _quoted(inspect.getdoc(rules) or "")]
+    lines = ["# Kernels", "", _quoted(inspect.getdoc(rules) or ""), "", _quoted(inspect.getdoc(dtypes) or "")]
     for target in available():
         manifest = load(target)
         lines += [
@@ -220,7 +220,7 @@ def kernels_page() -> str:
         ]
         rows: list[tuple[str, ...]] = []
         for name, kernel in manifest.kernels.items():
-            dtypes = "<br>".join(
+            types = "<br>".join(
                 ", ".join(f"{argument}: {constraint.text}" for argument, constraint in row.items())
                 for row in kernel.dtypes.rows
             )
@@ -229,7 +229,7 @@ def kernels_page() -> str:
             library = f"{kernel.library}{', optimized' if kernel.optimized else ''}"
             limits = [f"rank of {a} {range_text(limit)}" for a, limit in kernel.ranks.items()]
             limits += [f"items of {a} {range_text(limit)}" for a, limit in kernel.items.items()]
-            rows.append((f"`{name}`", library, dtypes, orders, "; ".join([*limits, *filter(None, [kernel.notes])])))
+            rows.append((f"`{name}`", library, types, orders, "; ".join([*limits, *filter(None, [kernel.notes])])))
         lines += _table(("kernel", "library", "scalar types", "dim orders", "limits and notes"), rows)
     return "\n".join(lines) + "\n"
 

@@ -1,7 +1,6 @@
 """Writes the C++ kernel table from the manifest: every ``kernels.json`` in the folders beside this file.
 
     python generate.py table.cc [--only selection.txt] [--family FOLDER]...
-    python generate.py --target ../../targets/etir.json
     python generate.py --target selected.json --only selection.txt
 
 A row of the manifest is keyed by the operator's full name and holds
@@ -9,7 +8,9 @@ A row of the manifest is keyed by the operator's full name and holds
 * ``schema``: the operator's schema with its namespace; arguments, results and their kinds come from it,
 * ``function``: the C++ function, declared nowhere else; ``source``: its file, relative to the manifest,
 * ``dtypes`` and ``dim_orders``: what the kernel takes, for the link check, the documentation and the tests,
-* ``prim`` (optional): true for primitives, whose result is their last argument.
+* ``kind`` (optional): ``prim`` for primitives, whose result is their last argument.
+
+The same rows are what the compiler's link check reads (``etir.targets.manifest`` says what else may be in one).
 
 ``--only`` keeps the named operators: a selective build. Each line of the file has an operator, and the element types
 that its tensors may have, as core/scalar_type.h names them (none: all that the kernel takes)::
@@ -171,7 +172,7 @@ def source_masks(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
     masks: dict[str, int] = {}
     for row in rows.values():
         mask = dtype_mask(row)
-        letters = signature(row["schema"], row.get("prim", False)).partition(">")[0].upper()
+        letters = signature(row["schema"], row.get("kind") == "prim").partition(">")[0].upper()
         if "N" in letters and mask & sum(1 << DTYPES[name] for name in _INTEGRAL):
             # An integer tensor and a Python number are an int64 or a float32 together.
             mask |= 1 << DTYPES["Long"] | 1 << DTYPES["Float"]
@@ -184,7 +185,7 @@ def table_text(rows: dict[str, dict[str, Any]]) -> str:
     functions = sorted({row["function"] for row in rows.values()})
     declarations = "\n".join(f"void {name}(KernelContext& ctx);" for name in functions)
     entries = "\n".join(
-        f'    {{"{name}", {row["function"]}, "{signature(row["schema"], row.get("prim", False))}", '
+        f'    {{"{name}", {row["function"]}, "{signature(row["schema"], row.get("kind") == "prim")}", '
         f"{writes(row['schema'], row.get('prim', False)):#x}u, {dtype_mask(row):#x}u}},"
         for name, row in sorted(rows.items(), key=lambda item: item[0].encode())
     )
@@ -206,31 +207,15 @@ const KernelTable kKernels = {{kRows, {len(rows)}}};
 """
 
 
-_PASSED_ON = ("selected", "ranks", "items", "resizes_output", "temp", "notes")
-
-
 def target_text(rows: dict[str, dict[str, Any]]) -> str:
-    """The manifest of the target ``etir``: limits of the runtime, and every kernel with what it takes."""
+    """The manifest of a runtime with these kernels only: ``targets/etir.json``, and what each of them takes."""
     kernels: dict[str, dict[str, Any]] = {}
     for name, row in rows.items():
-        entry = {"schema": row["schema"], "library": row["source"].split("/")[0]}
-        if row.get("prim", False):
-            entry["kind"] = "prim"
-        entry |= {"dtypes": row["dtypes"], "dim_orders": row["dim_orders"]}
-        kernels[name] = entry | {key: row[key] for key in _PASSED_ON if key in row}
-    head: dict[str, Any] = {
-        "name": "etir",
-        "version": "0.1.0",
-        "schema_version": 0,
-        "tensor_alignment": 16,
-        "limits": {"rank": 16, "operator_name": 99, "instructions": 10_000_000, "kernel_key": 1 << 20},
-        "backends": ["EtirReferenceBackend"],
-        "libraries": dict.fromkeys(sorted({row["library"] for row in kernels.values()}), True),
-    }
-    lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
-    lines.append('  "kernels": {')
-    lines.append(",\n".join(f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in kernels.items()))
-    return "{\n" + "\n".join(lines) + "\n  }\n}\n"
+        entry = {key: value for key, value in row.items() if key not in ("function", "source")}
+        kernels[name] = entry | {"library": Path(row["source"]).parent.name}
+    head: dict[str, Any] = json.loads((HERE.parents[1] / "targets" / "etir.json").read_text(encoding="utf-8"))
+    libraries = dict.fromkeys(sorted({row["library"] for row in kernels.values()}), True)
+    return json.dumps(head | {"libraries": libraries, "kernels": kernels}, indent=1) + "\n"
 
 
 def main() -> int:
@@ -239,7 +224,9 @@ def main() -> int:
     parser.add_argument("--only", type=Path, help="a file with an operator, and its element types, in each line")
     parser.add_argument("--family", action="append", default=[], help="a folder of kernels")
     parser.add_argument("--folder", action="append", default=[], type=Path, help="kernels of your own")
-    parser.add_argument("--target", action="store_true", help="write the manifest for the link check instead")
+    parser.add_argument(
+        "--target", action="store_true", help="write the manifest of such a runtime, for the link check, instead"
+    )
     parser.add_argument("--sources", action="store_true", help="write the list of source files instead")
     parser.add_argument("--dtypes", action="store_true", help="write each source file with a mask of its types instead")
     arguments = parser.parse_args()

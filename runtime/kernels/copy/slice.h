@@ -60,4 +60,10 @@ inline bool diagonal_view(KernelContext& ctx, View& view, int64_t offset, int di
   return true;
 }
 
+/// A dim argument of an operator that writes a part of `out`, which must have dims; -1 with the failure recorded.
+inline int region_dim(KernelContext& ctx, int dim_index, const Tensor& out) {
+  if (out.rank == 0) return ctx.fail(Check::KernelRank, 0, 0), -1;
+  return checked_dim(ctx, ctx.integer(dim_index), out.rank);
+}
+
 }  // namespace etir

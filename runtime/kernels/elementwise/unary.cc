@@ -187,4 +187,37 @@ void nan_to_num_out(KernelContext& ctx) {
   });
 }
 
+/// Mantissa in [0.5, 1) and exponent of each element, in one dim order.
+void frexp_out(KernelContext& ctx) {
+  const Tensor& self = ctx.tensor(0);
+  Tensor& mantissa = ctx.tensor(1);
+  Tensor& exponent = ctx.tensor(2);
+  if (mantissa.dtype != self.dtype) {
+    return ctx.fail(Check::KernelDtypeMismatch, 1, static_cast<int64_t>(mantissa.dtype));
+  }
+  if (exponent.dtype != ScalarType::Int) {
+    return ctx.fail(Check::KernelDtypeMismatch, 2, static_cast<int64_t>(exponent.dtype));
+  }
+  for (int i = 1; i < 3; ++i) {
+    if (!ctx.resize_like(ctx.tensor(i), self)) return;
+    if (!same_dim_order(self, ctx.tensor(i))) return ctx.fail(Check::KernelDimOrder, i);
+  }
+  const int64_t count = self.numel();
+  for (int i = 0; i < 3 && count > 0; ++i) {
+    if (ctx.tensor(i).data == nullptr) return ctx.fail(Check::KernelNoData, i);
+  }
+  const bool known = dispatch<kFloats>(self.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* from = self.ptr<const T>();
+    T* to = mantissa.ptr<T>();
+    int32_t* powers = exponent.ptr<int32_t>();
+    for (int64_t i = 0; i < count; ++i) {
+      int power = 0;
+      to[i] = convert<T>(std::frexp(static_cast<accumulate_t<T>>(from[i]), &power));
+      powers[i] = power;
+    }
+  });
+  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+}
+
 }  // namespace etir

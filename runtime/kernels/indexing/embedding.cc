@@ -3,7 +3,7 @@
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 // Temporary memory, with scale_grad_by_freq: 4 bytes for every row of the weight.
 void embedding_dense_backward_out(KernelContext& ctx) {

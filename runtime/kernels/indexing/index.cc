@@ -3,7 +3,7 @@
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 void index_tensor_out(KernelContext& ctx) {
   const Tensor& self = ctx.tensor(0);

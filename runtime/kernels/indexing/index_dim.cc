@@ -4,7 +4,7 @@
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 namespace {
 

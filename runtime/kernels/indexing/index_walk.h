@@ -7,9 +7,9 @@
 // being turned into lists of positions.
 #pragma once
 
-#include "kernels/indexing/common.h"
+#include "kernels/util/lines.h"
 
-namespace etir::indexing {
+namespace etir::lines {
 
 /// One tensor of indices, or one mask, and the dims of the indexed tensor that it stands for.
 struct IndexSource {
@@ -395,4 +395,4 @@ bool combine_indexed(KernelContext& ctx, const IndexPlan& plan, const Tensor& ou
   return known && guard.report(ctx);
 }
 
-}  // namespace etir::indexing
+}  // namespace etir::lines

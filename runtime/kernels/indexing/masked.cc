@@ -1,11 +1,11 @@
 // Operators led by which elements are set: masked_select, masked_scatter, nonzero and nonzero_static.
 //
 // Their order is that of rows whatever the order in memory, so the loops go in row-major order of the shape.
-#include "kernels/indexing/common.h"
+#include "kernels/util/lines.h"
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 namespace {
 

@@ -1,9 +1,9 @@
 // The reductions that scatter and index operators name with a string.
 #pragma once
 
-#include "kernels/indexing/common.h"
+#include "kernels/util/lines.h"
 
-namespace etir::indexing {
+namespace etir::lines {
 
 enum class Reduction : uint8_t { None, Sum, Prod, Mean, Amax, Amin };
 
@@ -71,4 +71,4 @@ inline T mean_of(T sum, int64_t count) {
   }
 }
 
-}  // namespace etir::indexing
+}  // namespace etir::lines

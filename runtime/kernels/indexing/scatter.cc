@@ -7,7 +7,7 @@
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 namespace {
 

@@ -186,8 +186,34 @@ void unary_double(KernelContext& ctx, const F& f) {
   unary_float(ctx, 0, 1, [&](auto x) { return static_cast<decltype(x)>(f(static_cast<double>(x))); });
 }
 
+/// Modified Bessel function of order 0: power series, all of whose terms are positive, or the asymptotic series.
+double bessel_i0(double x) {
+  x = std::fabs(x);
+  if (x != x) return x;
+  double sum = 1, term = 1;
+  if (x < 20) {
+    const double square = x * x / 4;
+    for (int k = 1; k < 100 && term > sum * 1e-17; ++k) {
+      term *= square / (static_cast<double>(k) * k);
+      sum += term;
+    }
+    return sum;
+  }
+  for (int k = 1; k < 30 && term > 1e-17; ++k) {
+    const double odd = 2 * k - 1;
+    term *= odd * odd / (8 * x * k);
+    sum += term;
+  }
+  // In two factors: e^x overflows before the result does.
+  const double root = std::exp(x / 2);
+  return root * (sum / std::sqrt(2 * kPi * x)) * root;
+}
+
 }  // namespace
 
+void i0_out(KernelContext& ctx) {
+  unary_float(ctx, 0, 1, [](auto x) { return static_cast<decltype(x)>(bessel_i0(static_cast<double>(x))); });
+}
 void special_airy_ai_out(KernelContext& ctx) { unary_double(ctx, airy_ai); }
 void special_bessel_j0_out(KernelContext& ctx) {
   unary_double(ctx, [](double x) { return bessel_j(x, 0); });

@@ -1,9 +1,9 @@
 // Coordinates of the lower and upper triangle of a matrix.
-#include "kernels/indexing/common.h"
+#include "kernels/util/lines.h"
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 namespace {
 

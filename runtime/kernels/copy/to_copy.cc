@@ -1,9 +1,8 @@
 // Copies that may convert: _to_copy, copy, copy_ and the operators on dim orders and devices.
-#include "kernels/util/copy.h"
-
 #include <cmath>
 
 #include "kernels/kernel.h"
+#include "kernels/util/copy.h"
 
 namespace etir {
 

@@ -2,12 +2,12 @@
 //
 // Elements are converted to the result's dtype first, as torch does, and gathered in int64 or double, whatever the
 // dtype: floats come out at least as exact as torch's.
-#include "kernels/indexing/blocks.h"
 #include "kernels/util/complex_math.h"
+#include "kernels/util/line_blocks.h"
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 namespace {
 

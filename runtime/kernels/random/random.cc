@@ -4,13 +4,13 @@
 //
 // Results are filled in memory order, block by block of the counter-based generator, so that a part of a result depends
 // on its place alone and threads change nothing.
-#include "kernels/indexing/blocks.h"
+#include "kernels/util/line_blocks.h"
 #include "kernels/util/philox.h"
 #include "kernels/util/promote.h"
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 namespace {
 

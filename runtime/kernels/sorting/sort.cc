@@ -1,10 +1,10 @@
 // sort, argsort and topk: keys and indices are sorted in the results themselves, so that no temporary memory is needed
 // (but by argsort, whose result has no room for keys).
-#include "kernels/indexing/order_key.h"
+#include "kernels/util/order_key.h"
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 namespace {
 

@@ -1,19 +1,19 @@
-// The most frequent element of each line: mode; and running extremes: cummax and cummin.
-#include "kernels/indexing/order_key.h"
+// The most frequent element of each line: mode.
+#include "kernels/util/order_key.h"
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 namespace {
 
-/// Checks what operators with `values` and `indices` share and gives both the shape of `self` without the dim (or with
-/// 1 there). Returns the dim, or -1 with the failure recorded.
-int start(KernelContext& ctx, DtypeSet dtypes, int64_t dim_given, bool keep_size, bool keepdim, int values_argument) {
+/// Checks the arguments and gives both results the shape of `self` without the dim (or with 1 there). Returns the dim,
+/// or -1 with the failure recorded.
+int start(KernelContext& ctx, int64_t dim_given, bool keepdim, int values_argument) {
   const Tensor& self = ctx.tensor(0);
   Tensor& values = ctx.tensor(values_argument);
   Tensor& indices = ctx.tensor(values_argument + 1);
-  if (!takes(ctx, 0, self, dtypes)) return -1;
+  if (!takes(ctx, 0, self, kRealBool)) return -1;
   const int dim = dim_argument(ctx, dim_given, self.rank);
   if (dim < 0) return -1;
   if (values.dtype != self.dtype) {
@@ -25,7 +25,7 @@ int start(KernelContext& ctx, DtypeSet dtypes, int64_t dim_given, bool keep_size
   int64_t shape[kMaxRank];
   int rank = 0;
   for (int d = 0; d < self.rank; ++d) {
-    if (d != dim || keep_size) {
+    if (d != dim) {
       shape[rank++] = self.sizes[d];
     } else if (keepdim) {
       shape[rank++] = 1;
@@ -73,41 +73,11 @@ void pick_along(KernelContext& ctx, DtypeSet dtypes, int dim, int values_argumen
   });
 }
 
-void running_extreme(KernelContext& ctx, bool min) {
-  const int dim = start(ctx, kRealBool, ctx.integer(1), true, false, 2);
-  if (dim < 0) return;
-  const Tensor& self = ctx.tensor(0);
-  const View from(self), values(ctx.tensor(2)), indices(ctx.tensor(3));
-  const View* const views[] = {&from, &values, &indices};
-  const auto lines = loops_over_lines<3>(self, dim, views);
-  const int64_t n = from.sizes[dim], step = from.strides[dim];
-  dispatch_key(self.dtype, kRealBool, [&](auto tag) {
-    using U = typename decltype(tag)::type;
-    const OrderKey<U> key(self.dtype, min);
-    for_each_line(ctx, lines, n, [&](char* const* data) {
-      U best_key = 0, best = 0;
-      int64_t place = 0;
-      for (int64_t i = 0; i < n; ++i) {
-        const U bits = load<U>(data[0] + i * step);
-        // NaNs win in both directions, the last of equals wins.
-        const U candidate = key.is_nan(bits) ? static_cast<U>(~U{0}) : key(bits);
-        if (i == 0 || candidate >= best_key) {
-          best_key = candidate;
-          best = bits;
-          place = i;
-        }
-        store(data[1] + i * values.strides[dim], best);
-        store(data[2] + i * indices.strides[dim], place);
-      }
-    });
-  });
-}
-
 }  // namespace
 
 // Temporary memory: a key (of the element's size) and 8 bytes for every element of the dim.
 void mode_values(KernelContext& ctx) {
-  const int dim = start(ctx, kRealBool, ctx.integer(1), false, ctx.boolean(2), 3);
+  const int dim = start(ctx, ctx.integer(1), ctx.boolean(2), 3);
   if (dim < 0) return;
   const Tensor& self = ctx.tensor(0);
   if (ctx.tensor(3).numel() == 0) return;
@@ -141,9 +111,5 @@ void mode_values(KernelContext& ctx) {
   });
   ctx.parallel = parallel;
 }
-
-void cummax_out(KernelContext& ctx) { running_extreme(ctx, false); }
-
-void cummin_out(KernelContext& ctx) { running_extreme(ctx, true); }
 
 }  // namespace etir

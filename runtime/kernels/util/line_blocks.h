@@ -4,9 +4,9 @@
 // loop for each dtype instead of one kernel for each pair.
 #pragma once
 
-#include "kernels/indexing/common.h"
+#include "kernels/util/lines.h"
 
-namespace etir::indexing {
+namespace etir::lines {
 
 /// Elements of a block.
 constexpr int64_t kBlockSize = 64;
@@ -68,4 +68,4 @@ void store_block(ScalarType dtype, char* to, int64_t step, int64_t n, const C* f
   });
 }
 
-}  // namespace etir::indexing
+}  // namespace etir::lines

@@ -5,9 +5,9 @@
 // flipped key turns the order around. Sorts go by key and then by index, a total order, which makes any of them stable.
 #pragma once
 
-#include "kernels/indexing/common.h"
+#include "kernels/util/lines.h"
 
-namespace etir::indexing {
+namespace etir::lines {
 
 /// Unsigned integers of 1, 2, 4 and 8 bytes for `body(TypeTag<U>())`; false for other sizes.
 template <typename Body>
@@ -195,4 +195,4 @@ struct Pairs {
   }
 };
 
-}  // namespace etir::indexing
+}  // namespace etir::lines

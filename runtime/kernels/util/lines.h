@@ -14,7 +14,7 @@
 #include "kernels/util/dispatch.h"
 #include "kernels/util/loops.h"
 
-namespace etir::indexing {
+namespace etir::lines {
 
 constexpr DtypeSet kIndexTypes = dtype_set(ScalarType::Int, ScalarType::Long);
 constexpr DtypeSet kMaskTypes = dtype_set(ScalarType::Bool, ScalarType::Byte);
@@ -335,4 +335,4 @@ inline T wrapping_mul(T a, T b) {
   }
 }
 
-}  // namespace etir::indexing
+}  // namespace etir::lines
