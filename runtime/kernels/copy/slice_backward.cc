@@ -1,13 +1,13 @@
 // Gradients of parts of a tensor (slice, select, diagonal): the part's gradient in its place, zeros elsewhere.
 #include "kernels/copy/fill.h"
 #include "kernels/copy/slice.h"
+#include "kernels/copy/slice_backward.gen.h"
 
 namespace etir {
 
-/// Gives the result the sizes of argument 1.
-static bool start_gradient(KernelContext& ctx, Tensor& out, int out_index) {
-  const IntList list = ctx.int_list(1);
-  if (!check_dtype(ctx, ctx.tensor(0), 0, out, out_index)) return false;
+/// Gives the result its sizes.
+static bool start_gradient(KernelContext& ctx, const Tensor& grad, const IntList& list, Tensor& out) {
+  if (!check_dtype(ctx, grad, out)) return false;
   if (list.size() != out.rank) {
     ctx.fail(Check::KernelResizeRank, static_cast<int64_t>(list.size()), out.rank);
     return false;
@@ -17,44 +17,45 @@ static bool start_gradient(KernelContext& ctx, Tensor& out, int out_index) {
   return ctx.resize(out, sizes, out.rank);
 }
 
-/// Copies argument 0 to `region`, a part of `out`, and zeros elsewhere.
-static void place_gradient(KernelContext& ctx, const Tensor& out, int out_index, const View& region) {
-  const Tensor& grad = ctx.tensor(0);
-  if (grad.rank != region.rank) return ctx.fail(Check::KernelRank, 0, grad.rank);
+/// Copies `grad` to `region`, a part of `out`, and zeros elsewhere.
+static void place_gradient(KernelContext& ctx, const Tensor& grad, const Tensor& out, const View& region) {
+  if (grad.rank != region.rank) return ctx.fail(Check::KernelRank, grad, grad.rank);
   for (int d = 0; d < grad.rank; ++d) {
-    if (grad.sizes[d] != region.sizes[d]) return ctx.fail(Check::KernelShape, 0, grad.sizes[d]);
+    if (grad.sizes[d] != region.sizes[d]) return ctx.fail(Check::KernelShape, grad, grad.sizes[d]);
   }
-  if (!check_memory(ctx, grad, 0, out, out_index)) return;
+  if (!check_memory(ctx, grad, out)) return;
   fill_zero(ctx, view_of(out));
   copy_elements(ctx, view_of(grad), region);
 }
 
-void select_backward_out(KernelContext& ctx) {
-  Tensor& out = ctx.tensor(4);
-  if (!start_gradient(ctx, out, 4)) return;
-  const int dim = region_dim(ctx, 2, out);
-  if (dim < 0) return;
+void select_backward_out(KernelContext& ctx, const Tensor& grad_output, const IntList& input_sizes, int64_t dim,
+                         int64_t index, Tensor& out) {
+  if (!start_gradient(ctx, grad_output, input_sizes, out)) return;
+  const int axis = part_dim(ctx, dim, out);
+  if (axis < 0) return;
   View region = view_of(out);
-  if (select_view(ctx, region, dim, ctx.integer(3))) place_gradient(ctx, out, 4, region);
+  if (select_view(ctx, region, axis, index)) place_gradient(ctx, grad_output, out, region);
 }
 
-void slice_backward_out(KernelContext& ctx) {
-  Tensor& out = ctx.tensor(6);
-  if (!start_gradient(ctx, out, 6)) return;
-  const int dim = region_dim(ctx, 2, out);
-  if (dim < 0) return;
+void slice_backward_out(KernelContext& ctx, const Tensor& grad_output, const IntList& input_sizes, int64_t dim,
+                        int64_t start, int64_t end, int64_t step, Tensor& out) {
+  if (!start_gradient(ctx, grad_output, input_sizes, out)) return;
+  const int axis = part_dim(ctx, dim, out);
+  if (axis < 0) return;
   View region = view_of(out);
-  if (slice_view(ctx, region, dim, ctx.integer(3), ctx.integer(4), ctx.integer(5), 5)) {
-    place_gradient(ctx, out, 6, region);
+  if (slice_view(ctx, region, axis, start, end, step, arguments::slice_backward_out::step)) {
+    place_gradient(ctx, grad_output, out, region);
   }
 }
 
-void diagonal_backward_out(KernelContext& ctx) {
-  Tensor& out = ctx.tensor(5);
-  if (!start_gradient(ctx, out, 5)) return;
-  if (out.rank < 2) return ctx.fail(Check::KernelRank, 1, out.rank);
+void diagonal_backward_out(KernelContext& ctx, const Tensor& grad_output, const IntList& input_sizes, int64_t offset,
+                           int64_t dim1, int64_t dim2, Tensor& out) {
+  using arg = arguments::diagonal_backward_out;
+  if (!start_gradient(ctx, grad_output, input_sizes, out)) return;
+  if (out.rank < 2) return ctx.fail(Check::KernelRank, arg::input_sizes, out.rank);
   View region = view_of(out);
-  if (diagonal_view(ctx, region, ctx.integer(2), 3)) place_gradient(ctx, out, 5, region);
+  if (diagonal_view(ctx, region, offset, dim1, dim2, arguments::diagonal_backward_out::dim2))
+    place_gradient(ctx, grad_output, out, region);
 }
 
 }  // namespace etir

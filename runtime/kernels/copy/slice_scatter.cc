@@ -2,69 +2,70 @@
 #include "kernels/copy/as_strided.h"
 #include "kernels/copy/convert.h"
 #include "kernels/copy/slice.h"
+#include "kernels/copy/slice_scatter.gen.h"
 
 namespace etir {
 
-/// Copies argument 0 to `out`, and argument 1 to `region`, a part of `out`.
-static void replace_region(KernelContext& ctx, Tensor& out, int out_index, const View& region) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& src = ctx.tensor(1);
-  if (src.rank != region.rank) return ctx.fail(Check::KernelRank, 1, src.rank);
+/// Copies `self` to `out`, and `src` to `region`, a part of `out`.
+static void replace_region(KernelContext& ctx, const Tensor& self, const Tensor& src, Tensor& out, const View& region) {
+  if (src.rank != region.rank) return ctx.fail(Check::KernelRank, src, src.rank);
   for (int d = 0; d < src.rank; ++d) {
-    if (src.sizes[d] != region.sizes[d]) return ctx.fail(Check::KernelShape, 1, src.sizes[d]);
+    if (src.sizes[d] != region.sizes[d]) return ctx.fail(Check::KernelShape, src, src.sizes[d]);
   }
   if (!can_convert(src.dtype, out.dtype)) {
-    return ctx.fail(Check::KernelDtypeMismatch, 1, static_cast<int64_t>(src.dtype));
+    return ctx.fail(Check::KernelDtypeMismatch, src, static_cast<int64_t>(src.dtype));
   }
-  if (!check_memory(ctx, src, 1, out, out_index) || !copy_same_shape(ctx, self, 0, out, out_index)) return;
+  if (!check_memory(ctx, src, out) || !copy_same_shape(ctx, self, out)) return;
   copy_converted(ctx, view_of(src), src.dtype, region, out.dtype);
 }
 
-/// Gives the result its shape, that of argument 0; what replace_region needs.
-static bool start_scatter(KernelContext& ctx, Tensor& out, int out_index) {
-  return check_dtype(ctx, ctx.tensor(0), 0, out, out_index) && ctx.resize_like(out, ctx.tensor(0));
+/// Gives the result its shape, that of `self`; what replace_region needs.
+static bool start_scatter(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return check_dtype(ctx, self, out) && ctx.resize_like(out, self);
 }
 
-void slice_scatter_out(KernelContext& ctx) {
-  Tensor& out = ctx.tensor(6);
-  if (!start_scatter(ctx, out, 6)) return;
-  const int dim = region_dim(ctx, 2, out);
-  if (dim < 0) return;
+void slice_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& src, int64_t dim,
+                       std::optional<int64_t> start, std::optional<int64_t> end, int64_t step, Tensor& out) {
+  if (!start_scatter(ctx, self, out)) return;
+  const int axis = part_dim(ctx, dim, self);
+  if (axis < 0) return;
   View region = view_of(out);
-  if (slice_view(ctx, region, dim, ctx.integer_or(3, 0), ctx.integer_or(4, INT64_MAX), ctx.integer(5), 5)) {
-    replace_region(ctx, out, 6, region);
+  if (slice_view(ctx, region, axis, start.value_or(0), end.value_or(INT64_MAX), step,
+                 arguments::slice_scatter_out::step)) {
+    replace_region(ctx, self, src, out, region);
   }
 }
 
-void select_scatter_out(KernelContext& ctx) {
-  Tensor& out = ctx.tensor(4);
-  if (!start_scatter(ctx, out, 4)) return;
-  const int dim = region_dim(ctx, 2, out);
-  if (dim < 0) return;
+void select_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& src, int64_t dim, int64_t index,
+                        Tensor& out) {
+  if (!start_scatter(ctx, self, out)) return;
+  const int axis = part_dim(ctx, dim, self);
+  if (axis < 0) return;
   View region = view_of(out);
-  if (select_view(ctx, region, dim, ctx.integer(3))) replace_region(ctx, out, 4, region);
+  if (select_view(ctx, region, axis, index)) replace_region(ctx, self, src, out, region);
 }
 
-void diagonal_scatter_out(KernelContext& ctx) {
-  Tensor& out = ctx.tensor(5);
-  if (!start_scatter(ctx, out, 5)) return;
-  if (out.rank < 2) return ctx.fail(Check::KernelRank, 0, out.rank);
+void diagonal_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& src, int64_t offset, int64_t dim1,
+                          int64_t dim2, Tensor& out) {
+  if (!start_scatter(ctx, self, out)) return;
+  if (out.rank < 2) return ctx.fail(Check::KernelRank, self, out.rank);
   View region = view_of(out);
-  if (diagonal_view(ctx, region, ctx.integer(2), 3)) replace_region(ctx, out, 5, region);
+  if (diagonal_view(ctx, region, offset, dim1, dim2, arguments::diagonal_scatter_out::dim2))
+    replace_region(ctx, self, src, out, region);
 }
 
-void as_strided_scatter_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(5);
-  if (!start_scatter(ctx, out, 5)) return;
+void as_strided_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& src, const IntList& size,
+                            const IntList& stride, std::optional<int64_t> storage_offset, Tensor& out) {
+  using arg = arguments::as_strided_scatter_out;
+  if (!start_scatter(ctx, self, out)) return;
   // Strides say where elements lie in memory: they mean the same elements in the same layout only.
-  if (!same_dim_order(self, out)) return ctx.fail(Check::KernelDimOrder, 5);
+  if (!same_dim_order(self, out)) return ctx.fail(Check::KernelDimOrder, out);
   View region = view_of(out);
-  if (!as_strided(ctx, region, out.numel(), 2, 3, ctx.integer_or(4, 0))) return;
+  if (!as_strided(ctx, region, out.numel(), size, stride, storage_offset.value_or(0), arg::size)) return;
   for (int d = 0; d < region.rank; ++d) {
-    if (region.strides[d] == 0 && region.sizes[d] > 1) return ctx.fail(Check::KernelArgument, 3, 0);
+    if (region.strides[d] == 0 && region.sizes[d] > 1) return ctx.fail(Check::KernelArgument, arg::stride, 0);
   }
-  replace_region(ctx, out, 5, region);
+  replace_region(ctx, self, src, out, region);
 }
 
 }  // namespace etir

@@ -1,4 +1,5 @@
 // Coordinates of the lower and upper triangle of a matrix.
+#include "kernels/indexing/triangle_indices.gen.h"
 #include "kernels/util/lines.h"
 
 namespace etir {
@@ -59,15 +60,14 @@ void write_triangle(const View& out, const Triangle& triangle) {
   }
 }
 
-void write_indices(KernelContext& ctx, bool lower) {
-  const int64_t rows = ctx.integer(0), columns = ctx.integer(1);
-  Tensor& out = ctx.tensor(3);
-  if (!contains(kIndexTypes, out.dtype)) return ctx.fail(Check::KernelDtype, 3, number(out.dtype));
-  if (rows < 0 || rows > INT32_MAX) return ctx.fail(Check::KernelArgument, 0, rows);
-  if (columns < 0 || columns > INT32_MAX) return ctx.fail(Check::KernelArgument, 1, columns);
-  const Triangle triangle(rows, columns, ctx.integer(2), lower);
+void write_indices(KernelContext& ctx, int64_t rows, int64_t columns, int64_t offset, Tensor& out, bool lower) {
+  using arg = arguments::tril_indices_out;
+  if (!contains(kIndexTypes, out.dtype)) return ctx.fail(Check::KernelDtype, out, number(out.dtype));
+  if (rows < 0 || rows > INT32_MAX) return ctx.fail(Check::KernelArgument, arg::row, rows);
+  if (columns < 0 || columns > INT32_MAX) return ctx.fail(Check::KernelArgument, arg::col, columns);
+  const Triangle triangle(rows, columns, offset, lower);
   const int64_t shape[] = {2, triangle.count()};
-  if (!ctx.resize(out, shape, 2) || !has_data(ctx, 3, out)) return;
+  if (!ctx.resize(out, shape, 2) || !has_data(ctx, out)) return;
   const View view(out);
   if (out.dtype == ScalarType::Long) {
     write_triangle<int64_t>(view, triangle);
@@ -78,8 +78,12 @@ void write_indices(KernelContext& ctx, bool lower) {
 
 }  // namespace
 
-void tril_indices_out(KernelContext& ctx) { write_indices(ctx, true); }
+void tril_indices_out(KernelContext& ctx, int64_t row, int64_t col, int64_t offset, Tensor& out) {
+  write_indices(ctx, row, col, offset, out, true);
+}
 
-void triu_indices_out(KernelContext& ctx) { write_indices(ctx, false); }
+void triu_indices_out(KernelContext& ctx, int64_t row, int64_t col, int64_t offset, Tensor& out) {
+  write_indices(ctx, row, col, offset, out, false);
+}
 
 }  // namespace etir

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/kernel.h"
+#include "kernels/prim/scalars.gen.h"
 
 namespace etir {
 
@@ -28,13 +29,13 @@ Scalar number(bool value) {
   return result;
 }
 
-void store(KernelContext& ctx, int i, const Scalar& value) {
-  if (ctx.tag(i) != value.tag) {
-    return ctx.fail(Check::PrimResult, static_cast<int64_t>(value.tag), static_cast<int64_t>(ctx.tag(i)));
+void store(KernelContext& ctx, ScalarResult result, Scalar value) {
+  if (result.tag() != value.tag) {
+    return ctx.fail(Check::PrimResult, static_cast<int64_t>(value.tag), static_cast<int64_t>(result.tag()));
   }
-  if (value.tag == Tag::Int) ctx.set_integer(i, value.payload.integer);
-  if (value.tag == Tag::Double) ctx.set_real(i, value.payload.real);
-  if (value.tag == Tag::Bool) ctx.set_boolean(i, value.payload.boolean);
+  if (value.tag == Tag::Int) result.set(value.payload.integer);
+  if (value.tag == Tag::Double) result.set(value.payload.real);
+  if (value.tag == Tag::Bool) result.set(value.payload.boolean);
 }
 
 enum class Op : uint8_t { Add, Sub, Mul, Max, Min, FloorDiv, Div, Mod, TrueDiv, Eq, Gt, Lt, Ge, Le };
@@ -106,90 +107,138 @@ Scalar of_doubles(Op op, double a, double b) {
   }
 }
 
-// Whether the arguments 0 and 1 and the result 2 are ints, as sizes and indices are: then there is a way without
-// Scalars, but in builds for size.
-inline bool are_fast_ints(const KernelContext& ctx) {
-#ifdef __OPTIMIZE_SIZE__
-  (void)ctx;
-  return false;
-#else
-  return ctx.tag(0) == Tag::Int && ctx.tag(1) == Tag::Int && ctx.tag(2) == Tag::Int;
-#endif
-}
-
-// result = a op b, for the arguments 0, 1 and 2.
-void binary(KernelContext& ctx, Op op) {
-  const Scalar a = ctx.scalar(0), b = ctx.scalar(1);
+// result = a op b. Scalars are passed by value, in registers: a reference would make each kernel write them to memory.
+void binary(KernelContext& ctx, Op op, Scalar a, Scalar b, ScalarResult result) {
+  using arg = arguments::prim_add;
   if (a.tag != Tag::Double && b.tag != Tag::Double) {
     const int64_t divisor = b.to<int64_t>();
     if (divisor == 0 && op >= Op::FloorDiv && op <= Op::TrueDiv) return ctx.fail(Check::KernelDivisionByZero);
-    return store(ctx, 2, of_ints(op, a.to<int64_t>(), divisor));
+    return store(ctx, result, of_ints(op, a.to<int64_t>(), divisor));
   }
   if (op == Op::Div || op == Op::Mod) {
-    return ctx.fail(Check::KernelArgument, a.tag == Tag::Double ? 0 : 1, static_cast<int64_t>(Tag::Double));
+    return ctx.fail(Check::KernelArgument, a.tag == Tag::Double ? arg::a : arg::b, static_cast<int64_t>(Tag::Double));
   }
-  store(ctx, 2, of_doubles(op, a.to<double>(), b.to<double>()));
-}
-
-// result = value, a whole number, as an int.
-void store_whole(KernelContext& ctx, double value) {
-  // 2^63; also false for NaN.
-  if (!(value >= -9223372036854775808.0 && value < 9223372036854775808.0)) {
-    return ctx.fail(Check::KernelOverflow, 0, static_cast<int64_t>(ScalarType::Long));
-  }
-  store(ctx, 1, number(static_cast<int64_t>(value)));
+  store(ctx, result, of_doubles(op, a.to<double>(), b.to<double>()));
 }
 
 }  // namespace
 
-void prim_add(KernelContext& ctx) {
-  if (!are_fast_ints(ctx)) return binary(ctx, Op::Add);
-  ctx.set_integer(2, static_cast<int64_t>(bits(ctx.integer(0)) + bits(ctx.integer(1))));
+#ifndef __OPTIMIZE_SIZE__
+// What with_ints leaves to others: a call that needs no frame where the usual case runs. It is not local to this file,
+// for a compiler may change how a local function takes its arguments, and then all callers save registers first.
+[[gnu::noinline]] void prim_other_binary(KernelContext& ctx, uint8_t op, const Scalar& a, const Scalar& b,
+                                         const ScalarResult& result);
+void prim_other_binary(KernelContext& ctx, uint8_t op, const Scalar& a, const Scalar& b, const ScalarResult& result) {
+  binary(ctx, static_cast<Op>(op), a, b, result);
 }
-void prim_sub(KernelContext& ctx) {
-  if (!are_fast_ints(ctx)) return binary(ctx, Op::Sub);
-  ctx.set_integer(2, static_cast<int64_t>(bits(ctx.integer(0)) - bits(ctx.integer(1))));
-}
-void prim_mul(KernelContext& ctx) {
-  if (!are_fast_ints(ctx)) return binary(ctx, Op::Mul);
-  ctx.set_integer(2, static_cast<int64_t>(bits(ctx.integer(0)) * bits(ctx.integer(1))));
-}
-void prim_max(KernelContext& ctx) { binary(ctx, Op::Max); }
-void prim_min(KernelContext& ctx) { binary(ctx, Op::Min); }
-void prim_floordiv(KernelContext& ctx) { binary(ctx, Op::FloorDiv); }
-void prim_div(KernelContext& ctx) { binary(ctx, Op::Div); }
-void prim_mod(KernelContext& ctx) { binary(ctx, Op::Mod); }
-void prim_truediv(KernelContext& ctx) { binary(ctx, Op::TrueDiv); }
-void prim_eq(KernelContext& ctx) { binary(ctx, Op::Eq); }
-void prim_gt(KernelContext& ctx) { binary(ctx, Op::Gt); }
-void prim_lt(KernelContext& ctx) { binary(ctx, Op::Lt); }
-void prim_ge(KernelContext& ctx) { binary(ctx, Op::Ge); }
-void prim_le(KernelContext& ctx) { binary(ctx, Op::Le); }
+#endif
 
-void prim_neg(KernelContext& ctx) {
-  const Scalar a = ctx.scalar(0);
-  if (a.tag == Tag::Double) return store(ctx, 1, number(-a.payload.real));
-  store(ctx, 1, number(static_cast<int64_t>(0 - bits(a.to<int64_t>()))));
+namespace {
+
+// As binary. Where both operands and the result are ints, as sizes and indices are, there is a way without the tests
+// that other kinds need, but in builds for size.
+template <typename F>
+inline void with_ints(KernelContext& ctx, Op op, Scalar a, Scalar b, ScalarResult result, const F& f) {
+#ifdef __OPTIMIZE_SIZE__
+  (void)f;
+  binary(ctx, op, a, b, result);
+#else
+  if (__builtin_expect(a.tag != Tag::Int, 0) || __builtin_expect(b.tag != Tag::Int, 0) ||
+      __builtin_expect(result.tag() != Tag::Int, 0)) {
+    const Scalar x = a, y = b;
+    const ScalarResult place = result;
+    return prim_other_binary(ctx, static_cast<uint8_t>(op), x, y, place);
+  }
+  result.set(static_cast<int64_t>(f(bits(a.payload.integer), bits(b.payload.integer))));
+#endif
 }
 
-void prim_ceil(KernelContext& ctx) { store_whole(ctx, std::ceil(ctx.real(0))); }
-void prim_trunc(KernelContext& ctx) { store_whole(ctx, std::trunc(ctx.real(0))); }
-void prim_round(KernelContext& ctx) {
+// result = value, a whole number, as an int.
+void store_whole(KernelContext& ctx, ScalarResult result, double value) {
+  // 2^63; also false for NaN.
+  if (!(value >= -9223372036854775808.0 && value < 9223372036854775808.0)) {
+    return ctx.fail(Check::KernelOverflow, arguments::prim_ceil::a, static_cast<int64_t>(ScalarType::Long));
+  }
+  store(ctx, result, number(static_cast<int64_t>(value)));
+}
+
+}  // namespace
+
+void prim_add(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  with_ints(ctx, Op::Add, a, b, result, [](uint64_t x, uint64_t y) { return x + y; });
+}
+void prim_sub(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  with_ints(ctx, Op::Sub, a, b, result, [](uint64_t x, uint64_t y) { return x - y; });
+}
+void prim_mul(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  with_ints(ctx, Op::Mul, a, b, result, [](uint64_t x, uint64_t y) { return x * y; });
+}
+void prim_max(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  binary(ctx, Op::Max, a, b, result);
+}
+void prim_min(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  binary(ctx, Op::Min, a, b, result);
+}
+void prim_floordiv(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  binary(ctx, Op::FloorDiv, a, b, result);
+}
+void prim_div(KernelContext& ctx, int64_t a, int64_t b, ScalarResult result) {
+  binary(ctx, Op::Div, number(a), number(b), result);
+}
+void prim_mod(KernelContext& ctx, int64_t a, int64_t b, ScalarResult result) {
+  binary(ctx, Op::Mod, number(a), number(b), result);
+}
+void prim_truediv(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  binary(ctx, Op::TrueDiv, a, b, result);
+}
+void prim_eq(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  binary(ctx, Op::Eq, a, b, result);
+}
+void prim_gt(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  binary(ctx, Op::Gt, a, b, result);
+}
+void prim_lt(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  binary(ctx, Op::Lt, a, b, result);
+}
+void prim_ge(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  binary(ctx, Op::Ge, a, b, result);
+}
+void prim_le(KernelContext& ctx, const Scalar& a, const Scalar& b, ScalarResult result) {
+  binary(ctx, Op::Le, a, b, result);
+}
+
+void prim_neg(KernelContext& ctx, const Scalar& a, ScalarResult result) {
+  if (a.tag == Tag::Double) return store(ctx, result, number(-a.payload.real));
+  store(ctx, result, number(static_cast<int64_t>(0 - bits(a.to<int64_t>()))));
+}
+
+void prim_ceil(KernelContext& ctx, const Scalar& a, ScalarResult result) {
+  store_whole(ctx, result, std::ceil(a.to<double>()));
+}
+void prim_trunc(KernelContext& ctx, const Scalar& a, ScalarResult result) {
+  store_whole(ctx, result, std::trunc(a.to<double>()));
+}
+void prim_round(KernelContext& ctx, const Scalar& a, ScalarResult result) {
   // Half to even, whatever the rounding mode.
-  const double value = ctx.real(0);
+  const double value = a.to<double>();
   const double low = std::floor(value);
   const double rest = value - low;
   const bool up = rest > 0.5 || (rest == 0.5 && low != 2 * std::floor(low / 2));
-  store_whole(ctx, up ? low + 1 : low);
+  store_whole(ctx, result, up ? low + 1 : low);
 }
 
-void prim_sym_float(KernelContext& ctx) { store(ctx, 1, number(ctx.real(0))); }
-void prim_sym_int(KernelContext& ctx) {
-  const Scalar a = ctx.scalar(0);
-  if (a.tag == Tag::Double) return store_whole(ctx, std::trunc(a.payload.real));
-  store(ctx, 1, number(a.to<int64_t>()));
+void prim_sym_float(KernelContext& ctx, const Scalar& a, ScalarResult result) {
+  store(ctx, result, number(a.to<double>()));
 }
-void prim_sym_not(KernelContext& ctx) { store(ctx, 1, number(!ctx.scalar(0).to<bool>())); }
-void prim_sym_ite(KernelContext& ctx) { store(ctx, 3, ctx.scalar(ctx.scalar(0).to<bool>() ? 1 : 2)); }
+void prim_sym_int(KernelContext& ctx, const Scalar& a, ScalarResult result) {
+  if (a.tag == Tag::Double) return store_whole(ctx, result, std::trunc(a.payload.real));
+  store(ctx, result, number(a.to<int64_t>()));
+}
+void prim_sym_not(KernelContext& ctx, const Scalar& a, ScalarResult result) {
+  store(ctx, result, number(!a.to<bool>()));
+}
+void prim_sym_ite(KernelContext& ctx, const Scalar& b, const Scalar& t, const Scalar& f, ScalarResult result) {
+  store(ctx, result, b.to<bool>() ? t : f);
+}
 
 }  // namespace etir

@@ -1,9 +1,10 @@
 // Random operators: rand, randn, randint, their _like forms, randperm, uniform, normal, bernoulli and native_dropout.
 //
-// An argument that is a generator is None in every program: numbers come from the method's own.
+// No kernel is given a generator, which is None in every program: numbers come from the method's own.
 //
 // Results are filled in memory order, block by block of the counter-based generator, so that a part of a result depends
 // on its place alone and threads change nothing.
+#include "kernels/random/random.gen.h"
 #include "kernels/util/line_blocks.h"
 #include "kernels/util/philox.h"
 #include "kernels/util/promote.h"
@@ -87,10 +88,10 @@ bool holds(ScalarType dtype, int64_t value) {
   return dtype == ScalarType::Bool ? value == 0 || value == 1 : result;
 }
 
-void fill_integers(KernelContext& ctx, Tensor& out, int64_t low, int64_t high, int high_argument, int out_argument) {
-  if (!contains(kRealBool, out.dtype)) return ctx.fail(Check::KernelDtype, out_argument, number(out.dtype));
+void fill_integers(KernelContext& ctx, Tensor& out, int64_t low, int64_t high, int high_position) {
+  if (!contains(kRealBool, out.dtype)) return ctx.fail(Check::KernelDtype, out, number(out.dtype));
   if (low >= high || !holds(out.dtype, low) || !holds(out.dtype, high - 1)) {
-    return ctx.fail(Check::KernelArgument, high_argument, high);
+    return ctx.fail(Check::KernelArgument, high_position, high);
   }
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   const auto make = [=](const uint32_t* words, auto* values) {
@@ -107,58 +108,44 @@ void fill_integers(KernelContext& ctx, Tensor& out, int64_t low, int64_t high, i
   }
 }
 
-/// Gives a result the shape of an int list argument.
-bool resize_to(KernelContext& ctx, int argument, Tensor& out, int out_argument) {
-  const IntList list = ctx.int_list(argument);
-  if (list.size() > kMaxRank) return ctx.fail(Check::KernelRank, argument, static_cast<int64_t>(list.size())), false;
+/// Gives a result the shape of an int list, the argument at `position`.
+bool resize_to(KernelContext& ctx, const IntList& list, int position, Tensor& out) {
+  if (list.size() > kMaxRank) return ctx.fail(Check::KernelRank, position, static_cast<int64_t>(list.size())), false;
   int64_t shape[kMaxRank];
   for (size_t d = 0; d < list.size(); ++d) {
     shape[d] = list[d];
-    if (shape[d] < 0) return ctx.fail(Check::KernelArgument, argument, shape[d]), false;
+    if (shape[d] < 0) return ctx.fail(Check::KernelArgument, position, shape[d]), false;
   }
-  return ctx.resize(out, shape, static_cast<int>(list.size())) && has_data(ctx, out_argument, out);
+  return ctx.resize(out, shape, static_cast<int>(list.size())) && has_data(ctx, out);
 }
 
-bool floating(KernelContext& ctx, const Tensor& out, int out_argument, DtypeSet types = kFloats | kComplex) {
+bool floating(KernelContext& ctx, const Tensor& out, DtypeSet types = kFloats | kComplex) {
   if (contains(types, out.dtype)) return true;
-  ctx.fail(Check::KernelDtype, out_argument, number(out.dtype));
+  ctx.fail(Check::KernelDtype, out, number(out.dtype));
   return false;
 }
 
-/// The result at `out_argument` with the shape that argument 0 asks for, if it may be filled with real numbers.
-void rand_sized(KernelContext& ctx, int out_argument, bool normal) {
-  Tensor& out = ctx.tensor(out_argument);
-  if (!floating(ctx, out, out_argument) || !resize_to(ctx, 0, out, out_argument)) return;
+/// The result with the shape asked for, if it may be filled with real numbers.
+void rand_sized(KernelContext& ctx, const IntList& size, Tensor& out, bool normal) {
+  if (!floating(ctx, out) || !resize_to(ctx, size, arguments::rand_out::size, out)) return;
   normal ? fill_normal(ctx, out) : fill_uniform(ctx, out);
 }
-/// The same, with the shape of argument 0.
-bool resize_as_self(KernelContext& ctx, int out_argument) {
-  Tensor& out = ctx.tensor(out_argument);
-  return ctx.resize_like(out, ctx.tensor(0)) && has_data(ctx, out_argument, out);
+bool resize_as(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return ctx.resize_like(out, self) && has_data(ctx, out);
 }
-void rand_as_self(KernelContext& ctx, int out_argument, bool normal) {
-  const Tensor& out = ctx.tensor(out_argument);
-  if (!floating(ctx, out, out_argument) || !resize_as_self(ctx, out_argument)) return;
+/// The same, with the shape of self.
+void rand_as_self(KernelContext& ctx, const Tensor& self, Tensor& out, bool normal) {
+  if (!floating(ctx, out) || !resize_as(ctx, self, out)) return;
   normal ? fill_normal(ctx, out) : fill_uniform(ctx, out);
 }
 
-void randint_as_self(KernelContext& ctx, bool has_low, int out_argument) {
-  const int64_t low = has_low ? ctx.integer(1) : 0;
-  const int high = has_low ? 2 : 1;
-  if (resize_as_self(ctx, out_argument)) {
-    fill_integers(ctx, ctx.tensor(out_argument), low, ctx.integer(high), high, out_argument);
-  }
-}
-
-void randperm(KernelContext& ctx, int out_argument) {
-  const int64_t n = ctx.integer(0);
-  Tensor& out = ctx.tensor(out_argument);
-  if (!contains(kReal, out.dtype)) return ctx.fail(Check::KernelDtype, out_argument, number(out.dtype));
+void randperm(KernelContext& ctx, int64_t n, Tensor& out) {
+  if (!contains(kReal, out.dtype)) return ctx.fail(Check::KernelDtype, out, number(out.dtype));
   // Floats count exactly up to two to the digits of their significand.
   const int digits = out.dtype == ScalarType::Double ? 53 : significand(out.dtype);
   const bool too_many = is_floating(out.dtype) ? n > (int64_t{1} << digits) + 1 : n > 0 && !holds(out.dtype, n - 1);
-  if (n < 0 || too_many) return ctx.fail(Check::KernelArgument, 0, n);
-  if (!ctx.resize(out, &n, 1) || !has_data(ctx, out_argument, out)) return;
+  if (n < 0 || too_many) return ctx.fail(Check::KernelArgument, arguments::randperm_out::n, n);
+  if (!ctx.resize(out, &n, 1) || !has_data(ctx, out)) return;
   const int64_t bytes = static_cast<int64_t>(element_size(out.dtype));
   for (int64_t begin = 0; begin < n; begin += kBlockSize) {
     const int64_t m = n - begin < kBlockSize ? n - begin : kBlockSize;
@@ -190,25 +177,24 @@ void randperm(KernelContext& ctx, int out_argument) {
 }
 
 /// Ones with the probability `p`, or that of each element of a tensor, which is broadcast; zeros elsewhere.
-void bernoulli(KernelContext& ctx, int p_argument, int out_argument) {
-  Tensor& out = ctx.tensor(out_argument);
-  if (!floating(ctx, out, out_argument, kRealBool) || !resize_as_self(ctx, out_argument)) return;
-  if (ctx.tag(p_argument) != Tag::Tensor) {
-    const double p = ctx.real(p_argument);
-    if (!(p >= 0 && p <= 1)) return ctx.fail(Check::KernelArgument, p_argument);
+void bernoulli(KernelContext& ctx, const Tensor& self, const TensorOrScalar& probability, Tensor& out) {
+  if (!floating(ctx, out, kRealBool) || !resize_as(ctx, self, out)) return;
+  if (!probability.is_tensor()) {
+    const double p = probability.scalar().to<double>();
+    if (!(p >= 0 && p <= 1)) return ctx.fail(Check::KernelArgument, arguments::bernoulli_p_out::p);
     const uint64_t threshold = static_cast<uint64_t>(std::ldexp(p, 32));
     const auto make = [=](const uint32_t* words, auto* values) {
       for (int i = 0; i < 4; ++i) values[i] = words[i] < threshold;
     };
     return is_floating(out.dtype) ? fill<double>(ctx, out, 4, make) : fill<int64_t>(ctx, out, 4, make);
   }
-  const Tensor& p = ctx.tensor(p_argument);
-  if (!takes(ctx, p_argument, p, kFloats)) return;
+  const Tensor& p = probability.tensor();
+  if (!takes(ctx, p, kFloats)) return;
   int64_t sizes[kMaxRank];
   const int rank = broadcast_shapes(out, p, sizes);
   bool fits = rank == out.rank;
   for (int d = 0; fits && d < rank; ++d) fits = sizes[d] == out.sizes[d];
-  if (!fits) return ctx.fail(Check::KernelShape, p_argument, p.rank);
+  if (!fits) return ctx.fail(Check::KernelShape, p, p.rank);
   const Tensor* const operands[] = {&out, &p};
   const auto loops = make_loops<2>(operands);
   const int64_t inner = loops.inner();
@@ -238,31 +224,32 @@ void bernoulli(KernelContext& ctx, int p_argument, int out_argument) {
       }
     });
   });
-  if (!valid) ctx.fail(Check::KernelArgument, p_argument);
+  if (!valid) ctx.fail(Check::KernelArgument, p);
 }
 
-/// Normal numbers with the mean and deviation of arguments 0 and 1, each a tensor or a number.
-void normal(KernelContext& ctx, int out_argument) {
-  Tensor& out = ctx.tensor(out_argument);
-  if (!floating(ctx, out, out_argument, kFloats)) return;
+/// Normal numbers with a mean and a deviation, each a tensor or a number.
+void normal(KernelContext& ctx, const TensorOrScalar& mean_given, const TensorOrScalar& deviation_given, Tensor& out) {
+  using arg = arguments::normal_of_out;
+  if (!floating(ctx, out, kFloats)) return;
   const Tensor* given[2];
   double numbers[2];
   Tensor tensors[2];
   for (int i = 0; i < 2; ++i) {
-    given[i] = ctx.tag(i) == Tag::Tensor ? &ctx.tensor(i) : nullptr;
-    if (given[i] != nullptr) {
-      if (!takes(ctx, i, *given[i], kFloats)) return;
+    const TensorOrScalar& value = i == 0 ? mean_given : deviation_given;
+    if (value.is_tensor()) {
+      given[i] = &value.tensor();
+      if (!takes(ctx, *given[i], kFloats)) return;
       continue;
     }
-    numbers[i] = ctx.real(i);
-    if (i == 1 && !(numbers[i] >= 0)) return ctx.fail(Check::KernelArgument, i);
+    numbers[i] = value.scalar().to<double>();
+    if (i == 1 && !(numbers[i] >= 0)) return ctx.fail(Check::KernelArgument, arg::std);
     tensors[i] = Tensor{&numbers[i], nullptr, nullptr, ScalarType::Double, 0, Dynamism::Static, 0, 0};
     given[i] = &tensors[i];
   }
   int64_t sizes[kMaxRank];
   const int rank = broadcast_shapes(*given[0], *given[1], sizes);
-  if (rank < 0) return ctx.fail(Check::KernelShape, 1, given[1]->rank);
-  if (!ctx.resize(out, sizes, rank) || !has_data(ctx, out_argument, out) || out.numel() == 0) return;
+  if (rank < 0) return ctx.fail(Check::KernelShape, arg::std, given[1]->rank);
+  if (!ctx.resize(out, sizes, rank) || !has_data(ctx, out) || out.numel() == 0) return;
   fill_normal(ctx, out);
   const Tensor* const operands[] = {&out, given[0], given[1]};
   const int64_t bytes = static_cast<int64_t>(element_size(out.dtype));
@@ -281,78 +268,84 @@ void normal(KernelContext& ctx, int out_argument) {
       store_block(out.dtype, data[0] + at * steps[0], n == 1 ? bytes : steps[0], m, values);
     }
   });
-  if (!valid) ctx.fail(Check::KernelArgument, 1);
+  if (!valid) ctx.fail(Check::KernelArgument, arg::std);
 }
 
 }  // namespace
 
-void rand_out(KernelContext& ctx) { rand_sized(ctx, 1, false); }
-void rand_generator_out(KernelContext& ctx) { rand_sized(ctx, 2, false); }
-void randn_out(KernelContext& ctx) { rand_sized(ctx, 1, true); }
-void randn_generator_out(KernelContext& ctx) { rand_sized(ctx, 2, true); }
-void rand_like_out(KernelContext& ctx) { rand_as_self(ctx, 2, false); }
-void rand_like_generator_out(KernelContext& ctx) { rand_as_self(ctx, 3, false); }
-void randn_like_out(KernelContext& ctx) { rand_as_self(ctx, 2, true); }
-void randn_like_generator_out(KernelContext& ctx) { rand_as_self(ctx, 3, true); }
-
-void randint_out(KernelContext& ctx) {
-  const int at = ctx.tag(2) == Tag::Tensor ? 2 : 3;  // a generator comes before the result
-  Tensor& out = ctx.tensor(at);
-  if (resize_to(ctx, 1, out, at)) fill_integers(ctx, out, 0, ctx.integer(0), 0, at);
+void rand_out(KernelContext& ctx, const IntList& size, Tensor& out) { rand_sized(ctx, size, out, false); }
+void randn_out(KernelContext& ctx, const IntList& size, Tensor& out) { rand_sized(ctx, size, out, true); }
+void rand_like_out(KernelContext& ctx, const Tensor& self, std::optional<int64_t> /*memory_format*/, Tensor& out) {
+  rand_as_self(ctx, self, out, false);
 }
-void randint_low_out(KernelContext& ctx) {
-  const int at = ctx.tag(3) == Tag::Tensor ? 3 : 4;
-  Tensor& out = ctx.tensor(at);
-  if (resize_to(ctx, 2, out, at)) fill_integers(ctx, out, ctx.integer(0), ctx.integer(1), 1, at);
-}
-void randint_like_out(KernelContext& ctx) { randint_as_self(ctx, false, 3); }
-void randint_like_generator_out(KernelContext& ctx) { randint_as_self(ctx, false, 4); }
-void randint_like_low_out(KernelContext& ctx) { randint_as_self(ctx, true, 4); }
-void randint_like_low_generator_out(KernelContext& ctx) { randint_as_self(ctx, true, 5); }
-void randperm_out(KernelContext& ctx) { randperm(ctx, 1); }
-void randperm_generator_out(KernelContext& ctx) { randperm(ctx, 2); }
-
-void bernoulli_out(KernelContext& ctx) { bernoulli(ctx, 0, 2); }
-void bernoulli_p_out(KernelContext& ctx) { bernoulli(ctx, 1, 3); }
-
-void normal_of_out(KernelContext& ctx) { normal(ctx, 3); }
-void normal_sized_out(KernelContext& ctx) {
-  const double deviation = ctx.real(1);
-  Tensor& out = ctx.tensor(4);
-  if (!floating(ctx, out, 4)) return;
-  if (!(deviation >= 0)) return ctx.fail(Check::KernelArgument, 1);
-  if (resize_to(ctx, 2, out, 4)) fill_normal(ctx, out, ctx.real(0), deviation);
-}
-void normal_as_self_out(KernelContext& ctx) {
-  const double deviation = ctx.real(2);
-  const Tensor& out = ctx.tensor(4);
-  if (!floating(ctx, out, 4)) return;
-  if (!(deviation >= 0)) return ctx.fail(Check::KernelArgument, 2);
-  if (resize_as_self(ctx, 4)) fill_normal(ctx, out, ctx.real(1), deviation);
-}
-void uniform_out(KernelContext& ctx) {
-  const double low = ctx.real(1), high = ctx.real(2);
-  const Tensor& out = ctx.tensor(4);
-  if (!floating(ctx, out, 4, kFloats)) return;
-  if (!(low <= high && high - low <= std::numeric_limits<double>::max())) return ctx.fail(Check::KernelArgument, 2);
-  if (resize_as_self(ctx, 4)) fill_uniform(ctx, out, low, high - low);
+void randn_like_out(KernelContext& ctx, const Tensor& self, std::optional<int64_t> /*memory_format*/, Tensor& out) {
+  rand_as_self(ctx, self, out, true);
 }
 
-void native_dropout_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(0);
-  const double p = ctx.real(1);
-  const bool train = !ctx.has(2) || ctx.boolean(2);
-  Tensor& out = ctx.tensor(3);
-  Tensor& mask = ctx.tensor(4);
-  if (!takes(ctx, 0, input, kFloats)) return;
-  if (out.dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, 3, number(out.dtype));
-  if (mask.dtype != ScalarType::Bool) return ctx.fail(Check::KernelDtype, 4, number(mask.dtype));
-  if (train && !(p >= 0 && p <= 1)) return ctx.fail(Check::KernelArgument, 1);
+void randint_out(KernelContext& ctx, int64_t high, const IntList& size, Tensor& out) {
+  using arg = arguments::randint_out;
+  if (resize_to(ctx, size, arg::size, out)) fill_integers(ctx, out, 0, high, arg::high);
+}
+void randint_low_out(KernelContext& ctx, int64_t low, int64_t high, const IntList& size, Tensor& out) {
+  using arg = arguments::randint_low_out;
+  if (resize_to(ctx, size, arg::size, out)) fill_integers(ctx, out, low, high, arg::high);
+}
+void randint_like_out(KernelContext& ctx, const Tensor& self, int64_t high, std::optional<int64_t> /*memory_format*/,
+                      Tensor& out) {
+  if (resize_as(ctx, self, out)) fill_integers(ctx, out, 0, high, arguments::randint_like_out::high);
+}
+void randint_like_low_out(KernelContext& ctx, const Tensor& self, int64_t low, int64_t high,
+                          std::optional<int64_t> /*memory_format*/, Tensor& out) {
+  if (resize_as(ctx, self, out)) fill_integers(ctx, out, low, high, arguments::randint_like_low_out::high);
+}
+void randperm_out(KernelContext& ctx, int64_t n, Tensor& out) { randperm(ctx, n, out); }
+
+void bernoulli_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  bernoulli(ctx, self, TensorOrScalar(self), out);
+}
+void bernoulli_p_out(KernelContext& ctx, const Tensor& self, const TensorOrScalar& p, Tensor& out) {
+  bernoulli(ctx, self, p, out);
+}
+
+void normal_of_out(KernelContext& ctx, const TensorOrScalar& mean, const TensorOrScalar& std, Tensor& out) {
+  normal(ctx, mean, std, out);
+}
+void normal_sized_out(KernelContext& ctx, double mean, double std, const IntList& size, Tensor& out) {
+  using arg = arguments::normal_sized_out;
+  if (!floating(ctx, out)) return;
+  if (!(std >= 0)) return ctx.fail(Check::KernelArgument, arg::std);
+  if (resize_to(ctx, size, arguments::normal_sized_out::size, out)) fill_normal(ctx, out, mean, std);
+}
+void normal_as_self_out(KernelContext& ctx, const Tensor& self, double mean, double std, Tensor& out) {
+  using arg = arguments::normal_as_self_out;
+  if (!floating(ctx, out)) return;
+  if (!(std >= 0)) return ctx.fail(Check::KernelArgument, arg::std);
+  if (resize_as(ctx, self, out)) fill_normal(ctx, out, mean, std);
+}
+void uniform_out(KernelContext& ctx, const Tensor& self, double from, double to, Tensor& out) {
+  using arg = arguments::uniform_out;
+  const double low = from, high = to;
+  if (!floating(ctx, out, kFloats)) return;
+  if (!(low <= high && high - low <= std::numeric_limits<double>::max()))
+    return ctx.fail(Check::KernelArgument, arg::to);
+  if (resize_as(ctx, self, out)) fill_uniform(ctx, out, low, high - low);
+}
+
+void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, std::optional<bool> train, Tensor& out0,
+                        Tensor& out1) {
+  using arg = arguments::native_dropout_out;
+  const bool train_value = !train.has_value() || *train;
+  Tensor& out = out0;
+  Tensor& mask = out1;
+  if (!takes(ctx, input, kFloats)) return;
+  if (out.dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, out0, number(out.dtype));
+  if (mask.dtype != ScalarType::Bool) return ctx.fail(Check::KernelDtype, out1, number(mask.dtype));
+  if (train_value && !(p >= 0 && p <= 1)) return ctx.fail(Check::KernelArgument, arg::p);
   if (!ctx.resize_like(out, input) || !ctx.resize_like(mask, input)) return;
-  if (!has_data(ctx, 3, out) || !has_data(ctx, 4, mask)) return;
-  if (!train) {
+  if (!has_data(ctx, out) || !has_data(ctx, mask)) return;
+  if (!train_value) {
     if (mask.numel() > 0) std::memset(mask.data, 1, mask.nbytes());
-    copy_to_out(ctx, input, 3, out);
+    copy_to_out(ctx, input, out);
     return;
   }
   const double kept = 1 - p;

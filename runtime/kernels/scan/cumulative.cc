@@ -2,6 +2,7 @@
 //
 // Elements are converted to the result's dtype first, as torch does, and gathered in int64 or double, whatever the
 // dtype: floats come out at least as exact as torch's.
+#include "kernels/scan/cumulative.gen.h"
 #include "kernels/util/complex_math.h"
 #include "kernels/util/line_blocks.h"
 
@@ -12,25 +13,21 @@ using namespace lines;
 namespace {
 
 /// A result that holds one number for every element: checks, and the dim, or -1 with the failure recorded.
-int start(KernelContext& ctx, DtypeSet dtypes, int64_t dim_given, int out_argument) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(out_argument);
-  if (!takes(ctx, 0, self, dtypes)) return -1;
+int start(KernelContext& ctx, DtypeSet dtypes, const Tensor& self, int64_t dim_given, Tensor& out) {
+  if (!takes(ctx, self, dtypes)) return -1;
   const int dim = dim_argument(ctx, dim_given, self.rank);
   if (dim < 0) return -1;
-  if (!contains(dtypes, out.dtype)) return ctx.fail(Check::KernelDtype, out_argument, number(out.dtype)), -1;
+  if (!contains(dtypes, out.dtype)) return ctx.fail(Check::KernelDtype, out, number(out.dtype)), -1;
   if (is_complex(self.dtype) && !is_complex(out.dtype)) {
-    return ctx.fail(Check::KernelDtypeMismatch, out_argument, number(out.dtype)), -1;
+    return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype)), -1;
   }
-  if (!ctx.resize_like(out, self) || !has_data(ctx, out_argument, out)) return -1;
+  if (!ctx.resize_like(out, self) || !has_data(ctx, out)) return -1;
   return dim;
 }
 
 /// Runs `step(sum, value)` along every line, from `first`.
 template <typename C, typename Step>
-void scan(KernelContext& ctx, int dim, int out_argument, C first, const Step& step) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& out = ctx.tensor(out_argument);
+void scan(KernelContext& ctx, const Tensor& self, int dim, const Tensor& out, C first, const Step& step) {
   const View from(self), to(out);
   const View* const views[] = {&from, &to};
   const auto lines = loops_over_lines<2>(self, dim, views);
@@ -63,44 +60,42 @@ void scan(KernelContext& ctx, int dim, int out_argument, C first, const Step& st
 
 /// cumsum and cumprod, whose `dtype` argument must be the result's.
 template <typename Step>
-void cumulate(KernelContext& ctx, int first, const Step& step) {
-  const Tensor& out = ctx.tensor(3);
-  if (ctx.dtype_or(2, out.dtype) != out.dtype) {
-    return ctx.fail(Check::KernelDtypeMismatch, 3, number(out.dtype));
+void cumulate(KernelContext& ctx, const Tensor& self, int64_t dim, std::optional<ScalarType> dtype, Tensor& out,
+              int first, const Step& step) {
+  if (dtype.value_or(out.dtype) != out.dtype) {
+    return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
   }
-  const int dim = start(ctx, kRealBool | kFullComplex, ctx.integer(1), 3);
-  if (dim < 0) return;
+  const int axis = start(ctx, kRealBool | kFullComplex, self, dim, out);
+  if (axis < 0) return;
   if (is_complex(out.dtype)) {
-    scan<ComplexDouble>(ctx, dim, 3, ComplexDouble(first), step);
+    scan<ComplexDouble>(ctx, self, axis, out, ComplexDouble(first), step);
   } else if (is_floating(out.dtype)) {
-    scan<double>(ctx, dim, 3, first, step);
+    scan<double>(ctx, self, axis, out, first, step);
   } else {
-    scan<int64_t>(ctx, dim, 3, first, step);
+    scan<int64_t>(ctx, self, axis, out, first, step);
   }
 }
 
 }  // namespace
 
-void cumsum_out(KernelContext& ctx) {
-  cumulate(ctx, 0, [](auto sum, auto value) { return wrapping_add(sum, value); });
+void cumsum_out(KernelContext& ctx, const Tensor& self, int64_t dim, std::optional<ScalarType> dtype, Tensor& out) {
+  cumulate(ctx, self, dim, dtype, out, 0, [](auto sum, auto value) { return wrapping_add(sum, value); });
 }
 
-void cumprod_out(KernelContext& ctx) {
-  cumulate(ctx, 1, [](auto product, auto value) { return wrapping_mul(product, value); });
+void cumprod_out(KernelContext& ctx, const Tensor& self, int64_t dim, std::optional<ScalarType> dtype, Tensor& out) {
+  cumulate(ctx, self, dim, dtype, out, 1, [](auto product, auto value) { return wrapping_mul(product, value); });
 }
 
-void logcumsumexp_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& out = ctx.tensor(2);
-  const int dim = start(ctx, kFloats | kFullComplex, ctx.integer(1), 2);
-  if (dim < 0) return;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 2, number(out.dtype));
+void logcumsumexp_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+  const int axis = start(ctx, kFloats | kFullComplex, self, dim, out);
+  if (axis < 0) return;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
   const double nothing = -std::numeric_limits<double>::infinity();
   if (is_complex(self.dtype)) {
-    return scan<ComplexDouble>(ctx, dim, 2, ComplexDouble(nothing),
+    return scan<ComplexDouble>(ctx, self, axis, out, ComplexDouble(nothing),
                                [](ComplexDouble sum, ComplexDouble value) { return complex_logaddexp(sum, value); });
   }
-  scan<double>(ctx, dim, 2, nothing, [](double sum, double value) {
+  scan<double>(ctx, self, axis, out, nothing, [](double sum, double value) {
     if (std::isnan(sum) || std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
     const double low = sum < value ? sum : value, high = sum < value ? value : sum;
     // Two equal infinities: their difference would be a NaN.

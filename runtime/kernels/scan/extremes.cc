@@ -1,4 +1,5 @@
 // Running extremes along a dim: cummax and cummin.
+#include "kernels/scan/extremes.gen.h"
 #include "kernels/util/order_key.h"
 
 namespace etir {
@@ -8,26 +9,23 @@ using namespace lines;
 namespace {
 
 /// Checks the arguments and gives both results the shape of `self`. Returns the dim, or -1 with the failure recorded.
-int start(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& values = ctx.tensor(2);
-  Tensor& indices = ctx.tensor(3);
-  if (!takes(ctx, 0, self, kRealBool)) return -1;
-  const int dim = dim_argument(ctx, ctx.integer(1), self.rank);
+int start(KernelContext& ctx, const Tensor& self, int64_t dim_given, Tensor& values, Tensor& indices) {
+  if (!takes(ctx, self, kRealBool)) return -1;
+  const int dim = dim_argument(ctx, dim_given, self.rank);
   if (dim < 0) return -1;
-  if (values.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 2, number(values.dtype)), -1;
-  if (indices.dtype != ScalarType::Long) return ctx.fail(Check::KernelDtype, 3, number(indices.dtype)), -1;
-  if (!ctx.resize_like(values, self) || !has_data(ctx, 2, values)) return -1;
-  if (!ctx.resize_like(indices, self) || !has_data(ctx, 3, indices)) return -1;
+  if (values.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, values, number(values.dtype)), -1;
+  if (indices.dtype != ScalarType::Long) return ctx.fail(Check::KernelDtype, indices, number(indices.dtype)), -1;
+  if (!ctx.resize_like(values, self) || !has_data(ctx, values)) return -1;
+  if (!ctx.resize_like(indices, self) || !has_data(ctx, indices)) return -1;
   return dim;
 }
 
-void running_extreme(KernelContext& ctx, bool min) {
-  const int dim = start(ctx);
+void running_extreme(KernelContext& ctx, const Tensor& self, int64_t dim_given, Tensor& values, Tensor& indices,
+                     bool min) {
+  const int dim = start(ctx, self, dim_given, values, indices);
   if (dim < 0) return;
-  const Tensor& self = ctx.tensor(0);
-  const View from(self), values(ctx.tensor(2)), indices(ctx.tensor(3));
-  const View* const views[] = {&from, &values, &indices};
+  const View from(self), values_view(values), indices_view(indices);
+  const View* const views[] = {&from, &values_view, &indices_view};
   const auto lines = loops_over_lines<3>(self, dim, views);
   const int64_t n = from.sizes[dim], step = from.strides[dim];
   dispatch_key(self.dtype, kRealBool, [&](auto tag) {
@@ -45,8 +43,8 @@ void running_extreme(KernelContext& ctx, bool min) {
           best = bits;
           place = i;
         }
-        store(data[1] + i * values.strides[dim], best);
-        store(data[2] + i * indices.strides[dim], place);
+        store(data[1] + i * values_view.strides[dim], best);
+        store(data[2] + i * indices_view.strides[dim], place);
       }
     });
   });
@@ -54,7 +52,11 @@ void running_extreme(KernelContext& ctx, bool min) {
 
 }  // namespace
 
-void cummax_out(KernelContext& ctx) { running_extreme(ctx, false); }
-void cummin_out(KernelContext& ctx) { running_extreme(ctx, true); }
+void cummax_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& values, Tensor& indices) {
+  running_extreme(ctx, self, dim, values, indices, false);
+}
+void cummin_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& values, Tensor& indices) {
+  running_extreme(ctx, self, dim, values, indices, true);
+}
 
 }  // namespace etir

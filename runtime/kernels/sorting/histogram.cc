@@ -1,29 +1,28 @@
 // Counting numbers: bincount and histc.
+#include "kernels/sorting/histogram.gen.h"
 #include "kernels/util/line_blocks.h"
 
 namespace etir {
 
 using namespace lines;
 
-void bincount_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor* weights = ctx.optional_tensor(1);
-  const int64_t least = ctx.integer(2);
-  Tensor& out = ctx.tensor(3);
-  if (!takes(ctx, 0, self, kInts)) return;
-  if (self.rank != 1) return ctx.fail(Check::KernelRank, 0, self.rank);
-  if (least < 0) return ctx.fail(Check::KernelArgument, 2, least);
+void bincount_out(KernelContext& ctx, const Tensor& self, const Tensor* weights, int64_t minlength, Tensor& out) {
+  using arg = arguments::bincount_out;
+  const int64_t least = minlength;
+  if (!takes(ctx, self, kInts)) return;
+  if (self.rank != 1) return ctx.fail(Check::KernelRank, self, self.rank);
+  if (least < 0) return ctx.fail(Check::KernelArgument, arg::minlength, least);
   if (weights != nullptr) {
-    if (!takes(ctx, 1, *weights, kRealBool)) return;
+    if (!takes(ctx, *weights, kRealBool)) return;
     if (weights->rank != 1 || weights->sizes[0] != self.sizes[0]) {
-      return ctx.fail(Check::KernelShape, 1, weights->numel());
+      return ctx.fail(Check::KernelShape, *weights, weights->numel());
     }
   }
   // Weights of float are summed in float by torch, all others in double.
   const ScalarType wanted = weights == nullptr                    ? ScalarType::Long
                             : weights->dtype == ScalarType::Float ? ScalarType::Float
                                                                   : ScalarType::Double;
-  if (out.dtype != wanted) return ctx.fail(Check::KernelDtype, 3, number(out.dtype));
+  if (out.dtype != wanted) return ctx.fail(Check::KernelDtype, out, number(out.dtype));
   const int64_t n = self.sizes[0], step = static_cast<int64_t>(element_size(self.dtype));
   int64_t bins = least;
   const char* data = self.ptr<const char>();
@@ -33,7 +32,7 @@ void bincount_out(KernelContext& ctx) {
     if (value < 0 || value == INT64_MAX) return ctx.fail(Check::KernelIndex, value, INT64_MAX);
     if (value >= bins) bins = value + 1;
   }
-  if (!ctx.resize(out, &bins, 1) || !has_data(ctx, 3, out)) return;
+  if (!ctx.resize(out, &bins, 1) || !has_data(ctx, out)) return;
   if (bins > 0) std::memset(out.data, 0, out.nbytes());
   IndexGuard guard;
   for (int64_t i = 0; i < n; ++i) {
@@ -56,16 +55,15 @@ void bincount_out(KernelContext& ctx) {
   guard.report(ctx);
 }
 
-void histc_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const int64_t bins = ctx.integer(1);
-  double low = ctx.real(2), high = ctx.real(3);
-  Tensor& out = ctx.tensor(4);
-  if (!takes(ctx, 0, self, kFloats)) return;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 4, number(out.dtype));
-  if (bins <= 0) return ctx.fail(Check::KernelArgument, 1, bins);
-  if (low > high) return ctx.fail(Check::KernelArgument, 3);
-  if (!ctx.resize(out, &bins, 1) || !has_data(ctx, 4, out)) return;
+void histc_out(KernelContext& ctx, const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max,
+               Tensor& out) {
+  using arg = arguments::histc_out;
+  double low = min.to<double>(), high = max.to<double>();
+  if (!takes(ctx, self, kFloats)) return;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
+  if (bins <= 0) return ctx.fail(Check::KernelArgument, arg::bins, bins);
+  if (low > high) return ctx.fail(Check::KernelArgument, arg::max);
+  if (!ctx.resize(out, &bins, 1) || !has_data(ctx, out)) return;
   const int64_t n = self.numel(), step = static_cast<int64_t>(element_size(self.dtype));
   const char* data = self.ptr<const char>();
   if (low == high && n > 0) {
@@ -83,7 +81,7 @@ void histc_out(KernelContext& ctx) {
     low -= 1;
     high += 1;
   }
-  if (!std::isfinite(low) || !std::isfinite(high)) return ctx.fail(Check::KernelArgument, 2);
+  if (!std::isfinite(low) || !std::isfinite(high)) return ctx.fail(Check::KernelArgument, arg::min);
   std::memset(out.data, 0, out.nbytes());
   const int64_t out_step = static_cast<int64_t>(element_size(out.dtype));
   for (int64_t i = 0; i < n; ++i) {

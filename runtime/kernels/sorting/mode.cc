@@ -1,4 +1,5 @@
 // The most frequent element of each line: mode.
+#include "kernels/sorting/mode.gen.h"
 #include "kernels/util/order_key.h"
 
 namespace etir {
@@ -9,18 +10,15 @@ namespace {
 
 /// Checks the arguments and gives both results the shape of `self` without the dim (or with 1 there). Returns the dim,
 /// or -1 with the failure recorded.
-int start(KernelContext& ctx, int64_t dim_given, bool keepdim, int values_argument) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& values = ctx.tensor(values_argument);
-  Tensor& indices = ctx.tensor(values_argument + 1);
-  if (!takes(ctx, 0, self, kRealBool)) return -1;
+int start(KernelContext& ctx, const Tensor& self, int64_t dim_given, bool keepdim, Tensor& values, Tensor& indices) {
+  if (!takes(ctx, self, kRealBool)) return -1;
   const int dim = dim_argument(ctx, dim_given, self.rank);
   if (dim < 0) return -1;
   if (values.dtype != self.dtype) {
-    return ctx.fail(Check::KernelDtypeMismatch, values_argument, number(values.dtype)), -1;
+    return ctx.fail(Check::KernelDtypeMismatch, values, number(values.dtype)), -1;
   }
   if (indices.dtype != ScalarType::Long) {
-    return ctx.fail(Check::KernelDtype, values_argument + 1, number(indices.dtype)), -1;
+    return ctx.fail(Check::KernelDtype, indices, number(indices.dtype)), -1;
   }
   int64_t shape[kMaxRank];
   int rank = 0;
@@ -31,8 +29,8 @@ int start(KernelContext& ctx, int64_t dim_given, bool keepdim, int values_argume
       shape[rank++] = 1;
     }
   }
-  if (!ctx.resize(values, shape, rank) || !has_data(ctx, values_argument, values)) return -1;
-  if (!ctx.resize(indices, shape, rank) || !has_data(ctx, values_argument + 1, indices)) return -1;
+  if (!ctx.resize(values, shape, rank) || !has_data(ctx, values)) return -1;
+  if (!ctx.resize(indices, shape, rank) || !has_data(ctx, indices)) return -1;
   return dim;
 }
 
@@ -52,17 +50,16 @@ View with_dim(const Tensor& result, int rank, int dim) {
 
 /// For every line, `pick(key, line, step, n)` says which element is the result.
 template <typename Pick>
-void pick_along(KernelContext& ctx, DtypeSet dtypes, int dim, int values_argument, const Pick& pick) {
-  const Tensor& self = ctx.tensor(0);
+void pick_along(KernelContext& ctx, const Tensor& self, int dim, const Tensor& values, const Tensor& indices,
+                const Pick& pick) {
   const View from(self);
-  const View values = with_dim(ctx.tensor(values_argument), self.rank, dim);
-  const View indices = with_dim(ctx.tensor(values_argument + 1), self.rank, dim);
-  const View* const views[] = {&from, &values, &indices};
+  const View values_view = with_dim(values, self.rank, dim), indices_view = with_dim(indices, self.rank, dim);
+  const View* const views[] = {&from, &values_view, &indices_view};
   const auto lines = loops_over_lines<3>(self, dim, views);
   const int64_t n = from.sizes[dim], step = from.strides[dim];
   if (lines.numel() == 0) return;
-  if (n == 0) return ctx.fail(Check::KernelShape, 0, 0);
-  dispatch_key(self.dtype, dtypes, [&](auto tag) {
+  if (n == 0) return ctx.fail(Check::KernelShape, self, 0);
+  dispatch_key(self.dtype, kRealBool, [&](auto tag) {
     using U = typename decltype(tag)::type;
     const OrderKey<U> key(self.dtype, false);
     for_each_line(ctx, lines, 8 * n, [&](char* const* data) {
@@ -76,23 +73,22 @@ void pick_along(KernelContext& ctx, DtypeSet dtypes, int dim, int values_argumen
 }  // namespace
 
 // Temporary memory: a key (of the element's size) and 8 bytes for every element of the dim.
-void mode_values(KernelContext& ctx) {
-  const int dim = start(ctx, ctx.integer(1), ctx.boolean(2), 3);
-  if (dim < 0) return;
-  const Tensor& self = ctx.tensor(0);
-  if (ctx.tensor(3).numel() == 0) return;
-  const int64_t size = self.rank > 0 ? self.sizes[dim] : 1;
-  char* indices = temp_for<char>(ctx, size * 8);
-  if (indices == nullptr) return;
+void mode_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values, Tensor& indices) {
+  const int axis = start(ctx, self, dim, keepdim, values, indices);
+  if (axis < 0) return;
+  if (values.numel() == 0) return;
+  const int64_t size = self.rank > 0 ? self.sizes[axis] : 1;
+  char* places = temp_for<char>(ctx, size * 8);
+  if (places == nullptr) return;
   const int64_t bytes = static_cast<int64_t>(element_size(self.dtype));
   char* keys = temp_for<char>(ctx, size * bytes);
   if (keys == nullptr) return;
   // One line at a time: the lines share the memory.
   const ParallelFor parallel = ctx.parallel;
   ctx.parallel.run = nullptr;
-  pick_along(ctx, kRealBool, dim, 3, [=](const auto& key, const char* line, int64_t step, int64_t n) {
+  pick_along(ctx, self, axis, values, indices, [=](const auto& key, const char* line, int64_t step, int64_t n) {
     using U = std::decay_t<decltype(key(0))>;
-    const Pairs<U> pairs{keys, bytes, indices, 8};
+    const Pairs<U> pairs{keys, bytes, places, 8};
     for (int64_t i = 0; i < n; ++i) pairs.set(i, key.at(line + i * step), i);
     pairs.sort(n);
     int64_t longest = 0, place = 0;

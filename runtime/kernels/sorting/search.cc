@@ -1,4 +1,5 @@
 // Searching sorted numbers: searchsorted and bucketize.
+#include "kernels/sorting/search.gen.h"
 #include "kernels/util/line_blocks.h"
 
 namespace etir {
@@ -42,42 +43,40 @@ struct Search {
   const Tensor* sorter;
   bool right;
   Tensor& out;
-  int sorted_argument;
-  int out_argument;
 };
 
 /// Whether the arguments that are no numbers to search for go together.
 bool check(KernelContext& ctx, const Search& search, bool out_int32) {
   const Tensor& sorted = search.sorted;
-  if (!takes(ctx, search.sorted_argument, sorted, kReal)) return false;
-  if (sorted.rank == 0) return ctx.fail(Check::KernelRank, search.sorted_argument, 0), false;
+  if (!takes(ctx, sorted, kReal)) return false;
+  if (sorted.rank == 0) return ctx.fail(Check::KernelRank, sorted, 0), false;
   if (search.sorter != nullptr) {
-    if (!takes(ctx, search.out_argument - 1, *search.sorter, dtype_set(ScalarType::Long))) return false;
+    if (!takes(ctx, *search.sorter, dtype_set(ScalarType::Long))) return false;
     if (!same_shape(*search.sorter, sorted)) {
-      return ctx.fail(Check::KernelShape, search.out_argument - 1, search.sorter->numel()), false;
+      return ctx.fail(Check::KernelShape, *search.sorter, search.sorter->numel()), false;
     }
   }
   if (search.out.dtype != (out_int32 ? ScalarType::Int : ScalarType::Long)) {
-    return ctx.fail(Check::KernelDtype, search.out_argument, number(search.out.dtype)), false;
+    return ctx.fail(Check::KernelDtype, search.out, number(search.out.dtype)), false;
   }
   if (out_int32 && sorted.sizes[sorted.rank - 1] == INT32_MAX) {
-    return ctx.fail(Check::KernelShape, search.sorted_argument, INT32_MAX), false;
+    return ctx.fail(Check::KernelShape, sorted, INT32_MAX), false;
   }
   return true;
 }
 
 /// Searches for all of `values`, whose rows belong to those of `sorted` unless that is a vector.
-void run(KernelContext& ctx, const Search& search, const Tensor& values, int values_argument) {
-  if (!takes(ctx, values_argument, values, kReal)) return;
+void run(KernelContext& ctx, const Search& search, const Tensor& values) {
+  if (!takes(ctx, values, kReal)) return;
   const Tensor& sorted = search.sorted;
   const bool vector = sorted.rank == 1;
   if (!vector) {
-    if (values.rank != sorted.rank) return ctx.fail(Check::KernelRank, values_argument, values.rank);
+    if (values.rank != sorted.rank) return ctx.fail(Check::KernelRank, values, values.rank);
     for (int d = 0; d + 1 < sorted.rank; ++d) {
-      if (values.sizes[d] != sorted.sizes[d]) return ctx.fail(Check::KernelShape, values_argument, values.sizes[d]);
+      if (values.sizes[d] != sorted.sizes[d]) return ctx.fail(Check::KernelShape, values, values.sizes[d]);
     }
   }
-  if (!ctx.resize_like(search.out, values) || !has_data(ctx, search.out_argument, search.out)) return;
+  if (!ctx.resize_like(search.out, values) || !has_data(ctx, search.out)) return;
   if (values.numel() == 0) return;
   const View sorted_view(sorted), values_view(values), out_view(search.out);
   View sorter_view = search.sorter != nullptr ? View(*search.sorter) : sorted_view;
@@ -134,47 +133,46 @@ struct NumberTensor {
 };
 
 /// The side that `right` and `side` ask for; false, with the failure recorded, when they contradict each other.
-bool side_argument(KernelContext& ctx, int right_argument, bool* right) {
-  *right = ctx.boolean(right_argument);
-  if (!ctx.has(right_argument + 1)) return true;
-  const StringView side = ctx.string(right_argument + 1);
-  if (side == "right" || (side == "left" && !*right)) {
-    *right = side == "right";
-    return true;
-  }
-  ctx.fail(Check::KernelArgument, right_argument + 1);
+bool read_side(KernelContext& ctx, bool right, const std::optional<StringView>& side, bool* result) {
+  *result = right || (side.has_value() && *side == "right");
+  if (!side.has_value() || *side == "right" || (*side == "left" && !right)) return true;
+  ctx.fail(Check::KernelArgument, arguments::searchsorted_tensor_out::side);
   return false;
 }
 
 }  // namespace
 
-void searchsorted_tensor_out(KernelContext& ctx) {
-  bool right;
-  if (!side_argument(ctx, 3, &right)) return;
-  const Search search{ctx.tensor(0), ctx.optional_tensor(5), right, ctx.tensor(6), 0, 6};
-  if (check(ctx, search, ctx.boolean(2))) run(ctx, search, ctx.tensor(1), 1);
+void searchsorted_tensor_out(KernelContext& ctx, const Tensor& sorted_sequence, const Tensor& self, bool out_int32,
+                             bool right, std::optional<StringView> side, const Tensor* sorter, Tensor& out) {
+  bool from_right;
+  if (!read_side(ctx, right, side, &from_right)) return;
+  const Search search{sorted_sequence, sorter, from_right, out};
+  if (check(ctx, search, out_int32)) run(ctx, search, self);
 }
 
-void searchsorted_scalar_out(KernelContext& ctx) {
-  bool right;
-  if (!side_argument(ctx, 3, &right)) return;
-  const Search search{ctx.tensor(0), ctx.optional_tensor(5), right, ctx.tensor(6), 0, 6};
-  if (search.sorted.rank != 1) return ctx.fail(Check::KernelRank, 0, search.sorted.rank);
-  const NumberTensor value(ctx.scalar(1));
-  if (check(ctx, search, ctx.boolean(2))) run(ctx, search, value.tensor, 1);
+void searchsorted_scalar_out(KernelContext& ctx, const Tensor& sorted_sequence, const Scalar& self, bool out_int32,
+                             bool right, std::optional<StringView> side, const Tensor* sorter, Tensor& out) {
+  bool from_right;
+  if (!read_side(ctx, right, side, &from_right)) return;
+  const Search search{sorted_sequence, sorter, from_right, out};
+  if (search.sorted.rank != 1) return ctx.fail(Check::KernelRank, sorted_sequence, search.sorted.rank);
+  const NumberTensor value(self);
+  if (check(ctx, search, out_int32)) run(ctx, search, value.tensor);
 }
 
-void bucketize_tensor_out(KernelContext& ctx) {
-  const Search search{ctx.tensor(1), nullptr, ctx.boolean(3), ctx.tensor(4), 1, 4};
-  if (search.sorted.rank != 1) return ctx.fail(Check::KernelRank, 1, search.sorted.rank);
-  if (check(ctx, search, ctx.boolean(2))) run(ctx, search, ctx.tensor(0), 0);
+void bucketize_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& boundaries, bool out_int32, bool right,
+                          Tensor& out) {
+  const Search search{boundaries, nullptr, right, out};
+  if (search.sorted.rank != 1) return ctx.fail(Check::KernelRank, boundaries, search.sorted.rank);
+  if (check(ctx, search, out_int32)) run(ctx, search, self);
 }
 
-void bucketize_scalar_out(KernelContext& ctx) {
-  const Search search{ctx.tensor(1), nullptr, ctx.boolean(3), ctx.tensor(4), 1, 4};
-  if (search.sorted.rank != 1) return ctx.fail(Check::KernelRank, 1, search.sorted.rank);
-  const NumberTensor value(ctx.scalar(0));
-  if (check(ctx, search, ctx.boolean(2))) run(ctx, search, value.tensor, 0);
+void bucketize_scalar_out(KernelContext& ctx, const Scalar& self, const Tensor& boundaries, bool out_int32, bool right,
+                          Tensor& out) {
+  const Search search{boundaries, nullptr, right, out};
+  if (search.sorted.rank != 1) return ctx.fail(Check::KernelRank, boundaries, search.sorted.rank);
+  const NumberTensor value(self);
+  if (check(ctx, search, out_int32)) run(ctx, search, value.tensor);
 }
 
 }  // namespace etir

@@ -1,5 +1,6 @@
 // sort, argsort and topk: keys and indices are sorted in the results themselves, so that no temporary memory is needed
 // (but by argsort, whose result has no room for keys).
+#include "kernels/sorting/sort.gen.h"
 #include "kernels/util/order_key.h"
 
 namespace etir {
@@ -12,24 +13,22 @@ constexpr DtypeSet kSorted = kRealBool | kUnsignedInts;
 
 /// Checks the arguments that sorts share and gives the results the shape of `self`, with `k` in the dim when it is not
 /// negative. Returns the dim, or -1 with the failure recorded.
-int start(KernelContext& ctx, int64_t dim_given, int64_t k, Tensor* values, int values_argument, Tensor& indices,
-          int indices_argument) {
-  const Tensor& self = ctx.tensor(0);
-  if (!takes(ctx, 0, self, kSorted)) return -1;
+int start(KernelContext& ctx, const Tensor& self, int64_t dim_given, int64_t k, Tensor* values, Tensor& indices) {
+  if (!takes(ctx, self, kSorted)) return -1;
   const int dim = dim_argument(ctx, dim_given, self.rank);
   if (dim < 0) return -1;
   if (indices.dtype != ScalarType::Long) {
-    return ctx.fail(Check::KernelDtype, indices_argument, number(indices.dtype)), -1;
+    return ctx.fail(Check::KernelDtype, indices, number(indices.dtype)), -1;
   }
   int64_t shape[kMaxRank];
   for (int d = 0; d < self.rank; ++d) shape[d] = d == dim && k >= 0 ? k : self.sizes[d];
   if (values != nullptr) {
     if (values->dtype != self.dtype) {
-      return ctx.fail(Check::KernelDtypeMismatch, values_argument, number(values->dtype)), -1;
+      return ctx.fail(Check::KernelDtypeMismatch, *values, number(values->dtype)), -1;
     }
-    if (!ctx.resize(*values, shape, self.rank) || !has_data(ctx, values_argument, *values)) return -1;
+    if (!ctx.resize(*values, shape, self.rank) || !has_data(ctx, *values)) return -1;
   }
-  if (!ctx.resize(indices, shape, self.rank) || !has_data(ctx, indices_argument, indices)) return -1;
+  if (!ctx.resize(indices, shape, self.rank) || !has_data(ctx, indices)) return -1;
   return dim;
 }
 
@@ -63,11 +62,9 @@ void best(const OrderKey<U>& key, const Pairs<U>& pairs, const char* line, int64
 }
 
 /// The `k` best along a dim, or all of them (k < 0).
-void sort(KernelContext& ctx, int64_t dim_given, bool descending, int64_t k, int values_argument) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& values = ctx.tensor(values_argument);
-  Tensor& indices = ctx.tensor(values_argument + 1);
-  const int dim = start(ctx, dim_given, k, &values, values_argument, indices, values_argument + 1);
+void sort(KernelContext& ctx, const Tensor& self, int64_t dim_given, bool descending, int64_t k, Tensor& values,
+          Tensor& indices) {
+  const int dim = start(ctx, self, dim_given, k, &values, indices);
   if (dim < 0) return;
   const View from(self), values_view(values), indices_view(indices);
   const int64_t n = from.sizes[dim], kept = k < 0 || self.rank == 0 ? n : k;
@@ -86,40 +83,45 @@ void sort(KernelContext& ctx, int64_t dim_given, bool descending, int64_t k, int
 
 }  // namespace
 
-void sort_values(KernelContext& ctx) { sort(ctx, ctx.integer(1), ctx.boolean(2), -1, 3); }
+void sort_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool descending, Tensor& values,
+                 Tensor& indices) {
+  sort(ctx, self, dim, descending, -1, values, indices);
+}
 
-void sort_values_stable(KernelContext& ctx) { sort(ctx, ctx.integer(2), ctx.boolean(3), -1, 4); }
+void sort_values_stable(KernelContext& ctx, const Tensor& self, std::optional<bool> /*stable*/, int64_t dim,
+                        bool descending, Tensor& values, Tensor& indices) {
+  sort(ctx, self, dim, descending, -1, values, indices);
+}
 
-void topk_values(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  if (!contains(kSorted & ~kBool, self.dtype)) return ctx.fail(Check::KernelDtype, 0, number(self.dtype));
-  const int64_t k = ctx.integer(1);
-  const int dim = dim_argument(ctx, ctx.integer(2), self.rank);
-  if (dim < 0) return;
-  if (k < 0 || k > (self.rank > 0 ? self.sizes[dim] : 1)) return ctx.fail(Check::KernelArgument, 1, k);
-  sort(ctx, dim, ctx.boolean(3), k, 5);
+void topk_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim, bool largest, bool /*sorted*/,
+                 Tensor& values, Tensor& indices) {
+  using arg = arguments::topk_values;
+  if (!contains(kSorted & ~kBool, self.dtype)) return ctx.fail(Check::KernelDtype, self, number(self.dtype));
+  const int axis = dim_argument(ctx, dim, self.rank);
+  if (axis < 0) return;
+  if (k < 0 || k > (self.rank > 0 ? self.sizes[axis] : 1)) return ctx.fail(Check::KernelArgument, arg::k, k);
+  sort(ctx, self, axis, largest, k, values, indices);
 }
 
 // Temporary memory: a key (of the element's size) for every element of the dim.
-void argsort_stable_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(4);
-  const int dim = start(ctx, ctx.integer(2), -1, nullptr, 0, out, 4);
-  if (dim < 0) return;
+void argsort_stable_out(KernelContext& ctx, const Tensor& self, bool /*stable*/, int64_t dim, bool descending,
+                        Tensor& out) {
+  const int axis = start(ctx, self, dim, -1, nullptr, out);
+  if (axis < 0) return;
   const View from(self), to(out);
-  const int64_t n = from.sizes[dim];
+  const int64_t n = from.sizes[axis];
   const View* const views[] = {&from, &to};
-  const auto lines = loops_over_lines<2>(self, dim, views);
+  const auto lines = loops_over_lines<2>(self, axis, views);
   const int64_t bytes = static_cast<int64_t>(element_size(self.dtype));
   if (self.numel() == 0) return;
   char* keys = temp_for<char>(ctx, n * bytes);
   if (keys == nullptr) return;
   dispatch_key(self.dtype, kSorted, [&](auto tag) {
     using U = typename decltype(tag)::type;
-    const OrderKey<U> key(self.dtype, ctx.boolean(3));
+    const OrderKey<U> key(self.dtype, descending);
     for_each_position(lines, 0, lines.numel(), [&](char* const* data) {
-      const Pairs<U> pairs{keys, bytes, data[1], to.strides[dim]};
-      for (int64_t i = 0; i < n; ++i) pairs.set(i, key.at(data[0] + i * from.strides[dim]), i);
+      const Pairs<U> pairs{keys, bytes, data[1], to.strides[axis]};
+      for (int64_t i = 0; i < n; ++i) pairs.set(i, key.at(data[0] + i * from.strides[axis]), i);
       pairs.sort(n);
     });
   });

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/elementwise/operators.h"
+#include "kernels/special/error_function.gen.h"
 
 namespace etir {
 
@@ -63,14 +64,14 @@ double ndtri(double p) {
 
 }  // namespace
 
-void erfinv_out(KernelContext& ctx) {
-  unary_float(ctx, 0, 1, [](auto x) { return static_cast<decltype(x)>(erfinv(static_cast<double>(x))); });
+void erfinv_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_float(ctx, self, out, [](auto x) { return static_cast<decltype(x)>(erfinv(static_cast<double>(x))); });
 }
-void special_erfcx_out(KernelContext& ctx) {
-  unary_float(ctx, 0, 1, [](auto x) { return static_cast<decltype(x)>(erfcx(static_cast<double>(x))); });
+void special_erfcx_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_float(ctx, self, out, [](auto x) { return static_cast<decltype(x)>(erfcx(static_cast<double>(x))); });
 }
-void special_ndtri_out(KernelContext& ctx) {
-  unary_float(ctx, 0, 1, [](auto x) { return static_cast<decltype(x)>(ndtri(static_cast<double>(x))); });
+void special_ndtri_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_float(ctx, self, out, [](auto x) { return static_cast<decltype(x)>(ndtri(static_cast<double>(x))); });
 }
 
 }  // namespace etir

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/elementwise/operators.h"
+#include "kernels/special/gamma.gen.h"
 
 namespace etir {
 
@@ -108,21 +109,21 @@ double zeta(double x, double q) {
 
 }  // namespace
 
-void digamma_out(KernelContext& ctx) {
-  unary_float(ctx, 0, 1, [](auto x) { return static_cast<decltype(x)>(digamma(static_cast<double>(x))); });
+void digamma_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_float(ctx, self, out, [](auto x) { return static_cast<decltype(x)>(digamma(static_cast<double>(x))); });
 }
-void igamma_out(KernelContext& ctx) {
-  binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto x) {
+void igamma_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kFloats>(ctx, self, other, out, [](auto a, auto x) {
     return static_cast<decltype(a)>(incomplete_gamma(static_cast<double>(a), static_cast<double>(x), false));
   });
 }
-void igammac_out(KernelContext& ctx) {
-  binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto x) {
+void igammac_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kFloats>(ctx, self, other, out, [](auto a, auto x) {
     return static_cast<decltype(a)>(incomplete_gamma(static_cast<double>(a), static_cast<double>(x), true));
   });
 }
-void special_zeta_out(KernelContext& ctx) {
-  binary_float(ctx, 0, 1, 2, [](auto x, auto q) {
+void special_zeta_out(KernelContext& ctx, const TensorOrScalar& self, const TensorOrScalar& other, Tensor& out) {
+  binary_float(ctx, self, other, out, [](auto x, auto q) {
     return static_cast<decltype(x)>(zeta(static_cast<double>(x), static_cast<double>(q)));
   });
 }

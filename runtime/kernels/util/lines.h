@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "kernels/kernel.h"
+#include "kernels/util/checks.h"
 #include "kernels/util/dispatch.h"
 #include "kernels/util/loops.h"
 
@@ -21,25 +22,18 @@ constexpr DtypeSet kMaskTypes = dtype_set(ScalarType::Bool, ScalarType::Byte);
 
 inline int64_t number(ScalarType type) { return static_cast<int64_t>(type); }
 
-/// False, with the failure recorded, when a tensor has elements but no memory.
-inline bool has_data(KernelContext& ctx, int argument, const Tensor& tensor) {
-  if (tensor.data != nullptr || tensor.numel() == 0) return true;
-  ctx.fail(Check::KernelNoData, argument);
-  return false;
-}
-
 /// Whether a tensor has memory and one of the dtypes.
-inline bool takes(KernelContext& ctx, int argument, const Tensor& tensor, DtypeSet dtypes) {
-  if (!contains(dtypes, tensor.dtype)) return ctx.fail(Check::KernelDtype, argument, number(tensor.dtype)), false;
-  return has_data(ctx, argument, tensor);
+inline bool takes(KernelContext& ctx, const Tensor& tensor, DtypeSet dtypes) {
+  if (!contains(dtypes, tensor.dtype)) return ctx.fail(Check::KernelDtype, tensor, number(tensor.dtype)), false;
+  return has_data(ctx, tensor);
 }
 
 /// Whether a tensor has memory and the dtype that it must share with another argument.
-inline bool takes_same(KernelContext& ctx, int argument, const Tensor& tensor, const Tensor& other) {
+inline bool takes_same(KernelContext& ctx, const Tensor& tensor, const Tensor& other) {
   if (tensor.dtype != other.dtype) {
-    return ctx.fail(Check::KernelDtypeMismatch, argument, number(tensor.dtype)), false;
+    return ctx.fail(Check::KernelDtypeMismatch, tensor, number(tensor.dtype)), false;
   }
-  return has_data(ctx, argument, tensor);
+  return has_data(ctx, tensor);
 }
 
 /// Scratch memory for `count` items, or null with the failure recorded. Unlike temp_array it is safe for any count.
@@ -272,24 +266,24 @@ bool scalar_as(const Scalar& scalar, T* result) {
   return true;
 }
 
-/// A number as the bytes of one element of `dtype`, in `bytes[16]`. False with the failure recorded.
-inline bool scalar_bytes(KernelContext& ctx, int argument, ScalarType dtype, unsigned char* bytes) {
-  const Scalar scalar = ctx.scalar(argument);
+/// A number as the bytes of one element of `dtype`, in `bytes[16]`. False with the failure recorded, of the argument at
+/// `position`.
+inline bool scalar_bytes(KernelContext& ctx, const Scalar& scalar, int position, ScalarType dtype,
+                         unsigned char* bytes) {
   bool fits = false;
   const bool known = dispatch<~DtypeSet{0}>(dtype, [&](auto tag) {
     typename decltype(tag)::type value;
     fits = scalar_as(scalar, &value);
     if (fits) std::memcpy(bytes, &value, sizeof(value));
   });
-  if (!known) return ctx.fail(Check::KernelDtype, argument, number(dtype)), false;
-  if (!fits) return ctx.fail(Check::KernelOverflow, argument, number(dtype)), false;
+  if (!known) return ctx.fail(Check::KernelDtype, position, number(dtype)), false;
+  if (!fits) return ctx.fail(Check::KernelOverflow, position, number(dtype)), false;
   return true;
 }
 
 /// Starts a result that is `self` but for some elements: gives `out` the shape of `self` and copies its elements.
-inline bool copy_to_out(KernelContext& ctx, const Tensor& self, int out_argument, Tensor& out) {
-  if (!ctx.resize_like(out, self)) return false;
-  if (!has_data(ctx, out_argument, out)) return false;
+inline bool copy_to_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (!ctx.resize_like(out, self) || !has_data(ctx, out)) return false;
   if (out.data == self.data || out.numel() == 0) return true;
   if (same_dim_order(self, out)) {
     std::memmove(out.data, self.data, out.nbytes());
@@ -303,7 +297,7 @@ inline bool copy_to_out(KernelContext& ctx, const Tensor& self, int out_argument
       for (int64_t i = 0; i < n; ++i) store(data[0] + i * steps[0], load<T>(data[1] + i * steps[1]));
     });
   });
-  if (!known) ctx.fail(Check::KernelDtype, out_argument, number(out.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, out, number(out.dtype));
   return known;
 }
 
