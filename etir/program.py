@@ -94,7 +94,7 @@ class Program:
 
     def report(self) -> Report:
         """What the program consists of: operators, instructions, memory, constants, delegates. ``str()`` is text."""
-        memory = self.runtime_memory() if load(self.target).name == "etir" else {}
+        memory = self.runtime_memory() if "runtime_memory" in load(self.target).features else {}
         return make_report(self.module, self.target, len(self.buffer), self.passes, memory, self.delegation)
 
     def __repr__(self) -> str:

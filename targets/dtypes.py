@@ -1,7 +1,14 @@
 """Named sets of scalar types, and PyTorch's rules of promotion and casting on them.
 
-The sets are the ones that kernel tables are written in. The rules are written out here, rather than asked of torch,
-because the link check must work where torch is not installed; a test compares them with torch's.
+The sets are what kernel tables are written in. They have the names of ExecuTorch's ``ET_SWITCH_*_TYPES`` macros:
+
+* ``INT``: Byte, Char, Short, Int, Long; ``FLOAT``: Float, Double; ``REAL``: both;
+* with the suffixes ``H`` (Half), ``B`` (Bool) and ``BF16`` (BFloat16), in this order: ``REALHBBF16``, ``FLOATHBF16``;
+* ``COMPLEX``: ComplexFloat, ComplexDouble; ``COMPLEXH``: these and ComplexHalf;
+* ``any``: every type of the format.
+
+The rules are written out here, rather than asked of torch, because the link check must work where torch is not
+installed; a test compares them with torch's.
 """
 
 from __future__ import annotations
@@ -26,23 +33,22 @@ _FLOAT = (_S.HALF, _S.BFLOAT16, _S.FLOAT, _S.DOUBLE)
 _COMPLEX = (_S.COMPLEXHALF, _S.COMPLEXFLOAT, _S.COMPLEXDOUBLE)
 
 _BASES: dict[str, tuple[ScalarType, ...]] = {
-    "I": _INTEGRAL,
-    "F": (_S.FLOAT, _S.DOUBLE),
-    "R": (*_INTEGRAL, _S.FLOAT, _S.DOUBLE),
+    "INT": _INTEGRAL,
+    "FLOAT": (_S.FLOAT, _S.DOUBLE),
+    "REAL": (*_INTEGRAL, _S.FLOAT, _S.DOUBLE),
 }
-_SUFFIXES = (("H", _S.HALF), ("B", _S.BOOL), ("Bf", _S.BFLOAT16))
+_SUFFIXES = (("H", _S.HALF), ("B", _S.BOOL), ("BF16", _S.BFLOAT16))
 
 
 def _named_sets() -> dict[str, tuple[ScalarType, ...]]:
     sets = dict(_BASES)
     for suffix, dtype in _SUFFIXES:
         sets |= {name + suffix: (*types, dtype) for name, types in sets.items()}
-    return sets | {"Cx": _COMPLEX, "any": tuple(_S)}
+    return sets | {"COMPLEX": _COMPLEX[1:], "COMPLEXH": _COMPLEX, "any": tuple(_S)}
 
 
 SETS = _named_sets()
-"""``I`` integers, ``F`` Float and Double, ``R`` both, ``Cx`` complex, ``any``. ``I``, ``F`` and ``R`` take the
-suffixes ``H`` (Half), ``B`` (Bool) and ``Bf`` (BFloat16), in this order: ``RHBBf``."""
+"""The sets that the module's docstring lists."""
 
 _CATEGORY: dict[ScalarType, int] = {
     _S.BOOL: 0,

@@ -1,16 +1,22 @@
 """Manifests: what a runtime can execute.
 
-A manifest is a JSON file beside this module: limits and backends of the runtime, and one entry per kernel with its
-schema, library and the rules of :mod:`etir.targets.rules`. It answers the question of the link check: will this call,
-with these types, dim orders and ranks, run there and give right results? Where the runtime executes a call but writes
-wrong bytes, the manifest says no.
+A manifest is a JSON file: limits and backends of the runtime, and one entry per kernel with its schema, library and
+the rules of :mod:`etir.targets.rules`. It answers the question of the link check: will this call, with these types, dim
+orders and ranks, run there and give right results? Where the runtime executes a call but writes wrong bytes, the
+manifest says no.
+
+Every ``NAME.json`` beside this module is a target called NAME, and a file anywhere is one by its path: a new target is
+one file. ``features`` names what tools can say of a runtime besides; see :data:`FEATURES`. Where ``kernels`` is text
+instead of entries, it is a folder, relative to the manifest: each folder in it that has a ``kernels.json`` is a
+library, with the entries in there. So a kernel of etir's own runtime is written down once, beside its source
+(``runtime/kernels/FAMILY/kernels.json``), for the C++ build and for the compiler.
 
 Form of an entry::
 
     "aten::relu.out": {
         "schema": "aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
         "library": "portable",          # the library that registers it; see Manifest.libraries
-        "dtypes": [{"self": "RHBf", "out": "=self"}],
+        "dtypes": [{"self": "REALHBF16", "out": "=self"}],
         "dim_orders": "same",
         "kind": "prim",                 # optional; default "kernel"
         "ranks": {"self": [3, 4]},      # optional; least and greatest rank of an argument
@@ -26,11 +32,12 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from etir.dialects.aten.table import find_out_variant
 from etir.dialects.schema import Argument, OpSchema, SchemaKind, parse_schema
@@ -43,7 +50,13 @@ T = TypeVar("T")
 PerTensor = Sequence[T | Sequence[T] | None] | Mapping[str, T | Sequence[T] | None]
 """One item per tensor argument, in schema order with the results last, or by name; a list where the argument is one."""
 
-_FILES = {"executorch": "executorch_1_5_1.json", "etir": "etir.json"}
+FOLDER = Path(__file__).resolve().parent
+DEFAULT_TARGET = "executorch"
+
+FEATURES: Mapping[str, str] = {
+    "runtime_memory": "method and temporary memory follow etir.emit.runtime_memory, to the byte",
+}
+"""What a manifest's ``features`` may name: a word for each, and what holds of a runtime that has it."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +137,7 @@ class KernelEntry:
             for rank in known.get(name, ()):
                 if not limits[0] <= rank <= limits[1]:
                     return f"unsupported rank: '{name}' has rank {rank}, must be {range_text(limits)}"
-        if self.complex_shapes != "any" and any(t in SETS["Cx"] for items in types.values() for t in items):
+        if self.complex_shapes != "any" and any(t in SETS["COMPLEXH"] for items in types.values() for t in items):
             problem = _shape_failure(sizes, self.complex_shapes == "equal")
             if problem is not None:
                 return f"unsupported shapes: {problem}"
@@ -170,7 +183,7 @@ class Manifest:
     ``libraries`` maps each library to whether the runtime always has it; kernels of the others need an extra library
     to be linked or imported. ``tensor_alignment`` is in bytes: what the runtime guarantees for the start of constants
     and planned memory. ``limits`` holds ``rank``, ``operator_name`` (characters), ``instructions`` (executed per run)
-    and ``kernel_key`` (bytes, see the runtime's kernel lookup).
+    and ``kernel_key`` (bytes, see the runtime's kernel lookup). ``features`` are words of :data:`FEATURES`.
     """
 
     name: str
@@ -181,6 +194,12 @@ class Manifest:
     backends: tuple[str, ...]
     libraries: Mapping[str, bool]
     kernels: Mapping[str, KernelEntry]
+    features: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        unknown = [feature for feature in self.features if feature not in FEATURES]
+        if unknown:
+            raise E0602.error(f"{self.name}: no feature is called '{unknown[0]}'; there are {', '.join(FEATURES)}")
 
     def lookup(self, op_name: str) -> KernelEntry | None:
         """The kernel called ``op_name`` (``aten::add.out``), ``None`` if there is none."""
@@ -231,9 +250,11 @@ class Manifest:
         return (*overloads, *similar)[:count]
 
 
+@cache
 def available() -> tuple[str, ...]:
-    """The names that :func:`load` knows."""
-    return tuple(_FILES)
+    """The names that :func:`load` knows, the default target first."""
+    names = sorted(name.removesuffix(".json") for name in os.listdir(FOLDER) if name.endswith(".json"))
+    return tuple(sorted(names, key=lambda name: name != DEFAULT_TARGET))
 
 
 @cache
@@ -245,13 +266,48 @@ def load(name: str) -> Manifest:
     """
     if name.endswith(".json"):
         try:
-            return parse_manifest(Path(name).read_text("utf-8"), name)
+            return make_manifest(read_target(Path(name)), name)
         except (OSError, UnicodeDecodeError) as error:
             raise E0601.error(f"the target '{name}' cannot be read: {error}") from None
-    file = _FILES.get(name)
-    if file is None:
+    if name not in available():
         raise E0601.error(f"unknown target '{name}'; available are {', '.join(available())}")
-    return parse_manifest((Path(__file__).parent / file).read_text("utf-8"), file)
+    return make_manifest(read_target(FOLDER / f"{name}.json"), name)
+
+
+def read_target(path: Path) -> dict[str, Any]:
+    """The data of a manifest's file, with the kernels in it that it has in files of their own.
+
+    Raises ``OSError``, ``UnicodeDecodeError`` and E0602.
+    """
+    data = _read_json(path)
+    folder = data.get("kernels")
+    if not isinstance(folder, str):
+        return data
+    files: dict[str, str] = {}
+    for entry in os.scandir(path.parent / folder):
+        file = os.path.join(entry.path, "kernels.json")
+        if os.path.exists(file):
+            files[entry.name] = file
+    libraries = sorted(files)
+    rows: dict[str, dict[str, Any]] = {}
+    for library in libraries:
+        for name, row in _read_json(files[library]).items():
+            if name in rows:
+                raise E0602.error(f"{files[library]}: '{name}' is also in {rows[name]['library']}")
+            row["library"] = library
+            rows[name] = row
+    return data | {"libraries": dict.fromkeys(libraries, True), "kernels": dict(sorted(rows.items()))}
+
+
+def _read_json(path: Path | str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            data: object = json.load(file)
+    except json.JSONDecodeError as error:
+        raise E0602.error(f"{path} is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise E0602.error(f"{path} holds no JSON object")
+    return cast("dict[str, Any]", data)
 
 
 def other_target(name: str | None, takes: Callable[[Manifest], bool]) -> str | None:
@@ -265,11 +321,9 @@ def kernel_forms(schema: OpSchema) -> list[OpSchema]:
     return list({form.op_name: form for form in found}.values())
 
 
-def parse_manifest(text: str, source: str) -> Manifest:
-    """A manifest from the JSON ``text`` of file ``source``. Raises E0602 with the kernel and what is wrong with it."""
+def make_manifest(data: Mapping[str, Any], source: str) -> Manifest:
+    """A manifest from the data of file ``source``. Raises E0602 with the kernel and what is wrong with it."""
     try:
-        data: dict[str, Any] = json.loads(text)
-        kernels = {name: _parse_entry(name, entry) for name, entry in data["kernels"].items()}
         return Manifest(
             name=data["name"],
             version=data["version"],
@@ -278,10 +332,9 @@ def parse_manifest(text: str, source: str) -> Manifest:
             limits=data["limits"],
             backends=tuple(data["backends"]),
             libraries=data["libraries"],
-            kernels=kernels,
+            kernels={name: kernel_entry(name, entry) for name, entry in data["kernels"].items()},
+            features=tuple(data.get("features", ())),
         )
-    except json.JSONDecodeError as error:
-        raise E0602.error(f"{source} is not JSON: {error}") from None
     except KeyError as error:
         raise E0602.error(f"{source} lacks the field {error}") from None
 
@@ -304,20 +357,21 @@ def _shape_failure(sizes: Mapping[str, Sequence[Shape]], equal: bool) -> str | N
     return f"complex tensors must have {'the same dims' if equal else 'dims'}: {shown}"
 
 
-def _parse_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
+def kernel_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
+    """One kernel from its row in a manifest. Raises E0602, and KeyError for a field that is not there."""
     return KernelEntry(
         name=name,
         schema_text=entry["schema"],
         library=entry["library"],
         dtypes=DtypeRule.parse(entry["dtypes"]),
-        dim_orders=DimOrderRule(entry["dim_orders"]),
+        dim_orders=DimOrderRule.parse(entry["dim_orders"]),
+        ranks=_limits(entry["ranks"]) if "ranks" in entry else {},
+        items=_limits(entry["items"]) if "items" in entry else {},
+        selected=tuple(map(scalar_type, entry["selected"])) if "selected" in entry else None,
         kind=entry.get("kind", "kernel"),
-        ranks=_limits(entry.get("ranks", {})),
-        items=_limits(entry.get("items", {})),
         optimized=entry.get("optimized", False),
         resizes_output=entry.get("resizes_output", True),
         temp=entry.get("temp", ""),
-        selected=tuple(map(scalar_type, entry["selected"])) if "selected" in entry else None,
         notes=entry.get("notes", ""),
         complex_shapes=entry.get("complex_shapes", "any"),
     )

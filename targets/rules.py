@@ -3,11 +3,11 @@
 A dtype rule is a list of rows, and a call is accepted when all constraints of one row hold. A row maps argument names
 to constraints; it names every tensor argument of the schema, and others that matter::
 
-    {"self": "RHBBf", "other": "RHBBf", "out": "RHBBf & cast(self, other)"}
+    {"self": "REALHBBF16", "other": "REALHBBF16", "out": "REALHBBF16 & cast(self, other)"}
 
 A constraint is one or more terms joined by ``&``:
 
-* a set: names from :data:`etir.targets.dtypes.SETS` and single types, joined by ``+``: ``RHBf``, ``Int+Long``;
+* a set: names from :data:`etir.targets.dtypes.SETS` and single types, joined by ``+``: ``REALHBF16``, ``Int+Long``;
 * ``=x``: the same type as argument ``x`` (if ``x`` is a list, as its first item);
 * ``promote(x, y)``: exactly the type that the named arguments promote to;
 * ``cast(x, y)``: a type that this promoted type may be cast to, which is never one of a lower category;
@@ -194,7 +194,7 @@ class DtypeRule:
     @staticmethod
     def parse(rows: Sequence[Mapping[str, str]]) -> DtypeRule:
         """From the form in the manifest. Raises E0602 for a constraint that is not understood."""
-        return DtypeRule(tuple({name: parse_constraint(text) for name, text in row.items()} for row in rows))
+        return DtypeRule(tuple([{name: parse_constraint(text) for name, text in row.items()} for row in rows]))
 
     def failure(self, call: Call) -> str | None:
         """``None`` if a row accepts ``call``, otherwise what the rows with the fewest failures ask, as alternatives."""
@@ -269,6 +269,11 @@ class DimOrderRule:
             if word not in DIM_ORDER_WORDS:
                 raise E0602.error(f"dim order word '{word}' is none of {', '.join(DIM_ORDER_WORDS)}")
 
+    @staticmethod
+    def parse(words: str | Mapping[str, str]) -> DimOrderRule:
+        """From the form in the manifest. Raises E0602 for a word that there is not."""
+        return _same_for_all(words) if isinstance(words, str) else DimOrderRule(words)
+
     def word(self, argument: str) -> str:
         """The word for one argument."""
         return self.words if isinstance(self.words, str) else self.words.get(argument, "contiguous")
@@ -310,6 +315,11 @@ class DimOrderRule:
             if order != wanted:
                 return f"but {list(wanted)} is asked for"
         return None
+
+
+@cache
+def _same_for_all(word: str) -> DimOrderRule:
+    return DimOrderRule(word)
 
 
 def _may_be_equal(a: Shape, b: Shape) -> bool:

@@ -15,7 +15,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from etir.emit.formats.scalar_type import ScalarType
@@ -91,16 +90,17 @@ def selection_text(selection: Selection) -> str:
 
 def target_text(selection: Selection) -> str:
     """The target ``etir`` with the selected kernels only. Raises error E0603 for an operator without a kernel."""
-    import etir.targets.manifest
+    from etir.targets.manifest import FOLDER, read_target
 
-    path = Path(etir.targets.manifest.__file__).parent / "etir.json"
-    data: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    data = read_target(FOLDER / "etir.json")
     known: dict[str, dict[str, Any]] = data["kernels"]
     missing = [name for name in selection if name not in known]
     if missing:
         raise E0603.error(f"etir has no kernel for {', '.join(missing)}")
     data["kernels"] = {
-        name: known[name] | ({"selected": list(dtypes)} if dtypes else {}) for name, dtypes in selection.items()
+        name: {key: value for key, value in known[name].items() if key not in ("function", "source")}
+        | ({"selected": list(dtypes)} if dtypes else {})
+        for name, dtypes in selection.items()
     }
     data["libraries"] = dict.fromkeys(sorted({str(known[name]["library"]) for name in selection}), True)
     return json.dumps(data, indent=1) + "\n"

@@ -1,19 +1,17 @@
 // demo::scaled_add.out for etir's runtime: self + factor * other, for floating point tensors of one shape.
 #include "kernels/kernel.h"
 #include "kernels/util/dispatch.h"
+#include "scaled_add.gen.h"
 
 namespace etir {
 
-void demo_scaled_add(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& other = ctx.tensor(1);
-  const double factor = ctx.real(2);
-  Tensor& out = ctx.tensor(3);
-
-  if (other.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 1, static_cast<int64_t>(other.dtype));
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 3, static_cast<int64_t>(out.dtype));
-  if (!same_shape(self, other)) return ctx.fail(Check::KernelShape, 1, other.rank);
-  if (!self.is_row_major() || !other.is_row_major() || !out.is_row_major()) return ctx.fail(Check::KernelDimOrder, 0);
+void demo_scaled_add(KernelContext& ctx, const Tensor& self, const Tensor& other, double factor, Tensor& out) {
+  if (other.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, other, static_cast<int64_t>(other.dtype));
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
+  if (!same_shape(self, other)) return ctx.fail(Check::KernelShape, other, other.rank);
+  if (!self.is_row_major() || !other.is_row_major() || !out.is_row_major()) {
+    return ctx.fail(Check::KernelDimOrder, self);
+  }
   if (!ctx.resize_like(out, self)) return;
 
   const bool known = dispatch<kFloats>(self.dtype, [&](auto tag) {
@@ -28,7 +26,7 @@ void demo_scaled_add(KernelContext& ctx) {
       }
     });
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
 
 }  // namespace etir

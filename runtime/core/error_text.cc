@@ -1,7 +1,7 @@
 #include "core/error_text.h"
 
 #ifdef ETIR_LOG
-#include "platform/platform.h"
+#include "core/log.h"
 #endif
 
 namespace etir {

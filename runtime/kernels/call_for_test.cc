@@ -9,8 +9,8 @@ extern const KernelTable kKernels;
 
 extern "C" {
 
-/// Calls the kernel `name` with `args` (indices of values). Fills `record` with check, a, b and temp memory used.
-/// Returns false when there is no such kernel.
+/// Calls the kernel `name` with `args` (indices of values, their count before the first one). Fills `record` with
+/// check, a, b and temp memory used. Returns false when there is no such kernel.
 __attribute__((visibility("default"))) bool etir_call_kernel(const char* name, etir::Payload* payloads, etir::Tag* tags,
                                                              uint32_t count, const int32_t* args, void* temp,
                                                              size_t temp_size, int64_t* record) {

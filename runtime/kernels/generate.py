@@ -1,7 +1,7 @@
 """Writes the C++ kernel table from the manifest: every ``kernels.json`` in the folders beside this file.
 
     python generate.py table.cc [--only selection.txt] [--family FOLDER]...
-    python generate.py --target ../../targets/etir.json
+    python generate.py --headers FOLDER
     python generate.py --target selected.json --only selection.txt
 
 A row of the manifest is keyed by the operator's full name and holds
@@ -9,7 +9,16 @@ A row of the manifest is keyed by the operator's full name and holds
 * ``schema``: the operator's schema with its namespace; arguments, results and their kinds come from it,
 * ``function``: the C++ function, declared nowhere else; ``source``: its file, relative to the manifest,
 * ``dtypes`` and ``dim_orders``: what the kernel takes, for the link check, the documentation and the tests,
-* ``prim`` (optional): true for primitives, whose result is their last argument.
+* ``kind`` (optional): ``prim`` for primitives, whose result is their last argument.
+
+The same rows are what the compiler's link check reads (``etir.targets.manifest`` says what else may be in one).
+
+``--headers`` writes a header for each source file, which the source includes: ``FOLDER/kernels/FAMILY/NAME.gen.h`` for
+``FAMILY/NAME.cc``, and ``FOLDER/NAME.gen.h`` for a ``NAME.cc`` elsewhere. It declares each of the file's functions with
+the arguments of its rows' schemas, by name and type, and defines what the table points to: a function that reads the
+arguments and calls the declared one. Both are in one translation unit, so that the compiler makes them one function.
+Rows may share a function where their arguments differ in kind alone (a tensor in one and a number in the other is a
+``TensorOrScalar``), or where one has a generator, which no program has and no function is given.
 
 ``--only`` keeps the named operators: a selective build. Each line of the file has an operator, and the element types
 that its tensors may have, as core/scalar_type.h names them (none: all that the kernel takes)::
@@ -31,7 +40,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 
@@ -113,6 +122,157 @@ def letter(declaration: str) -> str:
     return code.lower() if optional else code
 
 
+# --- typed functions --------------------------------------------------------------------------------------------------
+
+
+class Argument(NamedTuple):
+    """An argument of a C++ function: its place among the operator's, its type, and the accessor that reads it."""
+
+    name: str
+    position: int
+    type: str
+    accessor: str
+
+
+_READ = {
+    "T": ("const Tensor&", "tensor"),
+    "I": ("int64_t", "integer"),
+    "D": ("double", "real"),
+    "B": ("bool", "boolean"),
+    "N": ("const Scalar&", "scalar"),
+    "S": ("StringView", "string"),
+    "L": ("const IntList&", "int_list"),
+    "F": ("const DoubleList&", "double_list"),
+    "O": ("const BoolList&", "bool_list"),
+    "V": ("const TensorList&", "tensor_list"),
+    "W": ("const TensorList&", "tensor_list"),
+}
+_EITHER = ("const TensorOrScalar&", "tensor_or_scalar")
+_NO_NAMES = ("ctx", "arg", "default", "double", "float", "int", "long", "new", "operator", "short", "signed", "this")
+
+
+def read_argument(declaration: str, position: int) -> Argument | None:
+    """The C++ argument of one declaration of a schema. None for a generator, which no program has."""
+    kind = letter(declaration)
+    if kind.upper() == "G":
+        return None
+    name = declaration.split("=")[0].rsplit(" ", 1)[1]
+    if name in _NO_NAMES:
+        raise ValueError(f"no C++ argument can be called '{name}'")
+    type, accessor = _READ[kind.upper()]
+    if declaration.startswith("ScalarType"):
+        type, accessor = "ScalarType", "dtype"
+    written = re.match(r"Tensor\(\w+!", declaration) is not None
+    if written and kind.upper() == "T":
+        type = "Tensor&"
+    if kind == "t":
+        return Argument(name, position, type.replace("&", "*"), "optional_tensor")
+    if kind.islower():
+        value = type.removeprefix("const ").removesuffix("&")
+        return Argument(name, position, f"std::optional<{value}>", f"optional_{accessor}")
+    return Argument(name, position, type, accessor)
+
+
+def read_arguments(schema: str, prim: bool) -> tuple[Argument, ...]:
+    """The C++ arguments of one row's function."""
+    inputs, results = split_arguments(schema)
+    found = [read_argument(declaration, i) for i, declaration in enumerate((*inputs, *results))]
+    returned = schema[schema.rindex("-> ") + 3 :]
+    if prim and returned != "()":
+        tensor = returned.startswith("Tensor")
+        kind = ("Tensor&", "tensor") if tensor else ("ScalarResult", "scalar_result")
+        found.append(Argument("result", len(found), *kind))
+    return tuple(argument for argument in found if argument is not None)
+
+
+class Function(NamedTuple):
+    """A C++ function and, for each of its entries in the table, where the arguments are among the operator's."""
+
+    name: str
+    source: str
+    arguments: tuple[Argument, ...]
+    places: tuple[tuple[int, ...], ...]
+
+    def entry(self, places: tuple[int, ...]) -> str:
+        """The name of the function that the table points to."""
+        index = self.places.index(places)
+        return self.name if index == 0 else f"{self.name}_{index}"
+
+
+def _merged(a: Argument, b: Argument, function: str) -> Argument:
+    """What takes both of an argument's forms in rows that share a function. The name is that of the first row."""
+    if (a.type, a.accessor) == (b.type, b.accessor):
+        return a
+    kinds = {a.accessor, b.accessor}
+    if kinds == {"tensor", "optional_tensor"}:
+        return a if a.accessor == "optional_tensor" else a._replace(type=b.type, accessor=b.accessor)
+    if kinds <= {"tensor", "scalar", "real", "optional_tensor", "optional_scalar", "tensor_or_scalar"}:
+        return a._replace(type=_EITHER[0], accessor=_EITHER[1])
+    raise ValueError(f"{function}: no C++ argument is both {a.type} and {b.type} ('{a.name}')")
+
+
+def functions_of(rows: dict[str, dict[str, Any]]) -> dict[str, Function]:
+    """Every C++ function by its name. Raises ValueError where rows that share one do not go together."""
+    found: dict[str, Function] = {}
+    for name, row in rows.items():
+        arguments = read_arguments(row["schema"], row.get("kind") == "prim")
+        places = tuple(a.position for a in arguments)
+        known = found.setdefault(row["function"], Function(row["function"], row["source"], arguments, (places,)))
+        if known.source != row["source"]:
+            raise ValueError(f"{known.name}: a function of {known.source} and of {row['source']}")
+        if len(known.arguments) != len(arguments):
+            raise ValueError(f"{known.name}: {name} has other arguments than another row")
+        found[known.name] = Function(
+            known.name,
+            known.source,
+            tuple(_merged(known.arguments[i], argument, known.name) for i, argument in enumerate(arguments)),
+            tuple(dict.fromkeys((*known.places, places))),
+        )
+    return found
+
+
+def header_name(source: str) -> str:
+    """The generated header of a source file, as the source includes it: those of other folders have no folder."""
+    path = Path(source)
+    return f"{path.stem}.gen.h" if path.is_absolute() else f"kernels/{path.parent}/{path.stem}.gen.h"
+
+
+def headers(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Name to text of every generated header."""
+    found: dict[str, list[str]] = {}
+    for _, function in sorted(functions_of(rows).items()):
+        found.setdefault(function.source, []).append(_function_text(function))
+    texts: dict[str, str] = {}
+    for source, parts in sorted(found.items()):
+        name = header_name(source)
+        if name in texts:
+            raise ValueError(f"{source}: another source has the header {name}, too")
+        texts[name] = (
+            "// Generated by runtime/kernels/generate.py.\n#pragma once\n\n"
+            f'#include "kernels/kernel.h"\n\nnamespace etir {{\n\n{"".join(parts)}}}  // namespace etir\n'
+        )
+    return texts
+
+
+def _function_text(function: Function) -> str:
+    name = function.name
+    declared = "".join(f", {a.type} {a.name}" for a in function.arguments)
+    fixed = [a for i, a in enumerate(function.arguments) if len({places[i] for places in function.places}) == 1]
+    places = ", ".join(f"{a.name} = {a.position}" for a in fixed)
+    entries = ""
+    for places_of_entry in function.places:
+        read = "".join(f", ctx.{a.accessor}({places_of_entry[i]})" for i, a in enumerate(function.arguments))
+        entries += f"void {function.entry(places_of_entry)}(KernelContext& ctx) {{ etir::{name}(ctx{read}); }}\n"
+    return (
+        f"static void {name}(KernelContext& ctx{declared});\n"
+        f"namespace arguments {{\nstruct {name} {{\n  enum : int {{ {places} }};\n}};\n}}  // namespace arguments\n"
+        f"namespace entry {{\n{entries}}}  // namespace entry\n\n"
+    )
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
 def signature(schema: str, prim: bool) -> str:
     """The signature of a row, as kernels/kernel.h explains it."""
     inputs, results = split_arguments(schema)
@@ -171,7 +331,7 @@ def source_masks(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
     masks: dict[str, int] = {}
     for row in rows.values():
         mask = dtype_mask(row)
-        letters = signature(row["schema"], row.get("prim", False)).partition(">")[0].upper()
+        letters = signature(row["schema"], row.get("kind") == "prim").partition(">")[0].upper()
         if "N" in letters and mask & sum(1 << DTYPES[name] for name in _INTEGRAL):
             # An integer tensor and a Python number are an int64 or a float32 together.
             mask |= 1 << DTYPES["Long"] | 1 << DTYPES["Float"]
@@ -179,24 +339,31 @@ def source_masks(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
     return dict(sorted(masks.items()))
 
 
-def table_text(rows: dict[str, dict[str, Any]]) -> str:
-    """The C++ source of the table."""
-    functions = sorted({row["function"] for row in rows.values()})
-    declarations = "\n".join(f"void {name}(KernelContext& ctx);" for name in functions)
-    entries = "\n".join(
-        f'    {{"{name}", {row["function"]}, "{signature(row["schema"], row.get("prim", False))}", '
-        f"{writes(row['schema'], row.get('prim', False)):#x}u, {dtype_mask(row):#x}u}},"
+def _entry(row: dict[str, Any], functions: dict[str, Function]) -> str:
+    arguments = read_arguments(row["schema"], row.get("kind") == "prim")
+    return functions[row["function"]].entry(tuple(a.position for a in arguments))
+
+
+def table_text(rows: dict[str, dict[str, Any]], functions: dict[str, Function]) -> str:
+    """The C++ source of the table of some rows. ``functions`` are those of all rows, as the headers have them."""
+    entries = {name: _entry(row, functions) for name, row in rows.items()}
+    declarations = "\n".join(f"void {entry}(KernelContext& ctx);" for entry in sorted(set(entries.values())))
+    lines = "\n".join(
+        f'    {{"{name}", entry::{entries[name]}, "{signature(row["schema"], row.get("kind") == "prim")}", '
+        f"{writes(row['schema'], row.get('kind') == 'prim'):#x}u, {dtype_mask(row):#x}u}},"
         for name, row in sorted(rows.items(), key=lambda item: item[0].encode())
     )
     return f"""// Generated by runtime/kernels/generate.py.
 #include "kernels/kernel.h"
 
 namespace etir {{
+namespace entry {{
 {declarations}
+}}  // namespace entry
 
 namespace {{
 constexpr Kernel kRows[] = {{
-{entries}
+{lines}
 }};
 }}  // namespace
 
@@ -206,31 +373,15 @@ const KernelTable kKernels = {{kRows, {len(rows)}}};
 """
 
 
-_PASSED_ON = ("selected", "ranks", "items", "resizes_output", "temp", "notes")
-
-
 def target_text(rows: dict[str, dict[str, Any]]) -> str:
-    """The manifest of the target ``etir``: limits of the runtime, and every kernel with what it takes."""
+    """The manifest of a runtime with these kernels only: ``targets/etir.json``, and what each of them takes."""
     kernels: dict[str, dict[str, Any]] = {}
     for name, row in rows.items():
-        entry = {"schema": row["schema"], "library": row["source"].split("/")[0]}
-        if row.get("prim", False):
-            entry["kind"] = "prim"
-        entry |= {"dtypes": row["dtypes"], "dim_orders": row["dim_orders"]}
-        kernels[name] = entry | {key: row[key] for key in _PASSED_ON if key in row}
-    head: dict[str, Any] = {
-        "name": "etir",
-        "version": "0.1.0",
-        "schema_version": 0,
-        "tensor_alignment": 16,
-        "limits": {"rank": 16, "operator_name": 99, "instructions": 10_000_000, "kernel_key": 1 << 20},
-        "backends": ["EtirReferenceBackend"],
-        "libraries": dict.fromkeys(sorted({row["library"] for row in kernels.values()}), True),
-    }
-    lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
-    lines.append('  "kernels": {')
-    lines.append(",\n".join(f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in kernels.items()))
-    return "{\n" + "\n".join(lines) + "\n  }\n}\n"
+        entry = {key: value for key, value in row.items() if key not in ("function", "source")}
+        kernels[name] = entry | {"library": Path(row["source"]).parent.name}
+    head: dict[str, Any] = json.loads((HERE.parents[1] / "targets" / "etir.json").read_text(encoding="utf-8"))
+    libraries = dict.fromkeys(sorted({row["library"] for row in kernels.values()}), True)
+    return json.dumps(head | {"libraries": libraries, "kernels": kernels}, indent=1) + "\n"
 
 
 def main() -> int:
@@ -239,19 +390,31 @@ def main() -> int:
     parser.add_argument("--only", type=Path, help="a file with an operator, and its element types, in each line")
     parser.add_argument("--family", action="append", default=[], help="a folder of kernels")
     parser.add_argument("--folder", action="append", default=[], type=Path, help="kernels of your own")
-    parser.add_argument("--target", action="store_true", help="write the manifest for the link check instead")
+    parser.add_argument(
+        "--target", action="store_true", help="write the manifest of such a runtime, for the link check, instead"
+    )
     parser.add_argument("--sources", action="store_true", help="write the list of source files instead")
     parser.add_argument("--dtypes", action="store_true", help="write each source file with a mask of its types instead")
+    parser.add_argument("--headers", action="store_true", help="write the sources' headers to a folder instead")
     arguments = parser.parse_args()
+    try:
+        return _run(arguments)
+    except ValueError as error:
+        print(f"{arguments.only or arguments.output}: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(arguments: argparse.Namespace) -> int:
     rows = load_manifest(arguments.folder)
+    functions = functions_of(rows)
+    if arguments.headers:
+        for name, text in headers(rows).items():
+            _write(arguments.output / name, text)
+        return 0
     if arguments.family:
         rows = {name: row for name, row in rows.items() if str(Path(row["source"]).parent) in arguments.family}
     if arguments.only is not None:
-        try:
-            rows = select(rows, read_selection(arguments.only.read_text(encoding="utf-8")))
-        except ValueError as error:
-            print(f"{arguments.only}: {error}", file=sys.stderr)
-            return 1
+        rows = select(rows, read_selection(arguments.only.read_text(encoding="utf-8")))
     if arguments.target:
         text = target_text(rows)
     elif arguments.dtypes:
@@ -259,10 +422,17 @@ def main() -> int:
     elif arguments.sources:
         text = "".join(f"{source}\n" for source in sorted({row["source"] for row in rows.values()}))
     else:
-        text = table_text(rows)
-    if not arguments.output.exists() or arguments.output.read_text(encoding="utf-8") != text:
-        arguments.output.write_text(text, encoding="utf-8")
+        text = table_text(rows, functions)
+    _write(arguments.output, text)
     return 0
+
+
+def _write(path: Path, text: str) -> None:
+    """Leaves a file alone that has the text already: nothing is compiled again for it."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,22 @@ void KernelContext::fail(Check check, int64_t a, int64_t b) {
   error_.b = b;
 }
 
+void KernelContext::fail(Check check, const Tensor& argument, int64_t b) { fail(check, position(argument), b); }
+
+int KernelContext::position(const Tensor& argument) const {
+  const int count = args_[-1];
+  for (int i = 0; i < count; ++i) {
+    const Tag kind = tag(i);
+    if (kind == Tag::Tensor && payload(i).tensor == &argument) return i;
+    if (kind != Tag::TensorList && kind != Tag::OptionalTensorList) continue;
+    const TensorList list = tensor_list(i);
+    for (size_t k = 0; k < list.size(); ++k) {
+      if (list.get(k) == &argument) return i;
+    }
+  }
+  return -1;
+}
+
 bool KernelContext::resize(Tensor& out, const int64_t* sizes, int rank) {
   if (rank != out.rank) {
     fail(Check::KernelResizeRank, rank, out.rank);

@@ -1,19 +1,21 @@
 // What a kernel is, and what it is handed: the contract between the executor and every operator's code.
 //
-//   void add_out(KernelContext& ctx) {
-//     const Tensor& self = ctx.tensor(0);
+//   #include "kernels/elementwise/add.gen.h"
+//
+//   void add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
 //     ...
 //   }
 //
-// Arguments are those of the operator's schema, in order, results (`out`) included; they are read in place from the
-// method's values. Their kinds have been checked against the row's signature when the method was loaded, so an accessor
-// checks nothing. Dtypes, shapes and dim orders are the kernel's to check: it calls fail() and returns, having written
-// nothing outside of its results. A kernel keeps no state, allocates nothing but temp(), and resizes its results before
-// it writes them.
+// Arguments are those of the operator's schema, by name and type, in order, results (`out`) included. generate.py
+// writes the header, which declares the function and hands it the arguments: they are read from the method's values,
+// whose kinds have been checked against the row's signature when the method was loaded. Dtypes, shapes and dim orders
+// are the kernel's to check: it calls fail() and returns, having written nothing outside of its results. A kernel keeps
+// no state, allocates nothing but temp(), and resizes its results before it writes them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/error.h"
 #include "core/tensor.h"
@@ -77,38 +79,45 @@ class KernelContext {
   KernelContext(Values& values, const int32_t* args, Arena& temp, ErrorRecord& error)
       : values_(values), args_(args), temp_(temp), error_(error) {}
 
-  // --- arguments, by their position in the schema ---
-  bool has(int i) const { return tag(i) != Tag::None; }
+  // --- arguments, by their position in the schema: for generated code and for delegates ---
   Tag tag(int i) const { return values_.tags[args_[i]]; }
   Tensor& tensor(int i) const { return *payload(i).tensor; }
-  /// Null where the argument is None.
-  Tensor* optional_tensor(int i) const { return has(i) ? payload(i).tensor : nullptr; }
   int64_t integer(int i) const { return payload(i).integer; }
-  int64_t integer_or(int i, int64_t none) const { return has(i) ? payload(i).integer : none; }
   bool boolean(int i) const { return payload(i).boolean; }
   /// A float argument; ints and bools in its place are converted, as in Python.
   double real(int i) const { return scalar(i).to<double>(); }
-  double real_or(int i, double none) const { return has(i) ? real(i) : none; }
   Scalar scalar(int i) const { return Scalar{tag(i), payload(i)}; }
-  /// An optional dtype argument.
-  ScalarType dtype_or(int i, ScalarType none) const {
-    return has(i) ? static_cast<ScalarType>(payload(i).integer) : none;
-  }
-  /// Empty where the argument is None: has() tells the two apart.
-  IntList int_list(int i) const { return has(i) ? IntList(payload(i).vector, values_.payloads) : IntList(); }
-  DoubleList double_list(int i) const { return has(i) ? DoubleList(payload(i).vector) : DoubleList(); }
-  BoolList bool_list(int i) const { return has(i) ? BoolList(payload(i).vector) : BoolList(); }
-  TensorList tensor_list(int i) const { return has(i) ? TensorList(payload(i).vector, values_) : TensorList(); }
+  TensorOrScalar tensor_or_scalar(int i) const { return TensorOrScalar(tag(i), payload(i)); }
+  ScalarType dtype(int i) const { return static_cast<ScalarType>(payload(i).integer); }
+  IntList int_list(int i) const { return IntList(payload(i).vector, values_.payloads); }
+  DoubleList double_list(int i) const { return DoubleList(payload(i).vector); }
+  BoolList bool_list(int i) const { return BoolList(payload(i).vector); }
+  TensorList tensor_list(int i) const { return TensorList(payload(i).vector, values_); }
   StringView string(int i) const {
-    return has(i) ? StringView{reinterpret_cast<const char*>(payload(i).vector) + 4,
-                               detail::vector_count(payload(i).vector)}
-                  : StringView();
+    const uint8_t* vector = payload(i).vector;
+    return StringView{reinterpret_cast<const char*>(vector) + 4, detail::vector_count(vector)};
   }
+  /// Where a primitive operator puts its number.
+  ScalarResult scalar_result(int i) { return ScalarResult(tag(i), values_.payloads[args_[i]]); }
 
-  // --- results that are numbers (primitive operators) ---
-  void set_integer(int i, int64_t value) { values_.payloads[args_[i]].integer = value; }
-  void set_real(int i, double value) { values_.payloads[args_[i]].real = value; }
-  void set_boolean(int i, bool value) { values_.payloads[args_[i]].boolean = value; }
+  // --- the same for arguments that may be None ---
+  /// Null where the argument is None.
+  Tensor* optional_tensor(int i) const { return has(i) ? payload(i).tensor : nullptr; }
+#define ETIR_OPTIONAL(type, accessor)                                \
+  std::optional<type> optional_##accessor(int i) const {             \
+    return has(i) ? std::optional<type>(accessor(i)) : std::nullopt; \
+  }
+  ETIR_OPTIONAL(int64_t, integer)
+  ETIR_OPTIONAL(bool, boolean)
+  ETIR_OPTIONAL(double, real)
+  ETIR_OPTIONAL(Scalar, scalar)
+  ETIR_OPTIONAL(ScalarType, dtype)
+  ETIR_OPTIONAL(IntList, int_list)
+  ETIR_OPTIONAL(DoubleList, double_list)
+  ETIR_OPTIONAL(BoolList, bool_list)
+  ETIR_OPTIONAL(TensorList, tensor_list)
+  ETIR_OPTIONAL(StringView, string)
+#undef ETIR_OPTIONAL
 
   // --- what a kernel may ask for ---
   /// Gives a result its shape. False, with the failure recorded, when the buffer is too small or the shape is fixed.
@@ -135,6 +144,10 @@ class KernelContext {
 
   /// Records the first failure; a kernel that failed returns at once.
   void fail(Check check, int64_t a = -1, int64_t b = -1);
+  /// The same for a check whose first number is an argument: one that is a tensor, or the list that has it. A tensor
+  /// that is several arguments is named by the first of them. Others are named by their position,
+  /// `arguments::add_out::alpha`.
+  void fail(Check check, const Tensor& argument, int64_t b = -1);
   bool failed() const { return error_.check != Check::None; }
 
   ParallelFor parallel;
@@ -153,10 +166,12 @@ class KernelContext {
  private:
   friend class Method;  // one context serves all instructions of a run: only the arguments change
   void set_args(const int32_t* args) { args_ = args; }
+  bool has(int i) const { return tag(i) != Tag::None; }
   const Payload& payload(int i) const { return values_.payloads[args_[i]]; }
+  int position(const Tensor& argument) const;
 
   Values& values_;
-  const int32_t* args_;
+  const int32_t* args_;  // the items of a vector of the file: their count comes before them
   Arena& temp_;
   ErrorRecord& error_;
   uint32_t delegate_ = 0;

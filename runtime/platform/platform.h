@@ -8,13 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/log.h"  // etir_platform_log
+
 extern "C" {
 
 /// Ends the process, or stops the machine. Does not return.
 [[noreturn]] void etir_platform_abort(void);
-
-/// Takes a line of text, `size` characters without a line end. The default writes to standard error where there is one.
-void etir_platform_log(const char* text, size_t size);
 
 /// A clock that counts up, and how many nanoseconds `*denominator` of its ticks take.
 uint64_t etir_platform_ticks(void);

@@ -9,10 +9,10 @@ from etir.tools.docs.text import markdown, table
 
 def kernels_part() -> str:
     """The manifest of every target."""
-    from etir.targets import rules
+    from etir.targets import dtypes, rules
     from etir.targets.manifest import available, load, range_text
 
-    lines = [markdown(inspect.getdoc(rules) or "")]
+    lines = [markdown(inspect.getdoc(rules) or ""), "", markdown(inspect.getdoc(dtypes) or "")]
     for target in available():
         manifest = load(target)
         lines += [
@@ -25,7 +25,7 @@ def kernels_part() -> str:
         ]
         rows: list[tuple[str, ...]] = []
         for name, kernel in manifest.kernels.items():
-            dtypes = "<br>".join(
+            types = "<br>".join(
                 ", ".join(f"{argument}: {constraint.text}" for argument, constraint in row.items())
                 for row in kernel.dtypes.rows
             )
@@ -34,6 +34,6 @@ def kernels_part() -> str:
             library = f"{kernel.library}{', optimized' if kernel.optimized else ''}"
             limits = [f"rank of {a} {range_text(limit)}" for a, limit in kernel.ranks.items()]
             limits += [f"items of {a} {range_text(limit)}" for a, limit in kernel.items.items()]
-            rows.append((f"`{name}`", library, dtypes, orders, "; ".join([*limits, *filter(None, [kernel.notes])])))
+            rows.append((f"`{name}`", library, types, orders, "; ".join([*limits, *filter(None, [kernel.notes])])))
         lines += table(("kernel", "library", "scalar types", "dim orders", "limits and notes"), rows)
     return "\n".join(lines) + "\n"

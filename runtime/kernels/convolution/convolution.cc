@@ -3,49 +3,38 @@
 // Depthwise ones and kernels of size one have code of their own (depthwise.h, the end of engine.h); all others are
 // blocked matrix products over patches. Tensors may lie in any dense order; the result is written in the order that it
 // has.
+#include "kernels/convolution/convolution.gen.h"
 #include "kernels/convolution/depthwise.h"
 #include "kernels/convolution/engine.h"
 
 namespace etir {
 namespace {
 
-bool check_data(KernelContext& ctx, int i) {
-  const Tensor& tensor = ctx.tensor(i);
-  if (tensor.data == nullptr && tensor.numel() > 0) return ctx.fail(Check::KernelNoData, i), false;
-  return true;
+bool check_dtype(KernelContext& ctx, const Tensor& tensor, ScalarType dtype) {
+  if (tensor.dtype == dtype) return true;
+  return ctx.fail(Check::KernelDtypeMismatch, tensor, static_cast<int64_t>(tensor.dtype)), false;
 }
 
-/// Whether the tensor at `i` is of the dtype of the input.
-bool check_dtype(KernelContext& ctx, int i, ScalarType dtype) {
-  if (ctx.tensor(i).dtype == dtype) return true;
-  return ctx.fail(Check::KernelDtypeMismatch, i, static_cast<int64_t>(ctx.tensor(i).dtype)), false;
-}
-
-/// A convolution with the arguments of aten::convolution from 0 on and its result at `out_at`.
-void convolution(KernelContext& ctx, int out_at) {
-  const Tensor &input = ctx.tensor(0), &weight = ctx.tensor(1);
-  const Tensor* bias = ctx.optional_tensor(2);
-  Tensor& out = ctx.tensor(out_at);
+void convolution(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor* bias,
+                 const Movement& given, Tensor& out) {
   if (!contains(kReal & kSelectedDtypes, input.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(input.dtype));
+    return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
   }
-  if (!check_dtype(ctx, 1, input.dtype) || !check_dtype(ctx, out_at, input.dtype)) return;
+  if (!check_dtype(ctx, weight, input.dtype) || !check_dtype(ctx, out, input.dtype)) return;
   Shape s;
-  if (!read_shape(ctx, 0, 1, 3, &s)) return;
+  if (!read_shape(ctx, input, weight, given, &s)) return;
   if (bias != nullptr) {
     if (!contains(kReal & kSelectedDtypes, bias->dtype)) {
-      return ctx.fail(Check::KernelDtype, 2, static_cast<int64_t>(bias->dtype));
+      return ctx.fail(Check::KernelDtype, *bias, static_cast<int64_t>(bias->dtype));
     }
-    if (bias->rank != 1) return ctx.fail(Check::KernelRank, 2, bias->rank);
-    if (bias->sizes[0] != s.out_channels * s.groups) return ctx.fail(Check::KernelShape, 2, bias->sizes[0]);
+    if (bias->rank != 1) return ctx.fail(Check::KernelRank, *bias, bias->rank);
+    if (bias->sizes[0] != s.out_channels * s.groups) return ctx.fail(Check::KernelShape, *bias, bias->sizes[0]);
   }
   int64_t sizes[kMaxRank];
   const int rank = result_sizes(s, sizes);
   if (!ctx.resize(out, sizes, rank)) return;
-  for (const int i : {0, 1, out_at}) {
-    if (!check_data(ctx, i)) return;
-  }
-  if (bias != nullptr && !check_data(ctx, 2)) return;
+  if (!has_data(ctx, input) || !has_data(ctx, weight) || !has_data(ctx, out)) return;
+  if (bias != nullptr && !has_data(ctx, *bias)) return;
   if (out.numel() == 0) return;
   dispatch<kReal>(input.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -63,8 +52,19 @@ void convolution(KernelContext& ctx, int out_at) {
 
 }  // namespace
 
-void convolution_out(KernelContext& ctx) { convolution(ctx, 9); }
+void convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor* bias,
+                     const IntList& stride, const IntList& padding, const IntList& dilation, bool transposed,
+                     const IntList& output_padding, int64_t groups, Tensor& out) {
+  convolution(ctx, input, weight, bias,
+              {stride, padding, dilation, transposed, output_padding, groups, arguments::convolution_out::stride}, out);
+}
 /// The last four flags choose between implementations of torch's.
-void internal_convolution_out(KernelContext& ctx) { convolution(ctx, 13); }
+void internal_convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor* bias,
+                              const IntList& stride, const IntList& padding, const IntList& dilation, bool transposed,
+                              const IntList& output_padding, int64_t groups, bool /*benchmark*/, bool /*deterministic*/,
+                              bool /*cudnn_enabled*/, bool /*allow_tf32*/, Tensor& out) {
+  convolution(ctx, input, weight, bias,
+              {stride, padding, dilation, transposed, output_padding, groups, arguments::convolution_out::stride}, out);
+}
 
 }  // namespace etir

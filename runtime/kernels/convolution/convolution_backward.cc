@@ -3,12 +3,11 @@
 // The gradient of the input is a convolution of the output's gradient with the same weight, transposed where the first
 // is plain and plain where it is transposed. The gradient of the weight is a blocked matrix product whose depth runs
 // over all positions of all images; for a transposed convolution, input and output's gradient change places in it.
+#include "kernels/convolution/convolution_backward.gen.h"
 #include "kernels/convolution/engine.h"
 
 namespace etir {
 namespace {
-
-constexpr int kGradOutput = 0, kInput = 1, kWeight = 2, kStride = 4, kMask = 10, kResults = 11;
 
 /// The gradient of one group's weight: w[a][b][tap] = sum over images and positions of
 /// small[a][position] * image[b][position * stride - padding + tap * dilation].
@@ -154,48 +153,48 @@ void bias_gradient(const Shape& s, const Tensor& grad, const Tensor& result) {
 }
 
 /// Gives result `i` its shape; false, with the failure recorded, if that cannot be.
-bool make_result(KernelContext& ctx, int i, const int64_t* sizes, int rank) {
-  Tensor& result = ctx.tensor(kResults + i);
-  const ScalarType dtype = ctx.tensor(kGradOutput).dtype;
+bool make_result(KernelContext& ctx, Tensor& result, ScalarType dtype, const int64_t* sizes, int rank) {
   if (result.dtype != dtype) {
-    return ctx.fail(Check::KernelDtypeMismatch, kResults + i, static_cast<int64_t>(result.dtype)), false;
+    return ctx.fail(Check::KernelDtypeMismatch, result, static_cast<int64_t>(result.dtype)), false;
   }
-  if (!ctx.resize(result, sizes, rank)) return false;
-  if (result.data == nullptr && result.numel() > 0) return ctx.fail(Check::KernelNoData, kResults + i), false;
-  return true;
+  return ctx.resize(result, sizes, rank) && has_data(ctx, result);
 }
 
 }  // namespace
 
-void convolution_backward_out(KernelContext& ctx) {
-  const Tensor &grad = ctx.tensor(kGradOutput), &input = ctx.tensor(kInput), &weight = ctx.tensor(kWeight);
+void convolution_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& input, const Tensor& weight,
+                              std::optional<IntList> /*bias_sizes*/, const IntList& stride, const IntList& padding,
+                              const IntList& dilation, bool transposed, const IntList& output_padding, int64_t groups,
+                              const BoolList& output_mask, Tensor& out0, Tensor& out1, Tensor& out2) {
+  using arg = arguments::convolution_backward_out;
+  const Tensor& grad = grad_output;
   if (!contains(kFloats & kSelectedDtypes, grad.dtype)) {
-    return ctx.fail(Check::KernelDtype, kGradOutput, static_cast<int64_t>(grad.dtype));
+    return ctx.fail(Check::KernelDtype, grad, static_cast<int64_t>(grad.dtype));
   }
-  for (const int i : {kInput, kWeight}) {
-    const ScalarType dtype = ctx.tensor(i).dtype;
-    if (dtype != grad.dtype) return ctx.fail(Check::KernelDtypeMismatch, i, static_cast<int64_t>(dtype));
+  for (const Tensor* tensor : {&input, &weight}) {
+    if (tensor->dtype == grad.dtype) continue;
+    return ctx.fail(Check::KernelDtypeMismatch, *tensor, static_cast<int64_t>(tensor->dtype));
   }
   Shape s;
-  if (!read_shape(ctx, kInput, kWeight, kStride, &s)) return;
+  if (!read_shape(ctx, input, weight, {stride, padding, dilation, transposed, output_padding, groups, arg::stride}, &s))
+    return;
   int64_t sizes[kMaxRank];
   const int rank = result_sizes(s, sizes);
-  if (grad.rank != rank) return ctx.fail(Check::KernelRank, kGradOutput, grad.rank);
+  if (grad.rank != rank) return ctx.fail(Check::KernelRank, grad, grad.rank);
   for (int d = 0; d < rank; ++d) {
-    if (grad.sizes[d] != sizes[d]) return ctx.fail(Check::KernelShape, kGradOutput, grad.sizes[d]);
+    if (grad.sizes[d] != sizes[d]) return ctx.fail(Check::KernelShape, grad, grad.sizes[d]);
   }
-  const BoolList mask = ctx.bool_list(kMask);
-  if (mask.size() != 3) return ctx.fail(Check::KernelArgument, kMask, static_cast<int64_t>(mask.size()));
+  const BoolList& mask = output_mask;
+  if (mask.size() != 3) return ctx.fail(Check::KernelArgument, arg::output_mask, static_cast<int64_t>(mask.size()));
   const int64_t bias_size = sizes[1];
+  Tensor* const results[] = {&out0, &out1, &out2};
   for (int i = 0; i < 3; ++i) {
     const Tensor& like = i == 0 ? input : weight;
     for (int d = 0; d < rank; ++d) sizes[d] = like.sizes[d];
-    if (mask[i] && !make_result(ctx, i, i == 2 ? &bias_size : sizes, i == 2 ? 1 : rank)) return;
+    if (mask[i] && !make_result(ctx, *results[i], grad.dtype, i == 2 ? &bias_size : sizes, i == 2 ? 1 : rank)) return;
   }
-  for (const int i : {kGradOutput, kInput, kWeight}) {
-    if (ctx.tensor(i).data == nullptr && ctx.tensor(i).numel() > 0) return ctx.fail(Check::KernelNoData, i);
-  }
-  const Tensor &grad_input = ctx.tensor(kResults), &grad_weight = ctx.tensor(kResults + 1);
+  if (!has_data(ctx, grad) || !has_data(ctx, input) || !has_data(ctx, weight)) return;
+  const Tensor &grad_input = out0, &grad_weight = out1;
   const Strides from = strides_of(grad), to = strides_of(grad_input);
   Strides w = strides_of(weight);
   const int64_t group_stride = w.outer * (s.transposed ? s.in_channels : s.out_channels);
@@ -208,7 +207,7 @@ void convolution_backward_out(KernelContext& ctx) {
                to);
     }
     if (mask[1]) weight_gradient<T>(ctx, s, grad, input, grad_weight);
-    if (mask[2]) bias_gradient<T>(s, grad, ctx.tensor(kResults + 2));
+    if (mask[2]) bias_gradient<T>(s, grad, out2);
   });
 }
 

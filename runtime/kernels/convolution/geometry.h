@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/kernel.h"
+#include "kernels/util/checks.h"
 
 namespace etir {
 
@@ -66,65 +67,77 @@ struct Shape {
   }
 };
 
-/// Reads a list with a number for each dim, or one for all. Numbers must be in [least, 2^30].
-inline bool read_spatial(KernelContext& ctx, int i, int spatial, int64_t least, int64_t* to) {
-  const IntList list = ctx.int_list(i);
+/// The arguments that say how a convolution moves, side by side in this order; the first of them is at `position`.
+struct Movement {
+  const IntList& stride;
+  const IntList& padding;
+  const IntList& dilation;
+  bool transposed;
+  const IntList& output_padding;
+  int64_t groups;
+  int position;
+};
+
+/// Reads a list with a number for each dim, or one for all, the argument at `position`. Numbers must be in
+/// [least, 2^30].
+inline bool read_spatial(KernelContext& ctx, const IntList& list, int position, int spatial, int64_t least,
+                         int64_t* to) {
   if (list.size() != 1 && list.size() != static_cast<size_t>(spatial)) {
-    return ctx.fail(Check::KernelArgument, i, static_cast<int64_t>(list.size())), false;
+    return ctx.fail(Check::KernelArgument, position, static_cast<int64_t>(list.size())), false;
   }
   for (int d = 0; d < spatial; ++d) {
     const int64_t value = list[list.size() == 1 ? 0 : d];
-    if (value < least || value > (int64_t{1} << 30)) return ctx.fail(Check::KernelArgument, i, value), false;
+    if (value < least || value > (int64_t{1} << 30)) return ctx.fail(Check::KernelArgument, position, value), false;
     to[kSpatial - spatial + d] = value;
   }
   return true;
 }
 
-/// Checks shapes and the arguments from `stride_at` on (stride, padding, dilation, transposed, output_padding, groups),
-/// and fills `shape`. Positions of the tensors are for the error.
-inline bool read_shape(KernelContext& ctx, int input_at, int weight_at, int stride_at, Shape* shape) {
-  const Tensor &input = ctx.tensor(input_at), &weight = ctx.tensor(weight_at);
-  if (input.rank < 3 || input.rank > 2 + kSpatial) return ctx.fail(Check::KernelRank, input_at, input.rank), false;
-  if (weight.rank != input.rank) return ctx.fail(Check::KernelRank, weight_at, weight.rank), false;
+/// Checks shapes and movement, and fills `shape`.
+inline bool read_shape(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Movement& given,
+                       Shape* shape) {
+  const int at = given.position;
+  if (input.rank < 3 || input.rank > 2 + kSpatial) return ctx.fail(Check::KernelRank, input, input.rank), false;
+  if (weight.rank != input.rank) return ctx.fail(Check::KernelRank, weight, weight.rank), false;
   Shape& s = *shape;
   s.spatial = input.rank - 2;
-  s.transposed = ctx.boolean(stride_at + 3);
-  s.groups = ctx.integer(stride_at + 5);
+  s.transposed = given.transposed;
+  s.groups = given.groups;
   int64_t output_padding[kSpatial] = {0, 0, 0};
-  if (!read_spatial(ctx, stride_at, s.spatial, 1, s.stride)) return false;
-  if (!read_spatial(ctx, stride_at + 1, s.spatial, 0, s.padding)) return false;
-  if (!read_spatial(ctx, stride_at + 2, s.spatial, 1, s.dilation)) return false;
-  if (s.transposed && !read_spatial(ctx, stride_at + 4, s.spatial, 0, output_padding)) return false;
+  if (!read_spatial(ctx, given.stride, at, s.spatial, 1, s.stride)) return false;
+  if (!read_spatial(ctx, given.padding, at + 1, s.spatial, 0, s.padding)) return false;
+  if (!read_spatial(ctx, given.dilation, at + 2, s.spatial, 1, s.dilation)) return false;
+  if (s.transposed && !read_spatial(ctx, given.output_padding, at + 4, s.spatial, 0, output_padding)) return false;
   const int64_t in = input.sizes[1], w0 = weight.sizes[0], w1 = weight.sizes[1];
   if (s.groups < 1 || s.groups > INT32_MAX || in % s.groups != 0) {
-    return ctx.fail(Check::KernelArgument, stride_at + 5, s.groups), false;
+    return ctx.fail(Check::KernelArgument, at + 5, s.groups), false;
   }
   s.batch = input.sizes[0];
   s.in_channels = in / s.groups;
   if (s.transposed) {
-    if (w0 != in) return ctx.fail(Check::KernelShape, weight_at, w0), false;
+    if (w0 != in) return ctx.fail(Check::KernelShape, weight, w0), false;
     s.out_channels = w1;
   } else {
-    if (w1 != s.in_channels) return ctx.fail(Check::KernelShape, weight_at, w1), false;
-    if (w0 % s.groups != 0) return ctx.fail(Check::KernelShape, weight_at, w0), false;
+    if (w1 != s.in_channels) return ctx.fail(Check::KernelShape, weight, w1), false;
+    if (w0 % s.groups != 0) return ctx.fail(Check::KernelShape, weight, w0), false;
     s.out_channels = w0 / s.groups;
   }
   for (int d = kSpatial - s.spatial; d < kSpatial; ++d) {
     const int from = d + input.rank - kSpatial;
     s.in[d] = input.sizes[from];
     s.kernel[d] = weight.sizes[from];
-    if (s.kernel[d] < 1) return ctx.fail(Check::KernelShape, weight_at, s.kernel[d]), false;
+    if (s.kernel[d] < 1) return ctx.fail(Check::KernelShape, weight, s.kernel[d]), false;
     const int64_t reach = s.dilation[d] * (s.kernel[d] - 1);
     if (s.transposed) {
       if (output_padding[d] >= std::max(s.stride[d], s.dilation[d])) {
-        return ctx.fail(Check::KernelArgument, stride_at + 4, output_padding[d]), false;
+        return ctx.fail(Check::KernelArgument, at + 4, output_padding[d]), false;
       }
       s.out[d] = (s.in[d] - 1) * s.stride[d] - 2 * s.padding[d] + reach + output_padding[d] + 1;
     } else {
       const int64_t room = s.in[d] + 2 * s.padding[d] - reach - 1;
       s.out[d] = room < 0 ? 0 : room / s.stride[d] + 1;
     }
-    if (s.out[d] < 1 || s.out[d] > INT32_MAX) return ctx.fail(Check::KernelShape, weight_at, s.kernel[d]), false;
+    if (s.out[d] < 1 || s.out[d] > INT32_MAX) return ctx.fail(Check::KernelShape, weight, s.kernel[d]), false;
   }
   return true;
 }

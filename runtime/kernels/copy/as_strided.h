@@ -5,13 +5,13 @@
 
 namespace etir {
 
-/// Gives a view the sizes and strides of two int list arguments, from element `offset` of the `numel` elements it has.
-/// False, with the failure recorded, when some element would lie outside.
-inline bool as_strided(KernelContext& ctx, View& view, int64_t numel, int size_index, int stride_index,
-                       int64_t offset) {
-  const IntList size = ctx.int_list(size_index), stride = ctx.int_list(stride_index);
+/// Gives a view sizes and strides, from element `offset` of the `numel` elements it has. False, with the failure
+/// recorded, when some element would lie outside. The strides are the argument after the sizes, at `size_position`.
+inline bool as_strided(KernelContext& ctx, View& view, int64_t numel, const IntList& size, const IntList& stride,
+                       int64_t offset, int size_position) {
+  const int stride_position = size_position + 1;
   if (size.size() > kMaxRank || size.size() != stride.size()) {
-    ctx.fail(Check::KernelArgument, stride_index, static_cast<int64_t>(stride.size()));
+    ctx.fail(Check::KernelArgument, stride_position, static_cast<int64_t>(stride.size()));
     return false;
   }
   view.rank = static_cast<int>(size.size());
@@ -22,7 +22,7 @@ inline bool as_strided(KernelContext& ctx, View& view, int64_t numel, int size_i
     view.sizes[d] = size[d];
     view.strides[d] = stride[d];
     if (view.sizes[d] < 0 || view.strides[d] < 0) {
-      ctx.fail(Check::KernelArgument, view.sizes[d] < 0 ? size_index : stride_index,
+      ctx.fail(Check::KernelArgument, view.sizes[d] < 0 ? size_position : stride_position,
                view.sizes[d] < 0 ? view.sizes[d] : view.strides[d]);
       return false;
     }

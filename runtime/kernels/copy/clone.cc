@@ -1,11 +1,14 @@
 // Copies that keep the shape: clone, alias, detach, lift. Layouts may differ.
+#include "kernels/copy/clone.gen.h"
 #include "kernels/copy/view.h"
 
 namespace etir {
 
-void clone_out(KernelContext& ctx) { copy_same_shape(ctx, ctx.tensor(0), 0, ctx.tensor(2), 2); }
+void clone_out(KernelContext& ctx, const Tensor& self, std::optional<int64_t> /*memory_format*/, Tensor& out) {
+  copy_same_shape(ctx, self, out);
+}
 
 /// alias_copy, detach_copy, lift, lift_fresh_copy.
-void alias_copy_out(KernelContext& ctx) { copy_same_shape(ctx, ctx.tensor(0), 0, ctx.tensor(1), 1); }
+void alias_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) { copy_same_shape(ctx, self, out); }
 
 }  // namespace etir

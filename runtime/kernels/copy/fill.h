@@ -74,9 +74,9 @@ T element_of(const Scalar& number) {
 
 }  // namespace detail
 
-/// Writes the bytes of a number as an element of `dtype`. False, with the failure recorded, if it does not fit.
-inline bool scalar_element(KernelContext& ctx, const Scalar& number, int index, ScalarType dtype, int dtype_index,
-                           void* element) {
+/// Writes the bytes of a number, the argument at `position`, as an element of `out`. False, with the failure recorded,
+/// if it does not fit.
+inline bool scalar_element(KernelContext& ctx, const Scalar& number, int position, const Tensor& out, void* element) {
   std::memset(element, 0, 16);
   bool fits = true;
   const auto write = [&](auto tag) {
@@ -87,11 +87,11 @@ inline bool scalar_element(KernelContext& ctx, const Scalar& number, int index, 
     std::memcpy(element, &value, sizeof(T));
   };
   // The real part of a complex number comes first, the imaginary one is 0.
-  if (!dispatch<kRealBool | kAllInts>(part_of(dtype), write)) {
-    ctx.fail(Check::KernelDtype, dtype_index, static_cast<int64_t>(dtype));
+  if (!dispatch<kRealBool | kAllInts>(part_of(out.dtype), write)) {
+    ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype));
     return false;
   }
-  if (!fits) ctx.fail(Check::KernelOverflow, index, static_cast<int64_t>(dtype));
+  if (!fits) ctx.fail(Check::KernelOverflow, position, static_cast<int64_t>(out.dtype));
   return fits;
 }
 

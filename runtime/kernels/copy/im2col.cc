@@ -1,5 +1,6 @@
 // Windows that slide over an image, as columns and back: im2col and col2im (nn.Unfold and nn.Fold).
 #include "kernels/copy/fill.h"
+#include "kernels/copy/im2col.gen.h"
 
 namespace etir {
 
@@ -22,15 +23,17 @@ struct Sliding {
   }
 };
 
-/// Reads the four list arguments from `index` on: kernel, dilation, padding, stride.
-static bool read_sliding(KernelContext& ctx, int index, const int64_t* image, Sliding* sliding) {
+/// Reads four list arguments, the first of which is at `position`.
+static bool read_sliding(KernelContext& ctx, const Tensor& self, const IntList& kernel, const IntList& dilation,
+                         const IntList& padding, const IntList& stride, int position, const int64_t* image,
+                         Sliding* sliding) {
   for (int i = 0; i < 4; ++i) {
-    const IntList list = ctx.int_list(index + i);
+    const IntList& list = i == 0 ? kernel : i == 1 ? dilation : i == 2 ? padding : stride;
     const bool is_padding = i == 2;
     for (size_t d = 0; d < 2; ++d) {
       const int64_t value = list.size() == 2 ? list[d] : -1;
       if (value < (is_padding ? 0 : 1) || value > INT32_MAX) {
-        ctx.fail(Check::KernelArgument, index + i, value);
+        ctx.fail(Check::KernelArgument, position + i, value);
         return false;
       }
       Sliding& s = sliding[d];
@@ -42,7 +45,7 @@ static bool read_sliding(KernelContext& ctx, int index, const int64_t* image, Sl
     s.size = image[d];
     const int64_t room = s.size + 2 * s.padding - s.dilation * (s.kernel - 1) - 1;
     if (room < 0) {
-      ctx.fail(Check::KernelShape, 0, s.size);
+      ctx.fail(Check::KernelShape, self, s.size);
       return false;
     }
     s.blocks = room / s.stride + 1;
@@ -81,27 +84,27 @@ static View image_view(const Tensor& image) {
   return view;
 }
 
-void im2col_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(5);
-  if (!check_dtype(ctx, self, 0, out, 5)) return;
-  if (self.rank != 3 && self.rank != 4) return ctx.fail(Check::KernelRank, 0, self.rank);
+void im2col_out(KernelContext& ctx, const Tensor& self, const IntList& kernel_size, const IntList& dilation,
+                const IntList& padding, const IntList& stride, Tensor& out) {
+  using arg = arguments::im2col_out;
+  if (!check_dtype(ctx, self, out)) return;
+  if (self.rank != 3 && self.rank != 4) return ctx.fail(Check::KernelRank, self, self.rank);
   const int c = self.rank - 3;
   for (int d = c; d < self.rank; ++d) {
-    if (self.sizes[d] == 0) return ctx.fail(Check::KernelShape, 0, 0);
+    if (self.sizes[d] == 0) return ctx.fail(Check::KernelShape, self, 0);
   }
   Sliding sliding[2];
   const int64_t image[2] = {self.sizes[c + 1], self.sizes[c + 2]};
-  if (!read_sliding(ctx, 1, image, sliding)) return;
+  if (!read_sliding(ctx, self, kernel_size, dilation, padding, stride, arg::kernel_size, image, sliding)) return;
   const Sliding &height = sliding[0], &width = sliding[1];
   int64_t sizes[3] = {self.sizes[0], self.sizes[c], 0};
   if (__builtin_mul_overflow(sizes[c], height.kernel * width.kernel, &sizes[c])) {
-    return ctx.fail(Check::KernelArgument, 1, height.kernel);
+    return ctx.fail(Check::KernelArgument, arg::kernel_size, height.kernel);
   }
   if (__builtin_mul_overflow(height.blocks, width.blocks, &sizes[c + 1])) {
-    return ctx.fail(Check::KernelArgument, 3, height.padding);
+    return ctx.fail(Check::KernelArgument, arg::padding, height.padding);
   }
-  if (!ctx.resize(out, sizes, self.rank - 1) || !check_memory(ctx, self, 0, out, 5) || out.numel() == 0) return;
+  if (!ctx.resize(out, sizes, self.rank - 1) || !check_memory(ctx, self, out) || out.numel() == 0) return;
   const View from = image_view(self), columns = columns_view(out, sliding);
   const int64_t step = view_of(out).strides[c];
   for (int64_t k = 0; k < height.kernel * width.kernel; ++k) {
@@ -162,32 +165,32 @@ static void sum_columns(const View& columns, int64_t step, const Sliding* slidin
   }
 }
 
-void col2im_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const IntList size = ctx.int_list(1);
-  Tensor& out = ctx.tensor(6);
-  if (!check_dtype(ctx, self, 0, out, 6)) return;
-  if (self.rank != 2 && self.rank != 3) return ctx.fail(Check::KernelRank, 0, self.rank);
+void col2im_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, const IntList& kernel_size,
+                const IntList& dilation, const IntList& padding, const IntList& stride, Tensor& out) {
+  using arg = arguments::col2im_out;
+  const IntList size = output_size;
+  if (!check_dtype(ctx, self, out)) return;
+  if (self.rank != 2 && self.rank != 3) return ctx.fail(Check::KernelRank, self, self.rank);
   const int c = self.rank - 2;
-  if (self.sizes[c] == 0 || self.sizes[c + 1] == 0) return ctx.fail(Check::KernelShape, 0, 0);
+  if (self.sizes[c] == 0 || self.sizes[c + 1] == 0) return ctx.fail(Check::KernelShape, self, 0);
   int64_t image[2];
   for (size_t d = 0; d < 2; ++d) {
     image[d] = size.size() == 2 ? size[d] : -1;
-    if (image[d] < 1 || image[d] > INT32_MAX) return ctx.fail(Check::KernelArgument, 1, image[d]);
+    if (image[d] < 1 || image[d] > INT32_MAX) return ctx.fail(Check::KernelArgument, arg::output_size, image[d]);
   }
   Sliding sliding[2];
-  if (!read_sliding(ctx, 2, image, sliding)) return;
+  if (!read_sliding(ctx, self, kernel_size, dilation, padding, stride, arg::kernel_size, image, sliding)) return;
   const int64_t kernel = sliding[0].kernel * sliding[1].kernel;
   int64_t blocks;
-  if (self.sizes[c] % kernel != 0) return ctx.fail(Check::KernelShape, 0, self.sizes[c]);
+  if (self.sizes[c] % kernel != 0) return ctx.fail(Check::KernelShape, self, self.sizes[c]);
   if (__builtin_mul_overflow(sliding[0].blocks, sliding[1].blocks, &blocks) || blocks != self.sizes[c + 1]) {
-    return ctx.fail(Check::KernelShape, 0, self.sizes[c + 1]);
+    return ctx.fail(Check::KernelShape, self, self.sizes[c + 1]);
   }
   int64_t sizes[4] = {self.sizes[0], 0, 0, 0};
   sizes[c] = self.sizes[c] / kernel;
   sizes[c + 1] = image[0];
   sizes[c + 2] = image[1];
-  if (!ctx.resize(out, sizes, self.rank + 1) || !check_memory(ctx, self, 0, out, 6) || out.numel() == 0) return;
+  if (!ctx.resize(out, sizes, self.rank + 1) || !check_memory(ctx, self, out) || out.numel() == 0) return;
   const View to = image_view(out), columns = columns_view(self, sliding);
   const int64_t step = view_of(self).strides[c];
   const int64_t channels = to.sizes[1], rows = to.sizes[0] * channels * image[0];
@@ -203,7 +206,7 @@ void col2im_out(KernelContext& ctx) {
       }
     });
   });
-  if (!taken) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!taken) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
 
 }  // namespace etir

@@ -1,5 +1,6 @@
 // Padding: with a constant, by reflection, by replication of the border.
 #include "kernels/copy/fill.h"
+#include "kernels/copy/pad.gen.h"
 
 namespace etir {
 
@@ -7,22 +8,20 @@ namespace etir {
 static int64_t padded_size(KernelContext& ctx, int64_t size, int64_t before, int64_t after) {
   int64_t sum;
   if (__builtin_add_overflow(before, after, &sum) || __builtin_add_overflow(sum, size, &sum) || sum < 0) {
-    ctx.fail(Check::KernelArgument, 1, before);
+    ctx.fail(Check::KernelArgument, arguments::constant_pad_nd_out::pad, before);
     return -1;
   }
   return sum;
 }
 
-void constant_pad_nd_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const IntList pad = ctx.int_list(1);
-  Tensor& out = ctx.tensor(3);
-  if (!check_dtype(ctx, self, 0, out, 3)) return;
+void constant_pad_nd_out(KernelContext& ctx, const Tensor& self, const IntList& pad, const Scalar& value, Tensor& out) {
+  using arg = arguments::constant_pad_nd_out;
+  if (!check_dtype(ctx, self, out)) return;
   if (pad.size() % 2 != 0 || pad.size() > 2 * static_cast<size_t>(self.rank)) {
-    return ctx.fail(Check::KernelArgument, 1, static_cast<int64_t>(pad.size()));
+    return ctx.fail(Check::KernelArgument, arg::pad, static_cast<int64_t>(pad.size()));
   }
   alignas(16) char element[16];
-  if (!scalar_element(ctx, ctx.scalar(2), 2, out.dtype, 3, element)) return;
+  if (!scalar_element(ctx, value, arg::value, out, element)) return;
   View from = view_of(self);
   int64_t sizes[kMaxRank], start[kMaxRank];  // start: where the input begins in the result
   for (int d = 0; d < self.rank; ++d) {
@@ -33,12 +32,12 @@ void constant_pad_nd_out(KernelContext& ctx) {
     // Negative padding crops.
     const int64_t size = self.sizes[d], crop_before = before < 0 ? before : 0, crop_after = after < 0 ? after : 0;
     if (crop_before < -size || crop_after < -size || size + crop_before + crop_after < 0) {
-      return ctx.fail(Check::KernelArgument, 1, crop_before < crop_after ? before : after);
+      return ctx.fail(Check::KernelArgument, arg::pad, crop_before < crop_after ? before : after);
     }
     from = part_of_dim(from, d, -crop_before, size + crop_before + crop_after);
     start[d] = before > 0 ? before : 0;
   }
-  if (!ctx.resize(out, sizes, self.rank) || !check_memory(ctx, self, 0, out, 3)) return;
+  if (!ctx.resize(out, sizes, self.rank) || !check_memory(ctx, self, out)) return;
   View inner = view_of(out);
   for (int d = 0; d < self.rank; ++d) {
     const int64_t end = start[d] + from.sizes[d];
@@ -75,32 +74,31 @@ static Piece pad_piece(int kind, int64_t size, int64_t before, int64_t padded, b
 }
 
 /// Pads the last `dims` dims; tensors have those, channels, and maybe a batch.
-[[gnu::noinline]] static void border_pad(KernelContext& ctx, int dims, bool reflect) {
-  const Tensor& self = ctx.tensor(0);
-  const IntList pad = ctx.int_list(1);
-  Tensor& out = ctx.tensor(2);
-  if (!check_dtype(ctx, self, 0, out, 2)) return;
-  if (self.rank != dims + 1 && self.rank != dims + 2) return ctx.fail(Check::KernelRank, 0, self.rank);
+[[gnu::noinline]] static void border_pad(KernelContext& ctx, const Tensor& self, const IntList& pad, Tensor& out,
+                                         int dims, bool reflect) {
+  using arg = arguments::reflection_pad1d_out;
+  if (!check_dtype(ctx, self, out)) return;
+  if (self.rank != dims + 1 && self.rank != dims + 2) return ctx.fail(Check::KernelRank, self, self.rank);
   if (pad.size() != 2 * static_cast<size_t>(dims)) {
-    return ctx.fail(Check::KernelArgument, 1, static_cast<int64_t>(pad.size()));
+    return ctx.fail(Check::KernelArgument, arg::padding, static_cast<int64_t>(pad.size()));
   }
   const int outer = self.rank - dims;
   int64_t sizes[kMaxRank];
   for (int d = 0; d < self.rank; ++d) {
     sizes[d] = self.sizes[d];
     // Only a batch may be empty.
-    if (sizes[d] == 0 && d >= outer - 1) return ctx.fail(Check::KernelShape, 0, 0);
+    if (sizes[d] == 0 && d >= outer - 1) return ctx.fail(Check::KernelShape, self, 0);
   }
   Piece pieces[3][3];
   for (int d = 0; d < dims; ++d) {
     const size_t at = 2 * static_cast<size_t>(dims - 1 - d);
     const int64_t size = self.sizes[outer + d], before = pad[at], after = pad[at + 1];
     if (reflect && (before >= size || after >= size)) {
-      return ctx.fail(Check::KernelArgument, 1, before >= size ? before : after);
+      return ctx.fail(Check::KernelArgument, arg::padding, before >= size ? before : after);
     }
     const int64_t padded = padded_size(ctx, size, before, after);
     if (padded < 1 || padded > INT32_MAX || before < -INT32_MAX || after < -INT32_MAX) {
-      return ctx.fail(Check::KernelArgument, 1, before);
+      return ctx.fail(Check::KernelArgument, arg::padding, before);
     }
     sizes[outer + d] = padded;
     for (int kind = 0; kind < 3; ++kind) {
@@ -112,7 +110,7 @@ static Piece pad_piece(int kind, int64_t size, int64_t before, int64_t padded, b
       pieces[d][kind] = piece;
     }
   }
-  if (!ctx.resize(out, sizes, self.rank) || !check_memory(ctx, self, 0, out, 2)) return;
+  if (!ctx.resize(out, sizes, self.rank) || !check_memory(ctx, self, out)) return;
   if (out.numel() == 0) return;
   // Every combination of pieces is one strided copy.
   const View from = view_of(self), to = view_of(out);
@@ -131,11 +129,23 @@ static Piece pad_piece(int kind, int64_t size, int64_t before, int64_t padded, b
   }
 }
 
-void reflection_pad1d_out(KernelContext& ctx) { border_pad(ctx, 1, true); }
-void reflection_pad2d_out(KernelContext& ctx) { border_pad(ctx, 2, true); }
-void reflection_pad3d_out(KernelContext& ctx) { border_pad(ctx, 3, true); }
-void replication_pad1d_out(KernelContext& ctx) { border_pad(ctx, 1, false); }
-void replication_pad2d_out(KernelContext& ctx) { border_pad(ctx, 2, false); }
-void replication_pad3d_out(KernelContext& ctx) { border_pad(ctx, 3, false); }
+void reflection_pad1d_out(KernelContext& ctx, const Tensor& self, const IntList& padding, Tensor& out) {
+  border_pad(ctx, self, padding, out, 1, true);
+}
+void reflection_pad2d_out(KernelContext& ctx, const Tensor& self, const IntList& padding, Tensor& out) {
+  border_pad(ctx, self, padding, out, 2, true);
+}
+void reflection_pad3d_out(KernelContext& ctx, const Tensor& self, const IntList& padding, Tensor& out) {
+  border_pad(ctx, self, padding, out, 3, true);
+}
+void replication_pad1d_out(KernelContext& ctx, const Tensor& self, const IntList& padding, Tensor& out) {
+  border_pad(ctx, self, padding, out, 1, false);
+}
+void replication_pad2d_out(KernelContext& ctx, const Tensor& self, const IntList& padding, Tensor& out) {
+  border_pad(ctx, self, padding, out, 2, false);
+}
+void replication_pad3d_out(KernelContext& ctx, const Tensor& self, const IntList& padding, Tensor& out) {
+  border_pad(ctx, self, padding, out, 3, false);
+}
 
 }  // namespace etir

@@ -1,4 +1,5 @@
 // Channels rearranged: pixel_shuffle, pixel_unshuffle, channel_shuffle. Each is one copy with some dims split in two.
+#include "kernels/copy/shuffle.gen.h"
 #include "kernels/copy/view.h"
 
 namespace etir {
@@ -23,44 +24,44 @@ static void copy_pixels(KernelContext& ctx, const View& small, const View& large
 /// Larger factors than this have squares that no size holds.
 constexpr int64_t kLargestFactor = 46340;
 
-static void pixels(KernelContext& ctx, bool shuffle) {
-  const Tensor& self = ctx.tensor(0);
-  const int64_t r = ctx.integer(1);
-  Tensor& out = ctx.tensor(2);
-  if (!check_dtype(ctx, self, 0, out, 2)) return;
-  if (self.rank < 3) return ctx.fail(Check::KernelRank, 0, self.rank);
-  if (r <= 0 || r > kLargestFactor) return ctx.fail(Check::KernelArgument, 1, r);
+static void pixels(KernelContext& ctx, const Tensor& self, int64_t r, Tensor& out, bool shuffle) {
+  if (!check_dtype(ctx, self, out)) return;
+  if (self.rank < 3) return ctx.fail(Check::KernelRank, self, self.rank);
+  if (r <= 0 || r > kLargestFactor)
+    return ctx.fail(Check::KernelArgument, arguments::pixel_shuffle_out::upscale_factor, r);
   View from = view_of(self);
   int64_t* const size = from.sizes + self.rank - 3;
   const int64_t channels = size[0], height = size[1], width = size[2];
   if (shuffle) {
-    if (channels % (r * r) != 0) return ctx.fail(Check::KernelShape, 0, channels);
+    if (channels % (r * r) != 0) return ctx.fail(Check::KernelShape, self, channels);
     size[0] = channels / (r * r);
     size[1] = height * r;
     size[2] = width * r;
   } else {
-    if (height % r != 0 || width % r != 0) return ctx.fail(Check::KernelShape, 0, height % r != 0 ? height : width);
+    if (height % r != 0 || width % r != 0) return ctx.fail(Check::KernelShape, self, height % r != 0 ? height : width);
     size[0] = channels * (r * r);
     size[1] = height / r;
     size[2] = width / r;
   }
-  if (!ctx.resize(out, from.sizes, self.rank) || !check_memory(ctx, self, 0, out, 2)) return;
+  if (!ctx.resize(out, from.sizes, self.rank) || !check_memory(ctx, self, out)) return;
   from = view_of(self);
   const View to = view_of(out);
   copy_pixels(ctx, shuffle ? from : to, shuffle ? to : from, r, shuffle);
 }
 
-void pixel_shuffle_out(KernelContext& ctx) { pixels(ctx, true); }
-void pixel_unshuffle_out(KernelContext& ctx) { pixels(ctx, false); }
+void pixel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t upscale_factor, Tensor& out) {
+  pixels(ctx, self, upscale_factor, out, true);
+}
+void pixel_unshuffle_out(KernelContext& ctx, const Tensor& self, int64_t downscale_factor, Tensor& out) {
+  pixels(ctx, self, downscale_factor, out, false);
+}
 
-void channel_shuffle_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const int64_t groups = ctx.integer(1);
-  Tensor& out = ctx.tensor(2);
-  if (!check_dtype(ctx, self, 0, out, 2)) return;
-  if (self.rank < 3) return ctx.fail(Check::KernelRank, 0, self.rank);
-  if (groups <= 0 || self.sizes[1] % groups != 0) return ctx.fail(Check::KernelArgument, 1, groups);
-  if (!ctx.resize_like(out, self) || !check_memory(ctx, self, 0, out, 2) || out.numel() == 0) return;
+void channel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t groups, Tensor& out) {
+  using arg = arguments::channel_shuffle_out;
+  if (!check_dtype(ctx, self, out)) return;
+  if (self.rank < 3) return ctx.fail(Check::KernelRank, self, self.rank);
+  if (groups <= 0 || self.sizes[1] % groups != 0) return ctx.fail(Check::KernelArgument, arg::groups, groups);
+  if (!ctx.resize_like(out, self) || !check_memory(ctx, self, out) || out.numel() == 0) return;
   const View from = view_of(self), to = view_of(out);
   const int64_t each = self.sizes[1] / groups;
   CopyDims dims;

@@ -5,12 +5,12 @@
 
 namespace etir {
 
-/// Cuts `dim` down to start, start + step, ... before end; bounds are wrapped and clamped. `step_index` is the argument
-/// to blame for a step that is not positive.
+/// Cuts `dim` down to start, start + step, ... before end; bounds are wrapped and clamped. `step_position` is the
+/// argument to blame for a step that is not positive.
 inline bool slice_view(KernelContext& ctx, View& view, int dim, int64_t start, int64_t end, int64_t step,
-                       int step_index) {
+                       int step_position) {
   if (step <= 0) {
-    ctx.fail(Check::KernelArgument, step_index, step);
+    ctx.fail(Check::KernelArgument, step_position, step);
     return false;
   }
   const int64_t size = view.sizes[dim];
@@ -40,13 +40,14 @@ inline bool select_view(KernelContext& ctx, View& view, int dim, int64_t index) 
   return true;
 }
 
-/// Replaces dims arguments `dim1_index` and `dim1_index` + 1 by their diagonal, as the last dim.
-inline bool diagonal_view(KernelContext& ctx, View& view, int64_t offset, int dim1_index) {
-  const int dim1 = checked_dim(ctx, ctx.integer(dim1_index), view.rank);
-  const int dim2 = checked_dim(ctx, ctx.integer(dim1_index + 1), view.rank);
+/// Replaces two dims by their diagonal, as the last dim. The second one is the argument at `dim2_position`.
+inline bool diagonal_view(KernelContext& ctx, View& view, int64_t offset, int64_t dim1_given, int64_t dim2_given,
+                          int dim2_position) {
+  const int dim1 = checked_dim(ctx, dim1_given, view.rank);
+  const int dim2 = checked_dim(ctx, dim2_given, view.rank);
   if (dim1 < 0 || dim2 < 0) return false;
   if (dim1 == dim2) {
-    ctx.fail(Check::KernelArgument, dim1_index + 1, dim2);
+    ctx.fail(Check::KernelArgument, dim2_position, dim2);
     return false;
   }
   const int64_t rows = view.sizes[dim1] + (offset < 0 ? offset : 0);
@@ -58,6 +59,12 @@ inline bool diagonal_view(KernelContext& ctx, View& view, int64_t offset, int di
   view.remove(dim1 > dim2 ? dim2 : dim1);
   view.add(size > 0 ? size : 0, stride);
   return true;
+}
+
+/// A dim argument of an operator on parts of `whole`, which must have dims; -1 with the failure recorded.
+inline int part_dim(KernelContext& ctx, int64_t dim, const Tensor& whole) {
+  if (whole.rank == 0) return ctx.fail(Check::KernelRank, whole, 0), -1;
+  return checked_dim(ctx, dim, whole.rank);
 }
 
 }  // namespace etir

@@ -1,5 +1,6 @@
 // tril, triu: part of each matrix copied, the rest zero.
 #include "kernels/copy/fill.h"
+#include "kernels/copy/triangle.gen.h"
 
 namespace etir {
 
@@ -15,15 +16,13 @@ struct KeptColumns {
   int64_t end(int64_t row) const { return lower ? split(row) : columns; }
 };
 
-[[gnu::noinline]] static void triangle(KernelContext& ctx, bool lower) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(2);
-  if (!check_dtype(ctx, self, 0, out, 2)) return;
-  if (self.rank < 2) return ctx.fail(Check::KernelRank, 0, self.rank);
-  if (!ctx.resize_like(out, self) || !check_memory(ctx, self, 0, out, 2) || out.numel() == 0) return;
+[[gnu::noinline]] static void triangle(KernelContext& ctx, const Tensor& self, int64_t diagonal, Tensor& out,
+                                       bool lower) {
+  if (!check_dtype(ctx, self, out)) return;
+  if (self.rank < 2) return ctx.fail(Check::KernelRank, self, self.rank);
+  if (!ctx.resize_like(out, self) || !check_memory(ctx, self, out) || out.numel() == 0) return;
   const int row_dim = self.rank - 2, column_dim = self.rank - 1;
   const int64_t rows = self.sizes[row_dim], columns = self.sizes[column_dim];
-  int64_t diagonal = ctx.integer(1);
   diagonal = diagonal < -rows ? -rows : diagonal > columns ? columns : diagonal;
   const KeptColumns kept{lower, diagonal, columns};
   const View from = view_of(self), to = view_of(out);
@@ -53,7 +52,11 @@ struct KeptColumns {
   }
 }
 
-void tril_out(KernelContext& ctx) { triangle(ctx, true); }
-void triu_out(KernelContext& ctx) { triangle(ctx, false); }
+void tril_out(KernelContext& ctx, const Tensor& self, int64_t diagonal, Tensor& out) {
+  triangle(ctx, self, diagonal, out, true);
+}
+void triu_out(KernelContext& ctx, const Tensor& self, int64_t diagonal, Tensor& out) {
+  triangle(ctx, self, diagonal, out, false);
+}
 
 }  // namespace etir

@@ -52,32 +52,31 @@ inline View view_of(const Tensor& tensor) {
   return view;
 }
 
-/// Whether argument `i` has the dtype of argument `like_index`, one that has a size.
-inline bool check_dtype(KernelContext& ctx, const Tensor& like, int like_index, const Tensor& tensor, int i) {
+/// Whether a tensor has the dtype of `like`, one that has a size.
+inline bool check_dtype(KernelContext& ctx, const Tensor& like, const Tensor& tensor) {
   if (element_size(like.dtype) == 0) {
-    ctx.fail(Check::KernelDtype, like_index, static_cast<int64_t>(like.dtype));
+    ctx.fail(Check::KernelDtype, like, static_cast<int64_t>(like.dtype));
   } else if (like.dtype != tensor.dtype) {
-    ctx.fail(Check::KernelDtypeMismatch, i, static_cast<int64_t>(tensor.dtype));
+    ctx.fail(Check::KernelDtypeMismatch, tensor, static_cast<int64_t>(tensor.dtype));
   }
   return !ctx.failed();
 }
 
-/// Whether argument `i`, of which elements are read, and a result that is written have data, in different places.
-[[gnu::noinline]] inline bool check_memory(KernelContext& ctx, const Tensor& in, int i, const Tensor& out,
-                                           int out_index) {
+/// Whether a tensor of which elements are read and a result that is written have data, in different places.
+[[gnu::noinline]] inline bool check_memory(KernelContext& ctx, const Tensor& in, const Tensor& out) {
   const size_t in_bytes = in.nbytes(), out_bytes = out.nbytes();
   if (out_bytes != 0 && out.data == nullptr) {
-    ctx.fail(Check::KernelNoData, out_index);
+    ctx.fail(Check::KernelNoData, out);
     return false;
   }
   if (in_bytes == 0) return true;
   if (in.data == nullptr) {
-    ctx.fail(Check::KernelNoData, i);
+    ctx.fail(Check::KernelNoData, in);
     return false;
   }
   const uintptr_t in_begin = reinterpret_cast<uintptr_t>(in.data), out_begin = reinterpret_cast<uintptr_t>(out.data);
   if (out_bytes != 0 && (in_begin < out_begin ? out_begin - in_begin < in_bytes : in_begin - out_begin < out_bytes)) {
-    ctx.fail(Check::KernelOverlap, i);
+    ctx.fail(Check::KernelOverlap, in);
     return false;
   }
   return true;
@@ -97,18 +96,17 @@ inline int checked_dim(KernelContext& ctx, int64_t dim, int rank) {
   strided_copy(ctx, dims, from.data, to.data, to.element);
 }
 
-/// Gives `out` the shape of a view of argument `i`, and its elements.
-[[gnu::noinline]] inline void copy_view(KernelContext& ctx, const View& view, const Tensor& self, int i, Tensor& out,
-                                        int out_index) {
-  if (!ctx.resize(out, view.sizes, view.rank) || !check_memory(ctx, self, i, out, out_index)) return;
+/// Gives `out` the shape of a view of `self`, and its elements.
+[[gnu::noinline]] inline void copy_view(KernelContext& ctx, const View& view, const Tensor& self, Tensor& out) {
+  if (!ctx.resize(out, view.sizes, view.rank) || !check_memory(ctx, self, out)) return;
   copy_elements(ctx, view, view_of(out));
 }
 
 /// As torch's Tensor::copy_ for a result that starts as a copy of an argument: nothing to do if it is that argument.
-inline bool copy_same_shape(KernelContext& ctx, const Tensor& self, int i, Tensor& out, int out_index) {
-  if (!check_dtype(ctx, self, i, out, out_index) || !ctx.resize_like(out, self)) return false;
+inline bool copy_same_shape(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (!check_dtype(ctx, self, out) || !ctx.resize_like(out, self)) return false;
   if (self.data == out.data && self.data != nullptr && same_dim_order(self, out)) return true;
-  if (!check_memory(ctx, self, i, out, out_index)) return false;
+  if (!check_memory(ctx, self, out)) return false;
   copy_elements(ctx, view_of(self), view_of(out));
   return true;
 }

@@ -2,103 +2,108 @@
 #include <cmath>
 
 #include "kernels/elementwise/activation_math.h"
+#include "kernels/elementwise/activations.gen.h"
 #include "kernels/elementwise/operators.h"
 #include "kernels/util/copy.h"
 #include "kernels/util/vector_math.h"
 
 namespace etir {
 
-void gelu_out(KernelContext& ctx) {
-  const StringView approximate = ctx.string(1);
+void gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Tensor& out) {
+  using arg = arguments::gelu_out;
   if (approximate == "tanh") {
-    unary<kFloats>(ctx, 0, 2, [](auto x) {
+    unary<kFloats>(ctx, self, out, [](auto x) {
       using T = decltype(x);
       return T(0.5) * x * (T(1) + vtanh(gelu_tanh_argument(x)));
     });
   } else if (approximate == "none") {
-    unary<kFloats>(ctx, 0, 2, [](auto x) {
+    unary<kFloats>(ctx, self, out, [](auto x) {
       using T = decltype(x);
       return T(0.5) * x * (T(1) + verf(x * static_cast<T>(kSqrtHalf)));
     });
   } else {
-    ctx.fail(Check::KernelArgument, 1, static_cast<int64_t>(approximate.size));
+    ctx.fail(Check::KernelArgument, arg::approximate, static_cast<int64_t>(approximate.size));
   }
 }
 
-void elu_out(KernelContext& ctx) {
-  const double alpha = ctx.real(1), scale = ctx.real(2), input_scale = ctx.real(3);
-  unary<kFloats>(ctx, 0, 4, [negative = alpha * scale, scale, input_scale](auto x) {
+void elu_out(KernelContext& ctx, const Tensor& self, const Scalar& alpha, const Scalar& scale,
+             const Scalar& input_scale, Tensor& out) {
+  const double alpha_value = alpha.to<double>(), scale_value = scale.to<double>(),
+               input_scale_value = input_scale.to<double>();
+  unary<kFloats>(ctx, self, out, [negative = alpha_value * scale_value, scale_value, input_scale_value](auto x) {
     using T = decltype(x);
-    const T below = vexpm1(x * static_cast<T>(input_scale)) * static_cast<T>(negative);
-    return x > T(0) ? x * static_cast<T>(scale) : below;
+    const T below = vexpm1(x * static_cast<T>(input_scale_value)) * static_cast<T>(negative);
+    return x > T(0) ? x * static_cast<T>(scale_value) : below;
   });
 }
-void celu_out(KernelContext& ctx) {
-  const double alpha = ctx.real(1);
-  if (alpha == 0) return ctx.fail(Check::KernelArgument, 1, 0);
-  unary<kFloats>(ctx, 0, 2, [alpha, inverse = 1.0 / alpha](auto x) {
+void celu_out(KernelContext& ctx, const Tensor& self, const Scalar& alpha, Tensor& out) {
+  using arg = arguments::celu_out;
+  const double alpha_value = alpha.to<double>();
+  if (alpha_value == 0) return ctx.fail(Check::KernelArgument, arg::alpha, 0);
+  unary<kFloats>(ctx, self, out, [alpha_value, inverse = 1.0 / alpha_value](auto x) {
     using T = decltype(x);
-    const T below = vexpm1(x * static_cast<T>(inverse)) * static_cast<T>(alpha);
+    const T below = vexpm1(x * static_cast<T>(inverse)) * static_cast<T>(alpha_value);
     return x > T(0) ? x : below;
   });
 }
 
-void leaky_relu_out(KernelContext& ctx) {
-  const double slope = ctx.real(1);
-  unary<kFloats>(ctx, 0, 2, [slope](auto x) {
+void leaky_relu_out(KernelContext& ctx, const Tensor& self, const Scalar& negative_slope, Tensor& out) {
+  const double slope = negative_slope.to<double>();
+  unary<kFloats>(ctx, self, out, [slope](auto x) {
     using T = decltype(x);
     const T below = x * static_cast<T>(slope);
     return x > T(0) ? x : below;
   });
 }
 
-void silu_out(KernelContext& ctx) {
-  if (is_complex(ctx.tensor(0).dtype)) {
-    return unary<kFullComplex>(ctx, 0, 1, [](auto x) { return x / (decltype(x)(1) + std::exp(-x)); });
+void silu_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (is_complex(self.dtype)) {
+    return unary<kFullComplex>(ctx, self, out, [](auto x) { return x / (decltype(x)(1) + std::exp(-x)); });
   }
-  unary<kFloats>(ctx, 0, 1, [](auto x) { return x / (decltype(x)(1) + vexp(-x)); });
+  unary<kFloats>(ctx, self, out, [](auto x) { return x / (decltype(x)(1) + vexp(-x)); });
 }
-void mish_out(KernelContext& ctx) {
-  unary<kFloats>(ctx, 0, 1, [](auto x) { return x * vtanh(softplus_of(x)); });
+void mish_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary<kFloats>(ctx, self, out, [](auto x) { return x * vtanh(softplus_of(x)); });
 }
-void hardsigmoid_out(KernelContext& ctx) {
-  unary<kFloats>(ctx, 0, 1, [](auto x) { return relu6_of(x + decltype(x)(3)) / decltype(x)(6); });
+void hardsigmoid_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary<kFloats>(ctx, self, out, [](auto x) { return relu6_of(x + decltype(x)(3)) / decltype(x)(6); });
 }
-void hardswish_out(KernelContext& ctx) {
-  unary<kFloats>(ctx, 0, 1, [](auto x) { return x * relu6_of(x + decltype(x)(3)) / decltype(x)(6); });
+void hardswish_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary<kFloats>(ctx, self, out, [](auto x) { return x * relu6_of(x + decltype(x)(3)) / decltype(x)(6); });
 }
 
 /// log(1 + e^(beta x)) / beta, and x itself where beta x is above the threshold.
-void softplus_out(KernelContext& ctx) {
-  const double beta = ctx.real(1), threshold = ctx.real(2);
-  unary<kFloats>(ctx, 0, 3, [beta, threshold](auto x) {
+void softplus_out(KernelContext& ctx, const Tensor& self, const Scalar& beta, const Scalar& threshold, Tensor& out) {
+  const double beta_value = beta.to<double>(), threshold_value = threshold.to<double>();
+  unary<kFloats>(ctx, self, out, [beta_value, threshold_value](auto x) {
     using T = decltype(x);
-    const T scaled = x * static_cast<T>(beta);
-    const T curve = vlog1p(vexp(scaled)) / static_cast<T>(beta);
-    return scaled > static_cast<T>(threshold) ? x : curve;
+    const T scaled = x * static_cast<T>(beta_value);
+    const T curve = vlog1p(vexp(scaled)) / static_cast<T>(beta_value);
+    return scaled > static_cast<T>(threshold_value) ? x : curve;
   });
 }
 
 /// The second result, e^-|x|, is what the backward operator wants.
-void log_sigmoid_forward_out(KernelContext& ctx) {
-  unary<kFloats>(ctx, 0, 2, [](auto x) { return vexp(-std::fabs(x)); });
-  unary<kFloats>(ctx, 0, 1, [](auto x) {
+void log_sigmoid_forward_out(KernelContext& ctx, const Tensor& self, Tensor& output, Tensor& buffer) {
+  unary<kFloats>(ctx, self, buffer, [](auto x) { return vexp(-std::fabs(x)); });
+  unary<kFloats>(ctx, self, output, [](auto x) {
     using T = decltype(x);
     return (x > T(0) ? T(0) : x) - vlog1p(vexp(-std::fabs(x)));
   });
 }
 
-void hardshrink_out(KernelContext& ctx) {
-  const double lambda = ctx.real(1);
-  unary<kFloats>(ctx, 0, 2, [lambda](auto x) {
+void hardshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
+  const double lambda = lambd.to<double>();
+  unary<kFloats>(ctx, self, out, [lambda](auto x) {
     using T = decltype(x);
     return (x >= static_cast<T>(-lambda)) & (x <= static_cast<T>(lambda)) ? T(0) : x;
   });
 }
-void softshrink_out(KernelContext& ctx) {
-  const double lambda = ctx.real(1);
-  if (!(lambda >= 0)) return ctx.fail(Check::KernelArgument, 1, -1);
-  unary<kFloats>(ctx, 0, 2, [lambda](auto x) {
+void softshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
+  using arg = arguments::softshrink_out;
+  const double lambda = lambd.to<double>();
+  if (!(lambda >= 0)) return ctx.fail(Check::KernelArgument, arg::lambd, -1);
+  unary<kFloats>(ctx, self, out, [lambda](auto x) {
     using T = decltype(x);
     const T bound = static_cast<T>(lambda);
     const T above = x - bound, below = x + bound, zero = x * T(0);
@@ -107,9 +112,8 @@ void softshrink_out(KernelContext& ctx) {
 }
 
 /// x where it is above the threshold, the value elsewhere (NaN is kept).
-void threshold_out(KernelContext& ctx) {
-  const Scalar threshold = ctx.scalar(1), value = ctx.scalar(2);
-  unary<kReal>(ctx, 0, 3,
+void threshold_out(KernelContext& ctx, const Tensor& self, const Scalar& threshold, const Scalar& value, Tensor& out) {
+  unary<kReal>(ctx, self, out,
                [threshold_real = threshold.to<double>(), value_real = value.to<double>(),
                 threshold_integer = number_as<int64_t>(threshold), value_integer = number_as<int64_t>(value)](auto x) {
                  using T = decltype(x);
@@ -122,16 +126,14 @@ void threshold_out(KernelContext& ctx) {
 }
 
 /// The first half of a dim times the sigmoid of the second.
-void glu_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(2);
-  const int dim = wrap_dim(ctx.integer(1), self.rank);
-  if (dim < 0 || self.rank == 0) return ctx.fail(Check::KernelDim, ctx.integer(1), self.rank);
-  if (self.sizes[dim] % 2 != 0) return ctx.fail(Check::KernelShape, 0, self.sizes[dim]);
-  if (!check_result(ctx, self.dtype, 2)) return;
+void glu_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+  const int axis = wrap_dim(dim, self.rank);
+  if (axis < 0 || self.rank == 0) return ctx.fail(Check::KernelDim, dim, self.rank);
+  if (self.sizes[axis] % 2 != 0) return ctx.fail(Check::KernelShape, self, self.sizes[axis]);
+  if (!check_result(ctx, self.dtype, out)) return;
   int64_t sizes[kMaxRank];
-  for (int d = 0; d < self.rank; ++d) sizes[d] = d == dim ? self.sizes[d] / 2 : self.sizes[d];
-  if (!ctx.resize(out, sizes, self.rank) || !has_data(ctx, out, 2) || !has_data(ctx, self, 0)) return;
+  for (int d = 0; d < self.rank; ++d) sizes[d] = d == axis ? self.sizes[d] / 2 : self.sizes[d];
+  if (!ctx.resize(out, sizes, self.rank) || !has_data(ctx, out) || !has_data(ctx, self)) return;
   if (out.numel() == 0) return;
   int64_t strides[3][kMaxRank];
   out.strides(strides[0]);
@@ -148,14 +150,13 @@ void glu_out(KernelContext& ctx) {
   }
   loops.data[0] = out.ptr<char>();
   loops.data[1] = self.ptr<char>();
-  loops.data[2] = self.ptr<char>() + sizes[dim] * strides[1][dim] * self_size;
+  loops.data[2] = self.ptr<char>() + sizes[axis] * strides[1][axis] * self_size;
   loops.coalesce();
   const bool done = dispatch_compute<kFloats>(self.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    elementwise_on<C, C, C>(ctx, loops, out, 2, {{&self, 0}, {&self, 0}}, self.dtype,
-                            [](C a, C b) { return a * vsigmoid(b); });
+    elementwise_on<C, C, C>(ctx, loops, out, {&self, &self}, self.dtype, [](C a, C b) { return a * vsigmoid(b); });
   });
-  if (!done) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!done) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
 
 }  // namespace etir

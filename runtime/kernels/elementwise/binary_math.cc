@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/elementwise/arithmetic.h"
+#include "kernels/elementwise/binary_math.gen.h"
 #include "kernels/elementwise/operators.h"
 #include "kernels/util/complex_math.h"
 #include "kernels/util/vector_math.h"
@@ -43,67 +44,67 @@ inline float next_narrow(float from, float to) {
 
 }  // namespace
 
-void atan2_out(KernelContext& ctx) {
-  binary_float(ctx, 0, 1, 2, [](auto a, auto b) { return std::atan2(a, b); });
+void atan2_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary_float(ctx, self, other, out, [](auto a, auto b) { return std::atan2(a, b); });
 }
-void copysign_out(KernelContext& ctx) {
-  binary_float(ctx, 0, 1, 2, [](auto a, auto b) { return std::copysign(a, b); });
+void copysign_out(KernelContext& ctx, const Tensor& self, const TensorOrScalar& other, Tensor& out) {
+  binary_float(ctx, self, other, out, [](auto a, auto b) { return std::copysign(a, b); });
 }
-void hypot_out(KernelContext& ctx) {
-  binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto b) { return std::hypot(a, b); });
+void hypot_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kFloats>(ctx, self, other, out, [](auto a, auto b) { return std::hypot(a, b); });
 }
-void nextafter_out(KernelContext& ctx) {
-  const AnyOperand a(ctx, 0), b(ctx, 1);
+void nextafter_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  const AnyOperand a(self), b(other);
   const ScalarType common = common_type(a, b);
   const bool narrow = dispatch<kHalfFloats>(common, [&](auto tag) {
     using H = typename decltype(tag)::type;
-    binary_in<kHalfFloats>(ctx, a, b, 2, common, [](float x, float y) { return next_narrow<H>(x, y); });
+    binary_in<kHalfFloats>(ctx, a, b, out, common, [](float x, float y) { return next_narrow<H>(x, y); });
   });
-  if (!narrow) binary_in<kFullFloats>(ctx, a, b, 2, common, [](auto x, auto y) { return std::nextafter(x, y); });
+  if (!narrow) binary_in<kFullFloats>(ctx, a, b, out, common, [](auto x, auto y) { return std::nextafter(x, y); });
 }
 
 /// log(e^a + e^b), without overflow.
-void logaddexp_out(KernelContext& ctx) {
-  if (is_complex(ctx.tensor(0).dtype) || is_complex(ctx.tensor(1).dtype)) {
-    return binary<kFullComplex>(ctx, 0, 1, 2, [](auto a, auto b) { return complex_logaddexp(a, b); });
+void logaddexp_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  if (is_complex(self.dtype) || is_complex(other.dtype)) {
+    return binary<kFullComplex>(ctx, self, other, out, [](auto a, auto b) { return complex_logaddexp(a, b); });
   }
-  binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto b) {
+  binary<kFloats>(ctx, self, other, out, [](auto a, auto b) {
     const auto high = max_propagating(a, b);
     const auto sum = high + vlog1p(vexp(-std::fabs(a - b)));
     return std::fabs(a) == std::numeric_limits<decltype(a)>::infinity() && a == b ? a : sum;
   });
 }
-void logaddexp2_out(KernelContext& ctx) {
-  binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto b) {
+void logaddexp2_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kFloats>(ctx, self, other, out, [](auto a, auto b) {
     using T = decltype(a);
     const T high = max_propagating(a, b);
     const T sum = high + vlog1p(std::exp2(-std::fabs(a - b))) * static_cast<T>(1.4426950408889634074);
     return std::fabs(a) == std::numeric_limits<T>::infinity() && a == b ? a : sum;
   });
 }
-void xlogy_out(KernelContext& ctx) {
-  binary_float(ctx, 0, 1, 2, [](auto a, auto b) { return times_log(a, b, [](auto y) { return vlog(y); }); });
+void xlogy_out(KernelContext& ctx, const TensorOrScalar& self, const TensorOrScalar& other, Tensor& out) {
+  binary_float(ctx, self, other, out, [](auto a, auto b) { return times_log(a, b, [](auto y) { return vlog(y); }); });
 }
-void xlog1py_out(KernelContext& ctx) {
-  binary_float(ctx, 0, 1, 2, [](auto a, auto b) { return times_log(a, b, [](auto y) { return vlog1p(y); }); });
+void xlog1py_out(KernelContext& ctx, const TensorOrScalar& self, const TensorOrScalar& other, Tensor& out) {
+  binary_float(ctx, self, other, out, [](auto a, auto b) { return times_log(a, b, [](auto y) { return vlog1p(y); }); });
 }
 
 /// Both of one dtype, as in torch.
-void heaviside_out(KernelContext& ctx) {
-  if (ctx.tensor(0).dtype != ctx.tensor(1).dtype || ctx.tensor(0).dtype != ctx.tensor(2).dtype) {
-    return ctx.fail(Check::KernelDtypeMismatch, 1, static_cast<int64_t>(ctx.tensor(1).dtype));
+void heaviside_out(KernelContext& ctx, const Tensor& self, const Tensor& values, Tensor& out) {
+  if (self.dtype != values.dtype || self.dtype != out.dtype) {
+    return ctx.fail(Check::KernelDtypeMismatch, values, static_cast<int64_t>(values.dtype));
   }
-  binary<kRealBool>(ctx, 0, 1, 2, [](auto a, auto b) {
+  binary<kRealBool>(ctx, self, values, out, [](auto a, auto b) {
     using T = decltype(a);
     return a == T(0) ? b : static_cast<T>(a > T(0));
   });
 }
 
-void gcd_out(KernelContext& ctx) {
-  binary<kInts>(ctx, 0, 1, 2, [](int64_t a, int64_t b) { return static_cast<int64_t>(gcd_of(a, b)); });
+void gcd_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kInts>(ctx, self, other, out, [](int64_t a, int64_t b) { return static_cast<int64_t>(gcd_of(a, b)); });
 }
-void lcm_out(KernelContext& ctx) {
-  binary<kInts>(ctx, 0, 1, 2, [](int64_t a, int64_t b) {
+void lcm_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kInts>(ctx, self, other, out, [](int64_t a, int64_t b) {
     const uint64_t divisor = gcd_of(a, b);
     if (divisor == 0) return int64_t{0};
     const uint64_t part = static_cast<uint64_t>(magnitude(a)) / divisor;

@@ -1,6 +1,7 @@
 // Complex numbers from two real ones: complex and polar.
 #include <cmath>
 
+#include "kernels/elementwise/complex.gen.h"
 #include "kernels/elementwise/operators.h"
 
 namespace etir {
@@ -8,29 +9,27 @@ namespace etir {
 namespace {
 
 template <DtypeSet kSet, typename F>
-void from_pair(KernelContext& ctx, const F& f) {
-  const AnyOperand a(ctx, 0), b(ctx, 1);
-  Tensor& out = ctx.tensor(2);
-  if (b.dtype() != a.dtype()) return ctx.fail(Check::KernelDtypeMismatch, 1, static_cast<int64_t>(b.dtype()));
-  if (out.dtype != complex_of(a.dtype())) {
-    return ctx.fail(Check::KernelDtypeMismatch, 2, static_cast<int64_t>(out.dtype));
+void from_pair(KernelContext& ctx, const Tensor& a, const Tensor& b, Tensor& out, const F& f) {
+  if (b.dtype != a.dtype) return ctx.fail(Check::KernelDtypeMismatch, b, static_cast<int64_t>(b.dtype));
+  if (out.dtype != complex_of(a.dtype)) {
+    return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
   }
-  const bool done = dispatch_compute<kSet>(a.dtype(), [&](auto tag) {
+  const bool done = dispatch_compute<kSet>(a.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    elementwise<std::complex<T>, T, T>(ctx, out, 2, {a.operand(), b.operand()}, out.dtype, f);
+    elementwise<std::complex<T>, T, T>(ctx, out, {&a, &b}, out.dtype, f);
   });
-  if (!done) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(a.dtype()));
+  if (!done) ctx.fail(Check::KernelDtype, a, static_cast<int64_t>(a.dtype));
 }
 
 }  // namespace
 
-void complex_out(KernelContext& ctx) {
+void complex_out(KernelContext& ctx, const Tensor& real, const Tensor& imag, Tensor& out) {
   from_pair<kFullFloats | dtype_bit(ScalarType::Half)>(
-      ctx, [](auto real, auto imaginary) { return std::complex<decltype(real)>(real, imaginary); });
+      ctx, real, imag, out, [](auto re, auto im) { return std::complex<decltype(re)>(re, im); });
 }
-void polar_out(KernelContext& ctx) {
-  from_pair<kFullFloats>(ctx, [](auto size, auto angle) {
-    return std::complex<decltype(size)>(size * std::cos(angle), size * std::sin(angle));
+void polar_out(KernelContext& ctx, const Tensor& abs, const Tensor& angle, Tensor& out) {
+  from_pair<kFullFloats>(ctx, abs, angle, out, [](auto size, auto phase) {
+    return std::complex<decltype(size)>(size * std::cos(phase), size * std::sin(phase));
   });
 }
 

@@ -1,5 +1,6 @@
 // maximum, minimum, clamp and hardtanh: NaN wins over any number; fmax and fmin, where any number wins over NaN.
 #include "kernels/elementwise/arithmetic.h"
+#include "kernels/elementwise/minmax.gen.h"
 #include "kernels/elementwise/operators.h"
 
 namespace etir {
@@ -7,7 +8,8 @@ namespace etir {
 namespace {
 
 /// out = min(max(self, low), high) in the common dtype; null bounds are absent.
-void clamp_with(KernelContext& ctx, const AnyOperand& self, const AnyOperand* low, const AnyOperand* high, int out) {
+void clamp_with(KernelContext& ctx, const AnyOperand& self, const AnyOperand* low, const AnyOperand* high,
+                Tensor& out) {
   ResultType result;
   self.add_to(result);
   if (low != nullptr) low->add_to(result);
@@ -28,49 +30,49 @@ void clamp_with(KernelContext& ctx, const AnyOperand& self, const AnyOperand* lo
 
 }  // namespace
 
-void maximum_out(KernelContext& ctx) {
-  binary<kRealBool>(ctx, 0, 1, 2, [](auto a, auto b) { return max_propagating(a, b); });
+void maximum_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kRealBool>(ctx, self, other, out, [](auto a, auto b) { return max_propagating(a, b); });
 }
-void minimum_out(KernelContext& ctx) {
-  binary<kRealBool>(ctx, 0, 1, 2, [](auto a, auto b) { return min_propagating(a, b); });
+void minimum_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kRealBool>(ctx, self, other, out, [](auto a, auto b) { return min_propagating(a, b); });
 }
-void fmax_out(KernelContext& ctx) {
-  binary<kRealBool>(ctx, 0, 1, 2, [](auto a, auto b) { return (a >= b) | (b != b) ? a : b; });
+void fmax_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kRealBool>(ctx, self, other, out, [](auto a, auto b) { return (a >= b) | (b != b) ? a : b; });
 }
-void fmin_out(KernelContext& ctx) {
-  binary<kRealBool>(ctx, 0, 1, 2, [](auto a, auto b) { return (a <= b) | (b != b) ? a : b; });
+void fmin_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kRealBool>(ctx, self, other, out, [](auto a, auto b) { return (a <= b) | (b != b) ? a : b; });
 }
 
 /// Bounds are numbers or tensors, each of which may be absent, but not both.
-void clamp_out(KernelContext& ctx) {
-  if (!ctx.has(1) && !ctx.has(2)) return ctx.fail(Check::KernelArgument, 1, 0);
-  const AnyOperand self(ctx, 0);
-  const AnyOperand low(ctx, ctx.has(1) ? 1 : 2), high(ctx, ctx.has(2) ? 2 : 1);
-  clamp_with(ctx, self, ctx.has(1) ? &low : nullptr, ctx.has(2) ? &high : nullptr, 3);
+void clamp_out(KernelContext& ctx, const Tensor& self, const TensorOrScalar& min, const TensorOrScalar& max,
+               Tensor& out) {
+  if (min.is_none() && max.is_none()) return ctx.fail(Check::KernelArgument, arguments::clamp_out::min, 0);
+  const AnyOperand low(min.is_none() ? max : min), high(max.is_none() ? min : max);
+  clamp_with(ctx, self, min.is_none() ? nullptr : &low, max.is_none() ? nullptr : &high, out);
 }
-void clamp_min_out(KernelContext& ctx) {
-  const AnyOperand self(ctx, 0), low(ctx, 1);
-  clamp_with(ctx, self, &low, nullptr, 2);
+void clamp_min_out(KernelContext& ctx, const Tensor& self, const TensorOrScalar& min, Tensor& out) {
+  const AnyOperand low(min);
+  clamp_with(ctx, self, &low, nullptr, out);
 }
-void clamp_max_out(KernelContext& ctx) {
-  const AnyOperand self(ctx, 0), high(ctx, 1);
-  clamp_with(ctx, self, nullptr, &high, 2);
+void clamp_max_out(KernelContext& ctx, const Tensor& self, const TensorOrScalar& max, Tensor& out) {
+  const AnyOperand high(max);
+  clamp_with(ctx, self, nullptr, &high, out);
 }
 
 /// The bounds are converted to the dtype of self.
-void hardtanh_out(KernelContext& ctx) {
-  const Scalar low = ctx.scalar(1), high = ctx.scalar(2);
-  const ScalarType dtype = ctx.tensor(0).dtype;
-  if (is_integral(dtype, false)) {
-    for (int i = 1; i <= 2; ++i) {
-      const int64_t bound = number_as<int64_t>(ctx.scalar(i));
-      if (!integer_fits(bound, dtype) || (bound < 0 && contains(kUnsignedInts, dtype)))
-        return ctx.fail(Check::KernelOverflow, i, static_cast<int64_t>(dtype));
-    }
-  }
-  unary<kReal>(ctx, 0, 3,
-               [low_integer = number_as<int64_t>(low), high_integer = number_as<int64_t>(high),
-                low_real = low.to<double>(), high_real = high.to<double>()](auto x) {
+void hardtanh_out(KernelContext& ctx, const Tensor& self, const Scalar& min_val, const Scalar& max_val, Tensor& out) {
+  using arg = arguments::hardtanh_out;
+  const ScalarType dtype = self.dtype;
+  const auto fits = [&](const Scalar& bound, int position) {
+    const int64_t value = number_as<int64_t>(bound);
+    if (integer_fits(value, dtype) && (value >= 0 || !contains(kUnsignedInts, dtype))) return true;
+    ctx.fail(Check::KernelOverflow, position, static_cast<int64_t>(dtype));
+    return false;
+  };
+  if (is_integral(dtype, false) && (!fits(min_val, arg::min_val) || !fits(max_val, arg::max_val))) return;
+  unary<kReal>(ctx, self, out,
+               [low_integer = number_as<int64_t>(min_val), high_integer = number_as<int64_t>(max_val),
+                low_real = min_val.to<double>(), high_real = max_val.to<double>()](auto x) {
                  using T = decltype(x);
                  if constexpr (std::is_same_v<T, int64_t>) {
                    return min_propagating(max_propagating(x, low_integer), high_integer);

@@ -1,7 +1,7 @@
 // Shapes that most elementwise operators have: unary, binary, comparison; on tensors or numbers, with torch's
 // promotion.
 //
-// Each takes the positions of the arguments and a function of compute types, usually a generic lambda.
+// Each takes arguments and a function of compute types, usually a generic lambda.
 #pragma once
 
 #include <cstdint>
@@ -13,57 +13,43 @@
 
 namespace etir {
 
-/// An argument that is a tensor or a number, seen as a tensor. Lives as long as its operand() is used.
+/// An argument that is a tensor or a number, seen as a tensor. Lives as long as its tensor() is used.
 class AnyOperand {
  public:
-  AnyOperand(KernelContext& ctx, int index) : index_(index), number_(ctx.tag(index) != Tag::Tensor) {
-    if (!number_) {
-      tensor_ = ctx.tensor(index);
-      return;
-    }
-    scalar_ = ctx.scalar(index);
-    if (scalar_.tag == Tag::Bool) {
-      boolean_ = scalar_.payload.boolean;
-    } else if (scalar_.tag == Tag::Int) {
-      integer_ = scalar_.payload.integer;
+  AnyOperand(const Tensor& tensor) : tensor_(&tensor) {}
+  AnyOperand(const Scalar& number) { take(number); }
+  AnyOperand(const TensorOrScalar& value) {
+    if (value.is_tensor()) {
+      tensor_ = &value.tensor();
     } else {
-      real_ = scalar_.payload.real;
+      take(value.scalar());
     }
-    tensor_ = Tensor{scalar_.tag == Tag::Bool  ? static_cast<void*>(&boolean_)
-                     : scalar_.tag == Tag::Int ? static_cast<void*>(&integer_)
-                                               : static_cast<void*>(&real_),
-                     nullptr,
-                     nullptr,
-                     scalar_.dtype(),
-                     0,
-                     Dynamism::Static,
-                     0,
-                     0};
   }
   AnyOperand(const AnyOperand&) = delete;
   AnyOperand& operator=(const AnyOperand&) = delete;
 
-  bool is_number() const { return number_; }
-  const Scalar& number() const { return scalar_; }
-  const Tensor& tensor() const { return tensor_; }
-  ScalarType dtype() const { return tensor_.dtype; }
-  Operand operand() const { return Operand{&tensor_, index_}; }
+  bool is_number() const { return tensor_ == &of_number_; }
+  const Scalar& number() const { return number_; }
+  const Tensor& tensor() const { return *tensor_; }
+  ScalarType dtype() const { return tensor_->dtype; }
   void add_to(ResultType& result) const {
-    if (number_) {
-      result.add(scalar_);
+    if (is_number()) {
+      result.add(number_);
     } else {
-      result.add(tensor_);
+      result.add(*tensor_);
     }
   }
 
  private:
-  int index_;
-  bool number_;
-  Scalar scalar_{Tag::Int, {0}};
-  bool boolean_ = false;
-  int64_t integer_ = 0;
-  double real_ = 0;
-  Tensor tensor_;
+  void take(const Scalar& number) {
+    number_ = number;
+    of_number_ = Tensor{&number_.payload, nullptr, nullptr, number.dtype(), 0, Dynamism::Static, 0, 0};
+    tensor_ = &of_number_;
+  }
+
+  Scalar number_;
+  Tensor of_number_;
+  const Tensor* tensor_;
 };
 
 inline ScalarType common_type(const AnyOperand& a, const AnyOperand& b) {
@@ -74,88 +60,89 @@ inline ScalarType common_type(const AnyOperand& a, const AnyOperand& b) {
   return result.get();
 }
 
-/// Whether what is computed in `common` may be written to the result at `index`; records the failure.
-inline bool check_result(KernelContext& ctx, ScalarType common, int index) {
-  const ScalarType dtype = ctx.tensor(index).dtype;
-  if (can_cast(common, dtype)) return true;
-  ctx.fail(Check::KernelDtypeMismatch, index, static_cast<int64_t>(dtype));
+/// Whether what is computed in `common` may be written to `out`; records the failure.
+inline bool check_result(KernelContext& ctx, ScalarType common, const Tensor& out) {
+  if (can_cast(common, out.dtype)) return true;
+  ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
   return false;
+}
+
+/// Records that the operands' common dtype is not taken; names the first one that is a tensor.
+inline void refuse_dtype(KernelContext& ctx, const AnyOperand& a, const AnyOperand& b) {
+  const Tensor& tensor = a.is_number() ? b.tensor() : a.tensor();
+  ctx.fail(Check::KernelDtype, tensor, static_cast<int64_t>(tensor.dtype));
 }
 
 /// out = f(self), computed in `common`.
 template <DtypeSet kSet, typename F>
-void unary_in(KernelContext& ctx, int self, int out, ScalarType common, const F& f) {
-  const AnyOperand a(ctx, self);
-  if (!contains(kSet, common)) return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(a.dtype()));
+void unary_in(KernelContext& ctx, const Tensor& self, Tensor& out, ScalarType common, const F& f) {
+  if (!contains(kSet, common)) return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   if (!check_result(ctx, common, out)) return;
   if (!dispatch_compute<kSet>(common, [&](auto tag) {
         using C = typename decltype(tag)::type;
-        elementwise<C, C>(ctx, ctx.tensor(out), out, {a.operand()}, common, f);
+        elementwise<C, C>(ctx, out, {&self}, common, f);
       })) {
-    ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(a.dtype()));
+    ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
 }
 /// out = f(self) in the dtype of self.
 template <DtypeSet kSet, typename F>
-void unary(KernelContext& ctx, int self, int out, const F& f) {
-  unary_in<kSet>(ctx, self, out, ctx.tensor(self).dtype, f);
+void unary(KernelContext& ctx, const Tensor& self, Tensor& out, const F& f) {
+  unary_in<kSet>(ctx, self, out, self.dtype, f);
 }
 /// As unary, but integers and bools become the default floating point type.
 template <DtypeSet kSet = kFloats, typename F>
-void unary_float(KernelContext& ctx, int self, int out, const F& f) {
-  const ScalarType dtype = ctx.tensor(self).dtype;
-  if (!contains(kRealBool | kUnsignedInts | kSet, dtype)) {
-    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(dtype));
+void unary_float(KernelContext& ctx, const Tensor& self, Tensor& out, const F& f) {
+  if (!contains(kRealBool | kUnsignedInts | kSet, self.dtype)) {
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
-  unary_in<kSet>(ctx, self, out, floating_type(dtype), f);
+  unary_in<kSet>(ctx, self, out, floating_type(self.dtype), f);
 }
 /// out = f(self), a bool in any dtype.
 template <DtypeSet kSet, typename F>
-void unary_bool(KernelContext& ctx, int self, int out, const F& f) {
-  const AnyOperand a(ctx, self);
-  if (!dispatch_compute<kSet>(a.dtype(), [&](auto tag) {
+void unary_bool(KernelContext& ctx, const Tensor& self, Tensor& out, const F& f) {
+  if (!dispatch_compute<kSet>(self.dtype, [&](auto tag) {
         using C = typename decltype(tag)::type;
-        elementwise<bool, C>(ctx, ctx.tensor(out), out, {a.operand()}, a.dtype(), f);
+        elementwise<bool, C>(ctx, out, {&self}, self.dtype, f);
       })) {
-    ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(a.dtype()));
+    ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
 }
 
 /// out = f(self, other) in a dtype chosen by the caller.
 template <DtypeSet kSet, typename F>
-void binary_in(KernelContext& ctx, const AnyOperand& a, const AnyOperand& b, int out, ScalarType common, const F& f,
+void binary_in(KernelContext& ctx, const AnyOperand& a, const AnyOperand& b, Tensor& out, ScalarType common, const F& f,
                bool exact = false) {
   if (!check_result(ctx, common, out)) return;
   if (!dispatch_compute<kSet>(common, [&](auto tag) {
         using C = typename decltype(tag)::type;
-        elementwise<C, C, C>(ctx, ctx.tensor(out), out, {a.operand(), b.operand()}, common, f, exact);
+        elementwise<C, C, C>(ctx, out, {&a.tensor(), &b.tensor()}, common, f, exact);
       })) {
-    ctx.fail(Check::KernelDtype, a.operand().index, static_cast<int64_t>(a.dtype()));
+    refuse_dtype(ctx, a, b);
   }
 }
 /// out = f(self, other) in their common dtype; each may be a number.
 template <DtypeSet kSet, typename F>
-void binary(KernelContext& ctx, int self, int other, int out, const F& f, bool exact = false) {
-  const AnyOperand a(ctx, self), b(ctx, other);
-  binary_in<kSet>(ctx, a, b, out, common_type(a, b), f, exact);
+void binary(KernelContext& ctx, const AnyOperand& self, const AnyOperand& other, Tensor& out, const F& f,
+            bool exact = false) {
+  binary_in<kSet>(ctx, self, other, out, common_type(self, other), f, exact);
 }
 /// As binary, but integers and bools become the default floating point type.
 template <DtypeSet kSet = kFloats, typename F>
-void binary_float(KernelContext& ctx, int self, int other, int out, const F& f) {
-  const AnyOperand a(ctx, self), b(ctx, other);
-  binary_in<kSet>(ctx, a, b, out, floating_type(common_type(a, b)), f);
+void binary_float(KernelContext& ctx, const AnyOperand& self, const AnyOperand& other, Tensor& out, const F& f) {
+  binary_in<kSet>(ctx, self, other, out, floating_type(common_type(self, other)), f);
 }
 
 /// out = f(a, b, c) in the common dtype of all three tensors.
 template <DtypeSet kSet, typename F>
-void ternary_in(KernelContext& ctx, const AnyOperand& a, const AnyOperand& b, const AnyOperand& c, int out,
+void ternary_in(KernelContext& ctx, const AnyOperand& a, const AnyOperand& b, const AnyOperand& c, Tensor& out,
                 ScalarType common, const F& f) {
   if (!check_result(ctx, common, out)) return;
   if (!dispatch_compute<kSet>(common, [&](auto tag) {
         using C = typename decltype(tag)::type;
-        elementwise<C, C, C, C>(ctx, ctx.tensor(out), out, {a.operand(), b.operand(), c.operand()}, common, f);
+        elementwise<C, C, C, C>(ctx, out, {&a.tensor(), &b.tensor(), &c.tensor()}, common, f);
       })) {
-    ctx.fail(Check::KernelDtype, a.operand().index, static_cast<int64_t>(a.dtype()));
+    ctx.fail(Check::KernelDtype, a.tensor(), static_cast<int64_t>(a.dtype()));
   }
 }
 

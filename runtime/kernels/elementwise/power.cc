@@ -4,6 +4,7 @@
 
 #include "kernels/elementwise/arithmetic.h"
 #include "kernels/elementwise/operators.h"
+#include "kernels/elementwise/power.gen.h"
 
 namespace etir {
 
@@ -34,47 +35,49 @@ struct Power {
 };
 
 template <typename F>
-void to_constant_power(KernelContext& ctx, ScalarType common, const F& f) {
-  unary_in<kFloats>(ctx, 0, 2, common, f);
+void to_constant_power(KernelContext& ctx, const AnyOperand& base, Tensor& out, ScalarType common, const F& f) {
+  unary_in<kFloats>(ctx, base.tensor(), out, common, f);
 }
 
 }  // namespace
 
-void pow_out(KernelContext& ctx) {
-  const AnyOperand base(ctx, 0), exponent(ctx, 1);
-  const ScalarType common = common_type(base, exponent);
-  if (exponent.is_number() && category(common) < 2 && exponent.number().to<int64_t>() < 0) {
-    return ctx.fail(Check::KernelArgument, 1, exponent.number().to<int64_t>());
+void pow_out(KernelContext& ctx, const TensorOrScalar& self, const TensorOrScalar& exponent, Tensor& out) {
+  using arg = arguments::pow_out;
+  const AnyOperand base(self), power(exponent);
+  const ScalarType common = common_type(base, power);
+  if (power.is_number() && category(common) < 2 && power.number().to<int64_t>() < 0) {
+    return ctx.fail(Check::KernelArgument, arg::exponent, power.number().to<int64_t>());
   }
   if (common == ScalarType::Bool) {
     // Of bools: 0 to the power of 1 is the only way to get 0.
-    if (!check_result(ctx, common, 2)) return;
-    return elementwise<bool, bool, bool>(ctx, ctx.tensor(2), 2, {base.operand(), exponent.operand()}, common,
+    if (!check_result(ctx, common, out)) return;
+    return elementwise<bool, bool, bool>(ctx, out, {&base.tensor(), &power.tensor()}, common,
                                          [](bool x, bool y) { return x | !y; });
   }
-  if (exponent.is_number() && is_floating(common)) {
-    const double value = exponent.number().to<double>();
-    if (value == 2.0) return to_constant_power(ctx, common, [](auto x) { return x * x; });
-    if (value == 3.0) return to_constant_power(ctx, common, [](auto x) { return x * x * x; });
+  if (power.is_number() && is_floating(common)) {
+    const double value = power.number().to<double>();
+    if (value == 2.0) return to_constant_power(ctx, base, out, common, [](auto x) { return x * x; });
+    if (value == 3.0) return to_constant_power(ctx, base, out, common, [](auto x) { return x * x * x; });
     // torch leaves roots of half to pow, which differs from them at -0 and -inf.
     const bool root = common != ScalarType::Half;
-    if (root && value == 0.5) return to_constant_power(ctx, common, [](auto x) { return std::sqrt(x); });
-    if (value == -1.0) return to_constant_power(ctx, common, [](auto x) { return decltype(x)(1) / x; });
-    if (value == -2.0) return to_constant_power(ctx, common, [](auto x) { return decltype(x)(1) / (x * x); });
+    if (root && value == 0.5) return to_constant_power(ctx, base, out, common, [](auto x) { return std::sqrt(x); });
+    if (value == -1.0) return to_constant_power(ctx, base, out, common, [](auto x) { return decltype(x)(1) / x; });
+    if (value == -2.0)
+      return to_constant_power(ctx, base, out, common, [](auto x) { return decltype(x)(1) / (x * x); });
     if (root && value == -0.5)
-      return to_constant_power(ctx, common, [](auto x) { return decltype(x)(1) / std::sqrt(x); });
+      return to_constant_power(ctx, base, out, common, [](auto x) { return decltype(x)(1) / std::sqrt(x); });
   }
-  binary_in<kTaken>(ctx, base, exponent, 2, common, Power{});
+  binary_in<kTaken>(ctx, base, power, out, common, Power{});
 }
 
 /// pow in double, or in complex numbers of doubles.
-void float_power_out(KernelContext& ctx) {
-  const AnyOperand base(ctx, 0), exponent(ctx, 1);
-  const ScalarType common = is_complex(common_type(base, exponent)) ? ScalarType::ComplexDouble : ScalarType::Double;
-  if (ctx.tensor(2).dtype != common) {
-    return ctx.fail(Check::KernelDtypeMismatch, 2, static_cast<int64_t>(ctx.tensor(2).dtype));
+void float_power_out(KernelContext& ctx, const TensorOrScalar& self, const TensorOrScalar& exponent, Tensor& out) {
+  const AnyOperand base(self), power(exponent);
+  const ScalarType common = is_complex(common_type(base, power)) ? ScalarType::ComplexDouble : ScalarType::Double;
+  if (out.dtype != common) {
+    return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
   }
-  binary_in<dtype_set(ScalarType::Double, ScalarType::ComplexDouble)>(ctx, base, exponent, 2, common, Power{});
+  binary_in<dtype_set(ScalarType::Double, ScalarType::ComplexDouble)>(ctx, base, power, out, common, Power{});
 }
 
 }  // namespace etir

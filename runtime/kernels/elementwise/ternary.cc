@@ -3,6 +3,7 @@
 
 #include "kernels/elementwise/arithmetic.h"
 #include "kernels/elementwise/operators.h"
+#include "kernels/elementwise/ternary.gen.h"
 
 namespace etir {
 
@@ -19,10 +20,9 @@ ScalarType common_of(const AnyOperand& a, const AnyOperand& b, const AnyOperand&
 }
 
 /// The factor of addcmul and addcdiv must not be of a higher category than the result.
-bool check_factor(KernelContext& ctx, int index, ScalarType common) {
-  const Scalar factor = ctx.scalar(index);
+bool check_factor(KernelContext& ctx, const Scalar& factor, ScalarType common) {
   if (!factor.is_floating() || category(common) >= 2) return true;
-  ctx.fail(Check::KernelArgument, index, number_as<int64_t>(factor));
+  ctx.fail(Check::KernelArgument, arguments::addcmul_out::value, number_as<int64_t>(factor));
   return false;
 }
 
@@ -43,13 +43,14 @@ struct Lerp {
 
 }  // namespace
 
-void addcmul_out(KernelContext& ctx) {
-  const AnyOperand a(ctx, 0), b(ctx, 1), c(ctx, 2);
+void addcmul_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
+                 const Scalar& value, Tensor& out) {
+  const AnyOperand a(self), b(tensor1), c(tensor2);
   const ScalarType common = common_of(a, b, c);
-  if (!check_factor(ctx, 3, common)) return;
-  const Scalar factor = ctx.scalar(3);
+  if (!check_factor(ctx, value, common)) return;
+  const Scalar factor = value;
   ternary_in<kReal | kFullComplex>(
-      ctx, a, b, c, 4, common,
+      ctx, a, b, c, out, common,
       [real = factor.to<double>(), integer = number_as<int64_t>(factor)](auto x, auto y, auto z) {
         using T = decltype(x);
         if constexpr (std::is_same_v<T, int64_t>) {
@@ -61,25 +62,27 @@ void addcmul_out(KernelContext& ctx) {
 }
 
 /// Integers are refused, as in torch.
-void addcdiv_out(KernelContext& ctx) {
-  const AnyOperand a(ctx, 0), b(ctx, 1), c(ctx, 2);
-  const double factor = ctx.scalar(3).to<double>();
+void addcdiv_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
+                 const Scalar& value, Tensor& out) {
+  const AnyOperand a(self), b(tensor1), c(tensor2);
+  const double factor = value.to<double>();
   if (category(b.dtype()) < 2 && category(c.dtype()) < 2) {
-    return ctx.fail(Check::KernelDtype, 1, static_cast<int64_t>(b.dtype()));
+    return ctx.fail(Check::KernelDtype, tensor1, static_cast<int64_t>(b.dtype()));
   }
-  ternary_in<kFloatComplex>(ctx, a, b, c, 4, common_of(a, b, c),
+  ternary_in<kFloatComplex>(ctx, a, b, c, out, common_of(a, b, c),
                             [factor](auto x, auto y, auto z) { return x + static_cast<decltype(x)>(factor) * y / z; });
 }
 
-void lerp_tensor_out(KernelContext& ctx) {
-  const AnyOperand a(ctx, 0), b(ctx, 1), c(ctx, 2);
-  ternary_in<kFloatComplex>(ctx, a, b, c, 3, common_of(a, b, c), Lerp{});
+void lerp_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Tensor& weight, Tensor& out) {
+  const AnyOperand a(self), b(end), c(weight);
+  ternary_in<kFloatComplex>(ctx, a, b, c, out, common_of(a, b, c), Lerp{});
 }
-void lerp_scalar_out(KernelContext& ctx) {
-  const AnyOperand a(ctx, 0), b(ctx, 1);
-  const double weight = ctx.scalar(2).to<double>();
-  binary_in<kFloatComplex>(ctx, a, b, 3, common_type(a, b),
-                           [weight](auto x, auto y) { return Lerp{}(x, y, static_cast<decltype(x)>(weight)); });
+void lerp_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Scalar& weight, Tensor& out) {
+  const AnyOperand a(self), b(end);
+  const double weight_value = weight.to<double>();
+  binary_in<kFloatComplex>(ctx, a, b, out, common_type(a, b), [weight_value](auto x, auto y) {
+    return Lerp{}(x, y, static_cast<decltype(x)>(weight_value));
+  });
 }
 
 }  // namespace etir

@@ -5,6 +5,7 @@
 
 #include "kernels/elementwise/arithmetic.h"
 #include "kernels/elementwise/operators.h"
+#include "kernels/elementwise/unary.gen.h"
 
 namespace etir {
 
@@ -12,8 +13,8 @@ namespace {
 
 /// out = f(self) where integers are left as they are.
 template <typename F>
-void rounding(KernelContext& ctx, int out, const F& f) {
-  unary<kReal>(ctx, 0, out, [f](auto x) {
+void rounding(KernelContext& ctx, const Tensor& self, Tensor& out, const F& f) {
+  unary<kReal>(ctx, self, out, [f](auto x) {
     if constexpr (std::is_same_v<decltype(x), int64_t>) {
       return x;
     } else {
@@ -24,8 +25,8 @@ void rounding(KernelContext& ctx, int out, const F& f) {
 
 /// Whether f(self), for complex numbers of either part; integers have no special values.
 template <DtypeSet kSet, typename F>
-void special_value(KernelContext& ctx, const F& f) {
-  unary_bool<kSet>(ctx, 0, 1, [f](auto x) {
+void special_value(KernelContext& ctx, const Tensor& self, Tensor& out, const F& f) {
+  unary_bool<kSet>(ctx, self, out, [f](auto x) {
     if constexpr (std::is_same_v<decltype(x), int64_t>) {
       return false;
     } else if constexpr (detail::is_complex_v<decltype(x)>) {
@@ -39,23 +40,22 @@ void special_value(KernelContext& ctx, const F& f) {
 
 /// The size of complex numbers, in the type of their parts.
 template <typename C, typename F>
-void complex_to_part(KernelContext& ctx, const F& f) {
-  const Operand self{&ctx.tensor(0), 0};
-  const ScalarType part = part_of(self.tensor->dtype);
-  if (!check_result(ctx, part, 1)) return;
-  elementwise<typename C::value_type, C>(ctx, ctx.tensor(1), 1, {self}, part, f);
+void complex_to_part(KernelContext& ctx, const Tensor& self, Tensor& out, const F& f) {
+  const ScalarType part = part_of(self.dtype);
+  if (!check_result(ctx, part, out)) return;
+  elementwise<typename C::value_type, C>(ctx, out, {&self}, part, f);
 }
 template <DtypeSet kSet, typename F>
-bool complex_parts(KernelContext& ctx, const F& f) {
-  return dispatch_compute<kSet>(ctx.tensor(0).dtype,
-                                [&](auto tag) { complex_to_part<typename decltype(tag)::type>(ctx, f); });
+bool complex_parts(KernelContext& ctx, const Tensor& self, Tensor& out, const F& f) {
+  return dispatch_compute<kSet>(self.dtype,
+                                [&](auto tag) { complex_to_part<typename decltype(tag)::type>(ctx, self, out, f); });
 }
 
 }  // namespace
 
-void abs_out(KernelContext& ctx) {
-  if (complex_parts<kComplex>(ctx, [](auto x) { return std::abs(x); })) return;
-  unary<kReal>(ctx, 0, 1, [](auto x) {
+void abs_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (complex_parts<kComplex>(ctx, self, out, [](auto x) { return std::abs(x); })) return;
+  unary<kReal>(ctx, self, out, [](auto x) {
     if constexpr (std::is_same_v<decltype(x), int64_t>) {
       return x < 0 ? wrap_sub(int64_t{0}, x) : x;
     } else {
@@ -65,16 +65,16 @@ void abs_out(KernelContext& ctx) {
 }
 
 /// The angle in the complex plane: of real numbers 0 or pi.
-void angle_out(KernelContext& ctx) {
-  if (complex_parts<kFullComplex>(ctx, [](auto x) { return std::arg(x); })) return;
-  unary_float(ctx, 0, 1, [](auto x) {
+void angle_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (complex_parts<kFullComplex>(ctx, self, out, [](auto x) { return std::arg(x); })) return;
+  unary_float(ctx, self, out, [](auto x) {
     using T = decltype(x);
     return x != x ? x : x < T(0) ? static_cast<T>(3.14159265358979323846) : T(0);
   });
 }
 
-void neg_out(KernelContext& ctx) {
-  unary<kReal | kComplex>(ctx, 0, 1, [](auto x) {
+void neg_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary<kReal | kComplex>(ctx, self, out, [](auto x) {
     if constexpr (std::is_same_v<decltype(x), int64_t>) {
       return wrap_sub(int64_t{0}, x);
     } else {
@@ -83,8 +83,8 @@ void neg_out(KernelContext& ctx) {
   });
 }
 
-void conj_physical_out(KernelContext& ctx) {
-  unary<kRealBool | kComplex>(ctx, 0, 1, [](auto x) {
+void conj_physical_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary<kRealBool | kComplex>(ctx, self, out, [](auto x) {
     if constexpr (detail::is_complex_v<decltype(x)>) {
       return std::conj(x);
     } else {
@@ -93,15 +93,15 @@ void conj_physical_out(KernelContext& ctx) {
   });
 }
 
-void sign_out(KernelContext& ctx) {
-  unary<kRealBool>(ctx, 0, 1, [](auto x) {
+void sign_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary<kRealBool>(ctx, self, out, [](auto x) {
     using T = decltype(x);
     return static_cast<T>(x > T(0)) - static_cast<T>(x < T(0));
   });
 }
-void sgn_out(KernelContext& ctx) {
-  if (!is_complex(ctx.tensor(0).dtype)) return sign_out(ctx);
-  unary<kComplex>(ctx, 0, 1, [](auto x) {
+void sgn_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (!is_complex(self.dtype)) return sign_out(ctx, self, out);
+  unary<kComplex>(ctx, self, out, [](auto x) {
     using T = decltype(x);
     const auto size = std::abs(x);
     return size == 0 ? T(0) : x / size;
@@ -109,56 +109,55 @@ void sgn_out(KernelContext& ctx) {
 }
 
 /// As a power: that of a bool is an int64.
-void square_out(KernelContext& ctx) {
-  const ScalarType dtype = ctx.tensor(0).dtype;
+void square_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  const ScalarType dtype = self.dtype;
   const ScalarType common = dtype == ScalarType::Bool ? ScalarType::Long : dtype;
-  unary_in<kReal | kFullComplex>(ctx, 0, 1, common, [](auto x) { return wrap_mul(x, x); });
+  unary_in<kReal | kFullComplex>(ctx, self, out, common, [](auto x) { return wrap_mul(x, x); });
 }
 
-void relu_out(KernelContext& ctx) {
-  unary<kReal>(ctx, 0, 1, [](auto x) { return x < decltype(x)(0) ? decltype(x)(0) : x; });
+void relu_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary<kReal>(ctx, self, out, [](auto x) { return x < decltype(x)(0) ? decltype(x)(0) : x; });
 }
 
-void ceil_out(KernelContext& ctx) {
-  rounding(ctx, 1, [](auto x) { return std::ceil(x); });
+void ceil_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  rounding(ctx, self, out, [](auto x) { return std::ceil(x); });
 }
-void floor_out(KernelContext& ctx) {
-  rounding(ctx, 1, [](auto x) { return std::floor(x); });
+void floor_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  rounding(ctx, self, out, [](auto x) { return std::floor(x); });
 }
-void trunc_out(KernelContext& ctx) {
-  rounding(ctx, 1, [](auto x) { return std::trunc(x); });
+void trunc_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  rounding(ctx, self, out, [](auto x) { return std::trunc(x); });
 }
 /// Halves go to the even neighbour.
-void round_out(KernelContext& ctx) {
-  rounding(ctx, 1, [](auto x) { return std::nearbyint(x); });
+void round_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  rounding(ctx, self, out, [](auto x) { return std::nearbyint(x); });
 }
-void round_decimals_out(KernelContext& ctx) {
-  const int64_t decimals = ctx.integer(1);
+void round_decimals_out(KernelContext& ctx, const Tensor& self, int64_t decimals, Tensor& out) {
   const bool left = decimals < 0;
   const double power = std::pow(10.0, left ? -static_cast<double>(decimals) : static_cast<double>(decimals));
-  unary<kFloats>(ctx, 0, 2, [left, power](auto x) {
+  unary<kFloats>(ctx, self, out, [left, power](auto x) {
     const auto scale = static_cast<decltype(x)>(power);
     return left ? std::nearbyint(x / scale) * scale : std::nearbyint(x * scale) / scale;
   });
 }
-void frac_out(KernelContext& ctx) {
-  unary<kFloats>(ctx, 0, 1, [](auto x) { return x - std::trunc(x); });
+void frac_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary<kFloats>(ctx, self, out, [](auto x) { return x - std::trunc(x); });
 }
 
-void isnan_out(KernelContext& ctx) {
-  special_value<kRealBool | kComplex>(ctx, [](auto x, auto) { return x != x; });
+void isnan_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  special_value<kRealBool | kComplex>(ctx, self, out, [](auto x, auto) { return x != x; });
 }
-void isinf_out(KernelContext& ctx) {
-  special_value<kRealBool | kComplex>(ctx, [](auto x, auto infinity) { return std::fabs(x) == infinity; });
+void isinf_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  special_value<kRealBool | kComplex>(ctx, self, out, [](auto x, auto infinity) { return std::fabs(x) == infinity; });
 }
-void isposinf_out(KernelContext& ctx) {
-  special_value<kRealBool>(ctx, [](auto x, auto infinity) { return x == infinity; });
+void isposinf_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  special_value<kRealBool>(ctx, self, out, [](auto x, auto infinity) { return x == infinity; });
 }
-void isneginf_out(KernelContext& ctx) {
-  special_value<kRealBool>(ctx, [](auto x, auto infinity) { return x == -infinity; });
+void isneginf_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  special_value<kRealBool>(ctx, self, out, [](auto x, auto infinity) { return x == -infinity; });
 }
-void signbit_out(KernelContext& ctx) {
-  unary_bool<kRealBool>(ctx, 0, 1, [](auto x) {
+void signbit_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_bool<kRealBool>(ctx, self, out, [](auto x) {
     if constexpr (std::is_same_v<decltype(x), int64_t>) {
       return x < 0;
     } else {
@@ -168,23 +167,52 @@ void signbit_out(KernelContext& ctx) {
 }
 
 /// NaNs and infinities become given numbers; by default 0 and the ends of the dtype.
-void nan_to_num_out(KernelContext& ctx) {
-  const ScalarType dtype = ctx.tensor(0).dtype;
+void nan_to_num_out(KernelContext& ctx, const Tensor& self, std::optional<double> nan, std::optional<double> posinf,
+                    std::optional<double> neginf, Tensor& out) {
+  const ScalarType dtype = self.dtype;
   const double largest = dtype == ScalarType::Half       ? 65504.0
                          : dtype == ScalarType::BFloat16 ? 3.3895313892515355e38
                          : dtype == ScalarType::Double   ? std::numeric_limits<double>::max()
                                                          : std::numeric_limits<float>::max();
-  const double nan = ctx.real_or(1, 0.0), high = ctx.real_or(2, largest), low = ctx.real_or(3, -largest);
-  unary<kRealBool>(ctx, 0, 4, [nan, high, low](auto x) {
+  const double nan_value = nan.value_or(0.0), high = posinf.value_or(largest), low = neginf.value_or(-largest);
+  unary<kRealBool>(ctx, self, out, [nan_value, high, low](auto x) {
     using T = decltype(x);
     if constexpr (std::is_same_v<T, int64_t>) {
       return x;
     } else {
       constexpr T kInfinity = std::numeric_limits<T>::infinity();
       const T bounded = x == kInfinity ? static_cast<T>(high) : x == -kInfinity ? static_cast<T>(low) : x;
-      return x != x ? static_cast<T>(nan) : bounded;
+      return x != x ? static_cast<T>(nan_value) : bounded;
     }
   });
+}
+
+/// Mantissa in [0.5, 1) and exponent of each element, in one dim order.
+void frexp_out(KernelContext& ctx, const Tensor& self, Tensor& mantissa, Tensor& exponent) {
+  if (mantissa.dtype != self.dtype) {
+    return ctx.fail(Check::KernelDtypeMismatch, mantissa, static_cast<int64_t>(mantissa.dtype));
+  }
+  if (exponent.dtype != ScalarType::Int) {
+    return ctx.fail(Check::KernelDtypeMismatch, exponent, static_cast<int64_t>(exponent.dtype));
+  }
+  for (Tensor* result : {&mantissa, &exponent}) {
+    if (!ctx.resize_like(*result, self)) return;
+    if (!same_dim_order(self, *result)) return ctx.fail(Check::KernelDimOrder, *result);
+  }
+  const int64_t count = self.numel();
+  if (!has_data(ctx, self) || !has_data(ctx, mantissa) || !has_data(ctx, exponent)) return;
+  const bool known = dispatch<kFloats>(self.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* from = self.ptr<const T>();
+    T* to = mantissa.ptr<T>();
+    int32_t* powers = exponent.ptr<int32_t>();
+    for (int64_t i = 0; i < count; ++i) {
+      int power = 0;
+      to[i] = convert<T>(std::frexp(static_cast<accumulate_t<T>>(from[i]), &power));
+      powers[i] = power;
+    }
+  });
+  if (!known) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
 
 }  // namespace etir

@@ -4,6 +4,7 @@
 #include <complex>
 
 #include "kernels/elementwise/operators.h"
+#include "kernels/elementwise/unary_math.gen.h"
 #include "kernels/util/complex_math.h"
 #include "kernels/util/vector_math.h"
 
@@ -66,9 +67,9 @@ constexpr T one(T) {
 
 }  // namespace
 
-#define ETIR_UNARY_FLOAT(name, set, expression)                     \
-  void name##_out(KernelContext& ctx) {                             \
-    unary_float<set>(ctx, 0, 1, [](auto x) { return expression; }); \
+#define ETIR_UNARY_FLOAT(name, set, expression)                          \
+  void name##_out(KernelContext& ctx, const Tensor& self, Tensor& out) { \
+    unary_float<set>(ctx, self, out, [](auto x) { return expression; }); \
   }
 ETIR_UNARY_FLOAT(exp, kFloatComplex, vexp(x))
 ETIR_UNARY_FLOAT(expm1, kFloatComplex, vexpm1(x))
@@ -98,14 +99,14 @@ ETIR_UNARY_FLOAT(erfc, kFloats, std::erfc(x))
 ETIR_UNARY_FLOAT(lgamma, kFloats, std::lgamma(x))
 #undef ETIR_UNARY_FLOAT
 
-void deg2rad_out(KernelContext& ctx) {
-  unary_float(ctx, 0, 1, [](auto x) { return x * static_cast<decltype(x)>(0.017453292519943295769); });
+void deg2rad_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_float(ctx, self, out, [](auto x) { return x * static_cast<decltype(x)>(0.017453292519943295769); });
 }
-void rad2deg_out(KernelContext& ctx) {
-  unary_float(ctx, 0, 1, [](auto x) { return x * static_cast<decltype(x)>(57.295779513082320877); });
+void rad2deg_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_float(ctx, self, out, [](auto x) { return x * static_cast<decltype(x)>(57.295779513082320877); });
 }
-void sinc_out(KernelContext& ctx) {
-  unary_float<kFloatComplex>(ctx, 0, 1, [](auto x) {
+void sinc_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_float<kFloatComplex>(ctx, self, out, [](auto x) {
     using T = decltype(x);
     // Not static_cast<T>: a complex pi would make NaNs of infinities.
     const T angle = x * static_cast<decltype(std::abs(x))>(3.14159265358979323846);
@@ -114,26 +115,26 @@ void sinc_out(KernelContext& ctx) {
 }
 
 /// log(x / (1 - x)), of x kept eps away from 0 and 1 if eps is given.
-void logit_out(KernelContext& ctx) {
-  const bool bounded = ctx.has(1);
-  const double eps = ctx.real_or(1, 0.0);
-  const auto bound = [bounded, eps](auto x) {
+void logit_out(KernelContext& ctx, const Tensor& self, std::optional<double> eps, Tensor& out) {
+  const bool bounded = eps.has_value();
+  const double eps_value = eps.value_or(0.0);
+  const auto bound = [bounded, eps_value](auto x) {
     using T = decltype(x);
-    const T low = static_cast<T>(eps), high = T(1) - static_cast<T>(eps);
+    const T low = static_cast<T>(eps_value), high = T(1) - static_cast<T>(eps_value);
     const T inside = x < low ? low : x > high ? high : x;
     return bounded ? inside : x;
   };
   // In 16 bits torch rounds each step.
-  const bool narrow = dispatch<kHalfFloats>(ctx.tensor(0).dtype, [&](auto tag) {
+  const bool narrow = dispatch<kHalfFloats>(self.dtype, [&](auto tag) {
     using H = typename decltype(tag)::type;
-    unary<kHalfFloats>(ctx, 0, 2, [bound](float x) {
+    unary<kHalfFloats>(ctx, self, out, [bound](float x) {
       const float z = static_cast<float>(H(bound(x)));
       const float complement = static_cast<float>(H(1.0f - z));
       return vlog(static_cast<float>(H(z / complement)));
     });
   });
   if (narrow) return;
-  unary_float(ctx, 0, 2, [bound](auto x) {
+  unary_float(ctx, self, out, [bound](auto x) {
     const auto z = bound(x);
     return vlog(z / (decltype(x)(1) - z));
   });

@@ -17,16 +17,15 @@ struct Matrices {
 };
 
 /// An argument as matrices of float or double; false, with the failure recorded, when it is none.
-inline bool matrices(KernelContext& ctx, int index, Matrices* found) {
-  const Tensor& tensor = ctx.tensor(index);
+inline bool matrices(KernelContext& ctx, const Tensor& tensor, Matrices* found) {
   if (!contains(kFullFloats, tensor.dtype)) {
-    ctx.fail(Check::KernelDtype, index, static_cast<int64_t>(tensor.dtype));
+    ctx.fail(Check::KernelDtype, tensor, static_cast<int64_t>(tensor.dtype));
   } else if (tensor.rank < 2) {
-    ctx.fail(Check::KernelRank, index, tensor.rank);
+    ctx.fail(Check::KernelRank, tensor, tensor.rank);
   } else if (!tensor.is_row_major()) {
-    ctx.fail(Check::KernelDimOrder, index);
+    ctx.fail(Check::KernelDimOrder, tensor);
   } else if (tensor.data == nullptr && tensor.numel() > 0) {
-    ctx.fail(Check::KernelNoData, index);
+    ctx.fail(Check::KernelNoData, tensor);
   }
   if (ctx.failed()) return false;
   found->rows = tensor.sizes[tensor.rank - 2];
@@ -36,18 +35,17 @@ inline bool matrices(KernelContext& ctx, int index, Matrices* found) {
   return true;
 }
 
-inline bool square(KernelContext& ctx, int index, Matrices* found) {
-  if (!matrices(ctx, index, found)) return false;
-  if (found->rows != found->cols) ctx.fail(Check::KernelShape, index, found->cols);
+inline bool square(KernelContext& ctx, const Tensor& tensor, Matrices* found) {
+  if (!matrices(ctx, tensor, found)) return false;
+  if (found->rows != found->cols) ctx.fail(Check::KernelShape, tensor, found->cols);
   return !ctx.failed();
 }
 
-/// Gives the result `index` the batch of `like` and the dims of `tail`, checks dtype and layout.
-inline bool prepare(KernelContext& ctx, int index, const Tensor& like, std::initializer_list<int64_t> tail,
+/// Gives a result the batch of `like` and the dims of `tail`, checks dtype and layout.
+inline bool prepare(KernelContext& ctx, Tensor& out, const Tensor& like, std::initializer_list<int64_t> tail,
                     ScalarType dtype) {
-  Tensor& out = ctx.tensor(index);
   if (out.dtype != dtype) {
-    ctx.fail(Check::KernelDtypeMismatch, index, static_cast<int64_t>(out.dtype));
+    ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
     return false;
   }
   int64_t sizes[kMaxRank] = {};
@@ -56,17 +54,17 @@ inline bool prepare(KernelContext& ctx, int index, const Tensor& like, std::init
   for (const int64_t size : tail) sizes[rank++] = size;
   if (!ctx.resize(out, sizes, rank)) return false;
   if (!out.is_row_major()) {
-    ctx.fail(Check::KernelDimOrder, index);
+    ctx.fail(Check::KernelDimOrder, out);
   } else if (out.data == nullptr && out.numel() > 0) {
-    ctx.fail(Check::KernelNoData, index);
+    ctx.fail(Check::KernelNoData, out);
   }
   return !ctx.failed();
 }
 
 /// A result that holds nothing, because it was not asked for.
-inline bool prepare_empty(KernelContext& ctx, int index) {
+inline bool prepare_empty(KernelContext& ctx, Tensor& out) {
   const int64_t none = 0;
-  return ctx.resize(ctx.tensor(index), &none, 1);
+  return ctx.resize(out, &none, 1);
 }
 
 /// Elements [at, at + n) of a tensor of floats or doubles, to and from double.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/factorization/matrix.h"
+#include "kernels/factorization/orthogonal.gen.h"
 
 namespace etir {
 
@@ -168,35 +169,36 @@ void singular_values(double* u, int64_t rows, int64_t cols, int64_t width, doubl
 }  // namespace
 
 /// geqrf(self; a, tau). Temp: one matrix of doubles and its factors.
-void geqrf_out(KernelContext& ctx) {
-  Matrices a;
-  if (!matrices(ctx, 0, &a)) return;
-  const Tensor& self = ctx.tensor(0);
-  if (!prepare(ctx, 1, self, {a.rows, a.cols}, self.dtype) || !prepare(ctx, 2, self, {a.shorter()}, self.dtype)) return;
-  double* work = ctx.temp_array<double>(a.size());
-  double* tau = ctx.temp_array<double>(a.shorter());
-  if (work == nullptr || tau == nullptr) return;
-  for (int64_t m = 0; m < a.count; ++m) {
-    load(self, m * a.size(), a.size(), work);
-    factor_qr(work, a.rows, a.cols, tau);
-    store(ctx.tensor(1), m * a.size(), a.size(), work);
-    store(ctx.tensor(2), m * a.shorter(), a.shorter(), tau);
+void geqrf_out(KernelContext& ctx, const Tensor& self, Tensor& a, Tensor& tau) {
+  Matrices shape;
+  if (!matrices(ctx, self, &shape)) return;
+  if (!prepare(ctx, a, self, {shape.rows, shape.cols}, self.dtype) ||
+      !prepare(ctx, tau, self, {shape.shorter()}, self.dtype))
+    return;
+  double* work = ctx.temp_array<double>(shape.size());
+  double* factors = ctx.temp_array<double>(shape.shorter());
+  if (work == nullptr || factors == nullptr) return;
+  for (int64_t m = 0; m < shape.count; ++m) {
+    load(self, m * shape.size(), shape.size(), work);
+    factor_qr(work, shape.rows, shape.cols, factors);
+    store(a, m * shape.size(), shape.size(), work);
+    store(tau, m * shape.shorter(), shape.shorter(), factors);
   }
 }
 
 /// linalg_householder_product(input, tau; out). Temp: two matrices of doubles and the factors.
-void linalg_householder_product_out(KernelContext& ctx) {
+void linalg_householder_product_out(KernelContext& ctx, const Tensor& input, const Tensor& tau, Tensor& out) {
   Matrices a;
-  if (!matrices(ctx, 0, &a)) return;
-  const Tensor &self = ctx.tensor(0), &tau = ctx.tensor(1);
-  if (tau.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 1, static_cast<int64_t>(tau.dtype));
-  if (tau.rank != self.rank - 1) return ctx.fail(Check::KernelRank, 1, tau.rank);
-  if (!tau.is_row_major()) return ctx.fail(Check::KernelDimOrder, 1);
+  if (!matrices(ctx, input, &a)) return;
+  const Tensor& self = input;
+  if (tau.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, tau, static_cast<int64_t>(tau.dtype));
+  if (tau.rank != self.rank - 1) return ctx.fail(Check::KernelRank, tau, tau.rank);
+  if (!tau.is_row_major()) return ctx.fail(Check::KernelDimOrder, tau);
   const int64_t count = tau.sizes[tau.rank - 1];
   if (a.cols > a.rows || count > a.cols || tau.numel() != a.count * count)
-    return ctx.fail(Check::KernelShape, 1, count);
-  if (!prepare(ctx, 2, self, {a.rows, a.cols}, self.dtype)) return;
-  if (tau.data == nullptr && tau.numel() > 0) return ctx.fail(Check::KernelNoData, 1);
+    return ctx.fail(Check::KernelShape, tau, count);
+  if (!prepare(ctx, out, self, {a.rows, a.cols}, self.dtype)) return;
+  if (tau.data == nullptr && tau.numel() > 0) return ctx.fail(Check::KernelNoData, tau);
   double* work = ctx.temp_array<double>(a.size());
   double* q = ctx.temp_array<double>(a.size());
   double* factors = ctx.temp_array<double>(count);
@@ -205,26 +207,26 @@ void linalg_householder_product_out(KernelContext& ctx) {
     load(self, m * a.size(), a.size(), work);
     load(tau, m * count, count, factors);
     multiply_reflections(work, a.rows, a.cols, factors, count, q);
-    store(ctx.tensor(2), m * a.size(), a.size(), q);
+    store(out, m * a.size(), a.size(), q);
   }
 }
 
 /// _linalg_eigh(A, UPLO, compute_v; eigenvalues, eigenvectors). Temp: two matrices and a row of doubles.
-void linalg_eigh_out(KernelContext& ctx) {
+void linalg_eigh_out(KernelContext& ctx, const Tensor& A, StringView UPLO, bool compute_v, Tensor& eigenvalues,
+                     Tensor& eigenvectors) {
   Matrices a;
-  if (!square(ctx, 0, &a)) return;
-  const Tensor& self = ctx.tensor(0);
-  const StringView side = ctx.string(1);
-  const bool vectors = ctx.boolean(2), upper = side.size == 1 && (side.data[0] == 'U' || side.data[0] == 'u');
+  if (!square(ctx, A, &a)) return;
+  const StringView side = UPLO;
+  const bool vectors = compute_v, upper = side.size == 1 && (side.data[0] == 'U' || side.data[0] == 'u');
   const int64_t n = a.rows;
-  if (!prepare(ctx, 3, self, {n}, self.dtype)) return;
-  if (vectors ? !prepare(ctx, 4, self, {n, n}, self.dtype) : !prepare_empty(ctx, 4)) return;
+  if (!prepare(ctx, eigenvalues, A, {n}, A.dtype)) return;
+  if (vectors ? !prepare(ctx, eigenvectors, A, {n, n}, A.dtype) : !prepare_empty(ctx, eigenvectors)) return;
   double* work = ctx.temp_array<double>(n * n);
   double* v = ctx.temp_array<double>(n * n);
   double* values = ctx.temp_array<double>(n);
   if (work == nullptr || v == nullptr || values == nullptr) return;
   for (int64_t m = 0; m < a.count; ++m) {
-    load(self, m * n * n, n * n, work);
+    load(A, m * n * n, n * n, work);
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t j = i + 1; j < n; ++j) {
         (upper ? work[j * n + i] : work[i * n + j]) = upper ? work[i * n + j] : work[j * n + i];
@@ -239,24 +241,23 @@ void linalg_eigh_out(KernelContext& ctx) {
       swap_values(values[i], values[best]);
       swap_columns(v, n, n, i, best);
     }
-    store(ctx.tensor(3), m * n, n, values);
-    if (vectors) store(ctx.tensor(4), m * n * n, n * n, v);
+    store(eigenvalues, m * n, n, values);
+    if (vectors) store(eigenvectors, m * n * n, n * n, v);
   }
 }
 
 /// _linalg_svd(A, full_matrices, compute_uv, driver; U, S, Vh). Temp: A, U and V as doubles.
-void linalg_svd_out(KernelContext& ctx) {
+void linalg_svd_out(KernelContext& ctx, const Tensor& A, bool full_matrices, bool compute_uv,
+                    std::optional<StringView> /*driver*/, Tensor& U, Tensor& S, Tensor& Vh) {
   Matrices a;
-  if (!matrices(ctx, 0, &a)) return;
-  const Tensor& self = ctx.tensor(0);
-  const bool full = ctx.boolean(1), vectors = ctx.boolean(2);
+  if (!matrices(ctx, A, &a)) return;
+  const bool full = full_matrices, vectors = compute_uv;
   const bool wide = a.cols > a.rows;  // then the transpose is factored, and U and V change places
   const int64_t rows = wide ? a.cols : a.rows, k = a.shorter(), width = full && vectors ? rows : k;
   const int64_t left = wide ? k : width, right = wide ? width : k;
-  if (!prepare(ctx, 5, self, {k}, self.dtype)) return;
-  if (vectors
-          ? !prepare(ctx, 4, self, {a.rows, left}, self.dtype) || !prepare(ctx, 6, self, {right, a.cols}, self.dtype)
-          : !prepare_empty(ctx, 4) || !prepare_empty(ctx, 6)) {
+  if (!prepare(ctx, S, A, {k}, A.dtype)) return;
+  if (vectors ? !prepare(ctx, U, A, {a.rows, left}, A.dtype) || !prepare(ctx, Vh, A, {right, a.cols}, A.dtype)
+              : !prepare_empty(ctx, U) || !prepare_empty(ctx, Vh)) {
     return;
   }
   double* work = ctx.temp_array<double>(a.size());
@@ -265,35 +266,34 @@ void linalg_svd_out(KernelContext& ctx) {
   double* s = ctx.temp_array<double>(k);
   if (work == nullptr || u == nullptr || v == nullptr || s == nullptr) return;
   for (int64_t m = 0; m < a.count; ++m) {
-    load(self, m * a.size(), a.size(), work);
+    load(A, m * a.size(), a.size(), work);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < k; ++j) u[i * width + j] = wide ? work[j * a.cols + i] : work[i * a.cols + j];
     }
     singular_values(u, rows, k, width, v, s);
-    store(ctx.tensor(5), m * k, k, s);
+    store(S, m * k, k, s);
     // The long factor is [rows, width], the short one [k, k]; Vh has the vectors in rows.
     for (int64_t i = 0; vectors && i < rows; ++i) {
       for (int64_t j = 0; j < width; ++j) {
         const int64_t at = wide ? (m * width + j) * rows + i : (m * rows + i) * width + j;
-        store(ctx.tensor(wide ? 6 : 4), at, 1, u + i * width + j);
+        store(wide ? Vh : U, at, 1, u + i * width + j);
       }
     }
     for (int64_t i = 0; vectors && i < k; ++i) {
       for (int64_t j = 0; j < k; ++j) {
         const int64_t at = wide ? (m * k + i) * k + j : (m * k + j) * k + i;
-        store(ctx.tensor(wide ? 4 : 6), at, 1, v + i * k + j);
+        store(wide ? U : Vh, at, 1, v + i * k + j);
       }
     }
   }
 }
 
 /// linalg_matrix_exp(self; out), by a Taylor series of the scaled matrix and repeated squaring. Temp: three matrices.
-void linalg_matrix_exp_out(KernelContext& ctx) {
+void linalg_matrix_exp_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   Matrices a;
-  if (!square(ctx, 0, &a)) return;
-  const Tensor& self = ctx.tensor(0);
+  if (!square(ctx, self, &a)) return;
   const int64_t n = a.rows;
-  if (!prepare(ctx, 1, self, {n, n}, self.dtype)) return;
+  if (!prepare(ctx, out, self, {n, n}, self.dtype)) return;
   double* x = ctx.temp_array<double>(n * n);
   double* term = ctx.temp_array<double>(n * n);
   double* sum = ctx.temp_array<double>(n * n);
@@ -331,7 +331,7 @@ void linalg_matrix_exp_out(KernelContext& ctx) {
       for (int64_t i = 0; i < n * n; ++i) term[i] = sum[i];
       multiply(sum, term);
     }
-    store(ctx.tensor(1), m * n * n, n * n, sum);
+    store(out, m * n * n, n * n, sum);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/factorization/matrix.h"
+#include "kernels/factorization/triangular.gen.h"
 #include "kernels/util/loops.h"
 
 namespace etir {
@@ -78,40 +79,42 @@ int64_t batch_of(const Tensor& tensor, const Tensor& out, int64_t index) {
 }  // namespace
 
 /// linalg_lu_factor_ex(A, pivot, check_errors; LU, pivots, info). Temp: one matrix of doubles and its pivots.
-void linalg_lu_factor_ex_out(KernelContext& ctx) {
+void linalg_lu_factor_ex_out(KernelContext& ctx, const Tensor& A, bool pivot, bool /*check_errors*/, Tensor& LU,
+                             Tensor& pivots, Tensor& info) {
   Matrices a;
-  if (!matrices(ctx, 0, &a)) return;
-  const Tensor& self = ctx.tensor(0);
-  if (!prepare(ctx, 3, self, {a.rows, a.cols}, self.dtype) || !prepare(ctx, 4, self, {a.shorter()}, ScalarType::Int) ||
-      !prepare(ctx, 5, self, {}, ScalarType::Int)) {
+  if (!matrices(ctx, A, &a)) return;
+  if (!prepare(ctx, LU, A, {a.rows, a.cols}, A.dtype) || !prepare(ctx, pivots, A, {a.shorter()}, ScalarType::Int) ||
+      !prepare(ctx, info, A, {}, ScalarType::Int)) {
     return;
   }
   double* work = ctx.temp_array<double>(a.size());
   if (work == nullptr) return;
   for (int64_t m = 0; m < a.count; ++m) {
-    load(self, m * a.size(), a.size(), work);
-    int32_t* pivots = ctx.tensor(4).ptr<int32_t>() + m * a.shorter();
-    ctx.tensor(5).ptr<int32_t>()[m] = factor_lu(work, a.rows, a.cols, ctx.boolean(1), pivots);
-    store(ctx.tensor(3), m * a.size(), a.size(), work);
+    load(A, m * a.size(), a.size(), work);
+    int32_t* order = pivots.ptr<int32_t>() + m * a.shorter();
+    info.ptr<int32_t>()[m] = factor_lu(work, a.rows, a.cols, pivot, order);
+    store(LU, m * a.size(), a.size(), work);
   }
 }
 
 /// lu_unpack(LU, pivots, unpack_data, unpack_pivots; P, L, U).
-void lu_unpack_out(KernelContext& ctx) {
+void lu_unpack_out(KernelContext& ctx, const Tensor& LU_data, const Tensor& LU_pivots, bool unpack_data,
+                   bool unpack_pivots, Tensor& P, Tensor& L, Tensor& U) {
   Matrices a;
-  if (!matrices(ctx, 0, &a)) return;
-  const Tensor &self = ctx.tensor(0), &pivots = ctx.tensor(1);
-  const bool data = ctx.boolean(2), permutation = ctx.boolean(3);
+  if (!matrices(ctx, LU_data, &a)) return;
+  const Tensor &self = LU_data, &pivots = LU_pivots;
+  const bool data = unpack_data, permutation = unpack_pivots;
   const int64_t k = a.shorter();
-  if (pivots.dtype != ScalarType::Int) return ctx.fail(Check::KernelDtype, 1, static_cast<int64_t>(pivots.dtype));
-  if (pivots.numel() != a.count * k) return ctx.fail(Check::KernelShape, 1, pivots.numel());
-  if (!pivots.is_row_major()) return ctx.fail(Check::KernelDimOrder, 1);
-  if (permutation ? !prepare(ctx, 4, self, {a.rows, a.rows}, self.dtype) : !prepare_empty(ctx, 4)) return;
-  if (data ? !prepare(ctx, 5, self, {a.rows, k}, self.dtype) || !prepare(ctx, 6, self, {k, a.cols}, self.dtype)
-           : !prepare_empty(ctx, 5) || !prepare_empty(ctx, 6)) {
+  if (pivots.dtype != ScalarType::Int)
+    return ctx.fail(Check::KernelDtype, LU_pivots, static_cast<int64_t>(pivots.dtype));
+  if (pivots.numel() != a.count * k) return ctx.fail(Check::KernelShape, LU_pivots, pivots.numel());
+  if (!pivots.is_row_major()) return ctx.fail(Check::KernelDimOrder, LU_pivots);
+  if (permutation ? !prepare(ctx, P, self, {a.rows, a.rows}, self.dtype) : !prepare_empty(ctx, P)) return;
+  if (data ? !prepare(ctx, L, self, {a.rows, k}, self.dtype) || !prepare(ctx, U, self, {k, a.cols}, self.dtype)
+           : !prepare_empty(ctx, L) || !prepare_empty(ctx, U)) {
     return;
   }
-  if (pivots.data == nullptr && pivots.numel() > 0) return ctx.fail(Check::KernelNoData, 1);
+  if (pivots.data == nullptr && pivots.numel() > 0) return ctx.fail(Check::KernelNoData, LU_pivots);
   int64_t* order = ctx.temp_array<int64_t>(a.rows);
   if (order == nullptr) return;
   dispatch<kFullFloats>(self.dtype, [&](auto tag) {
@@ -119,11 +122,11 @@ void lu_unpack_out(KernelContext& ctx) {
     for (int64_t m = 0; m < a.count; ++m) {
       const T* lu = self.ptr<const T>() + m * a.size();
       for (int64_t i = 0; data && i < a.rows; ++i) {
-        T* row = ctx.tensor(5).ptr<T>() + (m * a.rows + i) * k;
+        T* row = L.ptr<T>() + (m * a.rows + i) * k;
         for (int64_t j = 0; j < k; ++j) row[j] = j < i ? lu[i * a.cols + j] : T(i == j ? 1 : 0);
       }
       for (int64_t i = 0; data && i < k; ++i) {
-        T* row = ctx.tensor(6).ptr<T>() + (m * k + i) * a.cols;
+        T* row = U.ptr<T>() + (m * k + i) * a.cols;
         for (int64_t j = 0; j < a.cols; ++j) row[j] = j < i ? T(0) : lu[i * a.cols + j];
       }
       if (!permutation) continue;
@@ -136,7 +139,7 @@ void lu_unpack_out(KernelContext& ctx) {
         order[i] = order[other];
         order[other] = kept;
       }
-      T* p = ctx.tensor(4).ptr<T>() + m * a.rows * a.rows;
+      T* p = P.ptr<T>() + m * a.rows * a.rows;
       for (int64_t i = 0; i < a.rows * a.rows; ++i) p[i] = T(0);
       for (int64_t i = 0; i < a.rows; ++i) p[order[i] * a.rows + i] = T(1);
     }
@@ -144,14 +147,13 @@ void lu_unpack_out(KernelContext& ctx) {
 }
 
 /// linalg_cholesky_ex(self, upper, check_errors; L, info). Temp: one matrix of doubles.
-void linalg_cholesky_ex_out(KernelContext& ctx) {
+void linalg_cholesky_ex_out(KernelContext& ctx, const Tensor& self, bool upper, bool /*check_errors*/, Tensor& L,
+                            Tensor& info) {
   Matrices a;
-  if (!square(ctx, 0, &a)) return;
-  const Tensor& self = ctx.tensor(0);
-  if (!prepare(ctx, 3, self, {a.rows, a.cols}, self.dtype) || !prepare(ctx, 4, self, {}, ScalarType::Int)) return;
+  if (!square(ctx, self, &a)) return;
+  if (!prepare(ctx, L, self, {a.rows, a.cols}, self.dtype) || !prepare(ctx, info, self, {}, ScalarType::Int)) return;
   double* work = ctx.temp_array<double>(a.size());
   if (work == nullptr) return;
-  const bool upper = ctx.boolean(1);
   const int64_t n = a.rows;
   for (int64_t m = 0; m < a.count; ++m) {
     load(self, m * a.size(), a.size(), work);
@@ -161,41 +163,41 @@ void linalg_cholesky_ex_out(KernelContext& ctx) {
         work[i * n + j] = 0;
       }
     }
-    ctx.tensor(4).ptr<int32_t>()[m] = factor_cholesky(work, n);
+    info.ptr<int32_t>()[m] = factor_cholesky(work, n);
     for (int64_t i = 0; upper && i < n; ++i) {
       for (int64_t j = i + 1; j < n; ++j) swap_values(work[i * n + j], work[j * n + i]);
     }
-    store(ctx.tensor(3), m * a.size(), a.size(), work);
+    store(L, m * a.size(), a.size(), work);
   }
 }
 
 /// linalg_solve_triangular(self, B, upper, left, unitriangular; out). Temp: one matrix of each operand, as doubles.
-void linalg_solve_triangular_out(KernelContext& ctx) {
+void linalg_solve_triangular_out(KernelContext& ctx, const Tensor& self, const Tensor& B, bool upper, bool left,
+                                 bool unitriangular, Tensor& out) {
   Matrices a, b;
-  if (!square(ctx, 0, &a) || !matrices(ctx, 1, &b)) return;
-  const Tensor &self = ctx.tensor(0), &other = ctx.tensor(1);
-  Tensor& out = ctx.tensor(5);
-  const bool upper = ctx.boolean(2), left = ctx.boolean(3), unit = ctx.boolean(4);
-  for (const int i : {1, 5}) {
-    const ScalarType dtype = ctx.tensor(i).dtype;
-    if (dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, i, static_cast<int64_t>(dtype));
+  if (!square(ctx, self, &a) || !matrices(ctx, B, &b)) return;
+  const Tensor& other = B;
+  const bool unit = unitriangular;
+  for (const Tensor* tensor : {&B, static_cast<const Tensor*>(&out)}) {
+    if (tensor->dtype == self.dtype) continue;
+    return ctx.fail(Check::KernelDtypeMismatch, *tensor, static_cast<int64_t>(tensor->dtype));
   }
-  if ((left ? b.rows : b.cols) != a.rows) return ctx.fail(Check::KernelShape, 1, left ? b.rows : b.cols);
+  if ((left ? b.rows : b.cols) != a.rows) return ctx.fail(Check::KernelShape, B, left ? b.rows : b.cols);
   int64_t sizes[kMaxRank];
   const int rank = self.rank > other.rank ? self.rank : other.rank;
   for (int d = 0; d < rank - 2; ++d) {
     const int own = d - (rank - self.rank), its = d - (rank - other.rank);
     const int64_t x = own < 0 ? 1 : self.sizes[own], y = its < 0 ? 1 : other.sizes[its];
-    if (x != y && x != 1 && y != 1) return ctx.fail(Check::KernelShape, 1, y);
+    if (x != y && x != 1 && y != 1) return ctx.fail(Check::KernelShape, B, y);
     sizes[d] = x == 1 ? y : x;
   }
   sizes[rank - 2] = b.rows;
   sizes[rank - 1] = b.cols;
   if (!ctx.resize(out, sizes, rank)) return;
-  if (!out.is_row_major()) return ctx.fail(Check::KernelDimOrder, 5);
+  if (!out.is_row_major()) return ctx.fail(Check::KernelDimOrder, out);
   const int64_t total = out.numel();
   if (total == 0) return;
-  if (out.data == nullptr) return ctx.fail(Check::KernelNoData, 5);
+  if (out.data == nullptr) return ctx.fail(Check::KernelNoData, out);
   double* matrix = ctx.temp_array<double>(a.size());
   double* right = ctx.temp_array<double>(b.size());
   if (matrix == nullptr || right == nullptr) return;

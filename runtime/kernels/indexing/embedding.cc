@@ -1,32 +1,33 @@
 // The gradient of embedding, and embedding_bag.
+#include "kernels/indexing/embedding.gen.h"
 #include "kernels/indexing/index_walk.h"
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 // Temporary memory, with scale_grad_by_freq: 4 bytes for every row of the weight.
-void embedding_dense_backward_out(KernelContext& ctx) {
-  const Tensor& grad = ctx.tensor(0);
-  const Tensor& indices = ctx.tensor(1);
-  const int64_t rows = ctx.integer(2), padding = ctx.integer(3);
-  const bool by_frequency = ctx.boolean(4);
-  Tensor& out = ctx.tensor(5);
-  if (!takes(ctx, 0, grad, kFloats) || !takes(ctx, 1, indices, kIndexTypes)) return;
-  if (out.dtype != grad.dtype) return ctx.fail(Check::KernelDtypeMismatch, 5, number(out.dtype));
-  if (grad.rank != indices.rank + 1) return ctx.fail(Check::KernelRank, 0, grad.rank);
+void embedding_dense_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& indices,
+                                  int64_t num_weights, int64_t padding_idx, bool scale_grad_by_freq, Tensor& out) {
+  using arg = arguments::embedding_dense_backward_out;
+  const Tensor& grad = grad_output;
+  const int64_t rows = num_weights, padding = padding_idx;
+  const bool by_frequency = scale_grad_by_freq;
+  if (!takes(ctx, grad, kFloats) || !takes(ctx, indices, kIndexTypes)) return;
+  if (out.dtype != grad.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
+  if (grad.rank != indices.rank + 1) return ctx.fail(Check::KernelRank, grad_output, grad.rank);
   for (int d = 0; d < indices.rank; ++d) {
-    if (grad.sizes[d] != indices.sizes[d]) return ctx.fail(Check::KernelShape, 0, grad.sizes[d]);
+    if (grad.sizes[d] != indices.sizes[d]) return ctx.fail(Check::KernelShape, grad_output, grad.sizes[d]);
   }
-  if (rows < 0) return ctx.fail(Check::KernelArgument, 2, rows);
+  if (rows < 0) return ctx.fail(Check::KernelArgument, arg::num_weights, rows);
   const int64_t columns = grad.sizes[grad.rank - 1];
   const int64_t shape[] = {rows, columns};
-  if (!ctx.resize(out, shape, 2) || !has_data(ctx, 5, out)) return;
+  if (!ctx.resize(out, shape, 2) || !has_data(ctx, out)) return;
   if (out.numel() > 0) std::memset(out.data, 0, out.nbytes());
   IndexPlan plan;
-  if (!plan_dim(ctx, plan, out, 0, indices, 1)) return;
+  if (!plan_dim(ctx, plan, out, 0, indices, arg::indices)) return;
   const bool added =
-      combine_indexed<kFloats>(ctx, plan, out, grad, 5, [](auto a, auto b) { return wrapping_add(a, b); });
+      combine_indexed<kFloats>(ctx, plan, out, grad, arg::out, [](auto a, auto b) { return wrapping_add(a, b); });
   if (!added || out.numel() == 0) return;
   uint32_t* counts = nullptr;
   if (by_frequency) {
@@ -61,7 +62,7 @@ namespace {
 
 enum Mode : int64_t { kSum = 0, kMean = 1, kMax = 2 };
 
-/// The four results' view of the work.
+/// The arguments and the four results.
 struct Bags {
   const Tensor& weight;
   const Tensor& indices;
@@ -70,16 +71,19 @@ struct Bags {
   Mode mode;
   int64_t padding;
   int64_t count;
+  const Tensor& out;
+  const Tensor& offset2bag;  ///< the bag of each index
+  const Tensor& bag_size;
+  const Tensor& max_indices;  ///< with kMax; the sizes of bags with kMean
 };
 
 /// Results but the first are there for the gradient. Programs say other sizes than torch computes with for some of
 /// them; those of a static result are kept, and what there is room for is written.
-bool resize_auxiliary(KernelContext& ctx, int argument, const int64_t* shape, int rank) {
-  Tensor& out = ctx.tensor(argument);
-  if (!contains(kIndexTypes, out.dtype)) return ctx.fail(Check::KernelDtype, argument, number(out.dtype)), false;
+bool resize_auxiliary(KernelContext& ctx, Tensor& out, const int64_t* shape, int rank) {
+  if (!contains(kIndexTypes, out.dtype)) return ctx.fail(Check::KernelDtype, out, number(out.dtype)), false;
   const bool keeps = out.dynamism == Dynamism::Static && out.rank == rank;
   if (!keeps && !ctx.resize(out, shape, rank)) return false;
-  if (!has_data(ctx, argument, out)) return false;
+  if (!has_data(ctx, out)) return false;
   if (out.numel() > 0) std::memset(out.data, 0, out.nbytes());
   return true;
 }
@@ -94,10 +98,10 @@ void put_auxiliary(const Tensor& out, int64_t row, int64_t column, int64_t value
 
 /// Computes one bag, the indices [begin, end).
 template <typename T>
-void reduce_bag(KernelContext& ctx, const Bags& bags, int64_t bag, int64_t begin, int64_t end, IndexGuard& guard) {
+void reduce_bag(const Bags& bags, int64_t bag, int64_t begin, int64_t end, IndexGuard& guard) {
   using A = accumulate_t<T>;
   constexpr int64_t kColumns = 64;
-  const View weight(bags.weight), out(ctx.tensor(9));
+  const View weight(bags.weight), out(bags.out);
   const int64_t rows = weight.sizes[0], columns = weight.sizes[1];
   const bool wide = is_wide(bags.indices);
   for (int64_t first = 0; first < columns || first == 0; first += kColumns) {
@@ -108,7 +112,7 @@ void reduce_bag(KernelContext& ctx, const Bags& bags, int64_t bag, int64_t begin
     for (int64_t i = begin; i < end; ++i) {
       const int64_t index = load_index(bags.indices.ptr<const char>() + i * (wide ? 8 : 4), wide);
       if (!guard.check(index, rows)) return;
-      if (first == 0) put_auxiliary(ctx.tensor(10), i, 0, bag);
+      if (first == 0) put_auxiliary(bags.offset2bag, i, 0, bag);
       if (index == bags.padding) continue;
       const char* row = weight.data + index * weight.strides[0] + first * weight.strides[1];
       if (bags.mode == kMax) {
@@ -125,53 +129,48 @@ void reduce_bag(KernelContext& ctx, const Bags& bags, int64_t bag, int64_t begin
       ++used;
     }
     if (first == 0 && bags.mode != kSum) {
-      put_auxiliary(ctx.tensor(11), bag, 0, used);
-      if (bags.mode == kMean) put_auxiliary(ctx.tensor(12), bag, 0, used);
+      put_auxiliary(bags.bag_size, bag, 0, used);
+      if (bags.mode == kMean) put_auxiliary(bags.max_indices, bag, 0, used);
     }
     const A divisor = bags.mode == kMean && used > 0 ? static_cast<A>(used) : A(1);
     for (int64_t c = 0; c < m; ++c) {
       store(out.data + bag * out.strides[0] + (first + c) * out.strides[1], T(sums[c] / divisor));
-      if (bags.mode == kMax) put_auxiliary(ctx.tensor(12), bag, first + c, places[c]);
+      if (bags.mode == kMax) put_auxiliary(bags.max_indices, bag, first + c, places[c]);
     }
   }
 }
 
-void embedding_bag(KernelContext& ctx, bool forward_only) {
-  const Tensor& weight = ctx.tensor(0);
-  const Tensor& indices = ctx.tensor(1);
-  const Tensor& offsets = ctx.tensor(2);
-  const Tensor* scales = ctx.optional_tensor(6);
-  const bool last_is_end = ctx.boolean(7);
-  Tensor& out = ctx.tensor(9);
-  if (!takes(ctx, 0, weight, kFloats)) return;
-  if (weight.rank != 2) return ctx.fail(Check::KernelRank, 0, weight.rank);
-  for (int argument = 1; argument <= 2; ++argument) {
-    const Tensor& tensor = ctx.tensor(argument);
-    if (!takes(ctx, argument, tensor, kIndexTypes)) return;
-    if (tensor.rank != 1) return ctx.fail(Check::KernelRank, argument, tensor.rank);
+void embedding_bag(KernelContext& ctx, const Tensor& weight, const Tensor& indices, const Tensor& offsets, int64_t mode,
+                   const Tensor* scales, bool last_is_end, int64_t padding, Tensor& out, Tensor& offset2bag,
+                   Tensor& bag_size, Tensor& max_indices, bool forward_only) {
+  if (!takes(ctx, weight, kFloats)) return;
+  if (weight.rank != 2) return ctx.fail(Check::KernelRank, weight, weight.rank);
+  for (const Tensor* tensor : {&indices, &offsets}) {
+    if (!takes(ctx, *tensor, kIndexTypes)) return;
+    if (tensor->rank != 1) return ctx.fail(Check::KernelRank, *tensor, tensor->rank);
   }
-  const int64_t mode = ctx.integer(4);
-  if (mode < kSum || mode > kMax) return ctx.fail(Check::KernelArgument, 4, mode);
+  if (mode < kSum || mode > kMax) return ctx.fail(Check::KernelArgument, arguments::embedding_bag_out::mode, mode);
   if (scales != nullptr) {
-    if (!takes_same(ctx, 6, *scales, weight)) return;
+    if (!takes_same(ctx, *scales, weight)) return;
     if (mode != kSum || scales->rank != 1 || scales->sizes[0] != indices.sizes[0]) {
-      return ctx.fail(Check::KernelShape, 6, scales->numel());
+      return ctx.fail(Check::KernelShape, *scales, scales->numel());
     }
   }
-  if (out.dtype != weight.dtype) return ctx.fail(Check::KernelDtypeMismatch, 9, number(out.dtype));
+  if (out.dtype != weight.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
   const int64_t given = offsets.sizes[0];
-  if (last_is_end && given == 0) return ctx.fail(Check::KernelShape, 2, given);
+  if (last_is_end && given == 0) return ctx.fail(Check::KernelShape, offsets, given);
   const Bags bags{
-      weight, indices, offsets, scales, static_cast<Mode>(mode), ctx.integer(8), last_is_end ? given - 1 : given};
+      weight, indices,    offsets,  scales,     static_cast<Mode>(mode), padding, last_is_end ? given - 1 : given,
+      out,    offset2bag, bag_size, max_indices};
   const int64_t shape[] = {bags.count, weight.sizes[1]};
-  if (!ctx.resize(out, shape, 2) || !has_data(ctx, 9, out)) return;
+  if (!ctx.resize(out, shape, 2) || !has_data(ctx, out)) return;
   // What torch's shortest way through a sum leaves out, its results leave out too.
   const bool sum = mode == kSum;
   const bool shortest = sum && weight.dtype != ScalarType::Double && bags.padding < 0;
   const int64_t places[] = {shortest ? 0 : indices.sizes[0]};
   const int64_t sizes[] = {sum && forward_only ? given : bags.count, weight.sizes[1]};
-  if (!resize_auxiliary(ctx, 10, places, 1) || !resize_auxiliary(ctx, 11, sizes, 1)) return;
-  if (!resize_auxiliary(ctx, 12, sizes, mode == kMax ? 2 : 1)) return;
+  if (!resize_auxiliary(ctx, offset2bag, places, 1) || !resize_auxiliary(ctx, bag_size, sizes, 1)) return;
+  if (!resize_auxiliary(ctx, max_indices, sizes, mode == kMax ? 2 : 1)) return;
   const int64_t n = indices.sizes[0];
   const bool wide = is_wide(offsets);
   const auto offset = [&](int64_t i) { return load_index(offsets.ptr<const char>() + i * (wide ? 8 : 4), wide); };
@@ -181,7 +180,7 @@ void embedding_bag(KernelContext& ctx, bool forward_only) {
     for (int64_t bag = 0; bag < bags.count && !guard.bad(); ++bag) {
       const int64_t begin = offset(bag), end = bag + 1 < given ? offset(bag + 1) : n;
       if (begin < 0 || begin > end || end > n || (bag == 0 && begin != 0)) return guard.note(begin, n);
-      reduce_bag<T>(ctx, bags, bag, begin, end, guard);
+      reduce_bag<T>(bags, bag, begin, end, guard);
     }
   });
   guard.report(ctx);
@@ -189,8 +188,20 @@ void embedding_bag(KernelContext& ctx, bool forward_only) {
 
 }  // namespace
 
-void embedding_bag_out(KernelContext& ctx) { embedding_bag(ctx, false); }
+void embedding_bag_out(KernelContext& ctx, const Tensor& weight, const Tensor& indices, const Tensor& offsets,
+                       bool /*scale_grad_by_freq*/, int64_t mode, bool /*sparse*/, const Tensor* per_sample_weights,
+                       bool include_last_offset, int64_t padding_idx, Tensor& out0, Tensor& out1, Tensor& out2,
+                       Tensor& out3) {
+  embedding_bag(ctx, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx, out0, out1,
+                out2, out3, false);
+}
 
-void embedding_bag_forward_only_out(KernelContext& ctx) { embedding_bag(ctx, true); }
+void embedding_bag_forward_only_out(KernelContext& ctx, const Tensor& weight, const Tensor& indices,
+                                    const Tensor& offsets, bool /*scale_grad_by_freq*/, int64_t mode, bool /*sparse*/,
+                                    const Tensor* per_sample_weights, bool include_last_offset, int64_t padding_idx,
+                                    Tensor& out0, Tensor& out1, Tensor& out2, Tensor& out3) {
+  embedding_bag(ctx, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx, out0, out1,
+                out2, out3, true);
+}
 
 }  // namespace etir

@@ -1,10 +1,11 @@
 // Operators that index one dim with a vector: index_select, embedding, index_copy, index_fill, index_add, index_reduce.
+#include "kernels/indexing/index_dim.gen.h"
 #include "kernels/indexing/index_walk.h"
 #include "kernels/indexing/reduction.h"
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 namespace {
 
@@ -18,84 +19,82 @@ bool same_but_dim(const Tensor& a, const Tensor& b, int dim) {
 }
 
 /// Whether an index is a vector of int32 or int64, or one number.
-bool takes_index(KernelContext& ctx, int argument, const Tensor& index) {
-  if (!takes(ctx, argument, index, kIndexTypes)) return false;
-  if (index.rank > 1) return ctx.fail(Check::KernelRank, argument, index.rank), false;
+bool takes_index(KernelContext& ctx, const Tensor& index) {
+  if (!takes(ctx, index, kIndexTypes)) return false;
+  if (index.rank > 1) return ctx.fail(Check::KernelRank, index, index.rank), false;
   return true;
 }
 
 /// Checks the arguments of index_copy, index_add and index_reduce (self, dim, index, source) and starts `out`.
 /// Returns the dim, or -1 with the failure recorded.
-int start_update(KernelContext& ctx, int out_argument) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& index = ctx.tensor(2);
-  const Tensor& source = ctx.tensor(3);
-  Tensor& out = ctx.tensor(out_argument);
-  const int dim = dim_argument(ctx, ctx.integer(1), self.rank);
-  if (dim < 0 || !has_data(ctx, 0, self) || !takes_index(ctx, 2, index)) return -1;
-  if (!takes_same(ctx, 3, source, self)) return -1;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out_argument, number(out.dtype)), -1;
+int start_update(KernelContext& ctx, const Tensor& self, int64_t dim_given, const Tensor& index, const Tensor& source,
+                 Tensor& out) {
+  const int dim = dim_argument(ctx, dim_given, self.rank);
+  if (dim < 0 || !has_data(ctx, self) || !takes_index(ctx, index)) return -1;
+  if (!takes_same(ctx, source, self)) return -1;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype)), -1;
   const AsVector target(self), from(source);
   if (!same_but_dim(target.tensor, from.tensor, dim) || from.tensor.sizes[dim] != index.numel()) {
-    return ctx.fail(Check::KernelShape, 3, source.rank > dim ? source.sizes[dim] : 1), -1;
+    return ctx.fail(Check::KernelShape, source, source.rank > dim ? source.sizes[dim] : 1), -1;
   }
-  return copy_to_out(ctx, self, out_argument, out) ? dim : -1;
+  return copy_to_out(ctx, self, out) ? dim : -1;
 }
 
 }  // namespace
 
-void index_select_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& index = ctx.tensor(2);
-  Tensor& out = ctx.tensor(3);
-  const int dim = dim_argument(ctx, ctx.integer(1), self.rank);
-  if (dim < 0 || !has_data(ctx, 0, self) || !takes_index(ctx, 2, index)) return;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 3, number(out.dtype));
-  if (self.rank == 0 && index.numel() != 1) return ctx.fail(Check::KernelShape, 2, index.numel());
+void index_select_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, Tensor& out) {
+  using arg = arguments::index_select_out;
+  const int axis = dim_argument(ctx, dim, self.rank);
+  if (axis < 0 || !has_data(ctx, self) || !takes_index(ctx, index)) return;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
+  if (self.rank == 0 && index.numel() != 1) return ctx.fail(Check::KernelShape, index, index.numel());
   const AsVector from(self), indices(index);
   IndexPlan plan;
-  if (!plan_dim(ctx, plan, from.tensor, dim, indices.tensor, 2)) return;
-  if (!ctx.resize(out, plan.sizes, self.rank) || !has_data(ctx, 3, out)) return;
+  if (!plan_dim(ctx, plan, from.tensor, axis, indices.tensor, arg::index)) return;
+  if (!ctx.resize(out, plan.sizes, self.rank) || !has_data(ctx, out)) return;
   const AsVector to(out);
-  read_indexed(ctx, plan, from.tensor, to.tensor, 3);
+  read_indexed(ctx, plan, from.tensor, to.tensor, arg::out);
 }
 
-void embedding_out(KernelContext& ctx) {
-  const Tensor& weight = ctx.tensor(0);
-  const Tensor& indices = ctx.tensor(1);
-  Tensor& out = ctx.tensor(5);
-  if (weight.rank != 2) return ctx.fail(Check::KernelRank, 0, weight.rank);
-  if (!has_data(ctx, 0, weight) || !takes(ctx, 1, indices, kIndexTypes)) return;
-  if (out.dtype != weight.dtype) return ctx.fail(Check::KernelDtypeMismatch, 5, number(out.dtype));
+void embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& indices, int64_t /*padding_idx*/,
+                   bool /*scale_grad_by_freq*/, bool /*sparse*/, Tensor& out) {
+  using arg = arguments::embedding_out;
+  if (weight.rank != 2) return ctx.fail(Check::KernelRank, weight, weight.rank);
+  if (!has_data(ctx, weight) || !takes(ctx, indices, kIndexTypes)) return;
+  if (out.dtype != weight.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
   IndexPlan plan;
-  if (!plan_dim(ctx, plan, weight, 0, indices, 1)) return;
-  if (!ctx.resize(out, plan.sizes, plan.rank) || !has_data(ctx, 5, out)) return;
-  read_indexed(ctx, plan, weight, out, 5);
+  if (!plan_dim(ctx, plan, weight, 0, indices, arg::indices)) return;
+  if (!ctx.resize(out, plan.sizes, plan.rank) || !has_data(ctx, out)) return;
+  read_indexed(ctx, plan, weight, out, arg::out);
 }
 
-void index_copy_out(KernelContext& ctx) {
-  const int dim = start_update(ctx, 4);
-  if (dim < 0) return;
-  const AsVector out(ctx.tensor(4)), index(ctx.tensor(2)), source(ctx.tensor(3));
+void index_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                    Tensor& out) {
+  using arg = arguments::index_copy_out;
+  const int axis = start_update(ctx, self, dim, index, source, out);
+  if (axis < 0) return;
+  const AsVector to(out), at(index), from(source);
   IndexPlan plan;
-  if (plan_dim(ctx, plan, out.tensor, dim, index.tensor, 2)) write_indexed(ctx, plan, out.tensor, source.tensor, 4);
+  if (plan_dim(ctx, plan, to.tensor, axis, at.tensor, arg::index))
+    write_indexed(ctx, plan, to.tensor, from.tensor, arg::out);
 }
 
-void index_add_out(KernelContext& ctx) {
-  const Scalar alpha = ctx.scalar(4);
-  const int dim = start_update(ctx, 5);
-  if (dim < 0) return;
-  const AsVector out(ctx.tensor(5)), index(ctx.tensor(2)), source(ctx.tensor(3));
-  const ScalarType dtype = out.tensor.dtype;
+void index_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                   const Scalar& alpha, Tensor& out) {
+  using arg = arguments::index_add_out;
+  const int axis = start_update(ctx, self, dim, index, source, out);
+  if (axis < 0) return;
+  const AsVector to(out), at(index), from(source);
+  const ScalarType dtype = to.tensor.dtype;
   if ((alpha.is_floating() && is_integral(dtype, true)) || (alpha.is_boolean() && dtype != ScalarType::Bool)) {
-    return ctx.fail(Check::KernelArgument, 4, number(dtype));
+    return ctx.fail(Check::KernelArgument, arg::alpha, number(dtype));
   }
   IndexPlan plan;
-  if (!plan_dim(ctx, plan, out.tensor, dim, index.tensor, 2)) return;
+  if (!plan_dim(ctx, plan, to.tensor, axis, at.tensor, arg::index)) return;
   // The number in every type that the sum may be done in.
   const double real = alpha.to<double>();
   const int64_t integer = alpha.is_floating() ? 0 : alpha.to<int64_t>();
-  combine_indexed<kRealBool | kComplex>(ctx, plan, out.tensor, source.tensor, 5, [=](auto a, auto b) {
+  combine_indexed<kRealBool | kComplex>(ctx, plan, to.tensor, from.tensor, arg::out, [=](auto a, auto b) {
     using T = decltype(a);
     if constexpr (std::is_integral_v<T>) {
       return wrapping_add(a, wrapping_mul(b, convert<T>(integer)));
@@ -114,39 +113,37 @@ void index_add_out(KernelContext& ctx) {
 }
 
 /// Fills rows of `out`, which holds the elements of self already, with one element.
-static void fill_rows(KernelContext& ctx, int dim, Tensor& out, void* element) {
-  const AsVector to(out), index(ctx.tensor(2));
+static void fill_rows(KernelContext& ctx, int dim, const Tensor& index, Tensor& out, void* element) {
+  using arg = arguments::index_fill_scalar_out;
+  const AsVector to(out), at(index);
   Tensor value{};
   value.data = element;
   value.dtype = out.dtype;
   IndexPlan plan;
-  if (!add_source(ctx, plan, to.tensor, index.tensor, dim, 2) || !finish_plan(ctx, plan, to.tensor, 2)) return;
-  write_indexed(ctx, plan, to.tensor, value, 4);
+  if (!add_source(ctx, plan, to.tensor, at.tensor, dim, arg::index)) return;
+  if (finish_plan(ctx, plan, to.tensor, arg::index)) write_indexed(ctx, plan, to.tensor, value, arg::out);
 }
 
 /// Checks the arguments of index_fill and starts `out`. Returns the dim, or -1 with the failure recorded.
-static int start_fill(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(4);
-  const int dim = dim_argument(ctx, ctx.integer(1), self.rank);
-  if (dim < 0 || !has_data(ctx, 0, self) || !takes_index(ctx, 2, ctx.tensor(2))) return -1;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 4, number(out.dtype)), -1;
-  return copy_to_out(ctx, self, 4, out) ? dim : -1;
+static int start_fill(KernelContext& ctx, const Tensor& self, int64_t dim_given, const Tensor& index, Tensor& out) {
+  const int dim = dim_argument(ctx, dim_given, self.rank);
+  if (dim < 0 || !has_data(ctx, self) || !takes_index(ctx, index)) return -1;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype)), -1;
+  return copy_to_out(ctx, self, out) ? dim : -1;
 }
 
-void index_fill_scalar_out(KernelContext& ctx) {
+void index_fill_scalar_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                           const Scalar& value, Tensor& out) {
   alignas(16) unsigned char element[16];
-  Tensor& out = ctx.tensor(4);
-  if (!scalar_bytes(ctx, 3, out.dtype, element)) return;
-  const int dim = start_fill(ctx);
-  if (dim >= 0) fill_rows(ctx, dim, out, element);
+  if (!scalar_bytes(ctx, value, arguments::index_fill_scalar_out::value, out.dtype, element)) return;
+  const int axis = start_fill(ctx, self, dim, index, out);
+  if (axis >= 0) fill_rows(ctx, axis, index, out, element);
 }
 
-void index_fill_tensor_out(KernelContext& ctx) {
-  const Tensor& value = ctx.tensor(3);
-  Tensor& out = ctx.tensor(4);
-  if (value.rank != 0) return ctx.fail(Check::KernelRank, 3, value.rank);
-  if (!has_data(ctx, 3, value)) return;
+void index_fill_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                           const Tensor& value, Tensor& out) {
+  if (value.rank != 0) return ctx.fail(Check::KernelRank, value, value.rank);
+  if (!has_data(ctx, value)) return;
   alignas(16) unsigned char element[16];
   if (value.dtype == out.dtype) {
     std::memcpy(element, value.data, element_size(value.dtype));
@@ -168,36 +165,36 @@ void index_fill_tensor_out(KernelContext& ctx) {
       });
     });
     if (!known || !contains(kRealBool | kFullComplex, out.dtype))
-      return ctx.fail(Check::KernelDtype, 3, number(value.dtype));
+      return ctx.fail(Check::KernelDtype, value, number(value.dtype));
   }
-  const int dim = start_fill(ctx);
-  if (dim >= 0) fill_rows(ctx, dim, out, element);
+  const int axis = start_fill(ctx, self, dim, index, out);
+  if (axis >= 0) fill_rows(ctx, axis, index, out, element);
 }
 
 // Temporary memory, for a mean: 4 bytes for every element of the dim.
-void index_reduce_out(KernelContext& ctx) {
-  const Reduction reduction = reduction_argument(ctx, 4, false);
+void index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                      StringView reduce, bool include_self, Tensor& out) {
+  using arg = arguments::index_reduce_out;
+  const Reduction reduction = reduction_argument(ctx, reduce, arguments::index_reduce_out::reduce, false);
   if (reduction == Reduction::None) return;
-  const Tensor& self = ctx.tensor(0);
-  if (!contains(kReal, self.dtype)) return ctx.fail(Check::KernelDtype, 0, number(self.dtype));
-  const bool include_self = ctx.boolean(5);
-  const int dim = start_update(ctx, 6);
-  if (dim < 0) return;
-  const AsVector out(ctx.tensor(6)), index(ctx.tensor(2)), source(ctx.tensor(3));
+  if (!contains(kReal, self.dtype)) return ctx.fail(Check::KernelDtype, self, number(self.dtype));
+  const int axis = start_update(ctx, self, dim, index, source, out);
+  if (axis < 0) return;
+  const AsVector to(out), at(index), from(source);
   IndexPlan plan;
-  if (!plan_dim(ctx, plan, out.tensor, dim, index.tensor, 2)) return;
-  if (out.tensor.numel() == 0 && index.tensor.numel() == 0) return;
-  const int64_t size = out.tensor.sizes[dim];
+  if (!plan_dim(ctx, plan, to.tensor, axis, at.tensor, arg::index)) return;
+  if (to.tensor.numel() == 0 && at.tensor.numel() == 0) return;
+  const int64_t size = to.tensor.sizes[axis];
   uint32_t* counts = nullptr;
   if (reduction == Reduction::Mean) {
     counts = temp_for<uint32_t>(ctx, size);
     if (counts == nullptr) return;
     for (int64_t i = 0; i < size; ++i) counts[i] = include_self ? 1 : 0;
-    const bool wide = is_wide(index.tensor);
-    for (int64_t i = 0; i < index.tensor.sizes[0]; ++i) {
-      const int64_t at = load_index(index.tensor.ptr<const char>() + i * (wide ? 8 : 4), wide);
-      if (at < 0 || at >= size) return ctx.fail(Check::KernelIndex, at, size);
-      ++counts[at];
+    const bool wide = is_wide(at.tensor);
+    for (int64_t i = 0; i < at.tensor.sizes[0]; ++i) {
+      const int64_t place = load_index(at.tensor.ptr<const char>() + i * (wide ? 8 : 4), wide);
+      if (place < 0 || place >= size) return ctx.fail(Check::KernelIndex, place, size);
+      ++counts[place];
     }
   }
   if (!include_self) {
@@ -209,22 +206,22 @@ void index_reduce_out(KernelContext& ctx) {
     Tensor value{};
     value.data = element;
     value.dtype = self.dtype;
-    if (!write_indexed(ctx, plan, out.tensor, value, 6)) return;
+    if (!write_indexed(ctx, plan, to.tensor, value, arg::out)) return;
   }
-  if (!combine_indexed<kReal>(ctx, plan, out.tensor, source.tensor, 6,
+  if (!combine_indexed<kReal>(ctx, plan, to.tensor, from.tensor, arg::out,
                               [=](auto a, auto b) { return reduce_step(reduction, a, b); })) {
     return;
   }
   if (counts == nullptr) return;
-  const View view(out.tensor);
+  const View view(to.tensor);
   const View* const views[] = {&view};
-  const auto lines = loops_over_lines<1>(out.tensor, dim, views);
+  const auto lines = loops_over_lines<1>(to.tensor, axis, views);
   dispatch<kReal>(self.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_each_line(ctx, lines, size, [&](char* const* data) {
       for (int64_t i = 0; i < size; ++i) {
-        char* at = data[0] + i * view.strides[dim];
-        store(at, mean_of(load<T>(at), counts[i]));
+        char* mean = data[0] + i * view.strides[axis];
+        store(mean, mean_of(load<T>(mean), counts[i]));
       }
     });
   });

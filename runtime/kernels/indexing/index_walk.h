@@ -7,9 +7,9 @@
 // being turned into lists of positions.
 #pragma once
 
-#include "kernels/indexing/common.h"
+#include "kernels/util/lines.h"
 
-namespace etir::indexing {
+namespace etir::lines {
 
 /// One tensor of indices, or one mask, and the dims of the indexed tensor that it stands for.
 struct IndexSource {
@@ -61,10 +61,10 @@ inline bool widen_space(IndexPlan& plan, const int64_t* sizes, int rank) {
 
 /// Adds one source, which must have data. False, with the failure recorded, when it does not fit.
 __attribute__((noinline)) inline bool add_source(KernelContext& ctx, IndexPlan& plan, const Tensor& self,
-                                                 const Tensor& tensor, int dim, int argument) {
+                                                 const Tensor& tensor, int dim, int position) {
   const bool mask = contains(kMaskTypes, tensor.dtype);
   const int covered = mask ? tensor.rank : 1;
-  if (dim + covered > self.rank) return ctx.fail(Check::KernelRank, argument, tensor.rank), false;
+  if (dim + covered > self.rank) return ctx.fail(Check::KernelRank, position, tensor.rank), false;
   IndexSource& source = plan.source[plan.sources];
   source.tensor = &tensor;
   source.dim = dim;
@@ -75,7 +75,7 @@ __attribute__((noinline)) inline bool add_source(KernelContext& ctx, IndexPlan& 
   if (mask) {
     for (int d = 0; d < covered; ++d) {
       if (tensor.sizes[d] != self.sizes[dim + d]) {
-        return ctx.fail(Check::KernelShape, argument, tensor.sizes[d]), false;
+        return ctx.fail(Check::KernelShape, position, tensor.sizes[d]), false;
       }
     }
     rank = 1;
@@ -84,7 +84,7 @@ __attribute__((noinline)) inline bool add_source(KernelContext& ctx, IndexPlan& 
   } else {
     for (int d = 0; d < rank; ++d) sizes[d] = tensor.sizes[d];
   }
-  if (!widen_space(plan, sizes, rank)) return ctx.fail(Check::KernelShape, argument, sizes[0]), false;
+  if (!widen_space(plan, sizes, rank)) return ctx.fail(Check::KernelShape, position, sizes[0]), false;
   for (int d = 0; d < covered; ++d) plan.indexed_dims |= uint32_t{1} << (dim + d);
   if (covered > 0) ++plan.sources;
   return true;
@@ -92,7 +92,7 @@ __attribute__((noinline)) inline bool add_source(KernelContext& ctx, IndexPlan& 
 
 /// Fills in what follows from the sources. False, with the failure recorded, when the result has too many dims.
 __attribute__((noinline)) inline bool finish_plan(KernelContext& ctx, IndexPlan& plan, const Tensor& self,
-                                                  int argument) {
+                                                  int position) {
   for (int s = 0; s < plan.sources; ++s) {
     IndexSource& source = plan.source[s];
     if (source.mask) continue;
@@ -107,7 +107,7 @@ __attribute__((noinline)) inline bool finish_plan(KernelContext& ctx, IndexPlan&
   }
   for (int d = 0; d < plan.space_rank; ++d) {
     if (__builtin_mul_overflow(plan.count, plan.space[d], &plan.count)) {
-      return ctx.fail(Check::KernelShape, argument, plan.space[d]), false;
+      return ctx.fail(Check::KernelShape, position, plan.space[d]), false;
     }
   }
   // Indexed dims side by side stay where they are; otherwise the index space comes first.
@@ -117,7 +117,7 @@ __attribute__((noinline)) inline bool finish_plan(KernelContext& ctx, IndexPlan&
   const bool adjacent = (plan.indexed_dims >> first) == (uint32_t{1} << indexed) - 1;
   plan.before = indexed > 0 && adjacent ? first : 0;
   plan.rank = self.rank - indexed + plan.space_rank;
-  if (plan.rank > kMaxRank) return ctx.fail(Check::KernelRank, argument, plan.rank), false;
+  if (plan.rank > kMaxRank) return ctx.fail(Check::KernelRank, position, plan.rank), false;
   int other = 0;
   for (int d = 0; d < self.rank; ++d) {
     if (plan.indexed_dims >> d & 1) continue;
@@ -132,26 +132,26 @@ __attribute__((noinline)) inline bool finish_plan(KernelContext& ctx, IndexPlan&
 
 /// The plan of `self[indices]`, for a list of tensors that may be absent.
 __attribute__((noinline)) inline bool plan_indices(KernelContext& ctx, IndexPlan& plan, const Tensor& self,
-                                                   const TensorList& indices, int argument) {
+                                                   const TensorList& indices, int position) {
   int dim = 0;
   for (size_t i = 0; i < indices.size(); ++i) {
     const Tensor* tensor = indices.get(i);
     if (tensor == nullptr) {
-      if (++dim > self.rank) return ctx.fail(Check::KernelRank, argument, dim), false;
+      if (++dim > self.rank) return ctx.fail(Check::KernelRank, position, dim), false;
       continue;
     }
-    if (!takes(ctx, argument, *tensor, kIndexTypes | kMaskTypes)) return false;
-    if (!add_source(ctx, plan, self, *tensor, dim, argument)) return false;
+    if (!takes(ctx, *tensor, kIndexTypes | kMaskTypes)) return false;
+    if (!add_source(ctx, plan, self, *tensor, dim, position)) return false;
     dim += contains(kMaskTypes, tensor->dtype) ? tensor->rank : 1;
   }
-  return finish_plan(ctx, plan, self, argument);
+  return finish_plan(ctx, plan, self, position);
 }
 
 /// The plan of indexing one dim with one tensor whose indices count from the start only.
 inline bool plan_dim(KernelContext& ctx, IndexPlan& plan, const Tensor& self, int dim, const Tensor& index,
-                     int argument) {
+                     int position) {
   plan.negative = false;
-  return add_source(ctx, plan, self, index, dim, argument) && finish_plan(ctx, plan, self, argument);
+  return add_source(ctx, plan, self, index, dim, position) && finish_plan(ctx, plan, self, position);
 }
 
 /// Finds the k-th set element of a mask, fast when asked for in order.
@@ -333,7 +333,7 @@ void copy_block(const void*, char* const* data, const int64_t* steps, int64_t n,
 
 /// Reads: `out` becomes the indexed elements. Only the data of `out` is written; it must have the result's shape.
 inline bool read_indexed(KernelContext& ctx, const IndexPlan& plan, const Tensor& self, const Tensor& out,
-                         int out_argument) {
+                         int out_position) {
   const IndexWalk walk(plan, self, out);
   IndexGuard guard;
   const int64_t rest = walk.rest();
@@ -343,7 +343,7 @@ inline bool read_indexed(KernelContext& ctx, const IndexPlan& plan, const Tensor
     ctx.parallel_for(plan.count, grain,
                      [&](int64_t begin, int64_t end) { walk.run(begin, end, guard, copy_block<T, 0>); });
   });
-  if (!known) ctx.fail(Check::KernelDtype, out_argument, number(self.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, out_position, number(self.dtype));
   return known && guard.report(ctx);
 }
 
@@ -358,13 +358,13 @@ inline bool broadcasts_to_result(const IndexPlan& plan, const Tensor& values) {
 
 /// Writes: the indexed elements of `out` become `values`, which broadcast, in the order of positions.
 inline bool write_indexed(KernelContext& ctx, const IndexPlan& plan, const Tensor& out, const Tensor& values,
-                          int out_argument) {
+                          int out_position) {
   const IndexWalk walk(plan, out, values);
   IndexGuard guard;
   const bool known = dispatch_size(element_size(out.dtype), [&](auto tag) {
     walk.run(0, plan.count, guard, copy_block<typename decltype(tag)::type, 1>);
   });
-  if (!known) ctx.fail(Check::KernelDtype, out_argument, number(out.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, out_position, number(out.dtype));
   return known && guard.report(ctx);
 }
 
@@ -385,14 +385,14 @@ void combine_block(const void* context, char* const* data, const int64_t* steps,
 /// As write_indexed, but combines: `combine(old, value)`, for the dtypes of kSet.
 template <DtypeSet kSet, typename Combine>
 bool combine_indexed(KernelContext& ctx, const IndexPlan& plan, const Tensor& out, const Tensor& values,
-                     int out_argument, const Combine& combine) {
+                     int out_position, const Combine& combine) {
   const IndexWalk walk(plan, out, values);
   IndexGuard guard;
   const bool known = dispatch<kSet>(out.dtype, [&](auto tag) {
     walk.run(0, plan.count, guard, combine_block<typename decltype(tag)::type, Combine>, &combine);
   });
-  if (!known) ctx.fail(Check::KernelDtype, out_argument, number(out.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, out_position, number(out.dtype));
   return known && guard.report(ctx);
 }
 
-}  // namespace etir::indexing
+}  // namespace etir::lines

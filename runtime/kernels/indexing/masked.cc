@@ -1,11 +1,12 @@
 // Operators led by which elements are set: masked_select, masked_scatter, nonzero and nonzero_static.
 //
 // Their order is that of rows whatever the order in memory, so the loops go in row-major order of the shape.
-#include "kernels/indexing/common.h"
+#include "kernels/indexing/masked.gen.h"
+#include "kernels/util/lines.h"
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 namespace {
 
@@ -59,7 +60,7 @@ class IsSet<Bytes16> {
 template <typename Body>
 bool with_is_set(KernelContext& ctx, const Tensor& self, const Body& body) {
   if (!contains(kRealBool | kAllInts | kComplex, self.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, number(self.dtype)), false;
+    return ctx.fail(Check::KernelDtype, self, number(self.dtype)), false;
   }
   return dispatch_size(element_size(self.dtype),
                        [&](auto tag) { body(IsSet<typename decltype(tag)::type>(self.dtype)); });
@@ -93,18 +94,15 @@ int64_t write_positions(const Tensor& self, const Set& is_set, const View& out, 
 
 }  // namespace
 
-void masked_select_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& mask = ctx.tensor(1);
-  Tensor& out = ctx.tensor(2);
-  if (!has_data(ctx, 0, self) || !takes(ctx, 1, mask, kBool)) return;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 2, number(out.dtype));
+void masked_select_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, Tensor& out) {
+  if (!has_data(ctx, self) || !takes(ctx, mask, kBool)) return;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
   int64_t shape[kMaxRank];
   const int rank = broadcast_shapes(self, mask, shape);
-  if (rank < 0) return ctx.fail(Check::KernelShape, 1, mask.rank > 0 ? mask.sizes[0] : 1);
+  if (rank < 0) return ctx.fail(Check::KernelShape, mask, mask.rank > 0 ? mask.sizes[0] : 1);
   int64_t elements = 1;
   for (int d = 0; d < rank; ++d) {
-    if (__builtin_mul_overflow(elements, shape[d], &elements)) return ctx.fail(Check::KernelShape, 1, shape[d]);
+    if (__builtin_mul_overflow(elements, shape[d], &elements)) return ctx.fail(Check::KernelShape, mask, shape[d]);
   }
   const Tensor* const tensors[] = {&self, &mask};
   const auto loops = loops_in_order<2>(shape, rank, tensors);
@@ -112,7 +110,7 @@ void masked_select_out(KernelContext& ctx) {
   loops.run([&](char* const* data, const int64_t* steps, int64_t n) {
     for (int64_t i = 0; i < n; ++i) count += load<bool>(data[1] + i * steps[1]);
   });
-  if (!ctx.resize(out, &count, 1) || !has_data(ctx, 2, out)) return;
+  if (!ctx.resize(out, &count, 1) || !has_data(ctx, out)) return;
   const bool known = dispatch_size(element_size(self.dtype), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* to = out.ptr<T>();
@@ -123,20 +121,16 @@ void masked_select_out(KernelContext& ctx) {
       }
     });
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, number(self.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, self, number(self.dtype));
 }
 
-void masked_scatter_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& mask = ctx.tensor(1);
-  const Tensor& source = ctx.tensor(2);
-  Tensor& out = ctx.tensor(3);
-  if (!has_data(ctx, 0, self) || !takes(ctx, 1, mask, kBool) || !takes_same(ctx, 2, source, self)) return;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 3, number(out.dtype));
+void masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, const Tensor& source, Tensor& out) {
+  if (!has_data(ctx, self) || !takes(ctx, mask, kBool) || !takes_same(ctx, source, self)) return;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
   int64_t shape[kMaxRank];
   const int rank = broadcast_shapes(self, mask, shape);
-  if (rank < 0) return ctx.fail(Check::KernelShape, 1, mask.rank > 0 ? mask.sizes[0] : 1);
-  if (!ctx.resize(out, shape, rank) || !has_data(ctx, 3, out)) return;
+  if (rank < 0) return ctx.fail(Check::KernelShape, mask, mask.rank > 0 ? mask.sizes[0] : 1);
+  if (!ctx.resize(out, shape, rank) || !has_data(ctx, out)) return;
   if (out.numel() == 0) return;
   const Tensor* const tensors[] = {&out, &mask, &self};
   const auto loops = loops_in_order<3>(shape, rank, tensors);
@@ -167,15 +161,13 @@ void masked_scatter_out(KernelContext& ctx) {
       }
     });
   });
-  if (!known) return ctx.fail(Check::KernelDtype, 0, number(self.dtype));
-  if (!enough) ctx.fail(Check::KernelShape, 2, available);
+  if (!known) return ctx.fail(Check::KernelDtype, self, number(self.dtype));
+  if (!enough) ctx.fail(Check::KernelShape, source, available);
 }
 
-void nonzero_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(1);
-  if (!has_data(ctx, 0, self)) return;
-  if (out.dtype != ScalarType::Long) return ctx.fail(Check::KernelDtype, 1, number(out.dtype));
+void nonzero_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (!has_data(ctx, self)) return;
+  if (out.dtype != ScalarType::Long) return ctx.fail(Check::KernelDtype, out, number(out.dtype));
   const int64_t n = self.numel();
   int64_t count = 0;
   const bool known = with_is_set(ctx, self, [&](auto is_set) {
@@ -185,20 +177,19 @@ void nonzero_out(KernelContext& ctx) {
   });
   if (!known) return;
   const int64_t shape[] = {count, self.rank};
-  if (!ctx.resize(out, shape, 2) || !has_data(ctx, 1, out)) return;
+  if (!ctx.resize(out, shape, 2) || !has_data(ctx, out)) return;
   const View view(out);
   with_is_set(ctx, self, [&](auto is_set) { write_positions(self, is_set, view, count); });
 }
 
-void nonzero_static_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const int64_t size = ctx.integer(1), fill = ctx.integer(2);
-  Tensor& out = ctx.tensor(3);
-  if (!has_data(ctx, 0, self)) return;
-  if (out.dtype != ScalarType::Long) return ctx.fail(Check::KernelDtype, 3, number(out.dtype));
-  if (size < 0) return ctx.fail(Check::KernelArgument, 1, size);
+void nonzero_static_out(KernelContext& ctx, const Tensor& self, int64_t size, int64_t fill_value, Tensor& out) {
+  using arg = arguments::nonzero_static_out;
+  const int64_t fill = fill_value;
+  if (!has_data(ctx, self)) return;
+  if (out.dtype != ScalarType::Long) return ctx.fail(Check::KernelDtype, out, number(out.dtype));
+  if (size < 0) return ctx.fail(Check::KernelArgument, arg::size, size);
   const int64_t shape[] = {size, self.rank};
-  if (!ctx.resize(out, shape, 2) || !has_data(ctx, 3, out)) return;
+  if (!ctx.resize(out, shape, 2) || !has_data(ctx, out)) return;
   const View view(out);
   with_is_set(ctx, self, [&](auto is_set) {
     for (int64_t found = write_positions(self, is_set, view, size); found < size; ++found) {

@@ -1,21 +1,20 @@
 // The reductions that scatter and index operators name with a string.
 #pragma once
 
-#include "kernels/indexing/common.h"
+#include "kernels/util/lines.h"
 
-namespace etir::indexing {
+namespace etir::lines {
 
 enum class Reduction : uint8_t { None, Sum, Prod, Mean, Amax, Amin };
 
 /// The reduction of a name; None, with the failure recorded, when there is none or the operator does not know it.
-inline Reduction reduction_argument(KernelContext& ctx, int argument, bool sum) {
-  const StringView name = ctx.string(argument);
+inline Reduction reduction_argument(KernelContext& ctx, const StringView& name, int position, bool sum) {
   if (sum && name == "sum") return Reduction::Sum;
   if (name == "prod") return Reduction::Prod;
   if (name == "mean") return Reduction::Mean;
   if (name == "amax") return Reduction::Amax;
   if (name == "amin") return Reduction::Amin;
-  ctx.fail(Check::KernelArgument, argument);
+  ctx.fail(Check::KernelArgument, position);
   return Reduction::None;
 }
 
@@ -71,4 +70,4 @@ inline T mean_of(T sum, int64_t count) {
   }
 }
 
-}  // namespace etir::indexing
+}  // namespace etir::lines

@@ -4,19 +4,20 @@
 // but the indexed one, in which the index says where to go.
 #include "kernels/indexing/index_walk.h"
 #include "kernels/indexing/reduction.h"
+#include "kernels/indexing/scatter.gen.h"
 
 namespace etir {
 
-using namespace indexing;
+using namespace lines;
 
 namespace {
 
 /// Whether `index` has the rank of `tensor` and no size beyond it, `skip` (a dim or -1) left out.
-bool fits_into(KernelContext& ctx, int argument, const Tensor& index, const Tensor& tensor, int skip) {
-  if (index.rank != tensor.rank) return ctx.fail(Check::KernelRank, argument, index.rank), false;
+bool fits_into(KernelContext& ctx, int position, const Tensor& index, const Tensor& tensor, int skip) {
+  if (index.rank != tensor.rank) return ctx.fail(Check::KernelRank, position, index.rank), false;
   for (int d = 0; d < index.rank; ++d) {
     if (d != skip && index.sizes[d] > tensor.sizes[d]) {
-      return ctx.fail(Check::KernelShape, argument, index.sizes[d]), false;
+      return ctx.fail(Check::KernelShape, position, index.sizes[d]), false;
     }
   }
   return true;
@@ -137,16 +138,16 @@ void reduce_lines(const Scatter& scatter, IndexGuard& guard, void* line, uint32_
   });
 }
 
-void reduce(KernelContext& ctx, const Scatter& scatter, int out_argument) {
+void reduce(KernelContext& ctx, const Scatter& scatter, const Tensor& out) {
   const ScalarType dtype = scatter.out.dtype;
   const bool mean = scatter.reduction == Reduction::Mean;
   const bool sum_or_product = scatter.reduction == Reduction::Sum || scatter.reduction == Reduction::Prod;
   // Means of bools, and complex numbers beyond sums and products, are not known to torch either.
   const bool takes_it = is_complex(dtype) ? sum_or_product && scatter.include_self : !mean || dtype != ScalarType::Bool;
-  if (!takes_it) return ctx.fail(Check::KernelDtype, out_argument, number(dtype));
+  if (!takes_it) return ctx.fail(Check::KernelDtype, out, number(dtype));
   IndexGuard guard;
   if (!mean && scatter.include_self && !contains(kHalfFloats, dtype)) {
-    if (!reduce_in_place(scatter, guard)) return ctx.fail(Check::KernelDtype, out_argument, number(dtype));
+    if (!reduce_in_place(scatter, guard)) return ctx.fail(Check::KernelDtype, out, number(dtype));
     guard.report(ctx);
     return;
   }
@@ -157,31 +158,30 @@ void reduce(KernelContext& ctx, const Scatter& scatter, int out_argument) {
   if (contains(kHalfFloats, dtype) && (line = temp_for<float>(ctx, size)) == nullptr) return;
   const bool known = dispatch<kRealBool>(
       dtype, [&](auto tag) { reduce_lines<typename decltype(tag)::type>(scatter, guard, line, counts); });
-  if (!known) return ctx.fail(Check::KernelDtype, out_argument, number(dtype));
+  if (!known) return ctx.fail(Check::KernelDtype, out, number(dtype));
   guard.report(ctx);
 }
 
-/// All scatters: `source` is a tensor, or null for the number that is argument 3.
-void scatter(KernelContext& ctx, const Tensor* source, Reduction reduction, bool include_self, int out_argument) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& index = ctx.tensor(2);
-  Tensor& out = ctx.tensor(out_argument);
-  const int dim = dim_argument(ctx, ctx.integer(1), self.rank);
-  if (dim < 0 || !has_data(ctx, 0, self) || !takes(ctx, 2, index, kIndexTypes)) return;
-  if (source != nullptr && !takes_same(ctx, 3, *source, self)) return;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out_argument, number(out.dtype));
+/// All scatters: `source` is a tensor, or null for the number `filled`.
+void scatter(KernelContext& ctx, const Tensor& self, int64_t dim_given, const Tensor& index, const Tensor* source,
+             const Scalar* filled, Reduction reduction, bool include_self, Tensor& out) {
+  using arg = arguments::scatter_src_out;  // those of the others are in the same places
+  const int dim = dim_argument(ctx, dim_given, self.rank);
+  if (dim < 0 || !has_data(ctx, self) || !takes(ctx, index, kIndexTypes)) return;
+  if (source != nullptr && !takes_same(ctx, *source, self)) return;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
   alignas(16) unsigned char element[16];
   Tensor value{};
   value.data = element;
   value.dtype = self.dtype;
-  if (source == nullptr && !scalar_bytes(ctx, 3, self.dtype, element)) return;
+  if (source == nullptr && !scalar_bytes(ctx, *filled, arg::src, self.dtype, element)) return;
   const AsVector from(self), indices(index);
   const AsVector given(source != nullptr ? *source : value);
   if (index.numel() != 0) {
-    if (!fits_into(ctx, 2, indices.tensor, from.tensor, dim)) return;
-    if (source != nullptr && !fits_into(ctx, 3, indices.tensor, given.tensor, -1)) return;
+    if (!fits_into(ctx, arg::index, indices.tensor, from.tensor, dim)) return;
+    if (source != nullptr && !fits_into(ctx, arg::src, indices.tensor, given.tensor, -1)) return;
   }
-  if (!copy_to_out(ctx, self, out_argument, out) || index.numel() == 0) return;
+  if (!copy_to_out(ctx, self, out) || index.numel() == 0) return;
   const AsVector to(out);
   View view(given.tensor);
   if (source == nullptr) {
@@ -191,57 +191,67 @@ void scatter(KernelContext& ctx, const Tensor* source, Reduction reduction, bool
   if (reduction == Reduction::None) {
     assign(ctx, work);
   } else {
-    reduce(ctx, work, out_argument);
+    reduce(ctx, work, out);
   }
 }
 
 /// "add" and "multiply" of the older scatters.
-Reduction older_reduction(KernelContext& ctx, int argument) {
-  const StringView name = ctx.string(argument);
+Reduction older_reduction(KernelContext& ctx, const StringView& name) {
   if (name == "add") return Reduction::Sum;
   if (name == "multiply") return Reduction::Prod;
-  ctx.fail(Check::KernelArgument, argument);
+  ctx.fail(Check::KernelArgument, arguments::scatter_reduce_out::reduce);
   return Reduction::None;
 }
 
 }  // namespace
 
-void scatter_src_out(KernelContext& ctx) { scatter(ctx, &ctx.tensor(3), Reduction::None, true, 4); }
+void scatter_src_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                     Tensor& out) {
+  scatter(ctx, self, dim, index, &src, nullptr, Reduction::None, true, out);
+}
 
-void scatter_value_out(KernelContext& ctx) { scatter(ctx, nullptr, Reduction::None, true, 4); }
+void scatter_value_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
+                       Tensor& out) {
+  scatter(ctx, self, dim, index, nullptr, &value, Reduction::None, true, out);
+}
 
 // Temporary memory of the four that reduce: for 16-bit floats and for means, 4 bytes for every element of the dim.
-void scatter_reduce_out(KernelContext& ctx) {
-  const Reduction reduction = older_reduction(ctx, 4);
-  if (reduction != Reduction::None) scatter(ctx, &ctx.tensor(3), reduction, true, 5);
+void scatter_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                        StringView reduce, Tensor& out) {
+  const Reduction reduction = older_reduction(ctx, reduce);
+  if (reduction != Reduction::None) scatter(ctx, self, dim, index, &src, nullptr, reduction, true, out);
 }
 
-void scatter_value_reduce_out(KernelContext& ctx) {
-  const Reduction reduction = older_reduction(ctx, 4);
-  if (reduction != Reduction::None) scatter(ctx, nullptr, reduction, true, 5);
+void scatter_value_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                              const Scalar& value, StringView reduce, Tensor& out) {
+  const Reduction reduction = older_reduction(ctx, reduce);
+  if (reduction != Reduction::None) scatter(ctx, self, dim, index, nullptr, &value, reduction, true, out);
 }
 
-void scatter_add_out(KernelContext& ctx) { scatter(ctx, &ctx.tensor(3), Reduction::Sum, true, 4); }
-
-void scatter_reduce_two_out(KernelContext& ctx) {
-  const Reduction reduction = reduction_argument(ctx, 4, true);
-  if (reduction != Reduction::None) scatter(ctx, &ctx.tensor(3), reduction, ctx.boolean(5), 6);
+void scatter_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                     Tensor& out) {
+  scatter(ctx, self, dim, index, &src, nullptr, Reduction::Sum, true, out);
 }
 
-void gather_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& index = ctx.tensor(2);
-  Tensor& out = ctx.tensor(4);
-  const int dim = dim_argument(ctx, ctx.integer(1), self.rank);
-  if (dim < 0 || !has_data(ctx, 0, self)) return;
-  if (!takes(ctx, 2, index, kIndexTypes | dtype_bit(ScalarType::Byte))) return;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 4, number(out.dtype));
+void scatter_reduce_two_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                            StringView reduce, bool include_self, Tensor& out) {
+  const Reduction reduction = reduction_argument(ctx, reduce, arguments::scatter_reduce_two_out::reduce, true);
+  if (reduction != Reduction::None) scatter(ctx, self, dim, index, &src, nullptr, reduction, include_self, out);
+}
+
+void gather_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, bool /*sparse_grad*/,
+                Tensor& out) {
+  using arg = arguments::gather_out;
+  const int axis = dim_argument(ctx, dim, self.rank);
+  if (axis < 0 || !has_data(ctx, self)) return;
+  if (!takes(ctx, index, kIndexTypes | dtype_bit(ScalarType::Byte))) return;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
   const AsVector from(self), indices(index);
-  if (index.numel() != 0 && !fits_into(ctx, 2, indices.tensor, from.tensor, dim)) return;
-  if (!ctx.resize_like(out, index) || !has_data(ctx, 4, out) || index.numel() == 0) return;
+  if (index.numel() != 0 && !fits_into(ctx, arg::index, indices.tensor, from.tensor, axis)) return;
+  if (!ctx.resize_like(out, index) || !has_data(ctx, out) || index.numel() == 0) return;
   const View self_view(from.tensor), index_view(indices.tensor), out_view(out);
-  const auto loops = loops_over_index(self_view, dim, indices.tensor, index_view, out_view);
-  const int64_t stride = self_view.strides[dim], size = self_view.sizes[dim];
+  const auto loops = loops_over_index(self_view, axis, indices.tensor, index_view, out_view);
+  const int64_t stride = self_view.strides[axis], size = self_view.sizes[axis];
   const bool wide = is_wide(index), narrow = index.dtype == ScalarType::Byte;
   IndexGuard guard;
   const bool known = dispatch_size(element_size(self.dtype), [&](auto tag) {
@@ -256,7 +266,7 @@ void gather_out(KernelContext& ctx) {
       });
     });
   });
-  if (!known) return ctx.fail(Check::KernelDtype, 0, number(self.dtype));
+  if (!known) return ctx.fail(Check::KernelDtype, self, number(self.dtype));
   guard.report(ctx);
 }
 
@@ -290,13 +300,10 @@ int64_t flat_index(const Flat& index, int64_t position, bool wide, int64_t size,
 
 }  // namespace
 
-void take_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& index = ctx.tensor(1);
-  Tensor& out = ctx.tensor(2);
-  if (!has_data(ctx, 0, self) || !takes(ctx, 1, index, kIndexTypes)) return;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 2, number(out.dtype));
-  if (!ctx.resize_like(out, index) || !has_data(ctx, 2, out)) return;
+void take_out(KernelContext& ctx, const Tensor& self, const Tensor& index, Tensor& out) {
+  if (!has_data(ctx, self) || !takes(ctx, index, kIndexTypes)) return;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
+  if (!ctx.resize_like(out, index) || !has_data(ctx, out)) return;
   const Flat from(self), indices(index), to(out);
   const int64_t n = index.numel(), size = self.numel();
   const bool wide = is_wide(index);
@@ -308,20 +315,16 @@ void take_out(KernelContext& ctx) {
       if (at >= 0) store(to.at(i), load<T>(from.at(at)));
     }
   });
-  if (!known) return ctx.fail(Check::KernelDtype, 0, number(self.dtype));
+  if (!known) return ctx.fail(Check::KernelDtype, self, number(self.dtype));
   guard.report(ctx);
 }
 
-void put_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& index = ctx.tensor(1);
-  const Tensor& source = ctx.tensor(2);
-  const bool accumulate = ctx.boolean(3);
-  Tensor& out = ctx.tensor(4);
-  if (!has_data(ctx, 0, self) || !takes(ctx, 1, index, kIndexTypes) || !takes_same(ctx, 2, source, self)) return;
-  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 4, number(out.dtype));
-  if (source.numel() != index.numel()) return ctx.fail(Check::KernelShape, 2, source.numel());
-  if (!copy_to_out(ctx, self, 4, out)) return;
+void put_out(KernelContext& ctx, const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate,
+             Tensor& out) {
+  if (!has_data(ctx, self) || !takes(ctx, index, kIndexTypes) || !takes_same(ctx, source, self)) return;
+  if (out.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, number(out.dtype));
+  if (source.numel() != index.numel()) return ctx.fail(Check::KernelShape, source, source.numel());
+  if (!copy_to_out(ctx, self, out)) return;
   const Flat from(source), indices(index), to(out);
   const int64_t n = index.numel(), size = self.numel();
   const bool wide = is_wide(index);
@@ -344,7 +347,7 @@ void put_out(KernelContext& ctx) {
       }
     });
   }
-  if (!known) return ctx.fail(Check::KernelDtype, 0, number(self.dtype));
+  if (!known) return ctx.fail(Check::KernelDtype, self, number(self.dtype));
   guard.report(ctx);
 }
 

@@ -1,32 +1,31 @@
 // Vector products of three-dimensional vectors that lie along one dim: linalg_cross.
 #include "kernels/kernel.h"
+#include "kernels/linalg/cross.gen.h"
+#include "kernels/util/checks.h"
 #include "kernels/util/compute.h"
 #include "kernels/util/loops.h"
 #include "kernels/util/vectors.h"
 
 namespace etir {
 
-void linalg_cross_out(KernelContext& ctx) {
-  const Tensor &self = ctx.tensor(0), &other = ctx.tensor(1), &out = ctx.tensor(3);
+void linalg_cross_out(KernelContext& ctx, const Tensor& self, const Tensor& other, int64_t dim, Tensor& out) {
   if (!contains(kReal | kFullComplex, self.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
-  for (const int i : {1, 3}) {
-    const ScalarType dtype = ctx.tensor(i).dtype;
-    if (dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, i, static_cast<int64_t>(dtype));
+  for (const Tensor* tensor : {&other, static_cast<const Tensor*>(&out)}) {
+    if (tensor->dtype == self.dtype) continue;
+    return ctx.fail(Check::KernelDtypeMismatch, *tensor, static_cast<int64_t>(tensor->dtype));
   }
-  if (self.rank == 0) return ctx.fail(Check::KernelRank, 0, 0);
-  if (other.rank != self.rank) return ctx.fail(Check::KernelRank, 1, other.rank);
-  const int dim = wrap_dim(ctx.integer(2), self.rank);
-  if (dim < 0) return ctx.fail(Check::KernelDim, ctx.integer(2), self.rank);
-  if (self.sizes[dim] != 3) return ctx.fail(Check::KernelShape, 0, self.sizes[dim]);
-  if (other.sizes[dim] != 3) return ctx.fail(Check::KernelShape, 1, other.sizes[dim]);
+  if (self.rank == 0) return ctx.fail(Check::KernelRank, self, 0);
+  if (other.rank != self.rank) return ctx.fail(Check::KernelRank, other, other.rank);
+  const int axis = wrap_dim(dim, self.rank);
+  if (axis < 0) return ctx.fail(Check::KernelDim, dim, self.rank);
+  if (self.sizes[axis] != 3) return ctx.fail(Check::KernelShape, self, self.sizes[axis]);
+  if (other.sizes[axis] != 3) return ctx.fail(Check::KernelShape, other, other.sizes[axis]);
   int64_t sizes[kMaxRank];
-  if (broadcast_shapes(self, other, sizes) < 0) return ctx.fail(Check::KernelShape, 1, other.sizes[0]);
-  if (!ctx.resize(ctx.tensor(3), sizes, self.rank) || out.numel() == 0) return;
-  for (const int i : {0, 1, 3}) {
-    if (ctx.tensor(i).data == nullptr) return ctx.fail(Check::KernelNoData, i);
-  }
+  if (broadcast_shapes(self, other, sizes) < 0) return ctx.fail(Check::KernelShape, other, other.sizes[0]);
+  if (!ctx.resize(out, sizes, self.rank) || out.numel() == 0) return;
+  if (!has_data(ctx, self) || !has_data(ctx, other) || !has_data(ctx, out)) return;
   // All dims but that of the vectors, in the result's order of memory.
   const Tensor* const operands[] = {&out, &self, &other};
   const int64_t item = static_cast<int64_t>(element_size(out.dtype));
@@ -36,12 +35,12 @@ void linalg_cross_out(KernelContext& ctx) {
     const Tensor& tensor = *operands[k];
     int64_t strides[kMaxRank] = {};
     tensor.strides(strides);
-    apart[k] = strides[dim];
+    apart[k] = strides[axis];
     loops.data[k] = static_cast<char*>(tensor.data);
     loops.rank = 0;
     for (int position = 0; position < out.rank; ++position) {
       const int d = out.order(position);
-      if (d == dim) continue;
+      if (d == axis) continue;
       loops.sizes[loops.rank] = sizes[d];
       loops.strides[k][loops.rank++] = tensor.sizes[d] == 1 ? 0 : strides[d] * item;
     }
@@ -64,7 +63,7 @@ void linalg_cross_out(KernelContext& ctx) {
       }
     });
   });
-  if (!taken) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!taken) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
 
 }  // namespace etir

@@ -11,6 +11,8 @@
 #include <algorithm>
 
 #include "kernels/kernel.h"
+#include "kernels/linalg/fft.gen.h"
+#include "kernels/util/checks.h"
 #include "kernels/util/dispatch.h"
 #include "kernels/util/loops.h"
 
@@ -84,30 +86,27 @@ void transform(std::complex<R>* memory, const Lines& lines, int64_t n, int64_t w
   });
 }
 
-/// The dims of argument 1 and the factor of argument 2, checked.
+/// The dims and the factor, checked.
 struct Dims {
   int count = 0;
   int at[kMaxRank];
   double scale = 1;
 };
-bool read_dims(KernelContext& ctx, bool some, Dims* dims) {
-  const Tensor& self = ctx.tensor(0);
-  const IntList list = ctx.int_list(1);
+bool read_dims(KernelContext& ctx, const Tensor& self, const IntList& list, int64_t kind, bool some, Dims* dims) {
+  using arg = arguments::fft_c2c_out;
   if (list.size() > static_cast<size_t>(self.rank) || (some && list.empty())) {
-    return ctx.fail(Check::KernelArgument, 1, static_cast<int64_t>(list.size())), false;
+    return ctx.fail(Check::KernelArgument, arg::dim, static_cast<int64_t>(list.size())), false;
   }
   for (size_t i = 0; i < list.size(); ++i) {
     const int dim = wrap_dim(list[i], self.rank);
     if (dim < 0) return ctx.fail(Check::KernelDim, list[i], self.rank), false;
     for (int j = 0; j < dims->count; ++j) {
-      if (dims->at[j] == dim) return ctx.fail(Check::KernelArgument, 1, dim), false;
+      if (dims->at[j] == dim) return ctx.fail(Check::KernelArgument, arg::dim, dim), false;
     }
     dims->at[dims->count++] = dim;
   }
-  const int64_t kind = ctx.integer(2);
-  if (kind < 0 || kind > 2) return ctx.fail(Check::KernelArgument, 2, kind), false;
-  if (self.data == nullptr && self.numel() > 0) return ctx.fail(Check::KernelNoData, 0), false;
-  return true;
+  if (kind < 0 || kind > 2) return ctx.fail(Check::KernelArgument, arg::normalization, kind), false;
+  return has_data(ctx, self);
 }
 /// The factor of normalization `kind` (none, 1 / sqrt(n), 1 / n) for transforms over the dims of `tensor`.
 double factor(int64_t kind, const Tensor& tensor, const Dims& dims) {
@@ -152,27 +151,25 @@ void complex_passes(std::complex<R>* memory, const Dims& dims, int count, bool f
 }
 
 /// Whether the result at `out` has the dtype `wanted`, gets its shape, and has data.
-bool make_result(KernelContext& ctx, int out, ScalarType wanted, const int64_t* sizes) {
-  Tensor& result = ctx.tensor(out);
-  if (result.dtype != wanted) return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(result.dtype)), false;
-  if (!ctx.resize(result, sizes, ctx.tensor(0).rank)) return false;
-  if (result.data == nullptr && result.numel() > 0) return ctx.fail(Check::KernelNoData, out), false;
-  return true;
+bool make_result(KernelContext& ctx, Tensor& out, ScalarType wanted, const int64_t* sizes, int rank) {
+  if (out.dtype != wanted) return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype)), false;
+  return ctx.resize(out, sizes, rank) && has_data(ctx, out);
 }
 
 }  // namespace
 
-void fft_c2c_out(KernelContext& ctx) {
-  const Tensor &self = ctx.tensor(0), &out = ctx.tensor(4);
-  const bool forward = ctx.boolean(3);
+void fft_c2c_out(KernelContext& ctx, const Tensor& self, const IntList& dim, int64_t normalization, bool forward,
+                 Tensor& out) {
   Dims dims;
   if (!contains(kFullComplex & kSelectedDtypes, self.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
   int64_t sizes[kMaxRank];
   for (int d = 0; d < self.rank; ++d) sizes[d] = self.sizes[d];
-  if (!read_dims(ctx, false, &dims) || !make_result(ctx, 4, self.dtype, sizes) || out.numel() == 0) return;
-  const double scale = factor(ctx.integer(2), self, dims);
+  if (!read_dims(ctx, self, dim, normalization, false, &dims) || !make_result(ctx, out, self.dtype, sizes, self.rank) ||
+      out.numel() == 0)
+    return;
+  const double scale = factor(normalization, self, dims);
   dispatch<kFullComplex>(self.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
     if (dims.count > 0) {
@@ -190,25 +187,25 @@ void fft_c2c_out(KernelContext& ctx) {
   });
 }
 
-void fft_r2c_out(KernelContext& ctx) {
-  const Tensor &self = ctx.tensor(0), &out = ctx.tensor(4);
-  const bool one_sided = ctx.boolean(3);
+void fft_r2c_out(KernelContext& ctx, const Tensor& self, const IntList& dim, int64_t normalization, bool onesided,
+                 Tensor& out) {
+  const bool one_sided = onesided;
   Dims dims;
   if (!contains(kFullFloats & kSelectedDtypes, self.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
-  if (self.rank == 0) return ctx.fail(Check::KernelRank, 0, 0);
-  if (!read_dims(ctx, true, &dims)) return;
+  if (self.rank == 0) return ctx.fail(Check::KernelRank, self, 0);
+  if (!read_dims(ctx, self, dim, normalization, true, &dims)) return;
   // The last dim is transformed first, from real to complex.
   const int last = dims.at[dims.count - 1];
   int64_t sizes[kMaxRank];
   for (int d = 0; d < self.rank; ++d) sizes[d] = self.sizes[d];
   const int64_t n = sizes[last];
-  if (n < 1) return ctx.fail(Check::KernelShape, 0, n);
+  if (n < 1) return ctx.fail(Check::KernelShape, self, n);
   if (one_sided) sizes[last] = n / 2 + 1;
   const ScalarType wanted = self.dtype == ScalarType::Float ? ScalarType::ComplexFloat : ScalarType::ComplexDouble;
-  if (!make_result(ctx, 4, wanted, sizes) || out.numel() == 0) return;
-  const double scale = factor(ctx.integer(2), self, dims);
+  if (!make_result(ctx, out, wanted, sizes, self.rank) || out.numel() == 0) return;
+  const double scale = factor(normalization, self, dims);
   dispatch<kFullFloats>(self.dtype, [&](auto tag) {
     using R = typename decltype(tag)::type;
     using C = std::complex<R>;
@@ -222,24 +219,25 @@ void fft_r2c_out(KernelContext& ctx) {
   });
 }
 
-void fft_c2r_out(KernelContext& ctx) {
-  const Tensor &self = ctx.tensor(0), &out = ctx.tensor(4);
-  const int64_t n = ctx.integer(3);
+void fft_c2r_out(KernelContext& ctx, const Tensor& self, const IntList& dim, int64_t normalization,
+                 int64_t last_dim_size, Tensor& out) {
+  using arg = arguments::fft_c2r_out;
+  const int64_t n = last_dim_size;
   Dims dims;
   if (!contains(kFullComplex & kSelectedDtypes, self.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
-  if (self.rank == 0) return ctx.fail(Check::KernelRank, 0, 0);
-  if (!read_dims(ctx, true, &dims)) return;
+  if (self.rank == 0) return ctx.fail(Check::KernelRank, self, 0);
+  if (!read_dims(ctx, self, dim, normalization, true, &dims)) return;
   const int last = dims.at[dims.count - 1], rest = dims.count - 1;
-  if (n < 1 || n > INT32_MAX) return ctx.fail(Check::KernelArgument, 3, n);
-  if (self.sizes[last] < n / 2 + 1) return ctx.fail(Check::KernelShape, 0, self.sizes[last]);
+  if (n < 1 || n > INT32_MAX) return ctx.fail(Check::KernelArgument, arg::last_dim_size, n);
+  if (self.sizes[last] < n / 2 + 1) return ctx.fail(Check::KernelShape, self, self.sizes[last]);
   int64_t sizes[kMaxRank];
   for (int d = 0; d < self.rank; ++d) sizes[d] = self.sizes[d];
   sizes[last] = n;
   const ScalarType wanted = self.dtype == ScalarType::ComplexFloat ? ScalarType::Float : ScalarType::Double;
-  if (!make_result(ctx, 4, wanted, sizes) || out.numel() == 0) return;
-  const double scale = factor(ctx.integer(2), out, dims);
+  if (!make_result(ctx, out, wanted, sizes, self.rank) || out.numel() == 0) return;
+  const double scale = factor(normalization, out, dims);
   dispatch<kFullComplex>(self.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
     using R = typename C::value_type;

@@ -8,47 +8,45 @@
 namespace etir::llm {
 
 /// Checks rank, row-major order and data of an argument. False: failed.
-inline bool check_tensor(KernelContext& ctx, int arg, const Tensor& tensor, int rank) {
+inline bool check_tensor(KernelContext& ctx, const Tensor& tensor, int rank) {
   if (rank >= 0 && tensor.rank != rank) {
-    ctx.fail(Check::KernelRank, arg, tensor.rank);
+    ctx.fail(Check::KernelRank, tensor, tensor.rank);
     return false;
   }
   int64_t strides[kMaxRank], expected = 1;
   tensor.strides(strides);
   for (int d = tensor.rank - 1; d >= 0; --d) {
     if (tensor.sizes[d] > 1 && strides[d] != expected) {
-      ctx.fail(Check::KernelDimOrder, arg);
+      ctx.fail(Check::KernelDimOrder, tensor);
       return false;
     }
     expected *= tensor.sizes[d] > 0 ? tensor.sizes[d] : 1;
   }
   if (tensor.data == nullptr && tensor.numel() > 0) {
-    ctx.fail(Check::KernelNoData, arg);
+    ctx.fail(Check::KernelNoData, tensor);
     return false;
   }
   return true;
 }
 
-inline bool check_dtype(KernelContext& ctx, int arg, const Tensor& tensor, ScalarType wanted) {
+inline bool check_dtype(KernelContext& ctx, const Tensor& tensor, ScalarType wanted) {
   if (tensor.dtype == wanted) return true;
-  ctx.fail(Check::KernelDtypeMismatch, arg, static_cast<int64_t>(tensor.dtype));
+  ctx.fail(Check::KernelDtypeMismatch, tensor, static_cast<int64_t>(tensor.dtype));
   return false;
 }
 
-inline bool check_size(KernelContext& ctx, int arg, const Tensor& tensor, int dim, int64_t wanted) {
+inline bool check_size(KernelContext& ctx, const Tensor& tensor, int dim, int64_t wanted) {
   if (tensor.sizes[dim] == wanted) return true;
-  ctx.fail(Check::KernelShape, arg, tensor.sizes[dim]);
+  ctx.fail(Check::KernelShape, tensor, tensor.sizes[dim]);
   return false;
 }
 
 /// Checks that `value` [batch, n, heads, dim] can be written into `cache` [batch, length, heads, dim].
-inline bool check_update(KernelContext& ctx, int value_arg, int cache_arg) {
-  const Tensor& value = ctx.tensor(value_arg);
-  const Tensor& cache = ctx.tensor(cache_arg);
-  if (!check_tensor(ctx, value_arg, value, 4) || !check_tensor(ctx, cache_arg, cache, 4)) return false;
-  if (!check_dtype(ctx, value_arg, value, cache.dtype)) return false;
+inline bool check_update(KernelContext& ctx, const Tensor& value, const Tensor& cache) {
+  if (!check_tensor(ctx, value, 4) || !check_tensor(ctx, cache, 4)) return false;
+  if (!check_dtype(ctx, value, cache.dtype)) return false;
   for (const int dim : {0, 2, 3}) {
-    if (!check_size(ctx, value_arg, value, dim, cache.sizes[dim])) return false;
+    if (!check_size(ctx, value, dim, cache.sizes[dim])) return false;
   }
   return true;
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/llm/cache.h"
+#include "kernels/llm/gated_delta_rule.gen.h"
 
 namespace etir {
 namespace {
@@ -55,41 +56,42 @@ void run(const Recurrence& task, int64_t first, int64_t n) {
 
 }  // namespace
 
-void gated_delta_rule_out(KernelContext& ctx) {
-  const Tensor& query = ctx.tensor(0);  // batch, query heads, length, keys
-  const Tensor& key = ctx.tensor(1);    // batch, state heads, length, keys
-  const Tensor& value = ctx.tensor(2);  // batch, state heads, length, values
-  const Tensor& decay = ctx.tensor(3);  // as key, or without its last dim
-  const Tensor& beta = ctx.tensor(4);   // batch, state heads, length
-  const Tensor& initial = ctx.tensor(5);
-  Tensor& out = ctx.tensor(6);
-  Tensor& state = ctx.tensor(7);
+void gated_delta_rule_out(KernelContext& ctx, const Tensor& query, const Tensor& key, const Tensor& value,
+                          const Tensor& decay, const Tensor& beta, const Tensor& initial_state, Tensor& out,
+                          Tensor& final_state_out) {
+  // query: batch, query heads, length, keys
+  // key: batch, state heads, length, keys
+  // value: batch, state heads, length, values
+  // decay: as key, or without its last dim
+  // beta: batch, state heads, length
+  const Tensor* const tensors[8] = {&query, &key, &value, &decay, &beta, &initial_state, &out, &final_state_out};
   constexpr int kRanks[6] = {4, 4, 4, -1, 3, 4};
   for (int i = 0; i < 8; ++i) {
-    if (!check_dtype(ctx, i, ctx.tensor(i), ScalarType::Float)) return;
-    if (i < 6 && !check_tensor(ctx, i, ctx.tensor(i), kRanks[i])) return;
+    if (!check_dtype(ctx, *tensors[i], ScalarType::Float)) return;
+    if (i < 6 && !check_tensor(ctx, *tensors[i], kRanks[i])) return;
   }
-  if (decay.rank != 3 && decay.rank != 4) return ctx.fail(Check::KernelRank, 3, decay.rank);
+  if (decay.rank != 3 && decay.rank != 4) return ctx.fail(Check::KernelRank, decay, decay.rank);
   const int64_t sizes[4] = {key.size(0), key.size(1), key.size(2), key.size(3)};
   const int64_t values = value.size(3);
   for (int d = 0; d < 3; ++d) {
-    if (!check_size(ctx, 2, value, d, sizes[d]) || !check_size(ctx, 3, decay, d, sizes[d]) ||
-        !check_size(ctx, 4, beta, d, sizes[d]) || (d != 1 && !check_size(ctx, 0, query, d, sizes[d]))) {
+    if (!check_size(ctx, value, d, sizes[d]) || !check_size(ctx, decay, d, sizes[d]) ||
+        !check_size(ctx, beta, d, sizes[d]) || (d != 1 && !check_size(ctx, query, d, sizes[d]))) {
       return;
     }
   }
-  if ((decay.rank == 4 && !check_size(ctx, 3, decay, 3, sizes[3])) || !check_size(ctx, 0, query, 3, sizes[3]) ||
-      !check_size(ctx, 5, initial, 0, sizes[0]) || !check_size(ctx, 5, initial, 1, sizes[1]) ||
-      !check_size(ctx, 5, initial, 2, sizes[3]) || !check_size(ctx, 5, initial, 3, values)) {
+  if ((decay.rank == 4 && !check_size(ctx, decay, 3, sizes[3])) || !check_size(ctx, query, 3, sizes[3]) ||
+      !check_size(ctx, initial_state, 0, sizes[0]) || !check_size(ctx, initial_state, 1, sizes[1]) ||
+      !check_size(ctx, initial_state, 2, sizes[3]) || !check_size(ctx, initial_state, 3, values)) {
     return;
   }
-  if (sizes[1] == 0 || query.size(1) % sizes[1] != 0) return ctx.fail(Check::KernelShape, 0, query.size(1));
+  if (sizes[1] == 0 || query.size(1) % sizes[1] != 0) return ctx.fail(Check::KernelShape, query, query.size(1));
   const int64_t out_sizes[4] = {query.size(0), query.size(1), query.size(2), values};
-  if (!ctx.resize(out, out_sizes, 4) || !ctx.resize_like(state, initial) || !check_tensor(ctx, 6, out, 4) ||
-      !check_tensor(ctx, 7, state, 4)) {
+  if (!ctx.resize(out, out_sizes, 4) || !ctx.resize_like(final_state_out, initial_state) ||
+      !check_tensor(ctx, out, 4) || !check_tensor(ctx, final_state_out, 4)) {
     return;
   }
-  if (state.data != initial.data && state.nbytes() > 0) std::memmove(state.data, initial.data, state.nbytes());
+  if (final_state_out.data != initial_state.data && final_state_out.nbytes() > 0)
+    std::memmove(final_state_out.data, initial_state.data, final_state_out.nbytes());
   const int64_t repeats = query.size(1) / sizes[1], blocks = (values + kColumns - 1) / kColumns;
   ctx.parallel_for(sizes[0] * sizes[1] * blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
@@ -105,7 +107,7 @@ void gated_delta_rule_out(KernelContext& ctx) {
       task.value = value.ptr<float>() + rows * values;
       task.decay = decay.ptr<float>() + rows * (task.decay_by_key ? sizes[3] : 1);
       task.beta = beta.ptr<float>() + rows;
-      task.state = state.ptr<float>() + head * sizes[3] * values;
+      task.state = final_state_out.ptr<float>() + head * sizes[3] * values;
       task.out = out.ptr<float>() + rows * repeats * values;
       run(task, first, values - first < kColumns ? values - first : kColumns);
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/llm/cache.h"
+#include "kernels/llm/hadamard.gen.h"
 #include "kernels/util/dispatch.h"
 
 namespace etir {
@@ -58,15 +59,13 @@ void transform(A* x, int64_t n, int64_t power) {
 
 }  // namespace
 
-void fast_hadamard_transform_out(KernelContext& ctx) {
-  const Tensor& mat = ctx.tensor(0);
-  Tensor& out = ctx.tensor(1);
-  if (mat.rank == 0) return ctx.fail(Check::KernelRank, 0, 0);
-  if (!check_tensor(ctx, 0, mat, -1) || !check_dtype(ctx, 1, out, mat.dtype)) return;
+void fast_hadamard_transform_out(KernelContext& ctx, const Tensor& mat, Tensor& out) {
+  if (mat.rank == 0) return ctx.fail(Check::KernelRank, mat, 0);
+  if (!check_tensor(ctx, mat, -1) || !check_dtype(ctx, out, mat.dtype)) return;
   const int64_t n = mat.sizes[mat.rank - 1];
   const int64_t power = n > 0 && (n & (n - 1)) != 0 && n % kSpecial == 0 ? n / kSpecial : n;
-  if (n < 1 || (power & (power - 1)) != 0) return ctx.fail(Check::KernelShape, 0, n);
-  if (!ctx.resize_like(out, mat) || !check_tensor(ctx, 1, out, -1)) return;
+  if (n < 1 || (power & (power - 1)) != 0) return ctx.fail(Check::KernelShape, mat, n);
+  if (!ctx.resize_like(out, mat) || !check_tensor(ctx, out, -1)) return;
   if (out.numel() == 0) return;
   const int64_t rows = out.numel() / n;
   const bool known = dispatch<kFloats>(mat.dtype, [&](auto tag) {
@@ -88,7 +87,7 @@ void fast_hadamard_transform_out(KernelContext& ctx) {
       }
     }
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(mat.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, mat, static_cast<int64_t>(mat.dtype));
 }
 
 }  // namespace etir

@@ -15,16 +15,13 @@
 #include "kernels/llm/cache.h"
 #include "kernels/llm/dot.h"
 #include "kernels/llm/packed_weights.h"
+#include "kernels/llm/quantized_moe_ffn.gen.h"
 #include "kernels/util/vector_math.h"
 
 namespace etir {
 namespace {
 
 using namespace llm;
-
-/// Positions of the arguments.
-constexpr int kX = 0, kGate = 1, kBias = 2, kW13 = 3, kW2 = 4, kActive = 5, kExperts = 6, kHidden = 7, kDim = 8,
-              kGroup = 9, kBits = 10, kScore = 11, kRouteScale = 12, kOut = 13;
 
 /// Tokens that are routed at once.
 constexpr int64_t kRouted = 256;
@@ -143,47 +140,52 @@ void add_expert(KernelContext& ctx, const Mixture& task, const uint8_t* w13, con
   });
 }
 
+struct Tensors {
+  const Tensor &x, &gate_weight, &expert_bias, &packed_w13, &packed_w2;
+};
+
 /// Checks dtypes, ranks, layouts and sizes of the tensors against the numbers.
-bool check_tensors(KernelContext& ctx, const Mixture& task) {
-  for (int arg = kX; arg <= kW2; ++arg) {
-    const Tensor& tensor = ctx.tensor(arg);
-    const ScalarType wanted = arg < kW13 ? ScalarType::Float : ScalarType::Byte;
+bool check_tensors(KernelContext& ctx, const Mixture& task, const Tensors& given, const Tensor& out) {
+  for (const Tensor* tensor : {&given.x, &given.gate_weight, &given.expert_bias, &given.packed_w13, &given.packed_w2}) {
+    const bool is_bias = tensor == &given.expert_bias, is_input = tensor == &given.x;
+    const bool is_packed = tensor == &given.packed_w13 || tensor == &given.packed_w2;
     // A bias without elements is none, whatever its shape.
-    if (arg == kBias && tensor.numel() == 0) continue;
-    if (!check_dtype(ctx, arg, tensor, wanted) || !check_tensor(ctx, arg, tensor, arg == kBias ? 1 : 2)) return false;
-    if (arg != kX && !check_size(ctx, arg, tensor, 0, task.experts)) return false;
-    if (arg <= kGate && !check_size(ctx, arg, tensor, 1, task.dim)) return false;
+    if (is_bias && tensor->numel() == 0) continue;
+    if (!check_dtype(ctx, *tensor, is_packed ? ScalarType::Byte : ScalarType::Float)) return false;
+    if (!check_tensor(ctx, *tensor, is_bias ? 1 : 2)) return false;
+    if (!is_input && !check_size(ctx, *tensor, 0, task.experts)) return false;
+    if (!is_bias && !is_packed && !check_size(ctx, *tensor, 1, task.dim)) return false;
   }
-  const PackedLayout* const layouts[] = {&task.w13, &task.w2};
-  for (int i = 0; i < 2; ++i) {
-    const int64_t size = ctx.tensor(kW13 + i).sizes[1];
-    if (size < layouts[i]->bytes()) return ctx.fail(Check::KernelShape, kW13 + i, size), false;
-  }
-  return check_dtype(ctx, kOut, ctx.tensor(kOut), ScalarType::Float);
+  const auto is_whole = [&](const Tensor& packed, const PackedLayout& layout) {
+    if (packed.sizes[1] >= layout.bytes()) return true;
+    return ctx.fail(Check::KernelShape, packed, packed.sizes[1]), false;
+  };
+  if (!is_whole(given.packed_w13, task.w13) || !is_whole(given.packed_w2, task.w2)) return false;
+  return check_dtype(ctx, out, ScalarType::Float);
 }
 
-/// Reads and checks the numbers; sizes are then below 2^31.
-bool read_numbers(KernelContext& ctx, Mixture* task) {
-  const int64_t active = ctx.integer(kActive), experts = ctx.integer(kExperts), hidden = ctx.integer(kHidden);
-  const int64_t dim = ctx.integer(kDim), group = ctx.integer(kGroup), bits = ctx.integer(kBits);
-  const auto refuse = [&](int arg, int64_t value) { return ctx.fail(Check::KernelArgument, arg, value), false; };
-  if (experts < 1 || experts > INT32_MAX) return refuse(kExperts, experts);
-  if (active < 1 || active > experts) return refuse(kActive, active);
-  if (group < 1 || group > INT32_MAX || group % kChunk != 0) return refuse(kGroup, group);
+/// Checks the numbers, after which sizes are below 2^31.
+bool read_numbers(KernelContext& ctx, int64_t active, int64_t experts, int64_t hidden, int64_t dim, int64_t group,
+                  int64_t bits, const StringView& score, const Tensor& bias, double route_scale, Mixture* task) {
+  using arg = arguments::quantized_moe_ffn_out;
+  const auto refuse = [&](int position, int64_t value) {
+    return ctx.fail(Check::KernelArgument, position, value), false;
+  };
+  if (experts < 1 || experts > INT32_MAX) return refuse(arg::num_experts, experts);
+  if (active < 1 || active > experts) return refuse(arg::num_activated_experts, active);
+  if (group < 1 || group > INT32_MAX || group % kChunk != 0) return refuse(arg::group_size, group);
   // w13 has twice as many rows as the hidden vector has elements.
-  if (hidden < 1 || hidden > INT32_MAX / 2 || hidden % group != 0) return refuse(kHidden, hidden);
-  if (dim < 1 || dim > INT32_MAX || dim % group != 0) return refuse(kDim, dim);
-  if (bits != 4 && bits != 8) return refuse(kBits, bits);
-  const StringView score = ctx.string(kScore);
+  if (hidden < 1 || hidden > INT32_MAX / 2 || hidden % group != 0) return refuse(arg::hidden_dim, hidden);
+  if (dim < 1 || dim > INT32_MAX || dim % group != 0) return refuse(arg::dim, dim);
+  if (bits != 4 && bits != 8) return refuse(arg::weight_nbit, bits);
   task->sigmoid = score == "sigmoid";
-  if (!task->sigmoid && !(score == "softmax")) return refuse(kScore, static_cast<int64_t>(score.size));
-  const Tensor& bias = ctx.tensor(kBias);
-  if (!task->sigmoid && bias.numel() > 0) return refuse(kBias, bias.numel());
+  if (!task->sigmoid && !(score == "softmax")) return refuse(arg::score_func, static_cast<int64_t>(score.size));
+  if (!task->sigmoid && bias.numel() > 0) return refuse(arg::expert_bias, bias.numel());
   task->dim = dim;
   task->hidden = hidden;
   task->experts = experts;
   task->active = active;
-  task->route_scale = static_cast<float>(ctx.real(kRouteScale));
+  task->route_scale = static_cast<float>(route_scale);
   task->w13 = {2 * hidden, dim, group, static_cast<int>(bits)};
   task->w2 = {dim, hidden, group, static_cast<int>(bits)};
   return true;
@@ -217,16 +219,22 @@ bool take_scratch(KernelContext& ctx, const Mixture& task, int64_t tokens, Scrat
 
 }  // namespace
 
-void quantized_moe_ffn_out(KernelContext& ctx) {
+void quantized_moe_ffn_out(KernelContext& ctx, const Tensor& x, const Tensor& gate_weight, const Tensor& expert_bias,
+                           const Tensor& packed_w13, const Tensor& packed_w2, int64_t num_activated_experts,
+                           int64_t num_experts, int64_t hidden_dim, int64_t dim, int64_t group_size,
+                           int64_t weight_nbit, StringView score_func, double route_scale, Tensor& out) {
   Mixture task;
-  if (!read_numbers(ctx, &task) || !check_tensors(ctx, task)) return;
-  Tensor& out = ctx.tensor(kOut);
-  const Tensor &x = ctx.tensor(kX), &bias = ctx.tensor(kBias), &w13 = ctx.tensor(kW13), &w2 = ctx.tensor(kW2);
-  if (!ctx.resize_like(out, x) || !check_tensor(ctx, kOut, out, 2)) return;
+  if (!read_numbers(ctx, num_activated_experts, num_experts, hidden_dim, dim, group_size, weight_nbit, score_func,
+                    expert_bias, route_scale, &task)) {
+    return;
+  }
+  const Tensor &bias = expert_bias, &w13 = packed_w13, &w2 = packed_w2;
+  if (!check_tensors(ctx, task, {x, gate_weight, bias, w13, w2}, out)) return;
+  if (!ctx.resize_like(out, x) || !check_tensor(ctx, out, 2)) return;
   const int64_t tokens = x.sizes[0];
   Scratch scratch;
   if (tokens == 0 || !take_scratch(ctx, task, tokens, &scratch)) return;
-  task.gate = ctx.tensor(kGate).ptr<float>();
+  task.gate = gate_weight.ptr<float>();
   task.bias = bias.numel() > 0 ? bias.ptr<float>() : nullptr;
   std::memset(out.data, 0, out.nbytes());
   for (int64_t first = 0; first < tokens; first += kRouted) {
@@ -246,7 +254,7 @@ void quantized_moe_ffn_out(KernelContext& ctx) {
       for (int i = 0; i < 2; ++i) {
         int32_t found;
         if (wrong_in_header(blobs[i], task.w13.bits, &found) >= 0) {
-          return ctx.fail(Check::KernelArgument, kW13 + i, found);
+          return ctx.fail(Check::KernelArgument, i == 0 ? w13 : w2, found);
         }
       }
       for (; at < end; at += kVectors) {

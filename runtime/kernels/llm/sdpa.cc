@@ -4,6 +4,7 @@
 // Without a mask the keys up to the last query's position are used; with one, all keys of the cache.
 #include "kernels/llm/attention.h"
 #include "kernels/llm/cache.h"
+#include "kernels/llm/sdpa.gen.h"
 
 namespace etir {
 namespace {
@@ -11,10 +12,26 @@ namespace {
 using namespace llm;
 
 /// Where the arguments are.
+/// A tensor of vectors with the scale and the zero point of each, null where they are not quantized.
+struct Quantized {
+  const Tensor& tensor;
+  const Tensor* scales = nullptr;
+  const Tensor* zero_points = nullptr;
+};
+
+/// The arguments of all forms of attention. `mask_position` is where the mask is among them; dropout and causality
+/// follow it.
 struct SdpaArgs {
-  int query, key, value, start, mask, result;
-  int scales[3], zero_points[3];  ///< of query, key, value; -1: none
-  bool heads_first;               ///< [batch, head, position, dim]
+  Quantized query, key, value;
+  int64_t start;
+  const Tensor* mask;
+  double dropout;
+  bool causal;
+  std::optional<double> scale;
+  Tensor& out;
+  int mask_position;
+  bool heads_first;  ///< [batch, head, position, dim]
+  bool takes_quantized;
 };
 
 Vectors vectors_of(const Tensor& tensor, bool heads_first) {
@@ -32,20 +49,18 @@ Vectors vectors_of(const Tensor& tensor, bool heads_first) {
 }
 
 /// Reads scale and zero point of each vector. False: failed.
-bool read_parameters(KernelContext& ctx, int scales_arg, int zero_points_arg, Vectors* vectors) {
-  const Tensor* both[2] = {ctx.optional_tensor(scales_arg), ctx.optional_tensor(zero_points_arg)};
+bool read_parameters(KernelContext& ctx, const Quantized& given, Vectors* vectors) {
+  const Tensor* both[2] = {given.scales, given.zero_points};
   for (int i = 0; i < 2; ++i) {
-    const int arg = i == 0 ? scales_arg : zero_points_arg;
     if (both[i] == nullptr) {
-      ctx.fail(Check::KernelArgument, arg, 0);
+      ctx.fail(Check::KernelArgument, given.tensor, 0);
       return false;
     }
-    if (!check_tensor(ctx, arg, *both[i], 4) ||
-        !check_dtype(ctx, arg, *both[i], i == 0 ? ScalarType::Float : ScalarType::Char)) {
+    if (!check_tensor(ctx, *both[i], 4) || !check_dtype(ctx, *both[i], i == 0 ? ScalarType::Float : ScalarType::Char)) {
       return false;
     }
     for (int d = 0; d < 4; ++d) {
-      if (!check_size(ctx, arg, *both[i], d, d < 3 ? vectors->tensor->size(d) : 1)) return false;
+      if (!check_size(ctx, *both[i], d, d < 3 ? vectors->tensor->size(d) : 1)) return false;
     }
   }
   vectors->scales = both[0];
@@ -56,60 +71,57 @@ bool read_parameters(KernelContext& ctx, int scales_arg, int zero_points_arg, Ve
 /// Checks all arguments, gives the result its shape and fills in the task. False: failed.
 bool prepare(KernelContext& ctx, const SdpaArgs& args, Attention* attention) {
   Attention& task = *attention;
-  const Tensor& query = ctx.tensor(args.query);
-  const Tensor& key = ctx.tensor(args.key);
-  const Tensor& value = ctx.tensor(args.value);
-  Tensor& out = ctx.tensor(args.result);
+  const Tensor& query = args.query.tensor;
+  const Tensor& key = args.key.tensor;
+  const Tensor& value = args.value.tensor;
+  Tensor& out = args.out;
   const bool quantized = query.dtype == ScalarType::Char;
-  for (const int arg : {args.query, args.key, args.value}) {
-    if (!check_tensor(ctx, arg, ctx.tensor(arg), 4) || !check_dtype(ctx, arg, ctx.tensor(arg), query.dtype)) {
-      return false;
-    }
+  for (const Tensor* tensor : {&query, &key, &value}) {
+    if (!check_tensor(ctx, *tensor, 4) || !check_dtype(ctx, *tensor, query.dtype)) return false;
   }
-  if (!contains(kAttentionTypes & kSelectedDtypes, query.dtype) || (quantized && args.scales[0] < 0)) {
-    return ctx.fail(Check::KernelDtype, args.query, static_cast<int64_t>(query.dtype)), false;
+  if (!contains(kAttentionTypes & kSelectedDtypes, query.dtype) || (quantized && !args.takes_quantized)) {
+    return ctx.fail(Check::KernelDtype, query, static_cast<int64_t>(query.dtype)), false;
   }
-  if (!check_dtype(ctx, args.result, out, quantized ? ScalarType::Float : query.dtype)) return false;
+  if (!check_dtype(ctx, out, quantized ? ScalarType::Float : query.dtype)) return false;
   task.query = vectors_of(query, args.heads_first);
   task.key = vectors_of(key, args.heads_first);
   task.value = vectors_of(value, args.heads_first);
-  Vectors* const all[3] = {&task.query, &task.key, &task.value};
-  for (int i = 0; quantized && i < 3; ++i) {
-    if (!read_parameters(ctx, args.scales[i], args.zero_points[i], all[i])) return false;
-  }
-  for (int d = 0; d < 3; ++d) {
-    if (!check_size(ctx, args.value, value, d, key.sizes[d])) return false;
-  }
-  if (!check_size(ctx, args.key, key, 0, query.sizes[0]) || !check_size(ctx, args.key, key, 3, query.sizes[3]) ||
-      !check_size(ctx, args.value, value, 3, query.sizes[3])) {
+  if (quantized && (!read_parameters(ctx, args.query, &task.query) || !read_parameters(ctx, args.key, &task.key) ||
+                    !read_parameters(ctx, args.value, &task.value))) {
     return false;
   }
-  task.start = ctx.integer(args.start);
-  task.causal = ctx.boolean(args.mask + 2);
-  task.mask = ctx.optional_tensor(args.mask);
-  if (ctx.real(args.mask + 1) != 0) return ctx.fail(Check::KernelArgument, args.mask + 1, 1), false;
+  for (int d = 0; d < 3; ++d) {
+    if (!check_size(ctx, value, d, key.sizes[d])) return false;
+  }
+  if (!check_size(ctx, key, 0, query.sizes[0]) || !check_size(ctx, key, 3, query.sizes[3]) ||
+      !check_size(ctx, value, 3, query.sizes[3])) {
+    return false;
+  }
+  task.start = args.start;
+  task.causal = args.causal;
+  task.mask = args.mask;
+  if (args.dropout != 0) return ctx.fail(Check::KernelArgument, args.mask_position + 1, 1), false;
   if (task.mask != nullptr) {
-    if (task.causal) return ctx.fail(Check::KernelArgument, args.mask + 2, 1), false;
+    if (task.causal) return ctx.fail(Check::KernelArgument, args.mask_position + 2, 1), false;
     task.keys = task.key.positions;
-    if (!check_tensor(ctx, args.mask, *task.mask, 2) ||
-        !check_size(ctx, args.mask, *task.mask, 0, task.query.positions) ||
-        !check_size(ctx, args.mask, *task.mask, 1, task.keys)) {
+    if (!check_tensor(ctx, *task.mask, 2) || !check_size(ctx, *task.mask, 0, task.query.positions) ||
+        !check_size(ctx, *task.mask, 1, task.keys)) {
       return false;
     }
     if (!contains(kFloats & kSelectedDtypes, task.mask->dtype)) {
-      return ctx.fail(Check::KernelDtype, args.mask, static_cast<int64_t>(task.mask->dtype)), false;
+      return ctx.fail(Check::KernelDtype, *task.mask, static_cast<int64_t>(task.mask->dtype)), false;
     }
   } else {
     if (!check_positions(ctx, task.start, task.query.positions, task.key.positions)) return false;
     task.keys = task.start + task.query.positions;
   }
-  if (!ctx.resize_like(out, query) || !check_tensor(ctx, args.result, out, 4)) return false;
+  if (!ctx.resize_like(out, query) || !check_tensor(ctx, out, 4)) return false;
   if (out.numel() > 0 && (task.key.heads == 0 || task.query.heads % task.key.heads != 0)) {
-    return ctx.fail(Check::KernelShape, args.key, task.key.heads), false;
+    return ctx.fail(Check::KernelShape, key, task.key.heads), false;
   }
   task.out = &out;
   task.batches = query.size(0);
-  task.scale = static_cast<float>(ctx.real_or(args.mask + 3, 1.0 / std::sqrt(static_cast<double>(task.query.dim))));
+  task.scale = static_cast<float>(args.scale.value_or(1.0 / std::sqrt(static_cast<double>(task.query.dim))));
   return true;
 }
 
@@ -120,27 +132,73 @@ void sdpa(KernelContext& ctx, const SdpaArgs& args) {
 
 }  // namespace
 
-void custom_sdpa_out(KernelContext& ctx) { sdpa(ctx, {0, 1, 2, 3, 4, 8, {-1, -1, -1}, {-1, -1, -1}, false}); }
+void custom_sdpa_out(KernelContext& ctx, const Tensor& query, const Tensor& key, const Tensor& value, int64_t start_pos,
+                     const Tensor* attn_mask, double drpout_p, bool is_causal, std::optional<double> scale,
+                     Tensor& out) {
+  sdpa(ctx, {{query},
+             {key},
+             {value},
+             start_pos,
+             attn_mask,
+             drpout_p,
+             is_causal,
+             scale,
+             out,
+             arguments::custom_sdpa_out::attn_mask,
+             false,
+             false});
+}
 
-void sdpa_with_kv_cache_out(KernelContext& ctx) {
-  const Tensor& key = ctx.tensor(1);
-  const Tensor& value = ctx.tensor(2);
-  const int64_t start = ctx.integer(5);
-  if (!check_update(ctx, 1, 3) || !check_update(ctx, 2, 4) ||
-      !check_positions(ctx, start, key.size(1), ctx.tensor(3).size(1)) ||
-      !check_positions(ctx, start, value.size(1), ctx.tensor(4).size(1))) {
+void sdpa_with_kv_cache_out(KernelContext& ctx, const Tensor& query, const Tensor& key, const Tensor& value,
+                            Tensor& key_cache, Tensor& value_cache, int64_t start_pos, int64_t seq_len,
+                            const Tensor* attn_mask, double drpout_p, bool is_causal, std::optional<double> scale,
+                            Tensor& out) {
+  using arg = arguments::sdpa_with_kv_cache_out;
+  const int64_t start = start_pos;
+  if (!check_update(ctx, key, key_cache) || !check_update(ctx, value, value_cache) ||
+      !check_positions(ctx, start, key.size(1), key_cache.size(1)) ||
+      !check_positions(ctx, start, value.size(1), value_cache.size(1))) {
     return;
   }
-  if (ctx.integer(6) != key.size(1)) return ctx.fail(Check::KernelArgument, 6, ctx.integer(6));
+  if (seq_len != key.size(1)) return ctx.fail(Check::KernelArgument, arg::seq_len, seq_len);
   Attention task;
-  if (!prepare(ctx, {0, 3, 4, 5, 7, 11, {-1, -1, -1}, {-1, -1, -1}, false}, &task)) return;
-  write_cache(key, ctx.tensor(3), start);
-  write_cache(value, ctx.tensor(4), start);
+  if (!prepare(ctx,
+               {{query},
+                {key_cache},
+                {value_cache},
+                start,
+                attn_mask,
+                drpout_p,
+                is_causal,
+                scale,
+                out,
+                arg::attn_mask,
+                false,
+                false},
+               &task))
+    return;
+  write_cache(key, key_cache, start);
+  write_cache(value, value_cache, start);
   if (task.out->numel() > 0) run_attention(ctx, task);
 }
 
-void custom_quantized_sdpa_out(KernelContext& ctx) {
-  sdpa(ctx, {0, 1, 2, 3, 4, 15, {9, 11, 13}, {8, 10, 12}, ctx.boolean(14)});
+void custom_quantized_sdpa_out(KernelContext& ctx, const Tensor& query, const Tensor& key, const Tensor& value,
+                               int64_t start_pos, const Tensor* attn_mask, double drpout_p, bool is_causal,
+                               std::optional<double> scale, const Tensor* q_zero_points, const Tensor* q_scales,
+                               const Tensor* k_zero_points, const Tensor* k_scales, const Tensor* v_zero_points,
+                               const Tensor* v_scales, bool is_seq_at_dim_2, Tensor& out) {
+  sdpa(ctx, {{query, q_scales, q_zero_points},
+             {key, k_scales, k_zero_points},
+             {value, v_scales, v_zero_points},
+             start_pos,
+             attn_mask,
+             drpout_p,
+             is_causal,
+             scale,
+             out,
+             arguments::custom_quantized_sdpa_out::attn_mask,
+             is_seq_at_dim_2,
+             true});
 }
 
 }  // namespace etir

@@ -4,42 +4,56 @@
 // channel, or a block of them when channels are innermost.
 #include <cmath>
 
+#include "kernels/normalization/batch_norm.gen.h"
 #include "kernels/normalization/parts.h"
 
 namespace etir {
 namespace {
 
-/// Where the arguments of an overload are; -1 for those that it lacks. Weight is 1 and bias 2 in all.
-struct Positions {
-  int running_mean, running_var, momentum, eps, out;
+/// The arguments that the forms have in common. Running statistics may be absent, or not to be written.
+struct BatchNorm {
+  const Tensor& input;
+  const Tensor* weight;
+  const Tensor* bias;
+  const Tensor* running_mean;
+  const Tensor* running_var;
+  bool training;
+  double momentum;
+  double eps;
+  Tensor& out;
+  Tensor& save_mean;
+  Tensor& save_invstd;
+  int running_mean_position;  ///< among the arguments, for error records
 };
 
 template <typename T>
-void batch_norm_as(KernelContext& ctx, const Positions& at, bool training) {
-  const Tensor& input = ctx.tensor(0);
+void batch_norm_as(KernelContext& ctx, const BatchNorm& call) {
+  const Tensor& input = call.input;
+  const bool training = call.training;
   const int64_t channels = input.sizes[1];
   Source<T> in;
   Sink<T> out, save_mean, save_invstd, mean_update, var_update;
   Parameter<T> weight, bias, running_mean, running_var;
-  if (!float_source(ctx, 0, &in) || !weight.make(ctx, 1, channels, T(1)) || !bias.make(ctx, 2, channels, T(0))) return;
-  if (at.running_mean >= 0 && !running_mean.make(ctx, at.running_mean, channels, T(0))) return;
-  if (at.running_var >= 0 && !running_var.make(ctx, at.running_var, channels, T(1))) return;
+  if (!float_source(ctx, input, &in) || !weight.make(ctx, call.weight, channels, T(1))) return;
+  if (!bias.make(ctx, call.bias, channels, T(0))) return;
+  if (!running_mean.make(ctx, call.running_mean, channels, T(0))) return;
+  if (!running_var.make(ctx, call.running_var, channels, T(1))) return;
   if (!training && !(running_mean.present() && running_var.present())) {
-    return ctx.fail(Check::KernelArgument, at.running_mean, -1);
+    return ctx.fail(Check::KernelArgument, call.running_mean_position, -1);
   }
   const int64_t saved = training ? channels : 0;
-  if (!resize_alike(ctx, at.out, input)) return;
-  for (int i = at.out + 1; i <= at.out + 2; ++i) {
-    if (!ctx.resize(ctx.tensor(i), &saved, 1) || !require_data(ctx, i)) return;
+  if (!resize_alike(ctx, call.out, input)) return;
+  for (Tensor* result : {&call.save_mean, &call.save_invstd}) {
+    if (!ctx.resize(*result, &saved, 1) || !has_data(ctx, *result)) return;
   }
-  if (!float_sink(ctx, at.out, &out) || !float_sink(ctx, at.out + 1, &save_mean)) return;
-  if (!float_sink(ctx, at.out + 2, &save_invstd)) return;
+  if (!float_sink(ctx, call.out, &out) || !float_sink(ctx, call.save_mean, &save_mean)) return;
+  if (!float_sink(ctx, call.save_invstd, &save_invstd)) return;
   const bool updates_mean = training && running_mean.present();
   const bool updates_var = training && running_var.present();
-  if (updates_mean && !float_sink(ctx, at.running_mean, &mean_update)) return;
-  if (updates_var && !float_sink(ctx, at.running_var, &var_update)) return;
-  const T momentum = static_cast<T>(at.momentum >= 0 ? ctx.real(at.momentum) : 0.0);
-  const T eps = static_cast<T>(ctx.real(at.eps));
+  if (updates_mean && !float_sink(ctx, *call.running_mean, &mean_update)) return;
+  if (updates_var && !float_sink(ctx, *call.running_var, &var_update)) return;
+  const T momentum = static_cast<T>(call.momentum);
+  const T eps = static_cast<T>(call.eps);
 
   // The statistics' own shape: a part's place in it is its first channel.
   const int32_t stat_size = input.sizes[1];
@@ -47,7 +61,7 @@ void batch_norm_as(KernelContext& ctx, const Positions& at, bool training) {
   stats.sizes = &stat_size;
   stats.rank = 1;
   const ReducePlan plan = make_reduce_plan(input, all_dims(input) & ~2u, stats);
-  if (training && plan.reduced_count == 0) return ctx.fail(Check::KernelShape, 0, 0);
+  if (training && plan.reduced_count == 0) return ctx.fail(Check::KernelShape, input, 0);
   for_each_part(ctx, plan, [&](int64_t from, int64_t channel, int64_t, int64_t n) {
     T scale[kColumnBlock];
     T shift[kColumnBlock];
@@ -83,40 +97,60 @@ void batch_norm_as(KernelContext& ctx, const Positions& at, bool training) {
   });
 }
 
-void batch_norm(KernelContext& ctx, const Positions& at, bool training) {
-  const Tensor& input = ctx.tensor(0);
-  const ScalarType dtype = ctx.tensor(at.out).dtype;
-  if (input.rank < 2) return ctx.fail(Check::KernelRank, 0, input.rank);
-  if (dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, at.out, static_cast<int64_t>(dtype));
-  if (input.dtype == ScalarType::Double) return batch_norm_as<double>(ctx, at, training);
-  batch_norm_as<float>(ctx, at, training);
+void batch_norm(KernelContext& ctx, const BatchNorm& call) {
+  const Tensor& input = call.input;
+  const ScalarType dtype = call.out.dtype;
+  if (input.rank < 2) return ctx.fail(Check::KernelRank, input, input.rank);
+  if (dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, call.out, static_cast<int64_t>(dtype));
+  if (input.dtype == ScalarType::Double) return batch_norm_as<double>(ctx, call);
+  batch_norm_as<float>(ctx, call);
 }
 
+/// The arguments of the backward operator.
+struct Backward {
+  const Tensor& grad_out;
+  const Tensor& input;
+  const Tensor* weight;
+  const Tensor* running_mean;
+  const Tensor* running_var;
+  const Tensor* save_mean;
+  const Tensor* save_invstd;
+  bool training;
+  double eps;
+  const BoolList& wanted;
+  Tensor* results[3];
+};
+
 template <typename T>
-void backward_as(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(1);
+void backward_as(KernelContext& ctx, const Backward& call) {
+  using arg = arguments::native_batch_norm_backward_out;
+  const Tensor& input = call.input;
   const int64_t channels = input.sizes[1];
-  const bool training = ctx.boolean(7);
-  const BoolList wanted = ctx.bool_list(9);
+  const bool training = call.training;
+  const BoolList& wanted = call.wanted;
   Source<T> grad, in;
   Sink<T> grad_input, grad_weight, grad_bias;
   Parameter<T> weight, running_mean, running_var, save_mean, save_invstd;
-  if (!float_source(ctx, 0, &grad) || !float_source(ctx, 1, &in)) return;
-  if (!weight.make(ctx, 2, channels, T(1))) return;
-  if (training ? !save_mean.make(ctx, 5, channels, T(0)) || !save_invstd.make(ctx, 6, channels, T(1))
-               : !running_mean.make(ctx, 3, channels, T(0)) || !running_var.make(ctx, 4, channels, T(1))) {
+  if (!float_source(ctx, call.grad_out, &grad) || !float_source(ctx, input, &in)) return;
+  if (!weight.make(ctx, call.weight, channels, T(1))) return;
+  if (training ? !save_mean.make(ctx, call.save_mean, channels, T(0)) ||
+                     !save_invstd.make(ctx, call.save_invstd, channels, T(1))
+               : !running_mean.make(ctx, call.running_mean, channels, T(0)) ||
+                     !running_var.make(ctx, call.running_var, channels, T(1))) {
     return;
   }
   if (training ? !(save_mean.present() && save_invstd.present()) : !(running_mean.present() && running_var.present())) {
-    return ctx.fail(Check::KernelArgument, training ? 5 : 3, -1);
+    return ctx.fail(Check::KernelArgument, training ? arg::save_mean : arg::running_mean, -1);
   }
-  if (wanted[0] && (!resize_alike(ctx, 10, input) || !float_sink(ctx, 10, &grad_input))) return;
+  Tensor& first = *call.results[0];
+  if (wanted[0] && (!resize_alike(ctx, first, input) || !float_sink(ctx, first, &grad_input))) return;
   for (int i = 1; i < 3; ++i) {
     if (!wanted[i]) continue;
-    if (!ctx.resize(ctx.tensor(10 + i), &channels, 1) || !require_data(ctx, 10 + i)) return;
-    if (!float_sink(ctx, 10 + i, i == 1 ? &grad_weight : &grad_bias)) return;
+    Tensor& result = *call.results[i];
+    if (!ctx.resize(result, &channels, 1) || !has_data(ctx, result)) return;
+    if (!float_sink(ctx, result, i == 1 ? &grad_weight : &grad_bias)) return;
   }
-  const T eps = static_cast<T>(ctx.real(8));
+  const T eps = static_cast<T>(call.eps);
   const int32_t stat_size = input.sizes[1];
   Tensor stats{};
   stats.sizes = &stat_size;
@@ -167,20 +201,37 @@ void backward_as(KernelContext& ctx) {
 
 }  // namespace
 
-void native_batch_norm_out(KernelContext& ctx) { batch_norm(ctx, {3, 4, 6, 7, 8}, ctx.boolean(5)); }
-void batch_norm_no_stats_out(KernelContext& ctx) {
-  // Without running statistics the batch's own are all there is.
-  batch_norm(ctx, {-1, -1, -1, 5, 6}, ctx.boolean(3));
+void native_batch_norm_out(KernelContext& ctx, const Tensor& input, const Tensor* weight, const Tensor* bias,
+                           const Tensor* running_mean, const Tensor* running_var, bool training, double momentum,
+                           double eps, Tensor& out, Tensor& save_mean, Tensor& save_invstd) {
+  batch_norm(ctx, {input, weight, bias, running_mean, running_var, training, momentum, eps, out, save_mean, save_invstd,
+                   arguments::native_batch_norm_out::running_mean});
 }
-void batch_norm_no_training_out(KernelContext& ctx) { batch_norm(ctx, {3, 4, 5, 6, 7}, false); }
+void batch_norm_no_stats_out(KernelContext& ctx, const Tensor& input, const Tensor* weight, const Tensor* bias,
+                             bool training, double /*momentum*/, double eps, Tensor& out, Tensor& save_mean,
+                             Tensor& save_invstd) {
+  // Without running statistics the batch's own are all there is.
+  batch_norm(ctx, {input, weight, bias, nullptr, nullptr, training, 0.0, eps, out, save_mean, save_invstd, -1});
+}
+void batch_norm_no_training_out(KernelContext& ctx, const Tensor& input, const Tensor* weight, const Tensor* bias,
+                                const Tensor& running_mean, const Tensor& running_var, double momentum, double eps,
+                                Tensor& out0, Tensor& out1, Tensor& out2) {
+  batch_norm(ctx, {input, weight, bias, &running_mean, &running_var, false, momentum, eps, out0, out1, out2,
+                   arguments::batch_norm_no_training_out::running_mean});
+}
 
-void native_batch_norm_backward_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(1);
-  if (input.rank < 2) return ctx.fail(Check::KernelRank, 1, input.rank);
-  if (ctx.bool_list(9).size() != 3) return ctx.fail(Check::KernelArgument, 9, -1);
-  if (!require_alike(ctx, 0, input)) return;
-  if (input.dtype == ScalarType::Double) return backward_as<double>(ctx);
-  backward_as<float>(ctx);
+void native_batch_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, const Tensor& input,
+                                    const Tensor* weight, const Tensor* running_mean, const Tensor* running_var,
+                                    const Tensor* save_mean, const Tensor* save_invstd, bool train, double eps,
+                                    const BoolList& output_mask, Tensor& out0, Tensor& out1, Tensor& out2) {
+  using arg = arguments::native_batch_norm_backward_out;
+  if (input.rank < 2) return ctx.fail(Check::KernelRank, input, input.rank);
+  if (output_mask.size() != 3) return ctx.fail(Check::KernelArgument, arg::output_mask, -1);
+  if (!require_alike(ctx, grad_out, input)) return;
+  const Backward call{grad_out,    input, weight, running_mean, running_var,          save_mean,
+                      save_invstd, train, eps,    output_mask,  {&out0, &out1, &out2}};
+  if (input.dtype == ScalarType::Double) return backward_as<double>(ctx, call);
+  backward_as<float>(ctx, call);
 }
 
 }  // namespace etir

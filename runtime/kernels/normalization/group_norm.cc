@@ -1,6 +1,7 @@
 // Group normalisation: each group of channels of each sample by its own statistics.
 #include <cmath>
 
+#include "kernels/normalization/group_norm.gen.h"
 #include "kernels/normalization/parts.h"
 
 namespace etir {
@@ -29,26 +30,26 @@ struct GroupedView {
 };
 
 template <typename T>
-void group_norm_as(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(0);
-  const int32_t groups = static_cast<int32_t>(ctx.integer(6));
+void group_norm_as(KernelContext& ctx, const Tensor& input, const Tensor* weight_given, const Tensor* bias_given,
+                   int32_t groups, double eps_given, Tensor& result, Tensor& mean, Tensor& rstd) {
   const int64_t channels = input.sizes[1];
   const int64_t per_group = channels / groups;
   Source<T> in;
   Sink<T> out, mean_out, rstd_out;
   Parameter<T> weight, bias;
-  if (!float_source(ctx, 0, &in) || !weight.make(ctx, 1, channels, T(1)) || !bias.make(ctx, 2, channels, T(0))) return;
+  if (!float_source(ctx, input, &in) || !weight.make(ctx, weight_given, channels, T(1))) return;
+  if (!bias.make(ctx, bias_given, channels, T(0))) return;
   const int64_t stat_shape[2] = {input.sizes[0], groups};
-  if (!resize_alike(ctx, 8, input)) return;
-  for (int i = 9; i <= 10; ++i) {
-    if (!ctx.resize(ctx.tensor(i), stat_shape, 2) || !require_data(ctx, i)) return;
-    if (!in_plain_order(ctx.tensor(i))) return ctx.fail(Check::KernelDimOrder, i);
+  if (!resize_alike(ctx, result, input)) return;
+  for (Tensor* statistic : {&mean, &rstd}) {
+    if (!ctx.resize(*statistic, stat_shape, 2) || !has_data(ctx, *statistic)) return;
+    if (!in_plain_order(*statistic)) return ctx.fail(Check::KernelDimOrder, *statistic);
   }
-  if (!float_sink(ctx, 8, &out) || !float_sink(ctx, 9, &mean_out) || !float_sink(ctx, 10, &rstd_out)) return;
-  const T eps = static_cast<T>(ctx.real(7));
+  if (!float_sink(ctx, result, &out) || !float_sink(ctx, mean, &mean_out) || !float_sink(ctx, rstd, &rstd_out)) return;
+  const T eps = static_cast<T>(eps_given);
 
   const GroupedView view(input, groups, input);
-  const ReducePlan plan = make_reduce_plan(view.tensor, all_dims(view.tensor) & ~3u, ctx.tensor(9));
+  const ReducePlan plan = make_reduce_plan(view.tensor, all_dims(view.tensor) & ~3u, mean);
   // The dims behind the channels, to walk one channel.
   int64_t strides[kMaxRank] = {};
   if (plan.reduced_count > 0) input.strides(strides);
@@ -125,35 +126,17 @@ void group_norm_as(KernelContext& ctx) {
   });
 }
 
-/// Whether N, C and HxW are those of the input and the groups divide the channels.
-bool check_group_sizes(KernelContext& ctx, const Tensor& input, int first) {
-  if (input.rank < 2 || input.rank >= kMaxRank) return ctx.fail(Check::KernelRank, 0, input.rank), false;
-  int64_t pixels = 1;
-  for (int d = 2; d < input.rank; ++d) {
-    if (__builtin_mul_overflow(pixels, int64_t{input.sizes[d]}, &pixels)) pixels = -1;
-  }
-  const int64_t expected[3] = {input.sizes[0], input.sizes[1], pixels};
-  for (int i = 0; i < 3; ++i) {
-    if (ctx.integer(first + i) != expected[i]) {
-      return ctx.fail(Check::KernelArgument, first + i, ctx.integer(first + i)), false;
-    }
-  }
-  const int64_t groups = ctx.integer(first + 3);
-  if (groups <= 0 || groups > INT32_MAX || input.sizes[1] % groups != 0) {
-    return ctx.fail(Check::KernelArgument, first + 3, groups), false;
-  }
-  return true;
-}
-
 }  // namespace
 
-void native_group_norm_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(0);
-  const ScalarType dtype = ctx.tensor(8).dtype;
-  if (dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, 8, static_cast<int64_t>(dtype));
-  if (!check_group_sizes(ctx, input, 3)) return;
-  if (input.dtype == ScalarType::Double) return group_norm_as<double>(ctx);
-  group_norm_as<float>(ctx);
+void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Tensor* weight, const Tensor* bias, int64_t N,
+                           int64_t C, int64_t HxW, int64_t group, double eps, Tensor& out0, Tensor& out1,
+                           Tensor& out2) {
+  const ScalarType dtype = out0.dtype;
+  if (dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, out0, static_cast<int64_t>(dtype));
+  if (input.rank >= kMaxRank) return ctx.fail(Check::KernelRank, input, input.rank);
+  if (!check_group_sizes(ctx, input, N, C, HxW, group, arguments::native_group_norm_out::N)) return;
+  const auto run = input.dtype == ScalarType::Double ? group_norm_as<double> : group_norm_as<float>;
+  run(ctx, input, weight, bias, static_cast<int32_t>(group), eps, out0, out1, out2);
 }
 
 }  // namespace etir

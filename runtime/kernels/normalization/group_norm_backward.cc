@@ -1,6 +1,7 @@
 // The gradient of group normalisation, for tensors in row-major order: a channel of a sample is one contiguous run.
 #include <cmath>
 
+#include "kernels/normalization/group_norm_backward.gen.h"
 #include "kernels/normalization/parts.h"
 
 namespace etir {
@@ -25,25 +26,24 @@ void run_sums(const Source<T>& grad, const Source<T>& in, int64_t offset, int64_
 }
 
 template <typename T>
-void backward_as(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(1);
-  const BoolList wanted = ctx.bool_list(9);
+void backward_as(KernelContext& ctx, const Tensor& grad_out, const Tensor& input, const Tensor& mean_given,
+                 const Tensor& rstd_given, const Tensor* weight_given, int64_t size, int64_t groups,
+                 const BoolList& wanted, Tensor* const (&results)[3]) {
   const int64_t samples = input.sizes[0];
   const int64_t channels = input.sizes[1];
-  const int64_t groups = ctx.integer(8);
   const int64_t per_group = channels / groups;
   const bool empty = input.numel() == 0;
-  const int64_t size = ctx.integer(7);
   Source<T> grad, in;
   Sink<T> grad_input, grad_weight, grad_bias;
   Parameter<T> mean, rstd, weight;
-  if (!float_source(ctx, 0, &grad) || !float_source(ctx, 1, &in) || !weight.make(ctx, 4, channels, T(1))) return;
-  if (!mean.make(ctx, 2, samples * groups, T(0)) || !rstd.make(ctx, 3, samples * groups, T(1))) return;
-  if (wanted[0] && (!resize_alike(ctx, 10, input) || !float_sink(ctx, 10, &grad_input))) return;
+  if (!float_source(ctx, grad_out, &grad) || !float_source(ctx, input, &in)) return;
+  if (!weight.make(ctx, weight_given, channels, T(1)) || !mean.make(ctx, &mean_given, samples * groups, T(0))) return;
+  if (!rstd.make(ctx, &rstd_given, samples * groups, T(1))) return;
+  if (wanted[0] && (!resize_alike(ctx, *results[0], input) || !float_sink(ctx, *results[0], &grad_input))) return;
   for (int i = 1; i < 3; ++i) {
     if (!wanted[i]) continue;
-    if (!ctx.resize(ctx.tensor(10 + i), &channels, 1) || !require_data(ctx, 10 + i)) return;
-    if (!float_sink(ctx, 10 + i, i == 1 ? &grad_weight : &grad_bias)) return;
+    if (!ctx.resize(*results[i], &channels, 1) || !has_data(ctx, *results[i])) return;
+    if (!float_sink(ctx, *results[i], i == 1 ? &grad_weight : &grad_bias)) return;
   }
   if (wanted[0] && !empty) {
     ctx.parallel_for(samples * groups, 1, [&](int64_t begin, int64_t end) {
@@ -95,26 +95,19 @@ void backward_as(KernelContext& ctx) {
 
 }  // namespace
 
-void native_group_norm_backward_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(1);
-  if (input.rank < 2) return ctx.fail(Check::KernelRank, 1, input.rank);
-  if (ctx.bool_list(9).size() != 3) return ctx.fail(Check::KernelArgument, 9, -1);
-  if (!in_plain_order(input)) return ctx.fail(Check::KernelDimOrder, 1);
-  if (!require_alike(ctx, 0, input)) return;
-  int64_t pixels = 1;
-  for (int d = 2; d < input.rank; ++d) {
-    if (__builtin_mul_overflow(pixels, int64_t{input.sizes[d]}, &pixels)) pixels = -1;
-  }
-  const int64_t expected[3] = {input.sizes[0], input.sizes[1], pixels};
-  for (int i = 0; i < 3; ++i) {
-    if (ctx.integer(5 + i) != expected[i]) return ctx.fail(Check::KernelArgument, 5 + i, ctx.integer(5 + i));
-  }
-  const int64_t groups = ctx.integer(8);
-  if (groups <= 0 || groups > INT32_MAX || input.sizes[1] % groups != 0) {
-    return ctx.fail(Check::KernelArgument, 8, groups);
-  }
-  if (input.dtype == ScalarType::Double) return backward_as<double>(ctx);
-  backward_as<float>(ctx);
+void native_group_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, const Tensor& input, const Tensor& mean,
+                                    const Tensor& rstd, const Tensor* weight, int64_t N, int64_t C, int64_t HxW,
+                                    int64_t group, const BoolList& output_mask, Tensor& out0, Tensor& out1,
+                                    Tensor& out2) {
+  using arg = arguments::native_group_norm_backward_out;
+  if (input.rank < 2) return ctx.fail(Check::KernelRank, input, input.rank);
+  if (output_mask.size() != 3) return ctx.fail(Check::KernelArgument, arg::output_mask, -1);
+  if (!in_plain_order(input)) return ctx.fail(Check::KernelDimOrder, input);
+  if (!require_alike(ctx, grad_out, input)) return;
+  if (!check_group_sizes(ctx, input, N, C, HxW, group, arg::N)) return;
+  Tensor* const results[] = {&out0, &out1, &out2};
+  const auto run = input.dtype == ScalarType::Double ? backward_as<double> : backward_as<float>;
+  run(ctx, grad_out, input, mean, rstd, weight, HxW, group, output_mask, results);
 }
 
 }  // namespace etir

@@ -1,19 +1,20 @@
 // Layer normalisation over the trailing dims, and its gradient.
 #include <cmath>
 
+#include "kernels/normalization/layer_norm.gen.h"
 #include "kernels/normalization/parts.h"
 
 namespace etir {
 namespace {
 
 /// The bits of the dims that are normalised: the shape must be that of the last dims of the input.
-bool trailing_dims(KernelContext& ctx, const Tensor& input, const IntList& shape, int shape_index, uint32_t* mask) {
+bool trailing_dims(KernelContext& ctx, const Tensor& input, const IntList& shape, int shape_position, uint32_t* mask) {
   const int count = shape.size() > kMaxRank ? kMaxRank + 1 : static_cast<int>(shape.size());
-  if (count < 1 || count > input.rank) return ctx.fail(Check::KernelArgument, shape_index, count), false;
+  if (count < 1 || count > input.rank) return ctx.fail(Check::KernelArgument, shape_position, count), false;
   *mask = 0;
   for (int i = 0; i < count; ++i) {
     const int d = input.rank - count + i;
-    if (shape[i] != input.sizes[d]) return ctx.fail(Check::KernelArgument, shape_index, shape[i]), false;
+    if (shape[i] != input.sizes[d]) return ctx.fail(Check::KernelArgument, shape_position, shape[i]), false;
     *mask |= uint32_t{1} << d;
   }
   return true;
@@ -85,19 +86,19 @@ struct Trailing {
 };
 
 template <typename T>
-void layer_norm_as(KernelContext& ctx, uint32_t mask) {
-  const Tensor& input = ctx.tensor(0);
+void layer_norm_as(KernelContext& ctx, const Tensor& input, uint32_t mask, const Tensor* weight_given,
+                   const Tensor* bias_given, double eps_given, Tensor& result, Tensor& mean, Tensor& rstd) {
   Source<T> in;
   Sink<T> out, mean_out, rstd_out;
   Parameter<T> weight, bias;
   const int64_t size = reduced_count(input, mask);
-  if (!float_source(ctx, 0, &in) || !weight.make(ctx, 2, size, T(1)) || !bias.make(ctx, 3, size, T(0))) return;
-  if (!resize_alike(ctx, 5, input)) return;
-  if (!resize_reduced(ctx, 6, input, mask, true) || !resize_reduced(ctx, 7, input, mask, true)) return;
-  if (!float_sink(ctx, 5, &out) || !float_sink(ctx, 6, &mean_out) || !float_sink(ctx, 7, &rstd_out)) return;
-  if (!same_layout(ctx.tensor(6), ctx.tensor(7))) return ctx.fail(Check::KernelDimOrder, 7);
-  const T eps = static_cast<T>(ctx.real(4));
-  const ReducePlan plan = make_reduce_plan(input, mask, ctx.tensor(6));
+  if (!float_source(ctx, input, &in) || !weight.make(ctx, weight_given, size, T(1))) return;
+  if (!bias.make(ctx, bias_given, size, T(0)) || !resize_alike(ctx, result, input)) return;
+  if (!resize_reduced(ctx, mean, input, mask, true) || !resize_reduced(ctx, rstd, input, mask, true)) return;
+  if (!float_sink(ctx, result, &out) || !float_sink(ctx, mean, &mean_out) || !float_sink(ctx, rstd, &rstd_out)) return;
+  if (!same_layout(mean, rstd)) return ctx.fail(Check::KernelDimOrder, rstd);
+  const T eps = static_cast<T>(eps_given);
+  const ReducePlan plan = make_reduce_plan(input, mask, mean);
   const bool contiguous = plan.rows && plan.reduced_rank <= 1 && in_plain_order(input);
   const auto part = [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
     T means[kColumnBlock];
@@ -130,18 +131,18 @@ void layer_norm_as(KernelContext& ctx, uint32_t mask) {
 }
 
 template <typename T>
-void backward_as(KernelContext& ctx, uint32_t mask) {
-  const Tensor& input = ctx.tensor(1);
-  const BoolList wanted = ctx.bool_list(7);
+void backward_as(KernelContext& ctx, const Tensor& grad_out, const Tensor& input, uint32_t mask,
+                 const Tensor& mean_given, const Tensor& rstd_given, const Tensor* weight_given, const BoolList& wanted,
+                 Tensor* const (&results)[3]) {
   const int64_t size = reduced_count(input, mask);
   const int64_t rows = input.numel() == 0 ? 0 : input.numel() / size;
   Source<T> grad, in;
   Sink<T> grad_input, grad_weight, grad_bias;
   Parameter<T> mean, rstd, weight;
-  if (!float_source(ctx, 0, &grad) || !float_source(ctx, 1, &in)) return;
-  if (rows > 0 && (!mean.make(ctx, 3, rows, T(0)) || !rstd.make(ctx, 4, rows, T(1)))) return;
-  if (!weight.make(ctx, 5, size, T(1))) return;
-  if (wanted[0] && (!resize_alike(ctx, 8, input) || !float_sink(ctx, 8, &grad_input))) return;
+  if (!float_source(ctx, grad_out, &grad) || !float_source(ctx, input, &in)) return;
+  if (rows > 0 && (!mean.make(ctx, &mean_given, rows, T(0)) || !rstd.make(ctx, &rstd_given, rows, T(1)))) return;
+  if (!weight.make(ctx, weight_given, size, T(1))) return;
+  if (wanted[0] && (!resize_alike(ctx, *results[0], input) || !float_sink(ctx, *results[0], &grad_input))) return;
   int64_t shape[kMaxRank];
   int rank = 0;
   for (int d = 0; d < input.rank; ++d) {
@@ -149,9 +150,10 @@ void backward_as(KernelContext& ctx, uint32_t mask) {
   }
   for (int i = 1; i < 3; ++i) {
     if (!wanted[i]) continue;
-    if (!ctx.resize(ctx.tensor(8 + i), shape, rank) || !require_data(ctx, 8 + i)) return;
-    if (!in_plain_order(ctx.tensor(8 + i))) return ctx.fail(Check::KernelDimOrder, 8 + i);
-    if (!float_sink(ctx, 8 + i, i == 1 ? &grad_weight : &grad_bias)) return;
+    Tensor& result = *results[i];
+    if (!ctx.resize(result, shape, rank) || !has_data(ctx, result)) return;
+    if (!in_plain_order(result)) return ctx.fail(Check::KernelDimOrder, result);
+    if (!float_sink(ctx, result, i == 1 ? &grad_weight : &grad_bias)) return;
   }
   if (wanted[0] && rows > 0) {
     ctx.parallel_for(rows, 32768 / (size + 1) + 1, [&](int64_t begin, int64_t end) {
@@ -223,25 +225,33 @@ void backward_as(KernelContext& ctx, uint32_t mask) {
 
 }  // namespace
 
-void native_layer_norm_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(0);
-  const ScalarType dtype = ctx.tensor(5).dtype;
+void native_layer_norm_out(KernelContext& ctx, const Tensor& input, const IntList& normalized_shape,
+                           const Tensor* weight, const Tensor* bias, double eps, Tensor& out0, Tensor& out1,
+                           Tensor& out2) {
+  const ScalarType dtype = out0.dtype;
   uint32_t mask;
-  if (dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, 5, static_cast<int64_t>(dtype));
-  if (!trailing_dims(ctx, input, ctx.int_list(1), 1, &mask)) return;
-  if (input.dtype == ScalarType::Double) return layer_norm_as<double>(ctx, mask);
-  layer_norm_as<float>(ctx, mask);
+  if (dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, out0, static_cast<int64_t>(dtype));
+  if (!trailing_dims(ctx, input, normalized_shape, arguments::native_layer_norm_out::normalized_shape, &mask)) return;
+  if (input.dtype == ScalarType::Double)
+    return layer_norm_as<double>(ctx, input, mask, weight, bias, eps, out0, out1, out2);
+  layer_norm_as<float>(ctx, input, mask, weight, bias, eps, out0, out1, out2);
 }
 
-void native_layer_norm_backward_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(1);
+void native_layer_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, const Tensor& input,
+                                    const IntList& normalized_shape, const Tensor& mean, const Tensor& rstd,
+                                    const Tensor* weight, const Tensor* /*bias*/, const BoolList& output_mask,
+                                    Tensor& out0, Tensor& out1, Tensor& out2) {
+  using arg = arguments::native_layer_norm_backward_out;
   uint32_t mask;
-  if (!trailing_dims(ctx, input, ctx.int_list(2), 2, &mask)) return;
-  if (ctx.bool_list(7).size() != 3) return ctx.fail(Check::KernelArgument, 7, -1);
-  if (!in_plain_order(input)) return ctx.fail(Check::KernelDimOrder, 1);
-  if (!require_alike(ctx, 0, input)) return;
-  if (input.dtype == ScalarType::Double) return backward_as<double>(ctx, mask);
-  backward_as<float>(ctx, mask);
+  if (!trailing_dims(ctx, input, normalized_shape, arg::normalized_shape, &mask)) return;
+  if (output_mask.size() != 3) return ctx.fail(Check::KernelArgument, arg::output_mask, -1);
+  if (!in_plain_order(input)) return ctx.fail(Check::KernelDimOrder, input);
+  if (!require_alike(ctx, grad_out, input)) return;
+  Tensor* const results[] = {&out0, &out1, &out2};
+  if (input.dtype == ScalarType::Double) {
+    return backward_as<double>(ctx, grad_out, input, mask, mean, rstd, weight, output_mask, results);
+  }
+  backward_as<float>(ctx, grad_out, input, mask, mean, rstd, weight, output_mask, results);
 }
 
 }  // namespace etir

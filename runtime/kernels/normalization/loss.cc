@@ -2,6 +2,7 @@
 // first. The reduction is 0 none, 1 mean, 2 sum.
 #include <cmath>
 
+#include "kernels/normalization/loss.gen.h"
 #include "kernels/normalization/parts.h"
 
 namespace etir {
@@ -31,15 +32,15 @@ struct Huber {
 
 /// `loss` of every pair, into result `out_index`: each by itself, or their sum or mean.
 template <typename T, typename Loss>
-void loss_as(KernelContext& ctx, int64_t reduction, int out_index, const Loss& loss) {
-  const Tensor& self = ctx.tensor(0);
+void loss_as(KernelContext& ctx, const Tensor& self, const Tensor& target, int64_t reduction, Tensor& out,
+             const Loss& loss) {
   Source<T> a, b;
   Sink<T> sink;
-  if (!float_source(ctx, 0, &a) || !float_source(ctx, 1, &b)) return;
+  if (!float_source(ctx, self, &a) || !float_source(ctx, target, &b)) return;
   const bool resized =
-      reduction == 0 ? resize_alike(ctx, out_index, self) : resize_reduced(ctx, out_index, self, all_dims(self), false);
+      reduction == 0 ? resize_alike(ctx, out, self) : resize_reduced(ctx, out, self, all_dims(self), false);
   if (!resized) return;
-  if (!float_sink(ctx, out_index, &sink)) return;
+  if (!float_sink(ctx, out, &sink)) return;
   const int64_t numel = self.numel();
   const SumOp<T> op;
   detail::Tree<SumOp<T>> total(op);
@@ -61,41 +62,44 @@ void loss_as(KernelContext& ctx, int64_t reduction, int out_index, const Loss& l
 }
 
 /// Whether self, target and result go together. They are read side by side, so they must lie alike.
-bool check_loss(KernelContext& ctx, int64_t reduction, int reduction_index, int out_index) {
-  const Tensor& self = ctx.tensor(0);
-  if (reduction < 0 || reduction > 2) return ctx.fail(Check::KernelArgument, reduction_index, reduction), false;
-  for (const int i : {1, out_index}) {
-    const ScalarType dtype = ctx.tensor(i).dtype;
-    if (dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, i, static_cast<int64_t>(dtype)), false;
+bool check_loss(KernelContext& ctx, const Tensor& self, const Tensor& target, int64_t reduction, const Tensor& out) {
+  if (reduction < 0 || reduction > 2) {
+    return ctx.fail(Check::KernelArgument, arguments::mse_loss_out::reduction, reduction), false;
   }
-  return require_alike(ctx, 1, self);
+  for (const Tensor* tensor : {&target, &out}) {
+    if (tensor->dtype != self.dtype) {
+      return ctx.fail(Check::KernelDtypeMismatch, *tensor, static_cast<int64_t>(tensor->dtype)), false;
+    }
+  }
+  return require_alike(ctx, target, self);
 }
 
 }  // namespace
 
-void mse_loss_out(KernelContext& ctx) {
-  const int64_t reduction = ctx.integer(2);
-  if (!check_loss(ctx, reduction, 2, 3)) return;
-  if (ctx.tensor(0).dtype == ScalarType::Double) return loss_as<double>(ctx, reduction, 3, SquaredError<double>());
-  loss_as<float>(ctx, reduction, 3, SquaredError<float>());
+void mse_loss_out(KernelContext& ctx, const Tensor& self, const Tensor& target, int64_t reduction, Tensor& out) {
+  if (!check_loss(ctx, self, target, reduction, out)) return;
+  if (self.dtype == ScalarType::Double)
+    return loss_as<double>(ctx, self, target, reduction, out, SquaredError<double>());
+  loss_as<float>(ctx, self, target, reduction, out, SquaredError<float>());
 }
 
-void smooth_l1_loss_out(KernelContext& ctx) {
-  const int64_t reduction = ctx.integer(2);
-  const double beta = ctx.real(3);
-  if (!check_loss(ctx, reduction, 2, 4)) return;
-  if (!(beta >= 0)) return ctx.fail(Check::KernelArgument, 3, -1);
-  if (ctx.tensor(0).dtype == ScalarType::Double) return loss_as<double>(ctx, reduction, 4, SmoothL1<double>{beta});
-  loss_as<float>(ctx, reduction, 4, SmoothL1<float>{static_cast<float>(beta)});
+void smooth_l1_loss_out(KernelContext& ctx, const Tensor& self, const Tensor& target, int64_t reduction, double beta,
+                        Tensor& out) {
+  using arg = arguments::smooth_l1_loss_out;
+  if (!check_loss(ctx, self, target, reduction, out)) return;
+  if (!(beta >= 0)) return ctx.fail(Check::KernelArgument, arg::beta, -1);
+  if (self.dtype == ScalarType::Double)
+    return loss_as<double>(ctx, self, target, reduction, out, SmoothL1<double>{beta});
+  loss_as<float>(ctx, self, target, reduction, out, SmoothL1<float>{static_cast<float>(beta)});
 }
 
-void huber_loss_out(KernelContext& ctx) {
-  const int64_t reduction = ctx.integer(2);
-  const double delta = ctx.real(3);
-  if (!check_loss(ctx, reduction, 2, 4)) return;
-  if (!(delta > 0)) return ctx.fail(Check::KernelArgument, 3, -1);
-  if (ctx.tensor(0).dtype == ScalarType::Double) return loss_as<double>(ctx, reduction, 4, Huber<double>{delta});
-  loss_as<float>(ctx, reduction, 4, Huber<float>{static_cast<float>(delta)});
+void huber_loss_out(KernelContext& ctx, const Tensor& self, const Tensor& target, int64_t reduction, double delta,
+                    Tensor& out) {
+  using arg = arguments::huber_loss_out;
+  if (!check_loss(ctx, self, target, reduction, out)) return;
+  if (!(delta > 0)) return ctx.fail(Check::KernelArgument, arg::delta, -1);
+  if (self.dtype == ScalarType::Double) return loss_as<double>(ctx, self, target, reduction, out, Huber<double>{delta});
+  loss_as<float>(ctx, self, target, reduction, out, Huber<float>{static_cast<float>(delta)});
 }
 
 }  // namespace etir

@@ -113,16 +113,15 @@ template <typename T>
 class Parameter {
  public:
   /// False, with the failure recorded, when it is no tensor of `count` elements that can be read.
-  bool make(KernelContext& ctx, int i, int64_t count, T if_absent) {
+  bool make(KernelContext& ctx, const Tensor* tensor, int64_t count, T if_absent) {
     if_absent_ = if_absent;
-    const Tensor* tensor = ctx.optional_tensor(i);
     if (tensor == nullptr) return true;
-    if (tensor->numel() != count) return ctx.fail(Check::KernelShape, i, tensor->numel()), false;
-    if (!in_plain_order(*tensor)) return ctx.fail(Check::KernelDimOrder, i), false;
-    if (!require_data(ctx, i)) return false;
+    if (tensor->numel() != count) return ctx.fail(Check::KernelShape, *tensor, tensor->numel()), false;
+    if (!in_plain_order(*tensor)) return ctx.fail(Check::KernelDimOrder, *tensor), false;
+    if (!has_data(ctx, *tensor)) return false;
     present_ = true;
     if (!make_source<T, kFloats>(*tensor, &source_)) {
-      return ctx.fail(Check::KernelDtype, i, static_cast<int64_t>(tensor->dtype)), false;
+      return ctx.fail(Check::KernelDtype, *tensor, static_cast<int64_t>(tensor->dtype)), false;
     }
     return true;
   }
@@ -144,35 +143,52 @@ class Parameter {
   bool present_ = false;
 };
 
-/// The sink of floating result `i`; false, with the failure recorded, for other dtypes.
+/// The sink of a floating result; false, with the failure recorded, for other dtypes.
 template <typename T>
-bool float_sink(KernelContext& ctx, int i, Sink<T>* sink) {
-  if (make_sink<T, kFloats>(ctx.tensor(i), sink)) return true;
-  ctx.fail(Check::KernelDtype, i, static_cast<int64_t>(ctx.tensor(i).dtype));
+bool float_sink(KernelContext& ctx, const Tensor& out, Sink<T>* sink) {
+  if (make_sink<T, kFloats>(out, sink)) return true;
+  ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype));
   return false;
 }
 template <typename T>
-bool float_source(KernelContext& ctx, int i, Source<T>* source) {
-  if (make_source<T, kFloats>(ctx.tensor(i), source)) return require_data(ctx, i);
-  ctx.fail(Check::KernelDtype, i, static_cast<int64_t>(ctx.tensor(i).dtype));
+bool float_source(KernelContext& ctx, const Tensor& tensor, Source<T>* source) {
+  if (make_source<T, kFloats>(tensor, source)) return has_data(ctx, tensor);
+  ctx.fail(Check::KernelDtype, tensor, static_cast<int64_t>(tensor.dtype));
   return false;
 }
-/// Result `i` becomes a tensor like `other`, in shape and memory order.
-inline bool resize_alike(KernelContext& ctx, int i, const Tensor& other) {
-  if (!ctx.resize_like(ctx.tensor(i), other) || !require_data(ctx, i)) return false;
-  if (same_layout(ctx.tensor(i), other)) return true;
-  ctx.fail(Check::KernelDimOrder, i);
+/// A result becomes a tensor like `other`, in shape and memory order.
+inline bool resize_alike(KernelContext& ctx, Tensor& out, const Tensor& other) {
+  if (!ctx.resize_like(out, other) || !has_data(ctx, out)) return false;
+  if (same_layout(out, other)) return true;
+  ctx.fail(Check::KernelDimOrder, out);
   return false;
 }
-/// Argument `i` must be like `other`, in shape and memory order.
-inline bool require_alike(KernelContext& ctx, int i, const Tensor& other) {
-  const Tensor& tensor = ctx.tensor(i);
+/// A tensor must be like `other`, in shape and memory order.
+inline bool require_alike(KernelContext& ctx, const Tensor& tensor, const Tensor& other) {
   if (!same_shape(tensor, other)) {
-    ctx.fail(Check::KernelShape, i, tensor.rank > 0 ? tensor.sizes[0] : 1);
+    ctx.fail(Check::KernelShape, tensor, tensor.rank > 0 ? tensor.sizes[0] : 1);
   } else if (!same_layout(tensor, other)) {
-    ctx.fail(Check::KernelDimOrder, i);
+    ctx.fail(Check::KernelDimOrder, tensor);
   }
   return !ctx.failed();
+}
+
+/// Whether the sizes that group normalisation is given are those of its input, and the groups divide the channels. The
+/// four are arguments side by side, the first one at `position`.
+inline bool check_group_sizes(KernelContext& ctx, const Tensor& input, int64_t samples, int64_t channels,
+                              int64_t pixels, int64_t groups, int position) {
+  if (input.rank < 2) return ctx.fail(Check::KernelRank, input, input.rank), false;
+  int64_t expected = 1;
+  for (int d = 2; d < input.rank; ++d) {
+    if (__builtin_mul_overflow(expected, int64_t{input.sizes[d]}, &expected)) expected = -1;
+  }
+  if (samples != input.sizes[0]) return ctx.fail(Check::KernelArgument, position, samples), false;
+  if (channels != input.sizes[1]) return ctx.fail(Check::KernelArgument, position + 1, channels), false;
+  if (pixels != expected) return ctx.fail(Check::KernelArgument, position + 2, pixels), false;
+  if (groups <= 0 || groups > INT32_MAX || channels % groups != 0) {
+    return ctx.fail(Check::KernelArgument, position + 3, groups), false;
+  }
+  return true;
 }
 
 }  // namespace etir

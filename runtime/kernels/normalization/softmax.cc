@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/normalization/parts.h"
+#include "kernels/normalization/softmax.gen.h"
 
 namespace etir {
 namespace {
@@ -41,12 +42,10 @@ void softmax_row(const T* __restrict in, T* __restrict out, int64_t n, T shift) 
 }
 
 template <typename T, bool kLog>
-void softmax_as(KernelContext& ctx, uint32_t mask) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& out = ctx.tensor(3);
+void softmax_as(KernelContext& ctx, const Tensor& self, uint32_t mask, const Tensor& out) {
   Source<T> in;
   Sink<T> sink;
-  if (!float_source(ctx, 0, &in) || !float_sink(ctx, 3, &sink)) return;
+  if (!float_source(ctx, self, &in) || !float_sink(ctx, out, &sink)) return;
   const ReducePlan plan = make_reduce_plan(self, mask, out);
   if (plan.reduced_count == 0) return;
   for_each_part(ctx, plan, [&](int64_t from, int64_t, int64_t, int64_t n) {
@@ -74,27 +73,27 @@ void softmax_as(KernelContext& ctx, uint32_t mask) {
 }
 
 template <bool kLog>
-void softmax(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const ScalarType dtype = ctx.tensor(3).dtype;
+void softmax(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
+  const ScalarType dtype = out.dtype;
   uint32_t mask;
-  if (!one_dim(ctx, ctx.integer(1), self, &mask)) return;
+  if (!one_dim(ctx, dim, self, &mask)) return;
   // half_to_float: a result of Float for a Half.
-  const bool widens = ctx.boolean(2) && self.dtype == ScalarType::Half && dtype == ScalarType::Float;
-  if (!widens && dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, 3, static_cast<int64_t>(dtype));
-  if (!is_floating(self.dtype)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
-  if (!require_data(ctx, 0) || !resize_alike(ctx, 3, self)) return;
-  if (self.dtype == ScalarType::Double) return softmax_as<double, kLog>(ctx, mask);
-  softmax_as<float, kLog>(ctx, mask);
+  const bool widens = half_to_float && self.dtype == ScalarType::Half && dtype == ScalarType::Float;
+  if (!widens && dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(dtype));
+  if (!is_floating(self.dtype)) return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
+  if (!has_data(ctx, self) || !resize_alike(ctx, out, self)) return;
+  if (self.dtype == ScalarType::Double) return softmax_as<double, kLog>(ctx, self, mask, out);
+  softmax_as<float, kLog>(ctx, self, mask, out);
 }
 
 template <typename T, bool kLog>
-void backward_as(KernelContext& ctx, uint32_t mask) {
-  const Tensor& output = ctx.tensor(1);
+void backward_as(KernelContext& ctx, const Tensor& grad_output, const Tensor& output, uint32_t mask,
+                 const Tensor& grad_input) {
   Source<T> grad;
   Source<T> result;
   Sink<T> sink;
-  if (!float_source(ctx, 0, &grad) || !float_source(ctx, 1, &result) || !float_sink(ctx, 4, &sink)) return;
+  if (!float_source(ctx, grad_output, &grad) || !float_source(ctx, output, &result)) return;
+  if (!float_sink(ctx, grad_input, &sink)) return;
   const ReducePlan plan = make_reduce_plan(output, mask, output);
   for_each_part(ctx, plan, [&](int64_t from, int64_t, int64_t, int64_t n) {
     T sums[kColumnBlock];
@@ -120,29 +119,38 @@ void backward_as(KernelContext& ctx, uint32_t mask) {
 }
 
 template <bool kLog>
-void softmax_backward(KernelContext& ctx) {
-  const Tensor& grad = ctx.tensor(0);
-  const Tensor& output = ctx.tensor(1);
-  const ScalarType dtype = ctx.tensor(4).dtype;
+void softmax_backward(KernelContext& ctx, const Tensor& grad, const Tensor& output, int64_t dim, ScalarType input_dtype,
+                      Tensor& grad_input) {
+  const ScalarType dtype = grad_input.dtype;
   uint32_t mask;
-  if (!one_dim(ctx, ctx.integer(2), output, &mask)) return;
-  if (grad.dtype != output.dtype) return ctx.fail(Check::KernelDtypeMismatch, 0, static_cast<int64_t>(grad.dtype));
-  if (ctx.integer(3) != static_cast<int64_t>(dtype)) {
-    return ctx.fail(Check::KernelDtypeMismatch, 4, static_cast<int64_t>(dtype));
+  if (!one_dim(ctx, dim, output, &mask)) return;
+  if (grad.dtype != output.dtype) return ctx.fail(Check::KernelDtypeMismatch, grad, static_cast<int64_t>(grad.dtype));
+  if (input_dtype != dtype) {
+    return ctx.fail(Check::KernelDtypeMismatch, grad_input, static_cast<int64_t>(dtype));
   }
   if (dtype != grad.dtype && !(dtype == ScalarType::Half && grad.dtype == ScalarType::Float)) {
-    return ctx.fail(Check::KernelDtypeMismatch, 4, static_cast<int64_t>(dtype));
+    return ctx.fail(Check::KernelDtypeMismatch, grad_input, static_cast<int64_t>(dtype));
   }
-  if (!require_alike(ctx, 0, output) || !resize_alike(ctx, 4, output)) return;
-  if (grad.dtype == ScalarType::Double) return backward_as<double, kLog>(ctx, mask);
-  backward_as<float, kLog>(ctx, mask);
+  if (!require_alike(ctx, grad, output) || !resize_alike(ctx, grad_input, output)) return;
+  if (grad.dtype == ScalarType::Double) return backward_as<double, kLog>(ctx, grad, output, mask, grad_input);
+  backward_as<float, kLog>(ctx, grad, output, mask, grad_input);
 }
 
 }  // namespace
 
-void softmax_out(KernelContext& ctx) { softmax<false>(ctx); }
-void log_softmax_out(KernelContext& ctx) { softmax<true>(ctx); }
-void softmax_backward_out(KernelContext& ctx) { softmax_backward<false>(ctx); }
-void log_softmax_backward_out(KernelContext& ctx) { softmax_backward<true>(ctx); }
+void softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
+  softmax<false>(ctx, self, dim, half_to_float, out);
+}
+void log_softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
+  softmax<true>(ctx, self, dim, half_to_float, out);
+}
+void softmax_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& output, int64_t dim,
+                          ScalarType input_dtype, Tensor& grad_input) {
+  softmax_backward<false>(ctx, grad_output, output, dim, input_dtype, grad_input);
+}
+void log_softmax_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& output, int64_t dim,
+                              ScalarType input_dtype, Tensor& out) {
+  softmax_backward<true>(ctx, grad_output, output, dim, input_dtype, out);
+}
 
 }  // namespace etir

@@ -3,91 +3,89 @@
 
 #include "core/count.h"
 #include "kernels/kernel.h"
+#include "kernels/prim/tensors.gen.h"
 #include "kernels/util/loops.h"
 
 namespace etir {
 
-void prim_sym_size(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const int64_t given = ctx.integer(1);
-  const int dim = self.rank > 0 ? wrap_dim(given, self.rank) : -1;
-  if (dim < 0) return ctx.fail(Check::KernelDim, given, self.rank);
-  ctx.set_integer(2, self.size(dim));
+void prim_sym_size(KernelContext& ctx, const Tensor& self, int64_t dim, ScalarResult result) {
+  const int64_t given = dim;
+  const int axis = self.rank > 0 ? wrap_dim(given, self.rank) : -1;
+  if (axis < 0) return ctx.fail(Check::KernelDim, given, self.rank);
+  result.set(self.size(axis));
 }
 
-void prim_sym_numel(KernelContext& ctx) { ctx.set_integer(1, ctx.tensor(0).numel()); }
+void prim_sym_numel(KernelContext& /*ctx*/, const Tensor& self, ScalarResult result) { result.set(self.numel()); }
 
-void prim_local_scalar_dense(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  if (self.numel() < 1) return ctx.fail(Check::KernelShape, 0, 0);
-  if (self.data == nullptr) return ctx.fail(Check::KernelNoData, 0);
+void prim_local_scalar_dense(KernelContext& ctx, const Tensor& self, ScalarResult result) {
+  if (self.numel() < 1) return ctx.fail(Check::KernelShape, self, 0);
+  if (self.data == nullptr) return ctx.fail(Check::KernelNoData, self);
   const bool boolean = self.dtype == ScalarType::Bool;
   const bool real = is_floating(self.dtype);
   if (!boolean && !real && !is_integral(self.dtype, false)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
   const Tag tag = boolean ? Tag::Bool : real ? Tag::Double : Tag::Int;
-  if (ctx.tag(1) != tag)
-    return ctx.fail(Check::PrimResult, static_cast<int64_t>(tag), static_cast<int64_t>(ctx.tag(1)));
+  if (result.tag() != tag)
+    return ctx.fail(Check::PrimResult, static_cast<int64_t>(tag), static_cast<int64_t>(result.tag()));
   switch (self.dtype) {
     case ScalarType::Bool:
-      return ctx.set_boolean(1, *self.ptr<uint8_t>() != 0);
+      return result.set(*self.ptr<uint8_t>() != 0);
     case ScalarType::Half:
-      return ctx.set_real(1, static_cast<float>(*self.ptr<Half>()));
+      return result.set(static_cast<double>(static_cast<float>(*self.ptr<Half>())));
     case ScalarType::BFloat16:
-      return ctx.set_real(1, static_cast<float>(*self.ptr<BFloat16>()));
+      return result.set(static_cast<double>(static_cast<float>(*self.ptr<BFloat16>())));
     case ScalarType::Float:
-      return ctx.set_real(1, *self.ptr<float>());
+      return result.set(static_cast<double>(*self.ptr<float>()));
     case ScalarType::Double:
-      return ctx.set_real(1, *self.ptr<double>());
+      return result.set(static_cast<double>(*self.ptr<double>()));
     case ScalarType::Byte:
-      return ctx.set_integer(1, *self.ptr<uint8_t>());
+      return result.set(static_cast<int64_t>(*self.ptr<uint8_t>()));
     case ScalarType::Char:
-      return ctx.set_integer(1, *self.ptr<int8_t>());
+      return result.set(static_cast<int64_t>(*self.ptr<int8_t>()));
     case ScalarType::Short:
-      return ctx.set_integer(1, *self.ptr<int16_t>());
+      return result.set(static_cast<int64_t>(*self.ptr<int16_t>()));
     case ScalarType::UInt16:
-      return ctx.set_integer(1, *self.ptr<uint16_t>());
+      return result.set(static_cast<int64_t>(*self.ptr<uint16_t>()));
     case ScalarType::Int:
-      return ctx.set_integer(1, *self.ptr<int32_t>());
+      return result.set(static_cast<int64_t>(*self.ptr<int32_t>()));
     case ScalarType::UInt32:
-      return ctx.set_integer(1, *self.ptr<uint32_t>());
+      return result.set(static_cast<int64_t>(*self.ptr<uint32_t>()));
     default:
-      return ctx.set_integer(1, *self.ptr<int64_t>());
+      return result.set(static_cast<int64_t>(*self.ptr<int64_t>()));
   }
 }
 
 // Makes `out` a view of `self` with another shape: nothing is copied. One size may be -1.
-void prim_et_view(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const IntList list = ctx.int_list(1);
-  Tensor& out = ctx.tensor(2);
-  if (self.dtype != out.dtype) return ctx.fail(Check::KernelDtypeMismatch, 2, static_cast<int64_t>(out.dtype));
-  if (list.size() > static_cast<size_t>(kMaxRank))
-    return ctx.fail(Check::KernelRank, 1, static_cast<int64_t>(list.size()));
-  const int rank = static_cast<int>(list.size());
+void prim_et_view(KernelContext& ctx, const Tensor& self, const IntList& size, Tensor& out) {
+  using arg = arguments::prim_et_view;
+  if (self.dtype != out.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
+  if (size.size() > static_cast<size_t>(kMaxRank))
+    return ctx.fail(Check::KernelRank, arg::size, static_cast<int64_t>(size.size()));
+  const int rank = static_cast<int>(size.size());
   const uint64_t numel = static_cast<uint64_t>(self.numel());
   int64_t sizes[kMaxRank];
   uint64_t product = 1;
   int inferred = -1;
   for (int d = 0; d < rank; ++d) {
-    sizes[d] = list[d];
+    sizes[d] = size[d];
     if (sizes[d] == -1 && inferred < 0) {
       inferred = d;
     } else if (sizes[d] < 0 || sizes[d] > INT32_MAX || !multiply_count(product, static_cast<uint32_t>(sizes[d]))) {
-      return ctx.fail(Check::KernelArgument, 1, sizes[d]);
+      return ctx.fail(Check::KernelArgument, arg::size, sizes[d]);
     }
   }
   if (inferred >= 0) {
-    if (product == 0 || numel % product != 0) return ctx.fail(Check::KernelShape, 1, static_cast<int64_t>(product));
+    if (product == 0 || numel % product != 0)
+      return ctx.fail(Check::KernelShape, arg::size, static_cast<int64_t>(product));
     sizes[inferred] = static_cast<int64_t>(numel / product);
     product = numel;
   }
-  if (product != numel) return ctx.fail(Check::KernelShape, 1, static_cast<int64_t>(product));
-  if (self.data == nullptr && numel > 0) return ctx.fail(Check::KernelNoData, 0);
+  if (product != numel) return ctx.fail(Check::KernelShape, arg::size, static_cast<int64_t>(product));
+  if (self.data == nullptr && numel > 0) return ctx.fail(Check::KernelNoData, self);
   // A constant is a value of its own; only what views another tensor, or has no data yet, can be made a view.
   if ((out.flags & (Tensor::kFlagConstant | Tensor::kFlagView)) == Tensor::kFlagConstant) {
-    return ctx.fail(Check::KernelArgument, 2, 0);
+    return ctx.fail(Check::KernelArgument, out, 0);
   }
   if (&out == &self) {
     ctx.resize(out, sizes, rank);
@@ -105,26 +103,26 @@ void prim_et_view(KernelContext& ctx) {
 }
 
 // Appends `from` as row `index` of `to`, which has that many rows.
-void prim_et_copy_index(KernelContext& ctx) {
-  Tensor& to = ctx.tensor(0);
-  const Tensor& from = ctx.tensor(1);
-  const int64_t index = ctx.integer(2);
-  if (to.dtype != from.dtype) return ctx.fail(Check::KernelDtypeMismatch, 1, static_cast<int64_t>(from.dtype));
-  if (to.rank != from.rank + 1) return ctx.fail(Check::KernelRank, 0, to.rank);
+void prim_et_copy_index(KernelContext& ctx, Tensor& copy_to, const Tensor& copy_from, int64_t index) {
+  Tensor& to = copy_to;
+  const Tensor& from = copy_from;
+  if (to.dtype != from.dtype) return ctx.fail(Check::KernelDtypeMismatch, copy_from, static_cast<int64_t>(from.dtype));
+  if (to.rank != from.rank + 1) return ctx.fail(Check::KernelRank, copy_to, to.rank);
   if (index < 0 || index >= INT32_MAX) return ctx.fail(Check::KernelIndex, index, INT32_MAX);
-  if (!to.is_row_major() || !from.is_row_major()) return ctx.fail(Check::KernelDimOrder, to.is_row_major() ? 1 : 0);
+  if (!to.is_row_major() || !from.is_row_major()) return ctx.fail(Check::KernelDimOrder, to.is_row_major() ? from : to);
   int64_t sizes[kMaxRank];
   sizes[0] = index + 1;
   for (int d = 0; d < from.rank; ++d) {
     sizes[d + 1] = from.sizes[d];
-    if (to.sizes[d + 1] != from.sizes[d]) return ctx.fail(Check::KernelShape, 1, from.sizes[d]);
+    if (to.sizes[d + 1] != from.sizes[d]) return ctx.fail(Check::KernelShape, copy_from, from.sizes[d]);
   }
   const size_t nbytes = from.nbytes();
   // A result of fixed shape has all its rows from the start.
   const bool has_row = to.dynamism == Dynamism::Static && index < to.sizes[0];
   if (!has_row && !ctx.resize(to, sizes, to.rank)) return;
   if (nbytes == 0) return;
-  if (from.data == nullptr || to.data == nullptr) return ctx.fail(Check::KernelNoData, from.data == nullptr ? 1 : 0);
+  if (from.data == nullptr || to.data == nullptr)
+    return ctx.fail(Check::KernelNoData, from.data == nullptr ? from : to);
   std::memmove(to.ptr<uint8_t>() + static_cast<size_t>(index) * nbytes, from.data, nbytes);
 }
 

@@ -1,4 +1,5 @@
 // The sum of two quantized tensors, quantized again.
+#include "kernels/quantized/add.gen.h"
 #include "kernels/quantized/affine.h"
 
 namespace etir {
@@ -11,42 +12,46 @@ struct Operand {
   float zero_point;
 };
 
-/// Scale and zero point of the operand whose scale is argument `arg`. False: failed.
-bool read_operand(KernelContext& ctx, int arg, Operand* operand) {
-  const int64_t zero_point = ctx.integer(arg + 1);
+/// Scale and zero point of an operand. False: failed.
+/// The zero point is the argument at `position`.
+bool read_operand(KernelContext& ctx, double scale, int64_t zero_point, int position, Operand* operand) {
   if (zero_point < INT32_MIN || zero_point > INT32_MAX) {
-    ctx.fail(Check::KernelArgument, arg + 1, zero_point);
+    ctx.fail(Check::KernelArgument, position, zero_point);
     return false;
   }
-  operand->scale = static_cast<float>(ctx.real(arg));
+  operand->scale = static_cast<float>(scale);
   operand->zero_point = static_cast<float>(zero_point);
   return true;
 }
 
 }  // namespace
 
-void quantized_add_out(KernelContext& ctx) {
-  const Tensor& a = ctx.tensor(0);
-  const Tensor& b = ctx.tensor(5);
-  Tensor& out = ctx.tensor(14);
-  if (b.dtype != a.dtype) return ctx.fail(Check::KernelDtypeMismatch, 5, static_cast<int64_t>(b.dtype));
-  if (out.dtype != a.dtype) return ctx.fail(Check::KernelDtypeMismatch, 14, static_cast<int64_t>(out.dtype));
+void quantized_add_out(KernelContext& ctx, const Tensor& a, double a_scale, int64_t a_zero_point,
+                       int64_t /*a_quant_min*/, int64_t /*a_quant_max*/, const Tensor& b, double b_scale,
+                       int64_t b_zero_point, int64_t /*b_quant_min*/, int64_t /*b_quant_max*/, double out_scale,
+                       int64_t out_zero_point, int64_t out_quant_min, int64_t out_quant_max, Tensor& out) {
+  using arg = arguments::quantized_add_out;
+  if (b.dtype != a.dtype) return ctx.fail(Check::KernelDtypeMismatch, b, static_cast<int64_t>(b.dtype));
+  if (out.dtype != a.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
   if (!contains(kStored & kSelectedDtypes, a.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(a.dtype));
+    return ctx.fail(Check::KernelDtype, a, static_cast<int64_t>(a.dtype));
   }
   Operand left, right;
-  int64_t low, high, sizes[kMaxRank];
-  const int64_t zero_point = ctx.integer(11);
-  if (zero_point < INT32_MIN || zero_point > INT32_MAX) return ctx.fail(Check::KernelArgument, 11, zero_point);
-  if (!read_operand(ctx, 1, &left) || !read_operand(ctx, 6, &right) || !read_range(ctx, 12, out.dtype, &low, &high)) {
+  int64_t sizes[kMaxRank];
+  const int64_t low = out_quant_min, high = out_quant_max, zero_point = out_zero_point;
+  if (zero_point < INT32_MIN || zero_point > INT32_MAX)
+    return ctx.fail(Check::KernelArgument, arg::out_zero_point, zero_point);
+  if (!read_operand(ctx, a_scale, a_zero_point, arg::a_zero_point, &left) ||
+      !read_operand(ctx, b_scale, b_zero_point, arg::b_zero_point, &right) ||
+      !check_range(ctx, out_quant_min, out_quant_max, arg::out_quant_min, out.dtype)) {
     return;
   }
   const int rank = broadcast_shapes(a, b, sizes);
-  if (rank < 0) return ctx.fail(Check::KernelShape, 5, b.numel());
-  if (!ctx.resize(out, sizes, rank) || !check_data(ctx, 0, a) || !check_data(ctx, 5, b) || !check_data(ctx, 14, out)) {
+  if (rank < 0) return ctx.fail(Check::KernelShape, b, b.numel());
+  if (!ctx.resize(out, sizes, rank) || !has_data(ctx, a) || !has_data(ctx, b) || !has_data(ctx, out)) {
     return;
   }
-  const float inverse = 1.0f / static_cast<float>(ctx.real(10));
+  const float inverse = 1.0f / static_cast<float>(out_scale);
   const Tensor* const operands[] = {&out, &a, &b};
   const auto loops = make_loops<3>(operands);
   if (loops.numel() == 0) return;

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "kernels/kernel.h"
+#include "kernels/util/checks.h"
 #include "kernels/util/dispatch.h"
 #include "kernels/util/loops.h"
 
@@ -22,12 +23,6 @@ constexpr DtypeSet kNarrow = dtype_set(ScalarType::Byte, ScalarType::Char, Scala
 constexpr DtypeSet kStored = kNarrow | dtype_bit(ScalarType::Int);
 
 inline ScalarType stored_as(ScalarType type) { return type == ScalarType::Bits16 ? ScalarType::UInt16 : type; }
-
-inline bool check_data(KernelContext& ctx, int arg, const Tensor& tensor) {
-  if (tensor.data != nullptr || tensor.numel() == 0) return true;
-  ctx.fail(Check::KernelNoData, arg);
-  return false;
-}
 
 inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -65,17 +60,15 @@ inline bool bounds_of(ScalarType type, int64_t* low, int64_t* high) {
   }
 }
 
-/// Reads quant_min and quant_max (arguments `arg`, `arg + 1`) for a type. False: failed.
-inline bool read_range(KernelContext& ctx, int arg, ScalarType type, int64_t* low, int64_t* high) {
+/// Checks quant_min and quant_max, the arguments at `position` and after it, for a type. False: failed.
+inline bool check_range(KernelContext& ctx, int64_t low, int64_t high, int position, ScalarType type) {
   int64_t least, most;
-  *low = ctx.integer(arg);
-  *high = ctx.integer(arg + 1);
-  if (!bounds_of(type, &least, &most) || *low < least || *low > *high) {
-    ctx.fail(Check::KernelArgument, arg, *low);
+  if (!bounds_of(type, &least, &most) || low < least || low > high) {
+    ctx.fail(Check::KernelArgument, position, low);
     return false;
   }
-  if (*high > most) {
-    ctx.fail(Check::KernelArgument, arg + 1, *high);
+  if (high > most) {
+    ctx.fail(Check::KernelArgument, position + 1, high);
     return false;
   }
   return true;
@@ -139,38 +132,39 @@ struct Parameters {
   }
 };
 
-/// Checks the parameters at arguments `arg` and `arg + 1`, which are tensors of `count` elements; the zero points may
-/// be None. False: failed.
-inline bool read_parameters(KernelContext& ctx, int arg, int64_t count, Parameters* parameters) {
-  parameters->scales = &ctx.tensor(arg);
-  parameters->zero_points = ctx.optional_tensor(arg + 1);
+/// Checks parameters that are tensors of `count` elements; the zero points may be absent. False: failed.
+inline bool read_parameters(KernelContext& ctx, const Tensor& scales, const Tensor* zero_points, int64_t count,
+                            Parameters* parameters) {
+  parameters->scales = &scales;
+  parameters->zero_points = zero_points;
   for (int i = 0; i < 2; ++i) {
     const Tensor* tensor = i == 0 ? parameters->scales : parameters->zero_points;
     if (tensor == nullptr) continue;
     if (!contains((i == 0 ? kFloats : kInts) & kSelectedDtypes, tensor->dtype)) {
-      ctx.fail(Check::KernelDtype, arg + i, static_cast<int64_t>(tensor->dtype));
+      ctx.fail(Check::KernelDtype, *tensor, static_cast<int64_t>(tensor->dtype));
       return false;
     }
     if (tensor->numel() != count) {
-      ctx.fail(Check::KernelShape, arg + i, tensor->numel());
+      ctx.fail(Check::KernelShape, *tensor, tensor->numel());
       return false;
     }
     if (!plain_order(*tensor)) {
-      ctx.fail(Check::KernelDimOrder, arg + i);
+      ctx.fail(Check::KernelDimOrder, *tensor);
       return false;
     }
-    if (!check_data(ctx, arg + i, *tensor)) return false;
+    if (!has_data(ctx, *tensor)) return false;
   }
   return true;
 }
 
-/// Checks that every zero point fits 32 bits, so that arithmetic on them cannot overflow. False: failed.
-inline bool check_zero_points(KernelContext& ctx, int arg, const Parameters& parameters, int64_t channels) {
+/// Checks that every zero point, the argument at `position`, fits 32 bits, so that arithmetic on them cannot overflow.
+/// False: failed.
+inline bool check_zero_points(KernelContext& ctx, int position, const Parameters& parameters, int64_t channels) {
   if (parameters.zero_points == nullptr) channels = 1;
   for (int64_t c = 0; c < channels; ++c) {
     const int64_t value = parameters.zero_point_at(c);
     if (value < INT32_MIN || value > INT32_MAX) {
-      ctx.fail(Check::KernelArgument, arg, value);
+      ctx.fail(Check::KernelArgument, position, value);
       return false;
     }
   }

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/quantized/affine.h"
+#include "kernels/quantized/choose_qparams.gen.h"
 
 namespace etir {
 namespace {
@@ -46,13 +47,13 @@ int64_t saturate(float value, int64_t low, int64_t high) {
   return static_cast<int64_t>(value);
 }
 
-bool check_results(KernelContext& ctx, int arg, const Tensor& scale, const Tensor& zero_point) {
+bool check_results(KernelContext& ctx, const Tensor& scale, const Tensor& zero_point) {
   if (scale.dtype != ScalarType::Double) {
-    ctx.fail(Check::KernelDtype, arg, static_cast<int64_t>(scale.dtype));
+    ctx.fail(Check::KernelDtype, scale, static_cast<int64_t>(scale.dtype));
     return false;
   }
   if (zero_point.dtype != ScalarType::Long) {
-    ctx.fail(Check::KernelDtype, arg + 1, static_cast<int64_t>(zero_point.dtype));
+    ctx.fail(Check::KernelDtype, zero_point, static_cast<int64_t>(zero_point.dtype));
     return false;
   }
   return true;
@@ -60,56 +61,55 @@ bool check_results(KernelContext& ctx, int arg, const Tensor& scale, const Tenso
 
 }  // namespace
 
-void choose_qparams_tensor_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(0);
-  const int64_t low = ctx.integer(1), high = ctx.integer(2);
-  Tensor& scale = ctx.tensor(5);
-  Tensor& zero_point = ctx.tensor(6);
-  if (!check_results(ctx, 5, scale, zero_point)) return;
-  if (low < INT32_MIN || low >= high) return ctx.fail(Check::KernelArgument, 1, low);
-  if (high > INT32_MAX) return ctx.fail(Check::KernelArgument, 2, high);
+void choose_qparams_tensor_out(KernelContext& ctx, const Tensor& input, int64_t quant_min, int64_t quant_max,
+                               double eps, ScalarType /*dtype*/, Tensor& scale_out, Tensor& zero_point_out) {
+  using arg = arguments::choose_qparams_tensor_out;
+  const int64_t low = quant_min, high = quant_max;
+  if (!check_results(ctx, scale_out, zero_point_out)) return;
+  if (low < INT32_MIN || low >= high) return ctx.fail(Check::KernelArgument, arg::quant_min, low);
+  if (high > INT32_MAX) return ctx.fail(Check::KernelArgument, arg::quant_max, high);
   const int64_t one = 1;
-  if (input.numel() == 0) return ctx.fail(Check::KernelShape, 0, 0);
-  if (!ctx.resize(scale, &one, 1) || !ctx.resize(zero_point, &one, 1) || !check_data(ctx, 0, input) ||
-      !check_data(ctx, 5, scale) || !check_data(ctx, 6, zero_point)) {
+  if (input.numel() == 0) return ctx.fail(Check::KernelShape, input, 0);
+  if (!ctx.resize(scale_out, &one, 1) || !ctx.resize(zero_point_out, &one, 1) || !has_data(ctx, input) ||
+      !has_data(ctx, scale_out) || !has_data(ctx, zero_point_out)) {
     return;
   }
   Range range;
   if (!dispatch<kInputs>(
           input.dtype, [&](auto tag) { range = range_of(input.ptr<typename decltype(tag)::type>(), input.numel()); })) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(input.dtype));
+    return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
   }
   range.low = range.low > 0 ? 0 : range.low;
   range.high = range.high < 0 ? 0 : range.high;
-  const float least = static_cast<float>(ctx.real(3));
+  const float least = static_cast<float>(eps);
   float step = (range.high - range.low) / static_cast<float>(high - low);
   step = step < least ? least : step;
-  *scale.ptr<double>() = static_cast<double>(step);
+  *scale_out.ptr<double>() = static_cast<double>(step);
   const float shift = std::nearbyint(range.low / step);
   // In double the difference of two numbers of 32 bits is exact.
   const double point = static_cast<double>(low) - static_cast<double>(shift);
-  *zero_point.ptr<int64_t>() = !(point > static_cast<double>(low))  ? low
-                               : point >= static_cast<double>(high) ? high
-                                                                    : static_cast<int64_t>(point);
+  *zero_point_out.ptr<int64_t>() = !(point > static_cast<double>(low))  ? low
+                                   : point >= static_cast<double>(high) ? high
+                                                                        : static_cast<int64_t>(point);
 }
 
-void choose_qparams_per_token_asymmetric_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(0);
-  Tensor& scales = ctx.tensor(2);
-  Tensor& zero_points = ctx.tensor(3);
-  if (!check_results(ctx, 2, scales, zero_points)) return;
-  if (input.rank == 0) return ctx.fail(Check::KernelRank, 0, 0);
-  if (!plain_order(input)) return ctx.fail(Check::KernelDimOrder, 0);
+void choose_qparams_per_token_asymmetric_out(KernelContext& ctx, const Tensor& input, ScalarType /*dtype*/,
+                                             Tensor& scale_out, Tensor& zero_point_out) {
+  Tensor& scales = scale_out;
+  Tensor& zero_points = zero_point_out;
+  if (!check_results(ctx, scales, zero_points)) return;
+  if (input.rank == 0) return ctx.fail(Check::KernelRank, input, 0);
+  if (!plain_order(input)) return ctx.fail(Check::KernelDimOrder, input);
   const Runs runs = runs_of_rows(input);
   int64_t sizes[kMaxRank];
   for (int d = 0; d < input.rank; ++d) sizes[d] = d + 1 < input.rank ? input.sizes[d] : 1;
-  if (runs.inner == 0) return ctx.fail(Check::KernelShape, 0, 0);
-  if (!ctx.resize(scales, sizes, input.rank) || !ctx.resize(zero_points, sizes, input.rank) ||
-      !check_data(ctx, 0, input) || !check_data(ctx, 2, scales) || !check_data(ctx, 3, zero_points)) {
+  if (runs.inner == 0) return ctx.fail(Check::KernelShape, input, 0);
+  if (!ctx.resize(scales, sizes, input.rank) || !ctx.resize(zero_points, sizes, input.rank) || !has_data(ctx, input) ||
+      !has_data(ctx, scales) || !has_data(ctx, zero_points)) {
     return;
   }
-  if (!plain_order(scales)) return ctx.fail(Check::KernelDimOrder, 2);
-  if (!plain_order(zero_points)) return ctx.fail(Check::KernelDimOrder, 3);
+  if (!plain_order(scales)) return ctx.fail(Check::KernelDimOrder, scale_out);
+  if (!plain_order(zero_points)) return ctx.fail(Check::KernelDimOrder, zero_point_out);
   const bool known = dispatch<kInputs>(input.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     ctx.parallel_for(runs.channels, 4096 / runs.inner + 1, [&](int64_t begin, int64_t end) {
@@ -129,7 +129,7 @@ void choose_qparams_per_token_asymmetric_out(KernelContext& ctx) {
       }
     });
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(input.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
 }
 
 }  // namespace etir

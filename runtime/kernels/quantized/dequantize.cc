@@ -1,6 +1,7 @@
 // dequantize_per_tensor, dequantize_per_channel, dequantize_per_token: (q - zero_point) * scale, in float, in double
 // for results of that type.
 #include "kernels/quantized/affine.h"
+#include "kernels/quantized/dequantize.gen.h"
 
 namespace etir {
 namespace {
@@ -31,27 +32,25 @@ void run(const Tensor& input, Tensor& out, int64_t at, int64_t n, double scale, 
 
 /// Everything after the parameters are known. Arguments: quant_min (not used), quant_max (not used), dtype of the
 /// input, dtype of the result.
-void dequantize(KernelContext& ctx, const Runs& runs, const Parameters& parameters, int zero_point_arg, int dtype_arg) {
-  const Tensor& input = ctx.tensor(0);
-  const int out_arg = dtype_arg + 2;
-  Tensor& out = ctx.tensor(out_arg);
-  if (ctx.integer(dtype_arg) != static_cast<int64_t>(input.dtype)) {
-    return ctx.fail(Check::KernelDtypeMismatch, 0, static_cast<int64_t>(input.dtype));
+void dequantize(KernelContext& ctx, const Tensor& input, const Runs& runs, const Parameters& parameters,
+                ScalarType dtype, std::optional<ScalarType> out_dtype, Tensor& out) {
+  if (dtype != input.dtype) {
+    return ctx.fail(Check::KernelDtypeMismatch, input, static_cast<int64_t>(input.dtype));
   }
-  if (ctx.dtype_or(dtype_arg + 1, out.dtype) != out.dtype) {
-    return ctx.fail(Check::KernelDtypeMismatch, out_arg, static_cast<int64_t>(out.dtype));
+  if (out_dtype.value_or(out.dtype) != out.dtype) {
+    return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
   }
   if (!contains(kStored & kSelectedDtypes, stored_as(input.dtype))) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(input.dtype));
+    return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
   }
   if (!contains(kFloats & kSelectedDtypes, out.dtype)) {
-    return ctx.fail(Check::KernelDtype, out_arg, static_cast<int64_t>(out.dtype));
+    return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype));
   }
-  if (!check_zero_points(ctx, zero_point_arg, parameters, runs.channels) || !ctx.resize_like(out, input) ||
-      !check_data(ctx, 0, input) || !check_data(ctx, out_arg, out)) {
+  if (!check_zero_points(ctx, arguments::dequantize_per_tensor_out::zero_point, parameters, runs.channels) ||
+      !ctx.resize_like(out, input) || !has_data(ctx, input) || !has_data(ctx, out)) {
     return;
   }
-  if (!same_order(input, out)) return ctx.fail(Check::KernelDimOrder, out_arg);
+  if (!same_order(input, out)) return ctx.fail(Check::KernelDimOrder, out);
   if (input.numel() == 0) return;
   constexpr int64_t kPiece = 4096;
   const int64_t pieces = (runs.inner + kPiece - 1) / kPiece;
@@ -69,39 +68,45 @@ void dequantize(KernelContext& ctx, const Runs& runs, const Parameters& paramete
 
 }  // namespace
 
-void dequantize_per_tensor_out(KernelContext& ctx) {
+void dequantize_per_tensor_out(KernelContext& ctx, const Tensor& input, double scale, int64_t zero_point,
+                               int64_t /*quant_min*/, int64_t /*quant_max*/, ScalarType dtype,
+                               std::optional<ScalarType> out_dtype, Tensor& out) {
   Parameters parameters;
-  parameters.scale = ctx.real(1);
-  parameters.zero_point = ctx.integer(2);
+  parameters.scale = scale;
+  parameters.zero_point = zero_point;
   Runs runs;
-  runs.inner = ctx.tensor(0).numel();
-  dequantize(ctx, runs, parameters, 2, 5);
+  runs.inner = input.numel();
+  dequantize(ctx, input, runs, parameters, dtype, out_dtype, out);
 }
 
-void dequantize_per_tensor_tensor_out(KernelContext& ctx) {
+void dequantize_per_tensor_tensor_out(KernelContext& ctx, const Tensor& input, const Tensor& scale,
+                                      const Tensor& zero_point, int64_t /*quant_min*/, int64_t /*quant_max*/,
+                                      ScalarType dtype, std::optional<ScalarType> out_dtype, Tensor& out) {
   Parameters parameters;
-  if (!read_parameters(ctx, 1, 1, &parameters)) return;
+  if (!read_parameters(ctx, scale, &zero_point, 1, &parameters)) return;
   Runs runs;
-  runs.inner = ctx.tensor(0).numel();
-  dequantize(ctx, runs, parameters, 2, 5);
+  runs.inner = input.numel();
+  dequantize(ctx, input, runs, parameters, dtype, out_dtype, out);
 }
 
-void dequantize_per_channel_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(0);
-  const int axis = wrap_dim(ctx.integer(3), input.rank);
-  if (axis < 0 || input.rank == 0) return ctx.fail(Check::KernelDim, ctx.integer(3), input.rank);
+void dequantize_per_channel_out(KernelContext& ctx, const Tensor& input, const Tensor& scales,
+                                const Tensor* zero_points, int64_t axis, int64_t /*quant_min*/, int64_t /*quant_max*/,
+                                ScalarType dtype, std::optional<ScalarType> out_dtype, Tensor& out) {
+  const int axis_value = wrap_dim(axis, input.rank);
+  if (axis_value < 0 || input.rank == 0) return ctx.fail(Check::KernelDim, axis, input.rank);
   Parameters parameters;
-  if (!read_parameters(ctx, 1, input.sizes[axis], &parameters)) return;
-  dequantize(ctx, runs_along(input, axis), parameters, 2, 6);
+  if (!read_parameters(ctx, scales, zero_points, input.sizes[axis_value], &parameters)) return;
+  dequantize(ctx, input, runs_along(input, axis_value), parameters, dtype, out_dtype, out);
 }
 
-void dequantize_per_token_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(0);
+void dequantize_per_token_out(KernelContext& ctx, const Tensor& input, const Tensor& scales, const Tensor& zero_points,
+                              int64_t /*quant_min*/, int64_t /*quant_max*/, ScalarType dtype, ScalarType output_dtype,
+                              Tensor& out) {
   const Runs runs = runs_of_rows(input);
   Parameters parameters;
-  if (!plain_order(input)) return ctx.fail(Check::KernelDimOrder, 0);
-  if (!read_parameters(ctx, 1, runs.channels, &parameters)) return;
-  dequantize(ctx, runs, parameters, 2, 5);
+  if (!plain_order(input)) return ctx.fail(Check::KernelDimOrder, input);
+  if (!read_parameters(ctx, scales, &zero_points, runs.channels, &parameters)) return;
+  dequantize(ctx, input, runs, parameters, dtype, output_dtype, out);
 }
 
 }  // namespace etir

@@ -1,5 +1,6 @@
 // Rows of a quantized table, dequantized: one, two or four elements in a byte, scales for rows or for groups in them.
 #include "kernels/quantized/affine.h"
+#include "kernels/quantized/embedding.gen.h"
 
 namespace etir {
 namespace {
@@ -64,61 +65,59 @@ int64_t index_at(const Tensor& indices, int64_t i) {
 }
 
 /// Scales and zero points: of the table's rows, or of equal groups in them. False: failed.
-bool check_parameter(KernelContext& ctx, int arg, const Tensor& tensor, const Table& table) {
+bool check_parameter(KernelContext& ctx, const Tensor& tensor, const Table& table) {
   if (!contains(kParameterTypes & kSelectedDtypes, tensor.dtype)) {
-    ctx.fail(Check::KernelDtype, arg, static_cast<int64_t>(tensor.dtype));
+    ctx.fail(Check::KernelDtype, tensor, static_cast<int64_t>(tensor.dtype));
   } else if (tensor.rank != 1 && tensor.rank != 2) {
-    ctx.fail(Check::KernelRank, arg, tensor.rank);
+    ctx.fail(Check::KernelRank, tensor, tensor.rank);
   } else if (tensor.sizes[0] != table.rows) {
-    ctx.fail(Check::KernelShape, arg, tensor.sizes[0]);
+    ctx.fail(Check::KernelShape, tensor, tensor.sizes[0]);
   } else if ((tensor.rank == 2 ? tensor.sizes[1] : 1) != table.groups || table.groups < 1 ||
              table.dim % table.groups != 0) {
-    ctx.fail(Check::KernelShape, arg, table.groups);
+    ctx.fail(Check::KernelShape, tensor, table.groups);
   } else if (!plain_order(tensor)) {
-    ctx.fail(Check::KernelDimOrder, arg);
+    ctx.fail(Check::KernelDimOrder, tensor);
   } else {
-    return check_data(ctx, arg, tensor);
+    return has_data(ctx, tensor);
   }
   return false;
 }
 
-void embedding(KernelContext& ctx, int bits, bool has_dtype) {
-  const int out_arg = has_dtype ? 7 : 6;
-  const Tensor& weight = ctx.tensor(0);
-  const Tensor& scales = ctx.tensor(1);
-  const Tensor& indices = ctx.tensor(5);
-  Tensor& out = ctx.tensor(out_arg);
+void embedding(KernelContext& ctx, const Tensor& weight, const Tensor& scales, const Tensor* zero_points,
+               int64_t quant_min, int64_t quant_max, const Tensor& indices, std::optional<ScalarType> dtype,
+               Tensor& out, int bits) {
+  using arg = arguments::embedding_byte_out;
   if (weight.dtype != ScalarType::Byte && (bits < 8 || weight.dtype != ScalarType::Char)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(weight.dtype));
+    return ctx.fail(Check::KernelDtype, weight, static_cast<int64_t>(weight.dtype));
   }
-  if (weight.rank != 2) return ctx.fail(Check::KernelRank, 0, weight.rank);
-  if (!plain_order(weight)) return ctx.fail(Check::KernelDimOrder, 0);
-  Table table{&weight, &scales, ctx.optional_tensor(2), bits, weight.sizes[0], weight.size(1) * (8 / bits), 1};
+  if (weight.rank != 2) return ctx.fail(Check::KernelRank, weight, weight.rank);
+  if (!plain_order(weight)) return ctx.fail(Check::KernelDimOrder, weight);
+  Table table{&weight, &scales, zero_points, bits, weight.sizes[0], weight.size(1) * (8 / bits), 1};
   if (scales.rank == 2) table.groups = scales.sizes[1];
-  if (!check_parameter(ctx, 1, scales, table)) return;
-  if (table.zero_points != nullptr && !check_parameter(ctx, 2, *table.zero_points, table)) return;
+  if (!check_parameter(ctx, scales, table)) return;
+  if (table.zero_points != nullptr && !check_parameter(ctx, *table.zero_points, table)) return;
   if (bits < 8) {
     const int64_t half = int64_t{1} << (bits - 1);
-    if (ctx.integer(3) != -half) return ctx.fail(Check::KernelArgument, 3, ctx.integer(3));
-    if (ctx.integer(4) != half - 1) return ctx.fail(Check::KernelArgument, 4, ctx.integer(4));
+    if (quant_min != -half) return ctx.fail(Check::KernelArgument, arg::weight_quant_min, quant_min);
+    if (quant_max != half - 1) return ctx.fail(Check::KernelArgument, arg::weight_quant_max, quant_max);
   }
   if (indices.dtype != ScalarType::Int && indices.dtype != ScalarType::Long) {
-    return ctx.fail(Check::KernelDtype, 5, static_cast<int64_t>(indices.dtype));
+    return ctx.fail(Check::KernelDtype, indices, static_cast<int64_t>(indices.dtype));
   }
-  if (!plain_order(indices)) return ctx.fail(Check::KernelDimOrder, 5);
-  if (indices.rank + 1 > kMaxRank) return ctx.fail(Check::KernelRank, 5, indices.rank);
-  const ScalarType wanted = has_dtype ? ctx.dtype_or(6, scales.dtype) : scales.dtype;
+  if (!plain_order(indices)) return ctx.fail(Check::KernelDimOrder, indices);
+  if (indices.rank + 1 > kMaxRank) return ctx.fail(Check::KernelRank, indices, indices.rank);
+  const ScalarType wanted = dtype.value_or(scales.dtype);
   if (out.dtype != wanted || !contains(kParameterTypes & kSelectedDtypes, out.dtype)) {
-    return ctx.fail(Check::KernelDtypeMismatch, out_arg, static_cast<int64_t>(out.dtype));
+    return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
   }
   int64_t sizes[kMaxRank];
   for (int d = 0; d < indices.rank; ++d) sizes[d] = indices.sizes[d];
   sizes[indices.rank] = table.dim;
-  if (!ctx.resize(out, sizes, indices.rank + 1) || !check_data(ctx, 0, weight) || !check_data(ctx, 5, indices) ||
-      !check_data(ctx, out_arg, out)) {
+  if (!ctx.resize(out, sizes, indices.rank + 1) || !has_data(ctx, weight) || !has_data(ctx, indices) ||
+      !has_data(ctx, out)) {
     return;
   }
-  if (!plain_order(out)) return ctx.fail(Check::KernelDimOrder, out_arg);
+  if (!plain_order(out)) return ctx.fail(Check::KernelDimOrder, out);
   const int64_t count = indices.numel();
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = index_at(indices, i);
@@ -132,11 +131,38 @@ void embedding(KernelContext& ctx, int bits, bool has_dtype) {
 
 }  // namespace
 
-void embedding_byte_out(KernelContext& ctx) { embedding(ctx, 8, false); }
-void embedding_byte_dtype_out(KernelContext& ctx) { embedding(ctx, 8, true); }
-void embedding_4bit_out(KernelContext& ctx) { embedding(ctx, 4, false); }
-void embedding_4bit_dtype_out(KernelContext& ctx) { embedding(ctx, 4, true); }
-void embedding_2bit_out(KernelContext& ctx) { embedding(ctx, 2, false); }
-void embedding_2bit_dtype_out(KernelContext& ctx) { embedding(ctx, 2, true); }
+void embedding_byte_out(KernelContext& ctx, const Tensor& weight, const Tensor& weight_scales,
+                        const Tensor* weight_zero_points, int64_t weight_quant_min, int64_t weight_quant_max,
+                        const Tensor& indices, Tensor& out) {
+  embedding(ctx, weight, weight_scales, weight_zero_points, weight_quant_min, weight_quant_max, indices, std::nullopt,
+            out, 8);
+}
+void embedding_byte_dtype_out(KernelContext& ctx, const Tensor& weight, const Tensor& weight_scales,
+                              const Tensor* weight_zero_points, int64_t weight_quant_min, int64_t weight_quant_max,
+                              const Tensor& indices, std::optional<ScalarType> dtype, Tensor& out) {
+  embedding(ctx, weight, weight_scales, weight_zero_points, weight_quant_min, weight_quant_max, indices, dtype, out, 8);
+}
+void embedding_4bit_out(KernelContext& ctx, const Tensor& weight, const Tensor& weight_scales,
+                        const Tensor* weight_zero_points, int64_t weight_quant_min, int64_t weight_quant_max,
+                        const Tensor& indices, Tensor& out) {
+  embedding(ctx, weight, weight_scales, weight_zero_points, weight_quant_min, weight_quant_max, indices, std::nullopt,
+            out, 4);
+}
+void embedding_4bit_dtype_out(KernelContext& ctx, const Tensor& weight, const Tensor& weight_scales,
+                              const Tensor* weight_zero_points, int64_t weight_quant_min, int64_t weight_quant_max,
+                              const Tensor& indices, std::optional<ScalarType> dtype, Tensor& out) {
+  embedding(ctx, weight, weight_scales, weight_zero_points, weight_quant_min, weight_quant_max, indices, dtype, out, 4);
+}
+void embedding_2bit_out(KernelContext& ctx, const Tensor& weight, const Tensor& weight_scales,
+                        const Tensor* weight_zero_points, int64_t weight_quant_min, int64_t weight_quant_max,
+                        const Tensor& indices, Tensor& out) {
+  embedding(ctx, weight, weight_scales, weight_zero_points, weight_quant_min, weight_quant_max, indices, std::nullopt,
+            out, 2);
+}
+void embedding_2bit_dtype_out(KernelContext& ctx, const Tensor& weight, const Tensor& weight_scales,
+                              const Tensor* weight_zero_points, int64_t weight_quant_min, int64_t weight_quant_max,
+                              const Tensor& indices, std::optional<ScalarType> dtype, Tensor& out) {
+  embedding(ctx, weight, weight_scales, weight_zero_points, weight_quant_min, weight_quant_max, indices, dtype, out, 2);
+}
 
 }  // namespace etir

@@ -3,6 +3,7 @@
 //
 // Sums are kept in float on the stack.
 #include "kernels/quantized/affine.h"
+#include "kernels/quantized/mixed.gen.h"
 
 namespace etir {
 namespace {
@@ -20,77 +21,72 @@ float value_at(const Tensor& tensor, int64_t at) {
 }
 
 /// Checks dtypes, dim orders and shapes. `inner` is the dim of the weights that is summed over.
-bool check(KernelContext& ctx, int out_arg, int inner) {
-  const Tensor& input = ctx.tensor(0);
-  const Tensor& weight = ctx.tensor(1);
-  const Tensor& out = ctx.tensor(out_arg);
+bool check(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& out, int inner) {
   if (!contains(kTypes & kSelectedDtypes, input.dtype)) {
-    ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(input.dtype));
+    ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
     return false;
   }
   if (weight.dtype != ScalarType::Char) {
-    ctx.fail(Check::KernelDtype, 1, static_cast<int64_t>(weight.dtype));
+    ctx.fail(Check::KernelDtype, weight, static_cast<int64_t>(weight.dtype));
     return false;
   }
-  for (int i = 0; i < 2; ++i) {
-    if (ctx.tensor(i).rank != 2) {
-      ctx.fail(Check::KernelRank, i, ctx.tensor(i).rank);
+  for (const Tensor* tensor : {&input, &weight}) {
+    if (tensor->rank != 2) {
+      ctx.fail(Check::KernelRank, *tensor, tensor->rank);
       return false;
     }
-    if (!plain_order(ctx.tensor(i))) {
-      ctx.fail(Check::KernelDimOrder, i);
+    if (!plain_order(*tensor)) {
+      ctx.fail(Check::KernelDimOrder, *tensor);
       return false;
     }
   }
   if (input.sizes[1] != weight.sizes[inner]) {
-    ctx.fail(Check::KernelShape, 1, weight.sizes[inner]);
+    ctx.fail(Check::KernelShape, weight, weight.sizes[inner]);
     return false;
   }
   if (!contains(kTypes & kSelectedDtypes, out.dtype)) {
-    ctx.fail(Check::KernelDtype, out_arg, static_cast<int64_t>(out.dtype));
+    ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype));
     return false;
   }
   return true;
 }
 
-/// Checks scales and zero points (arguments 2 and 3) for `rows` rows; writes how many groups each row has.
-bool check_parameters(KernelContext& ctx, int64_t rows, int64_t columns, bool grouped, int64_t* groups) {
-  const Tensor& scales = ctx.tensor(2);
+/// Checks scales and zero points for `rows` rows; writes how many groups each row has.
+bool check_parameters(KernelContext& ctx, ScalarType dtype, const Tensor& scales, const Tensor* zero_points,
+                      int64_t rows, int64_t columns, bool grouped, int64_t* groups) {
   *groups = scales.rank == 2 ? scales.sizes[1] : 1;
-  for (int arg = 2; arg < 4; ++arg) {
-    const Tensor* tensor = ctx.optional_tensor(arg);
+  for (const Tensor* tensor : {&scales, zero_points}) {
     if (tensor == nullptr) continue;
-    if (tensor->dtype != ctx.tensor(0).dtype) {
-      ctx.fail(Check::KernelDtypeMismatch, arg, static_cast<int64_t>(tensor->dtype));
+    if (tensor->dtype != dtype) {
+      ctx.fail(Check::KernelDtypeMismatch, *tensor, static_cast<int64_t>(tensor->dtype));
       return false;
     }
     if (tensor->rank != 1 && (!grouped || tensor->rank != 2)) {
-      ctx.fail(Check::KernelRank, arg, tensor->rank);
+      ctx.fail(Check::KernelRank, *tensor, tensor->rank);
       return false;
     }
     const int64_t own = tensor->rank == 2 ? tensor->sizes[1] : 1;
     if (tensor->sizes[0] != rows || own != *groups || own < 1 || columns % own != 0) {
-      ctx.fail(Check::KernelShape, arg, tensor->sizes[0]);
+      ctx.fail(Check::KernelShape, *tensor, tensor->sizes[0]);
       return false;
     }
     if (!plain_order(*tensor)) {
-      ctx.fail(Check::KernelDimOrder, arg);
+      ctx.fail(Check::KernelDimOrder, *tensor);
       return false;
     }
-    if (!check_data(ctx, arg, *tensor)) return false;
+    if (!has_data(ctx, *tensor)) return false;
   }
   return true;
 }
 
-bool begin(KernelContext& ctx, int out_arg, int64_t rows, int64_t columns) {
-  Tensor& out = ctx.tensor(out_arg);
+bool begin(KernelContext& ctx, const Tensor& input, const Tensor& weight, Tensor& out, int64_t rows, int64_t columns) {
   const int64_t sizes[2] = {rows, columns};
   if (!ctx.resize(out, sizes, 2)) return false;
   if (!plain_order(out)) {
-    ctx.fail(Check::KernelDimOrder, out_arg);
+    ctx.fail(Check::KernelDimOrder, out);
     return false;
   }
-  return check_data(ctx, 0, ctx.tensor(0)) && check_data(ctx, 1, ctx.tensor(1)) && check_data(ctx, out_arg, out);
+  return has_data(ctx, input) && has_data(ctx, weight) && has_data(ctx, out);
 }
 
 void store(Tensor& out, int64_t at, const float* values, int64_t n) {
@@ -117,17 +113,16 @@ float dot(const float* __restrict x, const int8_t* __restrict w, int64_t n, floa
 
 }  // namespace
 
-void mixed_mm_out(KernelContext& ctx) {
-  if (!check(ctx, 4, 0)) return;
-  const Tensor& input = ctx.tensor(0);
-  const Tensor& weight = ctx.tensor(1);
-  const Tensor& scales = ctx.tensor(2);
-  const Tensor* zero_points = ctx.optional_tensor(3);
-  Tensor& out = ctx.tensor(4);
+void mixed_mm_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& weight_scales,
+                  const Tensor* weight_zero_points, Tensor& out) {
+  if (!check(ctx, input, weight, out, 0)) return;
+  const Tensor* const zero_points = weight_zero_points;
   const int64_t m = input.sizes[0], k = input.sizes[1], n = weight.sizes[1];
   int64_t groups;
-  if (out.dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, 4, static_cast<int64_t>(out.dtype));
-  if (!check_parameters(ctx, k, n, false, &groups) || !begin(ctx, 4, m, n) || m == 0 || n == 0) return;
+  if (out.dtype != input.dtype) return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
+  if (!check_parameters(ctx, input.dtype, weight_scales, weight_zero_points, k, n, false, &groups) ||
+      !begin(ctx, input, weight, out, m, n) || m == 0 || n == 0)
+    return;
   const int64_t blocks = (n + kColumns - 1) / kColumns;
   ctx.parallel_for(m * blocks, 1, [&](int64_t first, int64_t last) {
     for (int64_t task = first; task < last; ++task) {
@@ -135,7 +130,7 @@ void mixed_mm_out(KernelContext& ctx) {
       const int64_t count = min64(kColumns, n - column);
       float sums[kColumns] = {};
       for (int64_t i = 0; i < k; ++i) {
-        const float x = value_at(input, row * k + i) * value_at(scales, i);
+        const float x = value_at(input, row * k + i) * value_at(weight_scales, i);
         const float zero = zero_points != nullptr ? value_at(*zero_points, i) : 0.0f;
         const int8_t* w = weight.ptr<int8_t>() + i * n + column;
         for (int64_t j = 0; j < count; ++j) sums[j] += x * (static_cast<float>(w[j]) - zero);
@@ -145,19 +140,18 @@ void mixed_mm_out(KernelContext& ctx) {
   });
 }
 
-void mixed_linear_out(KernelContext& ctx) {
-  if (!check(ctx, 5, 1)) return;
-  const Tensor& input = ctx.tensor(0);
-  const Tensor& weight = ctx.tensor(1);
-  const Tensor& scales = ctx.tensor(2);
-  const Tensor* zero_points = ctx.optional_tensor(3);
-  Tensor& out = ctx.tensor(5);
+void mixed_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& weight_scales,
+                      const Tensor* weight_zero_points, std::optional<ScalarType> dtype, Tensor& out) {
+  if (!check(ctx, input, weight, out, 1)) return;
+  const Tensor* const zero_points = weight_zero_points;
   const int64_t m = input.sizes[0], k = input.sizes[1], n = weight.sizes[0];
   int64_t groups;
-  if (out.dtype != ctx.dtype_or(4, input.dtype)) {
-    return ctx.fail(Check::KernelDtypeMismatch, 5, static_cast<int64_t>(out.dtype));
+  if (out.dtype != dtype.value_or(input.dtype)) {
+    return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
   }
-  if (!check_parameters(ctx, n, k, true, &groups) || !begin(ctx, 5, m, n) || m == 0 || n == 0) return;
+  if (!check_parameters(ctx, input.dtype, weight_scales, weight_zero_points, n, k, true, &groups) ||
+      !begin(ctx, input, weight, out, m, n) || m == 0 || n == 0)
+    return;
   const int64_t group_size = k / groups;
   const int64_t blocks = (n + kColumns - 1) / kColumns;
   ctx.parallel_for(m * blocks, 1, [&](int64_t first, int64_t last) {
@@ -178,7 +172,7 @@ void mixed_linear_out(KernelContext& ctx) {
             const int64_t parameter = (column + j) * groups + group;
             const float zero = zero_points != nullptr ? value_at(*zero_points, parameter) : 0.0f;
             const int8_t* w = weight.ptr<int8_t>() + (column + j) * k + at;
-            sums[j] += dot(x, w, length, zero) * value_at(scales, parameter);
+            sums[j] += dot(x, w, length, zero) * value_at(weight_scales, parameter);
           }
         }
       }

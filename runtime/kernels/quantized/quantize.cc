@@ -3,6 +3,7 @@
 // q = clamp(round(x / scale) + zero_point), rounding half to even. As in torch's reference the quotient is a product
 // with the rounded reciprocal; per token the zero point is added before rounding. A NaN becomes quant_min.
 #include "kernels/quantized/affine.h"
+#include "kernels/quantized/quantize.gen.h"
 
 namespace etir {
 namespace {
@@ -68,29 +69,29 @@ void store(const int32_t* from, int64_t n, Tensor& tensor, int64_t at) {
   });
 }
 
-/// Everything after the parameters are known. `range_arg` is quant_min; dtype and out follow.
-void quantize(KernelContext& ctx, const Runs& runs, const Parameters& parameters, int range_arg, int zero_point_arg,
+/// Everything after the parameters are known. `range_position` is where quant_min is among the arguments.
+void quantize(KernelContext& ctx, const Runs& runs, const Tensor& input, const Parameters& parameters,
+              int64_t quant_min, int64_t quant_max, int range_position, ScalarType dtype, Tensor& out,
               bool zero_point_first) {
-  const Tensor& input = ctx.tensor(0);
-  const int out_arg = range_arg + 3;
-  Tensor& out = ctx.tensor(out_arg);
-  if (ctx.integer(range_arg + 2) != static_cast<int64_t>(out.dtype)) {
-    return ctx.fail(Check::KernelDtypeMismatch, out_arg, static_cast<int64_t>(out.dtype));
+  if (dtype != out.dtype) {
+    return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
   }
   if (!contains(kInputs & kSelectedDtypes, input.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(input.dtype));
+    return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
   }
   if (!contains(kOutputs & kSelectedDtypes, stored_as(out.dtype))) {
-    return ctx.fail(Check::KernelDtype, out_arg, static_cast<int64_t>(out.dtype));
+    return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype));
   }
   Quantizer shared;
   shared.zero_point_first = zero_point_first;
-  if (!read_range(ctx, range_arg, out.dtype, &shared.low, &shared.high) ||
-      !check_zero_points(ctx, zero_point_arg, parameters, runs.channels) || !ctx.resize_like(out, input) ||
-      !check_data(ctx, 0, input) || !check_data(ctx, out_arg, out)) {
+  shared.low = quant_min;
+  shared.high = quant_max;
+  if (!check_range(ctx, quant_min, quant_max, range_position, out.dtype) ||
+      !check_zero_points(ctx, arguments::quantize_per_tensor_out::zero_point, parameters, runs.channels) ||
+      !ctx.resize_like(out, input) || !has_data(ctx, input) || !has_data(ctx, out)) {
     return;
   }
-  if (!same_order(input, out)) return ctx.fail(Check::KernelDimOrder, out_arg);
+  if (!same_order(input, out)) return ctx.fail(Check::KernelDimOrder, out);
   if (input.numel() == 0) return;
   // Long runs are cut so that threads share even a single one.
   constexpr int64_t kPiece = 4096;
@@ -122,39 +123,46 @@ void quantize(KernelContext& ctx, const Runs& runs, const Parameters& parameters
 
 }  // namespace
 
-void quantize_per_tensor_out(KernelContext& ctx) {
+void quantize_per_tensor_out(KernelContext& ctx, const Tensor& input, double scale, int64_t zero_point,
+                             int64_t quant_min, int64_t quant_max, ScalarType dtype, Tensor& out) {
   Parameters parameters;
-  parameters.scale = ctx.real(1);
-  parameters.zero_point = ctx.integer(2);
+  parameters.scale = scale;
+  parameters.zero_point = zero_point;
   Runs runs;
-  runs.inner = ctx.tensor(0).numel();
-  quantize(ctx, runs, parameters, 3, 2, false);
+  runs.inner = input.numel();
+  quantize(ctx, runs, input, parameters, quant_min, quant_max, arguments::quantize_per_tensor_out::quant_min, dtype,
+           out, false);
 }
 
-void quantize_per_tensor_tensor_out(KernelContext& ctx) {
+void quantize_per_tensor_tensor_out(KernelContext& ctx, const Tensor& input, const Tensor& scale,
+                                    const Tensor& zero_point, int64_t quant_min, int64_t quant_max, ScalarType dtype,
+                                    Tensor& out) {
   Parameters parameters;
-  if (!read_parameters(ctx, 1, 1, &parameters)) return;
+  if (!read_parameters(ctx, scale, &zero_point, 1, &parameters)) return;
   Runs runs;
-  runs.inner = ctx.tensor(0).numel();
-  quantize(ctx, runs, parameters, 3, 2, false);
+  runs.inner = input.numel();
+  quantize(ctx, runs, input, parameters, quant_min, quant_max, arguments::quantize_per_tensor_tensor_out::quant_min,
+           dtype, out, false);
 }
 
-void quantize_per_channel_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(0);
-  const int axis = wrap_dim(ctx.integer(3), input.rank);
-  if (axis < 0 || input.rank == 0) return ctx.fail(Check::KernelDim, ctx.integer(3), input.rank);
+void quantize_per_channel_out(KernelContext& ctx, const Tensor& input, const Tensor& scales, const Tensor& zero_points,
+                              int64_t axis, int64_t quant_min, int64_t quant_max, ScalarType dtype, Tensor& out) {
+  const int axis_value = wrap_dim(axis, input.rank);
+  if (axis_value < 0 || input.rank == 0) return ctx.fail(Check::KernelDim, axis, input.rank);
   Parameters parameters;
-  if (!read_parameters(ctx, 1, input.sizes[axis], &parameters)) return;
-  quantize(ctx, runs_along(input, axis), parameters, 4, 2, false);
+  if (!read_parameters(ctx, scales, &zero_points, input.sizes[axis_value], &parameters)) return;
+  quantize(ctx, runs_along(input, axis_value), input, parameters, quant_min, quant_max,
+           arguments::quantize_per_channel_out::quant_min, dtype, out, false);
 }
 
-void quantize_per_token_out(KernelContext& ctx) {
-  const Tensor& input = ctx.tensor(0);
+void quantize_per_token_out(KernelContext& ctx, const Tensor& input, const Tensor& scales, const Tensor& zero_points,
+                            int64_t quant_min, int64_t quant_max, ScalarType dtype, Tensor& out) {
   const Runs runs = runs_of_rows(input);
   Parameters parameters;
-  if (!plain_order(input)) return ctx.fail(Check::KernelDimOrder, 0);
-  if (!read_parameters(ctx, 1, runs.channels, &parameters)) return;
-  quantize(ctx, runs, parameters, 3, 2, true);
+  if (!plain_order(input)) return ctx.fail(Check::KernelDimOrder, input);
+  if (!read_parameters(ctx, scales, &zero_points, runs.channels, &parameters)) return;
+  quantize(ctx, runs, input, parameters, quant_min, quant_max, arguments::quantize_per_token_out::quant_min, dtype, out,
+           true);
 }
 
 }  // namespace etir

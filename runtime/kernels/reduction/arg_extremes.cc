@@ -2,6 +2,7 @@
 //
 // The first NaN wins, then the first of equal values. Along a contiguous dim the value is found first, by the
 // vectorised reduction, and then searched for; along other dims columns of values and indices are kept side by side.
+#include "kernels/reduction/arg_extremes.gen.h"
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"
 #include "kernels/util/reduce_ops.h"
@@ -113,61 +114,65 @@ bool arg_extreme_as(KernelContext& ctx, const Tensor& self, uint32_t mask, bool 
 }
 
 template <bool kMax>
-void arg_extreme(KernelContext& ctx, uint32_t mask, bool flat, const Tensor* values, const Tensor& indices) {
-  const Tensor& self = ctx.tensor(0);
+void arg_extreme(KernelContext& ctx, const Tensor& self, uint32_t mask, bool flat, const Tensor* values,
+                 const Tensor& indices) {
   const bool done =
       self.dtype == ScalarType::Double ? arg_extreme_as<double, kMax>(ctx, self, mask, flat, values, indices)
       : is_integral(self.dtype, true)  ? arg_extreme_as<int64_t, kMax>(ctx, self, mask, flat, values, indices)
                                        : arg_extreme_as<float, kMax>(ctx, self, mask, flat, values, indices);
-  if (!done) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!done) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
 
 /// There is no extreme of nothing.
-bool require_elements(KernelContext& ctx, uint32_t mask) {
-  const Tensor& self = ctx.tensor(0);
+bool require_elements(KernelContext& ctx, const Tensor& self, uint32_t mask) {
   for (int d = 0; d < self.rank; ++d) {
     if (((mask >> d) & 1u) && self.sizes[d] == 0) {
-      ctx.fail(Check::KernelShape, 0, 0);
+      ctx.fail(Check::KernelShape, self, 0);
       return false;
     }
   }
   return true;
 }
 
-bool require_dtype(KernelContext& ctx, int i, ScalarType dtype) {
-  if (ctx.tensor(i).dtype == dtype) return true;
-  ctx.fail(Check::KernelDtypeMismatch, i, static_cast<int64_t>(ctx.tensor(i).dtype));
+bool require_dtype(KernelContext& ctx, const Tensor& tensor, ScalarType dtype) {
+  if (tensor.dtype == dtype) return true;
+  ctx.fail(Check::KernelDtypeMismatch, tensor, static_cast<int64_t>(tensor.dtype));
   return false;
 }
 
 template <bool kMax>
-void arg_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
+void arg_out(KernelContext& ctx, const Tensor& self, std::optional<int64_t> dim, bool keepdim, Tensor& out) {
   uint32_t mask = all_dims(self);
-  if (ctx.has(1) && !one_dim(ctx, ctx.integer(1), self, &mask)) return;
-  if (!contains(kReal, self.dtype)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
-  if (!require_dtype(ctx, 3, ScalarType::Long) || !require_elements(ctx, mask) || !require_data(ctx, 0)) return;
-  if (!resize_reduced(ctx, 3, self, mask, ctx.boolean(2))) return;
-  arg_extreme<kMax>(ctx, mask, !ctx.has(1), nullptr, ctx.tensor(3));
+  if (dim.has_value() && !one_dim(ctx, *dim, self, &mask)) return;
+  if (!contains(kReal, self.dtype)) return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
+  if (!require_dtype(ctx, out, ScalarType::Long) || !require_elements(ctx, self, mask) || !has_data(ctx, self)) return;
+  if (!resize_reduced(ctx, out, self, mask, keepdim)) return;
+  arg_extreme<kMax>(ctx, self, mask, !dim.has_value(), nullptr, out);
 }
-
 template <bool kMax>
-void along_dim(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
+void along_dim(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values, Tensor& indices) {
   uint32_t mask;
-  if (!one_dim(ctx, ctx.integer(1), self, &mask)) return;
-  if (!require_dtype(ctx, 3, self.dtype) || !require_dtype(ctx, 4, ScalarType::Long)) return;
-  if (!require_elements(ctx, mask) || !require_data(ctx, 0)) return;
-  if (!resize_reduced(ctx, 3, self, mask, ctx.boolean(2))) return;
-  if (!resize_reduced(ctx, 4, self, mask, ctx.boolean(2))) return;
-  arg_extreme<kMax>(ctx, mask, false, &ctx.tensor(3), ctx.tensor(4));
+  if (!one_dim(ctx, dim, self, &mask)) return;
+  if (!require_dtype(ctx, values, self.dtype) || !require_dtype(ctx, indices, ScalarType::Long)) return;
+  if (!require_elements(ctx, self, mask) || !has_data(ctx, self)) return;
+  if (!resize_reduced(ctx, values, self, mask, keepdim)) return;
+  if (!resize_reduced(ctx, indices, self, mask, keepdim)) return;
+  arg_extreme<kMax>(ctx, self, mask, false, &values, indices);
 }
 
 }  // namespace
 
-void argmax_out(KernelContext& ctx) { arg_out<true>(ctx); }
-void argmin_out(KernelContext& ctx) { arg_out<false>(ctx); }
-void max_dim_out(KernelContext& ctx) { along_dim<true>(ctx); }
-void min_dim_out(KernelContext& ctx) { along_dim<false>(ctx); }
+void argmax_out(KernelContext& ctx, const Tensor& self, std::optional<int64_t> dim, bool keepdim, Tensor& out) {
+  arg_out<true>(ctx, self, dim, keepdim, out);
+}
+void argmin_out(KernelContext& ctx, const Tensor& self, std::optional<int64_t> dim, bool keepdim, Tensor& out) {
+  arg_out<false>(ctx, self, dim, keepdim, out);
+}
+void max_dim_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& max, Tensor& max_values) {
+  along_dim<true>(ctx, self, dim, keepdim, max, max_values);
+}
+void min_dim_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& min, Tensor& min_indices) {
+  along_dim<false>(ctx, self, dim, keepdim, min, min_indices);
+}
 
 }  // namespace etir

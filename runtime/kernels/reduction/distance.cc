@@ -1,4 +1,5 @@
 // Distances between the rows of matrices: _cdist_forward (all pairs of two) and _pdist_forward (all pairs of one).
+#include "kernels/reduction/distance.gen.h"
 #include "kernels/reduction/norm_ops.h"
 #include "kernels/util/reduce_args.h"
 
@@ -22,26 +23,22 @@ T row_distance(const Source<T>& a, int64_t a_at, const Source<T>& b, int64_t b_a
 }
 
 /// Checks what both operators ask of their tensors: floats of one dtype, in plain order, and p >= 0.
-bool check_operands(KernelContext& ctx, int last_input, double p, int p_index, int out_index) {
-  const ScalarType dtype = ctx.tensor(0).dtype;
-  if (!is_floating(dtype)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(dtype)), false;
-  const int indices[3] = {0, last_input, out_index};
-  for (const int i : indices) {
-    const Tensor& tensor = ctx.tensor(i);
-    if (tensor.dtype != dtype) {
-      return ctx.fail(Check::KernelDtypeMismatch, i, static_cast<int64_t>(tensor.dtype)), false;
+bool check_operands(KernelContext& ctx, const Tensor& first, const Tensor& second, double p, int p_position,
+                    const Tensor& out) {
+  const ScalarType dtype = first.dtype;
+  if (!is_floating(dtype)) return ctx.fail(Check::KernelDtype, first, static_cast<int64_t>(dtype)), false;
+  for (const Tensor* tensor : {&first, &second, &out}) {
+    if (tensor->dtype != dtype) {
+      return ctx.fail(Check::KernelDtypeMismatch, *tensor, static_cast<int64_t>(tensor->dtype)), false;
     }
-    if (!in_plain_order(tensor)) return ctx.fail(Check::KernelDimOrder, i), false;
+    if (!in_plain_order(*tensor)) return ctx.fail(Check::KernelDimOrder, *tensor), false;
   }
-  if (!(p >= 0)) return ctx.fail(Check::KernelArgument, p_index, -1), false;
-  return require_data(ctx, 0) && require_data(ctx, last_input);
+  if (!(p >= 0)) return ctx.fail(Check::KernelArgument, p_position, -1), false;
+  return has_data(ctx, first) && has_data(ctx, second);
 }
 
 template <typename T>
-void cdist_as(KernelContext& ctx, double p) {
-  const Tensor& x1 = ctx.tensor(0);
-  const Tensor& x2 = ctx.tensor(1);
-  const Tensor& out = ctx.tensor(4);
+void cdist_as(KernelContext& ctx, const Tensor& x1, const Tensor& x2, double p, const Tensor& out) {
   const int batch_rank = out.rank - 2;
   const int64_t rows = out.sizes[batch_rank];
   const int64_t columns = out.sizes[batch_rank + 1];
@@ -49,7 +46,7 @@ void cdist_as(KernelContext& ctx, double p) {
   Source<T> a, b;
   Sink<T> sink;
   if (!make_source<T, kFloats>(x1, &a) || !make_source<T, kFloats>(x2, &b) || !make_sink<T, kFloats>(out, &sink)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(x1.dtype));
+    return ctx.fail(Check::KernelDtype, x1, static_cast<int64_t>(x1.dtype));
   }
   if (out.numel() == 0) return;
   // Batches, broadcast: strides in whole matrices.
@@ -80,14 +77,13 @@ void cdist_as(KernelContext& ctx, double p) {
 }
 
 template <typename T>
-void pdist_as(KernelContext& ctx, double p) {
-  const Tensor& self = ctx.tensor(0);
+void pdist_as(KernelContext& ctx, const Tensor& self, double p, const Tensor& out) {
   const int64_t rows = self.sizes[0];
   const int64_t length = self.sizes[1];
   Source<T> in;
   Sink<T> sink;
-  if (!make_source<T, kFloats>(self, &in) || !make_sink<T, kFloats>(ctx.tensor(2), &sink)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!make_source<T, kFloats>(self, &in) || !make_sink<T, kFloats>(out, &sink)) {
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
   with_norm<T>(p, [&](const auto& op, const auto& finish) {
     int64_t next = 0;
@@ -103,15 +99,13 @@ void pdist_as(KernelContext& ctx, double p) {
 }  // namespace
 
 /// x1 [..., P, M] and x2 [..., R, M] give [..., P, R]. The compute mode is a hint that has no effect.
-void cdist_forward_out(KernelContext& ctx) {
-  const Tensor& x1 = ctx.tensor(0);
-  const Tensor& x2 = ctx.tensor(1);
-  const double p = ctx.real(2);
-  if (!check_operands(ctx, 1, p, 2, 4)) return;
-  for (int i = 0; i < 2; ++i) {
-    if (ctx.tensor(i).rank < 2) return ctx.fail(Check::KernelRank, i, ctx.tensor(i).rank);
+void cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2, double p,
+                       std::optional<int64_t> /*compute_mode*/, Tensor& out) {
+  if (!check_operands(ctx, x1, x2, p, arguments::cdist_forward_out::p, out)) return;
+  for (const Tensor* tensor : {&x1, &x2}) {
+    if (tensor->rank < 2) return ctx.fail(Check::KernelRank, *tensor, tensor->rank);
   }
-  if (x1.sizes[x1.rank - 1] != x2.sizes[x2.rank - 1]) return ctx.fail(Check::KernelShape, 1, x2.sizes[x2.rank - 1]);
+  if (x1.sizes[x1.rank - 1] != x2.sizes[x2.rank - 1]) return ctx.fail(Check::KernelShape, x2, x2.sizes[x2.rank - 1]);
   const int rank = x1.rank > x2.rank ? x1.rank : x2.rank;
   int64_t sizes[kMaxRank];
   for (int d = 0; d < rank - 2; ++d) {
@@ -119,27 +113,25 @@ void cdist_forward_out(KernelContext& ctx) {
     const int d2 = d - (rank - x2.rank);
     const int64_t size1 = d1 < 0 ? 1 : x1.sizes[d1];
     const int64_t size2 = d2 < 0 ? 1 : x2.sizes[d2];
-    if (size1 != size2 && size1 != 1 && size2 != 1) return ctx.fail(Check::KernelShape, 1, size2);
+    if (size1 != size2 && size1 != 1 && size2 != 1) return ctx.fail(Check::KernelShape, x2, size2);
     sizes[d] = size1 == 1 ? size2 : size1;
   }
   sizes[rank - 2] = x1.sizes[x1.rank - 2];
   sizes[rank - 1] = x2.sizes[x2.rank - 2];
-  if (!ctx.resize(ctx.tensor(4), sizes, rank) || !require_data(ctx, 4)) return;
-  if (x1.dtype == ScalarType::Double) return cdist_as<double>(ctx, p);
-  cdist_as<float>(ctx, p);
+  if (!ctx.resize(out, sizes, rank) || !has_data(ctx, out)) return;
+  if (x1.dtype == ScalarType::Double) return cdist_as<double>(ctx, x1, x2, p, out);
+  cdist_as<float>(ctx, x1, x2, p, out);
 }
 
 /// self [N, M] gives the N * (N - 1) / 2 distances of its rows, in the order (0, 1), (0, 2), ... (1, 2), ...
-void pdist_forward_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const double p = ctx.real(1);
-  if (!check_operands(ctx, 0, p, 1, 2)) return;
-  if (self.rank != 2) return ctx.fail(Check::KernelRank, 0, self.rank);
+void pdist_forward_out(KernelContext& ctx, const Tensor& self, double p, Tensor& out) {
+  if (!check_operands(ctx, self, self, p, arguments::pdist_forward_out::p, out)) return;
+  if (self.rank != 2) return ctx.fail(Check::KernelRank, self, self.rank);
   const int64_t rows = self.sizes[0];
   const int64_t pairs = rows * (rows - 1) / 2;
-  if (!ctx.resize(ctx.tensor(2), &pairs, 1) || !require_data(ctx, 2)) return;
-  if (self.dtype == ScalarType::Double) return pdist_as<double>(ctx, p);
-  pdist_as<float>(ctx, p);
+  if (!ctx.resize(out, &pairs, 1) || !has_data(ctx, out)) return;
+  if (self.dtype == ScalarType::Double) return pdist_as<double>(ctx, self, p, out);
+  pdist_as<float>(ctx, self, p, out);
 }
 
 }  // namespace etir

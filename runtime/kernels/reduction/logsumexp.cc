@@ -1,6 +1,7 @@
 // log(sum(exp(x))) over dims: the largest value is taken out first, so that nothing overflows.
 #include <cmath>
 
+#include "kernels/reduction/logsumexp.gen.h"
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"
 #include "kernels/util/reduce_ops.h"
@@ -35,15 +36,13 @@ struct LargestPartOp {
 };
 
 template <typename C>
-void logsumexp_complex(KernelContext& ctx, uint32_t mask) {
+void logsumexp_complex(KernelContext& ctx, const Tensor& self, uint32_t mask, const Tensor& out) {
   using T = typename C::value_type;
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& out = ctx.tensor(3);
   Source<C> source;
   Sink<C> sink;
-  if (!make_source(self, &source)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!make_source(self, &source)) return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   if (!make_sink<C, kFullComplex>(out, &sink)) {
-    return ctx.fail(Check::KernelDtype, 3, static_cast<int64_t>(out.dtype));
+    return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype));
   }
   const ReducePlan plan = make_reduce_plan(self, mask, out);
   for_each_part(ctx, plan, [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
@@ -60,13 +59,11 @@ void logsumexp_complex(KernelContext& ctx, uint32_t mask) {
 }
 
 template <typename T>
-void logsumexp_as(KernelContext& ctx, uint32_t mask) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& out = ctx.tensor(3);
+void logsumexp_as(KernelContext& ctx, const Tensor& self, uint32_t mask, const Tensor& out) {
   Source<T> source;
   Sink<T> sink;
-  if (!make_source(self, &source)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
-  if (!make_sink<T, kFloats>(out, &sink)) return ctx.fail(Check::KernelDtype, 3, static_cast<int64_t>(out.dtype));
+  if (!make_source(self, &source)) return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
+  if (!make_sink<T, kFloats>(out, &sink)) return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype));
   const ReducePlan plan = make_reduce_plan(self, mask, out);
   for_each_part(ctx, plan, [&](int64_t from, int64_t to, int64_t stride, int64_t n) {
     T shifts[kColumnBlock];
@@ -83,20 +80,20 @@ void logsumexp_as(KernelContext& ctx, uint32_t mask) {
 
 }  // namespace
 
-void logsumexp_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  const ScalarType dtype = ctx.tensor(3).dtype;
+void logsumexp_out(KernelContext& ctx, const Tensor& self, const IntList& dim, bool keepdim, Tensor& out) {
+  const ScalarType dtype = out.dtype;
   uint32_t mask;
-  if (!dim_mask(ctx, 1, self, &mask)) return;
+  if (!dim_mask(ctx, dim, arguments::logsumexp_out::dim, self, &mask)) return;
   const bool complex = contains(kFullComplex, self.dtype) && contains(kFullComplex, dtype);
-  if (!complex && !is_floating(dtype)) return ctx.fail(Check::KernelDtype, 3, static_cast<int64_t>(dtype));
-  if (!require_data(ctx, 0) || !resize_reduced(ctx, 3, self, mask, ctx.boolean(2))) return;
+  if (!complex && !is_floating(dtype)) return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(dtype));
+  if (!has_data(ctx, self) || !resize_reduced(ctx, out, self, mask, keepdim)) return;
   if (complex && dtype == ScalarType::ComplexFloat && self.dtype == ScalarType::ComplexFloat) {
-    return logsumexp_complex<ComplexFloat>(ctx, mask);
+    return logsumexp_complex<ComplexFloat>(ctx, self, mask, out);
   }
-  if (complex) return logsumexp_complex<ComplexDouble>(ctx, mask);
-  if (dtype == ScalarType::Double || self.dtype == ScalarType::Double) return logsumexp_as<double>(ctx, mask);
-  logsumexp_as<float>(ctx, mask);
+  if (complex) return logsumexp_complex<ComplexDouble>(ctx, self, mask, out);
+  if (dtype == ScalarType::Double || self.dtype == ScalarType::Double)
+    return logsumexp_as<double>(ctx, self, mask, out);
+  logsumexp_as<float>(ctx, self, mask, out);
 }
 
 }  // namespace etir

@@ -4,6 +4,7 @@
 // one pass counts the keys that share the prefix found so far by their next byte. It takes 1 KiB of stack and no
 // temporary memory, and as many passes as the dtype has bytes. median gives NaN when there is one, nanmedian
 // when there is nothing else.
+#include "kernels/reduction/median.gen.h"
 #include "kernels/util/loops.h"
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"
@@ -83,8 +84,8 @@ enum class Which { Median, NanMedian };
 
 /// Of every slice; `indices` may be null. All slices have elements.
 template <typename T>
-bool median_as(KernelContext& ctx, uint32_t mask, Which which, const Tensor& values, const Tensor* indices) {
-  const Tensor& self = ctx.tensor(0);
+bool median_as(KernelContext& ctx, const Tensor& self, uint32_t mask, Which which, const Tensor& values,
+               const Tensor* indices) {
   Source<T> in;
   Sink<T> value_sink;
   Sink<int64_t> index_sink;
@@ -112,57 +113,63 @@ bool median_as(KernelContext& ctx, uint32_t mask, Which which, const Tensor& val
   return true;
 }
 
-void median(KernelContext& ctx, uint32_t mask, Which which, int values, int indices) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor* index = indices < 0 ? nullptr : &ctx.tensor(indices);
-  const bool done = is_floating(self.dtype) ? median_as<double>(ctx, mask, which, ctx.tensor(values), index)
-                                            : median_as<int64_t>(ctx, mask, which, ctx.tensor(values), index);
-  if (!done) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+void median(KernelContext& ctx, const Tensor& self, uint32_t mask, Which which, const Tensor& values,
+            const Tensor* indices) {
+  const bool done = is_floating(self.dtype) ? median_as<double>(ctx, self, mask, which, values, indices)
+                                            : median_as<int64_t>(ctx, self, mask, which, values, indices);
+  if (!done) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
 
-/// Values like self, indices of Long, both of the reduced shape and of one layout.
-bool prepare(KernelContext& ctx, uint32_t mask, bool keepdim, int values, int indices) {
-  const Tensor& self = ctx.tensor(0);
-  if (!contains(kReal, self.dtype)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype)), false;
-  const ScalarType dtype = ctx.tensor(values).dtype;
-  if (dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, values, static_cast<int64_t>(dtype)), false;
-  if (!require_data(ctx, 0) || !resize_reduced(ctx, values, self, mask, keepdim)) return false;
-  if (indices < 0) return true;
-  if (ctx.tensor(indices).dtype != ScalarType::Long) {
-    return ctx.fail(Check::KernelDtypeMismatch, indices, static_cast<int64_t>(ctx.tensor(indices).dtype)), false;
+/// Values like self, indices of Long, both of the reduced shape and of one layout; `indices` may be null.
+bool prepare(KernelContext& ctx, const Tensor& self, uint32_t mask, bool keepdim, Tensor& values, Tensor* indices) {
+  if (!contains(kReal, self.dtype)) return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype)), false;
+  if (values.dtype != self.dtype) {
+    return ctx.fail(Check::KernelDtypeMismatch, values, static_cast<int64_t>(values.dtype)), false;
   }
-  if (!resize_reduced(ctx, indices, self, mask, keepdim)) return false;
-  if (!same_layout(ctx.tensor(values), ctx.tensor(indices))) return ctx.fail(Check::KernelDimOrder, indices), false;
+  if (!has_data(ctx, self) || !resize_reduced(ctx, values, self, mask, keepdim)) return false;
+  if (indices == nullptr) return true;
+  if (indices->dtype != ScalarType::Long) {
+    return ctx.fail(Check::KernelDtypeMismatch, *indices, static_cast<int64_t>(indices->dtype)), false;
+  }
+  if (!resize_reduced(ctx, *indices, self, mask, keepdim)) return false;
+  if (!same_layout(values, *indices)) return ctx.fail(Check::KernelDimOrder, *indices), false;
   return true;
 }
 
-void median_all(KernelContext& ctx, Which which) {
-  const Tensor& self = ctx.tensor(0);
-  if (!prepare(ctx, all_dims(self), false, 1, -1)) return;
+void median_all(KernelContext& ctx, const Tensor& self, Tensor& out, Which which) {
+  if (!prepare(ctx, self, all_dims(self), false, out, nullptr)) return;
   if (self.numel() == 0) {
     // torch: NaN, or the smallest integer, for a tensor without elements; only NaN is a value that can be meant.
     const float nan = std::numeric_limits<float>::quiet_NaN();
     Sink<float> sink;
-    if (!make_sink<float, kFloats>(ctx.tensor(1), &sink)) return ctx.fail(Check::KernelShape, 0, 0);
+    if (!make_sink<float, kFloats>(out, &sink)) return ctx.fail(Check::KernelShape, self, 0);
     return sink.put(0, 1, &nan, 1);
   }
-  median(ctx, all_dims(self), which, 1, -1);
+  median(ctx, self, all_dims(self), which, out, nullptr);
 }
 
-void along_dim(KernelContext& ctx, Which which) {
-  const Tensor& self = ctx.tensor(0);
+void along_dim(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values, Tensor& indices,
+               Which which) {
   uint32_t mask;
-  if (!one_dim(ctx, ctx.integer(1), self, &mask)) return;
-  if (reduced_count(self, mask) == 0) return ctx.fail(Check::KernelShape, 0, 0);
-  if (!prepare(ctx, mask, ctx.boolean(2), 3, 4)) return;
-  median(ctx, mask, which, 3, 4);
+  if (!one_dim(ctx, dim, self, &mask)) return;
+  if (reduced_count(self, mask) == 0) return ctx.fail(Check::KernelShape, self, 0);
+  if (!prepare(ctx, self, mask, keepdim, values, &indices)) return;
+  median(ctx, self, mask, which, values, &indices);
 }
 
 }  // namespace
 
-void median_all_out(KernelContext& ctx) { median_all(ctx, Which::Median); }
-void nanmedian_all_out(KernelContext& ctx) { median_all(ctx, Which::NanMedian); }
-void median_dim_out(KernelContext& ctx) { along_dim(ctx, Which::Median); }
-void nanmedian_dim_out(KernelContext& ctx) { along_dim(ctx, Which::NanMedian); }
+void median_all_out(KernelContext& ctx, const Tensor& self, Tensor& out) { median_all(ctx, self, out, Which::Median); }
+void nanmedian_all_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  median_all(ctx, self, out, Which::NanMedian);
+}
+void median_dim_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
+                    Tensor& indices) {
+  along_dim(ctx, self, dim, keepdim, values, indices, Which::Median);
+}
+void nanmedian_dim_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
+                       Tensor& indices) {
+  along_dim(ctx, self, dim, keepdim, values, indices, Which::NanMedian);
+}
 
 }  // namespace etir

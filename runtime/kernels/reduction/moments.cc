@@ -4,6 +4,7 @@
 // squared deviations. No cancellation, and no division for each element as in a running update.
 #include <cmath>
 
+#include "kernels/reduction/moments.gen.h"
 #include "kernels/util/promote.h"
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"
@@ -30,7 +31,8 @@ void moments_as(KernelContext& ctx, const Tensor& self, uint32_t mask, double di
   Source<C> source;
   Sink<T> sink;
   Sink<C> mean_sink;
-  if (!make_source<C, kTaken>(self, &source)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!make_source<C, kTaken>(self, &source))
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   if (!make_sink<T, kFloats>(out, &sink) || (mean != nullptr && !make_sink<C, kTaken>(*mean, &mean_sink))) {
     return ctx.fail(Check::KernelDtype, -1, static_cast<int64_t>(out.dtype));
   }
@@ -65,52 +67,64 @@ void moments_as(KernelContext& ctx, const Tensor& self, uint32_t mask, double di
 }
 
 /// Results are `out_index` and, with `has_mean`, the one after it.
-void moments(KernelContext& ctx, double correction, bool keepdim, int out_index, bool has_mean, bool root) {
-  const Tensor& self = ctx.tensor(0);
+/// `mean` is null where it is no result.
+void moments(KernelContext& ctx, const Tensor& self, const std::optional<IntList>& dim, double correction, bool keepdim,
+             Tensor& out, Tensor* mean, bool root) {
   uint32_t mask;
-  if (!dim_mask(ctx, 1, self, &mask)) return;
+  if (!dim_mask(ctx, dim, arguments::var_correction_out::dim, self, &mask)) return;
   if (!contains(kFloats | kFullComplex, self.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
-  for (int i = out_index; i < out_index + (has_mean ? 2 : 1); ++i) {
-    const ScalarType dtype = ctx.tensor(i).dtype;
-    const ScalarType wanted = i == out_index ? part_of(self.dtype) : self.dtype;
-    if (has_mean ? dtype != wanted : !is_floating(dtype)) {
-      return ctx.fail(Check::KernelDtype, i, static_cast<int64_t>(dtype));
-    }
+  if (mean != nullptr ? out.dtype != part_of(self.dtype) : !is_floating(out.dtype)) {
+    return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype));
   }
-  if (!require_data(ctx, 0)) return;
-  for (int i = out_index; i < out_index + (has_mean ? 2 : 1); ++i) {
-    if (!resize_reduced(ctx, i, self, mask, keepdim)) return;
+  if (mean != nullptr && mean->dtype != self.dtype) {
+    return ctx.fail(Check::KernelDtype, *mean, static_cast<int64_t>(mean->dtype));
   }
+  if (!has_data(ctx, self) || !resize_reduced(ctx, out, self, mask, keepdim)) return;
+  if (mean != nullptr && !resize_reduced(ctx, *mean, self, mask, keepdim)) return;
   const double degrees = static_cast<double>(reduced_count(self, mask)) - correction;
   const double divisor = degrees > 0 ? degrees : 0;
-  const Tensor* mean = has_mean ? &ctx.tensor(out_index + 1) : nullptr;
   if (self.dtype == ScalarType::ComplexFloat) {
-    moments_as<ComplexFloat>(ctx, self, mask, divisor, root, ctx.tensor(out_index), mean);
+    moments_as<ComplexFloat>(ctx, self, mask, divisor, root, out, mean);
   } else if (self.dtype == ScalarType::ComplexDouble) {
-    moments_as<ComplexDouble>(ctx, self, mask, divisor, root, ctx.tensor(out_index), mean);
+    moments_as<ComplexDouble>(ctx, self, mask, divisor, root, out, mean);
   } else if (self.dtype == ScalarType::Double) {
-    moments_as<double>(ctx, self, mask, divisor, root, ctx.tensor(out_index), mean);
+    moments_as<double>(ctx, self, mask, divisor, root, out, mean);
   } else {
-    moments_as<float>(ctx, self, mask, divisor, root, ctx.tensor(out_index), mean);
+    moments_as<float>(ctx, self, mask, divisor, root, out, mean);
   }
 }
 
-void corrected(KernelContext& ctx, bool has_mean, bool root) {
-  moments(ctx, ctx.real_or(2, 1.0), ctx.boolean(3), 4, has_mean, root);
-}
-void unbiased(KernelContext& ctx, bool root) {
-  moments(ctx, ctx.boolean(2) ? 1.0 : 0.0, ctx.boolean(3), 4, false, root);
+double degrees_lost(const std::optional<Scalar>& correction) {
+  return correction.has_value() ? correction->to<double>() : 1.0;
 }
 
 }  // namespace
 
-void var_unbiased_out(KernelContext& ctx) { unbiased(ctx, false); }
-void std_unbiased_out(KernelContext& ctx) { unbiased(ctx, true); }
-void var_correction_out(KernelContext& ctx) { corrected(ctx, false, false); }
-void std_correction_out(KernelContext& ctx) { corrected(ctx, false, true); }
-void var_mean_correction_out(KernelContext& ctx) { corrected(ctx, true, false); }
-void std_mean_correction_out(KernelContext& ctx) { corrected(ctx, true, true); }
+void var_unbiased_out(KernelContext& ctx, const Tensor& self, std::optional<IntList> dim, bool unbiased, bool keepdim,
+                      Tensor& out) {
+  moments(ctx, self, dim, unbiased ? 1.0 : 0.0, keepdim, out, nullptr, false);
+}
+void std_unbiased_out(KernelContext& ctx, const Tensor& self, std::optional<IntList> dim, bool unbiased, bool keepdim,
+                      Tensor& out) {
+  moments(ctx, self, dim, unbiased ? 1.0 : 0.0, keepdim, out, nullptr, true);
+}
+void var_correction_out(KernelContext& ctx, const Tensor& self, std::optional<IntList> dim,
+                        std::optional<Scalar> correction, bool keepdim, Tensor& out) {
+  moments(ctx, self, dim, degrees_lost(correction), keepdim, out, nullptr, false);
+}
+void std_correction_out(KernelContext& ctx, const Tensor& self, std::optional<IntList> dim,
+                        std::optional<Scalar> correction, bool keepdim, Tensor& out) {
+  moments(ctx, self, dim, degrees_lost(correction), keepdim, out, nullptr, true);
+}
+void var_mean_correction_out(KernelContext& ctx, const Tensor& self, std::optional<IntList> dim,
+                             std::optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {
+  moments(ctx, self, dim, degrees_lost(correction), keepdim, out0, &out1, false);
+}
+void std_mean_correction_out(KernelContext& ctx, const Tensor& self, std::optional<IntList> dim,
+                             std::optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {
+  moments(ctx, self, dim, degrees_lost(correction), keepdim, out0, &out1, true);
+}
 
 }  // namespace etir

@@ -1,6 +1,7 @@
 // Vector norms over dims: norm and linalg_vector_norm. Complex numbers are loaded as their sizes.
 #include <cmath>
 
+#include "kernels/reduction/norm.gen.h"
 #include "kernels/reduction/norm_ops.h"
 #include "kernels/util/promote.h"
 #include "kernels/util/reduce_args.h"
@@ -27,50 +28,66 @@ bool norm_source(const Tensor& self, Source<T>* source) {
 }
 
 template <typename T>
-void norm_as(KernelContext& ctx, uint32_t mask, double p, int out_index) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& out = ctx.tensor(out_index);
+void norm_as(KernelContext& ctx, const Tensor& self, uint32_t mask, double p, const Tensor& out) {
   Source<T> in;
   Sink<T> sink;
-  if (!norm_source<T>(self, &in)) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!norm_source<T>(self, &in)) return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   if (!make_sink<T, kFloats>(out, &sink)) {
-    return ctx.fail(Check::KernelDtype, out_index, static_cast<int64_t>(out.dtype));
+    return ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype));
   }
   const ReducePlan plan = make_reduce_plan(self, mask, out);
   with_norm<T>(p, [&](const auto& op, const auto& finish) { reduce(ctx, plan, in, sink, op, finish); });
 }
 
 /// `dims_index` < 0: all dims. `dtype_index` < 0: the result has the dtype of self, or that of its parts.
-void norm(KernelContext& ctx, double p, int dims_index, bool keepdim, int dtype_index, int out_index) {
-  const Tensor& self = ctx.tensor(0);
-  uint32_t mask = all_dims(self);
-  if (dims_index >= 0 && !dim_mask(ctx, dims_index, self, &mask)) return;
-  const ScalarType dtype = ctx.tensor(out_index).dtype;
-  const int64_t wanted =
-      dtype_index >= 0 && ctx.has(dtype_index) ? ctx.integer(dtype_index) : static_cast<int64_t>(part_of(self.dtype));
-  if (static_cast<int64_t>(dtype) != wanted) {
-    return ctx.fail(Check::KernelDtypeMismatch, out_index, static_cast<int64_t>(dtype));
+void norm(KernelContext& ctx, const Tensor& self, double p, uint32_t mask, bool keepdim,
+          std::optional<ScalarType> asked, Tensor& out) {
+  const ScalarType dtype = out.dtype;
+  if (dtype != asked.value_or(part_of(self.dtype))) {
+    return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(dtype));
   }
   if (!is_floating(self.dtype) && !is_complex(self.dtype))
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   if (p < 0 || std::isinf(p)) {
     // These have no value for an empty set.
     for (int d = 0; d < self.rank; ++d) {
-      if (((mask >> d) & 1u) && self.sizes[d] == 0) return ctx.fail(Check::KernelShape, 0, 0);
+      if (((mask >> d) & 1u) && self.sizes[d] == 0) return ctx.fail(Check::KernelShape, self, 0);
     }
   }
-  if (!require_data(ctx, 0) || !resize_reduced(ctx, out_index, self, mask, keepdim)) return;
+  if (!has_data(ctx, self) || !resize_reduced(ctx, out, self, mask, keepdim)) return;
   if (dtype == ScalarType::Double || self.dtype == ScalarType::ComplexDouble)
-    return norm_as<double>(ctx, mask, p, out_index);
-  norm_as<float>(ctx, mask, p, out_index);
+    return norm_as<double>(ctx, self, mask, p, out);
+  norm_as<float>(ctx, self, mask, p, out);
 }
+
+double exponent(const std::optional<Scalar>& p) { return p.has_value() ? p->to<double>() : 2.0; }
 
 }  // namespace
 
-void norm_dims_out(KernelContext& ctx) { norm(ctx, ctx.real_or(1, 2), 2, ctx.boolean(3), -1, 4); }
-void norm_dims_dtype_out(KernelContext& ctx) { norm(ctx, ctx.real_or(1, 2), 2, ctx.boolean(3), 4, 5); }
-void norm_all_out(KernelContext& ctx) { norm(ctx, ctx.real(1), -1, false, -1, 2); }
-void norm_all_dtype_out(KernelContext& ctx) { norm(ctx, ctx.real_or(1, 2), -1, false, 2, 3); }
-void linalg_vector_norm_out(KernelContext& ctx) { norm(ctx, ctx.real(1), 2, ctx.boolean(3), 4, 5); }
+void norm_dims_out(KernelContext& ctx, const Tensor& self, std::optional<Scalar> p, const IntList& dim, bool keepdim,
+                   Tensor& out) {
+  uint32_t mask;
+  if (!dim_mask(ctx, dim, arguments::norm_dims_out::dim, self, &mask)) return;
+  norm(ctx, self, exponent(p), mask, keepdim, std::nullopt, out);
+}
+void norm_dims_dtype_out(KernelContext& ctx, const Tensor& self, std::optional<Scalar> p, const IntList& dim,
+                         bool keepdim, ScalarType dtype, Tensor& out) {
+  uint32_t mask;
+  if (!dim_mask(ctx, dim, arguments::norm_dims_dtype_out::dim, self, &mask)) return;
+  norm(ctx, self, exponent(p), mask, keepdim, dtype, out);
+}
+void norm_all_out(KernelContext& ctx, const Tensor& self, const Scalar& p, Tensor& out) {
+  norm(ctx, self, p.to<double>(), all_dims(self), false, std::nullopt, out);
+}
+void norm_all_dtype_out(KernelContext& ctx, const Tensor& self, std::optional<Scalar> p, ScalarType dtype,
+                        Tensor& out) {
+  norm(ctx, self, exponent(p), all_dims(self), false, dtype, out);
+}
+void linalg_vector_norm_out(KernelContext& ctx, const Tensor& self, const Scalar& ord, std::optional<IntList> dim,
+                            bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
+  uint32_t mask;
+  if (!dim_mask(ctx, dim, arguments::linalg_vector_norm_out::dim, self, &mask)) return;
+  norm(ctx, self, ord.to<double>(), mask, keepdim, dtype, out);
+}
 
 }  // namespace etir

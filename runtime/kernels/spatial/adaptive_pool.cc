@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/spatial/adaptive_pool.gen.h"
 #include "kernels/spatial/frame.h"
 #include "kernels/util/dispatch.h"
 
@@ -149,34 +150,32 @@ void run_max(KernelContext& ctx, const Frame& in, const Frame& out, const Frame&
   });
 }
 
-/// Reads output_size (argument 1), whose sizes may be 0.
-bool read_sizes(KernelContext& ctx, const Tensor& self, int spatial, int64_t* sizes) {
-  const IntList list = ctx.int_list(1);
+/// Reads output_size, whose sizes may be 0.
+bool read_sizes(KernelContext& ctx, const Tensor& self, const IntList& list, int spatial, int64_t* sizes) {
+  using arg = arguments::adaptive_avg_pool2d_out;
   if (list.size() != 1 && list.size() != static_cast<size_t>(spatial)) {
-    ctx.fail(Check::KernelArgument, 1, static_cast<int64_t>(list.size()));
+    ctx.fail(Check::KernelArgument, arg::output_size, static_cast<int64_t>(list.size()));
     return false;
   }
   for (int d = 0; d < spatial; ++d) {
     sizes[d] = list[list.size() == 1 ? 0 : d];
     if (sizes[d] < 0 || sizes[d] > INT32_MAX) {
-      ctx.fail(Check::KernelArgument, 1, sizes[d]);
+      ctx.fail(Check::KernelArgument, arg::output_size, sizes[d]);
       return false;
     }
     if (self.sizes[self.rank - spatial + d] < 1) {
-      ctx.fail(Check::KernelShape, 0, 0);
+      ctx.fail(Check::KernelShape, self, 0);
       return false;
     }
   }
   return true;
 }
 
-void adaptive_avg_pool(KernelContext& ctx, int spatial) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(2);
+void adaptive_avg_pool(KernelContext& ctx, const Tensor& self, const IntList& output_size, Tensor& out, int spatial) {
   int64_t sizes[3];
-  if (!check_frame(ctx, 0, self, spatial) || !check_dtype(ctx, 2, out, self.dtype) ||
-      !read_sizes(ctx, self, spatial, sizes) || !resize_spatial(ctx, out, self, spatial, sizes) ||
-      !check_data(ctx, 2, out)) {
+  if (!check_frame(ctx, self, spatial) || !check_dtype(ctx, out, self.dtype) ||
+      !read_sizes(ctx, self, output_size, spatial, sizes) || !resize_spatial(ctx, out, self, spatial, sizes) ||
+      !has_data(ctx, out)) {
     return;
   }
   const bool known = dispatch<kFloats>(self.dtype, [&](auto tag) {
@@ -184,42 +183,37 @@ void adaptive_avg_pool(KernelContext& ctx, int spatial) {
     if (out.numel() == 0) return;
     run_average(ctx, frame_of(self, spatial), frame_of(out, spatial), self.ptr<T>(), out.ptr<T>());
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
 
-void adaptive_avg_pool_backward(KernelContext& ctx, int spatial) {
-  const Tensor& grad = ctx.tensor(0);
-  const Tensor& self = ctx.tensor(1);
-  Tensor& out = ctx.tensor(2);
-  if (!check_frame(ctx, 0, grad, spatial) || !check_frame(ctx, 1, self, spatial) ||
-      !check_dtype(ctx, 1, self, grad.dtype) || !check_dtype(ctx, 2, out, grad.dtype)) {
+void adaptive_avg_pool_backward(KernelContext& ctx, const Tensor& grad, const Tensor& self, Tensor& out, int spatial) {
+  if (!check_frame(ctx, grad, spatial) || !check_frame(ctx, self, spatial) || !check_dtype(ctx, self, grad.dtype) ||
+      !check_dtype(ctx, out, grad.dtype)) {
     return;
   }
-  if (grad.rank != self.rank) return ctx.fail(Check::KernelRank, 0, grad.rank);
+  if (grad.rank != self.rank) return ctx.fail(Check::KernelRank, grad, grad.rank);
   for (int d = 0; d < grad.rank; ++d) {
     const bool outer = d < grad.rank - spatial;
     if (outer ? grad.sizes[d] != self.sizes[d] : grad.sizes[d] < 1) {
-      return ctx.fail(Check::KernelShape, 0, grad.sizes[d]);
+      return ctx.fail(Check::KernelShape, grad, grad.sizes[d]);
     }
   }
-  if (!ctx.resize_like(out, self) || !check_data(ctx, 2, out)) return;
+  if (!ctx.resize_like(out, self) || !has_data(ctx, out)) return;
   const bool known = dispatch<kFloats>(grad.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (out.numel() == 0) return;
     run_average_backward(ctx, frame_of(grad, spatial), frame_of(out, spatial), grad.ptr<T>(), out.ptr<T>());
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(grad.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, grad, static_cast<int64_t>(grad.dtype));
 }
 
-void adaptive_max_pool(KernelContext& ctx, int spatial) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(2);
-  Tensor& indices = ctx.tensor(3);
+void adaptive_max_pool(KernelContext& ctx, const Tensor& self, const IntList& output_size, Tensor& out, Tensor& indices,
+                       int spatial) {
   int64_t sizes[3];
-  if (!check_frame(ctx, 0, self, spatial) || !check_dtype(ctx, 2, out, self.dtype) ||
-      !check_dtype(ctx, 3, indices, ScalarType::Long) || !read_sizes(ctx, self, spatial, sizes) ||
+  if (!check_frame(ctx, self, spatial) || !check_dtype(ctx, out, self.dtype) ||
+      !check_dtype(ctx, indices, ScalarType::Long) || !read_sizes(ctx, self, output_size, spatial, sizes) ||
       !resize_spatial(ctx, out, self, spatial, sizes) || !resize_spatial(ctx, indices, self, spatial, sizes) ||
-      !check_data(ctx, 2, out) || !check_data(ctx, 3, indices)) {
+      !has_data(ctx, out) || !has_data(ctx, indices)) {
     return;
   }
   const bool known = dispatch<kFloats>(self.dtype, [&](auto tag) {
@@ -228,17 +222,33 @@ void adaptive_max_pool(KernelContext& ctx, int spatial) {
     run_max(ctx, frame_of(self, spatial), frame_of(out, spatial), frame_of(indices, spatial), self.ptr<T>(),
             out.ptr<T>(), indices.ptr<int64_t>());
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
 
 }  // namespace
 
-void adaptive_avg_pool1d_out(KernelContext& ctx) { adaptive_avg_pool(ctx, 1); }
-void adaptive_avg_pool2d_out(KernelContext& ctx) { adaptive_avg_pool(ctx, 2); }
-void adaptive_avg_pool3d_out(KernelContext& ctx) { adaptive_avg_pool(ctx, 3); }
-void adaptive_avg_pool2d_backward_out(KernelContext& ctx) { adaptive_avg_pool_backward(ctx, 2); }
-void adaptive_avg_pool3d_backward_out(KernelContext& ctx) { adaptive_avg_pool_backward(ctx, 3); }
-void adaptive_max_pool2d_out(KernelContext& ctx) { adaptive_max_pool(ctx, 2); }
-void adaptive_max_pool3d_out(KernelContext& ctx) { adaptive_max_pool(ctx, 3); }
+void adaptive_avg_pool1d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, Tensor& out) {
+  adaptive_avg_pool(ctx, self, output_size, out, 1);
+}
+void adaptive_avg_pool2d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, Tensor& out) {
+  adaptive_avg_pool(ctx, self, output_size, out, 2);
+}
+void adaptive_avg_pool3d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, Tensor& out) {
+  adaptive_avg_pool(ctx, self, output_size, out, 3);
+}
+void adaptive_avg_pool2d_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& self, Tensor& out) {
+  adaptive_avg_pool_backward(ctx, grad_output, self, out, 2);
+}
+void adaptive_avg_pool3d_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& self, Tensor& out) {
+  adaptive_avg_pool_backward(ctx, grad_output, self, out, 3);
+}
+void adaptive_max_pool2d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, Tensor& out,
+                             Tensor& indices) {
+  adaptive_max_pool(ctx, self, output_size, out, indices, 2);
+}
+void adaptive_max_pool3d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, Tensor& out,
+                             Tensor& indices) {
+  adaptive_max_pool(ctx, self, output_size, out, indices, 3);
+}
 
 }  // namespace etir

@@ -1,6 +1,7 @@
 // Average pooling in one, two and three dims.
 #include <type_traits>
 
+#include "kernels/spatial/avg_pool.gen.h"
 #include "kernels/spatial/pool.h"
 #include "kernels/util/dispatch.h"
 
@@ -115,67 +116,97 @@ void run_backward(KernelContext& ctx, const Pool& pool, const Divisor& divisor, 
 
 constexpr DtypeSet kTypes = kFloats | dtype_bit(ScalarType::Long);
 
-/// Reads ceil_mode, count_include_pad and divisor_override from argument `arg` on.
-bool read_divisor(KernelContext& ctx, int arg, bool has_override, Divisor* divisor) {
-  divisor->count_padding = ctx.boolean(arg + 1);
-  divisor->override = has_override ? ctx.integer_or(arg + 2, 0) : 0;
-  if (has_override && ctx.has(arg + 2) && divisor->override == 0) {
-    ctx.fail(Check::KernelArgument, arg + 2, 0);
+/// `position` is where the override is among the arguments.
+bool read_divisor(KernelContext& ctx, bool count_include_pad, std::optional<int64_t> override, int position,
+                  Divisor* divisor) {
+  divisor->count_padding = count_include_pad;
+  divisor->override = override.value_or(0);
+  if (override == 0) {
+    ctx.fail(Check::KernelArgument, position, 0);
     return false;
   }
   return true;
 }
 
-void avg_pool(KernelContext& ctx, int spatial, bool has_override) {
-  const Tensor& self = ctx.tensor(0);
-  const int out_arg = has_override ? 7 : 6;
-  Tensor& out = ctx.tensor(out_arg);
+void avg_pool(KernelContext& ctx, const Tensor& self, const PoolArguments& given, bool count_include_pad,
+              std::optional<int64_t> override, Tensor& out, int spatial) {
+  using arg = arguments::avg_pool2d_out;
   Pool pool;
   Divisor divisor;
-  if (!check_frame(ctx, 0, self, spatial) || !check_dtype(ctx, out_arg, out, self.dtype) ||
-      !read_pool(ctx, self, spatial, 1, -1, ctx.boolean(4), &pool) || !read_divisor(ctx, 4, has_override, &divisor)) {
+  if (!check_frame(ctx, self, spatial) || !check_dtype(ctx, out, self.dtype) ||
+      !read_pool(ctx, self, spatial, given, &pool) ||
+      !read_divisor(ctx, count_include_pad, override, arg::divisor_override, &divisor)) {
     return;
   }
   int64_t sizes[3];
   pool_sizes(pool, sizes);
-  if (!resize_spatial(ctx, out, self, spatial, sizes) || !check_data(ctx, out_arg, out)) return;
+  if (!resize_spatial(ctx, out, self, spatial, sizes) || !has_data(ctx, out)) return;
   const bool known = dispatch<kTypes>(self.dtype, [&](auto tag) {
     if (out.numel() > 0) run<typename decltype(tag)::type>(ctx, pool, divisor, self, out);
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
 
-void avg_pool_backward(KernelContext& ctx, int spatial) {
-  const Tensor& grad = ctx.tensor(0);
-  const Tensor& self = ctx.tensor(1);
-  Tensor& out = ctx.tensor(8);
+void avg_pool_backward(KernelContext& ctx, const Tensor& grad, const Tensor& self, const PoolArguments& given,
+                       bool count_include_pad, std::optional<int64_t> override, Tensor& out, int spatial) {
+  using arg = arguments::avg_pool2d_backward_grad_input;
   Pool pool;
   Divisor divisor;
-  if (!check_frame(ctx, 0, grad, spatial) || !check_frame(ctx, 1, self, spatial) ||
-      !check_dtype(ctx, 1, self, grad.dtype) || !check_dtype(ctx, 8, out, grad.dtype) ||
-      !read_pool(ctx, self, spatial, 2, -1, ctx.boolean(5), &pool) || !read_divisor(ctx, 5, true, &divisor)) {
+  if (!check_frame(ctx, grad, spatial) || !check_frame(ctx, self, spatial) || !check_dtype(ctx, self, grad.dtype) ||
+      !check_dtype(ctx, out, grad.dtype) || !read_pool(ctx, self, spatial, given, &pool) ||
+      !read_divisor(ctx, count_include_pad, override, arg::divisor_override, &divisor)) {
     return;
   }
   int64_t expected[kMaxRank];
   pool_sizes(pool, expected + self.rank - spatial);
   for (int d = 0; d < self.rank - spatial; ++d) expected[d] = self.sizes[d];
-  if (grad.rank != self.rank) return ctx.fail(Check::KernelRank, 0, grad.rank);
+  if (grad.rank != self.rank) return ctx.fail(Check::KernelRank, grad, grad.rank);
   for (int d = 0; d < self.rank; ++d) {
-    if (grad.sizes[d] != expected[d]) return ctx.fail(Check::KernelShape, 0, grad.sizes[d]);
+    if (grad.sizes[d] != expected[d]) return ctx.fail(Check::KernelShape, grad, grad.sizes[d]);
   }
-  if (!ctx.resize_like(out, self) || !check_data(ctx, 8, out)) return;
+  if (!ctx.resize_like(out, self) || !has_data(ctx, out)) return;
   const bool known = dispatch<kTypes>(grad.dtype, [&](auto tag) {
     if (out.numel() > 0) run_backward<typename decltype(tag)::type>(ctx, pool, divisor, grad, out);
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(grad.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, grad, static_cast<int64_t>(grad.dtype));
 }
 
 }  // namespace
 
-void avg_pool1d_out(KernelContext& ctx) { avg_pool(ctx, 1, false); }
-void avg_pool2d_out(KernelContext& ctx) { avg_pool(ctx, 2, true); }
-void avg_pool3d_out(KernelContext& ctx) { avg_pool(ctx, 3, true); }
-void avg_pool2d_backward_grad_input(KernelContext& ctx) { avg_pool_backward(ctx, 2); }
-void avg_pool3d_backward_grad_input(KernelContext& ctx) { avg_pool_backward(ctx, 3); }
+void avg_pool1d_out(KernelContext& ctx, const Tensor& self, const IntList& kernel_size, const IntList& stride,
+                    const IntList& padding, bool ceil_mode, bool count_include_pad, Tensor& out) {
+  avg_pool(ctx, self, {kernel_size, stride, padding, nullptr, ceil_mode, arguments::avg_pool1d_out::kernel_size},
+           count_include_pad, std::nullopt, out, 1);
+}
+void avg_pool2d_out(KernelContext& ctx, const Tensor& self, const IntList& kernel_size, const IntList& stride,
+                    const IntList& padding, bool ceil_mode, bool count_include_pad,
+                    std::optional<int64_t> divisor_override, Tensor& out) {
+  avg_pool(ctx, self, {kernel_size, stride, padding, nullptr, ceil_mode, arguments::avg_pool2d_out::kernel_size},
+           count_include_pad, divisor_override, out, 2);
+}
+void avg_pool3d_out(KernelContext& ctx, const Tensor& self, const IntList& kernel_size, const IntList& stride,
+                    const IntList& padding, bool ceil_mode, bool count_include_pad,
+                    std::optional<int64_t> divisor_override, Tensor& out) {
+  avg_pool(ctx, self, {kernel_size, stride, padding, nullptr, ceil_mode, arguments::avg_pool3d_out::kernel_size},
+           count_include_pad, divisor_override, out, 3);
+}
+void avg_pool2d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
+                                    const IntList& kernel_size, const IntList& stride, const IntList& padding,
+                                    bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor_override,
+                                    Tensor& grad_input) {
+  avg_pool_backward(
+      ctx, grad_output, self,
+      {kernel_size, stride, padding, nullptr, ceil_mode, arguments::avg_pool2d_backward_grad_input::kernel_size},
+      count_include_pad, divisor_override, grad_input, 2);
+}
+void avg_pool3d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
+                                    const IntList& kernel_size, const IntList& stride, const IntList& padding,
+                                    bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor_override,
+                                    Tensor& grad_input) {
+  avg_pool_backward(
+      ctx, grad_output, self,
+      {kernel_size, stride, padding, nullptr, ceil_mode, arguments::avg_pool3d_backward_grad_input::kernel_size},
+      count_include_pad, divisor_override, grad_input, 3);
+}
 
 }  // namespace etir

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/kernel.h"
+#include "kernels/util/checks.h"
 
 namespace etir::spatial {
 
@@ -44,30 +45,17 @@ inline Frame frame_of(const Tensor& tensor, int spatial) {
 }
 
 /// Checks that a tensor has `spatial` spatial dims, channels and perhaps a batch dim, and has data. False: failed.
-inline bool check_frame(KernelContext& ctx, int arg, const Tensor& tensor, int spatial, bool batch_needed = false) {
+inline bool check_frame(KernelContext& ctx, const Tensor& tensor, int spatial, bool batch_needed = false) {
   if (tensor.rank != spatial + 2 && (batch_needed || tensor.rank != spatial + 1)) {
-    ctx.fail(Check::KernelRank, arg, tensor.rank);
+    ctx.fail(Check::KernelRank, tensor, tensor.rank);
     return false;
   }
-  if (tensor.data == nullptr && tensor.numel() > 0) {
-    ctx.fail(Check::KernelNoData, arg);
-    return false;
-  }
-  return true;
+  return has_data(ctx, tensor);
 }
 
-/// As check_frame, for a result that has been resized.
-inline bool check_data(KernelContext& ctx, int arg, const Tensor& tensor) {
-  if (tensor.data == nullptr && tensor.numel() > 0) {
-    ctx.fail(Check::KernelNoData, arg);
-    return false;
-  }
-  return true;
-}
-
-inline bool check_dtype(KernelContext& ctx, int arg, const Tensor& tensor, ScalarType wanted) {
+inline bool check_dtype(KernelContext& ctx, const Tensor& tensor, ScalarType wanted) {
   if (tensor.dtype == wanted) return true;
-  ctx.fail(Check::KernelDtypeMismatch, arg, static_cast<int64_t>(tensor.dtype));
+  ctx.fail(Check::KernelDtypeMismatch, tensor, static_cast<int64_t>(tensor.dtype));
   return false;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/spatial/grid_sampler.gen.h"
 #include "kernels/spatial/upsample.h"
 
 namespace etir {
@@ -170,35 +171,39 @@ void run(KernelContext& ctx, const Sampling& sampling, int spatial, const Tensor
       });
 }
 
-void grid_sampler(KernelContext& ctx, int spatial) {
-  const Tensor& input = ctx.tensor(0);
-  const Tensor& grid = ctx.tensor(1);
-  Tensor& out = ctx.tensor(5);
-  if (!check_frame(ctx, 0, input, spatial, true) || !check_frame(ctx, 1, grid, spatial, true) ||
-      !check_dtype(ctx, 1, grid, input.dtype) || !check_dtype(ctx, 5, out, input.dtype)) {
+void grid_sampler(KernelContext& ctx, const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding,
+                  bool align_corners, Tensor& out, int spatial) {
+  using arg = arguments::grid_sampler_2d_out;
+  if (!check_frame(ctx, input, spatial, true) || !check_frame(ctx, grid, spatial, true) ||
+      !check_dtype(ctx, grid, input.dtype) || !check_dtype(ctx, out, input.dtype)) {
     return;
   }
-  const int64_t mode = ctx.integer(2), padding = ctx.integer(3);
-  if (mode < 0 || mode > (spatial == 2 ? 2 : 1)) return ctx.fail(Check::KernelArgument, 2, mode);
-  if (padding < 0 || padding > 2) return ctx.fail(Check::KernelArgument, 3, padding);
-  if (grid.sizes[0] != input.sizes[0]) return ctx.fail(Check::KernelShape, 1, grid.sizes[0]);
-  if (grid.sizes[spatial + 1] != spatial) return ctx.fail(Check::KernelShape, 1, grid.sizes[spatial + 1]);
+  if (mode < 0 || mode > (spatial == 2 ? 2 : 1)) return ctx.fail(Check::KernelArgument, arg::interpolation_mode, mode);
+  if (padding < 0 || padding > 2) return ctx.fail(Check::KernelArgument, arg::padding_mode, padding);
+  if (grid.sizes[0] != input.sizes[0]) return ctx.fail(Check::KernelShape, grid, grid.sizes[0]);
+  if (grid.sizes[spatial + 1] != spatial) return ctx.fail(Check::KernelShape, grid, grid.sizes[spatial + 1]);
   int64_t sizes[3];
   for (int d = 0; d < spatial; ++d) {
-    if (input.sizes[2 + d] < 1) return ctx.fail(Check::KernelShape, 0, input.sizes[2 + d]);
+    if (input.sizes[2 + d] < 1) return ctx.fail(Check::KernelShape, input, input.sizes[2 + d]);
     sizes[d] = grid.sizes[1 + d];
   }
-  if (!resize_spatial(ctx, out, input, spatial, sizes) || !check_data(ctx, 5, out)) return;
-  const Sampling sampling{static_cast<Mode>(mode), static_cast<Padding>(padding), ctx.boolean(4)};
+  if (!resize_spatial(ctx, out, input, spatial, sizes) || !has_data(ctx, out)) return;
+  const Sampling sampling{static_cast<Mode>(mode), static_cast<Padding>(padding), align_corners};
   const bool known = dispatch<kFloats>(input.dtype, [&](auto tag) {
     if (out.numel() > 0) run<typename decltype(tag)::type>(ctx, sampling, spatial, input, grid, out);
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(input.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
 }
 
 }  // namespace
 
-void grid_sampler_2d_out(KernelContext& ctx) { grid_sampler(ctx, 2); }
-void grid_sampler_3d_out(KernelContext& ctx) { grid_sampler(ctx, 3); }
+void grid_sampler_2d_out(KernelContext& ctx, const Tensor& input, const Tensor& grid, int64_t interpolation_mode,
+                         int64_t padding_mode, bool align_corners, Tensor& out) {
+  grid_sampler(ctx, input, grid, interpolation_mode, padding_mode, align_corners, out, 2);
+}
+void grid_sampler_3d_out(KernelContext& ctx, const Tensor& input, const Tensor& grid, int64_t interpolation_mode,
+                         int64_t padding_mode, bool align_corners, Tensor& out) {
+  grid_sampler(ctx, input, grid, interpolation_mode, padding_mode, align_corners, out, 3);
+}
 
 }  // namespace etir

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/spatial/max_pool.gen.h"
 #include "kernels/spatial/pool.h"
 #include "kernels/util/dispatch.h"
 #include "kernels/util/vectors.h"
@@ -200,28 +201,38 @@ void run(KernelContext& ctx, const Pool& pool, const Tensor& self, Tensor& out, 
   });
 }
 
-void max_pool(KernelContext& ctx, int spatial) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(6);
-  Tensor& indices = ctx.tensor(7);
+void max_pool(KernelContext& ctx, const Tensor& self, const PoolArguments& given, Tensor& out, Tensor& indices,
+              int spatial) {
   Pool pool;
-  if (!check_frame(ctx, 0, self, spatial) || !check_dtype(ctx, 6, out, self.dtype) ||
-      !check_dtype(ctx, 7, indices, ScalarType::Long) || !read_pool(ctx, self, spatial, 1, 4, ctx.boolean(5), &pool)) {
+  if (!check_frame(ctx, self, spatial) || !check_dtype(ctx, out, self.dtype) ||
+      !check_dtype(ctx, indices, ScalarType::Long) || !read_pool(ctx, self, spatial, given, &pool)) {
     return;
   }
   int64_t sizes[3];
   pool_sizes(pool, sizes);
   if (!resize_spatial(ctx, out, self, spatial, sizes) || !resize_spatial(ctx, indices, self, spatial, sizes)) return;
-  if (!check_data(ctx, 6, out) || !check_data(ctx, 7, indices)) return;
+  if (!has_data(ctx, out) || !has_data(ctx, indices)) return;
   const bool known = dispatch<kReal>(self.dtype, [&](auto tag) {
     if (out.numel() > 0) run<typename decltype(tag)::type>(ctx, pool, self, out, indices);
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
 
 }  // namespace
 
-void max_pool2d_with_indices_out(KernelContext& ctx) { max_pool(ctx, 2); }
-void max_pool3d_with_indices_out(KernelContext& ctx) { max_pool(ctx, 3); }
+void max_pool2d_with_indices_out(KernelContext& ctx, const Tensor& self, const IntList& kernel_size,
+                                 const IntList& stride, const IntList& padding, const IntList& dilation, bool ceil_mode,
+                                 Tensor& out, Tensor& indices) {
+  max_pool(ctx, self,
+           {kernel_size, stride, padding, &dilation, ceil_mode, arguments::max_pool2d_with_indices_out::kernel_size},
+           out, indices, 2);
+}
+void max_pool3d_with_indices_out(KernelContext& ctx, const Tensor& self, const IntList& kernel_size,
+                                 const IntList& stride, const IntList& padding, const IntList& dilation, bool ceil_mode,
+                                 Tensor& out, Tensor& indices) {
+  max_pool(ctx, self,
+           {kernel_size, stride, padding, &dilation, ceil_mode, arguments::max_pool3d_with_indices_out::kernel_size},
+           out, indices, 3);
+}
 
 }  // namespace etir

@@ -4,6 +4,7 @@
 // is written.
 #include <cstring>
 
+#include "kernels/spatial/max_unpool.gen.h"
 #include "kernels/spatial/pool.h"
 #include "kernels/util/dispatch.h"
 
@@ -68,62 +69,78 @@ void scatter_any(KernelContext& ctx, const Tensor& values, const Tensor& indices
       scatter<T, kAdd>(ctx, values, indices, out, spatial);
     }
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(out.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype));
 }
 
-void max_pool_backward(KernelContext& ctx, int spatial) {
-  const Tensor& grad = ctx.tensor(0);
-  const Tensor& self = ctx.tensor(1);
-  const Tensor& indices = ctx.tensor(7);
-  Tensor& out = ctx.tensor(8);
+void max_pool_backward(KernelContext& ctx, const Tensor& grad, const Tensor& self, const PoolArguments& given,
+                       const Tensor& indices, Tensor& out, int spatial) {
   Pool pool;
-  if (!check_frame(ctx, 0, grad, spatial) || !check_frame(ctx, 1, self, spatial) ||
-      !check_frame(ctx, 7, indices, spatial) || !check_dtype(ctx, 1, self, grad.dtype) ||
-      !check_dtype(ctx, 7, indices, ScalarType::Long) || !check_dtype(ctx, 8, out, grad.dtype) ||
-      !read_pool(ctx, self, spatial, 2, 5, ctx.boolean(6), &pool)) {
+  if (!check_frame(ctx, grad, spatial) || !check_frame(ctx, self, spatial) || !check_frame(ctx, indices, spatial) ||
+      !check_dtype(ctx, self, grad.dtype) || !check_dtype(ctx, indices, ScalarType::Long) ||
+      !check_dtype(ctx, out, grad.dtype) || !read_pool(ctx, self, spatial, given, &pool)) {
     return;
   }
-  if (grad.rank != self.rank) return ctx.fail(Check::KernelRank, 0, grad.rank);
-  if (!same_shape(grad, indices)) return ctx.fail(Check::KernelShape, 7, indices.sizes[0]);
+  if (grad.rank != self.rank) return ctx.fail(Check::KernelRank, grad, grad.rank);
+  if (!same_shape(grad, indices)) return ctx.fail(Check::KernelShape, indices, indices.sizes[0]);
   int64_t sizes[3];
   pool_sizes(pool, sizes);
   const int outer = self.rank - spatial;
   for (int d = 0; d < self.rank; ++d) {
     if (grad.sizes[d] != (d < outer ? self.sizes[d] : sizes[d - outer])) {
-      return ctx.fail(Check::KernelShape, 0, grad.sizes[d]);
+      return ctx.fail(Check::KernelShape, grad, grad.sizes[d]);
     }
   }
-  if (!ctx.resize_like(out, self) || !check_data(ctx, 8, out)) return;
+  if (!ctx.resize_like(out, self) || !has_data(ctx, out)) return;
   scatter_any<true>(ctx, grad, indices, out, spatial);
 }
 
-void max_unpool(KernelContext& ctx, int spatial, int out_arg) {
-  const Tensor& self = ctx.tensor(0);
-  const Tensor& indices = ctx.tensor(1);
-  Tensor& out = ctx.tensor(out_arg);
-  if (!check_frame(ctx, 0, self, spatial) || !check_frame(ctx, 1, indices, spatial) ||
-      !check_dtype(ctx, 1, indices, ScalarType::Long) || !check_dtype(ctx, out_arg, out, self.dtype)) {
+void max_unpool(KernelContext& ctx, const Tensor& self, const Tensor& indices, const IntList& list, Tensor& out,
+                int spatial) {
+  using arg = arguments::max_unpool2d_out;
+  if (!check_frame(ctx, self, spatial) || !check_frame(ctx, indices, spatial) ||
+      !check_dtype(ctx, indices, ScalarType::Long) || !check_dtype(ctx, out, self.dtype)) {
     return;
   }
-  if (!same_shape(self, indices)) return ctx.fail(Check::KernelShape, 1, indices.sizes[0]);
-  const IntList list = ctx.int_list(2);
+  if (!same_shape(self, indices)) return ctx.fail(Check::KernelShape, indices, indices.sizes[0]);
   int64_t sizes[3];
   if (list.size() != static_cast<size_t>(spatial)) {
-    return ctx.fail(Check::KernelArgument, 2, static_cast<int64_t>(list.size()));
+    return ctx.fail(Check::KernelArgument, arg::output_size, static_cast<int64_t>(list.size()));
   }
   for (int d = 0; d < spatial; ++d) {
     sizes[d] = list[d];
-    if (sizes[d] < 0 || sizes[d] > INT32_MAX) return ctx.fail(Check::KernelArgument, 2, sizes[d]);
+    if (sizes[d] < 0 || sizes[d] > INT32_MAX) return ctx.fail(Check::KernelArgument, arg::output_size, sizes[d]);
   }
-  if (!resize_spatial(ctx, out, self, spatial, sizes) || !check_data(ctx, out_arg, out)) return;
+  if (!resize_spatial(ctx, out, self, spatial, sizes) || !has_data(ctx, out)) return;
   scatter_any<false>(ctx, self, indices, out, spatial);
 }
 
 }  // namespace
 
-void max_pool2d_with_indices_backward_grad_input(KernelContext& ctx) { max_pool_backward(ctx, 2); }
-void max_pool3d_with_indices_backward_grad_input(KernelContext& ctx) { max_pool_backward(ctx, 3); }
-void max_unpool2d_out(KernelContext& ctx) { max_unpool(ctx, 2, 3); }
-void max_unpool3d_out(KernelContext& ctx) { max_unpool(ctx, 3, 5); }
+void max_pool2d_with_indices_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
+                                                 const IntList& kernel_size, const IntList& stride,
+                                                 const IntList& padding, const IntList& dilation, bool ceil_mode,
+                                                 const Tensor& indices, Tensor& grad_input) {
+  max_pool_backward(ctx, grad_output, self,
+                    {kernel_size, stride, padding, &dilation, ceil_mode,
+                     arguments::max_pool2d_with_indices_backward_grad_input::kernel_size},
+                    indices, grad_input, 2);
+}
+void max_pool3d_with_indices_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
+                                                 const IntList& kernel_size, const IntList& stride,
+                                                 const IntList& padding, const IntList& dilation, bool ceil_mode,
+                                                 const Tensor& indices, Tensor& grad_input) {
+  max_pool_backward(ctx, grad_output, self,
+                    {kernel_size, stride, padding, &dilation, ceil_mode,
+                     arguments::max_pool3d_with_indices_backward_grad_input::kernel_size},
+                    indices, grad_input, 3);
+}
+void max_unpool2d_out(KernelContext& ctx, const Tensor& self, const Tensor& indices, const IntList& output_size,
+                      Tensor& out) {
+  max_unpool(ctx, self, indices, output_size, out, 2);
+}
+void max_unpool3d_out(KernelContext& ctx, const Tensor& self, const Tensor& indices, const IntList& output_size,
+                      const IntList& /*stride*/, const IntList& /*padding*/, Tensor& out) {
+  max_unpool(ctx, self, indices, output_size, out, 3);
+}
 
 }  // namespace etir

@@ -26,17 +26,18 @@ struct Pool {
 };
 
 /// Reads a list of 1 or `spatial` numbers in [low, 2^31) into `to[3 - spatial ..]`. An empty list keeps what is there.
-inline bool read_axes(KernelContext& ctx, int arg, int spatial, int64_t low, bool may_be_empty, int64_t* to) {
-  const IntList list = ctx.int_list(arg);
+/// The list is the argument at `position`.
+inline bool read_axes(KernelContext& ctx, const IntList& list, int position, int spatial, int64_t low,
+                      bool may_be_empty, int64_t* to) {
   if (list.empty() && may_be_empty) return true;
   if (list.size() != 1 && list.size() != static_cast<size_t>(spatial)) {
-    ctx.fail(Check::KernelArgument, arg, static_cast<int64_t>(list.size()));
+    ctx.fail(Check::KernelArgument, position, static_cast<int64_t>(list.size()));
     return false;
   }
   for (int d = 0; d < spatial; ++d) {
     const int64_t value = list[list.size() == 1 ? 0 : d];
     if (value < low || value > INT32_MAX) {
-      ctx.fail(Check::KernelArgument, arg, value);
+      ctx.fail(Check::KernelArgument, position, value);
       return false;
     }
     to[3 - spatial + d] = value;
@@ -44,16 +45,26 @@ inline bool read_axes(KernelContext& ctx, int arg, int spatial, int64_t low, boo
   return true;
 }
 
-/// Reads kernel_size, stride, padding (from argument `arg` on), dilation (argument `dilation_arg`, or -1) and computes
-/// the result's sizes.
-inline bool read_pool(KernelContext& ctx, const Tensor& in, int spatial, int arg, int dilation_arg, bool ceil_mode,
-                      Pool* pool) {
+/// The arguments of pooling operators, side by side in this order; the first of them is at `position`.
+struct PoolArguments {
+  const IntList& kernel_size;
+  const IntList& stride;
+  const IntList& padding;
+  const IntList* dilation;  ///< null for operators without
+  bool ceil_mode;
+  int position;
+};
+
+/// Reads the arguments of pooling and computes the result's sizes.
+inline bool read_pool(KernelContext& ctx, const Tensor& in, int spatial, const PoolArguments& given, Pool* pool) {
+  const int at = given.position;
+  const bool ceil_mode = given.ceil_mode;
   int64_t kernel[3] = {1, 1, 1}, pad[3] = {0, 0, 0}, dilation[3] = {1, 1, 1};
-  if (!read_axes(ctx, arg, spatial, 1, false, kernel)) return false;
+  if (!read_axes(ctx, given.kernel_size, at, spatial, 1, false, kernel)) return false;
   int64_t stride[3] = {kernel[0], kernel[1], kernel[2]};
-  if (!read_axes(ctx, arg + 1, spatial, 1, true, stride)) return false;
-  if (!read_axes(ctx, arg + 2, spatial, 0, false, pad)) return false;
-  if (dilation_arg >= 0 && !read_axes(ctx, dilation_arg, spatial, 1, false, dilation)) return false;
+  if (!read_axes(ctx, given.stride, at + 1, spatial, 1, true, stride)) return false;
+  if (!read_axes(ctx, given.padding, at + 2, spatial, 0, false, pad)) return false;
+  if (given.dilation != nullptr && !read_axes(ctx, *given.dilation, at + 3, spatial, 1, false, dilation)) return false;
   pool->spatial = spatial;
   const Frame frame = frame_of(in, spatial);
   for (int d = 0; d < 3; ++d) {
@@ -61,20 +72,20 @@ inline bool read_pool(KernelContext& ctx, const Tensor& in, int spatial, int arg
     axis = PoolAxis{frame.size[kD + d], 0, kernel[d], stride[d], pad[d], dilation[d]};
     const int64_t extent = dilation[d] * (kernel[d] - 1) + 1;
     if (2 * pad[d] > extent) {
-      ctx.fail(Check::KernelArgument, arg + 2, pad[d]);
+      ctx.fail(Check::KernelArgument, at + 2, pad[d]);
       return false;
     }
     const int64_t span = axis.in + 2 * pad[d] - extent;
     axis.out = floor_div(span + (ceil_mode ? stride[d] - 1 : 0), stride[d]) + 1;
     if (ceil_mode && (axis.out - 1) * stride[d] >= axis.in + pad[d]) --axis.out;
     if (axis.in < 1 || axis.out < 1) {
-      ctx.fail(Check::KernelShape, 0, axis.in);
+      ctx.fail(Check::KernelShape, in, axis.in);
       return false;
     }
   }
   // Positions in an image are kept in 32 bits.
   if (frame.size[kD] * frame.size[kH] > INT32_MAX || frame.size[kD] * frame.size[kH] * frame.size[kW] > INT32_MAX) {
-    ctx.fail(Check::KernelShape, 0, frame.size[kD]);
+    ctx.fail(Check::KernelShape, in, frame.size[kD]);
     return false;
   }
   return true;

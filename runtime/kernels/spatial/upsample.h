@@ -107,54 +107,55 @@ struct Axis {
   }
 };
 
-/// Where the arguments of a resizing operator are; -1 for those that it does not have.
-struct UpsampleArgs {
+/// The sizes that a resizing operator is asked for: numbers, and maybe the factors that they come from, or factors
+/// alone.
+struct AskedSizes {
   int spatial;
-  Filter filter;
-  int align;   ///< align_corners
-  int scales;  ///< the first of `spatial` optional floats, or a list of floats when `vec`
-  bool vec;    ///< sizes are optional, scales come as a list
-  int result;
+  std::optional<IntList> sizes;
+  std::optional<DoubleList> scale_factors;
+  double factors[3] = {0, 0, 0};  ///< that come with sizes; 0 where unknown
+  int factors_position = -1;      ///< of scale_factors among the arguments
+  bool is_either = false;         ///< sizes or scale_factors, which must not come together
+
+  template <typename... Factors>
+  AskedSizes(const IntList& output_size, const Factors&... given)
+      : spatial(sizeof...(Factors)), sizes(output_size), factors{given.value_or(0)...} {}
+  AskedSizes(const std::optional<IntList>& output_size, const std::optional<DoubleList>& given, int position)
+      : spatial(2), sizes(output_size), scale_factors(given), factors_position(position), is_either(true) {}
 };
+
+/// Where output_size is among the arguments of every resizing operator.
+constexpr int kOutputSize = 1;
 
 struct UpsampleSizes {
   int64_t sizes[3];   ///< of the result, `spatial` of them
   double factors[3];  ///< asked for; 0 where unknown
 };
 
-inline bool read_upsample(KernelContext& ctx, const UpsampleArgs& args, int size_arg, const int64_t* in_sizes,
-                          UpsampleSizes* result) {
-  const int spatial = args.spatial;
-  const bool has_sizes = ctx.has(size_arg);
-  if (args.vec && has_sizes == ctx.has(args.scales)) {
-    ctx.fail(Check::KernelArgument, size_arg, has_sizes);
+inline bool read_upsample(KernelContext& ctx, const AskedSizes& asked, const int64_t* in_sizes, UpsampleSizes* result) {
+  const int spatial = asked.spatial;
+  const bool has_sizes = asked.sizes.has_value();
+  if (asked.is_either && has_sizes == asked.scale_factors.has_value()) {
+    ctx.fail(Check::KernelArgument, kOutputSize, has_sizes);
     return false;
   }
-  if (has_sizes) {
-    const IntList list = ctx.int_list(size_arg);
-    if (list.size() != static_cast<size_t>(spatial)) {
-      ctx.fail(Check::KernelArgument, size_arg, static_cast<int64_t>(list.size()));
-      return false;
-    }
-    for (int d = 0; d < spatial; ++d) {
-      result->sizes[d] = list[d];
-      result->factors[d] = args.vec ? 0 : ctx.real_or(args.scales + d, 0);
-    }
-  } else {
-    const DoubleList list = ctx.double_list(args.scales);
-    if (list.size() != static_cast<size_t>(spatial)) {
-      ctx.fail(Check::KernelArgument, args.scales, static_cast<int64_t>(list.size()));
-      return false;
-    }
-    for (int d = 0; d < spatial; ++d) {
-      const double size = static_cast<double>(in_sizes[d]) * list[d];
-      result->factors[d] = list[d];
-      result->sizes[d] = size >= 1 && size <= INT32_MAX ? static_cast<int64_t>(size) : 0;
-    }
+  const int position = has_sizes ? kOutputSize : asked.factors_position;
+  const size_t count = has_sizes ? asked.sizes->size() : asked.scale_factors->size();
+  if (count != static_cast<size_t>(spatial)) {
+    ctx.fail(Check::KernelArgument, position, static_cast<int64_t>(count));
+    return false;
   }
   for (int d = 0; d < spatial; ++d) {
+    if (has_sizes) {
+      result->sizes[d] = (*asked.sizes)[d];
+      result->factors[d] = asked.factors[d];
+    } else {
+      const double factor = (*asked.scale_factors)[d], size = static_cast<double>(in_sizes[d]) * factor;
+      result->factors[d] = factor;
+      result->sizes[d] = size >= 1 && size <= INT32_MAX ? static_cast<int64_t>(size) : 0;
+    }
     if (result->sizes[d] < 1 || result->sizes[d] > INT32_MAX) {
-      ctx.fail(Check::KernelArgument, has_sizes ? size_arg : args.scales, result->sizes[d]);
+      ctx.fail(Check::KernelArgument, position, result->sizes[d]);
       return false;
     }
   }
@@ -163,29 +164,28 @@ inline bool read_upsample(KernelContext& ctx, const UpsampleArgs& args, int size
 
 /// Sets up the three axes; absent ones stay of size 1.
 template <typename A>
-inline void make_axes(const UpsampleArgs& args, const UpsampleSizes& sizes, const int64_t* in_sizes, bool align,
+inline void make_axes(int spatial, Filter filter, const UpsampleSizes& sizes, const int64_t* in_sizes, bool align,
                       Axis<A>* axes) {
-  for (int d = 0; d < args.spatial; ++d) {
-    Axis<A>& axis = axes[3 - args.spatial + d];
-    axis.set(in_sizes[d], sizes.sizes[d], args.filter, align, sizes.factors[d]);
-    axis.by_sizes = args.spatial == 2;
+  for (int d = 0; d < spatial; ++d) {
+    Axis<A>& axis = axes[3 - spatial + d];
+    axis.set(in_sizes[d], sizes.sizes[d], filter, align, sizes.factors[d]);
+    axis.by_sizes = spatial == 2;
   }
 }
 
 /// The checks that every resizing operator begins with; gives the result its shape. False: failed.
-inline bool begin_upsample(KernelContext& ctx, const UpsampleArgs& args, UpsampleSizes* sizes, int64_t* in_sizes) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& out = ctx.tensor(args.result);
-  if (!check_frame(ctx, 0, self, args.spatial, true) || !check_dtype(ctx, args.result, out, self.dtype)) return false;
-  for (int d = 0; d < args.spatial; ++d) {
+inline bool begin_upsample(KernelContext& ctx, const Tensor& self, const AskedSizes& asked, Tensor& out,
+                           UpsampleSizes* sizes, int64_t* in_sizes) {
+  if (!check_frame(ctx, self, asked.spatial, true) || !check_dtype(ctx, out, self.dtype)) return false;
+  for (int d = 0; d < asked.spatial; ++d) {
     in_sizes[d] = self.sizes[2 + d];
     if (in_sizes[d] < 1) {
-      ctx.fail(Check::KernelShape, 0, in_sizes[d]);
+      ctx.fail(Check::KernelShape, self, in_sizes[d]);
       return false;
     }
   }
-  return read_upsample(ctx, args, 1, in_sizes, sizes) && resize_spatial(ctx, out, self, args.spatial, sizes->sizes) &&
-         check_data(ctx, args.result, out);
+  return read_upsample(ctx, asked, in_sizes, sizes) && resize_spatial(ctx, out, self, asked.spatial, sizes->sizes) &&
+         has_data(ctx, out);
 }
 
 }  // namespace etir::spatial

@@ -4,6 +4,7 @@
 // side by side; then each result sums its columns of that row.
 #include <cmath>
 
+#include "kernels/spatial/upsample_aa.gen.h"
 #include "kernels/spatial/upsample_bytes.h"
 
 namespace etir {
@@ -147,23 +148,21 @@ void run_bytes(KernelContext& ctx, const Coverage<double>& rows, const Coverage<
   }
 }
 
-void upsample_aa(KernelContext& ctx, Filter filter) {
-  const UpsampleArgs args{2, filter, 2, 3, false, 5};
+void upsample_aa(KernelContext& ctx, const Tensor& self, const AskedSizes& asked, bool align_corners, Tensor& out,
+                 Filter filter) {
   constexpr DtypeSet kTypes = kFloats | dtype_bit(ScalarType::Byte);
-  const Tensor& self = ctx.tensor(0);
   if (!contains(kTypes & kSelectedDtypes, self.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
   UpsampleSizes sizes;
   int64_t in_sizes[3];
-  if (!begin_upsample(ctx, args, &sizes, in_sizes)) return;
-  Tensor& out = ctx.tensor(args.result);
+  if (!begin_upsample(ctx, self, asked, out, &sizes, in_sizes)) return;
   if (out.numel() == 0) return;
-  const bool cubic = filter == Filter::Cubic, align = ctx.boolean(2);
+  const bool cubic = filter == Filter::Cubic;
   const Frame in = frame_of(self, 2), to = frame_of(out, 2);
   if (self.dtype == ScalarType::Byte) {
     Axis<double> axes[3];
-    make_axes(args, sizes, in_sizes, align, axes);
+    make_axes(2, filter, sizes, in_sizes, align_corners, axes);
     const Coverage<double> rows(axes[1], cubic), columns(axes[2], cubic);
     return run_bytes(ctx, rows, columns, in, to, self.ptr<uint8_t>(), out.ptr<uint8_t>());
   }
@@ -171,14 +170,20 @@ void upsample_aa(KernelContext& ctx, Filter filter) {
     using T = typename decltype(tag)::type;
     using A = accumulate_t<T>;
     Axis<A> axes[3];
-    make_axes(args, sizes, in_sizes, align, axes);
+    make_axes(2, filter, sizes, in_sizes, align_corners, axes);
     run(ctx, Coverage<A>(axes[1], cubic), Coverage<A>(axes[2], cubic), in, to, self.ptr<T>(), out.ptr<T>());
   });
 }
 
 }  // namespace
 
-void upsample_bilinear2d_aa_out(KernelContext& ctx) { upsample_aa(ctx, Filter::Linear); }
-void upsample_bicubic2d_aa_out(KernelContext& ctx) { upsample_aa(ctx, Filter::Cubic); }
+void upsample_bilinear2d_aa_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, bool align_corners,
+                                std::optional<double> scales_h, std::optional<double> scales_w, Tensor& out) {
+  upsample_aa(ctx, self, {output_size, scales_h, scales_w}, align_corners, out, Filter::Linear);
+}
+void upsample_bicubic2d_aa_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, bool align_corners,
+                               std::optional<double> scales_h, std::optional<double> scales_w, Tensor& out) {
+  upsample_aa(ctx, self, {output_size, scales_h, scales_w}, align_corners, out, Filter::Cubic);
+}
 
 }  // namespace etir

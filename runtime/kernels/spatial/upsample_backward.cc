@@ -3,6 +3,7 @@
 // Which results those are is found by bisection, because positions grow with the number of the result; so nothing is
 // scattered, 16-bit gradients are summed in float, and elements are independent of each other.
 #include "kernels/spatial/upsample.h"
+#include "kernels/spatial/upsample_backward.gen.h"
 
 namespace etir {
 namespace {
@@ -64,53 +65,101 @@ void run(KernelContext& ctx, const Axis<A>* axes, const Frame& grad, const Frame
   });
 }
 
-void upsample_backward(KernelContext& ctx, int spatial, Filter filter) {
-  const bool weighted = filter == Filter::Linear || filter == Filter::Cubic;
-  const int scales = weighted ? 4 : 3;
-  const UpsampleArgs args{spatial, filter, weighted ? 3 : -1, scales, false, scales + spatial};
-  const Tensor& grad = ctx.tensor(0);
-  Tensor& out = ctx.tensor(args.result);
-  if (!check_frame(ctx, 0, grad, spatial, true) || !check_dtype(ctx, args.result, out, grad.dtype)) return;
-  const IntList shape = ctx.int_list(2);
-  if (shape.size() != grad.rank) return ctx.fail(Check::KernelArgument, 2, static_cast<int64_t>(shape.size()));
+void upsample_backward(KernelContext& ctx, const Tensor& grad, const AskedSizes& asked, const IntList& shape,
+                       bool align_corners, Tensor& out, Filter filter) {
+  using arg = arguments::upsample_nearest2d_backward_grad_input;
+  const int spatial = asked.spatial;
+  if (!check_frame(ctx, grad, spatial, true) || !check_dtype(ctx, out, grad.dtype)) return;
+  if (shape.size() != grad.rank)
+    return ctx.fail(Check::KernelArgument, arg::input_size, static_cast<int64_t>(shape.size()));
   int64_t in_sizes[5];
   for (int d = 0; d < grad.rank; ++d) {
     in_sizes[d] = shape[d];
     if (in_sizes[d] < (d < 2 ? 0 : 1) || in_sizes[d] > INT32_MAX || (d < 2 && in_sizes[d] != grad.sizes[d])) {
-      return ctx.fail(Check::KernelShape, 2, in_sizes[d]);
+      return ctx.fail(Check::KernelShape, arg::input_size, in_sizes[d]);
     }
   }
   UpsampleSizes sizes;
-  if (!read_upsample(ctx, args, 1, in_sizes + 2, &sizes)) return;
+  if (!read_upsample(ctx, asked, in_sizes + 2, &sizes)) return;
   for (int d = 0; d < spatial; ++d) {
-    if (sizes.sizes[d] != grad.sizes[2 + d]) return ctx.fail(Check::KernelShape, 0, grad.sizes[2 + d]);
+    if (sizes.sizes[d] != grad.sizes[2 + d]) return ctx.fail(Check::KernelShape, grad, grad.sizes[2 + d]);
   }
-  if (!resize_spatial(ctx, out, grad, spatial, in_sizes + 2) || !check_data(ctx, args.result, out)) return;
+  if (!resize_spatial(ctx, out, grad, spatial, in_sizes + 2) || !has_data(ctx, out)) return;
   const bool known = dispatch<kFloats>(grad.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = accumulate_t<T>;
     if (out.numel() == 0) return;
     Axis<A> axes[3];
-    make_axes(args, sizes, in_sizes + 2, weighted && ctx.boolean(3), axes);
+    make_axes(spatial, filter, sizes, in_sizes + 2, align_corners, axes);
     run(ctx, axes, frame_of(grad, spatial), frame_of(out, spatial), grad.ptr<T>(), out.ptr<T>());
   });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(grad.dtype));
+  if (!known) ctx.fail(Check::KernelDtype, grad, static_cast<int64_t>(grad.dtype));
 }
 
 }  // namespace
 
-#define ETIR_UPSAMPLE_BACKWARD(name, spatial, filter) \
-  void name##_backward_grad_input(KernelContext& ctx) { upsample_backward(ctx, spatial, Filter::filter); }
-ETIR_UPSAMPLE_BACKWARD(upsample_nearest1d, 1, Nearest)
-ETIR_UPSAMPLE_BACKWARD(upsample_nearest2d, 2, Nearest)
-ETIR_UPSAMPLE_BACKWARD(upsample_nearest3d, 3, Nearest)
-ETIR_UPSAMPLE_BACKWARD(upsample_nearest_exact1d, 1, NearestExact)
-ETIR_UPSAMPLE_BACKWARD(upsample_nearest_exact2d, 2, NearestExact)
-ETIR_UPSAMPLE_BACKWARD(upsample_nearest_exact3d, 3, NearestExact)
-ETIR_UPSAMPLE_BACKWARD(upsample_linear1d, 1, Linear)
-ETIR_UPSAMPLE_BACKWARD(upsample_bilinear2d, 2, Linear)
-ETIR_UPSAMPLE_BACKWARD(upsample_trilinear3d, 3, Linear)
-ETIR_UPSAMPLE_BACKWARD(upsample_bicubic2d, 2, Cubic)
-#undef ETIR_UPSAMPLE_BACKWARD
+void upsample_nearest1d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const IntList& output_size,
+                                            const IntList& input_size, std::optional<double> scales,
+                                            Tensor& grad_input) {
+  upsample_backward(ctx, grad_output, {output_size, scales}, input_size, false, grad_input, Filter::Nearest);
+}
+void upsample_nearest2d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const IntList& output_size,
+                                            const IntList& input_size, std::optional<double> scales_h,
+                                            std::optional<double> scales_w, Tensor& grad_input) {
+  upsample_backward(ctx, grad_output, {output_size, scales_h, scales_w}, input_size, false, grad_input,
+                    Filter::Nearest);
+}
+void upsample_nearest3d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const IntList& output_size,
+                                            const IntList& input_size, std::optional<double> scales_d,
+                                            std::optional<double> scales_h, std::optional<double> scales_w,
+                                            Tensor& grad_input) {
+  upsample_backward(ctx, grad_output, {output_size, scales_d, scales_h, scales_w}, input_size, false, grad_input,
+                    Filter::Nearest);
+}
+void upsample_nearest_exact1d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output,
+                                                  const IntList& output_size, const IntList& input_size,
+                                                  std::optional<double> scales, Tensor& grad_input) {
+  upsample_backward(ctx, grad_output, {output_size, scales}, input_size, false, grad_input, Filter::NearestExact);
+}
+void upsample_nearest_exact2d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output,
+                                                  const IntList& output_size, const IntList& input_size,
+                                                  std::optional<double> scales_h, std::optional<double> scales_w,
+                                                  Tensor& grad_input) {
+  upsample_backward(ctx, grad_output, {output_size, scales_h, scales_w}, input_size, false, grad_input,
+                    Filter::NearestExact);
+}
+void upsample_nearest_exact3d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output,
+                                                  const IntList& output_size, const IntList& input_size,
+                                                  std::optional<double> scales_d, std::optional<double> scales_h,
+                                                  std::optional<double> scales_w, Tensor& grad_input) {
+  upsample_backward(ctx, grad_output, {output_size, scales_d, scales_h, scales_w}, input_size, false, grad_input,
+                    Filter::NearestExact);
+}
+void upsample_linear1d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const IntList& output_size,
+                                           const IntList& input_size, bool align_corners, std::optional<double> scales,
+                                           Tensor& grad_input) {
+  upsample_backward(ctx, grad_output, {output_size, scales}, input_size, align_corners, grad_input, Filter::Linear);
+}
+void upsample_bilinear2d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const IntList& output_size,
+                                             const IntList& input_size, bool align_corners,
+                                             std::optional<double> scales_h, std::optional<double> scales_w,
+                                             Tensor& grad_input) {
+  upsample_backward(ctx, grad_output, {output_size, scales_h, scales_w}, input_size, align_corners, grad_input,
+                    Filter::Linear);
+}
+void upsample_trilinear3d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const IntList& output_size,
+                                              const IntList& input_size, bool align_corners,
+                                              std::optional<double> scales_d, std::optional<double> scales_h,
+                                              std::optional<double> scales_w, Tensor& grad_input) {
+  upsample_backward(ctx, grad_output, {output_size, scales_d, scales_h, scales_w}, input_size, align_corners,
+                    grad_input, Filter::Linear);
+}
+void upsample_bicubic2d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const IntList& output_size,
+                                            const IntList& input_size, bool align_corners,
+                                            std::optional<double> scales_h, std::optional<double> scales_w,
+                                            Tensor& grad_input) {
+  upsample_backward(ctx, grad_output, {output_size, scales_h, scales_w}, input_size, align_corners, grad_input,
+                    Filter::Cubic);
+}
 
 }  // namespace etir

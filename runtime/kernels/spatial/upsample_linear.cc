@@ -1,6 +1,7 @@
 // Resizing by weighted neighbours: linear in one to three dims, cubic in two.
 #include "kernels/spatial/upsample.h"
 #include "kernels/spatial/upsample_bytes.h"
+#include "kernels/spatial/upsample_linear.gen.h"
 
 namespace etir {
 namespace {
@@ -92,30 +93,29 @@ void run_channels(KernelContext& ctx, const Axis<A>* axes, const Frame& in, cons
   });
 }
 
-void upsample(KernelContext& ctx, int spatial, Filter filter, bool vec) {
-  const UpsampleArgs args{spatial, filter, 2, 3, vec, vec ? 4 : 3 + spatial};
-  const Tensor& self = ctx.tensor(0);
+void upsample(KernelContext& ctx, const Tensor& self, const AskedSizes& asked, bool align_corners, Tensor& out,
+              Filter filter) {
+  const int spatial = asked.spatial;
   // Images of bytes have two dims.
   const DtypeSet types = kFloats | (spatial == 2 ? dtype_bit(ScalarType::Byte) : 0);
   if (!contains(types & kSelectedDtypes, self.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
   UpsampleSizes sizes;
   int64_t in_sizes[3];
-  if (!begin_upsample(ctx, args, &sizes, in_sizes)) return;
-  Tensor& out = ctx.tensor(args.result);
+  if (!begin_upsample(ctx, self, asked, out, &sizes, in_sizes)) return;
   if (out.numel() == 0) return;
   const Frame in = frame_of(self, spatial), to = frame_of(out, spatial);
   if (self.dtype == ScalarType::Byte) {
     Axis<double> axes[3];
-    make_axes(args, sizes, in_sizes, ctx.boolean(2), axes);
+    make_axes(spatial, filter, sizes, in_sizes, align_corners, axes);
     return upsample_bytes(ctx, axes, in, to, self.ptr<uint8_t>(), out.ptr<uint8_t>());
   }
   dispatch<kFloats>(self.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = accumulate_t<T>;
     Axis<A> axes[3];
-    make_axes(args, sizes, in_sizes, ctx.boolean(2), axes);
+    make_axes(spatial, filter, sizes, in_sizes, align_corners, axes);
     const auto run = channels_inside(in, to) ? run_channels<T, A> : run_rows<T, A>;
     run(ctx, axes, in, to, self.ptr<T>(), out.ptr<T>());
   });
@@ -123,10 +123,27 @@ void upsample(KernelContext& ctx, int spatial, Filter filter, bool vec) {
 
 }  // namespace
 
-void upsample_linear1d_out(KernelContext& ctx) { upsample(ctx, 1, Filter::Linear, false); }
-void upsample_bilinear2d_out(KernelContext& ctx) { upsample(ctx, 2, Filter::Linear, false); }
-void upsample_bilinear2d_vec_out(KernelContext& ctx) { upsample(ctx, 2, Filter::Linear, true); }
-void upsample_trilinear3d_out(KernelContext& ctx) { upsample(ctx, 3, Filter::Linear, false); }
-void upsample_bicubic2d_out(KernelContext& ctx) { upsample(ctx, 2, Filter::Cubic, false); }
+void upsample_linear1d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, bool align_corners,
+                           std::optional<double> scales, Tensor& out) {
+  upsample(ctx, self, {output_size, scales}, align_corners, out, Filter::Linear);
+}
+void upsample_bilinear2d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, bool align_corners,
+                             std::optional<double> scales_h, std::optional<double> scales_w, Tensor& out) {
+  upsample(ctx, self, {output_size, scales_h, scales_w}, align_corners, out, Filter::Linear);
+}
+void upsample_bilinear2d_vec_out(KernelContext& ctx, const Tensor& input, std::optional<IntList> output_size,
+                                 bool align_corners, std::optional<DoubleList> scale_factors, Tensor& out) {
+  upsample(ctx, input, {output_size, scale_factors, arguments::upsample_bilinear2d_vec_out::scale_factors},
+           align_corners, out, Filter::Linear);
+}
+void upsample_trilinear3d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, bool align_corners,
+                              std::optional<double> scales_d, std::optional<double> scales_h,
+                              std::optional<double> scales_w, Tensor& out) {
+  upsample(ctx, self, {output_size, scales_d, scales_h, scales_w}, align_corners, out, Filter::Linear);
+}
+void upsample_bicubic2d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size, bool align_corners,
+                            std::optional<double> scales_h, std::optional<double> scales_w, Tensor& out) {
+  upsample(ctx, self, {output_size, scales_h, scales_w}, align_corners, out, Filter::Cubic);
+}
 
 }  // namespace etir

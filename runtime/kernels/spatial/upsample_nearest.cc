@@ -1,5 +1,6 @@
 // Resizing by copying the nearest element, in one to three dims. Only bytes move, so code is shared by element size.
 #include "kernels/spatial/upsample.h"
+#include "kernels/spatial/upsample_nearest.gen.h"
 
 namespace etir {
 namespace {
@@ -55,20 +56,18 @@ void run_channels(KernelContext& ctx, const Axis<float>* axes, const Frame& in, 
   });
 }
 
-void upsample_nearest(KernelContext& ctx, int spatial, Filter filter, bool vec) {
-  const UpsampleArgs args{spatial, filter, -1, 2, vec, vec ? 3 : 2 + spatial};
-  const Tensor& self = ctx.tensor(0);
+void upsample_nearest(KernelContext& ctx, const Tensor& self, const AskedSizes& asked, Tensor& out, Filter filter) {
+  const int spatial = asked.spatial;
   constexpr DtypeSet kTypes = kFloats | dtype_bit(ScalarType::Byte);
   if (!contains(kTypes & kSelectedDtypes, self.dtype)) {
-    return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
+    return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
   UpsampleSizes sizes;
   int64_t in_sizes[3];
-  if (!begin_upsample(ctx, args, &sizes, in_sizes)) return;
-  Tensor& out = ctx.tensor(args.result);
+  if (!begin_upsample(ctx, self, asked, out, &sizes, in_sizes)) return;
   if (out.numel() == 0) return;
   Axis<float> axes[3];
-  make_axes(args, sizes, in_sizes, false, axes);
+  make_axes(spatial, filter, sizes, in_sizes, false, axes);
   const Frame in = frame_of(self, spatial), to = frame_of(out, spatial);
   dispatch_size(element_size(self.dtype), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -79,12 +78,36 @@ void upsample_nearest(KernelContext& ctx, int spatial, Filter filter, bool vec) 
 
 }  // namespace
 
-void upsample_nearest1d_out(KernelContext& ctx) { upsample_nearest(ctx, 1, Filter::Nearest, false); }
-void upsample_nearest2d_out(KernelContext& ctx) { upsample_nearest(ctx, 2, Filter::Nearest, false); }
-void upsample_nearest3d_out(KernelContext& ctx) { upsample_nearest(ctx, 3, Filter::Nearest, false); }
-void upsample_nearest2d_vec_out(KernelContext& ctx) { upsample_nearest(ctx, 2, Filter::Nearest, true); }
-void upsample_nearest_exact1d_out(KernelContext& ctx) { upsample_nearest(ctx, 1, Filter::NearestExact, false); }
-void upsample_nearest_exact2d_out(KernelContext& ctx) { upsample_nearest(ctx, 2, Filter::NearestExact, false); }
-void upsample_nearest_exact3d_out(KernelContext& ctx) { upsample_nearest(ctx, 3, Filter::NearestExact, false); }
+void upsample_nearest1d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size,
+                            std::optional<double> scales, Tensor& out) {
+  upsample_nearest(ctx, self, {output_size, scales}, out, Filter::Nearest);
+}
+void upsample_nearest2d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size,
+                            std::optional<double> scales_h, std::optional<double> scales_w, Tensor& out) {
+  upsample_nearest(ctx, self, {output_size, scales_h, scales_w}, out, Filter::Nearest);
+}
+void upsample_nearest3d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size,
+                            std::optional<double> scales_d, std::optional<double> scales_h,
+                            std::optional<double> scales_w, Tensor& out) {
+  upsample_nearest(ctx, self, {output_size, scales_d, scales_h, scales_w}, out, Filter::Nearest);
+}
+void upsample_nearest2d_vec_out(KernelContext& ctx, const Tensor& input, std::optional<IntList> output_size,
+                                std::optional<DoubleList> scale_factors, Tensor& out) {
+  upsample_nearest(ctx, input, {output_size, scale_factors, arguments::upsample_nearest2d_vec_out::scale_factors}, out,
+                   Filter::Nearest);
+}
+void upsample_nearest_exact1d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size,
+                                  std::optional<double> scales, Tensor& out) {
+  upsample_nearest(ctx, self, {output_size, scales}, out, Filter::NearestExact);
+}
+void upsample_nearest_exact2d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size,
+                                  std::optional<double> scales_h, std::optional<double> scales_w, Tensor& out) {
+  upsample_nearest(ctx, self, {output_size, scales_h, scales_w}, out, Filter::NearestExact);
+}
+void upsample_nearest_exact3d_out(KernelContext& ctx, const Tensor& self, const IntList& output_size,
+                                  std::optional<double> scales_d, std::optional<double> scales_h,
+                                  std::optional<double> scales_w, Tensor& out) {
+  upsample_nearest(ctx, self, {output_size, scales_d, scales_h, scales_w}, out, Filter::NearestExact);
+}
 
 }  // namespace etir

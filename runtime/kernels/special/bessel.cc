@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernels/elementwise/operators.h"
+#include "kernels/special/bessel.gen.h"
 
 namespace etir {
 
@@ -182,52 +183,80 @@ double spherical_bessel_j0(double x) {
 
 /// out = f(self) in double, for any real dtype.
 template <typename F>
-void unary_double(KernelContext& ctx, const F& f) {
-  unary_float(ctx, 0, 1, [&](auto x) { return static_cast<decltype(x)>(f(static_cast<double>(x))); });
+void unary_double(KernelContext& ctx, const Tensor& x, Tensor& out, const F& f) {
+  unary_float(ctx, x, out, [&](auto value) { return static_cast<decltype(value)>(f(static_cast<double>(value))); });
+}
+
+/// Modified Bessel function of order 0: power series, all of whose terms are positive, or the asymptotic series.
+double bessel_i0(double x) {
+  x = std::fabs(x);
+  if (x != x) return x;
+  double sum = 1, term = 1;
+  if (x < 20) {
+    const double square = x * x / 4;
+    for (int k = 1; k < 100 && term > sum * 1e-17; ++k) {
+      term *= square / (static_cast<double>(k) * k);
+      sum += term;
+    }
+    return sum;
+  }
+  for (int k = 1; k < 30 && term > 1e-17; ++k) {
+    const double odd = 2 * k - 1;
+    term *= odd * odd / (8 * x * k);
+    sum += term;
+  }
+  // In two factors: e^x overflows before the result does.
+  const double root = std::exp(x / 2);
+  return root * (sum / std::sqrt(2 * kPi * x)) * root;
 }
 
 }  // namespace
 
-void special_airy_ai_out(KernelContext& ctx) { unary_double(ctx, airy_ai); }
-void special_bessel_j0_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return bessel_j(x, 0); });
+void i0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_float(ctx, self, out, [](auto x) { return static_cast<decltype(x)>(bessel_i0(static_cast<double>(x))); });
 }
-void special_bessel_j1_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return bessel_j(x, 1); });
+void special_airy_ai_out(KernelContext& ctx, const Tensor& x, Tensor& out) { unary_double(ctx, x, out, airy_ai); }
+void special_bessel_j0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_double(ctx, self, out, [](double x) { return bessel_j(x, 0); });
 }
-void special_bessel_y0_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return bessel_y(x, 0); });
+void special_bessel_j1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_double(ctx, self, out, [](double x) { return bessel_j(x, 1); });
 }
-void special_bessel_y1_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return bessel_y(x, 1); });
+void special_bessel_y0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_double(ctx, self, out, [](double x) { return bessel_y(x, 0); });
 }
-void special_i0e_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return scaled_i(x, 0); });
+void special_bessel_y1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_double(ctx, self, out, [](double x) { return bessel_y(x, 1); });
 }
-void special_i1_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return modified_i(x, 1); });
+void special_i0e_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_double(ctx, self, out, [](double x) { return scaled_i(x, 0); });
 }
-void special_i1e_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return scaled_i(x, 1); });
+void special_i1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_double(ctx, self, out, [](double x) { return modified_i(x, 1); });
 }
-void special_modified_bessel_i0_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return modified_i(x, 0); });
+void special_i1e_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_double(ctx, self, out, [](double x) { return scaled_i(x, 1); });
 }
-void special_modified_bessel_i1_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return modified_i(x, 1); });
+void special_modified_bessel_i0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_double(ctx, self, out, [](double x) { return modified_i(x, 0); });
 }
-void special_modified_bessel_k0_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return modified_k(x, 0, false); });
+void special_modified_bessel_i1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_double(ctx, self, out, [](double x) { return modified_i(x, 1); });
 }
-void special_modified_bessel_k1_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return modified_k(x, 1, false); });
+void special_modified_bessel_k0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_double(ctx, self, out, [](double x) { return modified_k(x, 0, false); });
 }
-void special_scaled_modified_bessel_k0_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return modified_k(x, 0, true); });
+void special_modified_bessel_k1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_double(ctx, self, out, [](double x) { return modified_k(x, 1, false); });
 }
-void special_scaled_modified_bessel_k1_out(KernelContext& ctx) {
-  unary_double(ctx, [](double x) { return modified_k(x, 1, true); });
+void special_scaled_modified_bessel_k0_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
+  unary_double(ctx, x, out, [](double x) { return modified_k(x, 0, true); });
 }
-void special_spherical_bessel_j0_out(KernelContext& ctx) { unary_double(ctx, spherical_bessel_j0); }
+void special_scaled_modified_bessel_k1_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
+  unary_double(ctx, x, out, [](double x) { return modified_k(x, 1, true); });
+}
+void special_spherical_bessel_j0_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
+  unary_double(ctx, x, out, spherical_bessel_j0);
+}
 
 }  // namespace etir

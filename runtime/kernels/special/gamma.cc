@@ -1,4 +1,4 @@
-// The incomplete gamma functions, Hurwitz's zeta function, and the normal distribution's erfcx and ndtri, in double.
+// The digamma function, the incomplete gamma functions and Hurwitz's zeta function, in double whatever the dtype.
 //
 // Sources: Abramowitz and Stegun 6.5.29 (series) and 6.5.31 (continued fraction, by Lentz's method), 23.2.5 with the
 // Euler-Maclaurin formula 23.1.30; for large parameters the leading terms of Temme's uniform expansion (1979).
@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/elementwise/operators.h"
+#include "kernels/special/gamma.gen.h"
 
 namespace etir {
 
@@ -15,6 +16,28 @@ constexpr double kPi = 3.14159265358979323846;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int kMaxSteps = 20000;
+
+/// The derivative of log(gamma). Below 10 by psi(x) = psi(x + 1) - 1 / x, above by its asymptotic series.
+double digamma(double x) {
+  if (x == 0) return std::copysign(kInfinity, -x);
+  double result = 0;
+  if (x < 0) {
+    if (x == std::trunc(x)) return kNaN;
+    // Reflection; only the fraction of x matters to the tangent, and it is exact.
+    result = -kPi / std::tan(kPi * (x - std::trunc(x)));
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) result -= 1 / x;
+  const double z = 1 / (x * x);
+  // Bernoulli numbers B(2k) / 2k.
+  constexpr double kTerms[] = {1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12};
+  double power = z, series = 0;
+  for (const double term : kTerms) {
+    series += term * power;
+    power *= z;
+  }
+  return result + std::log(x) - 0.5 / x - series;
+}
 
 /// P(a, x) or, `upper`, Q(a, x) for a above a million: a normal distribution and the first correction to it.
 double gamma_of_large(double a, double x, bool upper) {
@@ -84,91 +107,25 @@ double zeta(double x, double q) {
   return sum;
 }
 
-/// exp(x^2) erfc(x).
-double erfcx(double x) {
-  if (x < 25) return std::exp(x * x) * std::erfc(x);
-  const double z = 1 / (x * x);
-  return (1 - z / 2 + 0.75 * z * z) / (x * std::sqrt(kPi));
-}
-
-/// log of the normal distribution's probability below x.
-double log_ndtr(double x) {
-  if (x < -1) return std::log(erfcx(-x * 0.70710678118654752440) / 2) - x * x / 2;
-  return std::log1p(-std::erfc(x * 0.70710678118654752440) / 2);
-}
-
-/// The x below which the normal distribution has probability p: Newton's iteration on the logarithm, which is concave.
-double ndtri(double p) {
-  if (p == 0) return -kInfinity;
-  if (p == 1) return kInfinity;
-  if (!(p > 0 && p < 1)) return kNaN;
-  const double tail = p < 0.5 ? p : 1 - p, wanted = std::log(tail);
-  double x = -std::sqrt(-2 * wanted);
-  for (int i = 0; i < 40; ++i) {
-    const double value = log_ndtr(x);
-    const double slope = std::exp(-x * x / 2 - value) * 0.39894228040143267794;
-    const double step = (value - wanted) / slope;
-    x -= step;
-    if (!(std::fabs(step) > 1e-15 * std::fabs(x))) break;
-  }
-  return p < 0.5 ? x : -x;
-}
-
 }  // namespace
 
-void igamma_out(KernelContext& ctx) {
-  binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto x) {
+void digamma_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_float(ctx, self, out, [](auto x) { return static_cast<decltype(x)>(digamma(static_cast<double>(x))); });
+}
+void igamma_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kFloats>(ctx, self, other, out, [](auto a, auto x) {
     return static_cast<decltype(a)>(incomplete_gamma(static_cast<double>(a), static_cast<double>(x), false));
   });
 }
-void igammac_out(KernelContext& ctx) {
-  binary<kFloats>(ctx, 0, 1, 2, [](auto a, auto x) {
+void igammac_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  binary<kFloats>(ctx, self, other, out, [](auto a, auto x) {
     return static_cast<decltype(a)>(incomplete_gamma(static_cast<double>(a), static_cast<double>(x), true));
   });
 }
-void special_zeta_out(KernelContext& ctx) {
-  binary_float(ctx, 0, 1, 2, [](auto x, auto q) {
+void special_zeta_out(KernelContext& ctx, const TensorOrScalar& self, const TensorOrScalar& other, Tensor& out) {
+  binary_float(ctx, self, other, out, [](auto x, auto q) {
     return static_cast<decltype(x)>(zeta(static_cast<double>(x), static_cast<double>(q)));
   });
-}
-void special_erfcx_out(KernelContext& ctx) {
-  unary_float(ctx, 0, 1, [](auto x) { return static_cast<decltype(x)>(erfcx(static_cast<double>(x))); });
-}
-void special_ndtri_out(KernelContext& ctx) {
-  unary_float(ctx, 0, 1, [](auto x) { return static_cast<decltype(x)>(ndtri(static_cast<double>(x))); });
-}
-
-/// Mantissa in [0.5, 1) and exponent of each element, in one dim order.
-void frexp_out(KernelContext& ctx) {
-  const Tensor& self = ctx.tensor(0);
-  Tensor& mantissa = ctx.tensor(1);
-  Tensor& exponent = ctx.tensor(2);
-  if (mantissa.dtype != self.dtype) {
-    return ctx.fail(Check::KernelDtypeMismatch, 1, static_cast<int64_t>(mantissa.dtype));
-  }
-  if (exponent.dtype != ScalarType::Int) {
-    return ctx.fail(Check::KernelDtypeMismatch, 2, static_cast<int64_t>(exponent.dtype));
-  }
-  for (int i = 1; i < 3; ++i) {
-    if (!ctx.resize_like(ctx.tensor(i), self)) return;
-    if (!same_dim_order(self, ctx.tensor(i))) return ctx.fail(Check::KernelDimOrder, i);
-  }
-  const int64_t count = self.numel();
-  for (int i = 0; i < 3 && count > 0; ++i) {
-    if (ctx.tensor(i).data == nullptr) return ctx.fail(Check::KernelNoData, i);
-  }
-  const bool known = dispatch<kFloats>(self.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* from = self.ptr<const T>();
-    T* to = mantissa.ptr<T>();
-    int32_t* powers = exponent.ptr<int32_t>();
-    for (int64_t i = 0; i < count; ++i) {
-      int power = 0;
-      to[i] = convert<T>(std::frexp(static_cast<accumulate_t<T>>(from[i]), &power));
-      powers[i] = power;
-    }
-  });
-  if (!known) ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(self.dtype));
 }
 
 }  // namespace etir

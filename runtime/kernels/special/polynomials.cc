@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "kernels/elementwise/operators.h"
+#include "kernels/special/polynomials.gen.h"
 
 namespace etir {
 
@@ -68,41 +69,61 @@ double legendre_p(double x, int64_t n) {
 
 /// out = f(x, degree); both are tensors or numbers, the degree is cut to an integer.
 template <typename F>
-void polynomial(KernelContext& ctx, const F& f) {
-  binary_float<kFullFloats>(ctx, 0, 1, 2, [&](auto x, auto n) {
+void polynomial(KernelContext& ctx, const AnyOperand& of, const AnyOperand& degree, Tensor& out, const F& f) {
+  binary_float<kFullFloats>(ctx, of, degree, out, [&](auto x, auto n) {
     return static_cast<decltype(x)>(f(static_cast<double>(x), convert<int64_t>(n)));
   });
 }
 
 }  // namespace
 
-void special_chebyshev_polynomial_t_out(KernelContext& ctx) {
-  polynomial(ctx, [](double x, int64_t n) { return chebyshev(Kind::T, x, n); });
+void special_chebyshev_polynomial_t_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                        Tensor& out) {
+  polynomial(ctx, x, n, out, [](double at, int64_t degree) { return chebyshev(Kind::T, at, degree); });
 }
-void special_chebyshev_polynomial_u_out(KernelContext& ctx) {
-  polynomial(ctx, [](double x, int64_t n) { return chebyshev(Kind::U, x, n); });
+void special_chebyshev_polynomial_u_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                        Tensor& out) {
+  polynomial(ctx, x, n, out, [](double at, int64_t degree) { return chebyshev(Kind::U, at, degree); });
 }
-void special_chebyshev_polynomial_v_out(KernelContext& ctx) {
-  polynomial(ctx, [](double x, int64_t n) { return chebyshev(Kind::V, x, n); });
+void special_chebyshev_polynomial_v_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                        Tensor& out) {
+  polynomial(ctx, x, n, out, [](double at, int64_t degree) { return chebyshev(Kind::V, at, degree); });
 }
-void special_chebyshev_polynomial_w_out(KernelContext& ctx) {
-  polynomial(ctx, [](double x, int64_t n) { return chebyshev(Kind::W, x, n); });
+void special_chebyshev_polynomial_w_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                        Tensor& out) {
+  polynomial(ctx, x, n, out, [](double at, int64_t degree) { return chebyshev(Kind::W, at, degree); });
 }
-void special_shifted_chebyshev_polynomial_t_out(KernelContext& ctx) {
-  polynomial(ctx, [](double x, int64_t n) { return chebyshev(Kind::T, 2 * x - 1, n); });
+void special_shifted_chebyshev_polynomial_t_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                                Tensor& out) {
+  polynomial(ctx, x, n, out, [](double at, int64_t degree) { return chebyshev(Kind::T, 2 * at - 1, degree); });
 }
-void special_shifted_chebyshev_polynomial_u_out(KernelContext& ctx) {
-  polynomial(ctx, [](double x, int64_t n) { return chebyshev(Kind::U, 2 * x - 1, n); });
+void special_shifted_chebyshev_polynomial_u_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                                Tensor& out) {
+  polynomial(ctx, x, n, out, [](double at, int64_t degree) { return chebyshev(Kind::U, 2 * at - 1, degree); });
 }
-void special_shifted_chebyshev_polynomial_v_out(KernelContext& ctx) {
-  polynomial(ctx, [](double x, int64_t n) { return chebyshev(Kind::V, 2 * x - 1, n); });
+void special_shifted_chebyshev_polynomial_v_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                                Tensor& out) {
+  polynomial(ctx, x, n, out, [](double at, int64_t degree) { return chebyshev(Kind::V, 2 * at - 1, degree); });
 }
-void special_shifted_chebyshev_polynomial_w_out(KernelContext& ctx) {
-  polynomial(ctx, [](double x, int64_t n) { return chebyshev(Kind::W, 2 * x - 1, n); });
+void special_shifted_chebyshev_polynomial_w_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                                Tensor& out) {
+  polynomial(ctx, x, n, out, [](double at, int64_t degree) { return chebyshev(Kind::W, 2 * at - 1, degree); });
 }
-void special_hermite_polynomial_h_out(KernelContext& ctx) { polynomial(ctx, hermite_h); }
-void special_hermite_polynomial_he_out(KernelContext& ctx) { polynomial(ctx, hermite_he); }
-void special_laguerre_polynomial_l_out(KernelContext& ctx) { polynomial(ctx, laguerre_l); }
-void special_legendre_polynomial_p_out(KernelContext& ctx) { polynomial(ctx, legendre_p); }
+void special_hermite_polynomial_h_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                      Tensor& out) {
+  polynomial(ctx, x, n, out, hermite_h);
+}
+void special_hermite_polynomial_he_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                       Tensor& out) {
+  polynomial(ctx, x, n, out, hermite_he);
+}
+void special_laguerre_polynomial_l_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                       Tensor& out) {
+  polynomial(ctx, x, n, out, laguerre_l);
+}
+void special_legendre_polynomial_p_out(KernelContext& ctx, const TensorOrScalar& x, const TensorOrScalar& n,
+                                       Tensor& out) {
+  polynomial(ctx, x, n, out, legendre_p);
+}
 
 }  // namespace etir

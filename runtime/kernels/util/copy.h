@@ -72,8 +72,8 @@ inline bool number_to_element(KernelContext& ctx, const Scalar& number, int inde
 }
 
 /// Sets every element of a tensor that has its size already.
-inline void fill_elements(KernelContext& ctx, Tensor& out, int out_index, const Element& element) {
-  if (!has_data(ctx, out, out_index)) return;
+inline void fill_elements(KernelContext& ctx, Tensor& out, const Element& element) {
+  if (!has_data(ctx, out)) return;
   const int64_t count = out.numel();
   dispatch_size(element_size(out.dtype), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -86,25 +86,25 @@ inline void fill_elements(KernelContext& ctx, Tensor& out, int out_index, const 
 
 /// Whether a result has the dim order that is asked for; an empty list asks for none. The order of a result is the
 /// program's: kernels cannot change it.
-inline bool has_dim_order(KernelContext& ctx, const Tensor& out, int out_index, const IntList& order) {
+inline bool has_dim_order(KernelContext& ctx, const Tensor& out, const IntList& order) {
   for (size_t position = 0; position < order.size(); ++position) {
     if (order.size() == out.rank && order[position] == out.order(static_cast<int>(position))) continue;
-    ctx.fail(Check::KernelDimOrder, out_index);
+    ctx.fail(Check::KernelDimOrder, out);
     return false;
   }
   return true;
 }
 
 /// Whether `from` broadcasts to the size that `out` has; records the failure.
-inline bool expands_to(KernelContext& ctx, const Tensor& from, int index, const Tensor& out) {
+inline bool expands_to(KernelContext& ctx, const Tensor& from, const Tensor& out) {
   const int missing = out.rank - from.rank;
   if (missing < 0) {
-    ctx.fail(Check::KernelRank, index, from.rank);
+    ctx.fail(Check::KernelRank, from, from.rank);
     return false;
   }
   for (int d = 0; d < from.rank; ++d) {
     if (from.sizes[d] != 1 && from.sizes[d] != out.sizes[d + missing]) {
-      ctx.fail(Check::KernelShape, index, from.sizes[d]);
+      ctx.fail(Check::KernelShape, from, from.sizes[d]);
       return false;
     }
   }
@@ -114,19 +114,18 @@ inline bool expands_to(KernelContext& ctx, const Tensor& from, int index, const 
 namespace detail {
 
 template <typename C>
-void convert_through(KernelContext& ctx, Tensor& out, int out_index, const Operand& from) {
-  const Tensor* const tensors[] = {&out, from.tensor};
-  elementwise_on<C, C>(ctx, make_loops<2>(tensors), out, out_index, {from}, ScalarTypeOf<C>::value,
+void convert_through(KernelContext& ctx, Tensor& out, const Tensor& from) {
+  const Tensor* const tensors[] = {&out, &from};
+  elementwise_on<C, C>(ctx, make_loops<2>(tensors), out, {&from}, ScalarTypeOf<C>::value,
                        [](C value) { return value; });
 }
 
 }  // namespace detail
 
 /// Copies `from`, broadcast, into a tensor that has its size already, converting the elements as torch does.
-inline void copy_elements(KernelContext& ctx, Tensor& out, int out_index, const Tensor& from, int from_index) {
-  if (!expands_to(ctx, from, from_index, out) || out.numel() == 0) return;
-  if (!has_data(ctx, out, out_index) || !has_data(ctx, from, from_index)) return;
-  const Operand source{&from, from_index};
+inline void copy_elements(KernelContext& ctx, Tensor& out, const Tensor& from) {
+  if (!expands_to(ctx, from, out) || out.numel() == 0) return;
+  if (!has_data(ctx, out) || !has_data(ctx, from)) return;
   const ScalarType to_type = out.dtype, type = from.dtype;
   if (to_type == type) {
     if (same_shape(out, from) && same_dim_order(out, from)) {
@@ -152,20 +151,20 @@ inline void copy_elements(KernelContext& ctx, Tensor& out, int out_index, const 
         loops.run(strided);
       }
     });
-    if (!done) ctx.fail(Check::KernelDtype, from_index, static_cast<int64_t>(type));
+    if (!done) ctx.fail(Check::KernelDtype, from, static_cast<int64_t>(type));
     return;
   }
-  if (to_type == ScalarType::Bool) return detail::convert_through<bool>(ctx, out, out_index, source);
+  if (to_type == ScalarType::Bool) return detail::convert_through<bool>(ctx, out, from);
   if (is_complex(to_type)) {
     const bool wide = to_type == ScalarType::ComplexDouble || part_of(type) == ScalarType::Double;
-    if (wide) return detail::convert_through<ComplexDouble>(ctx, out, out_index, source);
-    return detail::convert_through<ComplexFloat>(ctx, out, out_index, source);
+    if (wide) return detail::convert_through<ComplexDouble>(ctx, out, from);
+    return detail::convert_through<ComplexFloat>(ctx, out, from);
   }
   const bool wide =
       type == ScalarType::Double || is_complex(type) || (type == ScalarType::UInt64 && is_floating(to_type));
-  if (wide) return detail::convert_through<double>(ctx, out, out_index, source);
-  if (is_floating(type)) return detail::convert_through<float>(ctx, out, out_index, source);
-  detail::convert_through<int64_t>(ctx, out, out_index, source);
+  if (wide) return detail::convert_through<double>(ctx, out, from);
+  if (is_floating(type)) return detail::convert_through<float>(ctx, out, from);
+  detail::convert_through<int64_t>(ctx, out, from);
 }
 
 }  // namespace etir

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "kernels/kernel.h"
+#include "kernels/util/checks.h"
 #include "kernels/util/dispatch.h"
 #include "kernels/util/half_blocks.h"
 #include "kernels/util/loops.h"
@@ -253,8 +254,8 @@ constexpr bool is_computed_v =
     std::is_same_v<T, bool> || std::is_same_v<T, int64_t> || std::is_floating_point_v<T> || is_complex_v<T>;
 
 template <typename C, int kInputs>
-bool plan_input(KernelContext& ctx, ElementwisePlan<kInputs>& plan, int k, const Tensor& tensor, int index,
-                ScalarType common, bool exact) {
+bool plan_input(KernelContext& ctx, ElementwisePlan<kInputs>& plan, int k, const Tensor& tensor, ScalarType common,
+                bool exact) {
   plan.input_size[k] = sizeof(C);
   plan.narrow_input[k] = nullptr;
   if constexpr (is_computed_v<C>) {
@@ -266,31 +267,25 @@ bool plan_input(KernelContext& ctx, ElementwisePlan<kInputs>& plan, int k, const
     plan.input_in_place[k] = element_size(tensor.dtype) == sizeof(C);
     plan.load[k] = plan.input_in_place[k] ? load_block<C, C> : nullptr;
   }
-  if (plan.load[k] == nullptr) ctx.fail(Check::KernelDtype, index, static_cast<int64_t>(tensor.dtype));
+  if (plan.load[k] == nullptr) ctx.fail(Check::KernelDtype, tensor, static_cast<int64_t>(tensor.dtype));
   return plan.load[k] != nullptr;
 }
 
 }  // namespace detail
 
-/// A tensor and its position among the operator's arguments, for error records.
-struct Operand {
-  const Tensor* tensor;
-  int index;
-};
-
 /// Writes the shape that the operands broadcast to and returns its rank; -1, with the failure recorded, if there is
 /// none.
-inline int broadcast_operands(KernelContext& ctx, const Operand* operands, int count, int64_t* sizes) {
+inline int broadcast_operands(KernelContext& ctx, const Tensor* const* operands, int count, int64_t* sizes) {
   int rank = 0;
-  for (int k = 0; k < count; ++k) rank = operands[k].tensor->rank > rank ? operands[k].tensor->rank : rank;
+  for (int k = 0; k < count; ++k) rank = operands[k]->rank > rank ? operands[k]->rank : rank;
   for (int d = 0; d < rank; ++d) {
     sizes[d] = 1;
     for (int k = 0; k < count; ++k) {
-      const Tensor& tensor = *operands[k].tensor;
+      const Tensor& tensor = *operands[k];
       const int dim = d - (rank - tensor.rank);
       if (dim < 0 || tensor.sizes[dim] == 1 || tensor.sizes[dim] == sizes[d]) continue;
       if (sizes[d] != 1) {
-        ctx.fail(Check::KernelShape, operands[k].index, tensor.sizes[dim]);
+        ctx.fail(Check::KernelShape, tensor, tensor.sizes[dim]);
         return -1;
       }
       sizes[d] = tensor.sizes[dim];
@@ -299,22 +294,15 @@ inline int broadcast_operands(KernelContext& ctx, const Operand* operands, int c
   return rank;
 }
 
-/// Whether a tensor that has elements has memory; records the failure.
-inline bool has_data(KernelContext& ctx, const Tensor& tensor, int index) {
-  if (tensor.data != nullptr || tensor.numel() == 0) return true;
-  ctx.fail(Check::KernelNoData, index);
-  return false;
-}
-
 /// Gives the result the shape that the operands broadcast to. False, with the failure recorded, if that cannot be.
 template <int kInputs>
-bool resize_to_broadcast(KernelContext& ctx, Tensor& out, int out_index, const Operand (&inputs)[kInputs]) {
+bool resize_to_broadcast(KernelContext& ctx, Tensor& out, const Tensor* const (&inputs)[kInputs]) {
   int64_t sizes[kMaxRank];
   const int rank = broadcast_operands(ctx, inputs, kInputs, sizes);
-  if (rank < 0 || !ctx.resize(out, sizes, rank) || !has_data(ctx, out, out_index)) return false;
-  for (const Operand& input : inputs) {
+  if (rank < 0 || !ctx.resize(out, sizes, rank) || !has_data(ctx, out)) return false;
+  for (const Tensor* input : inputs) {
     // Broadcast against nothing, an operand is not read.
-    if (out.numel() > 0 && !has_data(ctx, *input.tensor, input.index)) return false;
+    if (out.numel() > 0 && !has_data(ctx, *input)) return false;
   }
   return true;
 }
@@ -323,10 +311,10 @@ namespace detail {
 
 /// Fills in all of a plan that can be known from dtypes. False, with the failure recorded, for dtypes not taken.
 template <typename R, typename... In, typename F>
-bool make_plan(KernelContext& ctx, ElementwisePlan<sizeof...(In)>& plan, const Tensor& out, int out_index,
-               const Operand (&inputs)[sizeof...(In)], ScalarType common, const F& f, bool exact) {
+bool make_plan(KernelContext& ctx, ElementwisePlan<sizeof...(In)>& plan, const Tensor& out,
+               const Tensor* const (&inputs)[sizeof...(In)], ScalarType common, const F& f, bool exact) {
   int k = 0;
-  if (!(... && (plan_input<In>(ctx, plan, k, *inputs[k].tensor, inputs[k].index, common, exact) && ++k > 0))) {
+  if (!(... && (plan_input<In>(ctx, plan, k, *inputs[k], common, exact) && ++k > 0))) {
     return false;
   }
   plan.narrow_result = nullptr;
@@ -343,7 +331,7 @@ bool make_plan(KernelContext& ctx, ElementwisePlan<sizeof...(In)>& plan, const T
   plan.apply = [](const void* function, void* result, const void* const* in, int64_t n) {
     apply_untyped<F, R, In...>(*static_cast<const F*>(function), result, in, n, std::index_sequence_for<In...>());
   };
-  if (plan.store == nullptr) ctx.fail(Check::KernelDtype, out_index, static_cast<int64_t>(out.dtype));
+  if (plan.store == nullptr) ctx.fail(Check::KernelDtype, out, static_cast<int64_t>(out.dtype));
   return plan.store != nullptr;
 }
 
@@ -361,16 +349,16 @@ inline bool is_own_type(ScalarType dtype, ScalarType common) {
 /// The usual case without any of what is below: all operands are of the types that are computed in, in row-major order
 /// and of the shape that the result has. False, with nothing done, if they are not.
 template <typename R, typename... In, typename F>
-inline bool elementwise_alike(KernelContext& ctx, const Tensor& out, const Operand (&inputs)[sizeof...(In)],
+inline bool elementwise_alike(KernelContext& ctx, const Tensor& out, const Tensor* const (&inputs)[sizeof...(In)],
                               ScalarType common, const F& f) {
   constexpr int kInputs = sizeof...(In);
   if (out.dim_order != nullptr || out.data == nullptr || !is_own_type<R>(out.dtype, common)) return false;
   int k = 0;
   // Bools of a file may have other bytes than 0 and 1.
-  if (!(... && (!std::is_same_v<In, bool> && is_own_type<In>(inputs[k++].tensor->dtype, common)))) return false;
+  if (!(... && (!std::is_same_v<In, bool> && is_own_type<In>(inputs[k++]->dtype, common)))) return false;
   const void* in[kInputs];
   for (k = 0; k < kInputs; ++k) {
-    const Tensor& tensor = *inputs[k].tensor;
+    const Tensor& tensor = *inputs[k];
     if (tensor.dim_order != nullptr || tensor.data == nullptr || !same_shape(tensor, out)) return false;
     in[k] = tensor.data;
   }
@@ -397,25 +385,25 @@ inline bool elementwise_alike(KernelContext& ctx, const Tensor& out, const Opera
 /// With `exact`, floating point inputs of other dtypes are rounded to it too (integers always are); comparisons need
 /// that.
 template <typename R, typename... In, typename F>
-void elementwise(KernelContext& ctx, Tensor& out, int out_index, const Operand (&inputs)[sizeof...(In)],
-                 ScalarType common, const F& f, bool exact = false) {
+void elementwise(KernelContext& ctx, Tensor& out, const Tensor* const (&inputs)[sizeof...(In)], ScalarType common,
+                 const F& f, bool exact = false) {
   constexpr int kInputs = sizeof...(In);
   if (detail::elementwise_alike<R, In...>(ctx, out, inputs, common, f)) return;
   detail::ElementwisePlan<kInputs> plan;
-  if (!detail::make_plan<R, In...>(ctx, plan, out, out_index, inputs, common, f, exact)) return;
-  if (!resize_to_broadcast(ctx, out, out_index, inputs)) return;
+  if (!detail::make_plan<R, In...>(ctx, plan, out, inputs, common, f, exact)) return;
+  if (!resize_to_broadcast(ctx, out, inputs)) return;
   const Tensor* tensors[kInputs + 1] = {&out};
-  for (int i = 0; i < kInputs; ++i) tensors[i + 1] = inputs[i].tensor;
+  for (int i = 0; i < kInputs; ++i) tensors[i + 1] = inputs[i];
   detail::run_elementwise<kInputs>(ctx, plan, make_loops<kInputs + 1>(tensors));
 }
 
 /// As elementwise, over loops that the caller made: the operands are parts of the tensors. Sizes are the caller's to
 /// set.
 template <typename R, typename... In, typename F>
-void elementwise_on(KernelContext& ctx, const Loops<sizeof...(In) + 1>& loops, Tensor& out, int out_index,
-                    const Operand (&inputs)[sizeof...(In)], ScalarType common, const F& f) {
+void elementwise_on(KernelContext& ctx, const Loops<sizeof...(In) + 1>& loops, Tensor& out,
+                    const Tensor* const (&inputs)[sizeof...(In)], ScalarType common, const F& f) {
   detail::ElementwisePlan<sizeof...(In)> plan;
-  if (!detail::make_plan<R, In...>(ctx, plan, out, out_index, inputs, common, f, false)) return;
+  if (!detail::make_plan<R, In...>(ctx, plan, out, inputs, common, f, false)) return;
   detail::run_elementwise<sizeof...(In)>(ctx, plan, loops);
 }
 

@@ -4,17 +4,10 @@
 #include <cstdint>
 
 #include "kernels/kernel.h"
+#include "kernels/util/checks.h"
 #include "kernels/util/loops.h"
 
 namespace etir {
-
-/// False, with the failure recorded, when tensor argument `i` has elements but no memory.
-inline bool require_data(KernelContext& ctx, int i) {
-  const Tensor& tensor = ctx.tensor(i);
-  if (tensor.data != nullptr || tensor.numel() == 0) return true;
-  ctx.fail(Check::KernelNoData, i);
-  return false;
-}
 
 /// The bits of all dims of a tensor.
 inline uint32_t all_dims(const Tensor& tensor) { return (uint32_t{1} << tensor.rank) - 1u; }
@@ -30,11 +23,13 @@ inline bool one_dim(KernelContext& ctx, int64_t dim, const Tensor& tensor, uint3
   return true;
 }
 
-/// The bits of the dims that list argument `i` names. Without a list all dims, and `if_empty` for an empty one.
-inline bool dim_mask(KernelContext& ctx, int i, const Tensor& tensor, uint32_t if_empty, uint32_t* mask) {
-  *mask = ctx.has(i) ? if_empty : all_dims(tensor);
-  const IntList dims = ctx.int_list(i);
-  if (dims.empty()) return true;
+/// The bits of the dims that a list, the argument at `position`, names. Without a list all dims, and `if_empty` for an
+/// empty one.
+inline bool dim_mask(KernelContext& ctx, const std::optional<IntList>& list, int position, const Tensor& tensor,
+                     uint32_t if_empty, uint32_t* mask) {
+  *mask = list.has_value() ? if_empty : all_dims(tensor);
+  if (!list.has_value() || list->empty()) return true;
+  const IntList& dims = *list;
   uint32_t seen = 0;
   for (size_t k = 0; k < dims.size(); ++k) {
     const int wrapped = wrap_dim(dims[k], tensor.rank);
@@ -43,7 +38,7 @@ inline bool dim_mask(KernelContext& ctx, int i, const Tensor& tensor, uint32_t i
       return false;
     }
     if ((seen >> wrapped) & 1u) {
-      ctx.fail(Check::KernelArgument, i, dims[k]);
+      ctx.fail(Check::KernelArgument, position, dims[k]);
       return false;
     }
     seen |= uint32_t{1} << wrapped;
@@ -51,12 +46,13 @@ inline bool dim_mask(KernelContext& ctx, int i, const Tensor& tensor, uint32_t i
   *mask = seen & all_dims(tensor);
   return true;
 }
-inline bool dim_mask(KernelContext& ctx, int i, const Tensor& tensor, uint32_t* mask) {
-  return dim_mask(ctx, i, tensor, all_dims(tensor), mask);
+inline bool dim_mask(KernelContext& ctx, const std::optional<IntList>& list, int position, const Tensor& tensor,
+                     uint32_t* mask) {
+  return dim_mask(ctx, list, position, tensor, all_dims(tensor), mask);
 }
 
-/// Gives result `i` the shape of `self` without the reduced dims (with size 1 for them if `keepdim`) and asks for data.
-inline bool resize_reduced(KernelContext& ctx, int i, const Tensor& self, uint32_t mask, bool keepdim) {
+/// Gives a result the shape of `self` without the reduced dims (with size 1 for them if `keepdim`) and asks for data.
+inline bool resize_reduced(KernelContext& ctx, Tensor& out, const Tensor& self, uint32_t mask, bool keepdim) {
   int64_t sizes[kMaxRank];
   int rank = 0;
   for (int d = 0; d < self.rank; ++d) {
@@ -67,7 +63,7 @@ inline bool resize_reduced(KernelContext& ctx, int i, const Tensor& self, uint32
       sizes[rank++] = 1;
     }
   }
-  return ctx.resize(ctx.tensor(i), sizes, rank) && require_data(ctx, i);
+  return ctx.resize(out, sizes, rank) && has_data(ctx, out);
 }
 
 /// Elements that are folded into each value of the result, saturated (a tensor without elements may have huge dims).

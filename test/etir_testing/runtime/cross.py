@@ -113,6 +113,7 @@ def build(
     generate = [sys.executable, str(RUNTIME / "kernels" / "generate.py"), "--only", str(folder / "selection.txt")]
     subprocess.run([*generate, str(folder / "table.cc")], check=True)
     subprocess.run([*generate, "--dtypes", str(folder / "dtypes.txt")], check=True)
+    subprocess.run([*generate[:2], "--headers", str(folder)], check=True)
     kernels = [line.split() for line in (folder / "dtypes.txt").read_text().splitlines()]
     sources = [p for f in ("core", "executor") for p in sorted((RUNTIME / f).glob("*.cc")) if _is_core(p)]
     delegated = any(method.delegates for method in program.report().methods)

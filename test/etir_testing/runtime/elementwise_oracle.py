@@ -37,7 +37,7 @@ SPECIAL = [
 
 def kernels() -> Any:
     """The elementwise kernels, compiled."""
-    return build_kernels("elementwise")
+    return build_kernels("elementwise", "copy", "special")
 
 
 def sample(dtype: torch.dtype, *shape: int, seed: int = 0, special: bool = True, nonzero: bool = False) -> torch.Tensor:

@@ -82,7 +82,7 @@ def call_of(name: str, row: dict[str, object]) -> Builder:
     args = [_value(b, letter(text), text.split("=")[0].split()[-1], rank_4) for text in inputs]
     b.inputs = [index for index in args if isinstance(b.values[index], model.Tensor)]
     outs = [_value(b, letter(text), "out", rank_4) for text in results]
-    if row.get("prim", False):
+    if row.get("kind") == "prim":
         returned = schema[schema.rindex("-> ") + 3 :]
         if returned != "()":
             outs.append(_value(b, letter(f"{returned} result"), "out", rank_4))

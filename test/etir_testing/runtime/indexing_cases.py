@@ -1,4 +1,4 @@
-"""What the tests of the indexing kernels share: dtypes, numbers, exact comparison, and refusals."""
+"""What the tests of indexing, sorting, scan and random kernels share: dtypes, numbers, exact comparison, refusals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from etir_testing.runtime.kernels import KernelFailure, build_kernels
 
-KERNELS = build_kernels("indexing")
+KERNELS = build_kernels("indexing", "sorting", "scan", "random")
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 REAL = [*INTS, *FLOATS]

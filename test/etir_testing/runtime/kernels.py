@@ -205,8 +205,9 @@ class Kernels:
         payloads = (ctypes.c_uint64 * len(values.payloads))(*values.payloads)
         tags = (ctypes.c_uint8 * len(values.tags))(*values.tags)
         record = (ctypes.c_int64 * 4)()
+        indices = (ctypes.c_int32 * (1 + len(args)))(len(args), *args)  # a vector of a file: its count comes first
         self.library.etir_call_kernel(
-            name.encode(), payloads, tags, ctypes.c_uint32(len(values.tags)), (ctypes.c_int32 * len(args))(*args),
+            name.encode(), payloads, tags, ctypes.c_uint32(len(values.tags)), ctypes.byref(indices, 4),
             self.temp, ctypes.c_size_t(len(self.temp)), record,
         )  # fmt: skip
         self.temp_used = record[3]
@@ -279,21 +280,29 @@ def link_kernels(
         select += ["--only", str(only)]
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _link(folder, output, sources, link, select, flags)
+        _link(folder, output, sources, link, folders, select, flags)
     return folder / output
 
 
 def _link(
-    folder: Path, output: str, sources: Sequence[Path], link: str, select: Sequence[str], flags: Sequence[str]
+    folder: Path,
+    output: str,
+    sources: Sequence[Path],
+    link: str,
+    folders: Sequence[Path],
+    select: Sequence[str],
+    flags: Sequence[str],
 ) -> None:
     generate = [sys.executable, str(RUNTIME / "kernels" / "generate.py")]
     table, listing = folder / f"table-{output}.cc", folder / f"sources-{output}.txt"
     subprocess.run([*generate, str(table), *select], check=True)
     subprocess.run([*generate, str(listing), "--dtypes", *select], check=True)
+    own = [word for path in folders for word in ("--folder", str(path))]
+    subprocess.run([*generate, str(folder / "generated"), "--headers", *own], check=True)
     masks = dict(line.split() for line in listing.read_text().splitlines())
     kernels = {RUNTIME / "kernels" / source: mask for source, mask in masks.items()}
     compiler = os.environ.get("CXX", "g++")
-    common = f"-std=c++17 -fPIC -Wall -Wextra -Werror -fvisibility=hidden -I{RUNTIME} {' '.join(flags)}"
+    common = f"-std=c++17 -fPIC -Wall -Wextra -Werror -fvisibility=hidden -I{RUNTIME} -Igenerated {' '.join(flags)}"
     lines = [
         f"rule cxx\n  command = {compiler} {common}$types -fno-exceptions -fno-rtti -MMD -MF $out.d -c $in -o $out\n"
         "  depfile = $out.d\n  deps = gcc\n",

@@ -53,9 +53,9 @@ Tolerances = dict[torch.dtype, tuple[float, float]]
 
 @functools.cache
 def _manifest_entry(name: str) -> Any:
-    from etir.targets.manifest import _parse_entry
+    from etir.targets.manifest import kernel_entry
 
-    return _parse_entry(name, rows()[name] | {"library": "etir"})
+    return kernel_entry(name, rows()[name] | {"library": "etir"})
 
 
 def refusal(kernel: Kernel, arguments: Sequence[Any], results: Sequence[Any]) -> str | None:

@@ -14,7 +14,7 @@ PART = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.co
 
 @pytest.fixture(scope="module")
 def kernels() -> Kernels:
-    return build_kernels("reduction", "indexing")
+    return build_kernels("reduction", "scan")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

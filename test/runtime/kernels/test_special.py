@@ -40,8 +40,8 @@ POLYNOMIALS = [*CHEBYSHEV, "hermite_polynomial_h", "hermite_polynomial_he", "lag
 
 @pytest.fixture(scope="module")
 def kernels() -> Kernels:
-    """The kernels of the family."""
-    return build_kernels("special")
+    """The kernels of the family, and ``frexp``."""
+    return build_kernels("special", "elementwise")
 
 
 def _close(got: torch.Tensor, wanted: torch.Tensor, rtol: float = 1e-9, atol: float = 1e-9) -> None:

@@ -15,7 +15,11 @@ from etir._checkout import FOLDERS, ROOT
 def test_folders_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     included = project["tool"]["scikit-build"]["wheel"]["force-include"]
-    expected = {target.replace("/", "."): source for source, target in included.items() if (ROOT / source).is_dir()}
+    expected = {
+        target.replace("/", "."): source
+        for source, target in included.items()
+        if (ROOT / source / "__init__.py").is_file()
+    }
     assert expected == {"etir": "etir", **FOLDERS}
 
 

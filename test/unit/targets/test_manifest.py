@@ -3,12 +3,16 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from etir.diagnostics import EtirError
 from etir.emit.formats.scalar_type import ScalarType as S
-from etir.targets.manifest import KernelEntry, Manifest, available, load, parse_manifest
+from etir.targets import manifest
+from etir.targets.manifest import KernelEntry, Manifest, available, load, make_manifest
 
 NHWC = (0, 2, 3, 1)
 NCHW = (0, 1, 2, 3)
@@ -147,6 +151,12 @@ def test_unknown_target_lists_the_available_ones():
     assert all(name in str(error.value) for name in available())
 
 
+HEAD: dict[str, Any] = {
+    **{"name": "t", "version": "1", "schema_version": 0, "tensor_alignment": 16, "limits": {}, "backends": []},
+}
+ROW: dict[str, Any] = {"schema": "a::b(Tensor x) -> Tensor", "dtypes": [{"x": "any"}], "dim_orders": "any"}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -154,33 +164,63 @@ def test_unknown_target_lists_the_available_ones():
         (lambda d: d["kernels"]["a::b"].pop("schema"), "lacks the field 'schema'"),
         (lambda d: d["kernels"]["a::b"].update(dtypes=[{"x": "RHQ"}]), "'RHQ' is neither a set nor a scalar type"),
         (lambda d: d["kernels"]["a::b"].update(dim_orders="nhwc"), "dim order word 'nhwc'"),
+        (lambda d: d.update(features=["warp"]), "no feature is called 'warp'; there are runtime_memory"),
     ],
 )
 def test_malformed_manifests(change, words: str):  # type: ignore[no-untyped-def]
-    data = {
-        **{"name": "t", "version": "1", "schema_version": 0, "tensor_alignment": 16},
-        **{"limits": {}, "backends": [], "libraries": {"core": True}},
-        "kernels": {
-            "a::b": {
-                "schema": "a::b(Tensor x) -> Tensor",
-                "library": "core",
-                "dtypes": [{"x": "any"}],
-                "dim_orders": "any",
-            }
-        },
-    }
-    assert parse_manifest(json.dumps(data), "t.json").lookup("a::b") is not None
+    data = HEAD | {"libraries": {"core": True}, "kernels": {"a::b": ROW | {"library": "core"}}}
+    assert make_manifest(data, "t.json").lookup("a::b") is not None
     change(data)
     with pytest.raises(EtirError) as error:
-        parse_manifest(json.dumps(data), "t.json")
+        make_manifest(data, "t.json")
     assert error.value.ids == ("E0602",)
     assert words in str(error.value)
 
 
-def test_text_that_is_not_json():
+@pytest.mark.parametrize(("text", "words"), [("{", "t.json is not JSON"), ("[]", "t.json holds no JSON object")])
+def test_text_that_is_no_manifest(text: str, words: str, tmp_path: Path):
+    (tmp_path / "t.json").write_text(text)
     with pytest.raises(EtirError) as error:
-        parse_manifest("{", "t.json")
-    assert "t.json is not JSON" in str(error.value)
+        load(str(tmp_path / "t.json"))
+    assert error.value.ids == ("E0602",)
+    assert words in str(error.value)
+
+
+@pytest.fixture
+def new_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of targets with one in it, ``t``, whose kernels are in files of their own."""
+    (tmp_path / "t.json").write_text(json.dumps(HEAD | {"kernels": "kernels"}))
+    for library in ("one", "two"):
+        (tmp_path / "kernels" / library).mkdir(parents=True)
+        (tmp_path / "kernels" / library / "kernels.json").write_text(json.dumps({f"{library}::b": ROW}))
+    monkeypatch.setattr(manifest, "FOLDER", tmp_path)
+    caches = (available, load)
+    for function in caches:
+        function.cache_clear()
+    yield tmp_path
+    for function in caches:
+        function.cache_clear()
+
+
+def test_a_new_target_is_one_file(new_target: Path):
+    assert available() == ("t",)
+    for name in ("t", str(new_target / "t.json")):
+        target = load(name)
+        assert {row.name: row.library for row in target.kernels.values()} == {"one::b": "one", "two::b": "two"}
+        assert target.libraries == {"one": True, "two": True}
+
+
+def test_a_kernel_is_written_down_once(new_target: Path):
+    (new_target / "kernels" / "two" / "kernels.json").write_text(json.dumps({"one::b": ROW}))
+    with pytest.raises(EtirError, match=r"two/kernels\.json: 'one::b' is also in one"):
+        load("t")
+
+
+def test_a_folder_of_kernels_that_is_not_there(new_target: Path):
+    (new_target / "t.json").write_text(json.dumps(HEAD | {"kernels": "nowhere"}))
+    with pytest.raises(EtirError, match="nowhere") as error:
+        load(str(new_target / "t.json"))
+    assert error.value.ids == ("E0601",)
 
 
 def test_loading_needs_no_torch():

@@ -16,10 +16,10 @@ def accepts(row: dict[str, str], tensors: dict[str, tuple[S, ...]], **others: ob
 
 
 def test_set_names_follow_the_legend():
-    assert set(SETS["RHBBf"]) == {*SETS["I"], S.FLOAT, S.DOUBLE, S.HALF, S.BOOL, S.BFLOAT16}
-    assert set(SETS["FHBf"]) == {S.FLOAT, S.DOUBLE, S.HALF, S.BFLOAT16}
-    assert set(SETS["IB"]) == {*SETS["I"], S.BOOL}
-    assert S.BOOL not in SETS["RHBf"]
+    assert set(SETS["REALHBBF16"]) == {*SETS["INT"], S.FLOAT, S.DOUBLE, S.HALF, S.BOOL, S.BFLOAT16}
+    assert set(SETS["FLOATHBF16"]) == {S.FLOAT, S.DOUBLE, S.HALF, S.BFLOAT16}
+    assert set(SETS["INTB"]) == {*SETS["INT"], S.BOOL}
+    assert S.BOOL not in SETS["REALHBF16"]
     assert S.FLOAT8E5M2 in SETS["any"]
 
 
@@ -63,7 +63,7 @@ def test_scalar_types_by_name_and_number():
 
 
 def test_sets_and_equality():
-    row = {"self": "RHBf", "index": "Int+Long", "out": "=self"}
+    row = {"self": "REALHBF16", "index": "Int+Long", "out": "=self"}
     assert accepts(row, {"self": (S.HALF,), "index": (S.INT,), "out": (S.HALF,)})
     assert not accepts(row, {"self": (S.BOOL,), "index": (S.INT,), "out": (S.BOOL,)})
     assert not accepts(row, {"self": (S.HALF,), "index": (S.SHORT,), "out": (S.HALF,)})
@@ -79,7 +79,7 @@ def test_promote_is_exact_and_cast_is_not():
 
 
 def test_a_number_takes_part_in_a_promotion():
-    row = {"self": "RHBf", "out": "promote(self, other)"}
+    row = {"self": "REALHBF16", "out": "promote(self, other)"}
     integer = {"self": (S.INT,), "out": (S.INT,)}
     assert accepts(row, integer, other=2)
     assert not accepts(row, integer, other=2.5)
@@ -88,7 +88,7 @@ def test_a_number_takes_part_in_a_promotion():
 
 
 def test_fits_compares_categories():
-    row = {"self": "RHBBf", "alpha": "fits(self)"}
+    row = {"self": "REALHBBF16", "alpha": "fits(self)"}
     assert accepts(row, {"self": (S.INT,)}, alpha=2)
     assert not accepts(row, {"self": (S.INT,)}, alpha=2.5)
     assert not accepts(row, {"self": (S.BOOL,)}, alpha=2)
@@ -104,7 +104,10 @@ def test_literals():
 
 
 def test_a_requested_dtype_is_constrained_like_a_tensor():
-    rows = [{"self": "FHBf", "dtype": "is(none)", "out": "FHBf"}, {"self": "RHBBf", "dtype": "FHBf", "out": "=dtype"}]
+    rows = [
+        {"self": "FLOATHBF16", "dtype": "is(none)", "out": "FLOATHBF16"},
+        {"self": "REALHBBF16", "dtype": "FLOATHBF16", "out": "=dtype"},
+    ]
     rule = DtypeRule.parse(rows)
     assert rule.failure(Call({"self": (S.INT,), "out": (S.FLOAT,)}, {"dtype": S.FLOAT})) is None
     assert rule.failure(Call({"self": (S.INT,), "out": (S.HALF,)}, {"dtype": S.FLOAT})) is not None
@@ -113,14 +116,14 @@ def test_a_requested_dtype_is_constrained_like_a_tensor():
 
 
 def test_lists_and_absent_tensors():
-    row = {"tensors": "RHBBf", "bias": "=tensors", "out": "promote(tensors)"}
+    row = {"tensors": "REALHBBF16", "bias": "=tensors", "out": "promote(tensors)"}
     assert accepts(row, {"tensors": (S.INT, S.HALF), "bias": (), "out": (S.HALF,)})
     assert not accepts(row, {"tensors": (S.INT, S.COMPLEXFLOAT), "bias": (), "out": (S.COMPLEXFLOAT,)})
     assert not accepts(row, {"tensors": (S.INT, S.HALF), "bias": (S.HALF,), "out": (S.HALF,)})
 
 
 def test_a_refusal_names_the_arguments_of_the_closest_row():
-    rule = DtypeRule.parse([{"self": "Cx", "out": "=self"}, {"self": "RHBf", "out": "=self"}])
+    rule = DtypeRule.parse([{"self": "COMPLEXH", "out": "=self"}, {"self": "REALHBF16", "out": "=self"}])
     assert rule.failure(Call({"self": (S.INT,), "out": (S.LONG,)}, {})) == "'out' is LONG, must be the type of 'self'"
     assert DtypeRule.parse([]).failure(Call({}, {})) == "the kernel accepts no types at all"
 
@@ -166,13 +169,15 @@ def test_requested_follows_the_argument():
 
 
 def test_is_none_requires_an_optional_tensor_to_be_absent():
-    row = {"x": "RHBf", "zero_points": "is(none)"}
+    row = {"x": "REALHBF16", "zero_points": "is(none)"}
     assert accepts(row, {"x": (S.FLOAT,), "zero_points": ()})
     assert not accepts(row, {"x": (S.FLOAT,), "zero_points": (S.LONG,)})
 
 
 def test_a_failure_names_all_alternatives():
-    rows = DtypeRule.parse([{"self": "Int", "out": "=self"}, {"self": "Half+Float", "out": "=self"}, {"self": "Cx"}])
+    rows = DtypeRule.parse(
+        [{"self": "Int", "out": "=self"}, {"self": "Half+Float", "out": "=self"}, {"self": "COMPLEXH"}]
+    )
     problem = rows.failure(Call({"self": (S.BYTE,), "out": (S.BYTE,)}, {}))
     assert problem == "'self' is BYTE, must be one of INT, HALF, FLOAT, COMPLEXHALF, COMPLEXFLOAT, COMPLEXDOUBLE"
     problem = rows.failure(Call({"self": (S.INT,), "out": (S.BYTE,)}, {}))
