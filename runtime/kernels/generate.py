@@ -26,7 +26,9 @@ Python's standard library, because the C++ build runs it.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import operator
 import re
 import sys
 from collections.abc import Sequence
@@ -59,6 +61,10 @@ DTYPES = {
 """Element types that kernels compute with, as core/scalar_type.h names and numbers them."""
 
 ALL_DTYPES = 0xFFFFFFFF
+
+SHARED_SOURCES = ("util/blocks.cc", "util/elementwise.cc")
+"""Sources of no family, which kernels of several share; linkers drop what no kernel of a build calls."""
+
 _INTEGRAL = ("Byte", "Char", "Short", "Int", "Long", "Bool", "UInt16", "UInt32", "UInt64")
 
 
@@ -179,6 +185,12 @@ def source_masks(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
     return dict(sorted(masks.items()))
 
 
+def all_sources(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """As source_masks, with the shared sources, which are compiled for the types of all others."""
+    masks = source_masks(rows)
+    return masks | dict.fromkeys(SHARED_SOURCES, functools.reduce(operator.or_, masks.values(), 0))
+
+
 def table_text(rows: dict[str, dict[str, Any]]) -> str:
     """The C++ source of the table."""
     functions = sorted({row["function"] for row in rows.values()})
@@ -244,20 +256,20 @@ def main() -> int:
     parser.add_argument("--dtypes", action="store_true", help="write each source file with a mask of its types instead")
     arguments = parser.parse_args()
     rows = load_manifest(arguments.folder)
-    if arguments.family:
-        rows = {name: row for name, row in rows.items() if str(Path(row["source"]).parent) in arguments.family}
     if arguments.only is not None:
         try:
             rows = select(rows, read_selection(arguments.only.read_text(encoding="utf-8")))
         except ValueError as error:
             print(f"{arguments.only}: {error}", file=sys.stderr)
             return 1
+    if arguments.family:
+        rows = {name: row for name, row in rows.items() if str(Path(row["source"]).parent) in arguments.family}
     if arguments.target:
         text = target_text(rows)
     elif arguments.dtypes:
-        text = "".join(f"{source} {mask:#x}u\n" for source, mask in source_masks(rows).items())
+        text = "".join(f"{source} {mask:#x}u\n" for source, mask in all_sources(rows).items())
     elif arguments.sources:
-        text = "".join(f"{source}\n" for source in sorted({row["source"] for row in rows.values()}))
+        text = "".join(f"{source}\n" for source in all_sources(rows))
     else:
         text = table_text(rows)
     if not arguments.output.exists() or arguments.output.read_text(encoding="utf-8") != text:
