@@ -1,0 +1,93 @@
+# The kernel table and the list of its sources, both made of the manifests by runtime/kernels/generate.py. Used by the
+# runtime's own build and, installed, by projects with kernels of their own.
+include_guard(GLOBAL)
+
+# Where generate.py is: beside the kernels in the source tree, beside this file when installed.
+if(EXISTS ${CMAKE_CURRENT_LIST_DIR}/../runtime/kernels/generate.py)
+  get_filename_component(ETIR_GENERATE ${CMAKE_CURRENT_LIST_DIR}/../runtime/kernels/generate.py ABSOLUTE)
+else()
+  set(ETIR_GENERATE ${CMAKE_CURRENT_LIST_DIR}/generate.py)
+endif()
+if(EXISTS ${CMAKE_CURRENT_LIST_DIR}/isa_module.cc)
+  set(ETIR_MODULE_SOURCE ${CMAKE_CURRENT_LIST_DIR}/isa_module.cc)
+else()
+  get_filename_component(ETIR_MODULE_SOURCE ${CMAKE_CURRENT_LIST_DIR}/../runtime/platform/isa_module.cc ABSOLUTE)
+endif()
+
+# etir_generate(OUTPUT ARGUMENT...): runs generate.py, which leaves an output alone that is right already.
+function(etir_generate output)
+  execute_process(COMMAND ${Python_EXECUTABLE} ${ETIR_GENERATE} ${output} ${ARGN} RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "the kernels cannot be generated (runtime/kernels/generate.py has said why)")
+  endif()
+endfunction()
+
+# etir_kernel_sources(RESULT NAME ARGUMENT...): the sources of the kernels that generate.py's arguments select, and of
+# their table. In a selective build each is compiled for the element types that its operators need (ETIR_DTYPES).
+# Types belong to the source: of two libraries with one source, the one with more types comes last.
+function(etir_kernel_sources result name)
+  get_filename_component(kernels ${ETIR_GENERATE} DIRECTORY)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name})
+  file(MAKE_DIRECTORY ${folder})
+  etir_generate(${folder}/sources.txt --dtypes ${ARGN})
+  etir_generate(${folder}/kernel_table.cc ${ARGN})
+  file(STRINGS ${folder}/sources.txt lines)
+  set(sources)
+  foreach(line IN LISTS lines)
+    string(REGEX MATCH "^(.*) (0x[0-9a-f]+u)$" matched "${line}")
+    set(mask ${CMAKE_MATCH_2})
+    # Those of other folders have absolute paths.
+    get_filename_component(source "${CMAKE_MATCH_1}" ABSOLUTE BASE_DIR ${kernels})
+    if(NOT ETIR_DTYPES AND NOT mask STREQUAL "0xffffffffu")
+      set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS ETIR_DTYPES=${mask})
+    endif()
+    list(APPEND sources ${source})
+  endforeach()
+  set(${result} ${sources} ${folder}/kernel_table.cc PARENT_SCOPE)
+endfunction()
+
+# etir_add_library(NAME [FOLDERS FOLDER...] [SOURCES SOURCE...]): a shared library with kernels of your own, each folder
+# with a kernels.json, or backends of your own, for `et-run --load-library` and etir.runtime.load_library.
+function(etir_add_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS;SOURCES")
+  set(sources ${arg_SOURCES})
+  if(arg_FOLDERS)
+    if(NOT Python_EXECUTABLE)
+      find_package(Python 3.9 REQUIRED COMPONENTS Interpreter)
+    endif()
+    set(select)
+    foreach(folder IN LISTS arg_FOLDERS)
+      get_filename_component(folder "${folder}" ABSOLUTE)
+      list(APPEND select --folder ${folder} --family ${folder})
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/kernels.json)
+    endforeach()
+    etir_kernel_sources(kernels ${name} ${select})
+    # Those that are shared with etir's kernels are linked in.
+    list(FILTER kernels EXCLUDE REGEX "/util/[a-z_]+\\.cc$")
+    list(APPEND sources ${kernels} ${ETIR_MODULE_SOURCE})
+  endif()
+  add_library(${name} MODULE ${sources})
+  # What the library calls of the core is linked in; it takes nothing from the program that loads it.
+  target_link_libraries(${name} PRIVATE etir::kernels etir::core)
+  target_compile_features(${name} PRIVATE cxx_std_17)
+  target_compile_options(${name} PRIVATE -fvisibility=hidden -fno-math-errno -fno-trapping-math)
+  set_target_properties(${name} PROPERTIES PREFIX "")
+endfunction()
+
+# etir_copy_kernels(TARGET): puts the kernels of further instruction sets beside a program, which looks for them there.
+# Without them it runs the ones that are linked in.
+function(etir_copy_kernels target)
+  if(ETIR_KERNEL_MODULES)
+    file(GLOB modules ${ETIR_KERNEL_MODULES}/etir_kernels_*.so)
+  else()
+    set(modules)
+    foreach(isa IN LISTS ETIR_ISAS)
+      list(APPEND modules $<TARGET_FILE:etir_kernels_${isa}>)
+      add_dependencies(${target} etir_kernels_${isa})
+    endforeach()
+  endif()
+  if(modules)
+    add_custom_command(TARGET ${target} POST_BUILD
+      COMMAND ${CMAKE_COMMAND} -E copy_if_different ${modules} $<TARGET_FILE_DIR:${target}> VERBATIM)
+  endif()
+endfunction()
