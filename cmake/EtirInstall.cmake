@@ -10,7 +10,7 @@ if(isa_targets)
 endif()
 # What applications, kernels and backends include; tests and tools have headers of their own.
 foreach(folder core executor platform backends kernels/util capi)
-  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder} DESTINATION ${ETIR_INSTALL_INCLUDE}/${folder}/..
+  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/ DESTINATION ${ETIR_INSTALL_INCLUDE}/${folder}
           FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 endforeach()
 install(FILES ${CMAKE_CURRENT_SOURCE_DIR}/kernels/kernel.h DESTINATION ${ETIR_INSTALL_INCLUDE}/kernels)

@@ -23,8 +23,10 @@ function(etir_generate output)
 endfunction()
 
 # etir_kernel_sources(RESULT NAME ARGUMENT...): the sources of the kernels that generate.py's arguments select, and of
-# their table. In a selective build each is compiled for the element types that its operators need (ETIR_DTYPES).
-# Types belong to the source: of two libraries with one source, the one with more types comes last.
+# their table, for a library NAME. Each is compiled for the element types that its operators need (ETIR_DTYPES).
+#
+# The kernels of a folder are compiled as one source that includes them: headers and templates that they share are then
+# compiled once, which halves the time of a build. A selection compiles each source for its own types instead.
 function(etir_kernel_sources result name)
   get_filename_component(kernels ${ETIR_GENERATE} DIRECTORY)
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name})
@@ -33,15 +35,39 @@ function(etir_kernel_sources result name)
   etir_generate(${folder}/kernel_table.cc ${ARGN})
   file(STRINGS ${folder}/sources.txt lines)
   set(sources)
+  set(families)
   foreach(line IN LISTS lines)
     string(REGEX MATCH "^(.*) (0x[0-9a-f]+u)$" matched "${line}")
+    set(source ${CMAKE_MATCH_1})
     set(mask ${CMAKE_MATCH_2})
-    # Those of other folders have absolute paths.
-    get_filename_component(source "${CMAKE_MATCH_1}" ABSOLUTE BASE_DIR ${kernels})
-    if(NOT ETIR_DTYPES AND NOT mask STREQUAL "0xffffffffu")
+    if(IS_ABSOLUTE ${source})
+      # A folder elsewhere.
+      list(APPEND sources ${source})
       set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS ETIR_DTYPES=${mask})
+      continue()
     endif()
+    if(ETIR_DTYPES OR mask STREQUAL "0xffffffffu")
+      set(mask)
+    endif()
+    get_filename_component(family ${source} DIRECTORY)
+    if(ETIR_ONLY_OPS OR family STREQUAL "util")
+      string(REGEX REPLACE "\\.cc$" "" family ${source})
+    endif()
+    list(APPEND families ${family})
+    string(APPEND text_of_${family} "#include \"kernels/${source}\"\n")
+    list(APPEND masks_of_${family} ${mask})
+  endforeach()
+  list(REMOVE_DUPLICATES families)
+  foreach(family IN LISTS families)
+    # Included by a path that is the same everywhere, for compiler caches.
+    set(source ${folder}/${family}.cc)
+    file(CONFIGURE OUTPUT ${source} CONTENT "${text_of_${family}}" @ONLY)
     list(APPEND sources ${source})
+    if(masks_of_${family})
+      list(REMOVE_DUPLICATES masks_of_${family})
+      list(JOIN masks_of_${family} "|" mask)
+      set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS "ETIR_DTYPES=(${mask})")
+    endif()
   endforeach()
   set(${result} ${sources} ${folder}/kernel_table.cc PARENT_SCOPE)
 endfunction()

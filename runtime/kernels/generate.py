@@ -17,7 +17,8 @@ that its tensors may have, as core/scalar_type.h names them (none: all that the 
     aten::add.out Float Long
     aten::clone.out
 
-``--family`` keeps the operators of some folders. ``--folder`` adds the kernels of a folder elsewhere, which has a
+``--family`` keeps the operators of some folders, ``--limit FOLDER=Float,Half`` those of one for some element types
+(without a selection of their own). ``--folder`` adds the kernels of a folder elsewhere, which has a
 ``kernels.json`` of its own. ``--target`` writes the manifest in the form that the compiler's link check reads,
 ``--sources`` the source files, ``--dtypes`` the element types that each source file is compiled for. Needs nothing but
 Python's standard library, because the C++ build runs it.
@@ -165,6 +166,28 @@ def select(rows: dict[str, dict[str, Any]], selection: dict[str, tuple[str, ...]
     }
 
 
+def limit(rows: dict[str, dict[str, Any]], limits: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Rows with the kernels of some folders for some element types only, ``folder=Type,Type``; those that a selection
+    has for none of them are left out. Raises ValueError."""
+    types: dict[str, list[str]] = {}
+    for text in limits:
+        folder, _, names = text.partition("=")
+        types[folder] = names.split(",")
+        unknown = [name for name in types[folder] if name not in DTYPES]
+        if unknown:
+            raise ValueError(f"--limit {text}: no element type {', '.join(unknown)}")
+    found: dict[str, dict[str, Any]] = {}
+    for name, row in rows.items():
+        allowed = types.get(str(Path(row["source"]).parent))
+        if allowed is None:
+            found[name] = row
+            continue
+        selected = [dtype for dtype in row.get("selected", allowed) if dtype in allowed]
+        if selected:
+            found[name] = row | {"selected": selected}
+    return found
+
+
 def dtype_mask(row: dict[str, Any]) -> int:
     """The element types of a row that was selected, one bit each."""
     chosen = row.get("selected")
@@ -250,6 +273,9 @@ def main() -> int:
     parser.add_argument("output", type=Path)
     parser.add_argument("--only", type=Path, help="a file with an operator, and its element types, in each line")
     parser.add_argument("--family", action="append", default=[], help="a folder of kernels")
+    parser.add_argument(
+        "--limit", action="append", default=[], help="FOLDER=TYPE,...: a folder's kernels for these types"
+    )
     parser.add_argument("--folder", action="append", default=[], type=Path, help="kernels of your own")
     parser.add_argument("--target", action="store_true", help="write the manifest for the link check instead")
     parser.add_argument("--sources", action="store_true", help="write the list of source files instead")
@@ -264,6 +290,11 @@ def main() -> int:
             return 1
     if arguments.family:
         rows = {name: row for name, row in rows.items() if str(Path(row["source"]).parent) in arguments.family}
+    try:
+        rows = limit(rows, arguments.limit)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
     if arguments.target:
         text = target_text(rows)
     elif arguments.dtypes:

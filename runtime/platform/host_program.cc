@@ -71,7 +71,9 @@ std::shared_ptr<Program> Program::load(Bytes program, std::vector<Bytes> externa
   const IsaKernels kernels = select_kernels(*options.kernels, own_folder(), wanted);
   if (kernels.table == nullptr) {
     const char* why = processor_has(wanted) ? "this installation has no kernels for" : "this processor does not have";
-    *status = refusal(Error::NotSupported, std::string(why) + " the instruction set '" + wanted + "'");
+    *status =
+        refusal(Error::NotSupported, std::string(why) + " the instruction set '" + wanted +
+                                         "'; leave ETIR_ISA unset, and no isa in the call, for the best that there is");
     return nullptr;
   }
   // Libraries' kernels before the built-in ones, those for the processor before those for any; backends likewise.

@@ -6,7 +6,7 @@ namespace etir {
 
 namespace {
 
-constexpr DtypeSet kTaken = kRealBool | kComplex;
+constexpr DtypeSet kSumTypes = kRealBool | kComplex;
 
 /// Int is what indices are computed in: it needs no way through int64, since the low 32 bits are the same.
 template <typename F>
@@ -32,7 +32,7 @@ void scaled_sum(KernelContext& ctx, int self, int other, int alpha, int out, boo
   if (!check_result(ctx, common, out)) return;
   const bool is_one = factor.is_floating() ? factor.payload.real == 1.0 : factor.to<int64_t>() == 1;
   if (is_one && !subtract && in_32_bits(ctx, a, b, out, [](uint32_t x, uint32_t y) { return x + y; })) return;
-  const bool done = dispatch_compute<kTaken>(common, [&](auto tag) {
+  const bool done = dispatch_compute<kSumTypes>(common, [&](auto tag) {
     using C = typename decltype(tag)::type;
     Tensor& result = ctx.tensor(out);
     if (is_one) {
@@ -62,7 +62,7 @@ void rsub_out(KernelContext& ctx) { scaled_sum(ctx, 0, 1, 2, 3, true, true); }
 void mul_out(KernelContext& ctx) {
   const AnyOperand a(ctx, 0), b(ctx, 1);
   if (in_32_bits(ctx, a, b, 2, [](uint32_t x, uint32_t y) { return x * y; })) return;
-  binary_in<kTaken>(ctx, a, b, 2, common_type(a, b), [](auto x, auto y) { return wrap_mul(x, y); });
+  binary_in<kSumTypes>(ctx, a, b, 2, common_type(a, b), [](auto x, auto y) { return wrap_mul(x, y); });
 }
 
 }  // namespace etir

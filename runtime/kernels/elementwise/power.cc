@@ -9,7 +9,7 @@ namespace etir {
 
 namespace {
 
-constexpr DtypeSet kTaken = kReal | kFullComplex;
+constexpr DtypeSet kPowerTypes = kReal | kFullComplex;
 
 /// Wraps around. Negative exponents give 0 except for bases 1 and -1, as in torch.
 int64_t integer_power(int64_t base, int64_t exponent) {
@@ -64,7 +64,7 @@ void pow_out(KernelContext& ctx) {
     if (root && value == -0.5)
       return to_constant_power(ctx, common, [](auto x) { return decltype(x)(1) / std::sqrt(x); });
   }
-  binary_in<kTaken>(ctx, base, exponent, 2, common, Power{});
+  binary_in<kPowerTypes>(ctx, base, exponent, 2, common, Power{});
 }
 
 /// pow in double, or in complex numbers of doubles.

@@ -3,14 +3,11 @@
 #include <limits>
 
 #include "kernels/elementwise/operators.h"
+#include "kernels/util/constants.h"
 
 namespace etir {
 
 namespace {
-
-constexpr double kPi = 3.14159265358979323846;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// The derivative of log(gamma). Below 10 by psi(x) = psi(x + 1) - 1 / x, above by its asymptotic series.
 double digamma(double x) {

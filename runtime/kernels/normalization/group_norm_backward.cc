@@ -25,7 +25,7 @@ void run_sums(const Source<T>& grad, const Source<T>& in, int64_t offset, int64_
 }
 
 template <typename T>
-void backward_as(KernelContext& ctx) {
+void group_backward_as(KernelContext& ctx) {
   const Tensor& input = ctx.tensor(1);
   const BoolList wanted = ctx.bool_list(9);
   const int64_t samples = input.sizes[0];
@@ -113,8 +113,8 @@ void native_group_norm_backward_out(KernelContext& ctx) {
   if (groups <= 0 || groups > INT32_MAX || input.sizes[1] % groups != 0) {
     return ctx.fail(Check::KernelArgument, 8, groups);
   }
-  if (input.dtype == ScalarType::Double) return backward_as<double>(ctx);
-  backward_as<float>(ctx);
+  if (input.dtype == ScalarType::Double) return group_backward_as<double>(ctx);
+  group_backward_as<float>(ctx);
 }
 
 }  // namespace etir

@@ -9,7 +9,7 @@ namespace {
 
 using namespace quantized;
 
-constexpr DtypeSet kInputs = kFloats;
+constexpr DtypeSet kQuantizable = kFloats;
 constexpr DtypeSet kOutputs = kStored;
 
 /// Rounds to the nearest even integer floats of magnitude below 2^22.
@@ -55,7 +55,7 @@ struct Quantizer {
 };
 
 void load(const Tensor& tensor, int64_t at, int64_t n, float* to) {
-  dispatch<kInputs>(tensor.dtype, [&](auto tag) {
+  dispatch<kQuantizable>(tensor.dtype, [&](auto tag) {
     const auto* from = tensor.ptr<typename decltype(tag)::type>() + at;
     for (int64_t i = 0; i < n; ++i) to[i] = convert<float>(from[i]);
   });
@@ -77,7 +77,7 @@ void quantize(KernelContext& ctx, const Runs& runs, const Parameters& parameters
   if (ctx.integer(range_arg + 2) != static_cast<int64_t>(out.dtype)) {
     return ctx.fail(Check::KernelDtypeMismatch, out_arg, static_cast<int64_t>(out.dtype));
   }
-  if (!contains(kInputs & kSelectedDtypes, input.dtype)) {
+  if (!contains(kQuantizable & kSelectedDtypes, input.dtype)) {
     return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(input.dtype));
   }
   if (!contains(kOutputs & kSelectedDtypes, stored_as(out.dtype))) {

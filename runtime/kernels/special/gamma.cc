@@ -6,14 +6,12 @@
 #include <limits>
 
 #include "kernels/elementwise/operators.h"
+#include "kernels/util/constants.h"
 
 namespace etir {
 
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int kMaxSteps = 20000;
 
 /// P(a, x) or, `upper`, Q(a, x) for a above a million: a normal distribution and the first correction to it.

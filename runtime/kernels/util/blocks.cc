@@ -22,28 +22,32 @@ void store_block(void* to, const From* from, int64_t n) {
 
 }  // namespace
 
-template <typename To>
+template <typename To, bool kFloatsOnly>
 LoadBlock<To> find_loader(ScalarType from) {
   LoadBlock<To> found = nullptr;
-  dispatch<kLoadable<To>>(from, [&](auto tag) { found = load_block<To, typename decltype(tag)::type>; });
+  dispatch<kFloatsOnly ? kFloats : kLoadable<To>>(
+      from, [&](auto tag) { found = load_block<To, typename decltype(tag)::type>; });
   return found;
 }
-template <typename From>
+template <typename From, bool kFloatsOnly>
 StoreBlock<From> find_storer(ScalarType to) {
   StoreBlock<From> found = nullptr;
-  dispatch<kStorable<From>>(to, [&](auto tag) { found = store_block<typename decltype(tag)::type, From>; });
+  dispatch<kFloatsOnly ? kFloats : kStorable<From>>(
+      to, [&](auto tag) { found = store_block<typename decltype(tag)::type, From>; });
   return found;
 }
 
-#define ETIR_INSTANTIATE(type)                            \
-  template LoadBlock<type> find_loader<type>(ScalarType); \
-  template StoreBlock<type> find_storer<type>(ScalarType);
-ETIR_INSTANTIATE(bool)
-ETIR_INSTANTIATE(int64_t)
-ETIR_INSTANTIATE(float)
-ETIR_INSTANTIATE(double)
-ETIR_INSTANTIATE(ComplexFloat)
-ETIR_INSTANTIATE(ComplexDouble)
+#define ETIR_INSTANTIATE(type, floats_only)                            \
+  template LoadBlock<type> find_loader<type, floats_only>(ScalarType); \
+  template StoreBlock<type> find_storer<type, floats_only>(ScalarType);
+ETIR_INSTANTIATE(bool, false)
+ETIR_INSTANTIATE(int64_t, false)
+ETIR_INSTANTIATE(float, false)
+ETIR_INSTANTIATE(double, false)
+ETIR_INSTANTIATE(float, true)
+ETIR_INSTANTIATE(double, true)
+ETIR_INSTANTIATE(ComplexFloat, false)
+ETIR_INSTANTIATE(ComplexDouble, false)
 #undef ETIR_INSTANTIATE
 
 }  // namespace detail

@@ -58,23 +58,24 @@ template <typename T>
 using StoreBlock = void (*)(void* to, const T* from, int64_t n);
 
 namespace detail {
-/// The conversion from dtype `from` for any of kLoadable, null for the others. For the types that blocks.cc lists.
-template <typename To>
+/// The conversion from dtype `from` for any of kLoadable, or of the floating point types alone; null for the others.
+/// For the types that blocks.cc lists.
+template <typename To, bool kFloatsOnly>
 LoadBlock<To> find_loader(ScalarType from);
-/// The conversion to dtype `to` for any of kStorable, null for the others.
-template <typename From>
+/// The conversion to dtype `to` for any of kStorable, or of the floating point types alone; null for the others.
+template <typename From, bool kFloatsOnly>
 StoreBlock<From> find_storer(ScalarType to);
 }  // namespace detail
 
 /// The conversion from dtype `from`, or null when it is not in `kSet`.
 template <typename To, DtypeSet kSet = kLoadable<To>>
 LoadBlock<To> block_loader(ScalarType from) {
-  return contains(kSet, from) ? detail::find_loader<To>(from) : nullptr;
+  return contains(kSet, from) ? detail::find_loader<To, (kSet & ~kFloats) == 0>(from) : nullptr;
 }
 /// The conversion to dtype `to`, or null when it is not in `kSet`.
 template <typename From, DtypeSet kSet = kStorable<From>>
 StoreBlock<From> block_storer(ScalarType to) {
-  return contains(kSet, to) ? detail::find_storer<From>(to) : nullptr;
+  return contains(kSet, to) ? detail::find_storer<From, (kSet & ~kFloats) == 0>(to) : nullptr;
 }
 
 /// Elements of a tensor read as T: in place where the dtype is T, through a buffer otherwise.
