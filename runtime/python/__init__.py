@@ -4,6 +4,7 @@
     y, = rt.forward(x)                         # NumPy arrays or torch tensors in, the same kind out
     rt.methods, rt["forward"].inputs           # what is in the file
     rt.state["cache"]                          # state, in a program that has methods for it
+    etir.runtime.load_library("mine.so")       # kernels and backends of your own
 
 The C++ runtime does the work (``runtime/``, native module ``_native``); this module turns Python's containers into flat
 inputs and failures into :class:`RuntimeFailure`. It needs neither torch nor NumPy until it is handed tensors of theirs.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from etir.runtime.api import Method, Program, load
 from etir.runtime.errors import RuntimeFailure
 from etir.runtime.info import MethodMemory, OperatorTime, Profile, ScalarInfo, TensorInfo
-from etir.runtime.library import is_available, operators
+from etir.runtime.library import Library, cmake_dir, is_available, load_library, operators
 from etir.runtime.state import State
 from etir.runtime.training import SGD, Adam, AdamW, TrainingModule
 
@@ -25,6 +26,7 @@ __all__ = [
     "SGD",
     "Adam",
     "AdamW",
+    "Library",
     "Method",
     "MethodMemory",
     "OperatorTime",
@@ -35,7 +37,9 @@ __all__ = [
     "State",
     "TensorInfo",
     "TrainingModule",
+    "cmake_dir",
     "is_available",
     "load",
+    "load_library",
     "operators",
 ]

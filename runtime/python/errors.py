@@ -11,8 +11,9 @@ from etir.diagnostics import Diagnostic, ErrorId, EtirError, define
 E1201 = define(
     "E1201",
     "the native runtime is not installed",
-    "install a C++17 compiler and run pip install --force-reinstall etir (pip install -v shows why the build failed); "
-    "et-run --interpret executes programs without it",
+    "install a wheel that was built for this machine, or a C++17 compiler (g++, clang++) and run pip install "
+    "--force-reinstall --no-deps etir (pip install -v shows why the build failed); et-run --interpret executes programs "
+    "without it",
 )
 E1202 = define(
     "E1202",
@@ -50,6 +51,16 @@ E1211 = define(
 )
 E1212 = define("E1212", "the method is in no state for this", "load the method again")
 E1213 = define("E1213", "wrong arguments for the runtime", "see the documentation of etir.runtime.load")
+E1214 = define(
+    "E1214",
+    "a library of kernels or backends cannot be used",
+    "build it with etir_add_library() against the etir that loads it: docs/cpp.md",
+)
+E1215 = define(
+    "E1215",
+    "the C++ headers and libraries are not installed",
+    "install etir as a wheel or with pip install . where there is a C++17 compiler",
+)
 
 _BY_RANGE = {6: E1209, 7: E1206, 8: E1211}
 """Hundreds of a check's number that decide alone."""
