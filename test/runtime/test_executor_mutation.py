@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from executor import RUNTIME, link_executor
+from builds import build, selection
+from kernels import manifest
 from programs import BOUND, STATIC, UNBOUND, Builder
 from test_executor_method import conditional, copies, external, floats, grower, loop, state
 
@@ -24,9 +25,6 @@ from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.ptd.writer import write_ptd
 from etir.emit.pte import model
 from etir.emit.pte.model import IntList
-
-MUTATOR = ("program_fuzz.cc", "file_mutator.cc")
-FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 
 
 def mixed() -> bytes:
@@ -94,10 +92,9 @@ def corpus(folder: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def mutate() -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ETIR_KERNEL_FLAGS", FLAGS)
-        sources = [RUNTIME / "executor" / name for name in (*MUTATOR, "program_mutation_fuzz.cc")]
-        return link_executor(["prim", "copy"], "program_mutate", sources, "")
+    names = [name for name, row in manifest().items() if row["family"] in ("prim", "copy")]
+    folder = build("asan", "etir_mutate", defines={"ETIR_ONLY_OPS": selection(names)})
+    return folder / "runtime" / "testing" / "etir_mutate"
 
 
 @pytest.mark.parametrize("seed", [1, 2])

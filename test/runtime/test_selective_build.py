@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from builds import selection_file
 from cross import MACHINES, build, code_bytes, run
-from executor import RUNTIME, ExecutorError, Method, Program, link_executor, open_executor
+from executor import ExecutorError, Method, Program, open_executor
+from kernels import RUNTIME, kernel_library
 
 import etir
 from etir.diagnostics import EtirError
@@ -109,10 +111,7 @@ def test_the_compiler_refuses_what_is_left_out(
 
 def test_the_loader_refuses_what_is_left_out(selected: Path) -> None:
     rows = select(load_manifest(), read_selection((selected / "selection.txt").read_text()))
-    path = link_executor(
-        (), "executor-selected.so", [RUNTIME / "executor" / "executor_api_test.cc"], "-shared",
-        only=selected / "selection.txt",
-    )  # fmt: skip
+    path = kernel_library("etir_executor_test", only=selection_file((selected / "selection.txt").read_text()))
     library = open_executor(path)
     method = Method(Program(library, (selected / "m.pte").read_bytes()))
     doubled, joined = method(FLOATS, INTS)
