@@ -9,13 +9,15 @@
 #   make opinfo  torch's OpInfo samples on the runtime's kernels
 #   make bench   compile time and memory beside the stock pipeline
 #   make zoo     every model of the zoo, checked, and docs/zoo.md written again
+#   make wheel   build/wheels: a wheel that installs without a compiler, with headers, libraries and a CMake package
+#   make cpp     build/release: the C++ libraries, et-run, the C interface; their tests. CMakePresets.json has the others
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 FOLDERS := dialects passes lowering backends emit tools interpret targets
 
-.PHONY: demo test dev lint docs sanitize opinfo bench zoo typing clean
+.PHONY: demo test dev lint docs sanitize opinfo bench zoo wheel cpp typing clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/semantic_search.py
@@ -51,6 +53,15 @@ bench: dev
 
 zoo: dev
 	$(BIN)/python test/models/zoo.py --jobs 2 --document docs/zoo.md
+
+wheel: dev
+	$(BIN)/python .ci/wheel.py build/wheels
+
+cpp: export PATH := $(CURDIR)/$(BIN):$(PATH)
+cpp: dev
+	cmake --preset release
+	cmake --build --preset release
+	ctest --preset release
 
 # Type checkers do not follow the import hook of an editable install; they read this tree of symlinks instead.
 typing:
