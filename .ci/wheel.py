@@ -28,6 +28,8 @@ def main() -> int:
     isolated = not all(importlib.util.find_spec(name) for name in ("scikit_build_core", "nanobind"))
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "-q", "--no-deps", "-w", folder]
+        # As the builds of the tests, which have filled the compiler cache.
+        command += ["-C", "cmake.define.ETIR_WERROR=ON"]
         command += [*([] if isolated else ["--no-build-isolation"]), str(ROOT)]
         subprocess.run(command, check=True)
         (built,) = Path(folder).glob("*.whl")

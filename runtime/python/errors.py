@@ -12,8 +12,7 @@ E1201 = define(
     "E1201",
     "the native runtime is not installed",
     "install a wheel that was built for this machine, or a C++17 compiler (g++, clang++) and run pip install "
-    "--force-reinstall --no-deps etir (pip install -v shows why the build failed); et-run --interpret executes programs "
-    "without it",
+    "--force-reinstall --no-deps etir (pip install -v shows why the build failed); et-run --interpret needs neither",
 )
 E1202 = define(
     "E1202",

@@ -11,8 +11,10 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -73,6 +75,9 @@ def selection_file(text: str) -> Path:
 def _run(command: list[str]) -> None:
     # The compiler must not run under the sanitizers that the tests may run under.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    # The compiler by the name that `pip install` calls it, which compiler caches tell apart from others.
+    compiler = (sysconfig.get_config_var("CXX") or "c++").split()[0]
+    environment.setdefault("CXX", compiler if shutil.which(compiler) else "c++")
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise BuildError((done.stdout + done.stderr)[-8000:])
