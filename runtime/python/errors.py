@@ -47,7 +47,8 @@ E1210 = define(
 E1211 = define(
     "E1211",
     "a delegate cannot run",
-    "compile the program without the delegate, or run it where its backend is installed",
+    "compile the program without the delegate, or load a library with its backend (--load-library, "
+    "etir.runtime.load_library)",
 )
 E1212 = define("E1212", "the method is in no state for this", "load the method again")
 E1213 = define("E1213", "wrong arguments for the runtime", "see the documentation of etir.runtime.load")
