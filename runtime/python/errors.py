@@ -23,8 +23,8 @@ E1203 = define("E1203", "a file cannot be read", "pass the path of a .pte file, 
 E1204 = define(
     "E1204",
     "an operator has no kernel in this runtime",
-    "compile for this runtime's kernels, build it with the operator (ETIR_ONLY_OPS lists what a build selects), or load a "
-    "library with it (--load-library, etir.runtime.load_library)",
+    "compile for this runtime's kernels, build it with the operator (ETIR_ONLY_OPS lists what a build has), or load "
+    "a library with it (--load-library, etir.runtime.load_library)",
 )
 E1205 = define("E1205", "there is not enough memory", "give the method the memory that the message asks for")
 E1206 = define(
