@@ -10,6 +10,8 @@
 #   make opinfo  torch's OpInfo samples on kernels, on NumPy operators and as programs
 #   make bench   compile time and memory beside the stock pipeline
 #   make zoo     every model of the zoo, checked, and docs/guide/zoo.md written again
+#   make wheel   build/wheels: a wheel that installs without a compiler, with headers, libraries and a CMake package
+#   make cpp     build/release: the C++ libraries, et-run, the C interface; their tests. CMakePresets.json has the others
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -18,7 +20,7 @@ BIN := $(VENV)/bin
 SHOW := $(PYTHON) etir/progress.py
 FOLDERS := dialects passes lowering backends emit tools interpret targets
 
-.PHONY: demo test dev lint docs site sanitize opinfo bench zoo typing clean
+.PHONY: demo test dev lint docs site sanitize opinfo bench zoo wheel cpp typing clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/semantic_search.py
@@ -58,6 +60,15 @@ bench: dev
 zoo: dev
 	$(BIN)/python test/zoo.py --jobs 2 --document docs/guide/zoo.md
 
+wheel: dev
+	$(BIN)/python .ci/wheel.py build/wheels
+
+cpp: export PATH := $(CURDIR)/$(BIN):$(PATH)
+cpp: dev
+	cmake --preset release
+	cmake --build --preset release
+	ctest --preset release
+
 # Type checkers do not follow the import hook of an editable install; they read this tree of symlinks instead.
 typing:
 	@mkdir -p .typing/etir
@@ -69,16 +80,20 @@ $(VENV)/bin/pip:
 	@echo "Making the virtual environment $(VENV) ..."
 	$(PYTHON) -m venv $(VENV)
 
+# Where pip cannot download, that is the last line.
+OFFLINE = { echo "pip could not install what etir needs. Without a network, point PIP_INDEX_URL to a mirror, or PIP_FIND_LINKS" \
+            "to a folder with the wheels (pip download '.[$(1)]' makes one where there is a network) and set PIP_NO_INDEX=1."; exit 1; }
+
 # The demo runs on the stock runtime: it does not wait for etir's own to be compiled.
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing etir with torch, executorch and the model; the first time this downloads several hundred megabytes ..."
 	@test -f $(VENV)/.dev || $(SHOW) --log $(VENV)/install.log "Installing" \
-	    $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false '.[demo]'
+	    $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false '.[demo]' || $(call OFFLINE,demo)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing etir for development; the first time this downloads several hundred megabytes and compiles the runtime ..."
-	@$(SHOW) --log $(VENV)/install.log "Installing" $(BIN)/pip install --disable-pip-version-check -e '.[test]'
+	@$(SHOW) --log $(VENV)/install.log "Installing" $(BIN)/pip install --disable-pip-version-check -e '.[test]' || $(call OFFLINE,test)
 	@touch $@
 
 clean:

@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         environment = gate_environment(Path(temporary))
         if arguments.here:
-            scheduler.run(among(chosen), environment | built_runtime())
+            scheduler.run(among(chosen), environment)
         else:
             install_and_run(scheduler, chosen, environment)
     print(f"\n{scheduler.table()}\n")
@@ -124,7 +124,7 @@ def install_and_run(scheduler: Scheduler, steps: Sequence[Step], environment: di
         scheduler.run(preparing(venv), environment)
         if not scheduler.failed:
             environment["PATH"] = f"{venv / 'bin'}:{environment['PATH']}"
-            scheduler.run(among(steps), environment | built_runtime())
+            scheduler.run(among(steps), environment)
     finally:
         if given is None:
             shutil.rmtree(VENV, ignore_errors=True)
@@ -150,12 +150,6 @@ def gate_environment(temporary: Path) -> dict[str, str]:
         "CCACHE_MAXSIZE": "5G",
         "CCACHE_STATSLOG": str(CACHE_LOG),
     }
-
-
-def built_runtime() -> dict[str, str]:
-    """Tests of kernels link the objects that the installation has compiled: what is tested is what is installed."""
-    found = sorted(ROOT.glob("build/cp*-linux_*/runtime"))
-    return {"ETIR_RUNTIME_BUILD": str(found[-1])} if found else {}
 
 
 def among(steps: Sequence[Step]) -> list[Step]:

@@ -50,10 +50,10 @@ class CheckoutFinder(MetaPathFinder):
 
 
 def _native() -> ModuleSpec | None:
-    """The checkout's own build comes first, then an installed one; None lets other finders go on."""
-    for suffix in EXTENSION_SUFFIXES:
-        for built in sorted(ROOT.glob(f"build/*/runtime/python/_native{suffix}")):
-            return spec_from_file_location(NATIVE, built)
+    """The checkout's latest build comes first, then an installed one; None lets other finders go on."""
+    built = [path for suffix in EXTENSION_SUFFIXES for path in ROOT.glob(f"build/*/runtime/python/_native{suffix}")]
+    if built:
+        return spec_from_file_location(NATIVE, max(built, key=lambda path: path.stat().st_mtime_ns))
     installed = [str(Path(entry) / "etir" / "runtime") for entry in sys.path if Path(entry).resolve() != ROOT]
     return PathFinder.find_spec(NATIVE, installed)
 

@@ -54,6 +54,13 @@ def _parser() -> ToolParser:
     parser.add_argument(
         "--data", action="append", default=[], metavar="FILE", help=".ptd file with external weights of a .pte file"
     )
+    parser.add_argument(
+        "--load-library",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="shared library with kernels or backends of your own (native runtime)",
+    )
     parser.add_argument("--profile", action="store_true", help="print the time of each operator (native runtime)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads for one run (native runtime; default: 1)")
     parser.add_argument(
@@ -81,7 +88,8 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
 def _is_native(arguments: argparse.Namespace) -> bool:
     """Whether the native runtime executes the input. Raises error E0901 for options that only it has."""
     interpreted = not arguments.input.endswith(".pte") or arguments.interpret or arguments.evaluator is not None
-    only_native = [name for name in ("profile", "threads", "data") if getattr(arguments, name) not in (None, False, [])]
+    options = ("profile", "threads", "data", "load_library")
+    only_native = [name.replace("_", "-") for name in options if getattr(arguments, name) not in (None, False, [])]
     if not interpreted:
         from etir.runtime import is_available
 
@@ -119,9 +127,11 @@ def _execute(arguments: argparse.Namespace) -> tuple[list[Any], Names]:
 
 
 def _load_native(arguments: argparse.Namespace) -> Program:
-    from etir.runtime import load
+    from etir.runtime import load, load_library
 
     read_bytes(arguments.input)
+    for library in arguments.load_library:
+        load_library(library)
     threads = 1 if arguments.threads is None else arguments.threads
     return load(arguments.input, arguments.data, threads=threads)
 

@@ -56,6 +56,22 @@ bool takes(char letter, Tag tag) {
   }
 }
 
+// The kernel of the same operator in a later table, for more element types; null when there is none.
+const Kernel* find_wider(const Span<const KernelTable>& tables, const Kernel& kernel) {
+  bool later = false;
+  for (const KernelTable& table : tables) {
+    if (later) {
+      const Kernel* found = find_kernel(table, kernel.name, std::strlen(kernel.name));
+      if (found != nullptr && (kernel.dtypes & ~found->dtypes) == 0 && found->dtypes != kernel.dtypes &&
+          std::strcmp(found->signature, kernel.signature) == 0) {
+        return found;
+      }
+    }
+    later = later || (&kernel >= table.rows && &kernel < table.rows + table.count);
+  }
+  return nullptr;
+}
+
 // The number of a dtype of a tensor, maybe in a list, that is not in a set; -1 when there is none.
 int find_left_out(const Values& values, int32_t index, DtypeSet dtypes) {
   if (index < 0) return -1;
@@ -133,7 +149,7 @@ Error Method::load_all(const MethodMemory& memory, const MethodOptions& options)
   if (error == Error::Ok) error = check_planned();
   if (error == Error::Ok) error = resolve_operators(options);
   if (error == Error::Ok) error = init_values(options);
-  if (error == Error::Ok) error = check_calls();
+  if (error == Error::Ok) error = check_calls(options.kernels);
   if (error == Error::Ok) error = init_delegates(options);
   return error;
 }
@@ -350,7 +366,7 @@ Error Method::resolve_operators(const MethodOptions& options) {
   return Error::Ok;
 }
 
-Error Method::check_calls() {
+Error Method::check_calls(const Span<const KernelTable>& tables) {
   record_.instruction = 0;
   for (uint32_t c = 0; c < chains_.count(); ++c) {
     const flat::Vector instructions = chains_.table(c).vector(slot::kInstructions);
@@ -359,7 +375,7 @@ Error Method::check_calls() {
       const InstructionType type = static_cast<InstructionType>(instruction.get<uint8_t>(slot::kInstructionType));
       const flat::Table fields = instruction.table(slot::kInstructionTable);
       if (type == InstructionType::KernelCall) {
-        const Error error = check_call(fields);
+        const Error error = check_call(fields, tables);
         if (error != Error::Ok) return error;
       } else if (type == InstructionType::MoveCall) {
         check_writes_ = true;
@@ -375,9 +391,9 @@ Error Method::check_calls() {
 }
 
 // Whether the arguments of a call are of the kinds in the kernel's signature.
-Error Method::check_call(const flat::Table& call) {
+Error Method::check_call(const flat::Table& call, const Span<const KernelTable>& tables) {
   const int32_t index = call.get<int32_t>(0);
-  const Operator& op = operators_[index];
+  Operator& op = operators_[index];
   const flat::Vector args = call.vector(1);
   const uint32_t wanted = op.arguments + (op.trailing ? 1u : 0u);
   record_.op = index;
@@ -388,7 +404,13 @@ Error Method::check_call(const flat::Table& call) {
     const Tag tag = values_.tags[args.get<int32_t>(i)];
     if (!takes(*letter, tag)) return fail(Check::ArgumentKind, i, static_cast<int64_t>(tag));
     const int left_out = find_left_out(values_, args.get<int32_t>(i), op.kernel->dtypes);
-    if (left_out >= 0) return fail(Check::ArgumentLeftOut, i, left_out);
+    if (left_out >= 0) {
+      // Modules for an instruction set have some kernels for some types; those that are linked in have the rest.
+      const Kernel* wider = find_wider(tables, *op.kernel);
+      if (wider == nullptr) return fail(Check::ArgumentLeftOut, i, left_out);
+      op.kernel = wider;
+      return check_call(call, tables);
+    }
   }
   if (op.trailing) {
     const int32_t last = args.get<int32_t>(op.arguments);

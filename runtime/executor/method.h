@@ -68,7 +68,7 @@ struct DelegateAllocator {
 
 /// What a method uses besides memory. All that it points to must outlive the method, except for the spans' own arrays.
 struct MethodOptions {
-  Span<const KernelTable> kernels;           ///< looked through in order
+  Span<const KernelTable> kernels;           ///< looked through in order; those for too few types are passed over
   BackendTable backends;                     ///< by name
   Span<const ExternalData* const> external;  ///< looked through in order; must outlive the method
   ParallelFor parallel;                      ///< threads for kernels; none by default
@@ -190,8 +190,8 @@ class Method {
   Error init_external(uint32_t index, const TensorInfo& info, Tensor& tensor, const MethodOptions& options);
   void place(const flat::Table& table, Tensor& tensor) const;
   Error resolve_operators(const MethodOptions& options);
-  Error check_calls();
-  Error check_call(const flat::Table& call);
+  Error check_calls(const Span<const KernelTable>& tables);
+  Error check_call(const flat::Table& call, const Span<const KernelTable>& tables);
   Error init_delegates(const MethodOptions& options);
   void end_delegates();
   const Delegate* find_shared(const flat::Table& table, const Backend& backend, const MethodOptions& options) const;

@@ -26,7 +26,8 @@ that its tensors may have, as core/scalar_type.h names them (none: all that the 
     aten::add.out Float Long
     aten::clone.out
 
-``--family`` keeps the operators of some folders. ``--folder`` adds the kernels of a folder elsewhere, which has a
+``--family`` keeps the operators of some folders, ``--limit FOLDER=Float,Half`` those of one for some element types
+(without a selection of their own). ``--folder`` adds the kernels of a folder elsewhere, which has a
 ``kernels.json`` of its own. ``--target`` writes the manifest in the form that the compiler's link check reads,
 ``--sources`` the source files, ``--dtypes`` the element types that each source file is compiled for. Needs nothing but
 Python's standard library, because the C++ build runs it.
@@ -35,7 +36,9 @@ Python's standard library, because the C++ build runs it.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import operator
 import re
 import sys
 from collections.abc import Sequence
@@ -68,6 +71,10 @@ DTYPES = {
 """Element types that kernels compute with, as core/scalar_type.h names and numbers them."""
 
 ALL_DTYPES = 0xFFFFFFFF
+
+SHARED_SOURCES = ("util/blocks.cc", "util/elementwise.cc")
+"""Sources of no family, which kernels of several share; linkers drop what no kernel of a build calls."""
+
 _INTEGRAL = ("Byte", "Char", "Short", "Int", "Long", "Bool", "UInt16", "UInt32", "UInt64")
 
 
@@ -319,6 +326,28 @@ def select(rows: dict[str, dict[str, Any]], selection: dict[str, tuple[str, ...]
     }
 
 
+def limit(rows: dict[str, dict[str, Any]], limits: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Rows with the kernels of some folders for some element types only, ``folder=Type,Type``; those that a selection
+    has for none of them are left out. Raises ValueError."""
+    types: dict[str, list[str]] = {}
+    for text in limits:
+        folder, _, names = text.partition("=")
+        types[folder] = names.split(",")
+        unknown = [name for name in types[folder] if name not in DTYPES]
+        if unknown:
+            raise ValueError(f"--limit {text}: no element type {', '.join(unknown)}")
+    found: dict[str, dict[str, Any]] = {}
+    for name, row in rows.items():
+        allowed = types.get(str(Path(row["source"]).parent))
+        if allowed is None:
+            found[name] = row
+            continue
+        selected = [dtype for dtype in row.get("selected", allowed) if dtype in allowed]
+        if selected:
+            found[name] = row | {"selected": selected}
+    return found
+
+
 def dtype_mask(row: dict[str, Any]) -> int:
     """The element types of a row that was selected, one bit each."""
     chosen = row.get("selected")
@@ -337,6 +366,12 @@ def source_masks(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
             mask |= 1 << DTYPES["Long"] | 1 << DTYPES["Float"]
         masks[row["source"]] = masks.get(row["source"], 0) | mask
     return dict(sorted(masks.items()))
+
+
+def all_sources(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """As source_masks, with the shared sources, which are compiled for the types of all others."""
+    masks = source_masks(rows)
+    return masks | dict.fromkeys(SHARED_SOURCES, functools.reduce(operator.or_, masks.values(), 0))
 
 
 def _entry(row: dict[str, Any], functions: dict[str, Function]) -> str:
@@ -389,6 +424,9 @@ def main() -> int:
     parser.add_argument("output", type=Path)
     parser.add_argument("--only", type=Path, help="a file with an operator, and its element types, in each line")
     parser.add_argument("--family", action="append", default=[], help="a folder of kernels")
+    parser.add_argument(
+        "--limit", action="append", default=[], help="FOLDER=TYPE,...: a folder's kernels for these types"
+    )
     parser.add_argument("--folder", action="append", default=[], type=Path, help="kernels of your own")
     parser.add_argument(
         "--target", action="store_true", help="write the manifest of such a runtime, for the link check, instead"
@@ -411,16 +449,17 @@ def _run(arguments: argparse.Namespace) -> int:
         for name, text in headers(rows).items():
             _write(arguments.output / name, text)
         return 0
-    if arguments.family:
-        rows = {name: row for name, row in rows.items() if str(Path(row["source"]).parent) in arguments.family}
     if arguments.only is not None:
         rows = select(rows, read_selection(arguments.only.read_text(encoding="utf-8")))
+    if arguments.family:
+        rows = {name: row for name, row in rows.items() if str(Path(row["source"]).parent) in arguments.family}
+    rows = limit(rows, arguments.limit)
     if arguments.target:
         text = target_text(rows)
     elif arguments.dtypes:
-        text = "".join(f"{source} {mask:#x}u\n" for source, mask in source_masks(rows).items())
+        text = "".join(f"{source} {mask:#x}u\n" for source, mask in all_sources(rows).items())
     elif arguments.sources:
-        text = "".join(f"{source}\n" for source in sorted({row["source"] for row in rows.values()}))
+        text = "".join(f"{source}\n" for source in all_sources(rows))
     else:
         text = table_text(rows, functions)
     _write(arguments.output, text)

@@ -9,6 +9,7 @@
 
 #include "platform/describe.h"
 #include "platform/isa.h"
+#include "platform/library.h"
 
 namespace etir {
 namespace host {
@@ -70,11 +71,20 @@ std::shared_ptr<Program> Program::load(Bytes program, std::vector<Bytes> externa
   const IsaKernels kernels = select_kernels(*options.kernels, own_folder(), wanted);
   if (kernels.table == nullptr) {
     const char* why = processor_has(wanted) ? "this installation has no kernels for" : "this processor does not have";
-    *status = refusal(Error::NotSupported, std::string(why) + " the instruction set '" + wanted + "'");
+    *status =
+        refusal(Error::NotSupported, std::string(why) + " the instruction set '" + wanted +
+                                         "'; leave ETIR_ISA unset, and no isa in the call, for the best that there is");
     return nullptr;
   }
-  result->kernels_ = kernels.table;
+  // Libraries' kernels before the built-in ones, those for the processor before those for any; backends likewise.
+  const std::shared_ptr<const Libraries> libraries = loaded_libraries();
+  result->kernels_ = libraries->kernels;
+  if (kernels.table != options.kernels) result->kernels_.push_back(*kernels.table);
+  result->kernels_.push_back(*options.kernels);
   result->isa_ = kernels.isa;
+  result->backends_ = libraries->backends;
+  result->backends_.insert(result->backends_.end(), options.backends.rows,
+                           options.backends.rows + options.backends.count);
   ErrorRecord record;
   if (result->program_.load(result->loader_, &record) != Error::Ok) {
     *status = failed_check(record);
@@ -255,13 +265,13 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
   memory.temp.size = temp_size;
   memory.planned = {buffers.data(), buffers.size()};
   MethodOptions options;
-  options.kernels = {program_->kernels_, 1};
+  options.kernels = {program_->kernels_.data(), program_->kernels_.size()};
   options.external = {external.data(), external.size()};
   options.parallel = program_->pool_.parallel_for();
   options.dynamic.allocate = allocate_dynamic;
   options.dynamic.context = this;
   options.seed = program_->options_.seed;
-  options.backends = program_->options_.backends;
+  options.backends = {program_->backends_.data(), static_cast<uint32_t>(program_->backends_.size())};
   options.delegates.allocate = allocate_delegate;
   options.delegates.context = this;
   std::vector<const etir::Method*> may, must;

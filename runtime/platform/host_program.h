@@ -7,9 +7,9 @@
 //   status = method->run({host::Input::tensor(x, {2, 3})}, &outputs);   // const float* x
 //
 // It allocates the memory of methods, lets methods share state as the file says, keeps the file's bytes, picks the
-// kernels for the processor, and may use threads. The core underneath (executor/program.h, executor/method.h) does none
-// of this and is what embedded programs use. The Python module, et-run and the C interface are thin layers over this
-// one.
+// kernels for the processor, and may use threads. Kernels and backends of shared libraries: platform/library.h. The
+// core underneath (executor/program.h, executor/method.h) does none of this and is what embedded programs use. The
+// Python module, et-run and the C interface are thin layers over this one.
 //
 // State: a planned buffer with memory id 2 or more that several methods have in one size is one buffer, whose contents
 // all of them see (so the compiler lays out shared state). The same holds for a delegate whose state methods share, as
@@ -47,7 +47,7 @@ struct Options {
   int threads = 1;                         ///< that one run may use
   size_t temp_bytes = 0;                   ///< most scratch memory of a method; 0: as much as the machine gives
   uint64_t seed = 0;                       ///< of the random operators
-  BackendTable backends = {&kReferenceBackend, 1};  ///< what runs delegates; must outlive the program
+  BackendTable backends = {&kReferenceBackend, 1};  ///< what runs delegates, besides those of loaded libraries
 };
 
 /// One input of a run. A tensor's data are borrowed for the time of the run.
@@ -142,7 +142,8 @@ class Program : public std::enable_shared_from_this<Program> {
   BufferDataLoader loader_;
   std::vector<std::unique_ptr<External>> external_;
   etir::Program program_;
-  const KernelTable* kernels_ = nullptr;
+  std::vector<KernelTable> kernels_;  ///< looked through in order
+  std::vector<Backend> backends_;
   std::string isa_;
   ThreadPool pool_;
   std::mutex loading_;                         ///< guards loaded_ and the contents of shared_ while methods are loaded

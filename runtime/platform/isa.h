@@ -1,9 +1,10 @@
 // The kernels for the processor at hand, on hosts with dynamic libraries.
 //
-// The build may compile all kernels several times, each for another instruction set, into a shared module of its own
-// (ETIR_ISAS in runtime/CMakeLists.txt). Modules share no code with each other or with the program that loads them, so
-// that no inline function compiled for a newer processor is ever called on an older one. Without a module that fits,
-// the kernels that the program was linked with run.
+// The build may compile kernels several times, each for another instruction set, into a shared module of its own
+// (ETIR_ISAS in runtime/CMakeLists.txt). A module need not have all of them: others run as they are linked in. Modules
+// share no code with each other or with the program that loads them, so that no inline function compiled for a newer
+// processor is ever called on an older one. Without a module that fits, the kernels that the program was linked with
+// run.
 #pragma once
 
 #include <string>

@@ -6,6 +6,7 @@
     rt.forward.structured(x)                   # what the program returns, in its containers
     rt.methods, rt["forward"].inputs           # what is in the file
     rt.state["cache"]                          # state, in a program that has methods for it
+    etir.runtime.load_library("mine.so")       # kernels and backends of your own
 
 The C++ runtime does the work (``runtime/``, native module ``_native``); this module turns Python's containers into flat
 inputs and failures into :class:`RuntimeFailure`. It needs neither torch nor NumPy until it is handed tensors of theirs.
@@ -20,7 +21,7 @@ from etir.runtime.api import Method, Program, load
 from etir.runtime.containers import Record
 from etir.runtime.errors import RuntimeFailure
 from etir.runtime.info import MethodMemory, OperatorTime, Profile, ScalarInfo, Signature, TensorInfo
-from etir.runtime.library import is_available, operators
+from etir.runtime.library import Library, cmake_dir, is_available, load_library, operators
 from etir.runtime.state import State
 from etir.runtime.training import SGD, Adam, AdamW, TrainingModule
 
@@ -28,6 +29,7 @@ __all__ = [
     "SGD",
     "Adam",
     "AdamW",
+    "Library",
     "Method",
     "MethodMemory",
     "OperatorTime",
@@ -40,7 +42,9 @@ __all__ = [
     "State",
     "TensorInfo",
     "TrainingModule",
+    "cmake_dir",
     "is_available",
     "load",
+    "load_library",
     "operators",
 ]

@@ -55,7 +55,7 @@ nb::dlpack::dtype dlpack_type(Code code, size_t bits) {
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(bits), 1};
 }
 
-std::string type_of(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
+std::string type_of(nb::handle object) { return nb::str(object.type().attr("__qualname__")).c_str(); }
 
 /// Whether elements lie densely with the dims in `input.order`, given strides in bytes. Dims of size 1 may have any.
 bool has_order(const host::Input& input, const int64_t* strides) {

@@ -75,14 +75,22 @@ inline const ExchangeApi* exchange_api(PyTypeObject* type) {
     if (row.type == type) return row.api;
     if (row.type == nullptr && free == nullptr) free = &row;
   }
-  PyObject* capsule =
-      type->tp_dict == nullptr ? nullptr : PyDict_GetItemString(type->tp_dict, "__dlpack_c_exchange_api__");
+  // Its own attributes, as a mapping: an attribute that is not there costs no exception.
+  PyObject* attributes = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dict__");
+  static PyObject* const name = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
+  PyObject* capsule = nullptr;
+  if (attributes != nullptr && name != nullptr && PySequence_Contains(attributes, name) == 1) {
+    capsule = PyObject_GetItem(attributes, name);
+    Py_XDECREF(capsule);  // the type has it
+  }
+  Py_XDECREF(attributes);
+  PyErr_Clear();
   if (free == nullptr || capsule == nullptr || !PyCapsule_IsValid(capsule, "dlpack_exchange_api")) return nullptr;
   const auto* header = static_cast<const ExchangeApi::Header*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
   while (header != nullptr && header->version.major != 1) header = header->previous;
   if (header == nullptr) return nullptr;
   // The type has to live on for its address to stand for it.
-  Py_INCREF(type);
+  Py_INCREF(reinterpret_cast<PyObject*>(type));
   *free = {type, reinterpret_cast<const ExchangeApi*>(header)};
   return free->api;
 }

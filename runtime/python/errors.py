@@ -15,8 +15,8 @@ from etir.diagnostics import Diagnostic, ErrorId, EtirError, define
 E1201 = define(
     "E1201",
     "the native runtime is not installed",
-    "install a C++17 compiler and run pip install --force-reinstall etir (pip install -v shows why the build failed); "
-    "et-run --interpret executes programs without it",
+    "install a wheel that was built for this machine, or a C++17 compiler (g++, clang++) and run pip install "
+    "--force-reinstall --no-deps etir (pip install -v shows why the build failed); et-run --interpret needs neither",
 )
 E1202 = define(
     "E1202",
@@ -27,7 +27,8 @@ E1203 = define("E1203", "a file cannot be read", "pass the path of a .pte file, 
 E1204 = define(
     "E1204",
     "an operator has no kernel in this runtime",
-    "compile for this runtime's kernels, or build it with the operator (ETIR_ONLY_OPS lists what a build selects)",
+    "compile for this runtime's kernels, build it with the operator (ETIR_ONLY_OPS lists what a build has), or load "
+    "a library with it (--load-library, etir.runtime.load_library)",
 )
 E1205 = define("E1205", "there is not enough memory", "give the method the memory that the message asks for")
 E1206 = define(
@@ -50,10 +51,21 @@ E1210 = define(
 E1211 = define(
     "E1211",
     "a delegate cannot run",
-    "compile the program without the delegate, or run it where its backend is installed",
+    "compile the program without the delegate, or load a library with its backend (--load-library, "
+    "etir.runtime.load_library)",
 )
 E1212 = define("E1212", "the method is in no state for this", "load the method again")
 E1213 = define("E1213", "wrong arguments for the runtime", "see the documentation of etir.runtime.load")
+E1214 = define(
+    "E1214",
+    "a library of kernels or backends cannot be used",
+    "build it with etir_add_library() against the etir that loads it: docs/guide/cpp.md",
+)
+E1215 = define(
+    "E1215",
+    "the C++ headers and libraries are not installed",
+    "install etir as a wheel or with pip install . where there is a C++17 compiler",
+)
 
 _BY_RANGE = {6: E1209, 7: E1206, 8: E1211}
 """Hundreds of a check's number that decide alone."""

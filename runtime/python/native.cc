@@ -12,6 +12,7 @@
 
 #include "platform/describe.h"
 #include "platform/host_program.h"
+#include "platform/library.h"
 #include "python/arrays.h"
 
 namespace nb = nanobind;
@@ -237,7 +238,17 @@ NB_MODULE(_native, module) {
   module.def("report_leaks", [](bool report) { nb::set_leak_warnings(report); });
   module.def("operators", [] {
     nb::list names;
-    for (uint32_t i = 0; i < etir::kKernels.count; ++i) names.append(etir::kKernels.rows[i].name);
+    const auto add = [&names](const etir::KernelTable& table) {
+      for (uint32_t i = 0; i < table.count; ++i) names.append(table.rows[i].name);
+    };
+    for (const etir::KernelTable& table : etir::host::loaded_libraries()->kernels) add(table);
+    add(etir::kKernels);
     return names;
+  });
+  module.def("load_library", [](const std::string& path) {
+    etir::host::LibraryContents contents;
+    const etir::host::Status status = etir::host::load_library(path, &contents);
+    if (!status.ok()) etir::raise(status);
+    return nb::make_tuple(contents.operators, contents.backends);
   });
 }

@@ -16,6 +16,7 @@
 #include "core/error_text.h"
 #include "platform/describe.h"
 #include "platform/host_program.h"
+#include "platform/library.h"
 #include "tools/npy.h"
 
 namespace etir {
@@ -30,6 +31,7 @@ Execute a method of a program and print or write its outputs.
                      inputs without a file are zeros
   --outputs PREFIX   write PREFIX0.npy, PREFIX1.npy, ... instead of printing
   --data FILE        a .ptd file with external weights; may be given several times
+  --load-library FILE  a shared library with kernels or backends of your own; may be given several times
   --threads N        threads that a run may use (default: 1)
   --isa NAME         instruction set of the kernels (default: the best for this processor)
   --repeat N         run N times and print the shortest and the median time
@@ -40,7 +42,7 @@ Execute a method of a program and print or write its outputs.
 
 struct Arguments {
   std::string model, method = "forward", outputs, isa;
-  std::vector<std::string> inputs, data;
+  std::vector<std::string> inputs, data, libraries;
   int threads = 1, repeat = 1;
   bool profile = false, list = false;
 };
@@ -70,7 +72,8 @@ int complain(const host::Status& status) {
 std::string parse(int argc, char** argv, Arguments* out) {
   const std::map<std::string, std::string*> texts = {
       {"--method", &out->method}, {"--outputs", &out->outputs}, {"--isa", &out->isa}};
-  const std::map<std::string, std::vector<std::string>*> lists = {{"--input", &out->inputs}, {"--data", &out->data}};
+  const std::map<std::string, std::vector<std::string>*> lists = {
+      {"--input", &out->inputs}, {"--data", &out->data}, {"--load-library", &out->libraries}};
   const std::map<std::string, int*> numbers = {{"--threads", &out->threads}, {"--repeat", &out->repeat}};
   const std::map<std::string, bool*> flags = {{"--profile", &out->profile}, {"--list", &out->list}};
   for (int i = 1; i < argc; ++i) {
@@ -242,6 +245,10 @@ void print_profile(const host::Method& method, const std::vector<host::Instructi
 
 int run(const Arguments& arguments) {
   host::Status status;
+  for (const std::string& path : arguments.libraries) {
+    status = host::load_library(path);
+    if (!status.ok()) return complain(status);
+  }
   host::Bytes bytes = host::read_file(arguments.model, &status);
   if (!status.ok()) return complain(status);
   std::vector<host::Bytes> data;

@@ -11,8 +11,8 @@ import torch
 
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
-from etir_testing.runtime.executor import CORE, Method, Program, open_executor
-from etir_testing.runtime.kernels import RUNTIME, link_kernels
+from etir_testing.runtime.executor import Method, Program, open_executor
+from etir_testing.runtime.kernels import kernel_library
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_op"
 
@@ -26,8 +26,7 @@ def test_example(options: list[str], tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
     assert "kernels: demo::scaled_add.out\n" in done.stdout and "gives what eager gives" in done.stdout
 
-    sources = [*(RUNTIME / name for name in CORE), RUNTIME / "executor" / "executor_api_test.cc"]
-    library = open_executor(link_kernels("executor-custom_op.so", sources, "-shared", ["prim"], [EXAMPLE]))
+    library = open_executor(kernel_library("etir_executor_test", families=["prim"], folders=[EXAMPLE]))
     program = Program(library, (tmp_path / "etir.pte").read_bytes())
     assert program.operators() == ["demo::scaled_add.out"]
     x, y = torch.randn(3, 5), torch.randn(3, 5)

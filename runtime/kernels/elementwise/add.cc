@@ -7,7 +7,7 @@ namespace etir {
 
 namespace {
 
-constexpr DtypeSet kTaken = kRealBool | kComplex;
+constexpr DtypeSet kSumTypes = kRealBool | kComplex;
 
 /// Int is what indices are computed in: it needs no way through int64, since the low 32 bits are the same.
 template <typename F>
@@ -32,7 +32,7 @@ void scaled_sum(KernelContext& ctx, const AnyOperand& a, const AnyOperand& b, co
   if (!check_result(ctx, common, out)) return;
   const bool is_one = alpha.is_floating() ? alpha.payload.real == 1.0 : alpha.to<int64_t>() == 1;
   if (is_one && !subtract && in_32_bits(ctx, a, b, out, [](uint32_t x, uint32_t y) { return x + y; })) return;
-  const bool done = dispatch_compute<kTaken>(common, [&](auto tag) {
+  const bool done = dispatch_compute<kSumTypes>(common, [&](auto tag) {
     using C = typename decltype(tag)::type;
     if (is_one) {
       // The most used two operators are worth loops of their own.
@@ -67,7 +67,7 @@ void rsub_out(KernelContext& ctx, const Tensor& self, const TensorOrScalar& othe
 void mul_out(KernelContext& ctx, const Tensor& self, const TensorOrScalar& other, Tensor& out) {
   const AnyOperand a(self), b(other);
   if (in_32_bits(ctx, a, b, out, [](uint32_t x, uint32_t y) { return x * y; })) return;
-  binary_in<kTaken>(ctx, a, b, out, common_type(a, b), [](auto x, auto y) { return wrap_mul(x, y); });
+  binary_in<kSumTypes>(ctx, a, b, out, common_type(a, b), [](auto x, auto y) { return wrap_mul(x, y); });
 }
 
 }  // namespace etir

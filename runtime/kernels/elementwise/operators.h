@@ -13,6 +13,9 @@
 
 namespace etir {
 
+/// Floating point, real or complex, but for complex numbers of half precision.
+constexpr DtypeSet kFloatComplex = kFloats | kFullComplex;
+
 /// An argument that is a tensor or a number, seen as a tensor. Lives as long as its tensor() is used.
 class AnyOperand {
  public:

@@ -10,7 +10,7 @@ namespace etir {
 
 namespace {
 
-constexpr DtypeSet kTaken = kReal | kFullComplex;
+constexpr DtypeSet kPowerTypes = kReal | kFullComplex;
 
 /// Wraps around. Negative exponents give 0 except for bases 1 and -1, as in torch.
 int64_t integer_power(int64_t base, int64_t exponent) {
@@ -67,7 +67,7 @@ void pow_out(KernelContext& ctx, const TensorOrScalar& self, const TensorOrScala
     if (root && value == -0.5)
       return to_constant_power(ctx, base, out, common, [](auto x) { return decltype(x)(1) / std::sqrt(x); });
   }
-  binary_in<kTaken>(ctx, base, power, out, common, Power{});
+  binary_in<kPowerTypes>(ctx, base, power, out, common, Power{});
 }
 
 /// pow in double, or in complex numbers of doubles.

@@ -9,8 +9,6 @@ namespace etir {
 
 namespace {
 
-constexpr DtypeSet kFloatComplex = kFloats | kFullComplex;
-
 ScalarType common_of(const AnyOperand& a, const AnyOperand& b, const AnyOperand& c) {
   ResultType result;
   a.add_to(result);

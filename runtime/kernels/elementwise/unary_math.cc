@@ -12,8 +12,6 @@ namespace etir {
 
 namespace {
 
-constexpr DtypeSet kFloatComplex = kFloats | kFullComplex;
-
 // The vectorised functions, for complex numbers too.
 template <typename T>
 std::complex<T> vexp(const std::complex<T>& x) {

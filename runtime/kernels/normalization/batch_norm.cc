@@ -122,7 +122,7 @@ struct Backward {
 };
 
 template <typename T>
-void backward_as(KernelContext& ctx, const Backward& call) {
+void batch_backward_as(KernelContext& ctx, const Backward& call) {
   using arg = arguments::native_batch_norm_backward_out;
   const Tensor& input = call.input;
   const int64_t channels = input.sizes[1];
@@ -230,8 +230,8 @@ void native_batch_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, 
   if (!require_alike(ctx, grad_out, input)) return;
   const Backward call{grad_out,    input, weight, running_mean, running_var,          save_mean,
                       save_invstd, train, eps,    output_mask,  {&out0, &out1, &out2}};
-  if (input.dtype == ScalarType::Double) return backward_as<double>(ctx, call);
-  backward_as<float>(ctx, call);
+  if (input.dtype == ScalarType::Double) return batch_backward_as<double>(ctx, call);
+  batch_backward_as<float>(ctx, call);
 }
 
 }  // namespace etir

@@ -26,9 +26,9 @@ void run_sums(const Source<T>& grad, const Source<T>& in, int64_t offset, int64_
 }
 
 template <typename T>
-void backward_as(KernelContext& ctx, const Tensor& grad_out, const Tensor& input, const Tensor& mean_given,
-                 const Tensor& rstd_given, const Tensor* weight_given, int64_t size, int64_t groups,
-                 const BoolList& wanted, Tensor* const (&results)[3]) {
+void group_backward_as(KernelContext& ctx, const Tensor& grad_out, const Tensor& input, const Tensor& mean_given,
+                       const Tensor& rstd_given, const Tensor* weight_given, int64_t size, int64_t groups,
+                       const BoolList& wanted, Tensor* const (&results)[3]) {
   const int64_t samples = input.sizes[0];
   const int64_t channels = input.sizes[1];
   const int64_t per_group = channels / groups;
@@ -106,7 +106,7 @@ void native_group_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, 
   if (!require_alike(ctx, grad_out, input)) return;
   if (!check_group_sizes(ctx, input, N, C, HxW, group, arg::N)) return;
   Tensor* const results[] = {&out0, &out1, &out2};
-  const auto run = input.dtype == ScalarType::Double ? backward_as<double> : backward_as<float>;
+  const auto run = input.dtype == ScalarType::Double ? group_backward_as<double> : group_backward_as<float>;
   run(ctx, grad_out, input, mean, rstd, weight, HxW, group, output_mask, results);
 }
 

@@ -131,9 +131,9 @@ void layer_norm_as(KernelContext& ctx, const Tensor& input, uint32_t mask, const
 }
 
 template <typename T>
-void backward_as(KernelContext& ctx, const Tensor& grad_out, const Tensor& input, uint32_t mask,
-                 const Tensor& mean_given, const Tensor& rstd_given, const Tensor* weight_given, const BoolList& wanted,
-                 Tensor* const (&results)[3]) {
+void layer_backward_as(KernelContext& ctx, const Tensor& grad_out, const Tensor& input, uint32_t mask,
+                       const Tensor& mean_given, const Tensor& rstd_given, const Tensor* weight_given,
+                       const BoolList& wanted, Tensor* const (&results)[3]) {
   const int64_t size = reduced_count(input, mask);
   const int64_t rows = input.numel() == 0 ? 0 : input.numel() / size;
   Source<T> grad, in;
@@ -249,9 +249,9 @@ void native_layer_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, 
   if (!require_alike(ctx, grad_out, input)) return;
   Tensor* const results[] = {&out0, &out1, &out2};
   if (input.dtype == ScalarType::Double) {
-    return backward_as<double>(ctx, grad_out, input, mask, mean, rstd, weight, output_mask, results);
+    return layer_backward_as<double>(ctx, grad_out, input, mask, mean, rstd, weight, output_mask, results);
   }
-  backward_as<float>(ctx, grad_out, input, mask, mean, rstd, weight, output_mask, results);
+  layer_backward_as<float>(ctx, grad_out, input, mask, mean, rstd, weight, output_mask, results);
 }
 
 }  // namespace etir

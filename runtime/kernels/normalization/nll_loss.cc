@@ -52,8 +52,9 @@ bool check_targets(KernelContext& ctx, const Tensor& target, int64_t classes, in
 }
 
 template <typename T>
-void forward_as(KernelContext& ctx, const Classes& shape, const Tensor& self, const Tensor& target,
-                const Tensor* weight_given, int64_t reduction, int64_t ignore, Tensor& output, Tensor& total_weight) {
+void nll_forward_as(KernelContext& ctx, const Classes& shape, const Tensor& self, const Tensor& target,
+                    const Tensor* weight_given, int64_t reduction, int64_t ignore, Tensor& output,
+                    Tensor& total_weight) {
   Source<T> in;
   Sink<T> out, total_out;
   Parameter<T> weight;
@@ -91,9 +92,9 @@ void forward_as(KernelContext& ctx, const Classes& shape, const Tensor& self, co
 }
 
 template <typename T>
-void backward_as(KernelContext& ctx, const Classes& shape, const Tensor& grad_output, const Tensor& self,
-                 const Tensor& target, const Tensor* weight_given, int64_t reduction, int64_t ignore,
-                 const Tensor& total_weight, Tensor& grad_input) {
+void nll_backward_as(KernelContext& ctx, const Classes& shape, const Tensor& grad_output, const Tensor& self,
+                     const Tensor& target, const Tensor* weight_given, int64_t reduction, int64_t ignore,
+                     const Tensor& total_weight, Tensor& grad_input) {
   const bool each = reduction == 0 && self.rank > 1;
   const int64_t count = target.numel();
   Parameter<T> grad, weight, total;
@@ -125,9 +126,9 @@ void forward(KernelContext& ctx, const Tensor& self, const Tensor& target, const
   }
   if (!class_layout(ctx, self, target, is_2d, &shape)) return;
   if (self.dtype == ScalarType::Double) {
-    return forward_as<double>(ctx, shape, self, target, weight, reduction, ignore_index, output, total_weight);
+    return nll_forward_as<double>(ctx, shape, self, target, weight, reduction, ignore_index, output, total_weight);
   }
-  forward_as<float>(ctx, shape, self, target, weight, reduction, ignore_index, output, total_weight);
+  nll_forward_as<float>(ctx, shape, self, target, weight, reduction, ignore_index, output, total_weight);
 }
 
 void backward(KernelContext& ctx, const Tensor& grad_output, const Tensor& self, const Tensor& target,
@@ -139,7 +140,7 @@ void backward(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
     return ctx.fail(Check::KernelArgument, arguments::nll_loss_backward_out::reduction, reduction);
   if (dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, grad_input, static_cast<int64_t>(dtype));
   if (!class_layout(ctx, self, target, is_2d, &shape)) return;
-  const auto run = self.dtype == ScalarType::Double ? backward_as<double> : backward_as<float>;
+  const auto run = self.dtype == ScalarType::Double ? nll_backward_as<double> : nll_backward_as<float>;
   run(ctx, shape, grad_output, self, target, weight, reduction, ignore_index, total_weight, grad_input);
 }
 

@@ -87,8 +87,8 @@ void softmax(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_f
 }
 
 template <typename T, bool kLog>
-void backward_as(KernelContext& ctx, const Tensor& grad_output, const Tensor& output, uint32_t mask,
-                 const Tensor& grad_input) {
+void softmax_backward_as(KernelContext& ctx, const Tensor& grad_output, const Tensor& output, uint32_t mask,
+                         const Tensor& grad_input) {
   Source<T> grad;
   Source<T> result;
   Sink<T> sink;
@@ -132,8 +132,8 @@ void softmax_backward(KernelContext& ctx, const Tensor& grad, const Tensor& outp
     return ctx.fail(Check::KernelDtypeMismatch, grad_input, static_cast<int64_t>(dtype));
   }
   if (!require_alike(ctx, grad, output) || !resize_alike(ctx, grad_input, output)) return;
-  if (grad.dtype == ScalarType::Double) return backward_as<double, kLog>(ctx, grad, output, mask, grad_input);
-  backward_as<float, kLog>(ctx, grad, output, mask, grad_input);
+  if (grad.dtype == ScalarType::Double) return softmax_backward_as<double, kLog>(ctx, grad, output, mask, grad_input);
+  softmax_backward_as<float, kLog>(ctx, grad, output, mask, grad_input);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 using namespace quantized;
 
-constexpr DtypeSet kInputs = kFloats;
+constexpr DtypeSet kQuantizable = kFloats;
 constexpr DtypeSet kOutputs = kStored;
 
 /// Rounds to the nearest even integer floats of magnitude below 2^22.
@@ -56,7 +56,7 @@ struct Quantizer {
 };
 
 void load(const Tensor& tensor, int64_t at, int64_t n, float* to) {
-  dispatch<kInputs>(tensor.dtype, [&](auto tag) {
+  dispatch<kQuantizable>(tensor.dtype, [&](auto tag) {
     const auto* from = tensor.ptr<typename decltype(tag)::type>() + at;
     for (int64_t i = 0; i < n; ++i) to[i] = convert<float>(from[i]);
   });
@@ -76,7 +76,7 @@ void quantize(KernelContext& ctx, const Runs& runs, const Tensor& input, const P
   if (dtype != out.dtype) {
     return ctx.fail(Check::KernelDtypeMismatch, out, static_cast<int64_t>(out.dtype));
   }
-  if (!contains(kInputs & kSelectedDtypes, input.dtype)) {
+  if (!contains(kQuantizable & kSelectedDtypes, input.dtype)) {
     return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
   }
   if (!contains(kOutputs & kSelectedDtypes, stored_as(out.dtype))) {

@@ -9,15 +9,13 @@
 
 #include "kernels/elementwise/operators.h"
 #include "kernels/special/bessel.gen.h"
+#include "kernels/util/constants.h"
 
 namespace etir {
 
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
 constexpr double kEuler = 0.57721566490153286061;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// J0, J1, Y0 and Y1 at x > 0.
 struct Bessel {

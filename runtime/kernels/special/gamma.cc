@@ -7,14 +7,12 @@
 
 #include "kernels/elementwise/operators.h"
 #include "kernels/special/gamma.gen.h"
+#include "kernels/util/constants.h"
 
 namespace etir {
 
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int kMaxSteps = 20000;
 
 /// The derivative of log(gamma). Below 10 by psi(x) = psi(x + 1) - 1 / x, above by its asymptotic series.

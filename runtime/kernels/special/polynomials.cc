@@ -8,13 +8,13 @@
 
 #include "kernels/elementwise/operators.h"
 #include "kernels/special/polynomials.gen.h"
+#include "kernels/util/constants.h"
 
 namespace etir {
 
 namespace {
 
 constexpr int64_t kMaxDegree = 1 << 16;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// p0 = 1, p1 = first, p(k + 1) = next(k, p(k), p(k - 1)).
 template <typename Next>

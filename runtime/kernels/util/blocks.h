@@ -2,7 +2,7 @@
 //
 // A kernel that works on blocks needs one inner loop for each type it computes in, and one conversion for each dtype
 // that it reads or writes: the pairs of dtypes never multiply with the operators. The function pointers are called once
-// for a block of some hundred elements.
+// for a block of some hundred elements. The conversions are compiled once for all kernels, in blocks.cc.
 #pragma once
 
 #include <cstdint>
@@ -58,34 +58,24 @@ template <typename T>
 using StoreBlock = void (*)(void* to, const T* from, int64_t n);
 
 namespace detail {
-template <typename To, typename From>
-void convert_block(To* __restrict to, const From* __restrict from, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = convert_element<To>(from[i]);
-}
-template <typename To, typename From>
-void load_block(To* to, const void* from, int64_t n) {
-  convert_block(to, static_cast<const From*>(from), n);
-}
-template <typename To, typename From>
-void store_block(void* to, const From* from, int64_t n) {
-  convert_block(static_cast<To*>(to), from, n);
-}
+/// The conversion from dtype `from` for any of kLoadable, or of the floating point types alone; null for the others.
+/// For the types that blocks.cc lists.
+template <typename To, bool kFloatsOnly>
+LoadBlock<To> find_loader(ScalarType from);
+/// The conversion to dtype `to` for any of kStorable, or of the floating point types alone; null for the others.
+template <typename From, bool kFloatsOnly>
+StoreBlock<From> find_storer(ScalarType to);
 }  // namespace detail
 
 /// The conversion from dtype `from`, or null when it is not in `kSet`.
 template <typename To, DtypeSet kSet = kLoadable<To>>
 LoadBlock<To> block_loader(ScalarType from) {
-  LoadBlock<To> found = nullptr;
-  dispatch<kSet & kLoadable<To>>(from, [&](auto tag) { found = detail::load_block<To, typename decltype(tag)::type>; });
-  return found;
+  return contains(kSet, from) ? detail::find_loader<To, (kSet & ~kFloats) == 0>(from) : nullptr;
 }
 /// The conversion to dtype `to`, or null when it is not in `kSet`.
 template <typename From, DtypeSet kSet = kStorable<From>>
 StoreBlock<From> block_storer(ScalarType to) {
-  StoreBlock<From> found = nullptr;
-  dispatch<kSet & kStorable<From>>(to,
-                                   [&](auto tag) { found = detail::store_block<typename decltype(tag)::type, From>; });
-  return found;
+  return contains(kSet, to) ? detail::find_storer<From, (kSet & ~kFloats) == 0>(to) : nullptr;
 }
 
 /// Elements of a tensor read as T: in place where the dtype is T, through a buffer otherwise.

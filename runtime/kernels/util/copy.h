@@ -137,7 +137,7 @@ inline void copy_elements(KernelContext& ctx, Tensor& out, const Tensor& from) {
     const bool done = dispatch_size(element_size(type), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const auto body = [](char* const* data, const int64_t* steps, int64_t n) {
-        detail::load_block<T, T>(data[0], data[1], steps[1], n);
+        detail::gather_block<T>(data[0], data[1], steps[1], n);
       };
       const auto strided = [](char* const* data, const int64_t* steps, int64_t n) {
         for (int64_t i = 0; i < n; ++i) {

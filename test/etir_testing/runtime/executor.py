@@ -1,38 +1,20 @@
 """Loads and runs programs on the runtime's executor, through runtime/executor/executor_api_test.cc and ctypes.
 
-The library is built like that of the kernel tests (``kernels.py``): from the kernel families that a test names, with
-the flags in ``ETIR_KERNEL_FLAGS``.
+The library is built like that of the kernel tests (``kernels.py``).
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from etir_testing.runtime.kernels import DTYPES, RUNTIME, TensorHeader, check_names, dim_order, link_kernels
+from etir_testing.runtime.kernels import DTYPES, TensorHeader, check_names, dim_order, kernel_library
 
-CORE = [
-    "core/error_text.cc",
-    "core/flatbuffer_reader.cc",
-    "executor/program.cc",
-    "executor/validator.cc",
-    "executor/method_meta.cc",
-    "executor/method.cc",
-    "executor/method_delegates.cc",
-    "executor/method_run.cc",
-    "executor/external_data.cc",
-    "kernels/kernel.cc",
-    "backends/reference/reference.cc",
-    "platform/platform.cc",
-    "platform/file_data_loader.cc",
-    "platform/mmap_data_loader.cc",
-]
 TORCH = {number: dtype for dtype, number in DTYPES.items()}
 NONE, INT, BOOL, DOUBLE, TENSOR, STRING, INT_LIST, DOUBLE_LIST, BOOL_LIST, TENSOR_LIST, OPTIONAL_TENSOR_LIST = range(
     1, 12
@@ -79,23 +61,10 @@ class Memory:
         return ctypes.string_at(self.address, self.size)
 
 
-def link_executor(
-    families: Sequence[str], output: str, sources: Sequence[Path], link: str, only: Path | None = None
-) -> Path:
-    """Compile the core, some kernel families and ``sources`` and link them with the flags ``link``.
-
-    ``only`` is a file with the operators and types of a selective build.
-    """
-    return link_kernels(output, [*(RUNTIME / name for name in CORE), *sources], link, families, only=only)
-
-
 @functools.cache
 def build_executor(*families: str) -> Any:
-    """The executor with the kernels of some families (of all without arguments), as a ctypes library."""
-    link = "-shared" if "sanitize" in os.environ.get("ETIR_KERNEL_FLAGS", "") else "-shared -Wl,-z,defs"
-    name = "-".join(("executor", *families))
-    path = link_executor(families, f"{name}.so", [RUNTIME / "executor" / "executor_api_test.cc"], link)
-    return open_executor(path)
+    """The executor with all kernels, as a ctypes library. ``families`` are those that a test needs, for its reader."""
+    return open_executor(kernel_library("etir_executor_test"))
 
 
 def open_executor(path: Path) -> Any:

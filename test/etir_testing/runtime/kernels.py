@@ -1,21 +1,16 @@
-"""Calls single kernels of the runtime on torch tensors, through a shared library built from the sources.
+"""Calls single kernels of the runtime on torch tensors, through a shared library that CMake builds (builds.py).
 
-The library is built for the families a test asks for (``ETIR_RUNTIME_BUILD`` names a build of the runtime by CMake,
-whose objects are linked instead of compiled again; ``ETIR_KERNEL_FLAGS`` adds compiler flags, such as
-``-fsanitize=address,undefined``); only what changed is compiled again. A call makes the method's table of values just
-as the loader would, and every result is a tensor with room to spare whose size the kernel has to set.
+A call makes the method's table of values just as the loader would, and every result is a tensor with room to spare
+whose size the kernel has to set.
 """
 
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import functools
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +18,7 @@ from typing import Any
 import torch
 
 from etir_testing import ROOT
+from etir_testing.runtime import builds
 
 RUNTIME = ROOT / "runtime"
 BUILD = ROOT / "build" / "kernels"
@@ -34,7 +30,6 @@ DTYPES = {
 }  # fmt: skip
 """Numbers of the format for torch's dtypes."""
 
-_ALL_DTYPES = "0xffffffffu"
 _NONE, _INT, _BOOL, _DOUBLE, _TENSOR, _STRING, _INTS, _DOUBLES, _BOOLS, _TENSORS, _OPTIONAL_TENSORS = range(1, 12)
 _STATIC, _BOUND = 0, 1
 
@@ -247,106 +242,42 @@ class Kernels:
 
 @functools.cache
 def build_kernels(*families: str, folders: tuple[Path, ...] = ()) -> Kernels:
-    """Compile the kernels of some folders of runtime/kernels and load them.
+    """Build the kernels and load them: all of etir's, or those of ``folders`` elsewhere that have a ``kernels.json``.
 
-    Without arguments all of them; with ``folders`` alone, those of folders elsewhere that have a ``kernels.json``.
+    ``families`` are what a test calls, for its reader: one library has them all.
     """
-    name = "-".join(("kernels", *families, *(path.resolve().name for path in folders)))
-    sources = [RUNTIME / "kernels" / "kernel.cc", RUNTIME / "kernels" / "call_for_test.cc"]
-    return Kernels(link_kernels(f"{name}.so", sources, "-shared", families, folders))
+    known = manifest()
+    assert all(any(row["family"] == family for row in known.values()) for family in families)
+    return Kernels(kernel_library("etir_kernel_test", folders=folders))
 
 
-def link_kernels(
-    output: str,
-    sources: Sequence[Path],
-    link: str,
-    families: Sequence[str] = (),
-    folders: Sequence[Path] = (),
-    only: Path | None = None,
+def kernel_library(
+    target: str, *, families: Sequence[str] = (), folders: Sequence[Path] = (), only: Path | None = None
 ) -> Path:
-    """Compile ``sources``, the kernels of some families and their table, and link them with the flags ``link``.
-
-    ``only`` is the file of a selection (runtime/kernels/generate.py), which says what is compiled for which types.
-    Everything that is built with the same flags shares the objects of one folder; processes take turns in it.
+    """A library for ctypes. With ``families`` or ``folders`` its kernels are theirs alone, with ``only`` those of a
+    selection (docs/runtime.md); else it has them all.
     """
-    flags = os.environ.get("ETIR_KERNEL_FLAGS", "-O2 -fno-math-errno -fno-trapping-math").split()
-    key = "-".join(flag.strip("-").replace("=", "_").replace(",", "_") for flag in flags)
-    folder = BUILD / key
-    folder.mkdir(parents=True, exist_ok=True)
-    select = [word for family in families for word in ("--family", family)]
-    for path in folders:
-        select += ["--folder", str(path), "--family", str(path.resolve())]
+    defines: dict[str, object] = {}
+    if families or folders:
+        names = [name for name, row in manifest().items() if row["family"] in families]
+        for folder in folders:
+            names += json.loads((folder / "kernels.json").read_text(encoding="utf-8"))
+        only = builds.selection(names)
+        defines["ETIR_KERNEL_FOLDERS"] = ";".join(str(folder.resolve()) for folder in folders)
     if only is not None:
-        select += ["--only", str(only)]
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        _link(folder, output, sources, link, folders, select, flags)
-    return folder / output
-
-
-def _link(
-    folder: Path,
-    output: str,
-    sources: Sequence[Path],
-    link: str,
-    folders: Sequence[Path],
-    select: Sequence[str],
-    flags: Sequence[str],
-) -> None:
-    generate = [sys.executable, str(RUNTIME / "kernels" / "generate.py")]
-    table, listing = folder / f"table-{output}.cc", folder / f"sources-{output}.txt"
-    subprocess.run([*generate, str(table), *select], check=True)
-    subprocess.run([*generate, str(listing), "--dtypes", *select], check=True)
-    own = [word for path in folders for word in ("--folder", str(path))]
-    subprocess.run([*generate, str(folder / "generated"), "--headers", *own], check=True)
-    masks = dict(line.split() for line in listing.read_text().splitlines())
-    kernels = {RUNTIME / "kernels" / source: mask for source, mask in masks.items()}
-    compiler = os.environ.get("CXX", "g++")
-    common = f"-std=c++17 -fPIC -Wall -Wextra -Werror -fvisibility=hidden -I{RUNTIME} -Igenerated {' '.join(flags)}"
-    lines = [
-        f"rule cxx\n  command = {compiler} {common}$types -fno-exceptions -fno-rtti -MMD -MF $out.d -c $in -o $out\n"
-        "  depfile = $out.d\n  deps = gcc\n",
-        f"rule link\n  command = {compiler} {link} {' '.join(flags)} $in -o $out -lpthread\n",
-    ]
-    objects: list[str] = []
-    for source in [*kernels, *sources, table]:
-        path = source.relative_to(RUNTIME) if source.is_relative_to(RUNTIME) else source
-        mask = kernels.get(source, _ALL_DTYPES)
-        built = _built_object(path) if mask == _ALL_DTYPES else None
-        if built is not None:
-            objects.append(str(built))
-            continue
-        suffix = "" if mask == _ALL_DTYPES else f"-{mask}"
-        objects.append(str(path).strip("/").replace("/", "_") + f"{suffix}.o")
-        lines.append(f"build {objects[-1]}: cxx {source}\n")
-        if suffix:
-            lines.append(f"  types = $ -DETIR_DTYPES={mask}\n")
-    lines.append(f"build {output}: link {' '.join(objects)}\n")
-    (folder / f"{output}.ninja").write_text("".join(lines))
-    # The compiler must not run under the sanitizers that the tests may run under.
-    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    done = subprocess.run(
-        ["ninja", "-C", str(folder), "-f", f"{output}.ninja", "-j2"], capture_output=True, text=True, env=environment
-    )
-    if done.returncode:
-        raise RuntimeError(done.stdout[-8000:])
-
-
-def _built_object(path: Path) -> Path | None:
-    """The object of a source (relative to runtime/) in the CMake build that ``ETIR_RUNTIME_BUILD`` names, if any.
-
-    Who has just built the runtime, as the gate has, need not compile it again, and tests the code that is installed.
-    """
-    build = os.environ.get("ETIR_RUNTIME_BUILD")
-    if not build or "ETIR_KERNEL_FLAGS" in os.environ:
-        return None
-    candidates = (Path(build) / f"CMakeFiles/{target}.dir/{path}.o" for target in ("etir_kernels", "etir_core"))
-    return next((candidate.resolve() for candidate in candidates if candidate.exists()), None)
+        defines |= {"ETIR_ONLY_OPS": only, "ETIR_ISAS": ""}
+    flags = os.environ.get("ETIR_CXX_FLAGS")
+    if flags:
+        defines |= {"CMAKE_CXX_FLAGS": flags, "ETIR_ISAS": ""}
+    folder = builds.build(builds.preset_of_tests(), target, defines=defines)
+    (found,) = (folder / "runtime" / "testing").glob(f"lib{target}.*")
+    return found
 
 
 def manifest() -> dict[str, dict[str, Any]]:
-    """All rows of the kernel manifest."""
+    """All rows of the kernel manifest, each with its folder under ``family``."""
     rows: dict[str, dict[str, Any]] = {}
     for path in sorted((RUNTIME / "kernels").glob("*/kernels.json")):
-        rows |= json.loads(path.read_text(encoding="utf-8"))
+        family = {"family": path.parent.name}
+        rows |= {name: row | family for name, row in json.loads(path.read_text(encoding="utf-8")).items()}
     return rows

@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from etir_testing.runtime.executor import RUNTIME, link_executor
+from etir_testing.runtime.builds import build, selection
+from etir_testing.runtime.kernels import manifest
 from etir_testing.runtime.mutated_programs import programs
-
-MUTATOR = ("program_fuzz.cc", "file_mutator.cc")
-FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 
 
 def corpus(folder: Path) -> list[Path]:
@@ -31,10 +29,9 @@ def corpus(folder: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def mutate() -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ETIR_KERNEL_FLAGS", FLAGS)
-        sources = [RUNTIME / "executor" / name for name in (*MUTATOR, "program_mutation_fuzz.cc")]
-        return link_executor(["prim", "copy"], "program_mutate", sources, "")
+    names = [name for name, row in manifest().items() if row["family"] in ("prim", "copy")]
+    folder = build("asan", "etir_mutate", defines={"ETIR_ONLY_OPS": selection(names)})
+    return folder / "runtime" / "testing" / "etir_mutate"
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -125,7 +125,7 @@ def test_an_error_has_one_frame_below_the_user_s_and_its_message_once(path: Path
     with pytest.raises(RuntimeFailure) as caught:
         MISTAKES[mistake](rt)
     frames = traceback.extract_tb(caught.value.__traceback__)
-    own = [frame for frame in frames if "runtime/python" in frame.filename]
+    own = [frame for frame in frames if Path(frame.filename).parent == Path(etir.runtime.__file__).parent]
     assert len(own) == 1 and frames[-1] is own[0]
     text = "".join(traceback.format_exception(caught.value))
     assert text.count("error[E") == 1

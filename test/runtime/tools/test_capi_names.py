@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_runner_cpp import SANITIZE, built  # noqa: F401  (a fixture)
+from test_runner_cpp import built  # noqa: F401  (a fixture)
 from xdsl.dialects.builtin import StringAttr
 
 import etir
@@ -24,7 +24,9 @@ from etir.dialects.text import parse_module
 from etir.emit.to_pte import emit_program
 from etir.runtime.structure import arguments_of, leaf_names, parse_structure
 
-pytestmark = pytest.mark.skipif(bool(SANITIZE), reason="Python cannot load a library with sanitizers")
+from etir_testing.runtime.builds import preset_of_tests
+
+pytestmark = pytest.mark.skipif(preset_of_tests() != "release", reason="Python cannot load a library with sanitizers")
 
 Names = tuple[list[str | None], list[str | None]]
 Read = Callable[[bytes], Names]

@@ -1,13 +1,11 @@
 """The C++ programs: et-run, the hello world of the API, the C interface, the thread pool; a selective build of them.
 
-They are built with the kernels of a few operators only, which is what a selective build is; with the sanitizers in
-``ETIR_SANITIZE``, as CMake's option of that name takes them.
+They are built with the kernels of a few operators only, which is what a selective build is; with the preset in
+``ETIR_BUILD_PRESET`` (builds.py).
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,10 +17,9 @@ import torch
 import etir
 
 from etir_testing.runtime import decoding
+from etir_testing.runtime.builds import build, preset_of_tests, selection
 
 ROOT = Path(__file__).resolve().parents[3]
-SANITIZE = os.environ.get("ETIR_SANITIZE", "")
-BUILD = ROOT / "build" / "-".join(filter(None, ("cpp-test", SANITIZE.replace(",", "-"))))
 OPERATORS = ("aten::add.out", "aten::copy_", "aten::mul.out")
 
 
@@ -37,27 +34,7 @@ EXPECTED = [f"{i * i + i}" for i in range(1, 7)]
 @pytest.fixture(scope="module")
 def built() -> Path:
     """The folder of the programs."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    operators = BUILD / "operators.txt"
-    operators.write_text("".join(f"{name}\n" for name in OPERATORS))
-    configure = [
-        "cmake",
-        "-S",
-        ROOT,
-        "-B",
-        BUILD,
-        f"-DETIR_ONLY_OPS={operators}",
-        f"-DPython_EXECUTABLE={sys.executable}",
-    ]
-    if SANITIZE:
-        # The modules for other instruction sets are the same code once more.
-        configure += [f"-DETIR_SANITIZE={SANITIZE}", "-DETIR_ISAS="]
-    if shutil.which("ninja") is not None:
-        configure += ["-G", "Ninja"]
-    for command in (configure, ["cmake", "--build", BUILD, "--parallel", str(os.environ.get("ETIR_JOBS", 2))]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
-    return BUILD / "runtime"
+    return build(preset_of_tests(), defines={"ETIR_ONLY_OPS": selection(OPERATORS)}) / "runtime"
 
 
 @pytest.fixture(scope="module")

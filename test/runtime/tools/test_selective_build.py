@@ -22,8 +22,10 @@ from etir.emit.pte.reader import read_pte
 from etir.tools import select_kernels
 from etir.tools.et_compile import main as compile_main
 
+from etir_testing.runtime.builds import selection_file
 from etir_testing.runtime.cross import MACHINES, build, code_bytes, run
-from etir_testing.runtime.executor import RUNTIME, ExecutorError, Method, Program, link_executor, open_executor
+from etir_testing.runtime.executor import ExecutorError, Method, Program, open_executor
+from etir_testing.runtime.kernels import RUNTIME, kernel_library
 
 sys.path.insert(0, str(RUNTIME / "kernels"))
 from generate import DTYPES, dtype_mask, load_manifest, read_selection, select, source_masks
@@ -110,10 +112,7 @@ def test_the_compiler_refuses_what_is_left_out(
 
 def test_the_loader_refuses_what_is_left_out(selected: Path) -> None:
     rows = select(load_manifest(), read_selection((selected / "selection.txt").read_text()))
-    path = link_executor(
-        (), "executor-selected.so", [RUNTIME / "executor" / "executor_api_test.cc"], "-shared",
-        only=selected / "selection.txt",
-    )  # fmt: skip
+    path = kernel_library("etir_executor_test", only=selection_file((selected / "selection.txt").read_text()))
     library = open_executor(path)
     method = Method(Program(library, (selected / "m.pte").read_bytes()))
     doubled, joined = method(FLOATS, INTS)
