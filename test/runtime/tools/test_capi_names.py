@@ -14,7 +14,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_runner_cpp import built  # noqa: F401  (a fixture)
 from xdsl.dialects.builtin import StringAttr
 
 import etir
@@ -33,7 +32,7 @@ Read = Callable[[bytes], Names]
 
 
 @pytest.fixture(scope="module")
-def read(built: Path) -> Read:  # noqa: F811
+def read(built: Path) -> Read:
     """Names of the inputs and outputs of a file's method ``forward``."""
     library = ctypes.CDLL(str(next((built / "tools").glob("libetir.*"))))
     library.etir_program_load.restype = library.etir_method_load.restype = ctypes.c_void_p

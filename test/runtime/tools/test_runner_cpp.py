@@ -17,10 +17,8 @@ import torch
 import etir
 
 from etir_testing.runtime import decoding
-from etir_testing.runtime.builds import build, preset_of_tests, selection
 
 ROOT = Path(__file__).resolve().parents[3]
-OPERATORS = ("aten::add.out", "aten::copy_", "aten::mul.out")
 
 
 class Model(torch.nn.Module):
@@ -29,12 +27,6 @@ class Model(torch.nn.Module):
 
 
 EXPECTED = [f"{i * i + i}" for i in range(1, 7)]
-
-
-@pytest.fixture(scope="module")
-def built() -> Path:
-    """The folder of the programs."""
-    return build(preset_of_tests(), defines={"ETIR_ONLY_OPS": selection(OPERATORS)}) / "runtime"
 
 
 @pytest.fixture(scope="module")
