@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -76,10 +77,9 @@ def cmake_dir() -> Path:
 
     ``python -m etir --cmake-dir`` prints it. Raises error E1215 where etir was installed without the C++ half.
     """
-    import etir
-
     found = _load()
-    places = [Path(entry) for entry in etir.__path__]
+    # Beside this package's other modules; an editable installation has them elsewhere, where its native module is.
+    places = [Path(__file__).resolve().parents[1], *(Path(entry) / "etir" for entry in sys.path)]
     if not isinstance(found, str) and found.__file__ is not None:
         places.append(Path(found.__file__).resolve().parents[1])
     for place in places:

@@ -50,10 +50,10 @@ et.method @endless pools [0] {
 X = np.zeros((2, 3), np.float32)
 
 
-def refused(text: str, inputs: list[Any], method: str = "forward", oracle: str = "numpy") -> EtirError:
+def refused(text: str, inputs: list[Any], method: str = "forward", evaluator: str = "numpy") -> EtirError:
     """The error of running a method on inputs."""
     with pytest.raises(EtirError) as caught:
-        run_module(parse_module(text, EtContext()), inputs, method=method, oracle=oracle)
+        run_module(parse_module(text, EtContext()), inputs, method=method, evaluator=evaluator)
     return caught.value
 
 
