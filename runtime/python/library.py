@@ -78,8 +78,8 @@ def cmake_dir() -> Path:
     ``python -m etir --cmake-dir`` prints it. Raises error E1215 where etir was installed without the C++ half.
     """
     found = _load()
-    # Beside this package's other modules; an editable installation has them elsewhere, where its native module is.
-    places = [Path(__file__).resolve().parents[1], *(Path(entry) / "etir" for entry in sys.path)]
+    # The whole package's folders: an editable installation has more than one.
+    places = [Path(entry) for entry in sys.modules[__name__.partition(".")[0]].__path__]
     if not isinstance(found, str) and found.__file__ is not None:
         places.append(Path(found.__file__).resolve().parents[1])
     for place in places:

@@ -1,4 +1,4 @@
-"""What users get: a wheel in a fresh environment, in a folder elsewhere, and all of docs/cpp.md.
+"""What users get: a wheel in a fresh environment, in a folder elsewhere, and all of docs/guide/cpp.md.
 
 The wheel is made once, through the compiler cache where there is one. The fresh environment finds what etir depends on
 in the one that the tests run in, so that nothing is downloaded; etir itself is the wheel's.
@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "cpp.md"
+PAGE = ROOT / "docs" / "guide" / "cpp.md"
 LINUX = sys.platform == "linux"
 _BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
