@@ -175,3 +175,13 @@ def test_a_damaged_file_is_a_diagnostic(model: str, capsys: pytest.CaptureFixtur
     path.unlink()
     assert run(model) == 1
     assert "error[E0902]: cannot read" in capsys.readouterr().err
+
+
+def test_a_library_that_is_none(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Libraries of kernels are loaded before the program; test/install loads one that is right."""
+    assert run(model, "--load-library", str(tmp_path / "missing.so")) == 1
+    assert "error[E1203]" in capsys.readouterr().err
+    other = tmp_path / "other.so"
+    other.write_bytes(b"no library")
+    assert run(model, "--load-library", str(other)) == 1
+    assert "error[E1214]" in capsys.readouterr().err
