@@ -5,7 +5,7 @@ UndefinedBehaviorSanitizer.
     python test/fuzz.py --runs 2000000 --jobs 2
 
 Builds ``runtime/executor/program_fuzz.cc`` with the preset ``fuzz``: clang's libFuzzer and all kernels, for the element
-types that most programs use. Runs it on the seeds in ``test/corpus`` (``fuzz_corpus.py`` makes them). A mutator
+types that most programs use. Runs it on the seeds of ``etir_testing.runtime.fuzz_corpus``. A mutator
 that walks the tables of ``.pte`` and ``.ptd`` files (``runtime/executor/file_mutator.h``) makes most of the changes.
 What crashes, hangs or leaks is kept in ``--artifacts``, and the exit code is not 0.
 """
@@ -20,8 +20,8 @@ import tempfile
 from pathlib import Path
 
 from etir_testing.runtime.builds import build
+from etir_testing.runtime.fuzz_corpus import CORPUS, made_seeds
 
-CORPUS = Path(__file__).resolve().parent / "corpus"
 MOST_BYTES = 8192
 
 
@@ -40,7 +40,19 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         found = Path(arguments.found or folder) / "found"
         found.mkdir(parents=True, exist_ok=True)
-        command = [program, found, CORPUS, f"-artifact_prefix={artifacts}/", "-timeout=25", f"-max_len={MOST_BYTES}"]
+        made = Path(folder) / "made"
+        made.mkdir()
+        for name, data in made_seeds().items():
+            (made / name).write_bytes(data)
+        command = [
+            program,
+            found,
+            CORPUS,
+            made,
+            f"-artifact_prefix={artifacts}/",
+            "-timeout=25",
+            f"-max_len={MOST_BYTES}",
+        ]
         command += [f"-max_total_time={arguments.seconds}", f"-runs={arguments.runs}", "-rss_limit_mb=4096"]
         command += ["-print_final_stats=1", "-verbosity=0", "-reload=10"]
         running = [

@@ -1,15 +1,17 @@
-"""Makes the seeds of the fuzzers, ``test/corpus``: small programs of four kinds.
+"""The seeds of the fuzzers: small programs of four kinds. The last two are made when they are needed, so that a new
+kernel has a seed at once; the first two are files in ``test/corpus``.
 
     python test/fuzz_corpus.py
 
+writes the files again, which needs the stock exporter.
+
 * ``stock-*``: what the stock exporter writes (control flow, lists, several outputs, dynamic shapes, state with initial
   data, external data), where it is small;
+* ``found-*``: what the fuzzers found once, which no script makes: these files are kept;
 * ``hand-*``: loops, jumps, moves, state and shapes that no exporter writes;
-* ``kernels-*``: every kernel of the manifest, called once with arguments of the right kinds, four methods to a file;
-* ``found-*``: what the fuzzers found once, which no script makes: these files are kept.
+* ``kernels-*``: every kernel of the manifest, called once with arguments of the right kinds, four methods to a file.
 
-An input is four bytes and a ``.pte``; runtime/executor/program_fuzz.cc says what the four bytes are. Running this again
-writes the same files.
+An input is four bytes and a ``.pte``; runtime/executor/program_fuzz.cc says what the four bytes are.
 """
 
 from __future__ import annotations
@@ -160,15 +162,15 @@ def hand_seeds() -> dict[str, bytes]:
     return {f"hand-{name}": data for name, data in programs().items()} | {"hand-experts": bytes(4) + experts()}
 
 
-def seeds() -> dict[str, bytes]:
-    """All inputs by name."""
-    return hand_seeds() | stock_seeds() | kernel_seeds()
+def made_seeds() -> dict[str, bytes]:
+    """The inputs that are no files, by name."""
+    return hand_seeds() | kernel_seeds()
 
 
 def main() -> int:
-    """Write the folder."""
+    """Write the files."""
     CORPUS.mkdir(exist_ok=True)
-    made = seeds()
+    made = stock_seeds()
     for path in CORPUS.iterdir():
         if path.name not in made and not path.name.startswith("found-"):
             path.unlink()
