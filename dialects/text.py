@@ -11,6 +11,7 @@ import gc
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import replace
 from io import StringIO
 
 from xdsl.dialects.builtin import (
@@ -148,12 +149,14 @@ def parse_module(
     *,
     name: str = "<stdin>",
     weights: Iterable[WeightFile] = (),
+    expected: Iterable[str] = (),
     first_line: int = 1,
 ) -> ModuleOp:
     """Read a module. It is *not* verified: that is ``verify_module``'s, which reports all problems at once.
 
-    ``weights`` supply the bytes of blobs; text without any operation is an empty module. Raises error E0101 (or E0102
-    for an unknown operation) at the place of the first syntax error, or E0302 for each value that is never defined.
+    ``weights`` supply the bytes of blobs, ``expected`` names files for the message when none does; text without any
+    operation is an empty module. Raises error E0101 (or E0102 for an unknown operation) at the place of the first
+    syntax error, or E0302 for each value that is never defined.
     """
     parser = EtParser(ctx or EtContext(), text, name, first_line)
     collecting = gc.isenabled()
@@ -167,8 +170,9 @@ def parse_module(
         if collecting:
             gc.enable()
     files = list(weights)
-    if files:
-        attach_weights(module, files)
+    searched = (*(str(file.path) for file in files), *expected)
+    for blob in attach_weights(module, files) if searched else ():
+        blob.data.searched = searched
     return module
 
 
@@ -215,11 +219,15 @@ def print_module(op: Operation, *, generic: bool = False, locations: bool = Fals
 
 
 def source_location(location: Attribute) -> SourceLocation | None:
-    """File, line and column of a location attribute: the first file position inside names and fusions, or None."""
+    """File, line and column of a location attribute: the first file position inside names and fusions, or None.
+
+    A name around it is the path of the module that the importer found the operation in.
+    """
     if isinstance(location, FileLineColLoc):
         return SourceLocation(location.filename.data, location.line.data, location.column.data)
     if isinstance(location, NameLoc):
-        return source_location(location.location)
+        found = source_location(location.location)
+        return found if found is None or found.module else replace(found, module=location.desc.data)
     if isinstance(location, CallSiteLoc):
         return source_location(location.callee)
     if isinstance(location, FusedLoc) and isinstance(location.locations, ArrayAttr):

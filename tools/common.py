@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from etir.diagnostics import Diagnostic, EtirError
+from etir.diagnostics import Diagnostic, EtirError, SourceLocation
 from etir.tools.errors import E0901, E0902, E0903, E0909
 from etir.tools.startup import fast_start
 
@@ -55,10 +55,12 @@ class Console:
         self._color = color
 
     def source_line(self, diagnostic: Diagnostic) -> str | None:
-        """The text of the line a diagnostic points at, if the file is known."""
+        """The text of the line a diagnostic points at, if the file is known, or is the Python source of a model."""
         location = diagnostic.location
-        if location is None or not location.line or location.file not in self.sources:
+        if location is None or not location.line:
             return None
+        if location.file not in self.sources:
+            return _python_line(location)
         lines = self.sources[location.file].split("\n")
         return lines[location.line - 1].rstrip("\r") if location.line <= len(lines) else None
 
@@ -69,6 +71,14 @@ class Console:
             if self._use_color():
                 text = "\n".join(_paint(line) for line in text.split("\n"))
             print(text, file=sys.stderr)
+
+
+def _python_line(location: SourceLocation) -> str | None:
+    if not location.file.endswith(".py"):
+        return None
+    import linecache
+
+    return linecache.getline(location.file, location.line).strip() or None
 
 
 def _paint(line: str) -> str:

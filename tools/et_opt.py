@@ -157,6 +157,7 @@ class _Run:
         from etir.dialects.text import parse_module
         from etir.passes.infra.manager import PipelineOptions, run_pipeline
         from etir.tools.context import ToolContext
+        from etir.tools.files import expected_weights
 
         ctx = ToolContext(allow_unregistered="--allow-unregistered-dialect" in self._flags())
         options = PipelineOptions(
@@ -168,7 +169,12 @@ class _Run:
         try:
             with self.parsing.measure():
                 module = parse_module(
-                    chunk.text, ctx, name=self.name, weights=self.weights, first_line=chunk.first_line
+                    chunk.text,
+                    ctx,
+                    name=self.name,
+                    weights=self.weights,
+                    expected=expected_weights(self.arguments.input, self.settings.weights),
+                    first_line=chunk.first_line,
                 )
             self.reports.append(run_pipeline(ctx, module, self.passes, options))
             if self.arguments.verify_roundtrip:

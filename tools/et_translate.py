@@ -112,6 +112,7 @@ def _import_pt2(arguments: argparse.Namespace) -> int:
 
 
 def _mlir_to_pt2(arguments: argparse.Namespace, console: Console) -> int:
+    from etir.dialects.payloads import require_payloads
     from etir.lowering.export_fx import export_program
     from etir.passes.infra.base import methods
     from etir.tools.context import ToolContext
@@ -119,6 +120,7 @@ def _mlir_to_pt2(arguments: argparse.Namespace, console: Console) -> int:
     from etir.tools.files import read_module
 
     module = read_module(arguments.input, arguments.weights, ToolContext(), console)
+    require_payloads(module)
     found = [op.sym_name.data for op in methods(module)]
     if arguments.method is None and len(found) > 1:
         raise usage_error(f"the module has the methods {', '.join(found)}: name one with --method")

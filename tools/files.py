@@ -7,6 +7,7 @@ none is named; writing makes it when the module has any bytes.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +32,8 @@ def read_module(path: str, weights: list[str], ctx: EtContext, console: Console)
     """Read and verify a module with its weights. Raises the errors of parsing, weights and verification."""
     name, text = read_text(path, console)
     files = weights or weights_beside(path)
-    module = parse_module(text, ctx, name=name, weights=[WeightFile(file) for file in files])
+    opened = [WeightFile(file) for file in files]
+    module = parse_module(text, ctx, name=name, weights=opened, expected=expected_weights(path, files))
     verify_module(module)
     return module
 
@@ -105,6 +107,11 @@ def _refuse_foreign(path: Path) -> None:
     if foreign:
         help = "name another file with --weights-out, or move this one away"
         raise E0903.error(f"'{path}' exists and was not written by etir: it is not replaced", help=help)
+
+
+def expected_weights(path: str, files: Sequence[str]) -> list[str]:
+    """The file that a text's weights should be in when there is none, for messages."""
+    return [] if files or path == "-" else [str(weights_path(path))]
 
 
 def weights_beside(path: str) -> list[str]:

@@ -44,11 +44,13 @@ class Blob:
     Two blobs are equal when digest and size are: the bytes are a cache, not part of the value.
     """
 
-    __slots__ = ("_source", "digest", "size")
+    __slots__ = ("_source", "digest", "searched", "size")
 
     def __init__(self, digest: str, size: int, source: memoryview | Callable[[], memoryview] | None = None):
         self.digest = digest
         self.size = size
+        self.searched: tuple[str, ...] = ()
+        """The files that were to have the bytes and have not, for the message."""
         self._source = source
 
     @staticmethod
@@ -70,7 +72,8 @@ class Blob:
     def data(self) -> memoryview:
         """The bytes. Raises error E0201 when they were never supplied."""
         if self._source is None:
-            raise E0201.error(f"the {self.size} bytes with digest {self.digest} are not loaded")
+            message = f"the {self.size} bytes with digest {self.digest} are not loaded"
+            raise E0201.error(message, notes=searched_notes(self.searched))
         if not isinstance(self._source, memoryview):
             self._source = self._source()
         return self._source
@@ -83,6 +86,11 @@ class Blob:
 
     def __repr__(self) -> str:
         return f"Blob({self.digest}, {self.size})"
+
+
+def searched_notes(files: Iterable[str]) -> list[str]:
+    """Where bytes were looked for: a note for each file."""
+    return [f"'{file}' {'does not have them' if Path(file).exists() else 'does not exist'}" for file in files]
 
 
 @irdl_attr_definition
