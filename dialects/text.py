@@ -41,6 +41,7 @@ from etir.dialects.dense_literals import DenseLiteralParser
 from etir.dialects.errors import E0101, E0102, E0302
 from etir.dialects.et.program import SchemaDeclOp
 from etir.dialects.et.weights import BlobAttr, WeightFile
+from etir.dialects.parse_errors import complete_attribute, complete_message, similar_operations, unregistered_name
 from etir.dialects.schema import SchemaError
 
 
@@ -177,22 +178,28 @@ def parse_module(
 
 
 def _parse_error(parser: EtParser, error: Exception, text: str) -> EtirError:
+    """What the parser raised, as diagnostics at the places that it is about."""
     if isinstance(error, ParseError):
         if error.msg.startswith("values used but not defined"):
             uses = [(name, at) for name, at in parser.forward_uses.items() if name in parser.forward_ssa_references]
             return EtirError(
                 [E0302.diagnostic(f"there is no value %{name} here", parser.location_of(at)) for name, at in uses]
             )
-        position, message = error.span.start, error.msg
+        position, message = error.span.start, complete_message(error.msg, error.span.text, text, error.span.start)
     else:
         position = parser.pos if parser.failed_at is None else parser.failed_at
         message = str(error) or type(error).__name__
     message = message.split("\n")[0].rstrip(".")
-    unknown = re.fullmatch(r"Operation (\S+) is not registered", message)
-    if unknown is None:
-        return E0101.error(message, parser.location_of(min(position, len(text))))
-    named_at = text.find(unknown[1], parser.failed_at or 0)
-    return E0102.error(message, parser.location_of(position if named_at < 0 else named_at))
+    position = min(position, len(text))
+    if (unknown := unregistered_name(message)) is None:
+        return E0101.error(complete_attribute(message, parser.ctx), parser.location_of(position))
+    if not unknown:
+        opening = text.rfind('""', 0, position)
+        place = parser.location_of(position if opening < 0 else opening)
+        return E0102.error("the name of an operation is empty", place)
+    named_at = text.find(unknown, parser.failed_at or 0)
+    place = parser.location_of(position if named_at < 0 else named_at)
+    return E0102.error(message + similar_operations(unknown, parser.ctx), place)
 
 
 def attach_weights(module: ModuleOp, files: Iterable[WeightFile]) -> list[BlobAttr]:

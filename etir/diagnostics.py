@@ -172,6 +172,28 @@ class EtirError(Exception):
         return tuple(d.id.id for d in self.diagnostics)
 
 
+def did_you_mean(name: str, known: Iterable[str], form: str = "'{}'") -> str:
+    """``; did you mean 'a' or 'b'?`` with those of the ``known`` names that are most similar, else nothing.
+
+    ``form`` says how a name is written.
+    """
+    near = [form.format(other) for other in similar(name, known)]
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def similar(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three of the ``known`` names that ``name`` may be a misspelling of, best first."""
+    from difflib import SequenceMatcher, get_close_matches
+
+    near = get_close_matches(name, list(known), 3)
+    ratios = [SequenceMatcher(None, other, name).ratio() for other in near]
+    return [other for other, ratio in zip(near, ratios, strict=True) if ratio > ratios[0] - _SIMILAR]
+
+
+_SIMILAR = 0.05
+"""How much less similar than the best name another one may be."""
+
+
 def short_errors(function: Callable[P, R]) -> Callable[P, R]:
     """``function`` as users call it: an ``EtirError`` comes without the frames and the causes inside of etir.
 
