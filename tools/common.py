@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from etir.diagnostics import Diagnostic, EtirError, SourceLocation
 from etir.tools.errors import E0901, E0902, E0903, E0909
+from etir.tools.kinds import HEAD, refuse_others
 from etir.tools.startup import fast_start
 
 OK, FAILED, USAGE = 0, 1, 2
@@ -169,32 +170,64 @@ def read_bytes(path: str) -> tuple[str, bytes]:
     """The name for diagnostics and the bytes of an input; ``-`` is standard input. Raises error E0902."""
     if path == "-":
         return STDIN_NAME, sys.stdin.buffer.read()
+    if not path:
+        raise E0902.error("the name of the input is empty")
     try:
         return path, Path(path).read_bytes()
-    except OSError as error:
-        raise E0902.error(f"cannot read '{path}': {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise E0902.error(f"cannot read '{path}': {_reason(error)}") from None
 
 
-_NOT_TEXT: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"ML\xefR", "it is MLIR bytecode; print it as text first"),
-    (4, b"ET12", "it is a .pte file; turn it into text with et-translate --pte-to-mlir"),
-    (0, b"PK\x03\x04", "it is a zip archive; import a .pt2 file with et-translate --import-pt2"),
-)
-"""Offset, magic bytes, and what to do about a file that is not text."""
+def read_head(path: str) -> bytes:
+    """The first bytes of a file, enough to tell its kind. Raises error E0902."""
+    if not path:
+        raise E0902.error("the name of the input is empty")
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(HEAD)
+    except (OSError, ValueError) as error:
+        raise E0902.error(f"cannot read '{path}': {_reason(error)}") from None
 
 
-def read_text(path: str, console: Console) -> tuple[str, str]:
+def read_text(path: str, console: Console, *, may_be_empty: bool = True) -> tuple[str, str]:
     """The name and the text of an input; its lines are then shown with diagnostics. Raises error E0902."""
     name, data = read_bytes(path)
-    for offset, magic, advice in _NOT_TEXT:
-        if data[offset : offset + len(magic)] == magic:
-            raise E0902.error(f"'{name}' is not text: {advice}")
+    if data or not may_be_empty:
+        refuse_others(name, data, "text")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise E0902.error(f"'{name}' is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}") from None
     console.sources[name] = text
     return name, text
+
+
+def check_output(path: str | None) -> None:
+    """Refuse a file that cannot be written, before the work is done. Raises error E0903."""
+    if path is None or path == "-":
+        return
+    if not path:
+        raise E0903.error("the name of the output is empty")
+    target = Path(path)
+    if target.is_dir():
+        raise E0903.error(f"cannot write '{path}': Is a directory")
+    if not target.parent.is_dir():
+        raise E0903.error(f"cannot write '{path}': there is no folder '{target.parent}'")
+
+
+def make_folder(path: str | None) -> None:
+    """Make a folder for output, with those above it. Raises error E0903."""
+    if path is None:
+        return
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise E0903.error(f"cannot make the folder '{path}': {_reason(error)}") from None
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """What the system says of a file, without the name, which stands in the message already."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def write_output(path: str, data: str | bytes | memoryview) -> None:
@@ -207,6 +240,7 @@ def write_output(path: str, data: str | bytes | memoryview) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(raw)
         return
+    check_output(path)
     from etir.dialects.et.weights import write_atomically
 
     target = Path(path)

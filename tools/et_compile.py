@@ -18,8 +18,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etir.tools.common import OK, Console, ToolParser, run_tool, usage_error, write_output
-from etir.tools.errors import E0902, E0903
+from etir.tools.common import (
+    OK,
+    Console,
+    ToolParser,
+    check_output,
+    make_folder,
+    read_head,
+    run_tool,
+    usage_error,
+    write_output,
+)
+from etir.tools.errors import E0903
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -128,6 +138,9 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     from etir.tools.progress import showing_passes
 
     options = _options(arguments)
+    for path in (arguments.output, arguments.debug_file, arguments.memory_header):
+        check_output(path)
+    make_folder(arguments.dump_dir)
     source = _load(arguments, console)
     if arguments.print_pipeline:
         source = module_of(source, options.resolved())
@@ -213,11 +226,9 @@ def _patterns(text: str | None) -> bool | Sequence[str]:
 
 def _load(arguments: argparse.Namespace, console: Console) -> ExportedProgram | ModuleOp:
     """The program of the input: an exported program by its suffix or its first bytes, text otherwise."""
-    path = Path(arguments.input)
-    try:
-        is_exported = path.suffix == ".pt2" or (path.is_file() and path.open("rb").read(2) == b"PK")
-    except OSError as error:
-        raise E0902.error(f"cannot read '{path}': {error.strerror or error}") from None
+    is_exported = Path(arguments.input).suffix == ".pt2" or (
+        arguments.input != "-" and read_head(arguments.input).startswith(b"PK")
+    )
     if is_exported:
         from etir.tools.exported import load_exported_program
 

@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etir.diagnostics import Diagnostic, EtirError, Severity
-from etir.tools.common import FAILED, OK, Console, read_text, run_tool, usage_error, write_output
+from etir.tools.common import (
+    FAILED,
+    OK,
+    Console,
+    check_output,
+    make_folder,
+    read_text,
+    run_tool,
+    usage_error,
+    write_output,
+)
 from etir.tools.errors import E0911
 from etir.tools.opt_arguments import OptParser
 
@@ -63,6 +73,9 @@ class _Run:
         from etir.tools.split import SEPARATOR, Chunk, split_input
 
         arguments = self.arguments
+        for path in (None if arguments.no_output else arguments.output, arguments.weights_out):
+            check_output(path)
+        make_folder(arguments.print_dir)
         self.name, text = read_text(arguments.run_reproducer or arguments.input, self.console)
         self.passes, self.settings = self._what_to_run(text)
         self.weights = self._open_weights()

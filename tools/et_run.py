@@ -22,8 +22,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from etir.diagnostics import EtirError, SourceLocation
-from etir.tools.common import OK, Console, ToolParser, read_bytes, run_tool, usage_error
+from etir.tools.common import OK, Console, ToolParser, check_output, read_head, run_tool, usage_error
 from etir.tools.errors import E0902, E0903
+from etir.tools.kinds import refuse_others
 from etir.tools.named_arrays import MethodSignature, Names, order_inputs, output_labels
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def _parser() -> ToolParser:
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     native = _is_native(arguments)
+    check_output(arguments.outputs)
     if arguments.list:
         for signature in _native_signatures(arguments) if native else _signatures(_load(arguments, console)):
             print(signature)
@@ -121,7 +123,8 @@ def _execute(arguments: argparse.Namespace) -> tuple[list[Any], Names]:
 def _load_native(arguments: argparse.Namespace) -> Program:
     from etir.runtime import load
 
-    read_bytes(arguments.input)
+    if head := read_head(arguments.input):
+        refuse_others(arguments.input, head, "a .pte file")
     threads = 1 if arguments.threads is None else arguments.threads
     return load(arguments.input, arguments.data, threads=threads)
 
@@ -180,11 +183,19 @@ def _load_inputs(path: str | None) -> dict[str, Any]:
 
     import numpy as np
 
+    help = "write them with numpy.savez"
+    try:
+        refuse_others(path, read_head(path), "an .npz file")
+    except EtirError as error:
+        raise EtirError([replace(d, help=help) for d in error.diagnostics]) from None
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
-        raise E0902.error(f"cannot read the inputs '{path}': {error}", help="write them with numpy.savez") from None
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        raise E0902.error(f"cannot read the inputs '{path}': {error}", help=help) from None
+    if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
+        raise E0902.error(f"'{path}' is not an .npz file: '{strange[0]}' in it is no array", help=help)
+    return arrays
 
 
 def _to_numpy(value: Any) -> Any:

@@ -25,7 +25,7 @@ from etir.tools.common import (
     OK,
     Console,
     ToolParser,
-    read_bytes,
+    check_output,
     read_text,
     run_tool,
     usage_error,
@@ -89,6 +89,8 @@ def _parser() -> ToolParser:
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
+    for path in (arguments.output, arguments.weights_out):
+        check_output(path)
     if arguments.import_pt2:
         return _import_pt2(arguments)
     if arguments.mlir_to_pt2:
@@ -158,8 +160,10 @@ def _pte_to_mlir(arguments: argparse.Namespace) -> int:
 
 def _disassemble(arguments: argparse.Namespace) -> int:
     from etir.tools.disassemble import disassemble_delegates
+    from etir.tools.files import read_pte_bytes
 
-    write_output(arguments.output, disassemble_delegates(read_bytes(arguments.input)[1]))
+    name, data = read_pte_bytes(arguments.input)
+    write_output(arguments.output, disassemble_delegates(data, name))
     return OK
 
 
@@ -184,9 +188,9 @@ def _origin(arguments: argparse.Namespace, console: Console) -> Origin:
     from etir.emit.pte.reader import read_pte
     from etir.tools.context import ToolContext
     from etir.tools.decode_error import Origin
-    from etir.tools.files import read_module
+    from etir.tools.files import read_module, read_pte_bytes
 
-    name, data = read_bytes(arguments.program)
+    name, data = read_pte_bytes(arguments.program)
     program = read_pte(data, name)
     if arguments.debug_info is None:
         return Origin(program, of_program(program))

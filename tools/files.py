@@ -21,6 +21,7 @@ from etir.dialects.text import parse_module, print_module
 from etir.dialects.verify import verify_module
 from etir.tools.common import Console, read_bytes, read_text, write_output
 from etir.tools.errors import E0903
+from etir.tools.kinds import refuse_others
 
 
 def weights_path(path: str) -> Path:
@@ -30,7 +31,7 @@ def weights_path(path: str) -> Path:
 
 def read_module(path: str, weights: list[str], ctx: EtContext, console: Console) -> ModuleOp:
     """Read and verify a module with its weights. Raises the errors of parsing, weights and verification."""
-    name, text = read_text(path, console)
+    name, text = read_text(path, console, may_be_empty=False)
     files = weights or weights_beside(path)
     opened = [WeightFile(file) for file in files]
     module = parse_module(text, ctx, name=name, weights=opened, expected=expected_weights(path, files))
@@ -38,11 +39,22 @@ def read_module(path: str, weights: list[str], ctx: EtContext, console: Console)
     return module
 
 
+def read_pte_bytes(path: str) -> tuple[str, bytes]:
+    """The name and the bytes of a ``.pte`` file. Raises error E0902, also for a file that is certainly of another kind.
+
+    What is wrong with a file of the right kind, its readers say.
+    """
+    name, data = read_bytes(path)
+    if data:
+        refuse_others(name, data, "a .pte file")
+    return name, data
+
+
 def read_pte_module(path: str) -> ModuleOp:
     """The module of a ``.pte`` file, with the file's name in errors. Raises the errors of the reader (E08xx)."""
     from etir.emit.from_pte import read_program
 
-    name, data = read_bytes(path)
+    name, data = read_pte_bytes(path)
     try:
         return read_program(data)
     except EtirError as error:
@@ -100,6 +112,8 @@ def keep_weights(path: Path, found: list[Payload], files: list[WeightFile]) -> N
 
 
 def _refuse_foreign(path: Path) -> None:
+    if path.is_dir():
+        raise E0903.error(f"cannot write '{path}': Is a directory")
     try:
         foreign = path.exists() and WeightFile(path).is_from_elsewhere
     except EtirError:

@@ -129,6 +129,8 @@ class OptParser(ToolParser):
         arguments, rest = self.parse_known_args(words)
         passes = [_pass_option(word) for word in rest]
         if unknown := [word for word, spec in zip(rest, passes, strict=True) if spec is None]:
+            if not unknown[0].startswith("-"):
+                self.error(f"one input is read, and there are two: '{arguments.input}' and '{unknown[0]}'")
             self.error(f"unknown option '{unknown[0]}'{_nearest(unknown[0], self)}")
         if passes and arguments.pipeline is not None:
             self.error("give passes either as options or with -p")

@@ -180,8 +180,10 @@ class WeightFile:
         try:
             with self.path.open("rb") as file:
                 self._map = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except (OSError, ValueError) as error:
-            raise E0203.error(f"cannot read the weights file '{path}': {error}") from None
+        except OSError as error:
+            raise E0203.error(f"cannot read the weights file '{path}': {error.strerror or error}") from None
+        except ValueError:
+            raise E0203.error(f"the weights file '{path}' is empty") from None
         if len(self._map) < 8 or (length := struct.unpack("<Q", self._map[:8])[0]) > len(self._map) - 8:
             raise E0203.error(f"'{path}' is not a safetensors file: its header does not fit in {len(self._map)} bytes")
         try:

@@ -142,7 +142,7 @@ def _refused(tool: object, arguments: list[str], output: Path, capsys: pytest.Ca
 
 def test_what_is_no_program_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     garbage = tmp_path / "garbage.pt2"
-    garbage.write_bytes(b"garbage")
+    garbage.write_bytes(b"\xff\0garbage")
     target = tmp_path / "out.pte"
     assert "E0406" in _refused(et_compile, [str(garbage)], target, capsys)
     assert "E0902" in _refused(et_compile, [str(tmp_path / "gone.pt2")], target, capsys)
