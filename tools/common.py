@@ -113,6 +113,18 @@ class ToolParser(argparse.ArgumentParser):
         raise SystemExit(USAGE)
 
 
+def add_replace_weights(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]
+    """The option that gives weights other bytes on purpose; ``replacements.py`` does it."""
+    parser.add_argument(
+        "--replace-weights",
+        dest="replacements",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="other bytes for weights and states, by name: a .safetensors or an .npz file",
+    )
+
+
 class _PrintVersion(argparse.Action):
     """Looks the version up only when it is asked for: package metadata takes longer to read than the arguments."""
 

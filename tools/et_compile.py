@@ -22,6 +22,7 @@ from etir.tools.common import (
     OK,
     Console,
     ToolParser,
+    add_replace_weights,
     check_output,
     make_folder,
     read_head,
@@ -95,6 +96,7 @@ def _parser() -> ToolParser:
         metavar="FILE",
         help="the weights of a module's text (default: INPUT with the suffix .safetensors)",
     )
+    add_replace_weights(parser)
     for what, meant in (("weights", "the weights"), ("state", "the initial values of state")):
         parser.add_argument(
             f"--external-{what}",
@@ -141,7 +143,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     for path in (arguments.output, arguments.debug_file, arguments.memory_header):
         check_output(path)
     make_folder(arguments.dump_dir)
-    source = _load(arguments, console)
+    source = _load(arguments, console, options)
     if arguments.print_pipeline:
         source = module_of(source, options.resolved())
         found = remaining_stages(source, options)
@@ -224,7 +226,7 @@ def _patterns(text: str | None) -> bool | Sequence[str]:
     return text.split(",") if text else text is not None
 
 
-def _load(arguments: argparse.Namespace, console: Console) -> ExportedProgram | ModuleOp:
+def _load(arguments: argparse.Namespace, console: Console, options: CompileOptions) -> ExportedProgram | ModuleOp:
     """The program of the input: an exported program by its suffix or its first bytes, text otherwise."""
     is_exported = Path(arguments.input).suffix == ".pt2" or (
         arguments.input != "-" and read_head(arguments.input).startswith(b"PK")
@@ -232,11 +234,19 @@ def _load(arguments: argparse.Namespace, console: Console) -> ExportedProgram | 
     if is_exported:
         from etir.tools.exported import load_exported_program
 
-        return load_exported_program(arguments.input)
+        program = load_exported_program(arguments.input)
+        if not arguments.replacements:
+            return program
+        from etir.driver import module_of
+        from etir.tools.replacements import replace_weights
+
+        module = module_of(program, options.resolved())
+        replace_weights(module, arguments.replacements)
+        return module
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
 
-    return read_module(arguments.input, arguments.weights, ToolContext(), console)
+    return read_module(arguments.input, arguments.weights, ToolContext(), console, arguments.replacements)
 
 
 if __name__ == "__main__":

@@ -189,6 +189,10 @@ class _Run:
                     expected=expected_weights(self.arguments.input, self.settings.weights),
                     first_line=chunk.first_line,
                 )
+            if self.arguments.replacements:
+                from etir.tools.replacements import replace_weights
+
+                replace_weights(module, self.arguments.replacements)
             self.reports.append(run_pipeline(ctx, module, self.passes, options))
             if self.arguments.verify_roundtrip:
                 from etir.tools.roundtrip import verify_roundtrip

@@ -22,10 +22,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from etir.diagnostics import EtirError, SourceLocation
-from etir.tools.common import OK, Console, ToolParser, check_output, read_head, run_tool, usage_error
-from etir.tools.errors import E0902, E0903
+from etir.tools.common import (
+    OK,
+    Console,
+    ToolParser,
+    add_replace_weights,
+    check_output,
+    read_head,
+    run_tool,
+    usage_error,
+)
+from etir.tools.errors import E0903
 from etir.tools.kinds import refuse_others
-from etir.tools.named_arrays import MethodSignature, Names, order_inputs, output_labels
+from etir.tools.named_arrays import MethodSignature, Names, order_inputs, output_labels, read_arrays
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -60,6 +69,7 @@ def _parser() -> ToolParser:
     parser.add_argument(
         "--weights", action="append", default=[], metavar="FILE", help="safetensors with the bytes of weights"
     )
+    add_replace_weights(parser)
     return parser
 
 
@@ -84,6 +94,8 @@ def _is_native(arguments: argparse.Namespace) -> bool:
     """Whether the native runtime executes the input. Raises error E0901 for options that only it has."""
     interpreted = not arguments.input.endswith(".pte") or arguments.interpret or arguments.evaluator is not None
     only_native = [name for name in ("profile", "threads", "data") if getattr(arguments, name) not in (None, False, [])]
+    if arguments.replacements and arguments.input.endswith(".pte"):
+        raise usage_error("--replace-weights is for text; a .pte file has its weights in it, or in .ptd files (--data)")
     if not interpreted:
         from etir.runtime import is_available
 
@@ -170,32 +182,14 @@ def _load(arguments: argparse.Namespace, console: Console) -> ModuleOp:
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
 
-    module = read_module(arguments.input, arguments.weights, ToolContext(), console)
+    module = read_module(arguments.input, arguments.weights, ToolContext(), console, arguments.replacements)
     require_payloads(module)
     return module
 
 
 def _load_inputs(path: str | None) -> dict[str, Any]:
     """The arrays of an ``.npz`` file in file order."""
-    if path is None:
-        return {}
-    import zipfile
-
-    import numpy as np
-
-    help = "write them with numpy.savez"
-    try:
-        refuse_others(path, read_head(path), "an .npz file")
-    except EtirError as error:
-        raise EtirError([replace(d, help=help) for d in error.diagnostics]) from None
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile) as error:
-        raise E0902.error(f"cannot read the inputs '{path}': {error}", help=help) from None
-    if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
-        raise E0902.error(f"'{path}' is not an .npz file: '{strange[0]}' in it is no array", help=help)
-    return arrays
+    return {} if path is None else read_arrays(path)
 
 
 def _to_numpy(value: Any) -> Any:

@@ -25,6 +25,7 @@ from etir.tools.common import (
     OK,
     Console,
     ToolParser,
+    add_replace_weights,
     check_output,
     read_text,
     run_tool,
@@ -63,6 +64,7 @@ def _parser() -> ToolParser:
     parser.add_argument(
         "--weights", action="append", default=[], metavar="FILE", help="safetensors beside the text that is read"
     )
+    add_replace_weights(parser)
     parser.add_argument(
         "--target",
         default="executorch",
@@ -91,6 +93,8 @@ def _parser() -> ToolParser:
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     for path in (arguments.output, arguments.weights_out):
         check_output(path)
+    if arguments.replacements and (arguments.decode_error or arguments.disassemble):
+        raise usage_error("--replace-weights is for programs that are translated as a whole")
     if arguments.import_pt2:
         return _import_pt2(arguments)
     if arguments.mlir_to_pt2:
@@ -121,7 +125,7 @@ def _mlir_to_pt2(arguments: argparse.Namespace, console: Console) -> int:
     from etir.tools.exported import save_exported_program
     from etir.tools.files import read_module
 
-    module = read_module(arguments.input, arguments.weights, ToolContext(), console)
+    module = read_module(arguments.input, arguments.weights, ToolContext(), console, arguments.replacements)
     require_payloads(module)
     found = [op.sym_name.data for op in methods(module)]
     if arguments.method is None and len(found) > 1:
@@ -137,7 +141,7 @@ def _mlir_to_pte(arguments: argparse.Namespace, console: Console) -> int:
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
 
-    module = read_module(arguments.input, arguments.weights, ToolContext(), console)
+    module = read_module(arguments.input, arguments.weights, ToolContext(), console, arguments.replacements)
     if phase_of(module) != "et":
         from etir.driver import compile_program
 
@@ -204,7 +208,9 @@ def _origin(arguments: argparse.Namespace, console: Console) -> Origin:
 
 def _write(arguments: argparse.Namespace, module: ModuleOp, *, locations: bool) -> None:
     from etir.tools.files import write_module
+    from etir.tools.replacements import replace_weights
 
+    replace_weights(module, arguments.replacements)
     write_module(module, arguments.output, arguments.weights_out, locations=locations)
 
 

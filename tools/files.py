@@ -29,12 +29,21 @@ def weights_path(path: str) -> Path:
     return Path(path).with_suffix(".safetensors")
 
 
-def read_module(path: str, weights: list[str], ctx: EtContext, console: Console) -> ModuleOp:
-    """Read and verify a module with its weights. Raises the errors of parsing, weights and verification."""
+def read_module(
+    path: str, weights: list[str], ctx: EtContext, console: Console, replacements: Sequence[str] = ()
+) -> ModuleOp:
+    """Read and verify a module with its weights, or with other bytes for some of them from the files ``replacements``.
+
+    Raises the errors of parsing, weights and verification.
+    """
     name, text = read_text(path, console, may_be_empty=False)
     files = weights or weights_beside(path)
     opened = [WeightFile(file) for file in files]
     module = parse_module(text, ctx, name=name, weights=opened, expected=expected_weights(path, files))
+    if replacements:
+        from etir.tools.replacements import replace_weights
+
+        replace_weights(module, replacements)
     verify_module(module)
     return module
 

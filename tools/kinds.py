@@ -52,14 +52,15 @@ def _is_text(head: bytes) -> bool:
     return True
 
 
-def refuse_others(name: str, data: bytes, wanted: str) -> None:
+def refuse_others(name: str, data: bytes, wanted: str, help: str | None = None) -> None:
     """Raise error E0902 for bytes that are certainly another kind of file than ``wanted``.
 
-    What only starts like no other kind passes: whoever reads it says more precisely what is wrong.
+    What starts like no other kind passes: whoever reads it says more precisely what is wrong. ``help`` is what to do.
     """
     kind = kind_of(data)
     if kind == "empty":
-        raise E0902.error(f"'{name}' is empty", help=f"pass {wanted}; it may have been lost while writing or copying")
+        lost = f"pass {wanted}; it may have been lost while writing or copying"
+        raise E0902.error(f"'{name}' is empty", help=help or lost)
     advice = _ADVICE.get((wanted, kind))
     if advice is not None or (kind == "text" and wanted != "text"):
-        raise E0902.error(f"'{name}' is not {wanted}: it is {kind}" + (f"; {advice}" if advice else ""))
+        raise E0902.error(f"'{name}' is not {wanted}: it is {kind}" + (f"; {advice}" if advice else ""), help=help)

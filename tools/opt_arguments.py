@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from etir.phases import PHASES
-from etir.tools.common import ToolParser
+from etir.tools.common import ToolParser, add_replace_weights
 
 _DESCRIPTION = """\
 Read a module as text, run passes over it, print it.
@@ -65,6 +65,7 @@ class OptParser(ToolParser):
             metavar="FILE",
             help="where the weights go (default: beside the output)",
         )
+        add_replace_weights(group)
         group.add_argument("--allow-unregistered-dialect", action="store_true", help="accept unknown operations")
         group.add_argument("--split-input-file", action="store_true", help="modules between lines '// -----'")
         group.add_argument(

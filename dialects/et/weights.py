@@ -192,15 +192,34 @@ class WeightFile:
             digests: dict[str, str] = json.loads(metadata.get("etir.digests", "{}"))
             self.is_from_elsewhere = "etir.digests" not in metadata  # not written by write_weight_file
             spans = {name: tuple(entry["data_offsets"]) for name, entry in header.items()}
+            self._types = {
+                name: (str(entry["dtype"]), tuple(int(n) for n in entry["shape"])) for name, entry in header.items()
+            }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise E0203.error(f"'{path}' has a malformed safetensors header: {error}") from None
         base = 8 + length
         self._spans: dict[str, tuple[int, int]] = {}
+        self._named: dict[str, tuple[int, int]] = {}
         for name, (start, end) in spans.items():
             if not 0 <= start <= end <= len(self._map) - base:
                 raise E0203.error(f"'{path}' is truncated: '{name}' ends at byte {base + end} of {len(self._map)}")
             digest = digests.get(name) or digest_of(self._map[base + start : base + end])
-            self._spans[digest] = (base + start, base + end)
+            self._spans[digest] = self._named[name] = (base + start, base + end)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the tensors of the file are called, in its order."""
+        return tuple(self._named)
+
+    def tensor(self, name: str) -> tuple[str, tuple[int, ...], memoryview]:
+        """A tensor by its name: torch's name of its dtype, its shape, its bytes in row-major order.
+
+        A dtype that torch has no name for stays as the file calls it. Raises ``KeyError`` for an unknown name.
+        """
+        dtype, shape = self._types[name]
+        start, end = self._named[name]
+        known = next((torch for torch, own in _SAFETENSORS_DTYPES.items() if own == dtype), dtype)
+        return known, shape, self._map[start:end]
 
     def __contains__(self, blob: Blob) -> bool:
         """Whether the file has bytes with the digest of ``blob``."""

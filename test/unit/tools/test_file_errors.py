@@ -157,8 +157,8 @@ def test_text(
         ("et-run ok.mlir --inputs no.npz", "error[E0902]: cannot read 'no.npz': No such file or directory"),
         ("et-run ok.mlir --inputs text.npz", "error[E0902]: 'text.npz' is not an .npz file: it is text"),
         ("et-run ok.mlir --inputs empty.npz", "error[E0902]: 'empty.npz' is empty"),
-        ("et-run ok.mlir --inputs cut.npz", "error[E0902]: cannot read the inputs 'cut.npz': File is not a zip file"),
-        ("et-run ok.mlir --inputs objects.npz", "error[E0902]: cannot read the inputs 'objects.npz': Object arrays"),
+        ("et-run ok.mlir --inputs cut.npz", "error[E0902]: cannot read the arrays 'cut.npz': File is not a zip file"),
+        ("et-run ok.mlir --inputs objects.npz", "error[E0902]: cannot read the arrays 'objects.npz': Object arrays"),
         ("et-run ok.mlir --inputs array.npy", "error[E0902]: 'array.npy' is not an .npz file: it is an .npy file"),
         ("et-run ok.mlir --inputs ok.pt2", "error[E0902]: 'ok.pt2' is not an .npz file: "),
         # outputs
