@@ -107,9 +107,13 @@ class ToolParser(argparse.ArgumentParser):
             "--color", choices=("auto", "always", "never"), default="auto", help="colour diagnostics (default: auto)"
         )
 
-    def error(self, message: str) -> NoReturn:
+    def add_completions(self) -> None:
+        """Add what only a shell that completes a command line has to know."""
+
+    def error(self, message: str, help: str | None = None) -> NoReturn:
         """Print the problem and exit."""
-        Console().report([E0901.diagnostic(f"{self.prog}: {message}", help=f"{self.prog} --help lists the options")])
+        lists = f"{self.prog} --help lists the options"
+        Console().report([E0901.diagnostic(f"{self.prog}: {message}", help=help or lists)])
         raise SystemExit(USAGE)
 
 
@@ -152,6 +156,8 @@ def run_tool(
     parser: ToolParser, body: Callable[[argparse.Namespace, Console], int], argv: Sequence[str] | None = None
 ) -> int:
     """Parse the command line, run ``body``, print what goes wrong. Returns the exit code."""
+    if "_ARGCOMPLETE" in os.environ:
+        complete(parser)
     fast_start()
     console = Console()
     debug = "--debug" in (sys.argv[1:] if argv is None else argv)
@@ -176,6 +182,19 @@ def run_tool(
         message = (str(error).splitlines() or [""])[0]
         console.report([E0909.diagnostic(f"{type(error).__name__}: {message}".rstrip(": "))])
         return FAILED
+
+
+def complete(parser: ToolParser) -> None:
+    """Answer a shell that asks what a command line can go on with (argcomplete), and exit.
+
+    The shell says so in the environment, so that no other run looks for the package.
+    """
+    try:
+        import argcomplete
+    except ImportError:
+        return
+    parser.add_completions()
+    argcomplete.autocomplete(parser)
 
 
 def read_bytes(path: str) -> tuple[str, bytes]:

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """``et-compile``: an exported program (``.pt2``) to a ``.pte`` file in one go, with a report of what happened.
 
 ::

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """``et-opt``: text in, passes, text out. What mlir-opt is for MLIR.
 
 One run reads one file, or several modules in it (``--split-input-file``); each module is parsed, verified, run through
@@ -62,7 +63,9 @@ class _Run:
 
         self.arguments = arguments
         self.console = console
-        self.printing = PrintOptions(arguments.generic, arguments.locations, arguments.elide_weights)
+        self.printing = PrintOptions(
+            arguments.generic, arguments.locations, arguments.elide_weights, arguments.largest_elements
+        )
         self.parsing, self.writing = Time(), Time()
         self.reports: list[PipelineReport] = []
         self.payloads: list[Payload] = []

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """``et-run``: execute a program, a ``.pte`` file or text at any level, on inputs from an ``.npz`` file.
 
 ::

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """``et-translate``: between ``.pt2`` files, text and ``.pte`` files.
 
 ::
