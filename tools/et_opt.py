@@ -307,11 +307,13 @@ def _in_order(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _names(names: str | None, all_of_them: bool) -> tuple[str, ...]:
+    """Names of passes as they are now. Raises error E0502 for a name that no pass has or had."""
     if all_of_them:
         return ("*",)
-    from etir.passes.infra.registry import current_name
+    from etir.passes.infra.registry import find_pass
 
-    return () if names is None else tuple(current_name(name.strip()) for name in names.split(",") if name.strip())
+    given = [name.strip() for name in (names or "").split(",") if name.strip()]
+    return tuple(name if name == "*" else find_pass(name).name for name in given)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // What people who know mlir-opt write.
 
-// A single hyphen in front of passes and options.
+// A single hyphen before passes and options.
 // RUN: et-opt -cse -dce %s | filecheck %s
 // RUN: et-opt -pass-pipeline='cse,dce' -split-input-file %s | filecheck %s
 // RUN: et-opt -partition='backend=reference' -outline-delegates -dump-pass-pipeline -no-output %s 2>&1 | filecheck %s --check-prefix=SINGLE

@@ -53,9 +53,9 @@ def test_an_error_has_the_user_s_line_and_the_module(tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("innermost", "shown"),
     [
-        ("/else/where/site-packages/torch/nn/modules/linear.py", "/home/model.py:7: "),
-        ("/usr/lib/python3/dist-packages/torch/functional.py", "/home/model.py:7: "),
-        (str(Path(torch.__file__).parent / "nn" / "functional.py"), "/home/model.py:7: "),
+        ("/else/where/site-packages/torch/nn/modules/linear.py", "/src/model.py:7: "),
+        ("/usr/lib/python3/dist-packages/torch/functional.py", "/src/model.py:7: "),
+        (str(Path(torch.__file__).parent / "nn" / "functional.py"), "/src/model.py:7: "),
         (str(Path(torch.__file__).parent.parent / "torchvision" / "ops.py"), "torchvision/ops.py:134: "),
     ],
 )
@@ -63,7 +63,7 @@ def test_frames_inside_of_torch_are_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], innermost: str, shown: str
 ) -> None:
     frames = (
-        f'  File "/home/model.py", line 7, in forward\n    f()\n  File "{innermost}", line 134, in forward\n    g()\n'
+        f'  File "/src/model.py", line 7, in forward\n    f()\n  File "{innermost}", line 134, in forward\n    g()\n'
     )
     path = _exported(tmp_path / "m.pt2", torch.nn.Sequential(_Eigen()), frames)
     error = _printed(et_compile.main, [path, "-o", str(tmp_path / "m.pte")], capsys)
