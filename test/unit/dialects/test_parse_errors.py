@@ -32,6 +32,10 @@ def _message(text: str) -> str:
         ("%", "1:1: E0101: expected a name after '%'"),
         ("\0", "1:1: E0101: unexpected character U+0000"),
         ("?", "1:1: E0101: expected an operation, found '?'"),
+        (
+            "func.func @f(%x: tensor<1x2xf32, #et.layout<order = [1, ]>>)",
+            "1:44: E0101: bad tensor layout: 'order' has an empty entry where the number of a dim is expected",
+        ),
         ("^bb0:", "1:1: E0101: expected an operation, found '^bb0'"),
     ],
 )
