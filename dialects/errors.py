@@ -21,12 +21,18 @@ E0201 = define(
 E0202 = define(
     "E0202",
     "the bytes of a weight do not match its digest",
-    "the weights file belongs to another version of the program: write text and weights again together",
+    "the weights file belongs to another version of the program: write text and weights again together; other bytes "
+    "on purpose are given with --replace-weights=FILE",
 )
 E0203 = define(
     "E0203",
     "the weights file is not readable",
     "pass a complete safetensors file; it may have been truncated while copying",
+)
+E0204 = define(
+    "E0204",
+    "an array does not replace a weight",
+    "name each array like the weight or state that it replaces, with the dtype and the shape in the text",
 )
 E0301 = define(
     "E0301",

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute
 
-from etir.diagnostics import raise_if_errors
 from etir.dialects.dtypes import ui8
 from etir.dialects.errors import E0201
 from etir.dialects.et.layout import tensor_type
-from etir.dialects.et.weights import Blob, BlobAttr, WeightFile
+from etir.dialects.et.weights import Blob, BlobAttr, WeightFile, searched_notes
 from etir.dialects.text import source_location
+
+NAMED_MISSING = 4
+"""How many of the weights that are missing a message names."""
 
 Payload = tuple[str, TensorType[Attribute], Blob]
 """Name, type and bytes: what ``write_weight_file`` takes."""
@@ -42,19 +44,26 @@ def payloads(module: ModuleOp) -> Iterator[Payload]:
 
 
 def require_payloads(module: ModuleOp) -> None:
-    """Raises error E0201, with one diagnostic for every weight, state and blob whose bytes are not there."""
+    """Raises error E0201, one for all weights, states and blobs whose bytes are not there."""
     missing = [
-        E0201.diagnostic(
-            f"{op.name} @{symbol.data if isinstance(symbol, StringAttr) else ''}: the {attribute.data.size} bytes with "
-            f"digest {attribute.data.digest} are not loaded",
-            location=source_location(op.location),
-        )
+        (f"@{symbol.data}" if isinstance(symbol, StringAttr) else op.name, op, attribute.data)
         for op in module.body.block.ops
         for attribute in op.properties.values()
         if isinstance(attribute, BlobAttr) and not attribute.data.has_data
         for symbol in (op.properties.get("sym_name") or op.properties.get("key"),)
     ]
-    raise_if_errors(missing)
+    if not missing:
+        return
+    (first, op, blob), count = missing[0], len(missing)
+    searched = tuple(dict.fromkeys(file for _, _, blob in missing for file in blob.searched))
+    if count == 1:
+        message = f"{op.name} {first}: the {blob.size} bytes with digest {blob.digest} are not loaded"
+    else:
+        names = ", ".join(name for name, _, _ in missing[:NAMED_MISSING])
+        rest = f" and {count - NAMED_MISSING} more" if count > NAMED_MISSING else ""
+        size = sum({blob: blob.size for _, _, blob in missing}.values())
+        message = f"the bytes of {count} weights are not loaded ({size} bytes): {names}{rest}"
+    raise E0201.error(message, source_location(op.location), notes=searched_notes(searched))
 
 
 def loose_payloads(module: ModuleOp, files: Iterable[WeightFile]) -> list[Payload]:

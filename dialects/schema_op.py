@@ -41,6 +41,7 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from etir.diagnostics import did_you_mean
 from etir.dialects.dtypes import BY_TYPE, f64, i1, i64
 from etir.dialects.et.layout import layout_errors
 from etir.dialects.literals import (
@@ -408,7 +409,8 @@ class SchemaOp(Operation):
                     parser.parse_punctuation("=", f" after the argument name '{word}'")
                 index = cls.SCHEMA.index.get(word)
                 if index is None:
-                    parser.raise_error(f"{cls.name} has no argument '{word}'; it takes {cls.SCHEMA}", position)
+                    near = did_you_mean(word, cls.SCHEMA.index)
+                    parser.raise_error(f"{cls.name} has no argument '{word}'; it takes {cls.SCHEMA}{near}", position)
                 if word in values:
                     parser.raise_error(f"argument '{word}' is given twice", position)
                 values[word] = _parse_named(parser, cls.SCHEMA.arguments[index])

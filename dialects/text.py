@@ -11,6 +11,7 @@ import gc
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import replace
 from io import StringIO
 
 from xdsl.dialects.builtin import (
@@ -40,6 +41,7 @@ from etir.dialects.dense_literals import DenseLiteralParser
 from etir.dialects.errors import E0101, E0102, E0302
 from etir.dialects.et.program import SchemaDeclOp
 from etir.dialects.et.weights import BlobAttr, WeightFile
+from etir.dialects.parse_errors import complete_attribute, complete_message, similar_operations, unregistered_name
 from etir.dialects.schema import SchemaError
 
 
@@ -148,12 +150,14 @@ def parse_module(
     *,
     name: str = "<stdin>",
     weights: Iterable[WeightFile] = (),
+    expected: Iterable[str] = (),
     first_line: int = 1,
 ) -> ModuleOp:
     """Read a module. It is *not* verified: that is ``verify_module``'s, which reports all problems at once.
 
-    ``weights`` supply the bytes of blobs; text without any operation is an empty module. Raises error E0101 (or E0102
-    for an unknown operation) at the place of the first syntax error, or E0302 for each value that is never defined.
+    ``weights`` supply the bytes of blobs, ``expected`` names files for the message when none does; text without any
+    operation is an empty module. Raises error E0101 (or E0102 for an unknown operation) at the place of the first
+    syntax error, or E0302 for each value that is never defined.
     """
     parser = EtParser(ctx or EtContext(), text, name, first_line)
     collecting = gc.isenabled()
@@ -167,28 +171,35 @@ def parse_module(
         if collecting:
             gc.enable()
     files = list(weights)
-    if files:
-        attach_weights(module, files)
+    searched = (*(str(file.path) for file in files), *expected)
+    for blob in attach_weights(module, files) if searched else ():
+        blob.data.searched = searched
     return module
 
 
 def _parse_error(parser: EtParser, error: Exception, text: str) -> EtirError:
+    """What the parser raised, as diagnostics at the places that it is about."""
     if isinstance(error, ParseError):
         if error.msg.startswith("values used but not defined"):
             uses = [(name, at) for name, at in parser.forward_uses.items() if name in parser.forward_ssa_references]
             return EtirError(
                 [E0302.diagnostic(f"there is no value %{name} here", parser.location_of(at)) for name, at in uses]
             )
-        position, message = error.span.start, error.msg
+        position, message = error.span.start, complete_message(error.msg, error.span.text, text, error.span.start)
     else:
         position = parser.pos if parser.failed_at is None else parser.failed_at
         message = str(error) or type(error).__name__
     message = message.split("\n")[0].rstrip(".")
-    unknown = re.fullmatch(r"Operation (\S+) is not registered", message)
-    if unknown is None:
-        return E0101.error(message, parser.location_of(min(position, len(text))))
-    named_at = text.find(unknown[1], parser.failed_at or 0)
-    return E0102.error(message, parser.location_of(position if named_at < 0 else named_at))
+    position = min(position, len(text))
+    if (unknown := unregistered_name(message)) is None:
+        return E0101.error(complete_attribute(message, parser.ctx), parser.location_of(position))
+    if not unknown:
+        opening = text.rfind('""', 0, position)
+        place = parser.location_of(position if opening < 0 else opening)
+        return E0102.error("the name of an operation is empty", place)
+    named_at = text.find(unknown, parser.failed_at or 0)
+    place = parser.location_of(position if named_at < 0 else named_at)
+    return E0102.error(message + similar_operations(unknown, parser.ctx), place)
 
 
 def attach_weights(module: ModuleOp, files: Iterable[WeightFile]) -> list[BlobAttr]:
@@ -215,11 +226,15 @@ def print_module(op: Operation, *, generic: bool = False, locations: bool = Fals
 
 
 def source_location(location: Attribute) -> SourceLocation | None:
-    """File, line and column of a location attribute: the first file position inside names and fusions, or None."""
+    """File, line and column of a location attribute: the first file position inside names and fusions, or None.
+
+    A name around it is the path of the module that the importer found the operation in.
+    """
     if isinstance(location, FileLineColLoc):
         return SourceLocation(location.filename.data, location.line.data, location.column.data)
     if isinstance(location, NameLoc):
-        return source_location(location.location)
+        found = source_location(location.location)
+        return found if found is None or found.module else replace(found, module=location.desc.data)
     if isinstance(location, CallSiteLoc):
         return source_location(location.callee)
     if isinstance(location, FusedLoc) and isinstance(location.locations, ArrayAttr):

@@ -10,6 +10,7 @@ the diagnostics of an ``EtirError`` and exit with 1; a Python traceback means a 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -28,13 +29,31 @@ class Severity(StrEnum):
     REMARK = "remark"
 
 
+_TORCH_FILE = re.compile(r"(?:^|[/\\](?:site|dist)-packages[/\\])torch[/\\]")
+
+
+def is_torch_file(path: str) -> bool:
+    """Whether a source file is torch's own, of this or of another machine's installation: no user can change it."""
+    return _TORCH_FILE.search(path) is not None
+
+
 @dataclass(frozen=True)
 class SourceLocation:
-    """A place in a file: ``line`` and ``column`` count from 1, 0 means unknown."""
+    """A place in a file: ``line`` and ``column`` count from 1, 0 means unknown.
+
+    ``module`` is the path of the ``torch.nn.Module`` that the place belongs to (``layers.0.attn.q_proj``), empty where
+    there is none; it describes the place and takes no part in comparisons.
+    """
 
     file: str
     line: int = 0
     column: int = 0
+    module: str = field(default="", compare=False)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether only the module says anything to a user: the file is torch's."""
+        return bool(self.module) and is_torch_file(self.file)
 
     def __str__(self) -> str:
         parts = [self.file]
@@ -116,13 +135,17 @@ class Diagnostic:
 
     def render(self, source_line: str | None = None) -> str:
         """``file:line:col: error[E0312]: message``, then the source line with a caret, notes and the next step."""
-        where = f"{self.location}: " if self.location is not None else ""
+        location = self.location
+        place = None if location is None or location.is_hidden else location
+        where = f"{place}: " if place is not None else ""
         lines = [f"{where}{self.severity}[{self.id.id}]: {self.message}"]
-        if source_line is not None and self.location is not None:
+        if source_line is not None and place is not None:
             lines.append(f"    {source_line}")
-            if self.location.column:
-                pad = "".join("\t" if c == "\t" else " " for c in source_line[: self.location.column - 1])
+            if place.column:
+                pad = "".join("\t" if c == "\t" else " " for c in source_line[: place.column - 1])
                 lines.append(f"    {pad}^")
+        if location is not None and location.module:
+            lines.append(f"  note: in module '{location.module}'")
         lines.extend(f"  note: {note}" for note in self.notes)
         if self.help:
             lines.append(f"  help: {self.help}")
@@ -147,6 +170,28 @@ class EtirError(Exception):
     def ids(self) -> tuple[str, ...]:
         """The ids of the diagnostics, in order: what a test checks."""
         return tuple(d.id.id for d in self.diagnostics)
+
+
+def did_you_mean(name: str, known: Iterable[str], form: str = "'{}'") -> str:
+    """``; did you mean 'a' or 'b'?`` with those of the ``known`` names that are most similar, else nothing.
+
+    ``form`` says how a name is written.
+    """
+    near = [form.format(other) for other in similar(name, known)]
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def similar(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three of the ``known`` names that ``name`` may be a misspelling of, best first."""
+    from difflib import SequenceMatcher, get_close_matches
+
+    near = get_close_matches(name, list(known), 3)
+    ratios = [SequenceMatcher(None, other, name).ratio() for other in near]
+    return [other for other, ratio in zip(near, ratios, strict=True) if ratio > ratios[0] - _SIMILAR]
+
+
+_SIMILAR = 0.05
+"""How much less similar than the best name another one may be."""
 
 
 def short_errors(function: Callable[P, R]) -> Callable[P, R]:

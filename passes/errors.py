@@ -22,7 +22,8 @@ E0504 = define(
 E0505 = define(
     "E0505",
     "a pass failed",
-    "this is a bug in the pass: `et-opt --reproducer=FILE.mlir` writes a file that reruns it with one command",
+    "this is a bug in the pass: --debug prints the traceback, and `et-opt --reproducer=FILE.mlir` writes a file that "
+    "reruns it with one command",
 )
 E0506 = define("E0506", "a pipeline is malformed", "write it as 'first-pass,second-pass{option=value other=1,2}'")
 E0507 = define(

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from etir.diagnostics import Diagnostic, EtirError
+from etir.diagnostics import Diagnostic, EtirError, SourceLocation
 from etir.tools.errors import E0901, E0902, E0903, E0909
+from etir.tools.kinds import HEAD, refuse_others
 from etir.tools.startup import fast_start
 
 OK, FAILED, USAGE = 0, 1, 2
@@ -55,10 +56,12 @@ class Console:
         self._color = color
 
     def source_line(self, diagnostic: Diagnostic) -> str | None:
-        """The text of the line a diagnostic points at, if the file is known."""
+        """The text of the line a diagnostic points at, if the file is known, or is the Python source of a model."""
         location = diagnostic.location
-        if location is None or not location.line or location.file not in self.sources:
+        if location is None or not location.line:
             return None
+        if location.file not in self.sources:
+            return _python_line(location)
         lines = self.sources[location.file].split("\n")
         return lines[location.line - 1].rstrip("\r") if location.line <= len(lines) else None
 
@@ -69,6 +72,14 @@ class Console:
             if self._use_color():
                 text = "\n".join(_paint(line) for line in text.split("\n"))
             print(text, file=sys.stderr)
+
+
+def _python_line(location: SourceLocation) -> str | None:
+    if not location.file.endswith(".py"):
+        return None
+    import linecache
+
+    return linecache.getline(location.file, location.line).strip() or None
 
 
 def _paint(line: str) -> str:
@@ -96,10 +107,26 @@ class ToolParser(argparse.ArgumentParser):
             "--color", choices=("auto", "always", "never"), default="auto", help="colour diagnostics (default: auto)"
         )
 
-    def error(self, message: str) -> NoReturn:
+    def add_completions(self) -> None:
+        """Add what only a shell that completes a command line has to know."""
+
+    def error(self, message: str, help: str | None = None) -> NoReturn:
         """Print the problem and exit."""
-        Console().report([E0901.diagnostic(f"{self.prog}: {message}", help=f"{self.prog} --help lists the options")])
+        lists = f"{self.prog} --help lists the options"
+        Console().report([E0901.diagnostic(f"{self.prog}: {message}", help=help or lists)])
         raise SystemExit(USAGE)
+
+
+def add_replace_weights(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]
+    """The option that gives weights other bytes on purpose; ``replacements.py`` does it."""
+    parser.add_argument(
+        "--replace-weights",
+        dest="replacements",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="other bytes for weights and states, by name: a .safetensors or an .npz file",
+    )
 
 
 class _PrintVersion(argparse.Action):
@@ -129,6 +156,8 @@ def run_tool(
     parser: ToolParser, body: Callable[[argparse.Namespace, Console], int], argv: Sequence[str] | None = None
 ) -> int:
     """Parse the command line, run ``body``, print what goes wrong. Returns the exit code."""
+    if "_ARGCOMPLETE" in os.environ:
+        complete(parser)
     fast_start()
     console = Console()
     debug = "--debug" in (sys.argv[1:] if argv is None else argv)
@@ -155,36 +184,81 @@ def run_tool(
         return FAILED
 
 
+def complete(parser: ToolParser) -> None:
+    """Answer a shell that asks what a command line can go on with (argcomplete), and exit.
+
+    The shell says so in the environment, so that no other run looks for the package.
+    """
+    try:
+        import argcomplete
+    except ImportError:
+        return
+    parser.add_completions()
+    argcomplete.autocomplete(parser)
+
+
 def read_bytes(path: str) -> tuple[str, bytes]:
     """The name for diagnostics and the bytes of an input; ``-`` is standard input. Raises error E0902."""
     if path == "-":
         return STDIN_NAME, sys.stdin.buffer.read()
+    if not path:
+        raise E0902.error("the name of the input is empty")
     try:
         return path, Path(path).read_bytes()
-    except OSError as error:
-        raise E0902.error(f"cannot read '{path}': {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise E0902.error(f"cannot read '{path}': {_reason(error)}") from None
 
 
-_NOT_TEXT: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"ML\xefR", "it is MLIR bytecode; print it as text first"),
-    (4, b"ET12", "it is a .pte file; turn it into text with et-translate --pte-to-mlir"),
-    (0, b"PK\x03\x04", "it is a zip archive; import a .pt2 file with et-translate --import-pt2"),
-)
-"""Offset, magic bytes, and what to do about a file that is not text."""
+def read_head(path: str) -> bytes:
+    """The first bytes of a file, enough to tell its kind. Raises error E0902."""
+    if not path:
+        raise E0902.error("the name of the input is empty")
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(HEAD)
+    except (OSError, ValueError) as error:
+        raise E0902.error(f"cannot read '{path}': {_reason(error)}") from None
 
 
-def read_text(path: str, console: Console) -> tuple[str, str]:
+def read_text(path: str, console: Console, *, may_be_empty: bool = True) -> tuple[str, str]:
     """The name and the text of an input; its lines are then shown with diagnostics. Raises error E0902."""
     name, data = read_bytes(path)
-    for offset, magic, advice in _NOT_TEXT:
-        if data[offset : offset + len(magic)] == magic:
-            raise E0902.error(f"'{name}' is not text: {advice}")
+    if data or not may_be_empty:
+        refuse_others(name, data, "text")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise E0902.error(f"'{name}' is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}") from None
     console.sources[name] = text
     return name, text
+
+
+def check_output(path: str | None) -> None:
+    """Refuse a file that cannot be written, before the work is done. Raises error E0903."""
+    if path is None or path == "-":
+        return
+    if not path:
+        raise E0903.error("the name of the output is empty")
+    target = Path(path)
+    if target.is_dir():
+        raise E0903.error(f"cannot write '{path}': Is a directory")
+    if not target.parent.is_dir():
+        raise E0903.error(f"cannot write '{path}': there is no folder '{target.parent}'")
+
+
+def make_folder(path: str | None) -> None:
+    """Make a folder for output, with those above it. Raises error E0903."""
+    if path is None:
+        return
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise E0903.error(f"cannot make the folder '{path}': {_reason(error)}") from None
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """What the system says of a file, without the name, which stands in the message already."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def write_output(path: str, data: str | bytes | memoryview) -> None:
@@ -197,6 +271,7 @@ def write_output(path: str, data: str | bytes | memoryview) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(raw)
         return
+    check_output(path)
     from etir.dialects.et.weights import write_atomically
 
     target = Path(path)

@@ -10,13 +10,13 @@ from etir.emit.formats.buffers import Buffer
 from etir.emit.pte.reader import read_pte
 
 
-def disassemble_delegates(data: Buffer) -> str:
-    """Every delegate of a program, in order; equal blobs are written once.
+def disassemble_delegates(data: Buffer, name: str = "<pte>") -> str:
+    """Every delegate of a program, in order; equal blobs are written once. ``name`` is the file's, for messages.
 
     Raises the errors of the reader (E08xx), and what backends raise for blobs of another version (E1103) and damaged
     ones (E1108). A delegate whose backend is not installed is a line that says so.
     """
-    program = read_pte(data)
+    program = read_pte(data, name)
     named = {key: memoryview(item.data) for key, item in program.named_data.items()}
     written: dict[tuple[str, bytes], str] = {}
     parts: list[str] = []

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """``et-compile``: an exported program (``.pt2``) to a ``.pte`` file in one go, with a report of what happened.
 
 ::
@@ -18,8 +19,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etir.tools.common import OK, Console, ToolParser, run_tool, usage_error, write_output
-from etir.tools.errors import E0902, E0903
+from etir.tools.common import (
+    OK,
+    Console,
+    ToolParser,
+    add_replace_weights,
+    check_output,
+    make_folder,
+    read_head,
+    run_tool,
+    usage_error,
+    write_output,
+)
+from etir.tools.errors import E0903
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -85,6 +97,7 @@ def _parser() -> ToolParser:
         metavar="FILE",
         help="the weights of a module's text (default: INPUT with the suffix .safetensors)",
     )
+    add_replace_weights(parser)
     for what, meant in (("weights", "the weights"), ("state", "the initial values of state")):
         parser.add_argument(
             f"--external-{what}",
@@ -128,7 +141,10 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     from etir.tools.progress import showing_passes
 
     options = _options(arguments)
-    source = _load(arguments, console)
+    for path in (arguments.output, arguments.debug_file, arguments.memory_header):
+        check_output(path)
+    make_folder(arguments.dump_dir)
+    source = _load(arguments, console, options)
     if arguments.print_pipeline:
         source = module_of(source, options.resolved())
         found = remaining_stages(source, options)
@@ -211,21 +227,27 @@ def _patterns(text: str | None) -> bool | Sequence[str]:
     return text.split(",") if text else text is not None
 
 
-def _load(arguments: argparse.Namespace, console: Console) -> ExportedProgram | ModuleOp:
+def _load(arguments: argparse.Namespace, console: Console, options: CompileOptions) -> ExportedProgram | ModuleOp:
     """The program of the input: an exported program by its suffix or its first bytes, text otherwise."""
-    path = Path(arguments.input)
-    try:
-        is_exported = path.suffix == ".pt2" or (path.is_file() and path.open("rb").read(2) == b"PK")
-    except OSError as error:
-        raise E0902.error(f"cannot read '{path}': {error.strerror or error}") from None
+    is_exported = Path(arguments.input).suffix == ".pt2" or (
+        arguments.input != "-" and read_head(arguments.input).startswith(b"PK")
+    )
     if is_exported:
         from etir.tools.exported import load_exported_program
 
-        return load_exported_program(arguments.input)
+        program = load_exported_program(arguments.input)
+        if not arguments.replacements:
+            return program
+        from etir.driver import module_of
+        from etir.tools.replacements import replace_weights
+
+        module = module_of(program, options.resolved())
+        replace_weights(module, arguments.replacements)
+        return module
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
 
-    return read_module(arguments.input, arguments.weights, ToolContext(), console)
+    return read_module(arguments.input, arguments.weights, ToolContext(), console, arguments.replacements)
 
 
 if __name__ == "__main__":

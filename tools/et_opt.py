@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """``et-opt``: text in, passes, text out. What mlir-opt is for MLIR.
 
 One run reads one file, or several modules in it (``--split-input-file``); each module is parsed, verified, run through
@@ -13,7 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etir.diagnostics import Diagnostic, EtirError, Severity
-from etir.tools.common import FAILED, OK, Console, read_text, run_tool, usage_error, write_output
+from etir.tools.common import (
+    FAILED,
+    OK,
+    Console,
+    check_output,
+    make_folder,
+    read_text,
+    run_tool,
+    usage_error,
+    write_output,
+)
 from etir.tools.errors import E0911
 from etir.tools.opt_arguments import OptParser
 
@@ -52,7 +63,9 @@ class _Run:
 
         self.arguments = arguments
         self.console = console
-        self.printing = PrintOptions(arguments.generic, arguments.locations, arguments.elide_weights)
+        self.printing = PrintOptions(
+            arguments.generic, arguments.locations, arguments.elide_weights, arguments.largest_elements
+        )
         self.parsing, self.writing = Time(), Time()
         self.reports: list[PipelineReport] = []
         self.payloads: list[Payload] = []
@@ -63,6 +76,9 @@ class _Run:
         from etir.tools.split import SEPARATOR, Chunk, split_input
 
         arguments = self.arguments
+        for path in (None if arguments.no_output else arguments.output, arguments.weights_out):
+            check_output(path)
+        make_folder(arguments.print_dir)
         self.name, text = read_text(arguments.run_reproducer or arguments.input, self.console)
         self.passes, self.settings = self._what_to_run(text)
         self.weights = self._open_weights()
@@ -157,6 +173,7 @@ class _Run:
         from etir.dialects.text import parse_module
         from etir.passes.infra.manager import PipelineOptions, run_pipeline
         from etir.tools.context import ToolContext
+        from etir.tools.files import expected_weights
 
         ctx = ToolContext(allow_unregistered="--allow-unregistered-dialect" in self._flags())
         options = PipelineOptions(
@@ -168,8 +185,17 @@ class _Run:
         try:
             with self.parsing.measure():
                 module = parse_module(
-                    chunk.text, ctx, name=self.name, weights=self.weights, first_line=chunk.first_line
+                    chunk.text,
+                    ctx,
+                    name=self.name,
+                    weights=self.weights,
+                    expected=expected_weights(self.arguments.input, self.settings.weights),
+                    first_line=chunk.first_line,
                 )
+            if self.arguments.replacements:
+                from etir.tools.replacements import replace_weights
+
+                replace_weights(module, self.arguments.replacements)
             self.reports.append(run_pipeline(ctx, module, self.passes, options))
             if self.arguments.verify_roundtrip:
                 from etir.tools.roundtrip import verify_roundtrip
@@ -281,11 +307,13 @@ def _in_order(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _names(names: str | None, all_of_them: bool) -> tuple[str, ...]:
+    """Names of passes as they are now. Raises error E0502 for a name that no pass has or had."""
     if all_of_them:
         return ("*",)
-    from etir.passes.infra.registry import current_name
+    from etir.passes.infra.registry import find_pass
 
-    return () if names is None else tuple(current_name(name.strip()) for name in names.split(",") if name.strip())
+    given = [name.strip() for name in (names or "").split(",") if name.strip()]
+    return tuple(name if name == "*" else find_pass(name).name for name in given)
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """``et-run``: execute a program, a ``.pte`` file or text at any level, on inputs from an ``.npz`` file.
 
 ::
@@ -22,9 +23,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from etir.diagnostics import EtirError, SourceLocation
-from etir.tools.common import OK, Console, ToolParser, read_bytes, run_tool, usage_error
-from etir.tools.errors import E0902, E0903
-from etir.tools.named_arrays import MethodSignature, Names, order_inputs, output_labels
+from etir.tools.common import (
+    OK,
+    Console,
+    ToolParser,
+    add_replace_weights,
+    check_output,
+    read_head,
+    run_tool,
+    usage_error,
+)
+from etir.tools.errors import E0903
+from etir.tools.kinds import refuse_others
+from etir.tools.named_arrays import MethodSignature, Names, order_inputs, output_labels, read_arrays
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -66,11 +77,13 @@ def _parser() -> ToolParser:
     parser.add_argument(
         "--weights", action="append", default=[], metavar="FILE", help="safetensors with the bytes of weights"
     )
+    add_replace_weights(parser)
     return parser
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     native = _is_native(arguments)
+    check_output(arguments.outputs)
     if arguments.list:
         for signature in _native_signatures(arguments) if native else _signatures(_load(arguments, console)):
             print(signature)
@@ -90,6 +103,8 @@ def _is_native(arguments: argparse.Namespace) -> bool:
     interpreted = not arguments.input.endswith(".pte") or arguments.interpret or arguments.evaluator is not None
     options = ("profile", "threads", "data", "load_library")
     only_native = [name.replace("_", "-") for name in options if getattr(arguments, name) not in (None, False, [])]
+    if arguments.replacements and arguments.input.endswith(".pte"):
+        raise usage_error("--replace-weights is for text; a .pte file has its weights in it, or in .ptd files (--data)")
     if not interpreted:
         from etir.runtime import is_available
 
@@ -129,7 +144,8 @@ def _execute(arguments: argparse.Namespace) -> tuple[list[Any], Names]:
 def _load_native(arguments: argparse.Namespace) -> Program:
     from etir.runtime import load, load_library
 
-    read_bytes(arguments.input)
+    if head := read_head(arguments.input):
+        refuse_others(arguments.input, head, "a .pte file")
     for library in arguments.load_library:
         load_library(library)
     threads = 1 if arguments.threads is None else arguments.threads
@@ -177,24 +193,14 @@ def _load(arguments: argparse.Namespace, console: Console) -> ModuleOp:
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
 
-    module = read_module(arguments.input, arguments.weights, ToolContext(), console)
+    module = read_module(arguments.input, arguments.weights, ToolContext(), console, arguments.replacements)
     require_payloads(module)
     return module
 
 
 def _load_inputs(path: str | None) -> dict[str, Any]:
     """The arrays of an ``.npz`` file in file order."""
-    if path is None:
-        return {}
-    import zipfile
-
-    import numpy as np
-
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
-        raise E0902.error(f"cannot read the inputs '{path}': {error}", help="write them with numpy.savez") from None
+    return {} if path is None else read_arrays(path)
 
 
 def _to_numpy(value: Any) -> Any:

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """``et-translate``: between ``.pt2`` files, text and ``.pte`` files.
 
 ::
@@ -25,7 +26,8 @@ from etir.tools.common import (
     OK,
     Console,
     ToolParser,
-    read_bytes,
+    add_replace_weights,
+    check_output,
     read_text,
     run_tool,
     usage_error,
@@ -63,6 +65,7 @@ def _parser() -> ToolParser:
     parser.add_argument(
         "--weights", action="append", default=[], metavar="FILE", help="safetensors beside the text that is read"
     )
+    add_replace_weights(parser)
     parser.add_argument(
         "--target",
         default="executorch",
@@ -89,6 +92,10 @@ def _parser() -> ToolParser:
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
+    for path in (arguments.output, arguments.weights_out):
+        check_output(path)
+    if arguments.replacements and (arguments.decode_error or arguments.disassemble):
+        raise usage_error("--replace-weights is for programs that are translated as a whole")
     if arguments.import_pt2:
         return _import_pt2(arguments)
     if arguments.mlir_to_pt2:
@@ -112,13 +119,15 @@ def _import_pt2(arguments: argparse.Namespace) -> int:
 
 
 def _mlir_to_pt2(arguments: argparse.Namespace, console: Console) -> int:
+    from etir.dialects.payloads import require_payloads
     from etir.lowering.export_fx import export_program
     from etir.passes.infra.base import methods
     from etir.tools.context import ToolContext
     from etir.tools.exported import save_exported_program
     from etir.tools.files import read_module
 
-    module = read_module(arguments.input, arguments.weights, ToolContext(), console)
+    module = read_module(arguments.input, arguments.weights, ToolContext(), console, arguments.replacements)
+    require_payloads(module)
     found = [op.sym_name.data for op in methods(module)]
     if arguments.method is None and len(found) > 1:
         raise usage_error(f"the module has the methods {', '.join(found)}: name one with --method")
@@ -133,7 +142,7 @@ def _mlir_to_pte(arguments: argparse.Namespace, console: Console) -> int:
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
 
-    module = read_module(arguments.input, arguments.weights, ToolContext(), console)
+    module = read_module(arguments.input, arguments.weights, ToolContext(), console, arguments.replacements)
     if phase_of(module) != "et":
         from etir.driver import compile_program
 
@@ -156,8 +165,10 @@ def _pte_to_mlir(arguments: argparse.Namespace) -> int:
 
 def _disassemble(arguments: argparse.Namespace) -> int:
     from etir.tools.disassemble import disassemble_delegates
+    from etir.tools.files import read_pte_bytes
 
-    write_output(arguments.output, disassemble_delegates(read_bytes(arguments.input)[1]))
+    name, data = read_pte_bytes(arguments.input)
+    write_output(arguments.output, disassemble_delegates(data, name))
     return OK
 
 
@@ -182,9 +193,9 @@ def _origin(arguments: argparse.Namespace, console: Console) -> Origin:
     from etir.emit.pte.reader import read_pte
     from etir.tools.context import ToolContext
     from etir.tools.decode_error import Origin
-    from etir.tools.files import read_module
+    from etir.tools.files import read_module, read_pte_bytes
 
-    name, data = read_bytes(arguments.program)
+    name, data = read_pte_bytes(arguments.program)
     program = read_pte(data, name)
     if arguments.debug_info is None:
         return Origin(program, of_program(program))
@@ -198,7 +209,9 @@ def _origin(arguments: argparse.Namespace, console: Console) -> Origin:
 
 def _write(arguments: argparse.Namespace, module: ModuleOp, *, locations: bool) -> None:
     from etir.tools.files import write_module
+    from etir.tools.replacements import replace_weights
 
+    replace_weights(module, arguments.replacements)
     write_module(module, arguments.output, arguments.weights_out, locations=locations)
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import io
 import logging
-from pathlib import Path
 from typing import Any
 
+from etir.tools.common import read_head
 from etir.tools.errors import E0902
+from etir.tools.kinds import refuse_others
 
 
 def load_exported_program(path: str) -> Any:
     """The ``torch.export.ExportedProgram`` of a file.
 
-    Raises error E0902 for a missing file, E0401 without torch, E0406 for a file that torch cannot load.
+    Raises error E0902 for a missing file or one of another kind, E0401 without torch, E0406 for a file that torch
+    cannot load.
     """
-    if not Path(path).is_file():
-        raise E0902.error(f"cannot read '{path}': no such file")
+    if path == "-":
+        raise E0902.error("a .pt2 file is not read from standard input", help="write it to a file, and pass its path")
+    refuse_others(path, read_head(path), "a .pt2 file")
     from etir.lowering.errors import E0406
     from etir.lowering.import_fx import require_torch
 
@@ -26,6 +29,8 @@ def load_exported_program(path: str) -> Any:
         return torch.export.load(path)
     except Exception as error:  # torch raises whatever its unpickler and its zip reader meet
         message = (str(error).splitlines() or [""])[0]
+        if "check the warnings above" in message:  # they are not shown
+            message = "it holds no exported program that this version of torch reads"
         raise E0406.error(f"torch cannot load '{path}': {type(error).__name__}: {message}") from error
     finally:
         logging.disable(logging.NOTSET)

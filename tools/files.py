@@ -7,6 +7,7 @@ none is named; writing makes it when the module has any bytes.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from etir.dialects.text import parse_module, print_module
 from etir.dialects.verify import verify_module
 from etir.tools.common import Console, read_bytes, read_text, write_output
 from etir.tools.errors import E0903
+from etir.tools.kinds import refuse_others
 
 
 def weights_path(path: str) -> Path:
@@ -27,20 +29,41 @@ def weights_path(path: str) -> Path:
     return Path(path).with_suffix(".safetensors")
 
 
-def read_module(path: str, weights: list[str], ctx: EtContext, console: Console) -> ModuleOp:
-    """Read and verify a module with its weights. Raises the errors of parsing, weights and verification."""
-    name, text = read_text(path, console)
+def read_module(
+    path: str, weights: list[str], ctx: EtContext, console: Console, replacements: Sequence[str] = ()
+) -> ModuleOp:
+    """Read and verify a module with its weights, or with other bytes for some of them from the files ``replacements``.
+
+    Raises the errors of parsing, weights and verification.
+    """
+    name, text = read_text(path, console, may_be_empty=False)
     files = weights or weights_beside(path)
-    module = parse_module(text, ctx, name=name, weights=[WeightFile(file) for file in files])
+    opened = [WeightFile(file) for file in files]
+    module = parse_module(text, ctx, name=name, weights=opened, expected=expected_weights(path, files))
+    if replacements:
+        from etir.tools.replacements import replace_weights
+
+        replace_weights(module, replacements)
     verify_module(module)
     return module
+
+
+def read_pte_bytes(path: str) -> tuple[str, bytes]:
+    """The name and the bytes of a ``.pte`` file. Raises error E0902, also for a file that is certainly of another kind.
+
+    What is wrong with a file of the right kind, its readers say.
+    """
+    name, data = read_bytes(path)
+    if data:
+        refuse_others(name, data, "a .pte file")
+    return name, data
 
 
 def read_pte_module(path: str) -> ModuleOp:
     """The module of a ``.pte`` file, with the file's name in errors. Raises the errors of the reader (E08xx)."""
     from etir.emit.from_pte import read_program
 
-    name, data = read_bytes(path)
+    name, data = read_pte_bytes(path)
     try:
         return read_program(data)
     except EtirError as error:
@@ -98,6 +121,8 @@ def keep_weights(path: Path, found: list[Payload], files: list[WeightFile]) -> N
 
 
 def _refuse_foreign(path: Path) -> None:
+    if path.is_dir():
+        raise E0903.error(f"cannot write '{path}': Is a directory")
     try:
         foreign = path.exists() and WeightFile(path).is_from_elsewhere
     except EtirError:
@@ -105,6 +130,11 @@ def _refuse_foreign(path: Path) -> None:
     if foreign:
         help = "name another file with --weights-out, or move this one away"
         raise E0903.error(f"'{path}' exists and was not written by etir: it is not replaced", help=help)
+
+
+def expected_weights(path: str, files: Sequence[str]) -> list[str]:
+    """The file that a text's weights should be in when there is none, for messages."""
+    return [] if files or path == "-" else [str(weights_path(path))]
 
 
 def weights_beside(path: str) -> list[str]:

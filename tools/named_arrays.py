@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from etir.tools.errors import E0910
+from etir.tools.common import read_head
+from etir.tools.errors import E0902, E0910
+from etir.tools.kinds import refuse_others
 
 Names = Sequence[str | None]
 _NUMBERED = re.compile(r"(arr|input|output)_(\d+)")
@@ -59,3 +61,21 @@ def _are_numbered(arrays: Mapping[str, Any], known: Sequence[str]) -> bool:
 def output_labels(names: Names) -> list[str]:
     """What outputs are called: by their names, otherwise by their number."""
     return [name or f"output_{i}" for i, name in enumerate(names)]
+
+
+def read_arrays(path: str) -> dict[str, Any]:
+    """The arrays of an ``.npz`` file in file order. Raises error E0902."""
+    import zipfile
+
+    import numpy as np
+
+    help = "write arrays with numpy.savez"
+    refuse_others(path, read_head(path), "an .npz file", help)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        raise E0902.error(f"cannot read the arrays '{path}': {error}", help=help) from None
+    if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
+        raise E0902.error(f"'{path}' is not an .npz file: '{strange[0]}' in it is no array", help=help)
+    return arrays

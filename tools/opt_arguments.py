@@ -6,17 +6,22 @@ import argparse
 from collections.abc import Sequence
 
 from etir.phases import PHASES
-from etir.tools.common import ToolParser
+from etir.tools.common import ToolParser, add_replace_weights
 
 _DESCRIPTION = """\
 Read a module as text, run passes over it, print it.
 
   et-opt -p 'decompose-aten,aten-to-edge{...}' in.mlir -o out.mlir
-  et-opt --cse --dce in.mlir                 a pass is an option, too
+  et-opt --cse --dce in.mlir                 a pass is an option, too; -cse as well
   et-opt --compile-to=edge in.mlir           all passes up to a named phase
 """
 
-_STARRED = tuple(f"--{prefix}print-ir-{place}" for prefix in ("", "mlir-") for place in ("before", "after"))
+_OPTIONAL = {
+    **{f"--{prefix}print-ir-{place}": "*" for prefix in ("", "mlir-") for place in ("before", "after")},
+    "--explain-match": "*",
+    "--verify-each": "true",
+}
+"""Options whose value is only ever written with =, and what they mean without: none takes the input's name for it."""
 
 
 class OptParser(ToolParser):
@@ -47,6 +52,11 @@ class OptParser(ToolParser):
             metavar="NAME{OPTIONS}",
             help="a backend that the phases hand work to, in this order; what is marked or outlined already needs none",
         )
+        group.add_argument(
+            "--verify-each",
+            metavar="BOOL",
+            help="verify after every pass: always so, and accepted for mlir-opt's habits",
+        )
         group.add_argument("--require-locations", action="store_true", help="refuse operations without a location")
         group.add_argument("--reproducer", metavar="FILE", help="on failure, write what reruns the failing pass")
         group.add_argument("--run-reproducer", metavar="FILE", help="run a file that --reproducer wrote")
@@ -65,6 +75,7 @@ class OptParser(ToolParser):
             metavar="FILE",
             help="where the weights go (default: beside the output)",
         )
+        add_replace_weights(group)
         group.add_argument("--allow-unregistered-dialect", action="store_true", help="accept unknown operations")
         group.add_argument("--split-input-file", action="store_true", help="modules between lines '// -----'")
         group.add_argument(
@@ -76,6 +87,13 @@ class OptParser(ToolParser):
         group = self.add_argument_group("printing the result")
         group.add_argument("--print-op-generic", "--mlir-print-op-generic", dest="generic", action="store_true")
         group.add_argument("--print-debuginfo", "--mlir-print-debuginfo", dest="locations", action="store_true")
+        group.add_argument(
+            "--mlir-elide-elementsattrs-if-larger",
+            dest="largest_elements",
+            type=int,
+            metavar="N",
+            help="constants with more elements without their values: for reading only",
+        )
         group.add_argument("--elide-weights", action="store_true", help="weights as #et.synthetic: readable anywhere")
         group.add_argument("--no-output", action="store_true", help="do not print the result")
 
@@ -106,7 +124,9 @@ class OptParser(ToolParser):
             metavar="DIR",
             help="IR to numbered files; the input and after every pass unless another option says when",
         )
-        group.add_argument("--explain-match", metavar="PATTERN", help="why a pattern matched or did not (* for any)")
+        group.add_argument(
+            "--explain-match", metavar="NAME", help="why a pattern matched or did not (s*); any without =NAME"
+        )
         group.add_argument("--trace-op", metavar="NAME", help="every rewrite of an operation: aten.silu")
         group.add_argument("--timing", "--mlir-timing", action="store_true", help="wall and CPU time of every pass")
         group.add_argument(
@@ -119,17 +139,36 @@ class OptParser(ToolParser):
     def _add_listing(self) -> None:
         group = self.add_argument_group("what there is")
         group.add_argument("--list-passes", action="store_true", help="every pass with its options")
-        group.add_argument("--list-dialects", action="store_true", help="every dialect")
+        group.add_argument("--list-dialects", "--show-dialects", action="store_true", help="every dialect")
+
+    def add_completions(self) -> None:
+        """Passes are options, which only the shell has to know beforehand."""
+        from etir.passes.infra.registry import all_passes
+
+        for name in all_passes():
+            self.add_argument(f"--{name}", help="a pass")
+        for action in self._actions:
+            if action.dest in ("compile_to", "compile_from"):
+                action.choices = PHASES
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: None = None) -> argparse.Namespace:  # type: ignore[override]
         """Parse, taking ``--NAME[=OPTIONS]`` of a known pass as a pass."""
         import sys
 
-        words = [f"{w}=*" if w in _STARRED else w for w in (sys.argv[1:] if args is None else args)]
+        words = [self._normal(word) for word in (sys.argv[1:] if args is None else args)]
         arguments, rest = self.parse_known_args(words)
         passes = [_pass_option(word) for word in rest]
         if unknown := [word for word, spec in zip(rest, passes, strict=True) if spec is None]:
+            if not unknown[0].startswith("-"):
+                self.error(
+                    f"one input is read, and there are two: '{arguments.input}' and '{unknown[0]}'",
+                    "a value of an option is written with =, as in --explain-match=NAME",
+                )
             self.error(f"unknown option '{unknown[0]}'{_nearest(unknown[0], self)}")
+        if arguments.verify_each not in (None, "true", "1"):
+            if arguments.verify_each not in ("false", "0"):
+                self.error(f"--verify-each is true or false, not '{arguments.verify_each}'")
+            self.error("the verifier runs after every pass, and nothing turns it off: leave --verify-each out")
         if passes and arguments.pipeline is not None:
             self.error("give passes either as options or with -p")
         if passes:
@@ -138,12 +177,24 @@ class OptParser(ToolParser):
             self.error("--run-reproducer takes pipeline and input from its file")
         return arguments
 
+    def _normal(self, word: str) -> str:
+        """An option as argparse takes it: mlir-opt's single hyphen (``-cse``) as two, a value that is left out said."""
+        name = word.partition("=")[0]
+        if len(name) > 2 and name.startswith("-") and not name.startswith("--"):
+            known = f"-{name}" in self._option_string_actions or (name[1].isalpha() and _is_pass(name[1:]))
+            word = f"-{word}" if known else word
+        return f"{word}={_OPTIONAL[word]}" if word in _OPTIONAL else word
 
-def _pass_option(word: str) -> str | None:
+
+def _is_pass(name: str) -> bool:
     from etir.passes.infra.registry import has_pass
 
+    return has_pass(name)
+
+
+def _pass_option(word: str) -> str | None:
     name, _, options = word.removeprefix("--").partition("=")
-    if not word.startswith("--") or not has_pass(name):
+    if not word.startswith("--") or not _is_pass(name):
         return None
     return f"{name}{{{options}}}" if options else name
 

@@ -77,7 +77,11 @@ def parse_layout(body: str) -> Layout:
             raise ValueError("'dims' has no symbolic dim: leave it out")
     order = None
     if "order" in fields:
-        order = tuple(int(part) for part in _split_top_level(fields["order"]))
+        parts = [part.strip() for part in _split_top_level(fields["order"])]
+        if wrong := [part for part in parts if not part.isdecimal()]:
+            entry = f"the entry '{wrong[0]}'" if wrong[0] else "an empty entry"
+            raise ValueError(f"'order' has {entry} where the number of a dim is expected")
+        order = tuple(map(int, parts))
         if sorted(order) != list(range(len(order))):
             raise ValueError(f"'order' {list(order)} is not a permutation")
         if list(order) == list(range(len(order))):

@@ -16,6 +16,7 @@ from typing import Self, cast
 
 from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
+    DenseResourceAttr,
     FlatSymbolRefAttr,
     StringAttr,
     SymbolNameConstraint,
@@ -232,6 +233,8 @@ class ConstantOp(IRDLOperation):
         attributes = parser.parse_optional_attr_dict()
         position = parser.pos
         value = parser.parse_attribute()
+        if isinstance(value, DenseResourceAttr):
+            parser.raise_error("the values of this constant were left out when it was printed", position)
         if not isinstance(value, DenseIntOrFPElementsAttr):
             parser.raise_error("expected dense<...> : tensor<...>", position)
         op = cls(value)

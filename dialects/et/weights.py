@@ -44,11 +44,13 @@ class Blob:
     Two blobs are equal when digest and size are: the bytes are a cache, not part of the value.
     """
 
-    __slots__ = ("_source", "digest", "size")
+    __slots__ = ("_source", "digest", "searched", "size")
 
     def __init__(self, digest: str, size: int, source: memoryview | Callable[[], memoryview] | None = None):
         self.digest = digest
         self.size = size
+        self.searched: tuple[str, ...] = ()
+        """The files that were to have the bytes and have not, for the message."""
         self._source = source
 
     @staticmethod
@@ -70,7 +72,8 @@ class Blob:
     def data(self) -> memoryview:
         """The bytes. Raises error E0201 when they were never supplied."""
         if self._source is None:
-            raise E0201.error(f"the {self.size} bytes with digest {self.digest} are not loaded")
+            message = f"the {self.size} bytes with digest {self.digest} are not loaded"
+            raise E0201.error(message, notes=searched_notes(self.searched))
         if not isinstance(self._source, memoryview):
             self._source = self._source()
         return self._source
@@ -83,6 +86,11 @@ class Blob:
 
     def __repr__(self) -> str:
         return f"Blob({self.digest}, {self.size})"
+
+
+def searched_notes(files: Iterable[str]) -> list[str]:
+    """Where bytes were looked for: a note for each file."""
+    return [f"'{file}' {'does not have them' if Path(file).exists() else 'does not exist'}" for file in files]
 
 
 @irdl_attr_definition
@@ -172,8 +180,10 @@ class WeightFile:
         try:
             with self.path.open("rb") as file:
                 self._map = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except (OSError, ValueError) as error:
-            raise E0203.error(f"cannot read the weights file '{path}': {error}") from None
+        except OSError as error:
+            raise E0203.error(f"cannot read the weights file '{path}': {error.strerror or error}") from None
+        except ValueError:
+            raise E0203.error(f"the weights file '{path}' is empty") from None
         if len(self._map) < 8 or (length := struct.unpack("<Q", self._map[:8])[0]) > len(self._map) - 8:
             raise E0203.error(f"'{path}' is not a safetensors file: its header does not fit in {len(self._map)} bytes")
         try:
@@ -182,15 +192,34 @@ class WeightFile:
             digests: dict[str, str] = json.loads(metadata.get("etir.digests", "{}"))
             self.is_from_elsewhere = "etir.digests" not in metadata  # not written by write_weight_file
             spans = {name: tuple(entry["data_offsets"]) for name, entry in header.items()}
+            self._types = {
+                name: (str(entry["dtype"]), tuple(int(n) for n in entry["shape"])) for name, entry in header.items()
+            }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise E0203.error(f"'{path}' has a malformed safetensors header: {error}") from None
         base = 8 + length
         self._spans: dict[str, tuple[int, int]] = {}
+        self._named: dict[str, tuple[int, int]] = {}
         for name, (start, end) in spans.items():
             if not 0 <= start <= end <= len(self._map) - base:
                 raise E0203.error(f"'{path}' is truncated: '{name}' ends at byte {base + end} of {len(self._map)}")
             digest = digests.get(name) or digest_of(self._map[base + start : base + end])
-            self._spans[digest] = (base + start, base + end)
+            self._spans[digest] = self._named[name] = (base + start, base + end)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the tensors of the file are called, in its order."""
+        return tuple(self._named)
+
+    def tensor(self, name: str) -> tuple[str, tuple[int, ...], memoryview]:
+        """A tensor by its name: torch's name of its dtype, its shape, its bytes in row-major order.
+
+        A dtype that torch has no name for stays as the file calls it. Raises ``KeyError`` for an unknown name.
+        """
+        dtype, shape = self._types[name]
+        start, end = self._named[name]
+        known = next((torch for torch, own in _SAFETENSORS_DTYPES.items() if own == dtype), dtype)
+        return known, shape, self._map[start:end]
 
     def __contains__(self, blob: Blob) -> bool:
         """Whether the file has bytes with the digest of ``blob``."""

@@ -6,6 +6,7 @@ The innermost frame of a stack trace is usually inside torch; the one that helps
 
 from __future__ import annotations
 
+import os
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -21,8 +22,10 @@ from xdsl.dialects.builtin import (
     UnknownLoc,
 )
 
+from etir.diagnostics import is_torch_file
+
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_TORCH_DIRECTORY = str(Path(torch.__file__).parent)
+_TORCH_DIRECTORY = str(Path(torch.__file__).parent) + os.sep
 
 
 @lru_cache(maxsize=65536)
@@ -31,7 +34,7 @@ def frame_of(stack_trace: str) -> LocationAttr:
     frames = [(file, int(line)) for file, line in _FRAME.findall(stack_trace) if not file.startswith("<")]
     if not frames:
         return UnknownLoc()
-    own = [f for f in frames if not f[0].startswith((_TORCH_DIRECTORY, "torch/"))]
+    own = [f for f in frames if not f[0].startswith(_TORCH_DIRECTORY) and not is_torch_file(f[0])]
     file, line = own[-1] if own else frames[-1]
     return FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(0))
 

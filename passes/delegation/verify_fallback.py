@@ -97,5 +97,5 @@ def _place(left: Left) -> SourceLocation | None:
     file, *numbers = left.location.rsplit(":", 2)
     if not file:
         return None
-    digits = [int(n) for n in numbers if n.isdecimal()]
-    return SourceLocation(file, *digits)
+    line, column, *_ = (*(int(n) for n in numbers if n.isdecimal()), 0, 0)
+    return SourceLocation(file, line, column)

@@ -9,7 +9,6 @@ file that one command reruns; the module is cloned before every pass for that, s
 
 from __future__ import annotations
 
-import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,15 +17,16 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from etir.diagnostics import Diagnostic, EtirError
+from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.verify import verify_module
-from etir.passes.errors import E0504, E0505
+from etir.passes.errors import E0504
+from etir.passes.infra.crash import unexpected
 from etir.passes.infra.instrumentation import Instrument, PassRun, Relay, watchers
 from etir.passes.infra.pipeline import parse_pipeline, pass_text, pipeline_text
 from etir.passes.infra.report import PassReport, PipelineReport, count_operations
 from etir.passes.infra.reproducer import Reproducer, Settings, write_reproducer
-from etir.passes.infra.rewriting import Observer
+from etir.passes.infra.rewriting import Observer, PatternError
 from etir.passes.infra.survey import collect_all_errors
 
 
@@ -111,7 +111,7 @@ def _run_one(ctx: EtContext, module: ModuleOp, p: ModulePass, done: PassReport, 
         found = [replace(d, notes=(*d.notes, note), pass_name=p.name) for d in error.diagnostics]
         raise EtirError(found) from error
     except Exception as error:  # The one boundary where a pass's bug becomes a diagnostic.
-        raise EtirError([_unexpected(p.name, error)]) from error
+        raise EtirError([unexpected(p, error)]) from (error.__cause__ if isinstance(error, PatternError) else error)
     try:
         with done.verify.measure():
             verify_module(module, require_locations=options.require_locations, verified=ctx.verified)
@@ -119,13 +119,6 @@ def _run_one(ctx: EtContext, module: ModuleOp, p: ModulePass, done: PassReport, 
         count = len(error.diagnostics)
         head = E0504.diagnostic(f"pass '{p.name}' left invalid IR behind: {count} problem{'s' if count > 1 else ''}")
         raise EtirError([head, *error.diagnostics]) from None
-
-
-def _unexpected(name: str, error: Exception) -> Diagnostic:
-    message = (str(error).splitlines() or [""])[0]
-    frames = traceback.extract_tb(error.__traceback__)
-    notes = [f"raised in {frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno}"] if frames else []
-    return E0505.diagnostic(f"pass '{name}' failed: {type(error).__name__}: {message}".rstrip(": "), notes=notes)
 
 
 def _failure(

@@ -30,6 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 from etir.diagnostics import Diagnostic, Severity, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.literals import ArgValue, bools_attr, literal_attr, literal_of, segments_attr
+from etir.dialects.parse_errors import similar_operations
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SEGMENTS, SchemaOp
 from etir.dialects.text import parse_module, source_location
@@ -84,7 +85,7 @@ def _pattern_errors(pattern: pdl.PatternOp, ctx: EtContext) -> list[Diagnostic]:
             elif isinstance(op, pdl.OperationOp):
                 name = None if op.opName is None else op.opName.data
                 if name is not None and ctx.get_optional_op(name) is None:
-                    report(op, f"there is no operation '{name}'")
+                    report(op, f"there is no operation '{name}'{similar_operations(name, ctx)}")
                 if any(isinstance(v.type, pdl.RangeType) for v in (*op.operand_values, *op.type_values)):
                     report(op, "ranges of values and types are not supported")
             elif isinstance(op, pdl.ReplaceOp) and op.repl_operation is None and not op.repl_values:

@@ -3,8 +3,9 @@
 xDSL has such a parser, but its values are typed by their spelling: it refuses ``only=aten.silu.default``, a space after
 a comma, ``tolerance=1e-5`` and a bare ``{verbose}``, and it reports what is wrong without the place. Here the text is
 split first, and every value is then read as the type of the option it is for (a field of the pass's dataclass), so that
-nothing has to be quoted except what contains a separator. For people with mlir-opt's habits, ``builtin.module(...)``
-around the whole pipeline is allowed.
+nothing has to be quoted except what contains a separator. For people with mlir-opt's habits, pipelines may be nested as
+mlir-opt prints them, ``builtin.module(func.func(cse,dce),canonicalize)``: a pass of etir's works on the whole module,
+and on all functions in it, so that the nesting changes nothing but the spelling.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ PIPELINE_FILE = "<pipeline>"
 
 _TOKEN = re.compile(r'\s+|[,{}=()]|"(?:[^"\\]|\\.)*"|[^\s,{}=()"]+|"', re.DOTALL)
 _BARE = re.compile(r'[^\s,{}=()"]+')
-_ANCHOR = "builtin.module"
+_ANCHORS: dict[str, tuple[str, ...]] = {
+    "builtin.module": ("", "builtin.module"),
+    "func.func": ("", "builtin.module"),
+    "et.method": ("", "builtin.module"),
+    "any": ("", "builtin.module"),
+}
+"""Operations that passes are nested in, with those that they stand in themselves; empty for the top of a pipeline."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,15 @@ class _Reader:
         line = self.text.count("\n", 0, position) + 1
         return SourceLocation(PIPELINE_FILE, line, position - self.text.rfind("\n", 0, position))
 
+    @property
+    def nests(self) -> bool:
+        """Whether a nested pipeline comes next: a word and an opening parenthesis."""
+        return (
+            self.next + 1 < len(self.tokens)
+            and self.tokens[self.next + 1][0] == "("
+            and bool(_BARE.fullmatch(self.token))
+        )
+
     def accept(self, token: str) -> bool:
         """Take ``token`` if it comes next."""
         if self.token != token:
@@ -124,20 +140,37 @@ class _Reader:
 def parse_specs(text: str) -> list[PassSpec]:
     """Split a pipeline without looking passes up. Raises error E0506 at the first wrong place."""
     reader = _Reader(text)
-    anchored = reader.token == _ANCHOR
-    if anchored:
-        reader.next += 1
-        if not reader.accept("("):
-            reader.fail(f"expected '(' after {_ANCHOR}")
-    specs: list[PassSpec] = []
-    if reader.token not in ("", ")"):
-        specs.append(_parse_spec(reader))
-        while reader.accept(","):
-            specs.append(_parse_spec(reader))
-    if anchored and not reader.accept(")"):
-        reader.fail("expected ',' or ')'")
+    specs = [] if not reader.token else _parse_list(reader, "")
     if reader.token:
         reader.fail("expected ',' between passes")
+    return specs
+
+
+def _parse_list(reader: _Reader, inside: str) -> list[PassSpec]:
+    """Passes and nested pipelines with commas between them; ``inside`` is the operation that they are nested in."""
+    specs = _parse_element(reader, inside)
+    while reader.accept(","):
+        specs += _parse_element(reader, inside)
+    return specs
+
+
+def _parse_element(reader: _Reader, inside: str) -> list[PassSpec]:
+    """A pass, or the passes of ``func.func(...)``."""
+    if not reader.nests and reader.token in _ANCHORS:
+        reader.next += 1
+        reader.fail("expected '(' after an operation that passes are nested in")
+    if not reader.nests:
+        return [_parse_spec(reader)]
+    anchor, location = reader.token, reader.location
+    if anchor not in _ANCHORS:
+        known = ", ".join(_ANCHORS)
+        raise E0506.error(f"passes are nested in one of {known}, not in '{anchor}'", location)
+    if inside not in _ANCHORS[anchor]:
+        raise E0506.error(f"'{anchor}' does not stand in '{inside}'", location)
+    reader.next += 2
+    specs = [] if reader.token == ")" else _parse_list(reader, anchor)
+    if not reader.accept(")"):
+        reader.fail("expected ',' or ')'")
     return specs
 
 

@@ -29,6 +29,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import IsTerminator, Pure
 
+from etir.diagnostics import EtirError
 from etir.dialects.annotations import annotated_operations, is_named
 from etir.dialects.context import EtContext
 from etir.dialects.text import source_location
@@ -71,6 +72,14 @@ class Pattern(ABC):
     @abstractmethod
     def rewrite(self, op: Any, rewriter: PatternRewriter) -> None:
         """Rewrite ``op`` through ``rewriter``, or return (ideally after ``rewriter.notify_match_failure(reason)``)."""
+
+
+class PatternError(Exception):
+    """What a pattern raised (the ``__cause__``), with what it was looking at; the manager makes a diagnostic of it."""
+
+    def __init__(self, pattern: Pattern, op_name: str, location: LocationAttr):
+        super().__init__(f"pattern '{pattern.name}' failed on '{op_name}'")
+        self.pattern, self.op_name, self.location = pattern, op_name, location
 
 
 class Observer:
@@ -184,7 +193,8 @@ def apply_patterns_greedily(
 ) -> bool:
     """Rewrite everything below ``root`` until no pattern applies. Returns whether anything changed.
 
-    Patterns are tried in the given order. Raises error E0501 when they do not converge.
+    Patterns are tried in the given order. Raises error E0501 when they do not converge, and ``PatternError`` for an
+    exception in a pattern.
     """
     by_name: dict[str, list[Pattern]] = {}
     anywhere = [p for p in patterns if not p.roots]
@@ -215,7 +225,12 @@ def apply_patterns_greedily(
                 continue
             rewriter = PatternRewriter(op, op.location, InsertPoint.before(op))
             name, location = op.name, op.location
-            pattern.rewrite(op, rewriter)
+            try:
+                pattern.rewrite(op, rewriter)
+            except EtirError:
+                raise
+            except Exception as error:
+                raise PatternError(pattern, name, location) from error
             if not rewriter.changed:
                 if observer is not None and rewriter.reason is not None:
                     observer.on_match_failure(pattern, op, rewriter.reason)

@@ -1,7 +1,7 @@
 // A file of patterns is checked when it is loaded; all its problems are reported.
 
 // RUN: not et-opt -p 'apply-pdl{file=%S/inputs/bad.pdl.mlir}' %s 2>&1 | filecheck %s
-// CHECK: bad.pdl.mlir:3:3: error[E0508]: there is no operation 'aten.rellu.default'
+// CHECK: bad.pdl.mlir:3:3: error[E0508]: there is no operation 'aten.rellu.default'; did you mean 'aten.relu.default'?
 // CHECK-NEXT: note: in pass 'apply-pdl'
 // CHECK: bad.pdl.mlir:4:3: error[E0508]: pdl.rewrite needs a root operation and a body, and takes no external function
 // CHECK: bad.pdl.mlir:11:3: error[E0508]: 'pdl.apply_native_constraint' is not supported in this place

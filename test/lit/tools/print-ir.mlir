@@ -24,6 +24,9 @@
 // STARTS: IR dump before dce
 // STARTS-NOT: IR dump
 
+// RUN: not et-opt -p 'cse,dce' --print-ir-after=ces %s 2>&1 | filecheck %s --check-prefix=WRONG
+// WRONG: error[E0502]: there is no pass 'ces'; did you mean {{.*}}cse?
+
 // What a failing pass left, and nothing of those that did not fail.
 // RUN: not et-opt -p 'cse,verify-edge' --print-ir-after-failure --no-output %s 2>&1 | filecheck %s --check-prefix=FAILURE
 // RUN: not et-opt -p 'cse,verify-edge' --mlir-print-ir-after-failure --no-output %s 2>&1 | filecheck %s --check-prefix=FAILURE

@@ -171,7 +171,7 @@ def test_a_crash_becomes_a_diagnostic_with_its_cause(ctx: EtContext, module: Mod
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.id.id == "E0505"
     assert diagnostic.message == "pass 'crash' failed: IndexError: list index out of range"
-    assert diagnostic.notes[0].startswith("raised in run, test_manager.py:")
+    assert diagnostic.notes[0].startswith(f"raised in run, {__file__}:")
     assert isinstance(caught.value.__cause__, IndexError)
 
 

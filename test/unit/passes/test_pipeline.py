@@ -181,7 +181,7 @@ def test_options_are_described_for_users() -> None:
         ('options{word="a}', "E0506", 1, 14, "a quoted value is not closed"),
         ('"options"', "E0506", 1, 1, "expected the name of a pass"),
         ("builtin.module(options", "E0506", 1, 23, "expected ',' or ')', found the end"),
-        ("builtin.module options", "E0506", 1, 16, "expected '(' after builtin.module"),
+        ("builtin.module options", "E0506", 1, 16, "expected '(' after an operation that passes are nested in"),
         ("builtin.module(options))", "E0506", 1, 24, "found ')'"),
     ],
 )
