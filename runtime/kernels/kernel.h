@@ -165,8 +165,8 @@ class KernelContext {
   /// Records the first failure; a kernel that failed returns at once.
   void fail(Check check, int64_t a = -1, int64_t b = -1);
   /// The same for a check whose first number is an argument: one that is a tensor, or the list that has it. A tensor
-  /// that is several arguments is named by the first of them. Others are named by their position,
-  /// `arguments::add_out::alpha`.
+  /// that is several arguments is named by the first of them, one that is none by the first list of tensors. Others are
+  /// named by their position, `arguments::add_out::alpha`.
   void fail(Check check, const Tensor& argument, int64_t b = -1);
   bool failed() const { return error_.check != Check::None; }
 
