@@ -378,10 +378,28 @@ def source_masks(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
     return dict(sorted(masks.items()))
 
 
+@functools.cache
+def _headers_of(path: Path) -> frozenset[Path]:
+    """The headers of the runtime that a file includes, directly or not; generated ones include none of interest."""
+    found: set[Path] = set()
+    for name in re.findall(r'^#include "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE):
+        for header in (HERE.parent / name, path.parent / name):
+            if header.exists():
+                found |= {header, *_headers_of(header)}
+                break
+    return frozenset(found)
+
+
 def all_sources(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
-    """As source_masks, with the shared sources, which are compiled for the types of all others."""
+    """As source_masks, with the shared sources that these include, which are compiled for the types of those."""
     masks = source_masks(rows)
-    return masks | dict.fromkeys(SHARED_SOURCES, functools.reduce(operator.or_, masks.values(), 0))
+    shared: dict[str, int] = {}
+    for name in SHARED_SOURCES:
+        header = (HERE / name).with_suffix(".h")
+        using = [mask for source, mask in masks.items() if header in _headers_of(HERE / source)]
+        if using:
+            shared[name] = functools.reduce(operator.or_, using)
+    return masks | shared
 
 
 def _entry(row: dict[str, Any], functions: dict[str, Function]) -> str:
