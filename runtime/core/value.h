@@ -86,21 +86,6 @@ struct TensorOrScalar {
   Scalar scalar() const { return Scalar{tag, payload}; }
 };
 
-/// Where an operator on numbers puts its result: a place that the program made for a value of one kind.
-class ScalarResult {
- public:
-  ScalarResult(Tag tag, Payload& payload) : tag_(tag), payload_(payload) {}
-  /// The kind that there is a place for.
-  Tag tag() const { return tag_; }
-  void set(int64_t value) const { payload_.integer = value; }
-  void set(double value) const { payload_.real = value; }
-  void set(bool value) const { payload_.boolean = value; }
-
- private:
-  Tag tag_;
-  Payload& payload_;
-};
-
 /// A list of ints, each read from the value that it refers to.
 class IntList {
  public:

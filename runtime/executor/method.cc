@@ -56,18 +56,11 @@ bool takes(char letter, Tag tag) {
   }
 }
 
-// The kernel of the same operator in a later table, for more element types; null when there is none.
+// A kernel of the same operator for more element types; null when no table has one.
 const Kernel* find_wider(const Span<const KernelTable>& tables, const Kernel& kernel) {
-  bool later = false;
   for (const KernelTable& table : tables) {
-    if (later) {
-      const Kernel* found = find_kernel(table, kernel.name, std::strlen(kernel.name));
-      if (found != nullptr && (kernel.dtypes & ~found->dtypes) == 0 && found->dtypes != kernel.dtypes &&
-          std::strcmp(found->signature, kernel.signature) == 0) {
-        return found;
-      }
-    }
-    later = later || (&kernel >= table.rows && &kernel < table.rows + table.count);
+    const Kernel* found = find_kernel(table, kernel.name, std::strlen(kernel.name));
+    if (found != nullptr && (kernel.dtypes & ~found->dtypes) == 0 && found->dtypes != kernel.dtypes) return found;
   }
   return nullptr;
 }
@@ -348,22 +341,26 @@ Error Method::resolve_operators(const MethodOptions& options) {
       if (kernel != nullptr) break;
     }
     if (kernel == nullptr) return fail(Check::OperatorMissing, i);
-    Operator& op = operators_[i];
-    op.kernel = kernel;
-    const char* mark = kernel->signature;
-    while (*mark != '\0' && *mark != '>' && *mark != '!') ++mark;
-    op.trailing = *mark == '>';
-    const size_t results = op.trailing ? std::strlen(mark + 1) : 0;
-    op.arguments = static_cast<uint8_t>(mark - kernel->signature + results);
-    op.returned = -1;
-    if (results == 1 && mark[1] == 'T') op.returned = static_cast<int8_t>(op.arguments - 1);
-    // A kernel without results of its own returns the argument that it changes: the first.
-    if (op.trailing && results == 0 && kernel->signature[0] == 'T') op.returned = 0;
-    // Of the primitives, those that end in a tensor make a view of it.
-    if (!op.trailing && op.arguments > 0 && mark[-1] == 'T') handles_move_ = true;
+    bind_operator(operators_[i], *kernel);
   }
   record_.op = -1;
   return Error::Ok;
+}
+
+// Makes calls of an operator calls of a kernel, whose signature says what they have.
+void Method::bind_operator(Operator& op, const Kernel& kernel) {
+  op.kernel = &kernel;
+  const char* mark = kernel.signature;
+  while (*mark != '\0' && *mark != '>' && *mark != '!') ++mark;
+  op.trailing = *mark == '>';
+  const size_t results = op.trailing ? std::strlen(mark + 1) : 0;
+  op.arguments = static_cast<uint8_t>(mark - kernel.signature + results);
+  op.returned = -1;
+  if (results == 1 && mark[1] == 'T') op.returned = static_cast<int8_t>(op.arguments - 1);
+  // A kernel without results of its own returns the argument that it changes: the first.
+  if (op.trailing && results == 0 && kernel.signature[0] == 'T') op.returned = 0;
+  // Of the primitives, those that end in a tensor make a view of it.
+  if (!op.trailing && op.arguments > 0 && mark[-1] == 'T') handles_move_ = true;
 }
 
 Error Method::check_calls(const Span<const KernelTable>& tables) {
@@ -408,7 +405,7 @@ Error Method::check_call(const flat::Table& call, const Span<const KernelTable>&
       // Modules for an instruction set have some kernels for some types; those that are linked in have the rest.
       const Kernel* wider = find_wider(tables, *op.kernel);
       if (wider == nullptr) return fail(Check::ArgumentLeftOut, i, left_out);
-      op.kernel = wider;
+      bind_operator(op, *wider);
       return check_call(call, tables);
     }
   }

@@ -190,6 +190,7 @@ class Method {
   Error init_external(uint32_t index, const TensorInfo& info, Tensor& tensor, const MethodOptions& options);
   void place(const flat::Table& table, Tensor& tensor) const;
   Error resolve_operators(const MethodOptions& options);
+  void bind_operator(Operator& op, const Kernel& kernel);
   Error check_calls(const Span<const KernelTable>& tables);
   Error check_call(const flat::Table& call, const Span<const KernelTable>& tables);
   Error init_delegates(const MethodOptions& options);

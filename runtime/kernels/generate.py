@@ -133,12 +133,19 @@ def letter(declaration: str) -> str:
 
 
 class Argument(NamedTuple):
-    """An argument of a C++ function: its place among the operator's, its type, and the accessor that reads it."""
+    """An argument of a C++ function: its place among the operator's, its type, and the accessor that reads it.
+
+    Without an accessor the function is handed the place.
+    """
 
     name: str
     position: int
     type: str
     accessor: str
+
+    def value(self, position: int) -> str:
+        """The C++ expression of the argument at a place among the operator's."""
+        return f"ctx.{self.accessor}({position})" if self.accessor else f"{self.type}{{{position}}}"
 
 
 _READ = {
@@ -184,10 +191,13 @@ def read_arguments(schema: str, prim: bool) -> tuple[Argument, ...]:
     """The C++ arguments of one row's function."""
     inputs, results = split_arguments(schema)
     found = [read_argument(declaration, i) for i, declaration in enumerate((*inputs, *results))]
+    if prim:
+        numbers = ("scalar", "integer", "real", "boolean")
+        found = [a._replace(type="ScalarArgument", accessor="") if a and a.accessor in numbers else a for a in found]
     returned = schema[schema.rindex("-> ") + 3 :]
     if prim and returned != "()":
         tensor = returned.startswith("Tensor")
-        kind = ("Tensor&", "tensor") if tensor else ("ScalarResult", "scalar_result")
+        kind = ("Tensor&", "tensor") if tensor else ("ScalarResult", "")
         found.append(Argument("result", len(found), *kind))
     return tuple(argument for argument in found if argument is not None)
 
@@ -268,7 +278,7 @@ def _function_text(function: Function) -> str:
     places = ", ".join(f"{a.name} = {a.position}" for a in fixed)
     entries = ""
     for places_of_entry in function.places:
-        read = "".join(f", ctx.{a.accessor}({places_of_entry[i]})" for i, a in enumerate(function.arguments))
+        read = "".join(f", {a.value(places_of_entry[i])}" for i, a in enumerate(function.arguments))
         entries += f"void {function.entry(places_of_entry)}(KernelContext& ctx) {{ etir::{name}(ctx{read}); }}\n"
     return (
         f"static void {name}(KernelContext& ctx{declared});\n"
@@ -368,10 +378,28 @@ def source_masks(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
     return dict(sorted(masks.items()))
 
 
+@functools.cache
+def _headers_of(path: Path) -> frozenset[Path]:
+    """The headers of the runtime that a file includes, directly or not; generated ones include none of interest."""
+    found: set[Path] = set()
+    for name in re.findall(r'^#include "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE):
+        for header in (HERE.parent / name, path.parent / name):
+            if header.exists():
+                found |= {header, *_headers_of(header)}
+                break
+    return frozenset(found)
+
+
 def all_sources(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
-    """As source_masks, with the shared sources, which are compiled for the types of all others."""
+    """As source_masks, with the shared sources that these include, which are compiled for the types of those."""
     masks = source_masks(rows)
-    return masks | dict.fromkeys(SHARED_SOURCES, functools.reduce(operator.or_, masks.values(), 0))
+    shared: dict[str, int] = {}
+    for name in SHARED_SOURCES:
+        header = (HERE / name).with_suffix(".h")
+        using = [mask for source, mask in masks.items() if header in _headers_of(HERE / source)]
+        if using:
+            shared[name] = functools.reduce(operator.or_, using)
+    return masks | shared
 
 
 def _entry(row: dict[str, Any], functions: dict[str, Function]) -> str:

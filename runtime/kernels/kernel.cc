@@ -14,17 +14,14 @@ void KernelContext::fail(Check check, int64_t a, int64_t b) {
 void KernelContext::fail(Check check, const Tensor& argument, int64_t b) { fail(check, position(argument), b); }
 
 int KernelContext::position(const Tensor& argument) const {
+  int list = -1;
   const int count = args_[-1];
   for (int i = 0; i < count; ++i) {
     const Tag kind = tag(i);
     if (kind == Tag::Tensor && payload(i).tensor == &argument) return i;
-    if (kind != Tag::TensorList && kind != Tag::OptionalTensorList) continue;
-    const TensorList list = tensor_list(i);
-    for (size_t k = 0; k < list.size(); ++k) {
-      if (list.get(k) == &argument) return i;
-    }
+    if (kind >= Tag::TensorList && list < 0) list = i;
   }
-  return -1;
+  return list;
 }
 
 bool KernelContext::resize(Tensor& out, const int64_t* sizes, int rank) {
@@ -39,8 +36,8 @@ bool KernelContext::resize(Tensor& out, const int64_t* sizes, int rank) {
   for (int d = 0; d < rank; ++d) {
     if (sizes[d] != out.sizes[d] && differs < 0) differs = d;
     empty = empty || sizes[d] == 0;
-    overflow = overflow || sizes[d] < 0 || sizes[d] > INT32_MAX ||
-               (sizes[d] > 0 && !multiply_count(count, static_cast<uint32_t>(sizes[d])));
+    overflow = overflow || static_cast<uint64_t>(sizes[d]) > INT32_MAX ||  // or negative
+               (sizes[d] != 0 && !multiply_count(count, static_cast<uint32_t>(sizes[d])));
   }
   if (empty) count = 0;
   if (differs < 0 && (out.dynamism != Dynamism::Unbound || out.data != nullptr || count == 0)) return true;

@@ -74,6 +74,12 @@ struct EventSink {
   void* context = nullptr;
 };
 
+/// A number (Scalar, int, float or bool) among the arguments of a primitive operator: its position, of which
+/// KernelContext reads it. These operators take a few instructions each; to hand on where a number is costs none.
+enum class ScalarArgument : int {};
+/// Where a primitive operator puts its number: a place that the program made for a value of one kind.
+enum class ScalarResult : int {};
+
 class KernelContext {
  public:
   KernelContext(Values& values, const int32_t* args, Arena& temp, ErrorRecord& error)
@@ -97,8 +103,22 @@ class KernelContext {
     const uint8_t* vector = payload(i).vector;
     return StringView{reinterpret_cast<const char*>(vector) + 4, detail::vector_count(vector)};
   }
-  /// Where a primitive operator puts its number.
-  ScalarResult scalar_result(int i) { return ScalarResult(tag(i), values_.payloads[args_[i]]); }
+
+  // --- numbers of primitive operators ---
+  Tag tag(ScalarArgument argument) const { return tag(static_cast<int>(argument)); }
+  Scalar scalar(ScalarArgument argument) const { return scalar(static_cast<int>(argument)); }
+  double real(ScalarArgument argument) const { return real(static_cast<int>(argument)); }
+  /// One that the schema has as an int.
+  int64_t integer(ScalarArgument argument) const { return integer(static_cast<int>(argument)); }
+  /// The kind that there is a place for.
+  Tag tag(ScalarResult result) const { return tag(static_cast<int>(result)); }
+  void set(ScalarResult result, int64_t value) { values_.payloads[args_[static_cast<int>(result)]].integer = value; }
+  void set(ScalarResult result, double value) { values_.payloads[args_[static_cast<int>(result)]].real = value; }
+  /// A value of the result's kind.
+  void set(ScalarResult result, const Scalar& value) {
+    values_.payloads[args_[static_cast<int>(result)]] = value.payload;
+  }
+  void set(ScalarResult result, bool value) { values_.payloads[args_[static_cast<int>(result)]].boolean = value; }
 
   // --- the same for arguments that may be None ---
   /// Null where the argument is None.
@@ -145,8 +165,8 @@ class KernelContext {
   /// Records the first failure; a kernel that failed returns at once.
   void fail(Check check, int64_t a = -1, int64_t b = -1);
   /// The same for a check whose first number is an argument: one that is a tensor, or the list that has it. A tensor
-  /// that is several arguments is named by the first of them. Others are named by their position,
-  /// `arguments::add_out::alpha`.
+  /// that is several arguments is named by the first of them, one that is none by the first list of tensors. Others are
+  /// named by their position, `arguments::add_out::alpha`.
   void fail(Check check, const Tensor& argument, int64_t b = -1);
   bool failed() const { return error_.check != Check::None; }
 

@@ -8,14 +8,14 @@
 
 namespace etir {
 
-void prim_sym_size(KernelContext& ctx, const Tensor& self, int64_t dim, ScalarResult result) {
-  const int64_t given = dim;
+void prim_sym_size(KernelContext& ctx, const Tensor& self, ScalarArgument dim, ScalarResult result) {
+  const int64_t given = ctx.integer(dim);
   const int axis = self.rank > 0 ? wrap_dim(given, self.rank) : -1;
   if (axis < 0) return ctx.fail(Check::KernelDim, given, self.rank);
-  result.set(self.size(axis));
+  ctx.set(result, self.size(axis));
 }
 
-void prim_sym_numel(KernelContext& /*ctx*/, const Tensor& self, ScalarResult result) { result.set(self.numel()); }
+void prim_sym_numel(KernelContext& ctx, const Tensor& self, ScalarResult result) { ctx.set(result, self.numel()); }
 
 void prim_local_scalar_dense(KernelContext& ctx, const Tensor& self, ScalarResult result) {
   if (self.numel() < 1) return ctx.fail(Check::KernelShape, self, 0);
@@ -26,33 +26,33 @@ void prim_local_scalar_dense(KernelContext& ctx, const Tensor& self, ScalarResul
     return ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
   }
   const Tag tag = boolean ? Tag::Bool : real ? Tag::Double : Tag::Int;
-  if (result.tag() != tag)
-    return ctx.fail(Check::PrimResult, static_cast<int64_t>(tag), static_cast<int64_t>(result.tag()));
+  if (ctx.tag(result) != tag)
+    return ctx.fail(Check::PrimResult, static_cast<int64_t>(tag), static_cast<int64_t>(ctx.tag(result)));
   switch (self.dtype) {
     case ScalarType::Bool:
-      return result.set(*self.ptr<uint8_t>() != 0);
+      return ctx.set(result, *self.ptr<uint8_t>() != 0);
     case ScalarType::Half:
-      return result.set(static_cast<double>(static_cast<float>(*self.ptr<Half>())));
+      return ctx.set(result, static_cast<double>(static_cast<float>(*self.ptr<Half>())));
     case ScalarType::BFloat16:
-      return result.set(static_cast<double>(static_cast<float>(*self.ptr<BFloat16>())));
+      return ctx.set(result, static_cast<double>(static_cast<float>(*self.ptr<BFloat16>())));
     case ScalarType::Float:
-      return result.set(static_cast<double>(*self.ptr<float>()));
+      return ctx.set(result, static_cast<double>(*self.ptr<float>()));
     case ScalarType::Double:
-      return result.set(static_cast<double>(*self.ptr<double>()));
+      return ctx.set(result, static_cast<double>(*self.ptr<double>()));
     case ScalarType::Byte:
-      return result.set(static_cast<int64_t>(*self.ptr<uint8_t>()));
+      return ctx.set(result, static_cast<int64_t>(*self.ptr<uint8_t>()));
     case ScalarType::Char:
-      return result.set(static_cast<int64_t>(*self.ptr<int8_t>()));
+      return ctx.set(result, static_cast<int64_t>(*self.ptr<int8_t>()));
     case ScalarType::Short:
-      return result.set(static_cast<int64_t>(*self.ptr<int16_t>()));
+      return ctx.set(result, static_cast<int64_t>(*self.ptr<int16_t>()));
     case ScalarType::UInt16:
-      return result.set(static_cast<int64_t>(*self.ptr<uint16_t>()));
+      return ctx.set(result, static_cast<int64_t>(*self.ptr<uint16_t>()));
     case ScalarType::Int:
-      return result.set(static_cast<int64_t>(*self.ptr<int32_t>()));
+      return ctx.set(result, static_cast<int64_t>(*self.ptr<int32_t>()));
     case ScalarType::UInt32:
-      return result.set(static_cast<int64_t>(*self.ptr<uint32_t>()));
+      return ctx.set(result, static_cast<int64_t>(*self.ptr<uint32_t>()));
     default:
-      return result.set(static_cast<int64_t>(*self.ptr<int64_t>()));
+      return ctx.set(result, static_cast<int64_t>(*self.ptr<int64_t>()));
   }
 }
 
@@ -103,27 +103,28 @@ void prim_et_view(KernelContext& ctx, const Tensor& self, const IntList& size, T
 }
 
 // Appends `from` as row `index` of `to`, which has that many rows.
-void prim_et_copy_index(KernelContext& ctx, Tensor& copy_to, const Tensor& copy_from, int64_t index) {
+void prim_et_copy_index(KernelContext& ctx, Tensor& copy_to, const Tensor& copy_from, ScalarArgument index) {
   Tensor& to = copy_to;
   const Tensor& from = copy_from;
+  const int64_t row = ctx.integer(index);
   if (to.dtype != from.dtype) return ctx.fail(Check::KernelDtypeMismatch, copy_from, static_cast<int64_t>(from.dtype));
   if (to.rank != from.rank + 1) return ctx.fail(Check::KernelRank, copy_to, to.rank);
-  if (index < 0 || index >= INT32_MAX) return ctx.fail(Check::KernelIndex, index, INT32_MAX);
+  if (row < 0 || row >= INT32_MAX) return ctx.fail(Check::KernelIndex, row, INT32_MAX);
   if (!to.is_row_major() || !from.is_row_major()) return ctx.fail(Check::KernelDimOrder, to.is_row_major() ? from : to);
   int64_t sizes[kMaxRank];
-  sizes[0] = index + 1;
+  sizes[0] = row + 1;
   for (int d = 0; d < from.rank; ++d) {
     sizes[d + 1] = from.sizes[d];
     if (to.sizes[d + 1] != from.sizes[d]) return ctx.fail(Check::KernelShape, copy_from, from.sizes[d]);
   }
   const size_t nbytes = from.nbytes();
   // A result of fixed shape has all its rows from the start.
-  const bool has_row = to.dynamism == Dynamism::Static && index < to.sizes[0];
+  const bool has_row = to.dynamism == Dynamism::Static && row < to.sizes[0];
   if (!has_row && !ctx.resize(to, sizes, to.rank)) return;
   if (nbytes == 0) return;
   if (from.data == nullptr || to.data == nullptr)
     return ctx.fail(Check::KernelNoData, from.data == nullptr ? from : to);
-  std::memmove(to.ptr<uint8_t>() + static_cast<size_t>(index) * nbytes, from.data, nbytes);
+  std::memmove(to.ptr<uint8_t>() + static_cast<size_t>(row) * nbytes, from.data, nbytes);
 }
 
 }  // namespace etir

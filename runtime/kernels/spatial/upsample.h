@@ -108,20 +108,22 @@ struct Axis {
 };
 
 /// The sizes that a resizing operator is asked for: numbers, and maybe the factors that they come from, or factors
-/// alone.
+/// alone. Refers to the operator's arguments: each operator reads its own, and what they have in common is here once.
 struct AskedSizes {
   int spatial;
-  std::optional<IntList> sizes;
-  std::optional<DoubleList> scale_factors;
-  double factors[3] = {0, 0, 0};  ///< that come with sizes; 0 where unknown
-  int factors_position = -1;      ///< of scale_factors among the arguments
-  bool is_either = false;         ///< sizes or scale_factors, which must not come together
+  const IntList* sizes;                                 ///< null: as scale_factors says
+  const DoubleList* scale_factors = nullptr;            ///< must not come together with sizes
+  int factors_position = -1;                            ///< of scale_factors among the arguments
+  const std::optional<double>* factors[3] = {nullptr};  ///< that come with sizes, if any do
 
   template <typename... Factors>
   AskedSizes(const IntList& output_size, const Factors&... given)
-      : spatial(sizeof...(Factors)), sizes(output_size), factors{given.value_or(0)...} {}
+      : spatial(sizeof...(Factors)), sizes(&output_size), factors{&given...} {}
   AskedSizes(const std::optional<IntList>& output_size, const std::optional<DoubleList>& given, int position)
-      : spatial(2), sizes(output_size), scale_factors(given), factors_position(position), is_either(true) {}
+      : spatial(2),
+        sizes(output_size ? &*output_size : nullptr),
+        scale_factors(given ? &*given : nullptr),
+        factors_position(position) {}
 };
 
 /// Where output_size is among the arguments of every resizing operator.
@@ -134,8 +136,8 @@ struct UpsampleSizes {
 
 inline bool read_upsample(KernelContext& ctx, const AskedSizes& asked, const int64_t* in_sizes, UpsampleSizes* result) {
   const int spatial = asked.spatial;
-  const bool has_sizes = asked.sizes.has_value();
-  if (asked.is_either && has_sizes == asked.scale_factors.has_value()) {
+  const bool has_sizes = asked.sizes != nullptr;
+  if (has_sizes == (asked.scale_factors != nullptr)) {
     ctx.fail(Check::KernelArgument, kOutputSize, has_sizes);
     return false;
   }
@@ -148,7 +150,7 @@ inline bool read_upsample(KernelContext& ctx, const AskedSizes& asked, const int
   for (int d = 0; d < spatial; ++d) {
     if (has_sizes) {
       result->sizes[d] = (*asked.sizes)[d];
-      result->factors[d] = asked.factors[d];
+      result->factors[d] = asked.factors[d] != nullptr ? asked.factors[d]->value_or(0) : 0;
     } else {
       const double factor = (*asked.scale_factors)[d], size = static_cast<double>(in_sizes[d]) * factor;
       result->factors[d] = factor;

@@ -58,7 +58,11 @@ def test_types(schema: str, arguments: str) -> None:
 
 
 def test_primitives_have_their_result_as_the_last_argument() -> None:
-    assert declared("p::f(Scalar a) -> bool", kind="prim") == "const Scalar& a, ScalarResult result"
+    assert declared("p::f(Scalar a, SymInt b) -> bool", kind="prim") == (
+        "ScalarArgument a, ScalarArgument b, ScalarResult result"
+    )
+    (text,) = headers({"p::f": row("p::f(Tensor a, float b) -> bool", kind="prim")}).values()
+    assert "{ etir::f(ctx, ctx.tensor(0), ScalarArgument{1}, ScalarResult{2}); }" in text
     assert declared("p::f(Tensor a) -> Tensor", kind="prim") == "const Tensor& a, Tensor& result"
     assert declared("p::f(Tensor a) -> ()", kind="prim") == "const Tensor& a"
 

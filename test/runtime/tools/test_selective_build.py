@@ -28,7 +28,7 @@ from etir_testing.runtime.executor import ExecutorError, Method, Program, open_e
 from etir_testing.runtime.kernels import RUNTIME, kernel_library
 
 sys.path.insert(0, str(RUNTIME / "kernels"))
-from generate import DTYPES, dtype_mask, load_manifest, read_selection, select, source_masks
+from generate import DTYPES, all_sources, dtype_mask, load_manifest, read_selection, select, source_masks
 
 
 class Sum(torch.nn.Module):
@@ -146,6 +146,14 @@ def test_masks_hold_what_numbers_are_promoted_to() -> None:
     assert mask("aten::mul.out Int\naten::add.out Half") >= {"Int", "Half"}
     assert mask("aten::mul.out") == set(DTYPES)
     assert mask("aten::mul.out Int\naten::mul.out  # all of them") == set(DTYPES)
+
+
+def test_shared_sources_are_compiled_for_the_types_of_those_that_include_them() -> None:
+    selection = {"aten::relu.out": ("Float",), "aten::max_pool2d_with_indices.out": ("Float", "Long")}
+    masks = all_sources(select(load_manifest(), selection))
+    assert masks["spatial/max_pool.cc"] == 1 << DTYPES["Float"] | 1 << DTYPES["Long"]
+    assert masks["util/elementwise.cc"] == masks["elementwise/unary.cc"] == 1 << DTYPES["Float"]
+    assert "util/blocks.cc" not in masks
 
 
 @pytest.mark.parametrize(
