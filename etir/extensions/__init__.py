@@ -160,7 +160,7 @@ def import_contributions(what: Callable[[Plugin], Sequence[str]]) -> None:
 
 @functools.cache
 def installed_plugins() -> dict[str, Plugin]:
-    """The plug-ins of installed packages by what they are called in messages, in the order of their entry points' names.
+    """The plug-ins of installed packages by what messages call them, in the order of their entry points' names.
 
     One that cannot be imported, or that is no :class:`Plugin`, is left out with a warning (E1302).
     """
@@ -174,7 +174,9 @@ def installed_plugins() -> dict[str, Plugin]:
         try:
             plugin = call_foreign(owner, entry.load)
             if not isinstance(plugin, Plugin):
-                raise E1302.error(f"{owner} cannot be used: it is a {type(plugin).__name__}, not a Plugin")
+                raise E1302.error(
+                    f"{owner} cannot be used: it is no Plugin, but a value of type {type(plugin).__name__}"
+                )
             found[owner] = plugin
         except EtirError as error:
             warn(error)

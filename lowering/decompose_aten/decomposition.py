@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
@@ -230,9 +230,9 @@ def decomposition(
     """Register the decorated function as a decomposition of the overloads ``operators``, which share a signature.
 
     An overload of a custom library is given by name. Raises ``AttributeError`` for one that the schema table should
-    have and has not. Raises E1303 when another module has a decomposition of one of the operators or with the same name,
-    unless this one is to ``replace`` it; within a module the decompositions of an operator are tried in order. What is
-    registered from outside of etir is tried before etir's own.
+    have and has not. Raises E1303 when another module has a decomposition of one of the operators, or one of the same
+    name, unless this one is to ``replace`` it; within a module the decompositions of an operator are tried in order.
+    What is registered from outside of etir is tried before etir's own.
 
     ``in_float``: for f16 and bf16 the function runs on f32 casts of its tensors, and its result is cast back, as torch
     does inside such kernels. ``numbers``: the arguments that may be run-time numbers. ``name``: instead of the
@@ -279,8 +279,10 @@ def _add(pattern: type[Decomposition], *, replace: bool) -> None:
             raise taken("decompositions", pattern.name, other.__module__, pattern.__module__)
         if shared is not None and other.__module__ != pattern.__module__ and not replace:
             raise taken("decompositions of", shared, other.__module__, pattern.__module__)
-    for patterns in (ADDED, DECOMPOSITIONS, RENAMES) if replace else ():
-        patterns[:] = [kept for p in patterns if (kept := _without(p, pattern)) is not None]
+    if replace:
+        ADDED[:] = _without(ADDED, pattern)
+        DECOMPOSITIONS[:] = _without(DECOMPOSITIONS, pattern)
+        RENAMES[:] = _without(RENAMES, pattern)
     if again and not replace:
         ADDED[ADDED.index(again[0])] = pattern
     else:
@@ -288,14 +290,16 @@ def _add(pattern: type[Decomposition], *, replace: bool) -> None:
     registry_changed()
 
 
-def _without(pattern: type[_PatternT], other: type[Decomposition]) -> type[_PatternT] | None:
-    """``pattern`` for the operators that ``other`` does not have, None when none is left or it has the same name."""
-    roots = tuple(root for root in pattern.roots if root not in other.roots)
-    if not roots or pattern.name == other.name:
-        return None
-    if roots == pattern.roots:
-        return pattern
-    return type(pattern.__name__, (pattern,), {"roots": roots, "__module__": pattern.__module__})
+def _without(patterns: Iterable[type[_PatternT]], other: type[Decomposition]) -> list[type[_PatternT]]:
+    """The patterns for the operators that ``other`` does not have, and without an earlier definition of it."""
+    found: list[type[_PatternT]] = []
+    for pattern in patterns:
+        roots = tuple(root for root in pattern.roots if root not in other.roots)
+        if roots and (pattern.name, pattern.__module__) != (other.name, other.__module__):
+            members = {"roots": roots, "__module__": pattern.__module__}
+            rest = cast("type[_PatternT]", type(pattern.__name__, (pattern,), members))
+            found.append(pattern if roots == pattern.roots else rest)
+    return found
 
 
 def load_families() -> None:

@@ -215,8 +215,8 @@ def has_pass(name: str) -> bool:
 def find_pass(name: str) -> type[ModulePass]:
     """The class of a pass; a former name stands for the new one. An installed plug-in replaces no pass of etir's own.
 
-    Raises error E0502 for an unknown name, with the nearest known ones, and E1302 for a pass of a plug-in that cannot be
-    imported.
+    Raises error E0502 for an unknown name, with the nearest known ones, and E1302 for a pass of a plug-in that cannot
+    be imported.
     """
     name = current_name(name)
     found = _registered(name)
