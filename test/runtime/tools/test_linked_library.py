@@ -163,8 +163,8 @@ def test_a_library_for_torch(folder: Path) -> None:
     subprocess.run([sys.executable, "-c", EXPORT, TORCH_LIBRARY], cwd=folder, check=True)
     line = "et-translate --import-pt2 hadamard.pt2 -o again.mlir"
     assert run(folder, line).returncode == 1
-    for line in (line, "et-compile hadamard.pt2 -o hadamard.pte --link-library custom_ops"):
-        done = run(folder, f"{line} --load-library {TORCH_LIBRARY}")
+    for each in (line, "et-compile hadamard.pt2 -o hadamard.pte --link-library custom_ops"):
+        done = run(folder, f"{each} --load-library {TORCH_LIBRARY}")
         assert done.returncode == 0, done.stderr
     assert "llama.fast_hadamard_transform" in (folder / "again.mlir").read_text()
 
