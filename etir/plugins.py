@@ -31,8 +31,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from etir.diagnostics import EtirError, SourceLocation
-from etir.extensions import Plugin, PluginWarning
+from etir.extensions import PluginWarning
 from etir.extensions.errors import E1301
+from etir.extensions.plugin import Plugin
 
 if TYPE_CHECKING:
     from etir.backends.api.registry import register_backend

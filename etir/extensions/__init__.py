@@ -3,8 +3,8 @@
 Everything that can be added from outside is kept by the registry of its kind: passes, dialects, decompositions,
 meanings, kernels of targets, backends. This package is below all of them. It has what they share:
 
-* :class:`Plugin`, the description of an installed package's contributions, and :func:`installed_plugins`, which finds
-  them. Every registry asks for its part when it needs it, so that starting a tool looks for no package;
+* :func:`installed_plugins`, which finds the :class:`~etir.extensions.plugin.Plugin` of every installed package: what it
+  contributes, by kind. Every registry asks for its part when it needs it, so that starting a tool looks for no package;
 * :func:`registry_cache`, a cache that depends on what is registered, and :func:`registry_changed`, which every
   registration calls: it drops all of these caches, so that nothing has to know which ones a registration concerns;
 * :func:`taken`, the error of two things with one name.
@@ -19,8 +19,8 @@ import functools
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -29,37 +29,13 @@ from etir.diagnostics import Diagnostic, EtirError, Severity
 from etir.extensions.errors import E1302, E1303
 
 if TYPE_CHECKING:
-    from xdsl.ir import Dialect
-    from xdsl.passes import ModulePass
+    from etir.extensions.plugin import Plugin
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 GROUP = "etir.plugins"
 """The group of entry points whose values are instances of :class:`Plugin`."""
-
-
-def _nothing() -> dict[str, Any]:
-    return {}
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """What a plug-in adds, by kind; what is named in text is imported when it is first needed.
-
-    ``passes`` are classes, or ``module:Class``, by the name of the pass. ``dialects`` are functions that return an xDSL
-    ``Dialect``, by its name. ``decompositions`` and ``meanings`` are names of modules that register theirs with
-    ``@decomposition`` and ``@meaning``. ``kernels`` are, by the name of the target, folders with a ``kernels.json``,
-    such files, or rows of one. ``backends`` are instances of ``Backend``, or ``module:INSTANCE``, by name.
-    """
-
-    passes: Mapping[str, str | type[ModulePass]] = field(default_factory=_nothing)
-    dialects: Mapping[str, Callable[[], Dialect]] = field(default_factory=_nothing)
-    decompositions: Sequence[str] = ()
-    meanings: Sequence[str] = ()
-    kernels: Mapping[str, Sequence[str | os.PathLike[str] | Mapping[str, Any]]] = field(default_factory=_nothing)
-    backends: Mapping[str, Any] = field(default_factory=_nothing)
-
 
 # --- caches -----------------------------------------------------------------------------------------------------------
 
@@ -168,6 +144,8 @@ def installed_plugins() -> dict[str, Plugin]:
     if not may_have_entry_points(GROUP):
         return found
     from importlib.metadata import entry_points  # Slow to import, and most runs need no plug-in.
+
+    from etir.extensions.plugin import Plugin
 
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         owner = f"plug-in '{entry.name}' ({entry.value})"

@@ -21,7 +21,6 @@ from typing import TypeVar, overload
 from xdsl.passes import ModulePass
 
 from etir.extensions import (
-    Plugin,
     import_attribute,
     installed_plugins,
     registry_cache,
@@ -34,7 +33,6 @@ from etir.passes.errors import E0502
 
 __all__ = [
     "ALIASES",
-    "Plugin",
     "add_pass",
     "all_passes",
     "current_name",

@@ -19,6 +19,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.errors import E0301
 from etir.dialects.text import source_location
 from etir.extensions import registry_changed
+from etir.extensions.plugin import Plugin
 from etir.passes.infra import registry
 from etir.passes.infra.base import Pass
 from etir.tools import context
@@ -73,7 +74,7 @@ class ImpostorPass(Pass):
 
 @pytest.fixture(autouse=True)
 def _plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    plugin = registry.Plugin(
+    plugin = Plugin(
         passes={"plug-mark": MarkPass, "plug-warn": WarnPass, "cse": ImpostorPass},
         dialects={"plug": lambda: Dialect("plug", [MarkOp], []), "aten": lambda: Dialect("aten", [], [])},
     )
