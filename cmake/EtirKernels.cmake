@@ -76,7 +76,8 @@ function(etir_kernel_sources result name)
 endfunction()
 
 # etir_add_library(NAME [FOLDERS FOLDER...] [SOURCES SOURCE...]): a shared library with kernels of your own, each folder
-# with a kernels.json, or backends of your own, for `et-run --load-library` and etir.runtime.load_library.
+# with a kernels.json, or backends of your own, for `et-run --load-library` and etir.runtime.load_library. The rows of the
+# kernels lie beside it in NAME.kernels.json, for the link check (`et-compile --load-library`).
 function(etir_add_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS;SOURCES")
   set(sources ${arg_SOURCES})
@@ -101,6 +102,12 @@ function(etir_add_library name)
   target_compile_features(${name} PRIVATE cxx_std_17)
   target_compile_options(${name} PRIVATE -fvisibility=hidden -fno-math-errno -fno-trapping-math)
   set_target_properties(${name} PROPERTIES PREFIX "")
+  if(arg_FOLDERS)
+    set(rows ${CMAKE_CURRENT_BINARY_DIR}/${name}/kernels.json)
+    etir_generate(${rows} --rows ${select})
+    add_custom_command(TARGET ${name} POST_BUILD
+      COMMAND ${CMAKE_COMMAND} -E copy_if_different ${rows} $<TARGET_FILE_DIR:${name}>/${name}.kernels.json VERBATIM)
+  endif()
 endfunction()
 
 # etir_copy_kernels(TARGET): puts the kernels of further instruction sets beside a program, which looks for them there.

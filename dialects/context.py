@@ -1,8 +1,8 @@
 """The context that knows etir's dialects, and makes operator classes when they are first met.
 
 Dialects load on first use; operators of the schema table and of libraries declared by ``et.schema`` get their classes
-in :meth:`EtContext._get_known_op`. Creating a context imports nothing heavy. Dialects of other layers (delegates',
-plug-ins') are handed in by whoever puts the compiler together; nothing here knows them.
+in :meth:`EtContext._get_known_op`. Creating a context imports nothing heavy. Dialects of delegates are
+handed in by whoever puts the compiler together, those of plug-ins are registered; nothing here knows them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from etir.dialects.attachments import Attachments
 from etir.dialects.definitions import dialect_of
 from etir.dialects.schema import OpSchema, SchemaKind, parse_schema
 from etir.dialects.verified import VerifiedOperations
+from etir.extensions import registry_changed, taken
 
 
 def _builtin() -> Dialect:
@@ -88,8 +89,25 @@ DIALECTS: dict[str, Callable[[], Dialect]] = {
 """Dialect name to a function that loads it."""
 
 
+_ADDED: dict[str, Callable[[], Dialect]] = {}
+
+
+def register_dialect(name: str, load: Callable[[], Dialect], *, replace: bool = False) -> None:
+    """Make a dialect known to every context that is made from now on; ``load`` returns it when text first names it.
+
+    Raises E1303 when there is one of that name, unless it is to ``replace`` it.
+    """
+    known = _ADDED.get(name) or DIALECTS.get(name)
+    if known is not None and known.__module__ != load.__module__ and not replace:
+        raise taken("dialects", name, known.__module__, load.__module__)
+    _ADDED[name] = load
+    registry_changed()
+
+
 class EtContext(Context):
-    """A context with etir's dialects registered, and those of ``dialects`` by name, as functions that load them."""
+    """A context with etir's dialects registered, those of ``dialects`` by name, as functions that load them, and what
+    :func:`register_dialect` has added.
+    """
 
     def __init__(
         self, *, allow_unregistered: bool = False, dialects: Mapping[str, Callable[[], Dialect]] | None = None
@@ -103,7 +121,7 @@ class EtContext(Context):
         """Warnings and remarks of passes, in order: they stop nothing, tools print them."""
         self.verified = VerifiedOperations()
         """What the passes run in this context have verified so far."""
-        for name, factory in {**(dialects or {}), **DIALECTS}.items():
+        for name, factory in {**(dialects or {}), **DIALECTS, **_ADDED}.items():
             self.register_dialect(name, factory)
 
     def add_dialect(self, name: str, load: Callable[[], Dialect]) -> None:

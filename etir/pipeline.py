@@ -9,14 +9,15 @@ that a tool that stops at a phase does not load what comes after.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.passes import ModulePass
 
 from etir.errors import E0908, E0914
 from etir.options import CompileOptions
 from etir.passes.errors import E0521, E0522
-from etir.passes.infra.pipeline import PassSpec, make_pass, parse_specs
+from etir.passes.infra.pipeline import PassSpec, make_pass, parse_pipeline, parse_specs, pipeline_text
+from etir.passes.infra.registry import replacement
 from etir.phases import PHASES
 
 
@@ -75,7 +76,14 @@ def stages(
         "backend": lambda: _backend(o, marked),
         "et": lambda: _et(o, marked, resumed=start == "backend"),
     }
-    return tuple(Stage(phase, tuple(lead[phase]())) for phase in PHASES[first + 1 : last + 1])
+    return tuple(Stage(phase, tuple(map(_current, lead[phase]()))) for phase in PHASES[first + 1 : last + 1])
+
+
+def _current(step: Step) -> Step:
+    """The step with the pass that was registered to replace etir's own, with the same options."""
+    if replacement(step.run.name) is None:
+        return step
+    return replace(step, run=parse_pipeline(pipeline_text([step.run]))[0])
 
 
 def _core(o: CompileOptions) -> Iterator[Step]:

@@ -5,7 +5,8 @@ from etir.diagnostics import define
 E1001 = define(
     "E1001",
     "the interpreter cannot run an operation",
-    "install torch for operators that NumPy does not cover; custom operators run once their library is imported",
+    "install torch for operators that NumPy does not cover; an operator of your own needs its "
+    "library (--load-library), or a meaning: docs/guide/plugins.md",
 )
 E1002 = define(
     "E1002", "the inputs do not fit the method", "give one value for each input, with the shape and dtype of its type"

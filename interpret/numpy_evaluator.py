@@ -15,6 +15,7 @@ from etir.dialects.et.layout import order_of
 from etir.dialects.schema import Kind, OpSchema
 from etir.interpret.errors import E1001
 from etir.interpret.evaluator import Evaluator
+from etir.interpret.meanings import added, added_or_installed
 from etir.interpret.numpy_ops import lookup
 from etir.interpret.numpy_ops.dtype import bfloat16
 
@@ -52,9 +53,10 @@ class NumpyEvaluator(Evaluator):
         return BY_TORCH_NAME[_TORCH_NAMES[np.asarray(tensor).dtype.name]]
 
     def call(self, schema: OpSchema, arguments: Mapping[str, Any]) -> Any:
-        function = lookup(schema.op_name)
+        name = schema.op_name
+        function = added("numpy", name) or lookup(name) or added_or_installed("numpy", name)
         if function is None:
-            raise E1001.error(f"NumPy has no '{schema.op_name}'")
+            raise E1001.error(f"NumPy has no '{name}'")
         converted = {k: _numpy_argument(schema, k, v) for k, v in arguments.items()}
         return function(**converted)
 

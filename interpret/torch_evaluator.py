@@ -16,6 +16,8 @@ from etir.dialects.et.layout import order_of
 from etir.dialects.schema import Kind, OpSchema
 from etir.interpret.errors import E1001
 from etir.interpret.evaluator import Evaluator, wrap_failure
+from etir.interpret.meanings import added, added_or_installed
+from etir.interpret.numpy_evaluator import NumpyEvaluator
 
 _DTYPES = {row.type: getattr(torch, name) for name, row in BY_TORCH_NAME.items() if hasattr(torch, name)}
 _FORMATS = {
@@ -81,6 +83,9 @@ class TorchEvaluator(Evaluator):
     def from_user(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return value.detach()
+        if getattr(getattr(value, "dtype", None), "name", "") == "bfloat16":
+            # NumPy's bfloat16 is another package's: torch takes its bits.
+            return self.from_user(value.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(np.ascontiguousarray(value).copy()).reshape(np.shape(value))
 
     def to_bytes(self, tensor: Any) -> bytes:
@@ -92,13 +97,25 @@ class TorchEvaluator(Evaluator):
         return BY_TORCH_NAME[str(tensor.dtype).removeprefix("torch.")]
 
     def call(self, schema: OpSchema, arguments: Mapping[str, Any]) -> Any:
-        function = _OWN_OPS.get(schema.op_name) or _torch_function(schema)
+        function = added("torch", schema.op_name) or _OWN_OPS.get(schema.op_name) or _torch_function(schema)
+        if function is None:
+            return self._call_numpy(schema, arguments)
         converted = {k: _argument(schema, k, v) for k, v in arguments.items()}
         with torch.no_grad():
             try:
                 return function(**converted)
             except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
                 raise wrap_failure(schema, error) from error
+
+    def _call_numpy(self, schema: OpSchema, arguments: Mapping[str, Any]) -> Any:
+        """Compute with the meaning of an operator that torch does not have. Raises error E1001 when there is none."""
+        if added_or_installed("torch", schema.op_name) is not None:
+            return self.call(schema, arguments)
+        if added("numpy", schema.op_name) is None:
+            raise E1001.error(f"torch has no operator '{schema.op_name}'")
+        numpy = NumpyEvaluator()
+        given = {k: _map(v, lambda t: numpy.from_user(t)) for k, v in arguments.items()}
+        return _map(numpy.call(schema, given), self.from_user)
 
     def clone(self, tensor: Any) -> Any:
         return tensor.clone()
@@ -116,14 +133,20 @@ class TorchEvaluator(Evaluator):
         return tensor.item()
 
 
-def _torch_function(schema: OpSchema) -> Callable[..., Any]:
+def _map(value: Any, convert: Callable[[Any], Any]) -> Any:
+    """Tensors converted, also those in lists and tuples; all else as it is."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_map(item, convert) for item in value)
+    return convert(value) if isinstance(value, (torch.Tensor, np.ndarray)) else value
+
+
+def _torch_function(schema: OpSchema) -> Callable[..., Any] | None:
+    """torch's operator, None when it has none of that name."""
     try:
         packet = getattr(getattr(torch.ops, schema.namespace), schema.name)
         return getattr(packet, schema.overload or "default")
     except AttributeError:
-        raise E1001.error(
-            f"torch has no operator '{schema.op_name}'", help="import the library that registers it"
-        ) from None
+        return None
 
 
 def torch_dtype(type: Attribute) -> torch.dtype:

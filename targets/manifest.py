@@ -9,7 +9,8 @@ Every ``NAME.json`` beside this module is a target called NAME, and a file anywh
 one file. ``features`` names what tools can say of a runtime besides; see :data:`FEATURES`. Where ``kernels`` is text
 instead of entries, it is a folder, relative to the manifest: each folder in it that has a ``kernels.json`` is a
 library, with the entries in there. So a kernel of etir's own runtime is written down once, beside its source
-(``runtime/kernels/FAMILY/kernels.json``), for the C++ build and for the compiler.
+(``runtime/kernels/FAMILY/kernels.json``), for the C++ build and for the compiler. What a user links into a runtime
+besides is added by :func:`extend_target`, or by installed plug-ins.
 
 Form of an entry::
 
@@ -30,6 +31,7 @@ Form of an entry::
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
 import os
@@ -37,11 +39,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
+from etir.diagnostics import EtirError
 from etir.dialects.aten.table import find_out_variant
 from etir.dialects.schema import Argument, OpSchema, SchemaKind, parse_schema
 from etir.emit.formats.scalar_type import ScalarType
+from etir.extensions import installed_plugins, registry_cache, registry_changed, taken, warn
 from etir.targets.dtypes import SETS, DTypeLike, scalar_type
 from etir.targets.errors import E0601, E0602
 from etir.targets.rules import Call, DimOrder, DimOrderRule, DtypeRule, Literal, Shape
@@ -184,6 +188,7 @@ class Manifest:
     to be linked or imported. ``tensor_alignment`` is in bytes: what the runtime guarantees for the start of constants
     and planned memory. ``limits`` holds ``rank``, ``operator_name`` (characters), ``instructions`` (executed per run)
     and ``kernel_key`` (bytes, see the runtime's kernel lookup). ``features`` are words of :data:`FEATURES`.
+    ``unchecked`` are operators of linked libraries that have no row: any call of them is taken to be right.
     """
 
     name: str
@@ -195,6 +200,7 @@ class Manifest:
     libraries: Mapping[str, bool]
     kernels: Mapping[str, KernelEntry]
     features: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         unknown = [feature for feature in self.features if feature not in FEATURES]
@@ -257,13 +263,118 @@ def available() -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: name != DEFAULT_TARGET))
 
 
-@cache
+@registry_cache
 def load(name: str) -> Manifest:
     """The manifest of a target: ``executorch`` is the stock 1.5.1 runtime, ``etir`` this project's own.
 
-    A name that ends in ``.json`` is the path of a manifest, such as a selective build writes. Raises E0601 for an
-    unknown name or a file that cannot be read, and E0602.
+    A name that ends in ``.json`` is the path of a manifest, such as a selective build writes. What was added to the
+    target of the manifest's name is in it. Raises E0601 for an unknown name or a file that cannot be read, and E0602.
     """
+    manifest = _load_plain(name)
+    for addition in _ADDED.get(manifest.name, ()):
+        manifest = addition.to(manifest)
+    for owner, plugin in installed_plugins().items():
+        for source in plugin.kernels.get(manifest.name, ()):
+            try:
+                manifest = _addition(source, owner).to(manifest)
+            except EtirError as error:
+                warn(error)
+    return manifest
+
+
+@dataclass(frozen=True)
+class _Addition:
+    """What a library adds to a target."""
+
+    library: str
+    kernels: Mapping[str, KernelEntry]
+    backends: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    replace: bool = False
+
+    def to(self, manifest: Manifest) -> Manifest:
+        """The manifest with it. Raises E1303 for a kernel that the manifest has, unless it is to be replaced."""
+        for name in self.kernels:
+            if name in manifest.kernels and not self.replace:
+                holder = f"library '{manifest.kernels[name].library}' of target '{manifest.name}'"
+                raise taken("kernels", name, holder, f"'{self.library}'")
+        unknown = (name for name in self.unchecked if name not in manifest.kernels and name not in self.kernels)
+        return dataclasses.replace(
+            manifest,
+            libraries={**manifest.libraries, **{entry.library: True for entry in self.kernels.values()}},
+            kernels={**manifest.kernels, **self.kernels},
+            backends=tuple(dict.fromkeys([*manifest.backends, *self.backends])),
+            unchecked=tuple(dict.fromkeys([*manifest.unchecked, *unknown])),
+        )
+
+
+_ADDED: dict[str, list[_Addition]] = {}
+"""What :func:`extend_target` has added, by the name of the target."""
+
+Rows: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
+
+
+def extend_target(
+    target: str,
+    kernels: Rows | None = None,
+    *,
+    library: str = "",
+    operators: Sequence[str] = (),
+    backends: Sequence[str] = (),
+    replace: bool = False,
+) -> None:
+    """Say that a library of your own is linked into a target's runtime: the link check knows what it has.
+
+    ``kernels`` is a folder with a ``kernels.json``, such a file, or its rows. ``operators`` of the library that have no
+    row are taken whatever they are called with; ``backends`` are run-time halves of delegates, as files name them.
+    ``library`` is what messages call it (default: the folder's name). What is added belongs to every manifest that says
+    it is the target's, selective builds included; the same rows from the same library again are no conflict.
+
+    Raises E0601 for an unknown target or a file that cannot be read, E0602 for a malformed row, and E1303 for a kernel
+    that the target has, unless it is to be replaced (``replace``).
+    """
+    if target not in available():
+        raise E0601.error(f"unknown target '{target}'; available are {', '.join(available())}")
+    made = _addition({} if kernels is None else kernels, library)
+    made = dataclasses.replace(made, backends=tuple(backends), unchecked=tuple(operators), replace=replace)
+    others = [addition for addition in _ADDED.get(target, ()) if addition.library != made.library or not made.library]
+    manifest = _load_plain(target)
+    for addition in [*others, made]:
+        manifest = addition.to(manifest)
+    _ADDED[target] = [*others, made]
+    registry_changed()
+
+
+def _addition(source: Rows, library: str) -> _Addition:
+    """The rows of a folder, of a file, or as they are. Raises E0601 and E0602."""
+    if isinstance(source, Mapping):
+        rows: Mapping[str, Any] = source
+        place = library or "added rows"
+    else:
+        file = Path(source) / "kernels.json" if Path(source).is_dir() else Path(source)
+        place = str(file)
+        library = library or file.resolve().parent.name
+        try:
+            rows = _read_json(file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise E0601.error(
+                f"the kernels of '{file}' cannot be read: {error}", help="name a folder with a kernels.json"
+            ) from None
+    found: dict[str, KernelEntry] = {}
+    for name, row in rows.items():
+        try:
+            found[name] = kernel_entry(name, {"library": library, **row})
+            _ = found[name].schema
+        except KeyError as error:
+            raise E0602.error(f"{place}: '{name}' lacks the field {error}") from None
+        except (TypeError, ValueError) as error:
+            raise E0602.error(f"{place}: '{name}' is malformed: {error}") from None
+    return _Addition(library, found)
+
+
+@cache
+def _load_plain(name: str) -> Manifest:
+    """The manifest as its file has it."""
     if name.endswith(".json"):
         try:
             return make_manifest(read_target(Path(name)), name)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from etir.diagnostics import Diagnostic, EtirError, SourceLocation
+from etir.extensions import report_warnings_to
 from etir.tools.errors import E0901, E0902, E0903, E0909
 from etir.tools.kinds import HEAD, refuse_others
 from etir.tools.startup import fast_start
@@ -160,6 +161,7 @@ def run_tool(
         complete(parser)
     fast_start()
     console = Console()
+    report_warnings_to(lambda warning: console.report([warning]))
     debug = "--debug" in (sys.argv[1:] if argv is None else argv)
     try:
         arguments = parser.parse_args(argv)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from xdsl.ir import Attribute, Operation, TypeAttribute
 
 from etir.backends.api.registry import backend_dialects, register_dialect, usable
-from etir.dialects.context import EtContext
-from etir.passes.infra.registry import plugins
+from etir.dialects.context import DIALECTS, EtContext
+from etir.extensions import installed_plugins, taken, warn
 
 
 class ToolContext(EtContext):
@@ -25,8 +25,12 @@ class ToolContext(EtContext):
         if self._has_plugins:
             return False
         self._has_plugins = True
-        for plugin in plugins():
+        for owner, plugin in installed_plugins().items():
             for name, load in plugin.dialects.items():
+                known = self._registered_dialects.get(name)
+                if known is not None and known.__module__ != load.__module__:
+                    holder = known.__module__ if name in DIALECTS else "another plug-in or backend"
+                    warn(taken("dialects", name, holder, owner))
                 self.add_dialect(name, load)
         for backend in usable():
             if backend.dialect_name:

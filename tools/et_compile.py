@@ -32,6 +32,7 @@ from etir.tools.common import (
     write_output,
 )
 from etir.tools.errors import E0903
+from etir.tools.plugin_arguments import add_plugin_arguments
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -132,6 +133,7 @@ def _parser() -> ToolParser:
     parser.add_argument(
         "--memory-header", metavar="FILE", help="write the memory that etir's runtime takes, as a C header"
     )
+    add_plugin_arguments(parser)
     return parser
 
 

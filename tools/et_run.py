@@ -36,6 +36,7 @@ from etir.tools.common import (
 from etir.tools.errors import E0903
 from etir.tools.kinds import refuse_others
 from etir.tools.named_arrays import MethodSignature, Names, order_inputs, output_labels, read_arrays
+from etir.tools.plugin_arguments import add_plugin_arguments
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -65,19 +66,13 @@ def _parser() -> ToolParser:
     parser.add_argument(
         "--data", action="append", default=[], metavar="FILE", help=".ptd file with external weights of a .pte file"
     )
-    parser.add_argument(
-        "--load-library",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="shared library with kernels or backends of your own (native runtime)",
-    )
     parser.add_argument("--profile", action="store_true", help="print the time of each operator (native runtime)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads for one run (native runtime; default: 1)")
     parser.add_argument(
         "--weights", action="append", default=[], metavar="FILE", help="safetensors with the bytes of weights"
     )
     add_replace_weights(parser)
+    add_plugin_arguments(parser, runs=True)
     return parser
 
 

@@ -33,6 +33,7 @@ from etir.tools.common import (
     usage_error,
     write_output,
 )
+from etir.tools.plugin_arguments import add_plugin_arguments
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -88,6 +89,7 @@ def _parser() -> ToolParser:
         action="store_true",
         help="keep locations: in text, or in a .pte file",
     )
+    add_plugin_arguments(parser)
     return parser
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from importlib import import_module
 
+from etir.diagnostics import EtirError
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import DIALECTS
 from etir.passes.infra.pipeline import pass_options
@@ -18,8 +19,8 @@ def passes_text() -> str:
     for name in all_passes():
         try:
             cls = find_pass(name)
-        except ImportError as error:
-            lines.append(f"{name}\n    (cannot be loaded: {error})")
+        except EtirError as error:
+            lines.append(f"{name}\n    ({error.diagnostics[0].message})")
             continue
         lines.append(name)
         summary = (inspect.getdoc(cls) or "").split("\n")[0]

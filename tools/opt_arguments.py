@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from etir.phases import PHASES
 from etir.tools.common import ToolParser, add_replace_weights
+from etir.tools.plugin_arguments import add_plugin_arguments
 
 _DESCRIPTION = """\
 Read a module as text, run passes over it, print it.
@@ -36,6 +37,7 @@ class OptParser(ToolParser):
         self._add_printing()
         self._add_watching()
         self._add_listing()
+        add_plugin_arguments(self)
 
     def _add_running(self) -> None:
         group = self.add_argument_group("running passes")

@@ -6,7 +6,8 @@ An entry point of group ``etir.backends`` names an instance of :class:`~etir.bac
     mine = "my_package.backend:BACKEND"
 
 The built-in ones are found in the same form, so that a backend can leave this package without a change to it. Nothing
-is imported before a backend is asked for.
+is imported before a backend is asked for. :func:`register_backend` adds one in a running process, the plug-ins of
+``etir.plugins`` add theirs with what else they have.
 
 Where a backend is named with options, it is written as passes are: ``xnnpack{fp16=true}`` (:func:`parse_delegate`).
 """
@@ -16,12 +17,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from etir.backends.errors import E1101, E1107, E1110
 from etir.diagnostics import EtirError
+from etir.extensions import (
+    call_foreign,
+    installed_plugins,
+    may_have_entry_points,
+    registry_cache,
+    registry_changed,
+    taken,
+    warn,
+)
 
 if TYPE_CHECKING:
     from xdsl.ir import Dialect, Operation
@@ -45,21 +55,57 @@ BUILT_IN_DIALECTS: dict[str, str] = {"xnn": "xnnpack"}
 GROUP = "etir.backends"
 
 
-@cache
-def installed() -> dict[str, str]:
-    """Every backend by name as ``module:instance``: the built-in ones, then those of entry points by name.
+_ADDED: dict[str, str | Backend] = {}
+"""What :func:`register_backend` has added, by name."""
 
-    A package cannot replace a built-in backend.
+
+def register_backend(backend: str | Backend, name: str = "", *, replace: bool = False) -> None:
+    """Make a backend known, which is an instance of ``Backend``, or ``module:INSTANCE`` with its name.
+
+    Raises E1303 when there is another one of that name, unless it is to ``replace`` it, and ``ValueError`` for a text
+    without a name.
     """
-    from importlib.metadata import entry_points  # slow to import, and most runs need no backend
+    if isinstance(backend, str) and not name:
+        raise ValueError("a backend that is given as module:INSTANCE needs a name")
+    name = name or getattr(backend, "name", "")
+    holder = _ADDED.get(name) or BUILT_IN.get(name)
+    if holder is not None and not replace and _place(holder) != _place(backend):
+        raise taken("backends", name, _place(holder), _place(backend))
+    _ADDED[name] = backend
+    registry_changed()
 
-    found = dict(BUILT_IN)
-    for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name):
-        found.setdefault(entry.name, entry.value)
+
+def _place(backend: str | Backend) -> str:
+    """Where a backend comes from: its module."""
+    return backend.partition(":")[0] if isinstance(backend, str) else type(backend).__module__
+
+
+@registry_cache
+def installed() -> dict[str, str | Backend]:
+    """Every backend by name as ``module:instance`` or as the instance: the built-in ones, those that were registered,
+    those of plug-ins, and those of entry points by name.
+
+    A package cannot replace a backend that is there without it; the attempt is a warning (E1303).
+    """
+    found: dict[str, str | Backend] = {**BUILT_IN, **_ADDED}
+
+    def add(name: str, backend: str | Backend, owner: str) -> None:
+        holder = found.setdefault(name, backend)
+        if _place(holder) != _place(backend):
+            warn(taken("backends", name, _place(holder), owner))
+
+    for owner, plugin in installed_plugins().items():
+        for name, backend in plugin.backends.items():
+            add(name, backend, owner)
+    if may_have_entry_points(GROUP):
+        from importlib.metadata import entry_points  # Slow to import, and most runs need no backend.
+
+        for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name):
+            add(entry.name, entry.value, f"entry point '{entry.name}' ({entry.value})")
     return found
 
 
-@cache
+@registry_cache
 def find_backend(name: str) -> Backend:
     """The backend called ``name``: an installed one, or one of a family as ``executorch:NAME``.
 
@@ -71,7 +117,7 @@ def find_backend(name: str) -> Backend:
     if colon and family in FAMILIES:
         module, _, attribute = FAMILIES[family].partition(":")
         return getattr(import_module(module), attribute)(member)
-    target = BUILT_IN.get(name) or installed().get(name)
+    target = _ADDED.get(name) or BUILT_IN.get(name) or installed().get(name)
     if target is None:
         from difflib import get_close_matches
 
@@ -81,20 +127,20 @@ def find_backend(name: str) -> Backend:
             f"no backend named '{name}' is installed{hint}; available: {', '.join(installed())}, and partitioners of "
             f"executorch as executorch:NAME"
         )
-    module, _, attribute = target.partition(":")
-    try:
-        backend = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise E1110.error(f"backend '{name}' ({target}) cannot be imported: {error}") from error
+    backend = target
+    if isinstance(target, str):
+        module, _, attribute = target.partition(":")
+        try:
+            backend = call_foreign(f"backend '{name}'", lambda: getattr(import_module(module), attribute))
+        except EtirError as error:
+            raise E1110.error(f"backend '{name}' ({target}) cannot be imported: {_cause(error)}") from error
     if not isinstance(backend, Backend):
         raise E1110.error(f"backend '{name}' ({target}) is a {type(backend).__name__}, not a Backend")
     return backend
 
 
-def forget() -> None:
-    """Look all backends up again: what one of the names stands for has changed."""
-    find_backend.cache_clear()
-    parse_delegate.cache_clear()
+def _cause(error: EtirError) -> object:
+    return error if error.__cause__ is None else error.__cause__
 
 
 def backend_of_runtime_id(runtime_id: str) -> Backend | None:
@@ -177,14 +223,14 @@ class Delegate:
         return table is not None and isinstance(table.match(op), tuple)
 
 
-@cache
+@registry_cache
 def _table(delegate: Delegate) -> Table:
     from etir.backends.api.patterns import Table
 
     return Table(delegate.backend.rows(delegate.options))
 
 
-@cache
+@registry_cache
 def _keeps(delegate: Delegate) -> dict[str, Table]:
     """For every operator that the backend wants whole the rows that decide."""
     from etir.backends.api.patterns import Table
@@ -193,7 +239,7 @@ def _keeps(delegate: Delegate) -> dict[str, Table]:
     return {keep.operator: Table(keep.rows) if keep.rows else delegate.table for keep in keeps}
 
 
-@cache
+@registry_cache
 def parse_delegate(text: str) -> Delegate:
     """A delegate from its text: ``xnnpack``, ``xnnpack{fp16=true}``.
 

@@ -10,8 +10,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from etir.backends.api.registry import forget
 from etir.backends.errors import E1101, E1107, E1110, E1112
+from etir.extensions import registry_changed
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
@@ -55,7 +55,7 @@ def register(partitioner: Partitioner, name: str = "") -> str:
     _check(partitioner, type(partitioner).__name__)
     name = name or type(partitioner).__name__
     _REGISTERED[name] = partitioner
-    forget()
+    registry_changed()
     return PREFIX + name
 
 

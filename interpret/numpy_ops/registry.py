@@ -71,7 +71,7 @@ def op(*names: str) -> Callable[[Implementation], Implementation]:
         for name in map(check_operator, names):
             if name in _OPS:
                 raise ValueError(f"operator {name} is registered twice")
-            _OPS[name] = _as_operator(name, function)
+            _OPS[name] = as_operator(name, function)
         return function
 
     return register
@@ -100,7 +100,7 @@ def _import_next_family() -> None:
     importlib.import_module(f"{__package__}.{_pending.pop(0)}")
 
 
-def _as_operator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def as_operator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with the package's rules around it: no warnings, arrays out, one kind of error."""
     code = function.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

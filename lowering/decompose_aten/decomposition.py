@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
@@ -28,13 +30,16 @@ from xdsl.rewriter import Rewriter
 
 from etir.diagnostics import Diagnostic, EtirError
 from etir.dialects.aten import ops as aten
+from etir.dialects.aten.table import load_table
 from etir.dialects.dtypes import bf16, f16, f32
 from etir.dialects.et.layout import dims_of, is_contiguous
 from etir.dialects.operators import operator_name
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
+from etir.extensions import is_own, registry_changed, taken
 from etir.lowering.build.builder import Builder, Operator, is_tensor
+from etir.lowering.decompose_aten import families
 from etir.lowering.decompose_aten.errors import E0420
 from etir.lowering.decompose_aten.kept import Kept
 from etir.passes.infra.rewriting import Pattern, PatternRewriter
@@ -42,6 +47,8 @@ from etir.passes.infra.rewriting import Pattern, PatternRewriter
 Outcome: TypeAlias = "SSAValue | Sequence[SSAValue | None] | None"
 Function: TypeAlias = "Callable[..., Outcome]"
 _FunctionT = TypeVar("_FunctionT", bound="Callable[..., Outcome]")
+
+_PatternT = TypeVar("_PatternT", bound="OperatorPattern")
 
 ALL = ("*",)
 """For ``numbers``: every argument may be a run-time number."""
@@ -214,12 +221,18 @@ DECOMPOSITIONS: list[type[Decomposition]] = []
 
 
 def decomposition(
-    *operators: Operator | str, in_float: bool = False, numbers: Collection[str] = (), name: str | None = None
+    *operators: Operator | str,
+    in_float: bool = False,
+    numbers: Collection[str] = (),
+    name: str | None = None,
+    replace: bool = False,
 ) -> Callable[[_FunctionT], _FunctionT]:
     """Register the decorated function as a decomposition of the overloads ``operators``, which share a signature.
 
     An overload of a custom library is given by name. Raises ``AttributeError`` for one that the schema table should
-    have and has not.
+    have and has not. Raises E1303 when another module has a decomposition of one of the operators, or one of the same
+    name, unless this one is to ``replace`` it; within a module the decompositions of an operator are tried in order.
+    What is registered from outside of etir is tried before etir's own.
 
     ``in_float``: for f16 and bf16 the function runs on f32 casts of its tensors, and its result is cast back, as torch
     does inside such kernels. ``numbers``: the arguments that may be run-time numbers. ``name``: instead of the
@@ -228,24 +241,71 @@ def decomposition(
 
     def register(function: _FunctionT) -> _FunctionT:
         kebab = name or function.__name__.strip("_").replace("_", "-")
-        DECOMPOSITIONS.append(
-            type(
-                "".join(word.capitalize() for word in kebab.split("-")),
-                (Decomposition,),
-                {
-                    "name": kebab,
-                    "roots": tuple(operator_name(operator) for operator in operators),
-                    "function": staticmethod(function),
-                    "in_float": in_float,
-                    "numbers": tuple(numbers),
-                    "__doc__": function.__doc__,
-                    "__module__": function.__module__,
-                },
-            )
+        pattern = type(
+            "".join(word.capitalize() for word in kebab.split("-")),
+            (Decomposition,),
+            {
+                "name": kebab,
+                "roots": tuple(operator_name(operator) for operator in operators),
+                "function": staticmethod(function),
+                "in_float": in_float,
+                "numbers": tuple(numbers),
+                "__doc__": function.__doc__,
+                "__module__": function.__module__,
+            },
         )
+        if is_own(function.__module__):
+            DECOMPOSITIONS.append(pattern)
+        else:
+            _add(pattern, replace=replace)
         return function
 
     return register
+
+
+ADDED: list[type[Decomposition]] = []
+"""Those that are registered from outside of etir; they are tried before :data:`DECOMPOSITIONS`."""
+
+
+def _add(pattern: type[Decomposition], *, replace: bool) -> None:
+    """Register a decomposition that is not etir's own. Defining the same one again, as notebooks do, is no conflict."""
+    again = [p for p in ADDED if (p.name, p.roots, p.__module__) == (pattern.name, pattern.roots, pattern.__module__)]
+    if any(root in load_table() for root in pattern.roots):
+        load_families()
+    others = [p for p in (*ADDED, *DECOMPOSITIONS, *RENAMES) if p not in again]
+    for other in others:
+        shared = next((root for root in pattern.roots if root in other.roots), None)
+        if other.name == pattern.name and not replace:
+            raise taken("decompositions", pattern.name, other.__module__, pattern.__module__)
+        if shared is not None and other.__module__ != pattern.__module__ and not replace:
+            raise taken("decompositions of", shared, other.__module__, pattern.__module__)
+    if replace:
+        ADDED[:] = _without(ADDED, pattern)
+        DECOMPOSITIONS[:] = _without(DECOMPOSITIONS, pattern)
+        RENAMES[:] = _without(RENAMES, pattern)
+    if again and not replace:
+        ADDED[ADDED.index(again[0])] = pattern
+    else:
+        ADDED.append(pattern)
+    registry_changed()
+
+
+def _without(patterns: Iterable[type[_PatternT]], other: type[Decomposition]) -> list[type[_PatternT]]:
+    """The patterns for the operators that ``other`` does not have, and without an earlier definition of it."""
+    found: list[type[_PatternT]] = []
+    for pattern in patterns:
+        roots = tuple(root for root in pattern.roots if root not in other.roots)
+        if roots and (pattern.name, pattern.__module__) != (other.name, other.__module__):
+            members = {"roots": roots, "__module__": pattern.__module__}
+            rest = cast("type[_PatternT]", type(pattern.__name__, (pattern,), members))
+            found.append(pattern if roots == pattern.roots else rest)
+    return found
+
+
+def load_families() -> None:
+    """Import all of etir's own decompositions."""
+    for module in sorted(info.name for info in iter_modules(families.__path__)):
+        import_module(f"{families.__name__}.{module}")
 
 
 class Rename(OperatorPattern):

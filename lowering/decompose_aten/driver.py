@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -20,10 +17,10 @@ from xdsl.ir import Operation
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
-from etir.lowering.decompose_aten import families
+from etir.extensions import import_contributions, registry_cache
 from etir.lowering.decompose_aten.complex_numbers import ComplexNumberPattern
 from etir.lowering.decompose_aten.complex_parts import ComplexPartsPattern
-from etir.lowering.decompose_aten.decomposition import DECOMPOSITIONS, RENAMES, OperatorPattern
+from etir.lowering.decompose_aten.decomposition import ADDED, DECOMPOSITIONS, RENAMES, OperatorPattern, load_families
 from etir.lowering.decompose_aten.foreach import ForeachPattern
 from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.decompose_aten.numbers import NumberPattern
@@ -35,12 +32,13 @@ from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, apply_patterns_greedily
 
 
-@cache
+@registry_cache
 def hand_written() -> tuple[type[OperatorPattern], ...]:
-    """Every hand-written pattern, in the order in which they are tried."""
-    for module in sorted(info.name for info in iter_modules(families.__path__)):
-        import_module(f"{families.__name__}.{module}")
-    return (*RENAMES, ComplexPartsPattern, *DECOMPOSITIONS, ComplexNumberPattern, ForeachPattern, NumberPattern)
+    """Every hand-written pattern, those of plug-ins included, in the order in which they are tried."""
+    load_families()
+    import_contributions(lambda plugin: plugin.decompositions)
+    own = (*DECOMPOSITIONS, ComplexNumberPattern, ForeachPattern, NumberPattern)
+    return (*RENAMES, ComplexPartsPattern, *ADDED, *own)
 
 
 @register_pass

@@ -11,7 +11,6 @@ for them, and all that etir has no pattern for, which are better whole than in t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
@@ -23,6 +22,7 @@ from etir.dialects.dtypes import BY_TYPE
 from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
+from etir.extensions import registry_cache
 from etir.lowering.build.promotion import number_type_of
 from etir.targets.manifest import KernelEntry, load
 
@@ -104,7 +104,7 @@ in patterns that are seen behind the edge level only (`decompose-preserved` deco
 """
 
 
-@cache
+@registry_cache
 def _kernel(target: str, functional: OpSchema, linked: tuple[str, ...]) -> KernelEntry | None:
     """The target's kernel for an operator; those of libraries that it may not have count when they are ``linked``."""
     manifest = load(target)

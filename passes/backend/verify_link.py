@@ -121,7 +121,7 @@ class _Link:
         kernel = schema.qualified_name
         entry = self.manifest.lookup(kernel)
         if entry is None:
-            if schema.namespace in self.namespaces:
+            if schema.namespace in self.namespaces and kernel not in self.manifest.unchecked:
                 near = self.manifest.nearest(kernel)
                 help = (
                     f"nearest kernels: {', '.join(near)}; decompose the operator or register the kernel" if near else ""

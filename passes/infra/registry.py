@@ -5,24 +5,43 @@ A pass is called like its file: ``fold-constants`` is in ``fold_constants.py``, 
 that it is one. So a new pass is a new file, and no list has to know it. Looking a name up reads the names of files and
 imports one; only listing all passes reads the files.
 
-Plug-ins add passes and dialects through the entry-point group ``etir.plugins``: each entry point names a
-:class:`Plugin`. docs/tutorial/pass.md shows one.
+Passes from outside are registered with the same decorator, by ``etir.plugins.register_plugin`` or by what is installed
+(:mod:`etir.extensions`); docs/guide/plugins.md shows all ways.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TypeVar
+from typing import TypeVar, overload
 
-from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 
+from etir.extensions import (
+    import_attribute,
+    installed_plugins,
+    registry_cache,
+    registry_changed,
+    taken,
+    warn,
+)
+from etir.extensions.errors import E1302
 from etir.passes.errors import E0502
+
+__all__ = [
+    "ALIASES",
+    "add_pass",
+    "all_passes",
+    "current_name",
+    "find_pass",
+    "has_pass",
+    "own_passes",
+    "register_pass",
+    "replacement",
+]
 
 PassT = TypeVar("PassT", bound=type[ModulePass])
 
@@ -37,34 +56,83 @@ ALIASES: dict[str, str] = {
 }
 """Former names of passes, which stay for one version: what they are called now. Using one is a warning (E0509)."""
 
-_REGISTERED: dict[str, type[ModulePass]] = {}
+_REGISTERED: dict[str, str | type[ModulePass]] = {}
+"""Passes by name: classes, and those of plug-ins as ``module:Class`` until they are asked for."""
+
+_REPLACED: dict[str, None] = {}
+"""The names of etir's own passes that others stand for."""
+
 _MARK = re.compile(rb"^@register_pass\b", re.MULTILINE)
 
 
-def register_pass(cls: PassT) -> PassT:
-    """Make a pass known by its name, as a decorator. Raises ``ValueError`` when one of another module has that name."""
-    other = _REGISTERED.get(cls.name, cls)
-    if other.__module__ != cls.__module__:
-        raise ValueError(f"there are two passes '{cls.name}': in {other.__module__} and in {cls.__module__}")
-    _REGISTERED[cls.name] = cls
-    return cls
+@overload
+def register_pass(cls: PassT) -> PassT: ...
+@overload
+def register_pass(*, replace: bool = False) -> Callable[[PassT], PassT]: ...
+def register_pass(cls: PassT | None = None, *, replace: bool = False) -> PassT | Callable[[PassT], PassT]:
+    """Make a pass known by its name, as a decorator: ``@register_pass``, ``@register_pass(replace=True)``.
+
+    ``replace`` puts it in the place of the pass that has its name, one of etir's own included. Raises E1303 when one of
+    another module has that name.
+    """
+
+    def register(cls: PassT) -> PassT:
+        add_pass(cls.name, cls, replace=replace)
+        return cls
+
+    return register if cls is None else register(cls)
 
 
-@dataclass(frozen=True)
-class Plugin:
-    """What a plug-in adds: passes as ``module:Class`` or as classes, dialects as functions that load them."""
+def add_pass(name: str, target: str | type[ModulePass], *, replace: bool = False) -> None:
+    """Make a pass known that may be given as ``module:Class``, to be imported when it is asked for.
 
-    passes: Mapping[str, str | type[ModulePass]] = field(default_factory=dict[str, "str | type[ModulePass]"])
-    dialects: Mapping[str, Callable[[], Dialect]] = field(default_factory=dict[str, Callable[[], Dialect]])
+    Raises E1303 when another module has a pass of that name, unless it is to ``replace`` it.
+    """
+    module = _module_of(target)
+    if module.startswith(tuple(f"{package}." for package in PACKAGES)):
+        if name not in _REPLACED:
+            _add(name, target, _holders(name), replace=replace)
+        return
+    own = _own_modules(name)
+    _add(name, target, _holders(name) or own, replace=replace)
+    if own:
+        _REPLACED[name] = None
+    registry_changed()
 
 
-@cache
-def plugins() -> tuple[Plugin, ...]:
-    """The installed plug-ins, in the order of their entry points' names."""
-    from importlib.metadata import entry_points  # slow to import, and most runs need no plug-in
+def _add(name: str, target: str | type[ModulePass], holders: Sequence[str], *, replace: bool) -> None:
+    module = _module_of(target)
+    if holders and holders[0] != module and not replace:
+        raise taken("passes", name, holders[0], module)
+    _REGISTERED[name] = target
 
-    found = sorted(entry_points(group="etir.plugins"), key=lambda entry: entry.name)
-    return tuple(entry.load() for entry in found)
+
+def _holders(name: str) -> list[str]:
+    """The module of the registered pass of that name."""
+    return [_module_of(_REGISTERED[name])] if name in _REGISTERED else []
+
+
+def _module_of(target: str | type[ModulePass]) -> str:
+    return target.partition(":")[0] if isinstance(target, str) else target.__module__
+
+
+def replacement(name: str) -> type[ModulePass] | None:
+    """The pass that stands for one of etir's own by its name, None where nothing replaces it."""
+    return find_pass(name) if name in _REPLACED else None
+
+
+@registry_cache
+def _installed() -> dict[str, tuple[str, str | type[ModulePass]]]:
+    """The passes of installed plug-ins with whose they are; one whose name is taken is left out with a warning."""
+    found: dict[str, tuple[str, str | type[ModulePass]]] = {}
+    for owner, plugin in installed_plugins().items():
+        for name, target in plugin.passes.items():
+            holders = [found[name][0]] if name in found else _holders(name) or _own_modules(name)
+            if holders and holders[0] != _module_of(target):
+                warn(taken("passes", name, holders[0], owner))
+            elif name not in found:
+                found[name] = (owner, target)
+    return found
 
 
 @cache
@@ -91,12 +159,28 @@ def _walk(package: str, folder: str) -> Iterator[tuple[str, str]]:
             yield from _walk(f"{package}.{stem}", entry.path)
 
 
-def _own_pass(name: str) -> type[ModulePass] | None:
-    """A pass of etir's own, or what was registered by something imported since."""
+def _own_modules(name: str) -> list[str]:
+    """The modules of etir's own that have a pass of that name."""
+    return [module for module, path in _files().get(name, {}).items() if _is_marked(path)]
+
+
+def _registered(name: str) -> type[ModulePass] | None:
+    """A pass of etir's own, or what was registered. Raises E1302 for one of a plug-in that cannot be imported."""
     if name not in _REGISTERED:
         for module in _files().get(name, {}):
             import_module(module)
-    return _REGISTERED.get(name)
+    target = _REGISTERED.get(name)
+    return None if target is None else _class(name, "a plug-in", target)
+
+
+def _class(name: str, owner: str, target: str | type[ModulePass]) -> type[ModulePass]:
+    """The class that a plug-in names. Raises E1302 when it cannot be imported or is none."""
+    if not isinstance(target, str):
+        return target
+    cls = import_attribute(target, f"pass '{name}' of {owner}")
+    if not isinstance(cls, type) or not issubclass(cls, ModulePass):
+        raise E1302.error(f"pass '{name}' of {owner} cannot be used: {target} is no class of a pass")
+    return cls
 
 
 @cache
@@ -112,8 +196,7 @@ def _is_marked(path: str) -> bool:
 
 def all_passes() -> tuple[str, ...]:
     """Every pass by name, sorted: etir's own, those of plug-ins, and what was registered since."""
-    added = [name for plugin in plugins() for name in plugin.passes]
-    return tuple(sorted(dict.fromkeys([*own_passes(), *added, *_REGISTERED])))
+    return tuple(sorted(dict.fromkeys([*own_passes(), *_installed(), *_REGISTERED])))
 
 
 def current_name(name: str) -> str:
@@ -123,26 +206,24 @@ def current_name(name: str) -> str:
 
 def has_pass(name: str) -> bool:
     """Whether there is a pass of that name, or was before it was renamed."""
-    return _own_pass(current_name(name)) is not None or name in all_passes()
+    name = current_name(name)
+    return name in _REGISTERED or bool(_own_modules(name)) or name in _installed()
 
 
 def find_pass(name: str) -> type[ModulePass]:
-    """The class of a pass; a former name stands for the new one. A plug-in cannot replace a pass of etir's own.
+    """The class of a pass; a former name stands for the new one. An installed plug-in replaces no pass of etir's own.
 
-    Raises error E0502 for an unknown name, with the nearest known ones.
+    Raises error E0502 for an unknown name, with the nearest known ones, and E1302 for a pass of a plug-in that cannot
+    be imported.
     """
     name = current_name(name)
-    own = _own_pass(name)
-    if own is not None:
-        return own
-    target = next((plugin.passes[name] for plugin in plugins() if name in plugin.passes), None)
-    if target is None:
-        from difflib import get_close_matches
+    found = _registered(name)
+    if found is not None:
+        return found
+    if name in _installed():
+        return _class(name, *_installed()[name])
+    from difflib import get_close_matches
 
-        near = get_close_matches(name, all_passes(), 3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise E0502.error(f"there is no pass '{name}'{hint}")
-    if not isinstance(target, str):
-        return target
-    module, _, cls = target.partition(":")
-    return getattr(import_module(module), cls)
+    near = get_close_matches(name, all_passes(), 3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise E0502.error(f"there is no pass '{name}'{hint}")

@@ -29,6 +29,7 @@ that its tensors may have, as core/scalar_type.h names them (none: all that the 
 ``--family`` keeps the operators of some folders, ``--limit FOLDER=Float,Half`` those of one for some element types
 (without a selection of their own). ``--folder`` adds the kernels of a folder elsewhere, which has a
 ``kernels.json`` of its own. ``--target`` writes the manifest in the form that the compiler's link check reads,
+``--rows`` the rows alone,
 ``--sources`` the source files, ``--dtypes`` the element types that each source file is compiled for. Needs nothing but
 Python's standard library, because the C++ build runs it.
 """
@@ -436,12 +437,19 @@ const KernelTable kKernels = {{kRows, {len(rows)}}};
 """
 
 
+def rows_text(rows: dict[str, dict[str, Any]]) -> str:
+    """What each kernel takes, for the link check: a library's rows, which lie beside it."""
+    left_out = ("function", "source")
+    return (
+        json.dumps({n: {k: v for k, v in row.items() if k not in left_out} for n, row in rows.items()}, indent=1) + "\n"
+    )
+
+
 def target_text(rows: dict[str, dict[str, Any]]) -> str:
     """The manifest of a runtime with these kernels only: ``targets/etir.json``, and what each of them takes."""
-    kernels: dict[str, dict[str, Any]] = {}
+    kernels: dict[str, dict[str, Any]] = json.loads(rows_text(rows))
     for name, row in rows.items():
-        entry = {key: value for key, value in row.items() if key not in ("function", "source")}
-        kernels[name] = entry | {"library": Path(row["source"]).parent.name}
+        kernels[name]["library"] = Path(row["source"]).parent.name
     head: dict[str, Any] = json.loads((HERE.parents[1] / "targets" / "etir.json").read_text(encoding="utf-8"))
     libraries = dict.fromkeys(sorted({row["library"] for row in kernels.values()}), True)
     return json.dumps(head | {"libraries": libraries, "kernels": kernels}, indent=1) + "\n"
@@ -459,6 +467,7 @@ def main() -> int:
     parser.add_argument(
         "--target", action="store_true", help="write the manifest of such a runtime, for the link check, instead"
     )
+    parser.add_argument("--rows", action="store_true", help="write the rows, for the link check, instead")
     parser.add_argument("--sources", action="store_true", help="write the list of source files instead")
     parser.add_argument("--dtypes", action="store_true", help="write each source file with a mask of its types instead")
     parser.add_argument("--headers", action="store_true", help="write the sources' headers to a folder instead")
@@ -484,6 +493,8 @@ def _run(arguments: argparse.Namespace) -> int:
     rows = limit(rows, arguments.limit)
     if arguments.target:
         text = target_text(rows)
+    elif arguments.rows:
+        text = rows_text(rows)
     elif arguments.dtypes:
         text = "".join(f"{source} {mask:#x}u\n" for source, mask in all_sources(rows).items())
     elif arguments.sources:

@@ -229,6 +229,30 @@ for path in ("nothing.so", "scaled.pte", "libm.so.6"):
     )
 
 
+def test_a_library_is_linked_by_its_rows(installed: Path, project: Path) -> None:
+    """Compiling with the library of the test above: the rows that etir_add_library has put beside it are checked."""
+    (_, commands, _) = _commands("installed")
+    environment = _developer(installed, project)
+    for command in commands:
+        run(["bash", "-c", command], project, environment)
+    text = """
+et.schema "demo::scaled_add(Tensor self, Tensor other, float factor) -> Tensor"
+et.schema "demo::scaled_add.out(Tensor self, Tensor other, float factor, *, Tensor(a!) out) -> Tensor(a!)"
+func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = demo.scaled_add.default(%x, %x, factor = 0.5) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %0 : tensor<4xf32>
+}
+"""
+    (project / "floats.mlir").write_text(text)
+    (project / "integers.mlir").write_text(text.replace("xf32", "xi32"))
+    options = ["--target", "etir", "--load-library", "build/library/scaled.so"]
+    run(["et-compile", "floats.mlir", "-o", "floats.pte", *options], project, environment)
+    printed = run(
+        ["bash", "-c", f"et-compile integers.mlir -o i.pte {' '.join(options)} 2>&1 || true"], project, environment
+    )
+    assert "error[E0604]" in printed and "must be one of FLOAT" in printed
+
+
 def _math_library() -> str:
     import ctypes.util
 

@@ -7,7 +7,18 @@ from importlib import import_module
 
 from etir.tools.docs.text import table
 
-PACKAGES = ("dialects", "passes", "lowering", "backends", "emit", "tools", "interpret", "targets", "runtime")
+PACKAGES = (
+    "extensions",
+    "dialects",
+    "passes",
+    "lowering",
+    "backends",
+    "emit",
+    "tools",
+    "interpret",
+    "targets",
+    "runtime",
+)
 
 ERROR_AREAS = {
     "E01": "Text and types",
@@ -22,6 +33,7 @@ ERROR_AREAS = {
     "E10": "Interpreter",
     "E11": "Delegates",
     "E12": "Runtime",
+    "E13": "Plug-ins",
 }
 
 

@@ -25,8 +25,7 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Passes", "etir.passes.infra.base", ("Pass",)),
     ("Patterns", "etir.passes.infra.rewriting", ("Pattern", "PatternRewriter", "apply_patterns_greedily")),
     ("Pipelines", "etir.passes.infra.manager", ("run_pipeline",)),
-    ("Plug-ins", "etir.passes.infra.registry", ("Plugin",)),
-    ("Decompositions", "etir.lowering.decompose_aten.decomposition", ("decomposition",)),
+    ("Plug-ins", "etir.plugins", ()),
     ("Building operations", "etir.lowering.build.builder", ("Builder",)),
     ("Backends", "etir.backends.api.interface", ()),
 )

@@ -18,6 +18,7 @@ from etir.backends.api.patterns import Row
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
+from etir.extensions import registry_changed
 from etir.passes.delegation.report import DelegationReport
 from etir.passes.infra.manager import run_pipeline
 
@@ -73,9 +74,9 @@ BACKEND = Proposing()
 def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(registry.BUILT_IN, "proposing", f"{__name__}:BACKEND")
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
-    registry.forget()
+    registry_changed()
     yield
-    registry.forget()
+    registry_changed()
 
 
 TEXT = """

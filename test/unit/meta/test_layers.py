@@ -17,6 +17,7 @@ from etir._checkout import FOLDERS, ROOT
 
 LAYERS: tuple[tuple[str, str], ...] = (
     ("etir/diagnostics.py", "what an error is"),
+    ("etir/extensions", "what plug-ins add, and what depends on it"),
     ("emit/errors.py", "ids of the file formats' errors"),
     ("emit/formats/buffers.py", "bytes that are not copied until they are written"),
     ("emit/flatbuffer", "FlatBuffers tables as data"),

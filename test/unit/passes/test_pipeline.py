@@ -67,7 +67,7 @@ def _passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_REGISTERED", {"options": OptionsPass, "needy": NeedyPass})
     monkeypatch.setattr(registry, "PACKAGES", ())
     monkeypatch.setattr(registry, "ALIASES", {"choices": "options"})
-    monkeypatch.setattr(registry, "plugins", lambda: ())
+    monkeypatch.setattr(registry, "installed_plugins", dict)
     for cached in (registry._files, registry.own_passes):
         monkeypatch.setattr(registry, cached.__name__, cached.__wrapped__)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from etir.diagnostics import EtirError
 from etir.passes.infra import registry
 from etir.passes.infra.base import Pass
 
@@ -45,8 +46,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, "PACKAGES", ("some_passes",))
     monkeypatch.setattr(registry, "_REGISTERED", {})
-    monkeypatch.setattr(registry, "plugins", lambda: ())
-    for cached in (registry._files, registry.own_passes):
+    monkeypatch.setattr(registry, "installed_plugins", dict)
+    for cached in (registry._files, registry.own_passes, registry._installed):
         monkeypatch.setattr(registry, cached.__name__, cached.__wrapped__)
     yield folder
     for name in [name for name in sys.modules if name.partition(".")[0] == "some_passes"]:
@@ -71,7 +72,7 @@ def test_a_new_pass_is_one_file(package: Path) -> None:
 def test_two_passes_of_one_name(package: Path) -> None:
     (package / "wide" / "second.py").write_text(OWN.format(cls="Second", name="second"))
     with pytest.raises(
-        ValueError, match="there are two passes 'second': in some_passes.deep.deeper.second and in some"
+        EtirError, match="E1303.*there are two passes 'second': of some_passes.deep.deeper.second and of some"
     ):
         registry.find_pass("second")
 

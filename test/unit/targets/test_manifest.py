@@ -194,7 +194,7 @@ def new_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         (tmp_path / "kernels" / library).mkdir(parents=True)
         (tmp_path / "kernels" / library / "kernels.json").write_text(json.dumps({f"{library}::b": ROW}))
     monkeypatch.setattr(manifest, "FOLDER", tmp_path)
-    caches = (available, load)
+    caches = (available, load, manifest._load_plain)
     for function in caches:
         function.cache_clear()
     yield tmp_path

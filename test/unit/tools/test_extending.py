@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +18,8 @@ from etir.diagnostics import Severity
 from etir.dialects.context import EtContext
 from etir.dialects.errors import E0301
 from etir.dialects.text import source_location
+from etir.extensions import registry_changed
+from etir.extensions.plugin import Plugin
 from etir.passes.infra import registry
 from etir.passes.infra.base import Pass
 from etir.tools import context
@@ -70,22 +73,27 @@ class ImpostorPass(Pass):
 
 
 @pytest.fixture(autouse=True)
-def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin = registry.Plugin(
+def _plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    plugin = Plugin(
         passes={"plug-mark": MarkPass, "plug-warn": WarnPass, "cse": ImpostorPass},
         dialects={"plug": lambda: Dialect("plug", [MarkOp], []), "aten": lambda: Dialect("aten", [], [])},
     )
-    monkeypatch.setattr(registry, "plugins", lambda: (plugin,))
-    monkeypatch.setattr(context, "plugins", lambda: (plugin,))
+    for module in (registry, context):
+        monkeypatch.setattr(module, "installed_plugins", lambda: {"plug-in 'plug' (test)": plugin})
+    registry_changed()
+    yield
+    registry_changed()
 
 
 def test_a_plug_in_adds_dialects_and_passes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "in.mlir"
     path.write_text("plug.mark {level = 3 : i64}\n")
     assert main([str(path), "-p", "plug-mark{word=hello},cse", "--verify-roundtrip"]) == 0
-    text = capfd.readouterr().out
-    assert 'attributes {plug.word = "hello"}' in text
-    assert "plug.mark {level = 3 : i64}" in text
+    shown = capfd.readouterr()
+    assert 'attributes {plug.word = "hello"}' in shown.out
+    assert "plug.mark {level = 3 : i64}" in shown.out
+    assert "there are two dialects 'aten': of etir.dialects.context and of plug-in 'plug' (test)" in shown.err
+    assert shown.err.count("warning[E1303]") == 2
 
 
 def test_a_plug_in_s_pass_is_an_option_and_is_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
