@@ -11,7 +11,7 @@ How it is measured:
 * *Peak* is the high-water mark of resident memory above a process that holds the ``ExportedProgram`` and has imported
   torch only: the compiler's own imports count. Each figure comes from a new process, whose high-water mark is reset
   (``/proc/self/clear_refs``, hence Linux only) when freed memory has been given back to the system.
-* *Arena*, instructions and file bytes are read from the files by ExecuTorch's deserialiser.
+* *Arena*, instructions and file bytes are read from the files by ExecuTorch's deserializer.
 
 etir compiles for the stock runtime (``target="executorch"``), so both files are for the same machine. The last column
 names the bars that a row misses: etir's time at most half of stock's, its arena no larger, its peak at most 1.5 times

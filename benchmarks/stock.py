@@ -42,7 +42,7 @@ class StockResult:
 
 
 def pte_figures(buffer: bytes) -> PteFigures:
-    """Read the figures of any ``.pte``, with ExecuTorch's own deserialiser."""
+    """Read the figures of any ``.pte``, with ExecuTorch's own deserializer."""
     from executorch.exir._serialize._program import deserialize_pte_binary
 
     plans = deserialize_pte_binary(buffer).program.execution_plan

@@ -7,7 +7,7 @@ its docstring. The stubs are kept in the repository, so that they are there in e
 
 How a schema type is typed: a tensor is an ``SSAValue``, ``Tensor?`` may be None, lists are tuples. ``SymInt`` and
 ``Scalar`` are a literal or an ``SSAValue``, a number that is only known at run time. ``int``, ``float`` and ``bool``
-are literals: torch specialises a program on them when it exports it.
+are literals: torch specializes a program on them when it exports it.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ SENTENCES = (
     "Add the garlic last, or it will burn and turn bitter.",
     "A memory leak made the server run out of RAM every night.",
     "The train to the coast leaves every hour from platform four.",
-    "Vaccines teach the immune system to recognise a virus.",
+    "Vaccines teach the immune system to recognize a virus.",
     "Glaciers in the Alps have lost half of their ice since 1950.",
     "She paid the invoice by bank transfer two weeks late.",
     "The marathon runner collapsed a few metres before the finish line.",

@@ -88,7 +88,7 @@ class Interpreter:
         self._states: dict[str, Any] = {}
         self._methods: dict[str, Any] = {}
         self._shared_memory: dict[int, Any] = {}
-        self.initialised: dict[str, None] = {}
+        self.initialized: dict[str, None] = {}
         self.delegates: dict[str, Callable[[Sequence[Any]], list[Any]]] = {}
 
     @property

@@ -44,7 +44,7 @@ E0510 = define(
 )
 E0521 = define(
     "E0521",
-    "there is no backward graph to optimise with",
+    "there is no backward graph to optimize with",
     "export it with torch.export.experimental._export_forward_backward(torch.export.export(model, inputs)), where the "
     "first output of the model is the loss",
 )

@@ -22,7 +22,7 @@ Form of an entry::
         "ranks": {"self": [3, 4]},      # optional; least and greatest rank of an argument
         "items": {"indices": [1, 1]},   # optional; least and greatest number of tensors in a list
         "complex_shapes": "equal",      # optional; which complex tensors it does not get wrong, see KernelEntry
-        "optimized": true,              # optional; a vectorised kernel replaces the portable one
+        "optimized": true,              # optional; a vectorized kernel replaces the portable one
         "resizes_output": false,        # optional; default true
         "notes": "..."                  # optional
     }

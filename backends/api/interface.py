@@ -7,7 +7,7 @@ A backend is one instance of a subclass of :class:`Backend`. From the user's pro
    rather not have;
 3. :meth:`Backend.legalize`: an outlined function, in edge operators, becomes one in the backend's own dialect
    (`legalize-delegates`);
-4. :meth:`Backend.preprocess`: the legalised function becomes bytes (`lower-delegates`);
+4. :meth:`Backend.preprocess`: the legalized function becomes bytes (`lower-delegates`);
 5. :meth:`Backend.disassemble`: bytes become text again, for whoever has only the file.
 
 An outlined function is an ordinary private ``func.func`` of the module::
@@ -207,7 +207,7 @@ ALLOWED_AFTER_LEGALIZATION: tuple[type[Operation], ...] = (
     WriteStateOp,
     ReturnOp,
 )
-"""What may stand in a legalised function beside the backend's own dialect."""
+"""What may stand in a legalized function beside the backend's own dialect."""
 
 
 class Backend(ABC):
@@ -303,7 +303,7 @@ class Backend(ABC):
 
     @abstractmethod
     def preprocess(self, outlined: Outlined, options: Any) -> Artifact:
-        """The bytes of a legalised function. The same function, weights and options give the same bytes."""
+        """The bytes of a legalized function. The same function, weights and options give the same bytes."""
 
     def preprocess_all(self, functions: Sequence[tuple[str, Outlined, Any]]) -> list[Artifact]:
         """The bytes of all functions that the backend has in a program, in order, for one that lets them share: each

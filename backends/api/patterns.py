@@ -1,7 +1,7 @@
 """What a backend can take, as data: rows of a pattern and conditions, each condition with its reason.
 
 A :class:`Row` is one thing that a backend can run: an operator, or a tree of operators that it can only take together
-(a convolution and its batch norm, dequantise -> linear -> quantise). The pattern says which operators, the conditions
+(a convolution and its batch norm, dequantize -> linear -> quantize). The pattern says which operators, the conditions
 say when; a condition that does not hold answers with a text, so that "why not" always has an answer.
 
 Operators are named without their level (``aten.linear.default``): the same row is asked at the ATen level, when it has
@@ -27,7 +27,7 @@ ANY = "*"
 class Node:
     """An operator of a pattern: any of ``names`` (or :data:`ANY`); arguments in ``inputs`` come from further nodes.
 
-    The result of an inner node is used by its match alone. A ``duplicable`` one (dequantise of an activation) may have
+    The result of an inner node is used by its match alone. A ``duplicable`` one (dequantize of an activation) may have
     other users: every match takes a copy of it. An ``escaping`` one may have other users and is taken all the same:
     the partition then gives out its result.
     """

@@ -1,6 +1,6 @@
 """Symbolic expressions from sympy's, as ``torch.export`` writes sizes.
 
-Objects are recognised by the names of their classes, so that neither sympy nor torch is imported. What appears in sizes
+Objects are recognized by the names of their classes, so that neither sympy nor torch is imported. What appears in sizes
 besides sympy's own classes is in ``torch.utils._sympy.functions``: ``FloorDiv``, ``Mod``, ``PythonMod``, ``Max``,
 ``TruncToInt(1.5 * ToFloat(s0))`` and so on.
 

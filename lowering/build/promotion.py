@@ -38,7 +38,7 @@ def category_of(element: Attribute) -> int:
 def promote_types(a: Attribute, b: Attribute) -> Attribute:
     """The smallest element type that holds both, as ``torch.promote_types``.
 
-    Raises ``TypeError`` for pairs that torch does not promote (``ui16`` with ``i32``, 8-bit floats, quantised types).
+    Raises ``TypeError`` for pairs that torch does not promote (``ui16`` with ``i32``, 8-bit floats, quantized types).
     """
     if a == b:
         return a

@@ -99,7 +99,7 @@ BETTER_WHOLE: tuple[str, ...] = (
 
 
 SPELLED_OUT = ("quantized_decomposed.", "torchao.")
-"""Operators that spell out how a model is quantised: they stay whole for kernels and for any delegate, which takes them
+"""Operators that spell out how a model is quantized: they stay whole for kernels and for any delegate, which takes them
 in patterns that are seen behind the edge level only (`decompose-preserved` decomposes what is left then).
 """
 

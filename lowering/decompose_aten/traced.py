@@ -6,7 +6,7 @@ comes out of it meets the hand-written patterns again. Graphs are cached by oper
 because a network repeats its layers.
 
 A decomposition that asks about a size makes the graph valid for some sizes only. Questions that the declared ranges
-answer are harmless; any other one is an error, never a silently specialised program.
+answer are harmless; any other one is an error, never a silently specialized program.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 ``control.py`` regions into sub-graphs, ``program.py`` methods with their weights and state into exported programs.
 
 A graph is built node by node, each with the FakeTensor that torch itself computes for it: what torch says of shape and
-dtype is compared with the types of the text, and no guard, specialisation or decomposition of a tracer comes between.
+dtype is compared with the types of the text, and no guard, specialization or decomposition of a tracer comes between.
 """
 
 from __future__ import annotations

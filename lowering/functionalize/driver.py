@@ -159,7 +159,7 @@ class _Weights:
 
 
 class _Method:
-    """Functionalises one method."""
+    """Functionalizes one method."""
 
     def __init__(self, method: FuncOp, weights: _Weights, counterparts: Counterparts):
         self.method = method

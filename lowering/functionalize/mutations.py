@@ -1,7 +1,7 @@
 """What each mutating operator stores, as a functional operator and a write.
 
 In-place operators keep dtype and shape of the tensor: ``x_f16.add_(y_f32)`` computes in f32 and casts back, ``copy_``
-broadcasts. Filling and copying forget the old contents. Batch normalisation in training changes its running statistics
+broadcasts. Filling and copying forget the old contents. Batch normalization in training changes its running statistics
 although its schema does not say so.
 """
 
@@ -85,7 +85,7 @@ def changes_statistics(op: SchemaOp) -> bool:
 
 
 def statistics_of(op: SchemaOp) -> list[SSAValue]:
-    """The running statistics that a normalisation was given."""
+    """The running statistics that a normalization was given."""
     return [v for v in (op.arg("running_mean"), op.arg("running_var")) if v is not None]
 
 

@@ -1,6 +1,6 @@
 """View operators: which results alias which argument, and how a changed view is put back into what it looks at.
 
-Putting back is the inverse that functionalisation needs for each view: ``slice_scatter`` for ``slice``, the opposite
+Putting back is the inverse that functionalization needs for each view: ``slice_scatter`` for ``slice``, the opposite
 permutation for ``permute``, a view back for ``view``. A view with overlapping elements has none (``unfold`` with a step
 smaller than its size): error E0413; of ``expand`` a part that has no element twice may change, and any part may be
 filled with one value.

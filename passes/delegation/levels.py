@@ -10,7 +10,7 @@ A path that leaves a partition through an operation on the outside arrives at a 
 every partition is convex and no two depend on each other in a circle. A path along which the level rises k times needs
 k + 1 partitions whatever one does, so there are as few as possible: this is the levelling of a graph by longest path
 (Kelley and Walker, "Critical-path planning and scheduling", 1959) with edges of weight 1 where the delegate is left.
-Contracting neighbours greedily, the usual method, needs a reachability test for every merge and depends on their order.
+Contracting neighbors greedily, the usual method, needs a reachability test for every merge and depends on their order.
 
 That gives every operation its *earliest* level. An operation that is needed later may sit at a higher one, up to where
 its users are: a second pass, from the results backwards, moves operations to the level where the fewest bytes cross a

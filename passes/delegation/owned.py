@@ -2,7 +2,7 @@
 
 A buffer goes to the one partition that has all its reads and writes. Where methods share their state, several methods
 may use it, if each does so in one partition and these partitions are equal: they become one delegate, which the runtime
-initialises once (``Sharing::Must`` of ``runtime/executor/backend.h``). Its ``et.state`` says so by an attribute.
+initializes once (``Sharing::Must`` of ``runtime/executor/backend.h``). Its ``et.state`` says so by an attribute.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ struct MethodOptions {
   DelegateAllocator delegates;               ///< where delegates get memory when method memory has no more
   EventSink events;                          ///< hears of what goes on in delegates
   /// Methods of the same program whose delegates this one uses where it has equal ones (backend, data, compile specs)
-  /// and the backend lets it: those are initialised once. They must outlive this one and not run at the same time.
+  /// and the backend lets it: those are initialized once. They must outlive this one and not run at the same time.
   Span<const Method* const> share;
   /// The same for delegates with state that methods share (Sharing::Must), and for no others.
   Span<const Method* const> share_state;
@@ -147,7 +147,7 @@ class Method {
   /// What went wrong in the last call that failed.
   const ErrorRecord& error_record() const { return record_; }
   MethodMeta meta() const { return MethodMeta(plan_, index_); }
-  /// Whether this method uses a delegate that `other` has initialised.
+  /// Whether this method uses a delegate that `other` has initialized.
   bool uses_delegates_of(const Method& other) const;
   /// Bytes of method memory in use, and the most of temporary memory that was ever in use.
   size_t method_memory_used() const { return memory_.used; }
@@ -215,7 +215,7 @@ class Method {
   Delegate* delegates_ = nullptr;
   int32_t* sizes_ = nullptr;  // of the tensors that are not static; during load, of those that are still to come
   uint8_t* input_set_ = nullptr;
-  uint32_t num_delegates_ = 0;  // that have been initialised
+  uint32_t num_delegates_ = 0;  // that have been initialized
   Arena memory_, temp_;
   Span<const PlannedBuffer> planned_;
   ParallelFor parallel_;

@@ -116,7 +116,7 @@ class Program : public std::enable_shared_from_this<Program> {
   const std::string& isa() const { return isa_; }
   int threads() const { return pool_.threads(); }
   /// Loads a method. Each call makes one that is independent of the others, but for shared state, and for delegates of
-  /// the methods in `share`: those that are equal and that their backend lets others use are initialised once.
+  /// the methods in `share`: those that are equal and that their backend lets others use are initialized once.
   std::shared_ptr<Method> load_method(uint32_t index, Status* status,
                                       const std::vector<std::shared_ptr<Method>>& share = {});
   std::shared_ptr<Method> load_method(const std::string& name, Status* status,

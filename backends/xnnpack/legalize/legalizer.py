@@ -1,4 +1,4 @@
-"""What a legaliser is: a function that makes the nodes of one operation, entered by the operators that it takes."""
+"""What a legalizer is: a function that makes the nodes of one operation, entered by the operators that it takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Legalizer: TypeAlias = Callable[[Emitter, Any], None]
 _LegalizerT = TypeVar("_LegalizerT", bound=Callable[..., None])
 
 LEGALIZERS: dict[str, Legalizer] = {}
-"""Every legaliser by the name of its operator, without the level, once the families are imported (``registry.py``)."""
+"""Every legalizer by the name of its operator, without the level, once the families are imported (``registry.py``)."""
 
 
 def legalizes(*others: str) -> Callable[[_LegalizerT], _LegalizerT]:

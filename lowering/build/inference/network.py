@@ -1,4 +1,4 @@
-"""Matrix products, convolutions, pooling, normalisation, resampling."""
+"""Matrix products, convolutions, pooling, normalization, resampling."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def softmax(call: Call) -> Tensor:
 
 @rule("aten.native_layer_norm.default")
 def layer_norm(call: Call) -> list[Attribute]:
-    """The input's type; mean and reciprocal deviation with size 1 along the normalised dims."""
+    """The input's type; mean and reciprocal deviation with size 1 along the normalized dims."""
     dims = call.dims("input")
     normalized = len(call["normalized_shape"])
     statistics = contiguous(call.element("input"), [*dims[: len(dims) - normalized], *(1,) * normalized])

@@ -1,6 +1,6 @@
 """Operators that make tensors: most become ``full`` or ``arange``, which constant folding knows.
 
-Uninitialised tensors become zeros: reading one is an error in the program, and zeros are the same on every run.
+Uninitialized tensors become zeros: reading one is an error in the program, and zeros are the same on every run.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ def nanmedian_of_all(b: Builder, x: SSAValue) -> SSAValue:
 
 
 Combine = Callable[[Sequence[SSAValue], Sequence[SSAValue]], Sequence[SSAValue]]
-"""What two neighbouring ranges give together, from what each of them gives."""
+"""What two neighboring ranges give together, from what each of them gives."""
 
 
 def _scan(

@@ -104,7 +104,7 @@ def _rows_differ(b: Builder, rows: SSAValue, others: SSAValue) -> SSAValue:
 def _unique(
     b: Builder, rows: SSAValue, order: SSAValue | None, inverse: bool, counts: bool
 ) -> tuple[SSAValue, SSAValue | None, SSAValue | None]:
-    """Rows of which neighbours differ, the place of each row among them, and how many are equal.
+    """Rows of which neighbors differ, the place of each row among them, and how many are equal.
 
     ``order`` says where the rows come from when they were sorted.
     """

@@ -92,7 +92,7 @@ def live_intervals(
 
     blocks = _basic_blocks(program)
     for block in blocks:
-        _summarise(block, program, bit)
+        _summarize(block, program, bit)
     _solve_backward(blocks, _bits(outputs, bit))
     _solve_forward(blocks, _bits(inputs, bit))
 
@@ -165,7 +165,7 @@ def _basic_blocks(program: Sequence[Instruction]) -> list[_Block]:
     return blocks
 
 
-def _summarise(block: _Block, program: Sequence[Instruction], bit: dict[int, int]) -> None:
+def _summarize(block: _Block, program: Sequence[Instruction], bit: dict[int, int]) -> None:
     killed: dict[int, None] = {}
     used: dict[int, None] = {}
     written: dict[int, None] = {}
@@ -243,7 +243,7 @@ def _collect(
 
 
 def _collect_across(blocks: list[_Block], buffers: Sequence[int], intervals: dict[int, list[Interval]]) -> None:
-    """Append to ``intervals`` what is live across whole blocks, one interval for a run of neighbouring blocks."""
+    """Append to ``intervals`` what is live across whole blocks, one interval for a run of neighboring blocks."""
     since: dict[int, int] = {}
     before = 0
     for block in blocks:

@@ -1,4 +1,4 @@
-// Group normalisation: each group of channels of each sample by its own statistics.
+// Group normalization: each group of channels of each sample by its own statistics.
 #include <cmath>
 
 #include "kernels/normalization/group_norm.gen.h"

@@ -81,7 +81,7 @@ inline void unravel(int64_t row, const int64_t* sizes, int count, int64_t* index
   }
 }
 
-/// An index that the compiler may not vectorise over: single loads are faster than AVX2's gathers.
+/// An index that the compiler may not vectorize over: single loads are faster than AVX2's gathers.
 inline int64_t single(int64_t index) {
 #if defined(__GNUC__) && defined(__AVX2__)
   __asm__("" : "+r"(index));

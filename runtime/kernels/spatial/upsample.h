@@ -1,7 +1,7 @@
-// How the results of resizing map to the elements of the image: along each axis, a few neighbours with their weights.
+// How the results of resizing map to the elements of the image: along each axis, a few neighbors with their weights.
 //
 // The arithmetic of positions is torch's, in the same precision, because a rounding error in it can select another
-// neighbour.
+// neighbor.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ inline int64_t clamped_floor(A value, int64_t low, int64_t high) {
   return static_cast<int64_t>(std::floor(value));
 }
 
-/// Weight of the neighbours of a point between two elements: Keys' cubic with A = -3/4, at distance |x| <= 1 and <= 2.
+/// Weight of the neighbors of a point between two elements: Keys' cubic with A = -3/4, at distance |x| <= 1 and <= 2.
 template <typename A>
 inline A cubic_near(A x) {
   return ((A(1.25) * x - A(2.25)) * x) * x + A(1);

@@ -20,7 +20,7 @@
 #define ETIR_VECTOR_BYTES 0
 #endif
 
-// Unrolls the next loop entirely, whatever the optimisation level: arrays of accumulators must become registers. Or not
+// Unrolls the next loop entirely, whatever the optimization level: arrays of accumulators must become registers. Or not
 // at all.
 #if defined(__clang__)
 #define ETIR_UNROLL _Pragma("clang loop unroll(full)")

@@ -37,7 +37,7 @@ RANDOM = {
 }
 """Operators that draw random numbers: compared in shape and dtype only."""
 
-UNINITIALISED = {
+UNINITIALIZED = {
     "aten.empty.memory_format",
     "aten.empty_like.default",
     "aten.empty_permuted.default",
@@ -114,7 +114,7 @@ def difference(name: str, expected: Any, actual: Any, rtol: float | None, atol: 
     wanted = to_numpy(expected)
     if wanted.dtype != actual.dtype or wanted.shape != actual.shape:
         return f"expected {wanted.dtype}{list(wanted.shape)}, got {actual.dtype}{list(actual.shape)}"
-    if name in RANDOM or name in UNINITIALISED:
+    if name in RANDOM or name in UNINITIALIZED:
         return None
     relative = RELATIVE.get(actual.dtype.name, 0.0) if rtol is None else rtol
     absolute = ABSOLUTE.get(actual.dtype.name, 0.0) if atol is None else atol

@@ -103,7 +103,7 @@ def partitions(pipeline: str, text: str = TEXT) -> tuple[list[str], EtContext, s
 
 
 def test_as_proposed() -> None:
-    """Two neighbours that could be one partition stay two; the options that the backend chose are in the text."""
+    """Two neighbors that could be one partition stay two; the options that the backend chose are in the text."""
     found, ctx, text = partitions('partition{backend="proposing{groups=0,1-2}"},verify-partitions')
     assert found == ["proposing:0", "proposing:1", "proposing:1", ""]
     assert 'backend.delegates = ["proposing{groups=0,1-2 found=Chosen}"]' in text

@@ -160,7 +160,7 @@ class Box:
 
 
 def test_registered_container() -> None:
-    """A container without a serialised name goes by its class; torch's tree comes back as tuples of the same leaves."""
+    """A container without a serialized name goes by its class; torch's tree comes back as tuples of the same leaves."""
     pytree.register_pytree_node(
         Box,
         lambda b: ([b.content], b.label),
