@@ -106,7 +106,7 @@ class ModelFigures:
 
 
 def weights_bytes(ep: ExportedProgram) -> int:
-    """Bytes of the distinct storages behind the program's parameters, buffers and constants."""
+    """Bytes of the distinct storages of the program's parameters, buffers and constants."""
     values = [*ep.state_dict.values(), *ep.constants.values()]
     storages = [value.untyped_storage() for value in values if isinstance(value, torch.Tensor)]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())

@@ -197,7 +197,7 @@ def latency(files: Sequence[bytes], inputs: Sequence[torch.Tensor], runs: int) -
     loaded: list[Any] = [program.load_method("forward") for program in programs]
     times: list[list[float]] = [[] for _ in files]
     for run in range(runs + 3):
-        # Who comes first alternates: the one behind finds its inputs in the cache.
+        # Who comes first alternates: the second finds its inputs in the cache.
         order = range(len(files)) if run % 2 else reversed(range(len(files)))
         for i in order:
             start = time.perf_counter()

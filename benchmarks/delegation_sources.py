@@ -98,7 +98,7 @@ def _numbers(location: Attribute) -> list[int]:
 
 
 def of_stock(names: dict[int, str], graph: torch.fx.Graph) -> SourceCounts:
-    """The stock partitioner's partitions of a numbered program: the graph of its edge program behind ``to_backend``."""
+    """The stock partitioner's partitions of a numbered program: the graph of its edge program after ``to_backend``."""
     inside: list[int] = []
     outside: list[int] = []
     for node in graph.nodes:

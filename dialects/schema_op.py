@@ -1,6 +1,6 @@
 """The base of all operations that have an operator schema: ATen, edge and custom libraries' operators.
 
-Storage. Tensors, and numbers known only at run time, are operands; every other argument is a property named like the
+Storage. Tensors and runtime scalars are operands; every other argument is a property named like the
 argument. ``operand_segments`` counts, for each schema argument, the operands that belong to it. An integer list with
 run-time entries keeps the literal ones in its property, with a sentinel where an operand stands; ``Tensor?[]`` keeps a
 mask of the entries that are present. An argument that equals its default is left out.
@@ -60,7 +60,7 @@ from etir.dialects.schema import Argument, Kind, OpSchema, SchemaKind
 
 SEGMENTS = "operand_segments"
 SCALAR_TYPES: tuple[Attribute, ...] = (i64, f64, i1)
-"""The types of run-time numbers."""
+"""The types of runtime scalars."""
 
 
 _T = TypeVar("_T")
@@ -589,5 +589,5 @@ def add_members(cls: type[SchemaOp]) -> None:
 
 
 def is_number(type: Attribute) -> bool:
-    """Whether ``type`` is that of a run-time number: ``i64``, ``f64`` or ``i1``."""
+    """Whether ``type`` is that of a runtime scalar: ``i64``, ``f64`` or ``i1``."""
     return isinstance(type, IntegerType) and type in SCALAR_TYPES or type == f64

@@ -16,7 +16,7 @@ E0503 = define(
 )
 E0504 = define(
     "E0504",
-    "a pass left invalid IR behind",
+    "a pass produced invalid IR",
     "this is a bug in the pass: `et-opt --reproducer=FILE.mlir` writes a file that reruns it with one command",
 )
 E0505 = define(

@@ -231,7 +231,7 @@ class Manifest:
         be ``None``, not known; they matter because some kernels broadcast channels-last tensors wrongly. Ranks are
         taken from shapes or dim orders if left out; what is left out of all is not checked. ``others`` holds the
         arguments that are no tensors, by name: a Python value, a ``ScalarType`` for a dtype, or ``int``, ``float``,
-        ``bool`` itself for a number that is only known at run time. Names left out are not checked.
+        ``bool`` itself for a runtime scalar. Names left out are not checked.
 
         Raises E0602 if the items do not fit the schema.
         """

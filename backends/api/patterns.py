@@ -211,7 +211,7 @@ def match_row(row: Row, root: SchemaOp) -> Match | Refusal:
     for node, operation in found[1:]:
         others = [use.operation for r in operation.results for use in r.uses if use.operation not in ops]
         if others and not (node.duplicable or node.escaping):
-            reason = f"'{operator_of(operation)}' in front of it is also used by '{operator_of(others[0])}'"
+            reason = f"'{operator_of(operation)}' before it is also used by '{operator_of(others[0])}'"
             return Refusal(row, reason, len(found))
     match = Match(
         root,

@@ -36,7 +36,7 @@ PASSES = (
     f"verify-link{{target={TARGET}}},"
     "to-out-variant{plan-inputs=false plan-outputs=false},plan-memory{separate-state},verify-plan"
 )
-"""What a function goes through: the pipeline behind the edge level, with inputs and outputs in the caller's memory."""
+"""What a function goes through: the pipeline after the edge level, with inputs and outputs in the caller's memory."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _has_kernel(match: Match) -> str | None:
     if not isinstance(op, EdgeOp):
         return "it is not at the edge level"
     if any(not isinstance(v.type, TensorType) and not isinstance(v.owner, NumberOp) for v in op.operands):
-        return "it takes a number that is only known at run time, which stays in the method"
+        return "it takes a runtime scalar, which stays in the method"
     manifest = load(TARGET)
     schema = out_variant(name) if name in load_table() else manifest.out_variant(op.SCHEMA)
     if schema is None:

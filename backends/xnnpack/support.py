@@ -270,7 +270,7 @@ VIEW = (no_size_operands, one_dynamic_dim)
 
 
 def _binary_conditions(schema: OpSchema) -> tuple[Condition, ...]:
-    """No factor in a sum or a difference, and no number that is only known at run time."""
+    """No factor in a sum or a difference, and no runtime scalar."""
     factor = (alpha_is_one,) if "alpha" in schema.index else ()
     return (*factor, literal("other")) if schema.overload == "Scalar" else factor
 

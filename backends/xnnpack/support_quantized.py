@@ -156,7 +156,7 @@ def _float_input(name: str = "input") -> tuple[Condition, ...]:
 
 
 def _dynamic(operator: str, **rest: Node) -> tuple[Node, ...]:
-    """The operator behind an activation that is quantized at run time, per tensor or per token."""
+    """The operator that uses an activation quantized at run time, per tensor or per token."""
     found: list[Node] = []
     for kind in ("per_tensor.tensor", "per_token.default"):
         names = {"per_tensor.tensor": ("scale", "zero_point"), "per_token.default": ("scales", "zero_points")}[kind]

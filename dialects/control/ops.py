@@ -1,7 +1,7 @@
 """Structured control flow, the same at every level above ``et``: conditions and loops as regions.
 
 Regions see the values around them; what a region computes leaves it through ``control.yield``. At the ``et`` level
-regions become blocks and jumps, with results passed by destination.
+regions become blocks and jumps, with results in destination-passing style.
 
 * ``control.cond``: torch's ``cond``. * ``control.while``: ``while_loop``. * ``control.scan``: ``scan``, and ``map``
 when nothing is carried.

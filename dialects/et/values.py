@@ -1,6 +1,6 @@
 """The values of a method at the executable level: buffers, views of them, and numbers.
 
-They stand in the entry block in front of the instructions, one operation for each value of the ``.pte`` file. A buffer
+They stand in the entry block before the instructions, one operation for each value of the ``.pte`` file. A buffer
 without ``at`` is not planned yet; ``caller`` marks one whose memory the caller supplies. A view has no instruction: it
 is another value over the same bytes. Types are upper bounds; ``dynamic`` says that the shape changes below them at run
 time.

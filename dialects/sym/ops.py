@@ -1,4 +1,4 @@
-"""The sym dialect: declared ranges of symbolic dims, and arithmetic on numbers that are only known at run time.
+"""The sym dialect: declared ranges of symbolic dims, and arithmetic on runtime scalars.
 
 ``sym.dim @s0 in [1, 64]`` declares a symbol of tensor types and its range; upper bounds for memory planning come from
 there. The arithmetic operations are what ``torch.export`` writes as Python operators on sizes; types are ``i64``,

@@ -91,7 +91,7 @@ class _Binary:
 
 
 class Builder:
-    """Makes operators in front of the operation that ``rewriter`` rewrites."""
+    """Creates operators before the operation that ``rewriter`` rewrites."""
 
     def __init__(self, rewriter: PatternRewriter, prefix: Literal["aten", "edge"] = "aten"):
         self.rewriter = rewriter
@@ -435,7 +435,7 @@ def _same_class(operator: Operator) -> Operator:
 
 
 def _element(value: Any) -> Any:
-    """An argument as the operation stores it: sizes become ints or run-time numbers."""
+    """An argument as the operation stores it: sizes become ints or runtime scalars."""
     if isinstance(value, Size):
         return value.value
     if isinstance(value, (list, tuple)):

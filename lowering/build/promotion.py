@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, SSAValue
 from etir.dialects.dtypes import BY_TORCH_NAME, bf16, dtype_of, f16, f32, f64, i1, i8, i32, i64, ui8
 
 Operand: TypeAlias = SSAValue | bool | int | float | complex
-"""A tensor, a run-time number (a value of type i64, f64 or i1) or a literal number."""
+"""A tensor, a runtime scalar (a value of type i64, f64 or i1) or a literal."""
 
 _i16 = BY_TORCH_NAME["int16"].type
 _SIGNED: tuple[Attribute, ...] = (i8, _i16, i32, i64)

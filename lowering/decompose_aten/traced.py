@@ -136,7 +136,7 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced 
     from torch.fx.experimental.proxy_tensor import make_fx
 
     overload = _overload(op)
-    # What is composed of other operators takes itself apart; the table's functions may end in another set (prims).
+    # A composite operator decomposes itself; the table's functions may end in another set (prims).
     target: Callable[..., Any] | None = overload if overload._can_decompose() else decomposition_table.get(overload)
     if target is None:
         return None
@@ -295,7 +295,7 @@ class _SymbolicSizes:
 
 
 def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | None]:
-    """Build the recorded graph in front of ``op``, and give what it outputs."""
+    """Build the recorded graph before ``op``, and give what it outputs."""
     from etir.lowering.import_fx.nodes import NodeImporter
     from etir.lowering.import_fx.structures import as_number, flatten
 

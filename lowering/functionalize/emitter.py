@@ -18,7 +18,7 @@ from etir.dialects.sym.ops import ConstantOp, arithmetic
 OpT = TypeVar("OpT", bound=Operation)
 Tensor: TypeAlias = TensorType[Attribute]
 Number: TypeAlias = int | SSAValue
-"""A size: a literal, or a run-time number."""
+"""A size: a literal, or a runtime scalar."""
 
 _FORMAT_OF_ORDER = {(0, 2, 3, 1): "channels_last", (0, 2, 3, 4, 1): "channels_last_3d"}
 

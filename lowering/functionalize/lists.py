@@ -2,7 +2,7 @@
 
 ``broadcast_tensors``, ``meshgrid`` and the list forms of ``atleast_1d``, ``atleast_2d`` and ``atleast_3d`` say nothing
 of aliases in their schemas, and their results share memory with their operands one by one. The walk over a method
-knows views and changes of one tensor only, so these, and the in-place ones of ``_foreach_*``, are taken apart before
+knows views and changes of one tensor only, so these, and the in-place ones of ``_foreach_*``, are decomposed before
 it.
 """
 

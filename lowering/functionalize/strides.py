@@ -255,7 +255,7 @@ def _passed_on(value: SSAValue) -> list[SSAValue] | None:
     if isinstance(op, CondOp):
         return [yielded(region)[index] for region in op.regions]
     if isinstance(value, BlockArgument):
-        # What the region changes was put behind the carried values; the operation itself may not have it yet.
+        # What the region changes was appended to the carried values; the operation itself may not have it yet.
         added = len(value.block.args) - len(op.operands)
         return [op.operands[index - added if index >= len(op.inits) + added else index]]
     if isinstance(op, ScanOp) and index >= len(op.inits):

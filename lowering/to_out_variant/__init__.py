@@ -21,7 +21,7 @@ After::
 
 ``method.py`` lowers a method, ``calls.py`` finds the out variant and writes the call's arguments, ``destinations.py``
 decides where a result may be written directly (state, results of control flow), ``control_flow.py`` turns regions into
-blocks and jumps. Results are passed by destination, never by moving handles: a moved handle keeps pointing at memory
+blocks and jumps. Results are in destination-passing style, never moved as handles: a moved handle keeps pointing at memory
 that the next branch reuses.
 """
 

@@ -104,7 +104,7 @@ def lower_while(lowering: MethodLowering, op: WhileOp) -> None:
 def lower_scan(lowering: MethodLowering, op: ScanOp) -> None:
     """A counted loop: slice every input, run the body, append every stacked value, until the count is reached.
 
-    The counter goes back to 0 behind the loop, so that the next call starts there.
+    The counter goes back to 0 after the loop, so that the next call starts there.
     """
     results = _results(lowering, op)
     carried, stacked = results[: len(op.inits)], results[len(op.inits) :]

@@ -289,7 +289,7 @@ class MethodLowering:
                 pass
             case _:
                 if op.results:
-                    self._refuse(op, "has no counterpart at the executable level")
+                    self._refuse(op, "has no form at the executable level")
 
     def _refuse(self, op: Operation, why: str) -> None:
         problem = E0417.diagnostic(f"'{op.name}' {why}", source_location(op.location))

@@ -17,14 +17,14 @@ def elements(type: Attribute) -> int:
 
 
 def root_of(value: SSAValue) -> SSAValue:
-    """The buffer behind views."""
+    """The buffer under the views."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.base
     return value
 
 
 def start_in(value: SSAValue) -> int:
-    """Bytes from the start of the buffer behind views to the first element."""
+    """Bytes from the start of the buffer under the views to the first element."""
     start = 0
     while isinstance(value.owner, ViewOp):
         start += value.owner.offset.value.data

@@ -1,4 +1,4 @@
-"""`decompose-preserved`: decompose what was kept whole for a backend that does not take it.
+"""`decompose-preserved`: decompose what was preserved for a backend that does not claim it.
 
 `decompose-aten{delegates=...}` leaves an operator whole where a backend would take it. The backend may still not get
 it: a condition fails only at the edge level, its partition is too small, its cost model declines. Before
@@ -13,8 +13,8 @@ make of it::
     %1 = edge.aten.clamp.default(%0, min = 0, max = 6) : ...
     ...
 
-With ``backend`` the pass runs in front of `partition`, and releases what none of these backends takes; without, it runs
-behind it, and releases what is in no partition.
+With ``backend`` the pass runs before `partition`, and decomposes what none of these backends claims; without, it runs
+after it, and decomposes what is in no partition.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ they can be run in one piece beside the others.
 Partitions that the text has already stay as they are (`verify-partitions` says what they have to be).
 
 Operations keep their order and nothing else changes, except that an operation that a backend may have in several
-patterns at once (dequantize in front of two users) is copied. The report of what was taken, and of why the rest was
+patterns at once (dequantize before two users) is copied. The report of what was taken, and of why the rest was
 not, a ``DelegationReport``, is left in ``EtContext.attachments``.
 """
 

@@ -1,6 +1,6 @@
 """What the passes that append an optimizer's step to joint graphs of forward and backward share.
 
-The values of the step are computed behind the backward part, new parameters are written to their states, and gradients
+The values of the step are computed after the backward part, new parameters are written to their states, and gradients
 and parameters are no outputs any more. What the optimizer remembers are states of their own, ``NAME.momentum`` of
 parameter ``NAME``. Without a learning rate the method takes one as a further input.
 """

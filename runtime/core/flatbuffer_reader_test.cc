@@ -18,7 +18,7 @@ using testing::Node;
 using testing::Small;
 
 ErrorRecord check(const std::string& bytes, uint8_t schema = flat::kProgram) {
-  // A block of its own, so that sanitizers see what lies behind it.
+  // A block of its own, so that sanitizers see reads beyond it.
   const std::unique_ptr<uint8_t, decltype(&std::free)> block(
       static_cast<uint8_t*>(std::malloc(bytes.size() > 0 ? bytes.size() : 1)), &std::free);
   uint8_t* data = block.get();

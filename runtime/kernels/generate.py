@@ -96,7 +96,7 @@ def load_manifest(folders: Sequence[Path] = ()) -> dict[str, dict[str, Any]]:
 
 
 def split_arguments(schema: str) -> tuple[list[str], list[str]]:
-    """The argument declarations of a schema: inputs and results (those behind ``*`` that are written)."""
+    """The argument declarations of a schema: inputs and results (those after ``*`` that are written)."""
     inside = schema[schema.index("(") + 1 : schema.rindex(") ->")]
     parts = [part.strip() for part in re.split(r",(?![^\[(]*[\])])", inside) if part.strip()]
     inputs: list[str] = []

@@ -325,7 +325,7 @@ void* Method::allocate_dynamic(void* context, void* old, size_t bytes) {
   for (const Block& block : self.dynamic_) {
     if (block.data.get() != old) continue;
     if (block.size >= bytes) return old;
-    // A tensor that grows step by step leaves blocks behind that are together no larger than the last.
+    // A tensor that grows step by step leaves blocks that are together no larger than the last.
     size = std::max(bytes, 2 * block.size);
   }
   std::shared_ptr<void> data = allocate_aligned(size);

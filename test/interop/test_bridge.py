@@ -186,7 +186,7 @@ def test_control_flow() -> None:
 
 
 def test_a_backend_of_ones_own() -> None:
-    """What it wants whole and how it filters, compile specs, named data in the file and beside it."""
+    """What it preserves and how it filters, compile specs, named data in the file and beside it."""
     name = from_partitioner(NotePartitioner())
     program = etir.compile(exported("note"), delegates=[name], link_backends=["NoteBackend"])
     file = read_pte(program.buffer)

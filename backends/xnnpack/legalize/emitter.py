@@ -81,7 +81,7 @@ def is_float(value: SSAValue) -> bool:
 
 
 class Emitter:
-    """Makes the nodes of one delegate in front of ``op``, the operation that is being legalized."""
+    """Creates the nodes of one delegate before ``op``, the operation that is being legalized."""
 
     def __init__(self, outlined: Outlined):
         self.outlined = outlined
@@ -296,7 +296,7 @@ class Emitter:
     # --- nodes ------------------------------------------------------------------------------------------------------
 
     def insert(self, op: Any) -> Any:
-        """Insert an operation in front of the one that is being legalized."""
+        """Insert an operation before the one that is being legalized."""
         Rewriter.insert_op(op, InsertPoint.before(self.op))
         return op
 

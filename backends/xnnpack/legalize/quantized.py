@@ -1,6 +1,6 @@
 """Quantized operators: pairs of quantize and dequantize disappear into the types of values.
 
-Around an operator that was quantized ahead of time stand dequantize operators in front and a quantize operator behind.
+Dequantize operators precede an operator that was quantized ahead of time, and a quantize operator follows it.
 Where all of them are there, and XNNPACK has the operator on int8, the node works on the stored integers; the scale of
 its result is that of the quantize operator. Everywhere else stored integers become floating point through a ``convert``
 node, so that every graph keeps its meaning.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 CLAMPS = ("aten.relu.default", "aten.relu6.default", "aten.hardtanh.default", "aten.clamp.default")
-"""Operators that become the range of the node in front of them."""
+"""Operators that become the range of the node that computes their operand."""
 
 BLOCK_MULTIPLE = 32
 """Blocks of a row that share a scale are as long as a multiple of this."""

@@ -61,6 +61,6 @@ def range_length(start: Any, end: Any, step: Any) -> Dim:
 
         return max(math.ceil((end - start) / step), 0)
     if any(isinstance(v, float) for v in (start, end, step)) or isinstance(step, (Size, SSAValue)):
-        raise TypeError("the length of a range of run-time numbers is not known")
+        raise TypeError("the length of a range of runtime scalars is not known")
     length = size_as_dim(end) - size_as_dim(start)
     return -((-length) // step)

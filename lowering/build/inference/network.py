@@ -187,6 +187,6 @@ def repeat_interleave(call: Call) -> Tensor:
 
 @rule("aten.sym_size.int", "aten.sym_numel.default")
 def number(call: Call) -> list[Attribute]:
-    """A run-time number."""
+    """A runtime scalar."""
     assert product(call.dims()) is not None
     return [i64]

@@ -150,7 +150,7 @@ def addmm_activation(
 def tensordot(
     b: Builder, x: SSAValue, y: SSAValue, x_contracted: Sequence[int], y_contracted: Sequence[int]
 ) -> SSAValue | None:
-    """``mm`` over the contracted dims, moved behind the others of ``x`` and before those of ``y``"""
+    """``mm`` over the contracted dims, moved after the others of ``x`` and before those of ``y``"""
     ours, theirs = wrap_all(x_contracted, rank(x)), wrap_all(y_contracted, rank(y))
     if any(dims(x)[i] != dims(y)[j] for i, j in zip(ours, theirs, strict=True)):
         return b.notify_match_failure("it broadcasts a contracted dim")

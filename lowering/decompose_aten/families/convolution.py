@@ -74,7 +74,7 @@ def conv_padded_by_name(
     dilation: Ints,
     groups: int,
 ) -> SSAValue:
-    """``convolution``; for ``same`` an odd amount of padding has its extra element behind, by ``constant_pad_nd``"""
+    """``convolution``; for ``same`` an odd amount of padding has its extra element at the end, by ``constant_pad_nd``"""
     spatial = rank(weight) - 2
     if padding == "valid":
         return convolution(b, x, weight, bias, stride, (0,), dilation, groups)
@@ -151,7 +151,7 @@ def col2im(
     reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
     settings = list(zip(size, padding, reach, stride, strict=True))
     count = [(s + 2 * p - r - 1) // step + 1 for s, p, r, step in settings]
-    # How many elements are behind the last window: the most that there can be where that is not known.
+    # How many elements follow the last window: the most that there can be where that is not known.
     rest = [(s + 2 * p - r - 1) % step for s, p, r, step in settings]
     behind = [r if isinstance(r, int) else step - 1 for r, step in zip(rest, stride, strict=True)]
     batch = b.sizes(x)[:-2]

@@ -111,7 +111,7 @@ def arange(b: Builder, *values: Any) -> SSAValue:
 
 @decomposition(aten.range.step, aten.range.default)
 def inclusive_range(b: Builder, start: float, end: float, *rest: Any) -> SSAValue | None:
-    """``arange`` to just behind the end"""
+    """``arange`` to just beyond the end"""
     step = rest[0] if isinstance(b.rewriter.root, aten.range.step) else 1
     count = math.floor((end - start) / step) + 1
     type = b.declared

@@ -40,7 +40,7 @@ rename(
 
 
 def view_as_declared(b: Builder, x: SSAValue, sizes: Sequence[Any]) -> SSAValue:
-    """``view`` to the result type of the operator that is decomposed; ``sizes`` may hold any run-time numbers.
+    """``view`` to the result type of the operator that is decomposed; ``sizes`` may hold any runtime scalars.
 
     A single run-time size is left to the operation as -1.
     """
@@ -109,7 +109,7 @@ def atleast(b: Builder, x: SSAValue) -> SSAValue:
 
 
 def at_least(b: Builder, x: SSAValue, count: int) -> SSAValue:
-    """``x`` with ``count`` dims or more: new ones in front, but the third one behind, as NumPy has it."""
+    """``x`` with ``count`` dims or more: new ones first, but the third one last, as NumPy has it."""
     given = rank(x)
     if given >= count:
         return x
@@ -268,7 +268,7 @@ def _split_dim(b: Builder, x: SSAValue, dim: int | None) -> int:
 
 
 def add_numbers(b: Builder, x: Any, y: Any) -> Any:
-    """The sum of two ints, sizes or run-time numbers of the program."""
+    """The sum of two ints, sizes or runtime scalars of the program."""
     if isinstance(x, int) and isinstance(y, int):
         return x + y
     x, y = (v.value if isinstance(v, Size) else v if isinstance(v, SSAValue) else b.pool.number(v) for v in (x, y))

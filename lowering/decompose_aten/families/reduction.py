@@ -123,7 +123,7 @@ def sort(b: Builder, x: SSAValue, dim: int, descending: bool) -> Sequence[SSAVal
 
 
 def previous(b: Builder, x: SSAValue, position: int) -> SSAValue:
-    """What stands in front of each element of a dim; in front of the first one itself.
+    """The element before each one of a dim; for the first one, itself.
 
     For sizes that are only known at run time: a slice of all elements but the last has no size where there are none.
     """

@@ -36,7 +36,7 @@ struct Reference {
   Program program;
   Method method;
   size_t scratch_bytes = 0;  ///< activations, which start at the temporary memory's start
-  size_t temp_bytes = 0;     ///< of the kernels, behind them
+  size_t temp_bytes = 0;     ///< of the kernels, after them
   bool has_state = false;
   bool shares_state = false;  ///< with the other methods that have this delegate
 };

@@ -137,7 +137,7 @@ struct DepthwisePlane {
     }
   }
 
-  /// One row of outputs, where reading behind its end does no harm.
+  /// One row of outputs, where reading beyond its end does no harm.
   template <int kScale>
   void whole_row(int64_t y, const int64_t* begin, const int64_t* end, C* to) const {
     const int64_t count = grid[2].count;

@@ -1,4 +1,4 @@
-// Advanced indexing: the one walk behind index, index_put, index_select, embedding, index_add and their like.
+// Advanced indexing: the one walk of index, index_put, index_select, embedding, index_add and their like.
 //
 // An indexed tensor falls into the dims that are indexed, together one "index space" of the indices' common shape, and
 // the rest. The walk takes the index space in blocks: it turns a block of positions into byte offsets (checking every

@@ -125,7 +125,7 @@ void layer_norm_as(KernelContext& ctx, const Tensor& input, uint32_t mask, const
                            [&](T x, int64_t j) { return (x - means[j]) * rstds[j] * w + b; });
     }
   };
-  // Rows in plain order are neighbors: a few at once, but no more than stay in cache for all passes.
+  // Contiguous rows are neighbors: a few at once, but no more than stay in cache for all passes.
   const int64_t rows = rows_at_once(plan, kCachedElements);
   for_each_part(ctx, plan, part, !contiguous ? 1 : rows < kRowsTogether ? rows : rows / kRowsTogether * kRowsTogether);
 }

@@ -6,7 +6,7 @@
 
 namespace etir::spatial {
 
-/// Sums of bytes with integer weights that have `precision` bits behind the point.
+/// Sums of bytes with integer weights that have `precision` bits after the binary point.
 struct FixedPoint {
   int precision = 0;
 

@@ -69,7 +69,7 @@ inline void store_vector(T* to, const typename Vector<T>::type& vector) {
   std::memcpy(to, &vector, sizeof(vector));
 }
 
-/// Asks for the line of the cache that is `bytes` behind `from`, which need not exist.
+/// Asks for the line of the cache that is `bytes` after `from`, which need not exist.
 inline void prefetch_behind(const void* from, int64_t bytes) {
 #if ETIR_VECTOR_BYTES > 0
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(bytes)));
@@ -84,7 +84,7 @@ inline typename Vector<T>::type load_every_second(const T* from) {
   constexpr int kLanes = Vector<T>::kLanes;
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
-  // The second load starts one element early: the element behind the last one may not exist.
+  // The second load starts one element early: the element after the last one may not exist.
   if constexpr (kLanes == 4) {
     return __builtin_shufflevector(load_vector<T>(from), load_vector<T>(from + 3), 0, 2, 5, 7);
   } else if constexpr (kLanes == 8) {

@@ -3,7 +3,7 @@
 :class:`Checked` is a dispatch mode: whatever runs under it, every ATen overload that reaches the dispatcher is run by
 the NumPy operator of the same name too, on the same arguments, and the results are compared in shape, dtype and value.
 :func:`check_call` does the same for one overload that is called directly, which also covers composite operators that
-torch takes apart before they reach a mode. Neither lets an operator change its arguments.
+torch decomposes before they reach a mode. Neither lets an operator change its arguments.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def graphs(draw: st.DrawFn, most: int = 9) -> tuple[BlockGraph, list[bool]]:
         users = tuple(j for j in range(count) if i in preds[j])
         values.append(Value(i, users, draw(st.integers(1, 64)), not users or draw(st.booleans())))
     values.append(Value(-1, tuple(i for i in range(count) if not preds[i]), 16, False))
-    # The algorithms only see numbers: no operation stands behind a node.
+    # The algorithms only see numbers: no operation belongs to a node.
     return BlockGraph(Block(), [None] * count, preds, values), [draw(st.booleans()) for _ in range(count)]  # type: ignore
 
 

@@ -93,7 +93,7 @@ def test_header_only_with_segments() -> None:
     assert (magic, length) == (b"eh00", 32)
     assert base == -(-program_size // 128) * 128
     assert size == 5
-    assert full[base:] == b"12345"  # nothing behind the last segment
+    assert full[base:] == b"12345"  # nothing after the last segment
     assert not any(full[program_size:base])
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic on run-time numbers that the runtime has no primitive operator for; complex numbers; lists of tensors."""
+"""Arithmetic on runtime scalars that the runtime has no primitive operator for; complex numbers; lists of tensors."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ TAIL = """
 
 
 def value(line: str) -> SSAValue:
-    """The result of one more operation behind :data:`HEAD`."""
+    """The result of one more operation after :data:`HEAD`."""
     (method,) = methods(parse_module(f"{HEAD}  %v = {line}{TAIL}"))
     last = method.body.block.last_op
     assert last is not None and last.prev_op is not None

@@ -68,7 +68,7 @@ def test_round_trip() -> None:
 
 
 def test_layout() -> None:
-    """Header, FlatBuffer at byte 32, inline constants behind it, each aligned."""
+    """Header, FlatBuffer at byte 32, inline constants after it, each aligned."""
     data, _ = write_blob(sample())
     _, magic, length, start, size, constants, constants_size = schema.HEADER.unpack_from(data)
     assert (magic, length, start) == (b"XH00", 30, 32)

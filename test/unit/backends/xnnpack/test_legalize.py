@@ -24,7 +24,7 @@ CONV = (
 
 
 def legalized(text: str) -> tuple[ModuleOp, list[NodeOp]]:
-    """The module behind legalization, verified, and the nodes of its delegates."""
+    """The module after legalization, verified, and the nodes of its delegates."""
     ctx = EtContext()
     module = parse_module(text, ctx)
     run_pipeline(ctx, module, OUTLINE)
