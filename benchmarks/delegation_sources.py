@@ -65,7 +65,7 @@ def of_etir(program: torch.export.ExportedProgram) -> SourceCounts:
     import etir
     from etir.dialects.context import EtContext
     from etir.options import CompileOptions
-    from etir.passes.delegation.take import computes
+    from etir.passes.delegation.claim import computes
     from etir.passes.infra.base import is_private
     from etir.passes.infra.manager import run_pipeline
     from etir.pipeline import pipeline

@@ -2,8 +2,8 @@
 
 A backend is one instance of a subclass of :class:`Backend`. From the user's program to the file it is asked, in order:
 
-1. :meth:`Backend.keeps`: which operators `decompose-aten` leaves whole;
-2. :meth:`Backend.rows`: which operators it takes (`partition`), and :meth:`Backend.decline`: which partitions it would
+1. :meth:`Backend.preserved_ops`: which operators `decompose-aten` preserves;
+2. :meth:`Backend.rows`: which operators it claims (`partition`), and :meth:`Backend.decline`: which partitions it would
    rather not have;
 3. :meth:`Backend.legalize`: an outlined function, in edge operators, becomes one in the backend's own dialect
    (`legalize-delegates`);
@@ -19,7 +19,7 @@ An outlined function is an ordinary private ``func.func`` of the module::
       func.return %0 : tensor<1x4xf32>
     }
 
-Its arguments are the inputs of the delegate in the order of the file's delegate call, its results the outputs behind
+Its arguments are the inputs of the delegate in the order of the file's delegate call, its results the outputs after
 them. Weights are read inside with ``et.get_weight`` (their bytes with :meth:`Outlined.weight`), constants stand as
 ``et.constant``, mutable buffers that the delegate owns are ``et.read_state`` and ``et.write_state``.
 
@@ -104,12 +104,12 @@ class Artifact:
 
 
 @dataclass(frozen=True)
-class Keep:
-    """An operator that `decompose-aten` leaves whole for the backend.
+class PreservedOp:
+    """An operator that `decompose-aten` preserves for the backend.
 
     Where ``rows`` is empty, the rows of the backend's table with this operator as their root decide, with their
-    conditions; else these rows do (for an operator that only a larger pattern takes, which cannot be seen yet). What is
-    kept and not taken after all is decomposed behind `partition` (pass `decompose-preserved`).
+    conditions; else these rows do (for an operator that only a larger pattern claims, which cannot be seen yet). What
+    is preserved and not claimed after all is decomposed after `partition` (pass `decompose-preserved`).
     """
 
     operator: str
@@ -238,7 +238,7 @@ class Backend(ABC):
         """
         return program
 
-    # --- what it can take -------------------------------------------------------------------------------------------
+    # --- what it can claim ------------------------------------------------------------------------------------------
 
     def runtime_id_of(self, options: Any) -> str:
         """:attr:`runtime_id`, for a backend whose options decide."""
@@ -246,14 +246,14 @@ class Backend(ABC):
 
     @abstractmethod
     def rows(self, options: Any) -> Sequence[Row]:
-        """What the backend takes, larger patterns or smaller ones in any order. Asked once per options."""
+        """What the backend claims, larger patterns or smaller ones in any order. Asked once per options."""
 
-    def keeps(self, options: Any) -> Sequence[Keep]:
-        """Operators that decomposition leaves whole where the backend would take them."""
+    def preserved_ops(self, options: Any) -> Sequence[PreservedOp]:
+        """Operators that decomposition preserves where the backend would claim them."""
         return ()
 
-    def keeps_whole(self, op: Operation, options: Any) -> bool | None:
-        """Whether decomposition leaves one operation whole; None (default) lets :meth:`keeps` decide."""
+    def preserves(self, op: Operation, options: Any) -> bool | None:
+        """Whether decomposition preserves one operation; None (default) lets :meth:`preserved_ops` decide."""
         return None
 
     def propose(self, module: ModuleOp, block: Block, options: Any) -> Proposal | None:
@@ -264,7 +264,7 @@ class Backend(ABC):
         return None
 
     def decline(self, partition: PartitionSummary, options: Any) -> str | None:
-        """The cost model: why the backend would rather not have a partition that it can take, or None.
+        """The cost model: why the backend would rather not have a partition that it can run, or None.
 
         The operations of a declined partition go to the next backend, then to the target's kernels.
         """

@@ -75,8 +75,8 @@ class BridgedBackend(Backend):
         """None: the partitioner decides."""
         return ()
 
-    def keeps_whole(self, op: Operation, options: BridgeOptions) -> bool:
-        """Ask the partitioner, once for each method: what it wants whole, and for which calls."""
+    def preserves(self, op: Operation, options: BridgeOptions) -> bool:
+        """Ask the partitioner, once for each method: what it wants preserved, and for which calls."""
         func: Operation | None = op
         while func is not None and not isinstance(func, FuncOp):
             func = func.parent_op()

@@ -41,7 +41,7 @@ PASSES = (
 
 @dataclass(frozen=True)
 class ReferenceOptions:
-    """``only`` names the operators to take (default: all with a kernel), ``leave`` operators to leave."""
+    """``only`` names the operators to claim (default: all with a kernel), ``leave`` operators to reject."""
 
     only: tuple[str, ...] = ()
     leave: tuple[str, ...] = ()
@@ -87,8 +87,8 @@ class ReferenceBackend(Backend):
         def chosen(match: Match) -> str | None:
             name = operator_of(match.op)
             if options.only and name not in options.only:
-                return "left by option 'only'"
-            return "left by option 'leave'" if name in options.leave else None
+                return "rejected by option 'only'"
+            return "rejected by option 'leave'" if name in options.leave else None
 
         conditions = (
             Condition("named by the options", chosen),

@@ -1,4 +1,4 @@
-"""What XNNPACK can take: one row for each operator, with conditions and their reasons."""
+"""What XNNPACK can claim: one row for each operator, with conditions and their reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from etir.backends.api.conditions import (
     same_dtype,
     static_shapes,
 )
-from etir.backends.api.interface import Keep
+from etir.backends.api.interface import PreservedOp
 from etir.backends.api.patterns import Condition, Match, Row, condition, op
 from etir.backends.xnnpack.legalize.elementwise import BINARY, UNARY
 from etir.backends.xnnpack.schema import MAX_DIMS
@@ -389,14 +389,14 @@ _FIRST_RESULT: dict[str, tuple[Condition, ...]] = {
 }
 """Operators whose further results are of other dtypes, and not used."""
 
-KEPT: tuple[str, ...] = (
+PRESERVED: tuple[str, ...] = (
     "aten.linear.default",
     "aten.max_pool2d.default",
     "aten.prelu.default",
     "aten.hardswish.default",
     "aten.upsample_bilinear2d.vec",
 )
-"""Operators that decomposition leaves whole where a row takes them."""
+"""Operators that decomposition preserves where a row matches them."""
 
 VIEWS = frozenset(
     {
@@ -438,6 +438,6 @@ def float_rows(*, layer_norms: bool = False, enable_bf16: bool = False) -> tuple
     )
 
 
-def keeps() -> tuple[Keep, ...]:
-    """What decomposition leaves whole."""
-    return tuple(Keep(name) for name in KEPT)
+def preserved_ops() -> tuple[PreservedOp, ...]:
+    """What decomposition preserves."""
+    return tuple(PreservedOp(name) for name in PRESERVED)

@@ -1,4 +1,4 @@
-"""What XNNPACK can take of quantized graphs: patterns around dequantize operators of constants and of activations."""
+"""What XNNPACK can claim of quantized graphs: patterns around dequantize operators of constants and of activations."""
 
 from __future__ import annotations
 

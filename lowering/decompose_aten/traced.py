@@ -33,8 +33,8 @@ from etir.dialects.text import source_location
 from etir.lowering.build.builder import Builder, declared_ranges, is_tensor
 from etir.lowering.build.sizes import dim_of
 from etir.lowering.decompose_aten.decomposition import OperatorPattern, replace
-from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.decompose_aten.legality import is_legal
+from etir.lowering.decompose_aten.preserved import PreservedOps
 from etir.lowering.errors import E0411, E0412
 from etir.passes.infra.rewriting import PatternRewriter
 
@@ -63,15 +63,15 @@ class TraceDecomposition(OperatorPattern):
 
     name = "trace"
 
-    def __init__(self, kept: Kept, only: Sequence[str], problems: dict[Operation, Diagnostic]):
-        super().__init__(_candidates(), kept, problems)
+    def __init__(self, preserved: PreservedOps, only: Sequence[str], problems: dict[Operation, Diagnostic]):
+        super().__init__(_candidates(), preserved, problems)
         self.only = only
         self._ranges: Ranges | None = None
 
     def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Replace ``op`` by what torch's decomposition of it does."""
-        assert self.kept is not None
-        if is_legal(op, self.kept) or not isinstance(op, SchemaOp) or (self.only and op.name not in self.only):
+        assert self.preserved is not None
+        if is_legal(op, self.preserved) or not isinstance(op, SchemaOp) or (self.only and op.name not in self.only):
             return
         if op in self.problems:
             return  # A hand-written pattern knows that it must not be decomposed.

@@ -281,7 +281,7 @@ class _BlockExporter:
         self.by_symbol[name] = self._placeholder(target, kind, tensor, op.type)
 
     def _placeholder(self, target: str, kind: InputKind, tensor: torch.Tensor, type: TensorType[Attribute]) -> fx.Node:
-        """A graph input for data of the program. Names that are taken, or that hold others, get a number as a suffix."""
+        """A graph input for data of the program. Names that are taken, or that hold others, get a suffix."""
         held = {**self.state_dict, **self.constants}
         wanted, count = target, 0
         while any(k == wanted or k.startswith(f"{wanted}.") or wanted.startswith(f"{k}.") for k in held):

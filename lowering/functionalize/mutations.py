@@ -28,10 +28,10 @@ from etir.lowering.build.inference import infer
 from etir.lowering.build.promotion import result_type
 from etir.lowering.errors import E0413
 from etir.lowering.functionalize.aliases import Alias, AliasSets, Origin, Storage
-from etir.lowering.functionalize.counterparts import Counterparts
 from etir.lowering.functionalize.emitter import Emitter, Tensor, tensor_of, with_element
-from etir.lowering.functionalize.steps import Step
+from etir.lowering.functionalize.functional_variants import FunctionalVariants
 from etir.lowering.functionalize.strides import Layouts
+from etir.lowering.functionalize.view_chain import Step
 from etir.lowering.functionalize.views import (
     is_same_tensor,
     keeps_elements,
@@ -109,12 +109,12 @@ class Mutations:
         self,
         aliases: AliasSets,
         layouts: Layouts,
-        counterparts: Counterparts,
+        variants: FunctionalVariants,
         claim_weight: Callable[[SSAValue], bool],
     ):
         self.aliases = aliases
         self.layouts = layouts
-        self.counterparts = counterparts
+        self.variants = variants
         self.emit: Emitter = aliases.emit
         self._claim_weight = claim_weight
 
@@ -209,7 +209,7 @@ class Mutations:
         if schema.name in _REPLACES_STORAGE:
             self._bind_result(op.results[0], self.aliases.alias(op.arg("self")))
             return
-        functional = self.counterparts.find(schema)
+        functional = self.variants.find(schema)
         if functional is None:
             raise self._error(
                 "has no functional overload",
@@ -404,7 +404,7 @@ _FILLS: dict[str, Callable[[Mutations, SchemaOp, Alias], SSAValue]] = {
     "zero_": lambda m, op, alias: m.fill(op, alias, 0),
     "fill_diagonal_": lambda m, op, alias: m.fill_diagonal(op, alias),
 }
-"""Operators whose new contents do not come from a functional counterpart."""
+"""Operators whose new contents do not come from a functional variant."""
 
 
 def _results_of(op: SchemaOp, own: Iterable[Argument]) -> list[SSAValue]:

@@ -23,9 +23,8 @@ from etir.lowering.build.builder import is_tensor
 from etir.lowering.build.dims import wrap
 from etir.lowering.functionalize.aliases import Alias
 from etir.lowering.functionalize.emitter import Number, Tensor, tensor_of, with_element
-from etir.lowering.functionalize.expansions import of_written_copies
+from etir.lowering.functionalize.expand_scatter import of_written_copies
 from etir.lowering.functionalize.permutations import permutation, squeezed
-from etir.lowering.functionalize.steps import Step
 from etir.lowering.functionalize.strides import (
     Layouts,
     Strides,
@@ -34,6 +33,7 @@ from etir.lowering.functionalize.strides import (
     memory_format_strides,
     same_layout,
 )
+from etir.lowering.functionalize.view_chain import Step
 
 # --- which operators give views -------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ def _is_conversion_free(op: SchemaOp, alias: Alias, layouts: Layouts) -> bool | 
 
 
 def keeps_elements(functional: OpSchema, op: SchemaOp, source: Tensor) -> bool | None:
-    """Whether in-place ``op`` leaves its tensor as it is; None when its counterpart ``functional`` is a real view."""
+    """Whether in-place ``op`` leaves its tensor as it is; None when its variant ``functional`` is a real view."""
     flag = _RETURNS_INPUT.get(functional.op_name)
     if flag is not None:
         return not op.arg(flag) or op.arg("p") == 0

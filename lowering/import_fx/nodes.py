@@ -343,7 +343,9 @@ class NodeImporter:
             return self._inline(arguments, keywords, block)
         else:
             operands = [v for v in flatten(list(arguments)) if isinstance(v, SSAValue)]
-            op = OpaqueOp(f"higher_order.{name}", operands, types, "a higher-order operator that the importer does not know")
+            op = OpaqueOp(
+                f"higher_order.{name}", operands, types, "an unsupported higher-order operator"
+            )
         block.add_op(op)
         return restore(value, iter(op.results))
 

@@ -52,7 +52,7 @@ from etir.lowering.to_out_variant.calls import (
 )
 from etir.lowering.to_out_variant.constants import ConstantPool
 from etir.lowering.to_out_variant.control_flow import lower_cond, lower_scan, lower_while
-from etir.lowering.to_out_variant.destinations import (
+from etir.lowering.to_out_variant.in_place import (
     InPlace,
     aliases_of,
     last_read,

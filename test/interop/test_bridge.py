@@ -148,7 +148,7 @@ def test_report() -> None:
     assert report is not None
     (backend,) = report.backends
     assert (backend.runtime_id, len(backend.partitions)) == ("XnnpackBackend", 2)
-    assert [(left.op, left.reason) for left in backend.left] == [
+    assert [(row.op, row.reason) for row in backend.rejected] == [
         ("aten.erf.default", "the partitioner does not tag 'aten.erf.default'")
     ]
 

@@ -6,7 +6,7 @@ delegates take, and what is made of the mask itself is the same in every layer a
 
 torch gives 0 for a row whose mask hides everything, where softmax alone gives NaN. Such rows hide nothing here, and the
 result is multiplied by 0 in them and by 1 elsewhere; this is left out when there can be no such row (no mask, causal,
-or a mask that ``value_facts`` sees through).
+or a mask that ``value_range`` sees through).
 
 Heads that share keys and values (``enable_gqa``, or keys and values repeated with ``repeat_interleave``) are
 multiplied as more query rows: nothing is copied.
@@ -28,7 +28,7 @@ from etir.lowering.build.sizes import SizeLike
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.families.contraction import matmul
 from etir.lowering.decompose_aten.families.rearrange import triangle_mask
-from etir.lowering.decompose_aten.value_facts import every_row_has_true, never_minus_infinity
+from etir.lowering.decompose_aten.value_range import every_row_has_true, never_minus_infinity
 
 
 @decomposition(aten._safe_softmax.default)

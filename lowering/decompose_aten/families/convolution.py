@@ -74,7 +74,7 @@ def conv_padded_by_name(
     dilation: Ints,
     groups: int,
 ) -> SSAValue:
-    """``convolution``; for ``same`` an odd amount of padding has its extra element at the end, by ``constant_pad_nd``"""
+    """``convolution``; for ``same`` an odd padding has its extra element at the end, by ``constant_pad_nd``"""
     spatial = rank(weight) - 2
     if padding == "valid":
         return convolution(b, x, weight, bias, stride, (0,), dilation, groups)
@@ -139,7 +139,7 @@ def conv_with_kernel_size(
     return convolution(b, x, weight, bias, stride, padding, (1,), 1)
 
 
-@decomposition(aten.col2im.default, numbers=("output_size",))
+@decomposition(aten.col2im.default, symint_args=("output_size",))
 def col2im(
     b: Builder, x: SSAValue, given: Sequence[Any], kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
 ) -> SSAValue | None:

@@ -97,7 +97,7 @@ def sgn(b: Builder, x: SSAValue) -> SSAValue | None:
     return b.sign(x) if category_of(element(x)) <= FLOATING else b.notify_match_failure("it is complex")
 
 
-@decomposition(aten.rsub.Scalar, aten.rsub.Tensor, numbers=("other",))
+@decomposition(aten.rsub.Scalar, aten.rsub.Tensor, symint_args=("other",))
 def rsub(b: Builder, x: SSAValue, other: TensorOrNumber, alpha: float) -> SSAValue:
     """``other - alpha * x``; for a number, ``other + (-x) * alpha``"""
     if is_tensor(other):
@@ -105,19 +105,19 @@ def rsub(b: Builder, x: SSAValue, other: TensorOrNumber, alpha: float) -> SSAVal
     return b.add(b.neg(x) if alpha == 1 else b.mul(x, -alpha), other)
 
 
-@decomposition(aten.clamp_min.default, numbers=("min",))
+@decomposition(aten.clamp_min.default, symint_args=("min",))
 def clamp_min(b: Builder, x: SSAValue, low: Number) -> SSAValue:
     """``clamp`` from below"""
     return b(aten.clamp.default, x, low, None)
 
 
-@decomposition(aten.clamp_max.default, numbers=("max",))
+@decomposition(aten.clamp_max.default, symint_args=("max",))
 def clamp_max(b: Builder, x: SSAValue, high: Number) -> SSAValue:
     """``clamp`` from above"""
     return b(aten.clamp.default, x, None, high)
 
 
-@decomposition(aten.floor_divide.default, numbers=("other",))
+@decomposition(aten.floor_divide.default, symint_args=("other",))
 def floor_divide(b: Builder, x: SSAValue, other: TensorOrNumber) -> SSAValue:
     """``div`` rounded down"""
     return b(aten.div.Tensor_mode if is_tensor(other) else aten.div.Scalar_mode, x, other, rounding_mode="floor")
@@ -227,7 +227,7 @@ def addcmul(b: Builder, x: SSAValue, first: SSAValue, second: SSAValue, value: f
     return b(aten.add.Tensor, x, combined, alpha=value)
 
 
-@decomposition("prims.fma.default", in_float=True, numbers=ALL)
+@decomposition("prims.fma.default", in_float=True, symint_args=ALL)
 def multiply_add(b: Builder, x: SSAValue, y: TensorOrNumber, z: SSAValue) -> SSAValue:
     """``x * y + z``: what strict export makes of ``addcmul_``, ``addcdiv_`` and ``lerp_`` with a factor"""
     return b.add(b.mul(x, y), z)
@@ -258,7 +258,7 @@ def logaddexp(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     return b.add(b(aten.maximum.default, x, y), corner if scale == 1 else b.div(corner, scale))
 
 
-@decomposition(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self, numbers=("self", "other"))
+@decomposition(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self, symint_args=("self", "other"))
 def xlogy(b: Builder, x: Number, y: Number) -> SSAValue:
     """``x * log(y)``, 0 where ``x`` is 0 and ``y`` a number"""
     return _x_times_log(b, aten.log.default, x, y)
@@ -268,7 +268,7 @@ def xlogy(b: Builder, x: Number, y: Number) -> SSAValue:
     aten.special_xlog1py.default,
     aten.special_xlog1py.self_scalar,
     aten.special_xlog1py.other_scalar,
-    numbers=("self", "other"),
+    symint_args=("self", "other"),
 )
 def xlog1py(b: Builder, x: Number, y: Number) -> SSAValue:
     """``x * log1p(y)``, 0 where ``x`` is 0 and ``y`` a number"""
@@ -391,7 +391,7 @@ def add_relu(b: Builder, x: SSAValue, y: SSAValue, alpha: float) -> SSAValue:
 # --- selection --------------------------------------------------------------------------------------------------------
 
 
-@decomposition(aten.where.Scalar, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.self, numbers=ALL)
+@decomposition(aten.where.Scalar, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.self, symint_args=ALL)
 def where(b: Builder, condition: SSAValue, x: Number, y: Number) -> SSAValue | None:
     """``where.self`` with numbers as tensors of the common type, and a tensor without dims in that of the other one
 
@@ -405,7 +405,7 @@ def where(b: Builder, condition: SSAValue, x: Number, y: Number) -> SSAValue | N
     return b(aten.where.self, condition, b.as_tensor(x, common), b.as_tensor(y, common))
 
 
-@decomposition(aten.masked_fill.Scalar, numbers=("value",))
+@decomposition(aten.masked_fill.Scalar, symint_args=("value",))
 def masked_fill(b: Builder, x: SSAValue, mask: SSAValue, value: Number) -> SSAValue:
     """``where(mask, value, x)``"""
     return b(aten.where.self, mask, b.as_tensor(value, element(x)), x)

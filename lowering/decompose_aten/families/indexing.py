@@ -14,7 +14,7 @@ from etir.lowering.build.builder import Builder, Number, TensorOrNumber, dims, e
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.promotion import result_type
 from etir.lowering.build.sizes import SizeLike
-from etir.lowering.decompose_aten.arrays import window_positions
+from etir.lowering.decompose_aten.constants import window_positions
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 
 rename(
@@ -44,7 +44,7 @@ def index_put_impl(
     return b(aten.index_put.default, x, indices, values, accumulate)
 
 
-@decomposition(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor, numbers=("value",))
+@decomposition(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor, symint_args=("value",))
 def index_fill(b: Builder, x: SSAValue, dim: int, index: SSAValue, value: Number) -> SSAValue:
     """``index_put`` of one value"""
     source = b.cast(value, element(x)) if is_tensor(value) else b.as_tensor(value, element(x))  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def nonzero_by_dim(b: Builder, x: SSAValue) -> Sequence[SSAValue] | None:
     aten.isin.Tensor_Tensor,
     aten.isin.Tensor_Scalar,
     aten.isin.Scalar_Tensor,
-    numbers=("elements", "element", "test_elements", "test_element"),
+    symint_args=("elements", "element", "test_elements", "test_element"),
 )
 def isin(b: Builder, elements: TensorOrNumber, tests: TensorOrNumber, _unique: bool, invert: bool) -> SSAValue:
     """Whether any of the tests is equal"""
@@ -127,7 +127,7 @@ def isin(b: Builder, elements: TensorOrNumber, tests: TensorOrNumber, _unique: b
     return b.logical_not(found) if invert else found
 
 
-@decomposition(aten.bucketize.Tensor, aten.bucketize.Scalar, numbers=("self",))
+@decomposition(aten.bucketize.Tensor, aten.bucketize.Scalar, symint_args=("self",))
 def bucketize(b: Builder, x: Number, boundaries: SSAValue, out_int32: bool, right: bool) -> SSAValue:
     """How many boundaries lie before each value"""
     values = x if is_tensor(x) else b.as_tensor(x, result_type((x, boundaries)))

@@ -22,13 +22,13 @@ _REPLICATIONS = {
 }
 
 
-@decomposition(aten.pad.default, numbers=("pad",))
+@decomposition(aten.pad.default, symint_args=("pad",))
 def pad(b: Builder, x: SSAValue, amounts: Sequence[Any], mode: str, value: float | None) -> SSAValue | None:
     """``constant_pad_nd``, ``reflection_pad*`` or ``replication_pad*``; slices and ``cat`` for circular padding"""
     return _pad(b, x, amounts, mode, value)
 
 
-@decomposition(aten._pad_enum.default, numbers=("pad",))
+@decomposition(aten._pad_enum.default, symint_args=("pad",))
 def pad_enum(b: Builder, x: SSAValue, amounts: Sequence[Any], mode: int, value: float | None) -> SSAValue | None:
     """As ``pad``"""
     return _pad(b, x, amounts, MODES[mode], value)

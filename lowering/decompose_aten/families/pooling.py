@@ -157,7 +157,7 @@ def adaptive_avg_pool1d(b: Builder, x: SSAValue, size: Ints) -> SSAValue:
     return b.squeeze(b(aten._adaptive_avg_pool2d.default, b.unsqueeze(x, -2), [1, size[0]]), -2)
 
 
-@decomposition(aten.adaptive_avg_pool2d.default, aten.adaptive_avg_pool3d.default, numbers=("output_size",))
+@decomposition(aten.adaptive_avg_pool2d.default, aten.adaptive_avg_pool3d.default, symint_args=("output_size",))
 def adaptive_avg_pool(b: Builder, x: SSAValue, size: Sequence[SizeLike]) -> SSAValue:
     """``mean`` for sizes of 1, nothing for the input's sizes, else the core form"""
     count = len(size)

@@ -60,7 +60,7 @@ def view_as_declared(b: Builder, x: SSAValue, sizes: Sequence[Any]) -> SSAValue:
     aten._unsafe_view.default,
     aten._reshape_copy.default,
     aten._reshape_alias.default,
-    numbers=("shape", "size", "stride"),
+    symint_args=("shape", "size", "stride"),
 )
 def reshape(b: Builder, x: SSAValue, sizes: Sequence[Any], *_strides: object) -> SSAValue:
     """``view``"""
@@ -87,7 +87,7 @@ def ravel(b: Builder, x: SSAValue) -> SSAValue:
     return view_as_declared(b, x, [-1])
 
 
-@decomposition(aten.unflatten.int, numbers=("sizes",))
+@decomposition(aten.unflatten.int, symint_args=("sizes",))
 def unflatten(b: Builder, x: SSAValue, dim: int, parts: Sequence[Any]) -> SSAValue:
     """``view`` with one dim as several"""
     sizes = b.sizes(x)
@@ -225,7 +225,7 @@ def chunk(b: Builder, x: SSAValue, chunks: int, dim: int) -> Sequence[SSAValue]:
     return _split(b, x, _parts(b, total, (total + (chunks - 1)) // chunks), dim)
 
 
-@decomposition(aten.split.Tensor, numbers=("split_size",))
+@decomposition(aten.split.Tensor, symint_args=("split_size",))
 def split(b: Builder, x: SSAValue, part: Any, dim: int) -> Sequence[SSAValue] | None:
     """``split_with_sizes`` with equal parts"""
     size = b.as_size(part)
@@ -275,7 +275,7 @@ def add_numbers(b: Builder, x: Any, y: Any) -> Any:
     return b.insert(arithmetic("add", x, y)).results[0]
 
 
-@decomposition(aten.narrow.default, aten.narrow_copy.default, numbers=("start", "length"))
+@decomposition(aten.narrow.default, aten.narrow_copy.default, symint_args=("start", "length"))
 def narrow(b: Builder, x: SSAValue, dim: int, start: Any, length: Any) -> SSAValue:
     """``slice`` from ``start`` to ``start + length``"""
     type = b.declared
@@ -288,7 +288,7 @@ def narrow(b: Builder, x: SSAValue, dim: int, start: Any, length: Any) -> SSAVal
     return b(aten.slice.Tensor, x, position, start, add_numbers(b, start, length), types=[type])
 
 
-@decomposition(aten.narrow.Tensor, numbers=("length",))
+@decomposition(aten.narrow.Tensor, symint_args=("length",))
 def narrow_from_tensor(b: Builder, x: SSAValue, dim: int, start: SSAValue, length: Any) -> SSAValue:
     """``slice`` from the number that the tensor holds"""
     type, position = b.declared, wrap(dim, rank(x))

@@ -74,9 +74,7 @@ def test_trees(ops: dict[str, SchemaOp]) -> None:
     assert isinstance(found, tuple)
     assert found[1]["linear"] is ops["lin"]
     assert found[1].ops == (ops["one"], ops["lin"])
-    assert (
-        Table([fused]).why_not(ops["two"]) == "'aten.linear.default' before it is also used by 'aten.add.Tensor'"
-    )
+    assert Table([fused]).why_not(ops["two"]) == "'aten.linear.default' before it is also used by 'aten.add.Tensor'"
     assert Table([fused]).why_not(ops["add"]) == "no pattern has this operator at its root"
     for option in ("duplicable", "escaping"):
         row = Row(op("aten.relu.default", self=op("aten.linear.default", **{option: True})))

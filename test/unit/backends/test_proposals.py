@@ -168,7 +168,7 @@ def test_excluded_and_too_small() -> None:
     """The options of the pass hold for proposals as well."""
     found, ctx, _ = partitions('partition{backend="proposing{groups=0-1,2}" exclude=aten.neg.default}')
     assert found == ["proposing:0", "", "proposing:1", ""]
-    assert ("aten.neg.default", "excluded by option") in [(x.op, x.reason) for x in _report(ctx).backends[0].left]
+    assert ("aten.neg.default", "excluded by option") in [(x.op, x.reason) for x in _report(ctx).backends[0].rejected]
     found, ctx, _ = partitions('partition{backend="proposing{groups=0-1,2}" min-ops=2}')
     assert found == ["proposing:0", "proposing:0", "", ""]
 

@@ -82,7 +82,7 @@ def broadcast_tensors(b: Builder, tensors: Sequence[SSAValue]) -> Sequence[SSAVa
     return b.broadcast(*tensors)
 
 
-@decomposition(aten.tile.default, numbers=("dims",))
+@decomposition(aten.tile.default, symint_args=("dims",))
 def tile(b: Builder, x: SSAValue, repeats: Sequence[Any]) -> SSAValue:
     """``repeat`` with a count for every dim"""
     given = [*[1] * (rank(x) - len(repeats)), *repeats]
@@ -98,7 +98,7 @@ def repeat(b: Builder, x: SSAValue, repeats: Sequence[int]) -> SSAValue | None:
     return b.expand(x, [-1 if c == 1 and i >= len(repeats) - rank(x) else c for i, c in enumerate(repeats)])
 
 
-@decomposition(aten.repeat_interleave.self_int, numbers=("repeats", "output_size"))
+@decomposition(aten.repeat_interleave.self_int, symint_args=("repeats", "output_size"))
 def repeat_interleave(b: Builder, x: SSAValue, count: Any, dim: int | None, _size: Any) -> SSAValue | None:
     """``expand`` of a new dim, merged with the one before it"""
     times = b.as_size(count)
@@ -112,7 +112,7 @@ def repeat_interleave(b: Builder, x: SSAValue, count: Any, dim: int | None, _siz
     return b.view(spread, [*sizes[:position], sizes[position] * times, *sizes[position + 1 :]])
 
 
-@decomposition(aten.repeat_interleave.self_Tensor, numbers=("output_size",))
+@decomposition(aten.repeat_interleave.self_Tensor, symint_args=("output_size",))
 def repeat_interleave_by_tensor(b: Builder, x: SSAValue, counts: SSAValue, dim: int | None, size: Any) -> SSAValue:
     """``index_select`` with the repeated positions"""
     if dim is None:
