@@ -343,9 +343,7 @@ class NodeImporter:
             return self._inline(arguments, keywords, block)
         else:
             operands = [v for v in flatten(list(arguments)) if isinstance(v, SSAValue)]
-            op = OpaqueOp(
-                f"higher_order.{name}", operands, types, "an unsupported higher-order operator"
-            )
+            op = OpaqueOp(f"higher_order.{name}", operands, types, "an unsupported higher-order operator")
         block.add_op(op)
         return restore(value, iter(op.results))
 

@@ -153,7 +153,7 @@ def col2im(
     count = [(s + 2 * p - r - 1) // step + 1 for s, p, r, step in settings]
     # How many elements follow the last window: the most that there can be where that is not known.
     rest = [(s + 2 * p - r - 1) % step for s, p, r, step in settings]
-    behind = [r if isinstance(r, int) else step - 1 for r, step in zip(rest, stride, strict=True)]
+    output_padding = [r if isinstance(r, int) else step - 1 for r, step in zip(rest, stride, strict=True)]
     batch = b.sizes(x)[:-2]
     windows = dims(x)[-2]
     if not isinstance(windows, int):
@@ -165,7 +165,9 @@ def col2im(
     ]
     weight = b.constant([[image] for image in places], element(x))
     images = b.view(x, [lead * channels, taps, *count])
-    result = convolution(b, images, weight, None, stride, padding, dilation, 1, transposed=True, output_padding=behind)
+    result = convolution(
+        b, images, weight, None, stride, padding, dilation, 1, transposed=True, output_padding=output_padding
+    )
     for i, (wanted, left) in enumerate(zip(size, rest, strict=True)):
         if not isinstance(left, int):
             result = b.slice(result, i - 2, 0, wanted)

@@ -30,10 +30,10 @@ class _Matrices:
         self.rows = b.view(b.arange(self.height), [self.height, 1])
         self.columns = b.arange(self.width)
 
-    def flat(self, x: SSAValue, dims_behind: int = 2) -> SSAValue:
+    def flat(self, x: SSAValue, last_dims: int = 2) -> SSAValue:
         """``x`` with one dim for the batch, to whose shape it is expanded."""
-        behind = sizes_of(x)[rank(x) - dims_behind :]
-        return self.b.view(self.b.expand(x, [*self.batch, *behind]), [self.count, *behind])
+        kept = sizes_of(x)[rank(x) - last_dims :]
+        return self.b.view(self.b.expand(x, [*self.batch, *kept]), [self.count, *kept])
 
     def whole(self, x: SSAValue) -> SSAValue:
         """The batch's own dims again."""

@@ -149,8 +149,8 @@ def searchsorted(
 
 def _count_before(b: Builder, sequence: SSAValue, x: SSAValue, out_int32: bool, right: bool) -> SSAValue:
     """``sum(not (sequence >= x))``, or ``>``; a NaN comes after everything."""
-    behind = b.compare("gt" if right else "ge", sequence, b.unsqueeze(x, rank(x)))
-    count = b.sum(b.logical_not(behind), [rank(behind) - 1])
+    at_or_after = b.compare("gt" if right else "ge", sequence, b.unsqueeze(x, rank(x)))
+    count = b.sum(b.logical_not(at_or_after), [rank(at_or_after) - 1])
     return b.cast(count, i32) if out_int32 else count
 
 

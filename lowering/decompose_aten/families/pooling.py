@@ -219,8 +219,8 @@ def _windows(b: Builder, total: SizeLike, count: int) -> SSAValue:
         return b.constant([[min(start + k, end - 1) for k in range(longest)] for start, end in bounds], i64)
     number = b.constant([[i] for i in range(count)], i64)
     scaled = b.mul(number, b.number(total))
-    behind = b.add(b.add(scaled, b.number(total)), count - 1)
-    start, end = (b(aten.div.Scalar_mode, t, count, rounding_mode="floor") for t in (scaled, behind))
+    beyond = b.add(b.add(scaled, b.number(total)), count - 1)
+    start, end = (b(aten.div.Scalar_mode, t, count, rounding_mode="floor") for t in (scaled, beyond))
     offset = b.arange((total + (2 * count - 2)) // count)
     return b(aten.minimum.default, b.add(start, offset), b.sub(end, 1))
 

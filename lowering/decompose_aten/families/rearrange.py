@@ -293,9 +293,9 @@ def narrow_from_tensor(b: Builder, x: SSAValue, dim: int, start: SSAValue, lengt
     """``slice`` from the number that the tensor holds"""
     type, position = b.declared, wrap(dim, rank(x))
     given = b(aten._local_scalar_dense.default, start, types=[i64])
-    behind = b.insert(arithmetic("add", given, b.pool.number(b.size(x, position)))).results[0]
+    from_end = b.insert(arithmetic("add", given, b.pool.number(b.size(x, position)))).results[0]
     negative = b.insert(arithmetic("lt", given, b.pool.number(0))).results[0]
-    first = b.insert(arithmetic("ite", negative, behind, given)).results[0]
+    first = b.insert(arithmetic("ite", negative, from_end, given)).results[0]
     return b(aten.slice.Tensor, x, position, first, add_numbers(b, first, length), types=[type])
 
 

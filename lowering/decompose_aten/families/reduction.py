@@ -139,12 +139,12 @@ def _in_order(b: Builder, values: SSAValue, order: SSAValue, position: int) -> S
     """
     size = b.size(values, position)
     if isinstance(size, int):
-        before, behind = b.slice(values, position, 0, size - 1), b.slice(values, position, 1, None)
+        before, after = b.slice(values, position, 0, size - 1), b.slice(values, position, 1, None)
     else:
-        before, behind = previous(b, values, position), values
-    differs = b.ne(before, behind)
+        before, after = previous(b, values, position), values
+    differs = b.ne(before, after)
     if category_of(element(values)) >= FLOATING:
-        same = b.logical_and(b.isnan(before), b.isnan(behind))
+        same = b.logical_and(b.isnan(before), b.isnan(after))
         differs = b.logical_and(differs, b.logical_not(same))
     starts = b.cast(differs, i64)
     if isinstance(size, int):
@@ -254,9 +254,9 @@ def _scan(
     while step < most:
         if isinstance(size, int):
             before = [b.slice(part, position, 0, size - step) for part in parts]
-            behind = [b.slice(part, position, step, None) for part in parts]
+            after = [b.slice(part, position, step, None) for part in parts]
             first = [b.slice(part, position, 0, step) for part in parts]
-            parts = [b.cat(list(pair), position) for pair in zip(first, combine(before, behind), strict=True)]
+            parts = [b.cat(list(pair), position) for pair in zip(first, combine(before, after), strict=True)]
         else:  # there may be fewer elements than the step
             margin = [0, 0] * (count - 1 - position) + [step, 0]
             padded = [b(aten.constant_pad_nd.default, p, margin, v) for p, v in zip(parts, neutral, strict=True)]

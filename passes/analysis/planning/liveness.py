@@ -157,11 +157,11 @@ def _basic_blocks(program: Sequence[Instruction]) -> list[_Block]:
     starts = sorted(leader for leader in leaders if leader < end)
     number = {start: block for block, start in enumerate(starts)}
     blocks: list[_Block] = []
-    for first, behind in zip(starts, [*starts[1:], end], strict=True):
-        successors = program[behind - 1].successors
-        targets = [behind] if successors is None else list(dict.fromkeys(successors))
+    for first, after in zip(starts, [*starts[1:], end], strict=True):
+        successors = program[after - 1].successors
+        targets = [after] if successors is None else list(dict.fromkeys(successors))
         inside = [number[target] for target in targets if target < end]
-        blocks.append(_Block(first, behind - 1, inside, exits=not targets or end in targets))
+        blocks.append(_Block(first, after - 1, inside, exits=not targets or end in targets))
     return blocks
 
 

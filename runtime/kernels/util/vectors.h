@@ -70,7 +70,7 @@ inline void store_vector(T* to, const typename Vector<T>::type& vector) {
 }
 
 /// Asks for the line of the cache that is `bytes` after `from`, which need not exist.
-inline void prefetch_behind(const void* from, int64_t bytes) {
+inline void prefetch_ahead(const void* from, int64_t bytes) {
 #if ETIR_VECTOR_BYTES > 0
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(bytes)));
 #else

@@ -109,7 +109,7 @@ def test_segments_come_in_order_and_aligned() -> None:
     assert segments[640:] == b"5"
 
 
-def test_constants_are_padded_between_but_not_behind() -> None:
+def test_constants_are_padded_between_but_not_at_the_end() -> None:
     constants = (b"", b"a" * 5, b"", b"b" * 20, b"c")
     tensors = [constant(i, len(data)) for i, data in enumerate(constants) if i]
     data = write_pte(one_method(*tensors, constants=constants))
