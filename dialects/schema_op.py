@@ -34,7 +34,7 @@ from typing import (
     overload,
 )
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerType, NoneType, TensorType
+from xdsl.dialects.builtin import DenseArrayBase, NoneType, TensorType
 from xdsl.ir import Attribute, Operation, OpResult, OpTraits, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
@@ -586,8 +586,3 @@ def add_members(cls: type[SchemaOp]) -> None:
     """Give the class of an overload its :func:`members_of`."""
     for name, member in members_of(cls.SCHEMA).items():
         setattr(cls, name, member)
-
-
-def is_number(type: Attribute) -> bool:
-    """Whether ``type`` is that of a runtime scalar: ``i64``, ``f64`` or ``i1``."""
-    return isinstance(type, IntegerType) and type in SCALAR_TYPES or type == f64

@@ -55,7 +55,7 @@ from etir.dialects.et.program import ConstantOp, UpdateInputOp, WriteStateOp
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import SchemaKind
 from etir.dialects.text import source_location
-from etir.lowering.build.promotion import FLOATING, INTEGER, category_of, common_type, number_type_of
+from etir.lowering.build.promotion import FLOATING, INTEGER, category_of, common_type, scalar_type_of
 from etir.lowering.errors import E0410, E0414
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
@@ -320,7 +320,7 @@ def _type_of_scalars(op: AtenOp, value: bool | float) -> Attribute | None:
         return None
     try:
         common = common_type([type.element_type for type in types])
-        changed = category_of(number_type_of(value)) > category_of(common)
+        changed = category_of(scalar_type_of(value)) > category_of(common)
     except (TypeError, KeyError):
         return None
     if changed or category_of(common) not in (INTEGER, FLOATING):

@@ -118,7 +118,7 @@ def promote_all(dtypes: Iterable[ScalarType]) -> ScalarType | None:
     return common
 
 
-def promote_with_number(dtype: ScalarType, kind: ScalarKind) -> ScalarType:
+def promote_with_scalar(dtype: ScalarType, kind: ScalarKind) -> ScalarType:
     """The type of a tensor of ``dtype`` combined with a Python number, which counts if it is of a higher category."""
     if can_hold(dtype, kind):
         return dtype

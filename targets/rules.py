@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from etir.emit.formats.scalar_type import ScalarType
-from etir.targets.dtypes import SETS, ScalarKind, can_cast, can_hold, promote_all, promote_with_number
+from etir.targets.dtypes import SETS, ScalarKind, can_cast, can_hold, promote_all, promote_with_scalar
 from etir.targets.errors import E0602
 
 Literal = bool | int | float | str | ScalarType | type | Sequence[object] | None
@@ -74,7 +74,7 @@ class Call:
         for name in names:
             kind = number_kind(self.others.get(name))
             if kind is not None:
-                common = promote_with_number(common, kind)
+                common = promote_with_scalar(common, kind)
         return common
 
 

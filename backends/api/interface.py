@@ -52,7 +52,7 @@ from etir.dialects.et.program import (
     WriteStateOp,
 )
 from etir.dialects.et.weights import Blob, payload_of
-from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
 from etir.passes.infra.rewriting import Pattern, apply_patterns_greedily
@@ -201,7 +201,7 @@ class Outlined:
 ALLOWED_AFTER_LEGALIZATION: tuple[type[Operation], ...] = (
     GetWeightOp,
     ConstantOp,
-    NumberOp,
+    SymConstantOp,
     NoneOp,
     ReadStateOp,
     WriteStateOp,

@@ -15,7 +15,7 @@ from etir.backends.api.patterns import op as node
 from etir.backends.reference.blob import VERSION, read_blob, write_blob
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.program import SchemaDeclOp, StateOp, WeightOp
-from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.sym.ops import DimOp
 from etir.passes.delegation.owned import SHARED
 
@@ -59,7 +59,7 @@ def _has_kernel(match: Match) -> str | None:
         return "it gives a number, which stays in the method"
     if not isinstance(op, EdgeOp):
         return "it is not at the edge level"
-    if any(not isinstance(v.type, TensorType) and not isinstance(v.owner, NumberOp) for v in op.operands):
+    if any(not isinstance(v.type, TensorType) and not isinstance(v.owner, SymConstantOp) for v in op.operands):
         return "it takes a runtime scalar, which stays in the method"
     manifest = load(TARGET)
     schema = out_variant(name) if name in load_table() else manifest.out_variant(op.SCHEMA)

@@ -30,7 +30,7 @@ from etir.dialects.et.arguments import parse_defined
 from etir.dialects.et.layout import is_static, layout_errors
 from etir.dialects.et.program import GetWeightOp, NoneOp, StringOp
 from etir.dialects.literals import int_attr, scalar_attr
-from etir.dialects.sym.ops import number_type
+from etir.dialects.sym.ops import scalar_type
 
 DYNAMISM = ("bound", "unbound")
 """What ``dynamic`` may say: sizes change below the type's, or without a bound."""
@@ -216,7 +216,7 @@ class ScalarOp(IRDLOperation):
     result = result_def(AnyAttr())
 
     def __init__(self, value: int | float | bool):
-        super().__init__(properties={"value": scalar_attr(value)}, result_types=[number_type(value)])
+        super().__init__(properties={"value": scalar_attr(value)}, result_types=[scalar_type(value)])
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

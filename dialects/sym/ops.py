@@ -105,7 +105,7 @@ class ConstantOp(IRDLOperation):
     traits = traits_def(Pure(), ConstantLike())
 
     def __init__(self, value: int | float | bool):
-        super().__init__(properties={"value": scalar_attr(value)}, result_types=[number_type(value)])
+        super().__init__(properties={"value": scalar_attr(value)}, result_types=[scalar_type(value)])
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -268,7 +268,7 @@ ARITHMETIC_OPS: dict[str, type[ArithmeticOp]] = {rule.name: _make_class(rule) fo
 """The classes of the arithmetic operations by name."""
 
 
-def number_type(value: int | float | bool) -> Attribute:
+def scalar_type(value: int | float | bool) -> Attribute:
     """``i1`` for a bool, ``i64`` for an int, ``f64`` for a float."""
     return i1 if isinstance(value, bool) else i64 if isinstance(value, int) else f64
 

@@ -42,8 +42,8 @@ from etir.passes.infra.rewriting import PatternRewriter
 MAX_TEXT_ELEMENTS = 64
 """Largest number of elements of a constant that stands in the text."""
 
-Number: TypeAlias = int | float | bool | complex | SSAValue
-TensorOrNumber: TypeAlias = SSAValue | int | float | bool
+Scalar: TypeAlias = int | float | bool | complex | SSAValue
+TensorOrScalar: TypeAlias = SSAValue | int | float | bool
 Operator: TypeAlias = type[SchemaOp]
 Relation: TypeAlias = Literal["eq", "ne", "lt", "le", "gt", "ge"]
 Sizes: TypeAlias = Sequence[int | Size | SSAValue]
@@ -86,7 +86,7 @@ class _Binary:
         self.tensor = tensor
         self.scalar = scalar
 
-    def __get__(self, builder: Builder, owner: type) -> Callable[[SSAValue, TensorOrNumber], SSAValue]:
+    def __get__(self, builder: Builder, owner: type) -> Callable[[SSAValue, TensorOrScalar], SSAValue]:
         return lambda x, y: builder(self.tensor if is_tensor(y) else self.scalar, x, y)
 
 
@@ -152,7 +152,7 @@ class Builder:
         """A size argument of the rewritten operation as a size; None when nothing is known about it."""
         return self.pool.given(value) if isinstance(value, SSAValue) else value
 
-    def number(self, size: SizeLike) -> int | SSAValue:
+    def scalar(self, size: SizeLike) -> int | SSAValue:
         """A size as a number among the arguments of an operator."""
         return size.value if isinstance(size, Size) else size
 
@@ -196,7 +196,7 @@ class Builder:
     gt = _Binary(aten.gt.Tensor, aten.gt.Scalar)
     ge = _Binary(aten.ge.Tensor, aten.ge.Scalar)
 
-    def compare(self, relation: Relation, x: SSAValue, y: TensorOrNumber) -> SSAValue:
+    def compare(self, relation: Relation, x: SSAValue, y: TensorOrScalar) -> SSAValue:
         """``x <relation> y``, where the relation is only known when the program is compiled."""
         return getattr(self, relation)(x, y)
 
@@ -224,12 +224,12 @@ class Builder:
         """``x`` limited to the range."""
         return self(aten.clamp.default, x, low, high)
 
-    def where(self, condition: SSAValue, x: TensorOrNumber, y: TensorOrNumber) -> SSAValue:
+    def where(self, condition: SSAValue, x: TensorOrScalar, y: TensorOrScalar) -> SSAValue:
         """``x`` where the condition holds, ``y`` elsewhere; numbers become tensors of the common type."""
         common = result_type((x, y))
         return self(aten.where.self, condition, self.as_tensor(x, common), self.as_tensor(y, common))
 
-    def as_tensor(self, value: Number, type: Attribute | None = None) -> SSAValue:
+    def as_tensor(self, value: Scalar, type: Attribute | None = None) -> SSAValue:
         """A number as a tensor without dims of element type ``type`` (default: as it takes part in promotion)."""
         if is_tensor(value):
             assert isinstance(value, SSAValue)
@@ -370,7 +370,7 @@ class Builder:
 
     # --- creation ---------------------------------------------------------------------------------------------------
 
-    def full(self, sizes: Sizes, value: Number, type: Attribute) -> SSAValue:
+    def full(self, sizes: Sizes, value: Scalar, type: Attribute) -> SSAValue:
         """A tensor with the same value everywhere."""
         return self(aten.full.default, sizes, _of_category(value, type), dtype=type)
 
@@ -443,7 +443,7 @@ def _element(value: Any) -> Any:
     return value
 
 
-def _of_category(value: Number, type: Attribute | None) -> Number:
+def _of_category(value: Scalar, type: Attribute | None) -> Scalar:
     """A literal in the category of ``type``, so that equal constants are equal text: 0 is 0.0 in f32."""
     if isinstance(value, SSAValue) or type is None:
         return value

@@ -73,7 +73,7 @@ def combine(higher: Attribute | None, lower: Attribute | None) -> Attribute | No
     return higher
 
 
-def number_type_of(value: Operand) -> Attribute:
+def scalar_type_of(value: Operand) -> Attribute:
     """The element type that a number takes part in promotion with: i1, i64, f32 or complex<f32>."""
     if isinstance(value, SSAValue):
         return f32 if value.type == f64 else value.type
@@ -94,7 +94,7 @@ def result_type(operands: Iterable[Operand]) -> Attribute:
         if isinstance(operand, SSAValue) and isinstance(operand.type, TensorType):
             group, element = ((0 if operand.type.get_num_dims() else 1), operand.type.element_type)
         else:
-            group, element = 2, number_type_of(operand)
+            group, element = 2, scalar_type_of(operand)
         known = groups[group]
         groups[group] = element if known is None else promote_types(known, element)
     combined = combine(groups[0], combine(groups[1], groups[2]))

@@ -96,7 +96,7 @@ class SizePool:
         op = self.op_class(aten.sym_size.int).make({"self": tensor, "dim": dim}, [i64])
         return self.insert(op).results[0]
 
-    def number(self, size: SizeLike) -> SSAValue:
+    def scalar(self, size: SizeLike) -> SSAValue:
         """The runtime scalar of any size; an int becomes a constant."""
         return size.value if isinstance(size, Size) else self.insert(ConstantOp(size)).results[0]
 
@@ -105,7 +105,7 @@ class SizePool:
         expr = as_expr(expr)
         if expr.is_const:
             return int(expr)
-        return Size(self, expr, lambda: self.insert(arithmetic(name, self.number(a), self.number(b))).results[0])
+        return Size(self, expr, lambda: self.insert(arithmetic(name, self.scalar(a), self.scalar(b))).results[0])
 
 
 class Size:

@@ -23,7 +23,7 @@ from etir.dialects.dtypes import BY_TYPE
 from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.build.promotion import number_type_of
+from etir.lowering.build.promotion import scalar_type_of
 from etir.targets.manifest import KernelEntry, load
 
 PRESERVED: tuple[str, ...] = (
@@ -188,4 +188,4 @@ def _described(value: Any) -> tuple[int | None, int, tuple[int | None, ...]]:
         row = BY_TYPE.get(value.type.element_type)
         shape = tuple(d if isinstance(d, int) else None for d in _dims(value))
         return None if row is None else row.number, len(shape), shape
-    return BY_TYPE[number_type_of(value)].number, 0, ()
+    return BY_TYPE[scalar_type_of(value)].number, 0, ()

@@ -60,7 +60,7 @@ def _centers(b: Builder, axis: Axis, apart: SSAValue | float, align_corners: boo
 
 def _clamped(b: Builder, index: SSAValue, axis: Axis) -> SSAValue:
     """Indices of elements that there are."""
-    return b(aten.clamp.default, b.cast(index, i64), 0, b.number(axis.given - 1))
+    return b(aten.clamp.default, b.cast(index, i64), 0, b.scalar(axis.given - 1))
 
 
 def nearest_exact(b: Builder, x: SSAValue, position: int, axis: Axis) -> SSAValue:

@@ -20,7 +20,7 @@ from etir.dialects.aten.base import aten_op
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.foreach import PREFIX, arguments_of_one, single_operator
-from etir.lowering.functionalize.emitter import Emitter, Number, Tensor, tensor_of
+from etir.lowering.functionalize.emitter import Emitter, SymInt, Tensor, tensor_of
 from etir.lowering.functionalize.mutations import mutates
 
 
@@ -57,7 +57,7 @@ def _change_each(op: SchemaOp, emit: Emitter) -> None:
 
 def _expanded(emit: Emitter, tensor: SSAValue, type: Tensor, sources: Sequence[SSAValue]) -> SSAValue:
     """``tensor`` expanded to the dims of ``type``; each run-time size is that of a source."""
-    sizes: list[Number] = []
+    sizes: list[SymInt] = []
     for dim in dims_of(type):
         if isinstance(dim, int):
             sizes.append(dim)

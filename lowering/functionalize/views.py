@@ -22,7 +22,7 @@ from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.builder import is_tensor
 from etir.lowering.build.dims import wrap
 from etir.lowering.functionalize.aliases import Alias
-from etir.lowering.functionalize.emitter import Number, Tensor, tensor_of, with_element
+from etir.lowering.functionalize.emitter import SymInt, Tensor, tensor_of, with_element
 from etir.lowering.functionalize.expand_scatter import of_written_copies
 from etir.lowering.functionalize.permutations import permutation, squeezed
 from etir.lowering.functionalize.strides import (
@@ -248,7 +248,7 @@ def _split(step: Step) -> SSAValue:
     op = step.op
     fixed = _SPLIT_DIMS.get(op.SCHEMA.name)
     dim = wrap(op.arg("dim"), len(step.dims)) if fixed is None else fixed(len(step.dims))
-    start: Number = 0
+    start: SymInt = 0
     for piece in op.results[: step.alias.index]:
         start = step.emit.add(start, step.emit.size(piece, dim))
     end = step.emit.add(start, step.emit.size(op.results[step.alias.index], dim))

@@ -36,7 +36,7 @@ def _results(lowering: MethodLowering, op: Operation, *, dynamic: bool = False) 
             if dynamic and isinstance(value.owner, BufferOp) and value.owner.dynamic is None:
                 value.owner.dynamic = BufferOp(value.type, dynamic="bound").dynamic
         else:
-            value = lowering.number(result)
+            value = lowering.scalar(result)
         lowering.values[result] = value
         values.append(value)
     return values

@@ -26,9 +26,9 @@ from etir.dialects.et.program import (
     WriteStateOp,
 )
 from etir.dialects.sym.expr import bounds
-from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 
-FREE = (GetWeightOp, ConstantOp, NumberOp, NoneOp, StringOp)
+FREE = (GetWeightOp, ConstantOp, SymConstantOp, NoneOp, StringOp)
 """Operations that every partition may read for itself."""
 STORES = (WriteStateOp, UpdateInputOp)
 

@@ -138,7 +138,7 @@ class TrainingStep(ABC):
         type = cast("TensorType[Attribute]", parameter.type)
         return self.new_state(f"{symbol}.{kind}", f"{fqn}.{kind}", type, bytes(tensor_bytes(type)))
 
-    def number(self, kind: str, value: float) -> SSAValue:
+    def scalar(self, kind: str, value: float) -> SSAValue:
         """A state ``kind`` of the method, one float32: what it holds before the step."""
         name = f"{self.method.sym_name.data}.{kind}"
         return self.new_state(name, name, tensor_type(f32, []), scalar(value).data.data)

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 from etir.dialects.dtypes import f32, i64
 from etir.dialects.et.layout import Dim
 from etir.lowering.build.inference import Call, contiguous, like, rule, size_as_dim
-from etir.lowering.build.promotion import number_type_of
+from etir.lowering.build.promotion import scalar_type_of
 from etir.lowering.build.sizes import Size
 
 Tensor = TensorType[Attribute]
@@ -19,7 +19,7 @@ Tensor = TensorType[Attribute]
 @rule("aten.full.default")
 def full(call: Call) -> Tensor:
     """The value's type unless one is asked for."""
-    return contiguous(call["dtype"] or number_type_of(call["fill_value"]), call.sizes("size"))
+    return contiguous(call["dtype"] or scalar_type_of(call["fill_value"]), call.sizes("size"))
 
 
 @rule("aten.full_like.default")

@@ -13,14 +13,14 @@ from xdsl.ir import SSAValue
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import BY_TYPE, f32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
-from etir.lowering.build.builder import Builder, Number, element, is_tensor, rank
+from etir.lowering.build.builder import Builder, Scalar, element, is_tensor, rank
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition
 
 MAX_CONSTANT = 65536
 """Largest number of elements of a tensor that a decomposition writes into the text as a constant."""
 
 
-def _filled(b: Builder, sizes: Any, value: Number) -> SSAValue:
+def _filled(b: Builder, sizes: Any, value: Scalar) -> SSAValue:
     """``full`` with the declared result type, so that sizes that are only known at run time need no inference."""
     type = b.declared
     if not isinstance(value, SSAValue):
@@ -54,7 +54,7 @@ def ones_like(b: Builder, x: SSAValue, *_options: object) -> SSAValue:
 
 
 @decomposition(aten.full_like.default, symint_args=("fill_value",))
-def full_like(b: Builder, x: SSAValue, value: Number, *_options: object) -> SSAValue:
+def full_like(b: Builder, x: SSAValue, value: Scalar, *_options: object) -> SSAValue:
     """``full`` in the input's size"""
     return _filled(b, b.sizes(x), value)
 
@@ -84,13 +84,13 @@ def new_ones(b: Builder, _x: SSAValue, size: Any, *_options: object) -> SSAValue
 
 
 @decomposition(aten.new_full.default, symint_args=("size", "fill_value"))
-def new_full(b: Builder, _x: SSAValue, size: Any, value: Number, *_options: object) -> SSAValue:
+def new_full(b: Builder, _x: SSAValue, size: Any, value: Scalar, *_options: object) -> SSAValue:
     """``full``"""
     return _filled(b, size, value)
 
 
 @decomposition(aten.fill.Scalar, symint_args=("value",))
-def fill(b: Builder, x: SSAValue, value: Number) -> SSAValue:
+def fill(b: Builder, x: SSAValue, value: Scalar) -> SSAValue:
     """``full`` in the input's size"""
     return _filled(b, b.sizes(x), value)
 
@@ -131,7 +131,7 @@ def linspace(b: Builder, start: Any, end: Any, steps: int, *_options: object) ->
     return _constant(b, spaced(start, end, steps, row.numpy_name if row.is_float and row.numpy_name else "float32"))
 
 
-def _spaced(b: Builder, start: Number, end: Number, steps: int) -> SSAValue:
+def _spaced(b: Builder, start: Scalar, end: Scalar, steps: int) -> SSAValue:
     """``linspace`` between numbers of which one is only known at run time."""
     type = element(b.rewriter.root.results[0])
     wide = type if BY_TYPE[type].is_float and BY_TYPE[type].numpy_name else f32
@@ -215,7 +215,7 @@ def one_hot(b: Builder, x: SSAValue, classes: int) -> SSAValue | None:
 
 
 @decomposition(aten.scalar_tensor.default, symint_args=ALL)
-def scalar_tensor(b: Builder, value: Number, *_options: object) -> SSAValue:
+def scalar_tensor(b: Builder, value: Scalar, *_options: object) -> SSAValue:
     """``full`` without dims"""
     assert not is_tensor(value)
     return _filled(b, [], value)

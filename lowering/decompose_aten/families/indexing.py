@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import bf16, f16, f32, i32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
-from etir.lowering.build.builder import Builder, Number, TensorOrNumber, dims, element, is_tensor, rank
+from etir.lowering.build.builder import Builder, Scalar, TensorOrScalar, dims, element, is_tensor, rank
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.promotion import result_type
 from etir.lowering.build.sizes import SizeLike
@@ -45,7 +45,7 @@ def index_put_impl(
 
 
 @decomposition(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor, symint_args=("value",))
-def index_fill(b: Builder, x: SSAValue, dim: int, index: SSAValue, value: Number) -> SSAValue:
+def index_fill(b: Builder, x: SSAValue, dim: int, index: SSAValue, value: Scalar) -> SSAValue:
     """``index_put`` of one value"""
     source = b.cast(value, element(x)) if is_tensor(value) else b.as_tensor(value, element(x))  # type: ignore[arg-type]
     return _put(b, x, dim, index, source, False)
@@ -115,7 +115,7 @@ def nonzero_by_dim(b: Builder, x: SSAValue) -> Sequence[SSAValue] | None:
     aten.isin.Scalar_Tensor,
     symint_args=("elements", "element", "test_elements", "test_element"),
 )
-def isin(b: Builder, elements: TensorOrNumber, tests: TensorOrNumber, _unique: bool, invert: bool) -> SSAValue:
+def isin(b: Builder, elements: TensorOrScalar, tests: TensorOrScalar, _unique: bool, invert: bool) -> SSAValue:
     """Whether any of the tests is equal"""
     if not is_tensor(tests):
         assert isinstance(elements, SSAValue)
@@ -128,7 +128,7 @@ def isin(b: Builder, elements: TensorOrNumber, tests: TensorOrNumber, _unique: b
 
 
 @decomposition(aten.bucketize.Tensor, aten.bucketize.Scalar, symint_args=("self",))
-def bucketize(b: Builder, x: Number, boundaries: SSAValue, out_int32: bool, right: bool) -> SSAValue:
+def bucketize(b: Builder, x: Scalar, boundaries: SSAValue, out_int32: bool, right: bool) -> SSAValue:
     """How many boundaries lie before each value"""
     values = x if is_tensor(x) else b.as_tensor(x, result_type((x, boundaries)))
     assert isinstance(values, SSAValue)
@@ -254,7 +254,7 @@ def embedding_bag_kernel(
 
 def _is_not(b: Builder, indices: SSAValue, padding: int, rows: SizeLike) -> SSAValue:
     """Where an index is not the row ``padding``, which counts from the end when it is negative."""
-    return b.ne(indices, b.number(rows + padding) if padding < 0 else padding)
+    return b.ne(indices, b.scalar(rows + padding) if padding < 0 else padding)
 
 
 @decomposition(aten.diagonal_scatter.default)

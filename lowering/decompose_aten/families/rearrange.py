@@ -271,7 +271,7 @@ def add_numbers(b: Builder, x: Any, y: Any) -> Any:
     """The sum of two ints, sizes or runtime scalars of the program."""
     if isinstance(x, int) and isinstance(y, int):
         return x + y
-    x, y = (v.value if isinstance(v, Size) else v if isinstance(v, SSAValue) else b.pool.number(v) for v in (x, y))
+    x, y = (v.value if isinstance(v, Size) else v if isinstance(v, SSAValue) else b.pool.scalar(v) for v in (x, y))
     return b.insert(arithmetic("add", x, y)).results[0]
 
 
@@ -293,8 +293,8 @@ def narrow_from_tensor(b: Builder, x: SSAValue, dim: int, start: SSAValue, lengt
     """``slice`` from the number that the tensor holds"""
     type, position = b.declared, wrap(dim, rank(x))
     given = b(aten._local_scalar_dense.default, start, types=[i64])
-    from_end = b.insert(arithmetic("add", given, b.pool.number(b.size(x, position)))).results[0]
-    negative = b.insert(arithmetic("lt", given, b.pool.number(0))).results[0]
+    from_end = b.insert(arithmetic("add", given, b.pool.scalar(b.size(x, position)))).results[0]
+    negative = b.insert(arithmetic("lt", given, b.pool.scalar(0))).results[0]
     first = b.insert(arithmetic("ite", negative, from_end, given)).results[0]
     return b(aten.slice.Tensor, x, position, first, add_numbers(b, first, length), types=[type])
 

@@ -150,7 +150,7 @@ def _in_order(b: Builder, values: SSAValue, order: SSAValue, position: int) -> S
     if isinstance(size, int):
         margin = [0, 0] * (rank(values) - 1 - position) + [1, 0]
         starts = b(aten.constant_pad_nd.default, starts, margin, 0)
-    groups = b.mul(b(aten.cumsum.default, starts, position), b.number(size))
+    groups = b.mul(b(aten.cumsum.default, starts, position), b.scalar(size))
     keys = b.results(aten.topk.default, b.add(groups, order), size, position, False, True)[0]
     return b.sub(keys, groups)
 
