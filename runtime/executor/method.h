@@ -69,12 +69,12 @@ struct DelegateAllocator {
 /// What a method uses besides memory. All that it points to must outlive the method, except for the spans' own arrays.
 struct MethodOptions {
   Span<const KernelTable> kernels;           ///< looked through in order; those for too few types are passed over
-  BackendTable backends;                     ///< by name
+  BackendTable backends;                     ///< backends by name
   Span<const ExternalData* const> external;  ///< looked through in order; must outlive the method
   ParallelFor parallel;                      ///< threads for kernels; none by default
-  DynamicAllocator dynamic;                  ///< for tensors without a bound; without one they keep to their plan
-  uint64_t seed = 0;                         ///< of the random operators
-  uint64_t max_instructions = 10000000;      ///< in one execute(); 0 for no limit
+  DynamicAllocator dynamic;                  ///< memory of tensors without a bound; null: they keep to their plan
+  uint64_t seed = 0;                         ///< seed of the random operators
+  uint64_t max_instructions = 10000000;      ///< instructions of one execute(); 0: no limit
   DelegateAllocator delegates;               ///< where delegates get memory when method memory has no more
   EventSink events;                          ///< hears of what goes on in delegates
   /// Methods of the same program whose delegates this one uses where it has equal ones (backend, data, compile specs)

@@ -245,7 +245,7 @@ struct Depthwise {
   const C* weight;
   Strides w;
   int64_t group_stride;
-  const C* bias;  ///< of the dtype C; null: none
+  const C* bias;  ///< elements of type C; null: no bias
   C* output;
   Strides out;
 

@@ -20,7 +20,7 @@ bool trailing_dims(KernelContext& ctx, const Tensor& input, const IntList& shape
   return true;
 }
 
-constexpr int64_t kCachedElements = 4096;  ///< of rows that are read a second time while they are in cache
+constexpr int64_t kCachedElements = 4096;  ///< elements of rows that are read a second time while they are in cache
 constexpr int64_t kRowsTogether = 4;       ///< rows that load the parameters once
 
 /// out = (x - mean) * rstd * weight + bias for `kRows` rows, which load the parameters once.

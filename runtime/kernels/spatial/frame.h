@@ -16,7 +16,7 @@ enum : int { kN = 0, kC = 1, kD = 2, kH = 3, kW = 4 };
 
 struct Frame {
   int64_t size[5];    ///< absent dims have size 1
-  int64_t stride[5];  ///< in elements; absent dims have stride 0
+  int64_t stride[5];  ///< strides in elements; absent dims have stride 0
 
   int64_t numel() const { return size[0] * size[1] * size[2] * size[3] * size[4]; }
   /// Offset of a channel's first element.

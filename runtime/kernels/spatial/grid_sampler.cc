@@ -82,7 +82,7 @@ struct Sampling {
 /// All neighbors of one result. Returns how many.
 template <typename A>
 int neighbors(const Sampling& sampling, const Frame& in, const A* coordinates, int spatial, int64_t (*offset)[kBlock],
-               A (*weight)[kBlock], int64_t lane) {
+              A (*weight)[kBlock], int64_t lane) {
   int64_t index[3][kMaxTaps] = {};
   A weights[3][kMaxTaps];
   int taps[3] = {1, 1, 1};

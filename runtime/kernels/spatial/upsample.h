@@ -113,8 +113,8 @@ struct AskedSizes {
   int spatial;
   std::optional<IntList> sizes;
   std::optional<DoubleList> scale_factors;
-  double factors[3] = {0, 0, 0};  ///< that come with sizes; 0 where unknown
-  int factors_position = -1;      ///< of scale_factors among the arguments
+  double factors[3] = {0, 0, 0};  ///< scale factors that come with sizes; 0 where unknown
+  int factors_position = -1;      ///< position of scale_factors among the arguments
   bool is_either = false;         ///< sizes or scale_factors, which must not come together
 
   template <typename... Factors>
@@ -128,7 +128,7 @@ struct AskedSizes {
 constexpr int kOutputSize = 1;
 
 struct UpsampleSizes {
-  int64_t sizes[3];   ///< of the result, `spatial` of them
+  int64_t sizes[3];   ///< `spatial` sizes of the result
   double factors[3];  ///< asked for; 0 where unknown
 };
 

@@ -23,7 +23,7 @@
 func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = edge.aten.relu.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
   // JSON: "what_if": []
-  // REFUSE: error[E1104]: no delegate takes 'aten.erfinv.default', and no fallback is allowed
+  // REFUSE: error[E1104]: no delegate claims 'aten.erfinv.default', and no fallback is allowed
   // NOTHING: warning[E1104]: 'reference' claims none of 3 operators; reference runs 0 of 3 operators in 0 delegates; the target's kernels run 3
   // MISSING: error[E1102]: 'backend.call_delegate': executorch 1.5.1 has no backend 'EtirReferenceBackend' (it has OpenvinoBackend, QnnBackend, XnnpackBackend)
   // UNKNOWN: error[E1101]: no backend named 'refrence' is installed; did you mean 'reference'?

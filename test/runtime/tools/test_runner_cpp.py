@@ -114,7 +114,7 @@ def test_two_threads_call_two_methods(built: Path, tmp_path: Path) -> None:
     programs = {"write": torch.export.export(Writer(), (one,)), "read": torch.export.export(Reader(), (one,))}
     path = tmp_path / "two.pte"
     etir.compile(programs, share_state=True).save(path)
-    assert run(built / "tools/etir_host_program_test", path, "10000") == (0, "ok\n", "")
+    assert run(built / "tools/etir_host_module_test", path, "10000") == (0, "ok\n", "")
 
 
 def test_et_run_prints_and_writes(built: Path, model: Path, tmp_path: Path) -> None:
