@@ -2,7 +2,7 @@
 
 Storage. Tensors and runtime scalars are operands; every other argument is a property named like the
 argument. ``operand_segments`` counts, for each schema argument, the operands that belong to it. An integer list with
-run-time entries keeps the literal ones in its property, with a sentinel where an operand stands; ``Tensor?[]`` keeps a
+runtime entries keeps the literal ones in its property, with a sentinel where an operand stands; ``Tensor?[]`` keeps a
 mask of the entries that are present. An argument that equals its default is left out.
 
 Syntax. A call as Python would write it: tensors by position, everything else by name, ``none`` for a missing tensor::
@@ -319,7 +319,7 @@ class SchemaOp(Operation):
                 if (problem := layout_errors(result.type)) is not None:
                     raise VerifyException(f"result {i}: {problem}")
             elif result.type not in SCALAR_TYPES and not isinstance(result.type, NoneType):
-                raise VerifyException(f"result {i} must be a tensor or a number, not {result.type} (S5)")
+                raise VerifyException(f"result {i} must be a tensor or a scalar, not {result.type} (S5)")
 
     # --- text -------------------------------------------------------------------------------------------------------
 

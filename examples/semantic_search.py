@@ -49,7 +49,7 @@ SENTENCES = (
     "Vaccines teach the immune system to recognize a virus.",
     "Glaciers in the Alps have lost half of their ice since 1950.",
     "She paid the invoice by bank transfer two weeks late.",
-    "The marathon runner collapsed a few metres before the finish line.",
+    "The marathon runner collapsed a few meters before the finish line.",
     "Jupiter has more than ninety known moons.",
     "The novel tells the story of three sisters in a fishing village.",
     "Water the tomatoes early in the morning and never on the leaves.",

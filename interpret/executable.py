@@ -245,7 +245,7 @@ class ExecutableMethod:
         return None
 
     def _call_delegate(self, op: DelegateCallOp) -> None:
-        """Run a delegate's blob, where its backend has a way to do that without its run-time half."""
+        """Run a delegate's blob, where its backend has a way to do that without its runtime half."""
         if op not in self.delegates:
             self.delegates[op] = self.interpreter.delegate(op.delegate.root_reference.data)
         # The file does not say where the inputs end: the blob does, by what it takes.

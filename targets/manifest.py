@@ -145,7 +145,7 @@ class KernelEntry:
             for argument in self.tensor_arguments:
                 if argument.is_write and any(None in shape for shape in sizes.get(argument.name, ()) if shape):
                     return (
-                        f"dynamic result: it does not resize '{argument.name}', whose sizes are only known at run time"
+                        f"dynamic result: it does not resize '{argument.name}', whose sizes are dynamic"
                     )
         return None
 

@@ -85,10 +85,10 @@ class NamedBlob:
 class Artifact:
     """What :meth:`Backend.preprocess` makes of an outlined function.
 
-    ``blob`` is what the delegate's run-time half is given, ``named_data`` what it may look up by name (delegates that
+    ``blob`` is what the delegate's runtime half is given, ``named_data`` what it may look up by name (delegates that
     use the same name share the bytes), ``specs`` are the compile specs of the file, ``inline`` keeps the blob inside
     the program's FlatBuffer instead of in a segment of its own, ``external`` names weights and states with the
-    attribute ``external`` that the run-time half finds by name in the files beside the program. ``method_memory`` (on
+    attribute ``external`` that the runtime half finds by name in the files beside the program. ``method_memory`` (on
     64-bit machines, ``method_memory_32`` on 32-bit ones) and ``temp_memory`` are the most bytes of each kind that the
     delegate takes on etir's runtime, for the memory report.
     """
@@ -258,7 +258,7 @@ class Backend(ABC):
 
     def propose(self, module: ModuleOp, block: Block, options: Any) -> Proposal | None:
         """The partitions of a block, for a backend that has its own way to find them; None (default) lets the rows
-        decide. Operations that backends of a higher preference have are taken out of what is proposed, and what cannot
+        decide. Operations that backends of a higher preference have are removed from what is proposed, and what cannot
         be run in one piece then is cut.
         """
         return None

@@ -165,7 +165,7 @@ def _passing(ops: Sequence[Operation]) -> dict[Operation, None]:
     """The copies into other dim orders between an input and an output of a partition.
 
     At the boundary both are in the default order, so that the delegate would hand its input through, which backends
-    refuse. What comes first in a partition can be taken out of it: no path from inside leads there.
+    refuse. What comes first in a partition can be removed from it: no path from inside leads there.
     """
     members = dict.fromkeys(ops)
     found: dict[Operation, None] = {}

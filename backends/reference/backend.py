@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TARGET = "etir"
 OBJECT_BYTES = {8: 1024, 4: 640}
-"""What the run-time half takes for itself, by the size of a pointer (``runtime/backends/reference/reference.cc``)."""
+"""What the runtime half takes for itself, by the size of a pointer (``runtime/backends/reference/reference.cc``)."""
 ALIGNMENT = 16
 SHARED_STATE = "shared-state"
 """Key of the compile spec that names the states which the delegate holds for several methods."""
@@ -56,7 +56,7 @@ def _has_kernel(match: Match) -> str | None:
     op = match.op
     name = op.SCHEMA.op_name
     if name in PRIMITIVES:
-        return "it gives a number, which stays in the method"
+        return "it returns a scalar, which stays in the method"
     if not isinstance(op, EdgeOp):
         return "it is not at the edge level"
     if any(not isinstance(v.type, TensorType) and not isinstance(v.owner, SymConstantOp) for v in op.operands):

@@ -15,7 +15,7 @@ from etir.backends.xnnpack import schema
 
 @dataclass(frozen=True)
 class XnnpackOptions:
-    """``layer_norms`` claims layer norms too, each written out in about nine nodes: fewer delegates, and slower on
+    """``layer_norms`` claims layer norms too, each decomposed into about nine nodes: fewer delegates, and slower on
     short sequences than the target's kernel. ``enable_bf16`` claims the operators on bfloat16 that the runtime has.
     """
 

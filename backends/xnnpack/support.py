@@ -414,7 +414,7 @@ VIEWS = frozenset(
 
 
 def float_rows(*, layer_norms: bool = False, enable_bf16: bool = False) -> tuple[Row, ...]:
-    """The rows for tensors that are not quantized, with ``layer_norms`` those of norms that are written out, with
+    """The rows for tensors that are not quantized, with ``layer_norms`` those of norms that are decomposed, with
     ``enable_bf16`` bfloat16 where the runtime computes it.
     """
 

@@ -76,7 +76,7 @@ def _check_types(what: str, got: Sequence[Attribute], expected: Sequence[Attribu
 class CondOp(IRDLOperation):
     """One of two regions: ``%r = control.cond %p : i1 -> (tensor<4xf32>) { ... } else { ... }``.
 
-    The predicate is a bool number or a bool tensor with one element.
+    The predicate is a bool scalar or a bool tensor with one element.
     """
 
     name = "control.cond"

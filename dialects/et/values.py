@@ -1,4 +1,4 @@
-"""The values of a method at the executable level: buffers, views of them, and numbers.
+"""The values of a method at the executable level: buffers, views of them, and scalars.
 
 They stand in the entry block before the instructions, one operation for each value of the ``.pte`` file. A buffer
 without ``at`` is not planned yet; ``caller`` marks one whose memory the caller supplies. A view has no instruction: it
@@ -234,7 +234,7 @@ class ScalarOp(IRDLOperation):
 
     def verify_(self) -> None:
         if not isinstance(self.value, (IntegerAttr, FloatAttr)) or self.value.type not in (i64, f64, i1):
-            raise VerifyException(f"{self.value} is not an i64, f64 or i1 number")
+            raise VerifyException(f"{self.value} is not an i64, f64 or i1 scalar")
         if self.value.type != self.result.type:
             raise VerifyException(f"{self.value} does not have type {self.result.type}")
 

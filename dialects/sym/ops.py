@@ -97,7 +97,7 @@ class DimOp(IRDLOperation):
 
 @irdl_op_definition
 class ConstantOp(IRDLOperation):
-    """A number as a value: ``%c = sym.constant 4 : i64``; only where an operation cannot hold it itself."""
+    """A scalar as a value: ``%c = sym.constant 4 : i64``; only where an operation cannot hold it itself."""
 
     name = "sym.constant"
     value = prop_def(Attribute)
@@ -143,7 +143,7 @@ class AssertOp(IRDLOperation):
 
 
 class ArithmeticOp(IRDLOperation):
-    """Base of the arithmetic operations: numbers in, one number out, no effect."""
+    """Base of the arithmetic operations: scalars in, one scalar out, pure."""
 
     arguments = var_operand_def(AnyAttr())
     result = result_def(AnyAttr())
@@ -180,7 +180,7 @@ class ArithmeticOp(IRDLOperation):
     def verify_(self) -> None:
         rule = self.rule()
         if len(self.arguments) != rule.arity:
-            raise VerifyException(f"takes {rule.arity} numbers, not {len(self.arguments)}")
+            raise VerifyException(f"takes {rule.arity} scalars, not {len(self.arguments)}")
         for value in (*self.arguments, self.result):
             if value.type not in _NUMBERS:
                 raise VerifyException(f"{value.type} is not i64, f64 or i1")
@@ -274,5 +274,5 @@ def scalar_type(value: int | float | bool) -> Attribute:
 
 
 def arithmetic(name: str, *arguments: SSAValue) -> ArithmeticOp:
-    """Build ``sym.<name>`` over numbers."""
+    """Build ``sym.<name>`` over scalars."""
     return ARITHMETIC_OPS[f"sym.{name}"](list(arguments))

@@ -285,4 +285,4 @@ _ROUNDINGS: dict[str, tuple[Callable[[_Import, _Ratio], SymExpr], Callable[[Any]
     "TruncToInt": (_trunc, math.trunc),
     "RoundToInt": (_round, round),
 }
-"""Classes that make an integer of any number: on a ratio, and on a Python number."""
+"""Classes that make an integer of any number: on a ratio, and on a Python scalar."""

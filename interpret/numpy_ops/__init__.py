@@ -1,7 +1,7 @@
 """ATen operators in NumPy: what every level of the IR means where torch is not installed.
 
 ``lookup("aten.add.Tensor")`` gives a callable that takes the arguments of the ATen schema, by position or by name, and
-returns arrays. Nothing here knows the IR: tensors are ``numpy.ndarray`` (or a Python number, which then counts as a
+returns arrays. Nothing here knows the IR: tensors are ``numpy.ndarray`` (or a Python scalar, which then counts as a
 wrapped scalar, as in torch), ``ScalarType`` arguments are NumPy dtypes, ``Tensor[]`` is a list.
 
 Rules that hold for every operator:

@@ -8,7 +8,7 @@ number.
 One builder serves both levels that have operators. With ``prefix="edge"`` the same calls make ``edge.aten.mul.Tensor``,
 views become their ``*_copy`` forms, and casts become ``dim_order_ops``.
 
-Sizes that are only known at run time are :class:`~etir.lowering.build.sizes.Size` objects; lists of sizes may mix them with
+Dynamic sizes are :class:`~etir.lowering.build.sizes.Size` objects; lists of sizes may mix them with
 ints and with values of the program.
 """
 
@@ -50,7 +50,7 @@ Sizes: TypeAlias = Sequence[int | Size | SSAValue]
 
 
 def is_tensor(value: object) -> TypeGuard[SSAValue]:
-    """Whether ``value`` is a tensor, and not a number."""
+    """Whether ``value`` is a tensor, and not a scalar."""
     return isinstance(value, SSAValue) and isinstance(value.type, TensorType)
 
 
@@ -80,7 +80,7 @@ class _Unary:
 
 
 class _Binary:
-    """A method of the builder that makes an operator of a tensor, and of a second tensor or a number."""
+    """A method of the builder that makes an operator of a tensor, and of a second tensor or a scalar."""
 
     def __init__(self, tensor: Operator, scalar: Operator):
         self.tensor = tensor
@@ -153,7 +153,7 @@ class Builder:
         return self.pool.given(value) if isinstance(value, SSAValue) else value
 
     def scalar(self, size: SizeLike) -> int | SSAValue:
-        """A size as a number among the arguments of an operator."""
+        """A size as a scalar among the arguments of an operator."""
         return size.value if isinstance(size, Size) else size
 
     def largest(self, size: Dim) -> int | None:
@@ -225,12 +225,12 @@ class Builder:
         return self(aten.clamp.default, x, low, high)
 
     def where(self, condition: SSAValue, x: TensorOrScalar, y: TensorOrScalar) -> SSAValue:
-        """``x`` where the condition holds, ``y`` elsewhere; numbers become tensors of the common type."""
+        """``x`` where the condition holds, ``y`` elsewhere; scalars become tensors of the common type."""
         common = result_type((x, y))
         return self(aten.where.self, condition, self.as_tensor(x, common), self.as_tensor(y, common))
 
     def as_tensor(self, value: Scalar, type: Attribute | None = None) -> SSAValue:
-        """A number as a tensor without dims of element type ``type`` (default: as it takes part in promotion)."""
+        """A scalar as a tensor without dims of element type ``type`` (default: as it takes part in promotion)."""
         if is_tensor(value):
             assert isinstance(value, SSAValue)
             return value
@@ -250,7 +250,7 @@ class Builder:
     # --- shapes -----------------------------------------------------------------------------------------------------
 
     def view(self, x: SSAValue, sizes: Sizes) -> SSAValue:
-        """``x`` with other sizes; one of them may be -1. A single run-time size is left to the operation as -1."""
+        """``x`` with other sizes; one of them may be -1. A single runtime size is left to the operation as -1."""
         known = resolve_view(dims(x), sizes)
         if tuple(known) == dims(x):
             return x

@@ -74,7 +74,7 @@ def combine(higher: Attribute | None, lower: Attribute | None) -> Attribute | No
 
 
 def scalar_type_of(value: Operand) -> Attribute:
-    """The element type that a number takes part in promotion with: i1, i64, f32 or complex<f32>."""
+    """The element type that a scalar takes part in promotion with: i1, i64, f32 or complex<f32>."""
     if isinstance(value, SSAValue):
         return f32 if value.type == f64 else value.type
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Sizes known only at run time, as arguments of new operations.
+"""Dynamic sizes, as arguments of new operations.
 
 A :class:`Size` is a symbolic dim together with the runtime scalar that has its value. The scalar is created when an
 operation needs it and not before: a size that a reshape can write as ``-1`` costs no instruction. Arithmetic on sizes

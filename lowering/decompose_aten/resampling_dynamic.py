@@ -1,4 +1,4 @@
-"""Interpolation between sizes that are only known at run time.
+"""Interpolation between dynamic sizes.
 
 What ``resampling.py`` does with constants is computed by the program here: the positions on the input of all outputs
 of a dim, from them the indices of the elements that each output takes, and their weights. Positions are f32, as torch

@@ -181,7 +181,7 @@ def _overload(op: SchemaOp) -> Any:
 
 
 def _caller(op: SchemaOp, target: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the run-time inputs that calls ``target`` with the literals of the operator."""
+    """A function of the runtime inputs that calls ``target`` with the literals of the operator."""
     from etir.lowering.import_fx.types import MEMORY_FORMATS, TORCH_DTYPES
 
     formats = {word: memory_format for memory_format, word in MEMORY_FORMATS.items()}
@@ -257,7 +257,7 @@ class _SymbolicSizes:
         if not isinstance(value.type, TensorType):
             dim = dim_of(value)
             if value.type != i64 or dim is None:
-                raise ValueError("a number is only known at run time")
+                raise ValueError("an argument is a runtime scalar")
             return self.evaluate(dim)
         sizes = [self.evaluate(d) for d in dims_of(value.type)]
         order = order_of(value.type)

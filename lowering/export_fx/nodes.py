@@ -88,7 +88,7 @@ ControlExporter: TypeAlias = "Callable[[GraphExporter, CondOp | WhileOp | ScanOp
 
 class GraphExporter:
     """Builds the nodes of one graph. ``values`` has what the block's values are, ``operations`` which operation a node
-    stands for, ``stores`` the operations that store at the end, ``root`` the sub-graphs of control flow, for which
+    stands for, ``stores`` the operations that store at the end, ``root`` the subgraphs of control flow, for which
     ``control`` makes the nodes.
     """
 

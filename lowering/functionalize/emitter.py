@@ -87,7 +87,7 @@ class Emitter:
     # --- tensors ----------------------------------------------------------------------------------------------------
 
     def reshape(self, value: SSAValue, type: Tensor, model: Callable[[], SSAValue]) -> SSAValue:
-        """``value`` with the dims of ``type``; run-time sizes are read from ``model()``, a tensor with these dims."""
+        """``value`` with the dims of ``type``; runtime sizes are read from ``model()``, a tensor with these dims."""
         dims = dims_of(type)
         if dims_of(tensor_of(value)) == dims:
             return self.ordered(value, type)

@@ -56,7 +56,7 @@ def _change_each(op: SchemaOp, emit: Emitter) -> None:
 
 
 def _expanded(emit: Emitter, tensor: SSAValue, type: Tensor, sources: Sequence[SSAValue]) -> SSAValue:
-    """``tensor`` expanded to the dims of ``type``; each run-time size is that of a source."""
+    """``tensor`` expanded to the dims of ``type``; each runtime size is that of a source."""
     sizes: list[SymInt] = []
     for dim in dims_of(type):
         if isinstance(dim, int):

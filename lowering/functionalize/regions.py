@@ -75,7 +75,7 @@ def _note_views(op: SchemaOp, written: Sequence[SSAValue], roots: dict[SSAValue,
 
 
 def _detached(op: Operation) -> list[Region]:
-    """The regions of ``op``, taken out of it."""
+    """The regions of ``op``, detached from it."""
     return [op.detach_region(region) for region in list(op.regions)]
 
 

@@ -371,7 +371,7 @@ def _unfold(step: Step) -> SSAValue:
     if stride < size and windows != 1 and not (step.fills and step.written[0] is step.alias):
         raise step.unsupported("its windows overlap")
     if not isinstance(windows, int):
-        raise step.unsupported("the number of its windows is only known at run time")
+        raise step.unsupported("the number of its windows is dynamic")
     value, last = step.base(), len(step.dims)
     column_type = tensor_type(step.type.element_type, dims_of(step.alias.type)[:-1])
     for offset in range(size):

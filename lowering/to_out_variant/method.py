@@ -414,7 +414,7 @@ class MethodLowering:
         return view
 
     def _copied_part(self, op: ViewOp, base: SSAValue, type: TensorType[Attribute]) -> SSAValue:
-        """Part of a tensor whose place is only known at run time: ``et_view`` shows everything or nothing, so that the
+        """Part of a tensor whose offset is dynamic: ``et_view`` shows everything or nothing, so that the
         part is copied out of the flat tensor.
         """
         count, total = elements(type), elements(base.type)
@@ -488,7 +488,7 @@ class MethodLowering:
                 # Views of a buffer have a place in the program's memory: the buffer keeps one.
                 shared = any(isinstance(use.operation, ValueViewOp) for use in lowered.uses)
             if shared and isinstance(value.type, TensorType):
-                # A constant, or a view whose place is only known at run time, is handed out as a copy.
+                # A constant, or a view whose offset is dynamic, is handed out as a copy.
                 clone = self.buffer(value, caller=not self.plan_outputs)
                 self.emit(copy_call(clone, lowered, dynamic=True), op)
                 lowered = clone

@@ -41,7 +41,7 @@ from etir.targets.manifest import Manifest, load, other_target
 class VerifyLinkPass(Pass):
     """Check every operator against the kernels of a target.
 
-    ``target`` names the manifest; ``libraries`` are kernel libraries, and ``backends`` delegates' run-time halves, that
+    ``target`` names the manifest; ``libraries`` are kernel libraries, and ``backends`` delegates' runtime halves, that
     are linked besides those the target always has.
     """
 

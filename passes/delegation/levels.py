@@ -7,7 +7,7 @@ delegate and enters it again. Operations that a delegate claims and that have on
                                            level(p)      otherwise
 
 A path that leaves a partition through an operation on the outside arrives at a higher level and can never come back, so
-every partition is convex and no two depend on each other in a circle. A path along which the level rises k times needs
+every partition is convex and no two depend on each other in a cycle. A path along which the level rises k times needs
 k + 1 partitions whatever one does, so there are as few as possible: this is the levelling of a graph by longest path
 (Kelley and Walker, "Critical-path planning and scheduling", 1959) with edges of weight 1 where the delegate is left.
 Contracting neighbors greedily, the usual method, needs a reachability test for every merge and depends on their order.

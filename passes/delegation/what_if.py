@@ -1,6 +1,6 @@
 """What-if: what one more operator would be worth to a backend.
 
-For every operator that a backend rejects, the partitions of each block are made again as if it claimed all, and
+For every operator that a backend rejects, the partitions of each block are recomputed as if it claimed all, and
 the number of partitions and the bytes at their boundaries are compared. Making partitions is linear in the size of the
 block, so that this costs little more than one partitioning for each rejected operator.
 """

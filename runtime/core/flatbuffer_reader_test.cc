@@ -46,7 +46,7 @@ ETIR_TEST(a_good_buffer_is_read) {
   CHECK(plan.vector(2).table(0).table(1).vector(2).get<int32_t>(1) == 3);
 }
 
-// Whatever is cut off, the walker finds it without reading what is not there.
+// Wherever the file is truncated, the walker finds it without reading what is not there.
 ETIR_TEST(every_prefix_is_refused_or_whole) {
   Small small;
   const std::string bytes = small.bytes();

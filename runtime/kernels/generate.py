@@ -362,7 +362,7 @@ def source_masks(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
         mask = dtype_mask(row)
         letters = signature(row["schema"], row.get("kind") == "prim").partition(">")[0].upper()
         if "N" in letters and mask & sum(1 << DTYPES[name] for name in _INTEGRAL):
-            # An integer tensor and a Python number are an int64 or a float32 together.
+            # An integer tensor and a Python scalar are an int64 or a float32 together.
             mask |= 1 << DTYPES["Long"] | 1 << DTYPES["Float"]
         masks[row["source"]] = masks.get(row["source"], 0) | mask
     return dict(sorted(masks.items()))

@@ -166,7 +166,7 @@ def test_instance_and_arguments() -> None:
 
 
 def test_beside_another_backend() -> None:
-    """What a backend of higher preference has is taken out of the partitioner's partitions."""
+    """What a backend of higher preference has is removed from the partitioner's partitions."""
     program = etir.compile(
         exported("block"), delegates=["xnnpack", "executorch:xnnpack"], partition={"exclude": ("aten.bmm.default",)}
     )

@@ -38,7 +38,7 @@ def legalizes_as(function: Callable[..., None], nodes: Mapping[type[EdgeOp], str
     LEGALIZERS.update({cls.name.removeprefix(PREFIX): partial(function, node=node) for cls, node in nodes.items()})
 
 
-# The table of what is supported (``support.py``) lets no call through whose numbers are only known at run time.
+# The table of what is supported (``support.py``) lets no call with runtime scalars through.
 
 
 def integer(value: int | SSAValue) -> int:

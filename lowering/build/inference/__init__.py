@@ -91,7 +91,7 @@ def size_as_dim(size: Any) -> Dim:
     if isinstance(size, SSAValue):
         known = dim_of(size)
         if known is None:
-            raise TypeError("a size is only known at run time: the result type must be given")
+            raise TypeError("a size is dynamic: the result type must be given")
         return known
     return int(size)
 

@@ -60,7 +60,7 @@ def scaled_dot_product_attention(
     width = dims(query)[-1]
     if scale is None:
         if not isinstance(width, int):
-            return b.notify_match_failure("the width of the heads is only known at run time")
+            return b.notify_match_failure("the width of the heads is dynamic")
         scale = 1 / math.sqrt(width) if width else 1.0
     rows, columns = b.size(query, -2), b.size(key, -2)
     visible: SSAValue | None = None
@@ -170,7 +170,7 @@ def flash_attention(
         return None if result is None else [result, None]
     scale = flash_attention_scale(b, query, scale)
     if scale is None or dropout:
-        return b.notify_match_failure("it has dropout, or the width of the heads is only known at run time")
+        return b.notify_match_failure("it has dropout, or the width of the heads is dynamic")
     scores = matmul(b, b.mul(query, scale), b.transpose(key, -2, -1))
     last = rank(scores) - 1
     visible: SSAValue | None = None
@@ -190,7 +190,7 @@ def flash_attention(
 
 
 def flash_attention_scale(b: Builder, query: SSAValue, scale: float | None) -> float | None:
-    """What the products are multiplied with; None when it is only known at run time."""
+    """What the products are multiplied with; None when it is dynamic."""
     width = dims(query)[-1]
     if scale is not None or not isinstance(width, int):
         return scale

@@ -114,5 +114,5 @@ def overwrite(b: Builder, x: SSAValue, source: SSAValue, _non_blocking: bool) ->
 
 @decomposition(aten.item.default)
 def item(b: Builder, x: SSAValue) -> SSAValue:
-    """The number that a tensor with one element holds, known at run time"""
+    """The element of a tensor that has one, as a runtime scalar"""
     return b(aten._local_scalar_dense.default, x, types=[b.rewriter.root.results[0].type])

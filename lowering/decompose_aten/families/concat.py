@@ -1,4 +1,4 @@
-"""Operators that put tensors together, repeat them, or compare neighbors along a dim."""
+"""Operators that concatenate tensors, repeat them, or compare neighbors along a dim."""
 
 from __future__ import annotations
 

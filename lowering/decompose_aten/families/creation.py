@@ -21,7 +21,7 @@ MAX_CONSTANT = 65536
 
 
 def _filled(b: Builder, sizes: Any, value: Scalar) -> SSAValue:
-    """``full`` with the declared result type, so that sizes that are only known at run time need no inference."""
+    """``full`` with the declared result type, so that dynamic sizes need no inference."""
     type = b.declared
     if not isinstance(value, SSAValue):
         category = BY_TYPE[type.element_type].category
@@ -132,7 +132,7 @@ def linspace(b: Builder, start: Any, end: Any, steps: int, *_options: object) ->
 
 
 def _spaced(b: Builder, start: Scalar, end: Scalar, steps: int) -> SSAValue:
-    """``linspace`` between numbers of which one is only known at run time."""
+    """``linspace`` between scalars of which one is a runtime scalar."""
     type = element(b.rewriter.root.results[0])
     wide = type if BY_TYPE[type].is_float and BY_TYPE[type].numpy_name else f32
     first, last = (

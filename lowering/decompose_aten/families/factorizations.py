@@ -63,7 +63,7 @@ def sizes_of(x: SSAValue) -> list[int]:
 def _static(b: Builder, *tensors: SSAValue) -> bool:
     if all(len(sizes_of(x)) == rank(x) for x in tensors) and all(0 not in dims(x) for x in tensors):
         return True
-    b.notify_match_failure("sizes are only known at run time, or there are no elements")
+    b.notify_match_failure("sizes are dynamic, or there are no elements")
     return False
 
 

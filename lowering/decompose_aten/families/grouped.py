@@ -40,7 +40,7 @@ def _by_rows(b: Builder, x: SSAValue, matrices: SSAValue, offs: SSAValue) -> SSA
     """[rows, k] by [groups, k, n]: [rows, n], zeros in the rows after the last group."""
     groups = dims(matrices)[0]
     if not isinstance(groups, int):
-        return b.notify_match_failure("the number of groups is only known at run time")
+        return b.notify_match_failure("the number of groups is dynamic")
     row = b.unsqueeze(b.arange(b.size(x, 0), i64), 1)
     group = b.sum(b.cast(b.ge(row, b.cast(offs, i64)), i64), [1])
 

@@ -49,7 +49,7 @@ def _pad(b: Builder, x: SSAValue, amounts: Sequence[Any], mode: str, value: floa
 def circular_pad(b: Builder, x: SSAValue, amounts: Sequence[Any]) -> SSAValue | None:
     """``cat`` of the end, the tensor and its beginning, dim by dim"""
     if any(not isinstance(a, int) or a < 0 for a in amounts):
-        return b.notify_match_failure("an amount is negative or only known at run time")
+        return b.notify_match_failure("an amount is negative or dynamic")
     for i in range(len(amounts) // 2):
         position = rank(x) - 1 - i
         before, after = amounts[2 * i], amounts[2 * i + 1]

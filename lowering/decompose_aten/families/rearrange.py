@@ -42,7 +42,7 @@ rename(
 def view_as_declared(b: Builder, x: SSAValue, sizes: Sequence[Any]) -> SSAValue:
     """``view`` to the result type of the operator that is decomposed; ``sizes`` may hold any runtime scalars.
 
-    A single run-time size is left to the operation as -1.
+    A single runtime size is left to the operation as -1.
     """
     type = b.declared
     if x.type == type:
@@ -236,7 +236,7 @@ def split(b: Builder, x: SSAValue, part: Any, dim: int) -> Sequence[SSAValue] | 
 
 @decomposition(aten.unbind.int)
 def unbind(b: Builder, x: SSAValue, dim: int) -> Sequence[SSAValue] | None:
-    """``select`` of each index, if a size is only known at run time: ``unbind``'s kernel does not resize its results"""
+    """``select`` of each index, if a size is dynamic: ``unbind``'s kernel does not resize its results"""
     if all(isinstance(d, int) for d in dims(x)):
         return b.notify_match_failure("all sizes are known")
     return [b(aten.select.int, x, dim, i) for i in range(len(b.rewriter.root.results))]

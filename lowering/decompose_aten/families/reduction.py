@@ -125,7 +125,7 @@ def sort(b: Builder, x: SSAValue, dim: int, descending: bool) -> Sequence[SSAVal
 def previous(b: Builder, x: SSAValue, position: int) -> SSAValue:
     """The element before each one of a dim; for the first one, itself.
 
-    For sizes that are only known at run time: a slice of all elements but the last has no size where there are none.
+    For dynamic sizes: a slice of all elements but the last has no size where there are none.
     """
     before = b.clamp(b.sub(b.arange(b.size(x, position)), 1), 0)
     return b(aten.index_select.default, x, position, before)
@@ -244,7 +244,7 @@ def _scan(
 ) -> Sequence[SSAValue] | None:
     """``parts`` combined with those 1, 2, 4, ... positions before (Hillis and Steele, 1986).
 
-    ``neutral`` is combined where nothing is before, if the size is only known at run time.
+    ``neutral`` is combined where nothing is before, if the size is dynamic.
     """
     size, most = b.size(parts[0], position), b.largest(dims(parts[0])[position])
     if most is None:

@@ -183,13 +183,13 @@ def _axes(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | 
         scale = None if not scales else scales[i]
         wanted = b.pool.evaluate(declared[i]) if size is None else b.as_size(size[i])
         if wanted is None:
-            return b.notify_match_failure("a size is only known at run time")
+            return b.notify_match_failure("a size is dynamic")
         found.append(Axis(given, wanted, scale))
     return found
 
 
 def _constants(axes: Sequence[Axis]) -> list[tuple[int, int, float | None]] | None:
-    """Input size, output size and scale of each dim; None when a size is only known at run time."""
+    """Input size, output size and scale of each dim; None when a size is dynamic."""
     found: list[tuple[int, int, float | None]] = []
     for axis in axes:
         if not isinstance(axis.given, int) or not isinstance(axis.wanted, int):

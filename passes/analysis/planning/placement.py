@@ -66,7 +66,7 @@ def place_shared_objects(instance: Instance, order: Sequence[int]) -> Placement:
     An item joins the first object that holds nothing it conflicts with, at the object's start; else the first object
     with enough room after everything there that it conflicts with; else it gets an object of its own size. Objects are
     never resized, so ``order`` must be by descending size. Items pinned to an offset, which ExecuTorch does not have,
-    stay where they are and the objects begin after them, as they do after ExecuTorch's reserve for sub-graphs.
+    stay where they are and the objects begin after them, as they do after ExecuTorch's reserve for subgraphs.
     """
     sizes, alignments = instance.sizes, instance.alignments
     object_of = [UNPLACED] * len(sizes)

@@ -172,7 +172,7 @@ def test_et_run_refuses_bad_arrays(built: Path, model: Path, tmp_path: Path) -> 
     (tmp_path / "short.bin").write_bytes(b"\0" * 23)
     for name, text in (
         ("double.npy", "dtype float64"),
-        ("cut.npy", "is cut off"),
+        ("cut.npy", "is truncated"),
         ("text.npy", "is no .npy file"),
         ("short.bin", "has 23 bytes"),
     ):

@@ -47,7 +47,7 @@ def ops() -> dict[str, SchemaOp]:
         ("any", c.static_shapes(), "dynamic shape"),
         ("none", c.not_empty(), "empty tensor"),
         ("dyn", c.constant("weight", "bias"), "'weight' is computed, not a weight"),
-        ("view", c.literal("size"), "'size' is only known at run time"),
+        ("view", c.literal("size"), "'size' is a runtime scalar"),
         ("add", c.given("alpha", 1), "alpha = 2, takes 1"),
         ("mean", c.rank("self", 4), "'self' has rank 2, takes rank 4"),
         ("mean", c.given("dim", (2, 3), (0,)), "dim = [1], takes [2, 3] or [0]"),
