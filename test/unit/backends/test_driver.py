@@ -80,7 +80,7 @@ def test_report() -> None:
     (backend,) = report.delegation.backends
     assert (backend.name, backend.runtime_id, len(backend.partitions)) == ("reference", "EtirReferenceBackend", 2)
     assert report.delegation.fallback == {"aten.tanh.default": 1}
-    (left,) = backend.left
+    (left,) = backend.rejected
     assert (left.op, left.count, left.reason) == ("aten.tanh.default", 1, "rejected by option 'leave'")
     assert left.location.startswith(__file__)
     (saving,) = backend.what_if
@@ -90,7 +90,7 @@ def test_report() -> None:
     assert backend.boundary_bytes == saving.bytes_before
     data = json.loads(report.to_json())["delegation"]
     assert data["backends"][0]["left"][0]["reason"] == left.reason
-    assert "rejects    1 x aten.tanh.default: rejected by option 'leave'" in str(report)
+    assert "rejects     1 x aten.tanh.default: rejected by option 'leave'" in str(report)
     assert "with aten.tanh.default (1): 2 -> 1 partitions" in str(report)
 
 
@@ -194,7 +194,7 @@ def test_nothing_is_taken() -> None:
     assert "claims none of" in warning.message
     assert "the target's kernels run" in warning.message
     text = failure(lambda: etir.compile(exported(), target="etir", delegates=[REFERENCE], fallback="refuse"), "E1104")
-    assert "no delegate takes 'aten.tanh.default', and no fallback is allowed" in text
+    assert "no delegate claims 'aten.tanh.default', and no fallback is allowed" in text
     assert "reference rejects 1: rejected by option 'leave'" in text
     assert Path(__file__).name in text
 

@@ -109,7 +109,7 @@ def test_as_proposed() -> None:
     assert 'backend.delegates = ["proposing{groups=0,1-2 found=Chosen}"]' in text
     (report,) = _report(ctx).backends
     assert report.runtime_id == "Chosen"
-    assert [(left.op, left.reason) for left in report.left] == [("aten.add.Tensor", "not wanted")]
+    assert [(left.op, left.reason) for left in report.rejected] == [("aten.add.Tensor", "not wanted")]
     assert [p.name for p in report.partitions] == ["forward_proposing_0", "forward_proposing_1"]
 
 
