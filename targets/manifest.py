@@ -144,9 +144,7 @@ class KernelEntry:
         if not self.resizes_output:
             for argument in self.tensor_arguments:
                 if argument.is_write and any(None in shape for shape in sizes.get(argument.name, ()) if shape):
-                    return (
-                        f"dynamic result: it does not resize '{argument.name}', whose sizes are dynamic"
-                    )
+                    return f"dynamic result: it does not resize '{argument.name}', whose sizes are dynamic"
         return None
 
     def _by_name(self, what: str, given: PerTensor[Any]) -> dict[str, tuple[Any, ...]]:

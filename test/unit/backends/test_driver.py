@@ -89,7 +89,7 @@ def test_report() -> None:
     assert saving.bytes_before - saving.bytes_after == 3 * 2 * 16 * 4
     assert backend.boundary_bytes == saving.bytes_before
     data = json.loads(report.to_json())["delegation"]
-    assert data["backends"][0]["left"][0]["reason"] == left.reason
+    assert data["backends"][0]["rejected"][0]["reason"] == left.reason
     assert "rejects     1 x aten.tanh.default: rejected by option 'leave'" in str(report)
     assert "with aten.tanh.default (1): 2 -> 1 partitions" in str(report)
 
