@@ -30,7 +30,7 @@ E1105 = define(
 )
 E1106 = define(
     "E1106",
-    "a backend cannot lower what it took",
+    "a backend cannot lower what it claimed",
     "this is a bug in the backend: a condition of its table is missing; leave the operator out with "
     "partition{exclude=...} until it is fixed",
 )

@@ -139,7 +139,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
         shares = (o.shares_state and p.own_state) if p.share_state is None else p.share_state
         yield Step(
             DecomposePreservedPass(target=o.target, backend=o.delegates, libraries=o.link_libraries),
-            "what was preserved for a delegate that does not take it is decomposed after all",
+            "what was preserved for a delegate that does not claim it is decomposed after all",
             "delegates",
         )
         yield Step(

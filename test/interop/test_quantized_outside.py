@@ -1,4 +1,4 @@
-"""Operators of ``quantized_decomposed`` that no delegate takes: arithmetic on the stock runtime, kernels on etir's."""
+"""Operators of ``quantized_decomposed`` that no delegate claims: arithmetic on the stock runtime, kernels on etir's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torchao's operators of affine quantization that no delegate takes: arithmetic on both runtimes."""
+"""torchao's operators of affine quantization that no delegate claims: arithmetic on both runtimes."""
 
 from __future__ import annotations
 

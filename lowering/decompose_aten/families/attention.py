@@ -2,7 +2,7 @@
 
 The form is as small as the mask allows: scaled query, two products, one softmax, and for a mask one ``add``, as in
 torch, where a bool mask becomes 0 and minus infinity too. So all that each layer does with a mask is arithmetic, which
-delegates take, and what is made of the mask itself is the same in every layer and computed once.
+delegates claim, and what is made of the mask itself is the same in every layer and computed once.
 
 torch gives 0 for a row whose mask hides everything, where softmax alone gives NaN. Such rows hide nothing here, and the
 result is multiplied by 0 in them and by 1 elsewhere; this is left out when there can be no such row (no mask, causal,

@@ -1,6 +1,6 @@
 """Operators of ``quantized_decomposed`` that neither a delegate nor a kernel takes: arithmetic on the numbers.
 
-Quantized models spell out where numbers are rounded to small integers and multiplied out again. A backend takes these
+Quantized models spell out where numbers are rounded to small integers and multiplied out again. A backend claims these
 operators in larger patterns, a runtime may have kernels for them (ExecuTorch's in its library ``quantized``); what is
 left is computed as torch defines it, in float32, per-tensor scales inverted in float64.
 """

@@ -1,4 +1,4 @@
-"""Operators of torchao's affine quantization that no delegate takes: arithmetic on the numbers.
+"""Operators of torchao's affine quantization that no delegate claims: arithmetic on the numbers.
 
 One scale, and one zero point, stands for every block of a tensor; ``block_size`` has the block's size in each dim. The
 tensor is seen with two dims for each dim that has several blocks of several numbers (:class:`_Blocks`), so that scales

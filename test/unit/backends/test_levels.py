@@ -16,7 +16,7 @@ from etir.passes.delegation.partition import drop_cycles, partitions
 
 @st.composite
 def graphs(draw: st.DrawFn, most: int = 9) -> tuple[BlockGraph, list[bool]]:
-    """A graph, and which of its nodes a backend takes."""
+    """A graph, and which of its nodes a backend claims."""
     count = draw(st.integers(1, most))
     preds = [draw(st.lists(st.integers(0, i - 1), unique=True, max_size=3)) if i else [] for i in range(count)]
     values: list[Value] = []
