@@ -49,7 +49,7 @@ def test_hello_world(built: Path, model: Path) -> None:
 
 def test_hello_world_is_short() -> None:
     text = (ROOT / "runtime/tools/hello.cc").read_text()
-    body = text[text.index("  auto program") : text.index("  for (")]
+    body = text[text.index("  auto module") : text.index("  for (")]
     assert len(body.splitlines()) <= 5
 
 
