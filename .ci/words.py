@@ -1,12 +1,6 @@
 """The words of the project, checked in its comments, strings and documents, in every language that it has.
 
-    python .ci/words.py             places of words that ``words.toml`` has a better one for; 1 if there are any
-    python .ci/words.py --all       those of files that may still have them, too
-    python .ci/words.py --update    take what has become clean off the list of those files
-    python .ci/words.py --renew     write that list anew, after files were renamed
-
-``words_allowed.txt`` names, for a word, the files that had it when it was listed. It only gets shorter. A file goes by
-its name without folders, so that moving one changes nothing.
+    python .ci/words.py     print the places of words that ``words.toml`` has a better one for; 1 if there are any
 
 Prose is found by blanking everything else, and keeping the length: the place of a match is then its place in the file,
 and what a comment says may go on in the next line.
@@ -28,9 +22,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = Path(__file__).with_name("words.toml")
-ALLOWED = Path(__file__).with_name("words_allowed.txt")
-
-ALLOWED_HEADER = "# WORD: files that may still have it. Made shorter with `python .ci/words.py --update`.\n"
 
 _C_PROSE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", re.DOTALL)
 _HASH_PROSE = re.compile(r"(?m)(?<![\w$&{])#[^\n]*")
@@ -49,7 +40,7 @@ class Word:
 
     def found_in(self, path: str, text: str, prose: str) -> Iterator[tuple[int, str]]:
         """The line and the words of each match in a file."""
-        if path.split("/")[0] in self.not_in:
+        if any(path == place or path.startswith(f"{place}/") for place in self.not_in):
             return
         searched = text if self.where == "anywhere" else prose
         right = [match.span() for expression in self.unless for match in _over_lines(expression).finditer(searched)]
@@ -114,11 +105,11 @@ PROSE: dict[str, Callable[[str], str]] = {
 
 
 def files() -> list[str]:
-    """Paths of the files that git knows or would, but for the lists of words themselves."""
+    """Paths of the files that git knows or would, but for the list of words itself."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    lists = {str(path.relative_to(ROOT)) for path in (WORDS, ALLOWED)}
-    return sorted(name for name in names if name not in lists and (ROOT / name).is_file() and name != "LICENSE")
+    others = {str(WORDS.relative_to(ROOT)), "LICENSE"}
+    return sorted(name for name in names if name not in others and (ROOT / name).is_file())
 
 
 # --- the check ------------------------------------------------------------------------------------------------------
@@ -136,45 +127,21 @@ def matches(words: Sequence[Word], path: str, text: str) -> Iterator[tuple[Word,
             yield word, line, found
 
 
-def read_allowed() -> dict[str, list[str]]:
-    """File names by the word that they may have."""
-    if not ALLOWED.exists():
-        return {}
-    lines = [line for line in ALLOWED.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
-    split = (line.rsplit(": ", 1) for line in lines)
-    return {word: names.split() for word, names in split}
-
-
 def main() -> int:
-    """Print the places; 1 if there are any that are not allowed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--all", action="store_true", help="print the places in files of words_allowed.txt, too")
-    parser.add_argument("--update", action="store_true", help="take files that are clean off words_allowed.txt")
-    parser.add_argument("--renew", action="store_true", help="write words_allowed.txt anew, from what is there now")
-    arguments = parser.parse_args()
+    """Print the places; 1 if there are any."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     words = [Word(**_tuples(entry)) for entry in tomllib.loads(WORDS.read_text(encoding="utf-8"))["word"]]
-    allowed = read_allowed()
-    wrong = tolerated = 0
-    # The file names that each word is in, for the new list.
-    kept: dict[str, dict[str, None]] = {word.pattern: {} for word in words}
+    count = 0
     for path in files():
         try:
             text = (ROOT / path).read_text(encoding="utf-8")
         except UnicodeDecodeError:
             continue
         for word, line, found in matches(words, path, text):
-            name = Path(path).name
-            is_allowed = arguments.renew or name in allowed.get(word.pattern, ())
-            wrong, tolerated = wrong + (not is_allowed), tolerated + is_allowed
-            if is_allowed:
-                kept[word.pattern][name] = None
-            if arguments.all or not is_allowed:
-                print(f"{path}:{line}: '{found}': {word.use}")
-    if arguments.update or arguments.renew:
-        lines = [f"{word}: {' '.join(sorted(names))}\n" for word, names in kept.items() if names]
-        ALLOWED.write_text(ALLOWED_HEADER + "".join(lines), encoding="utf-8")
-    print(f"{wrong} words that have a better one, {tolerated} more in files that may still have them")
-    return int(bool(wrong))
+            count += 1
+            print(f"{path}:{line}: '{found}': {word.use}")
+    print(f"{count} words that have a better one")
+    return int(bool(count))
 
 
 def _tuples(entry: dict[str, object]) -> dict[str, object]:

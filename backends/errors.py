@@ -21,7 +21,7 @@ E1103 = define(
 E1104 = define(
     "E1104",
     "operators are not delegated",
-    "the report says why each operator was left (--report); allow a fallback to run them on the target's kernels",
+    "the report says why each operator was rejected (--report); allow a fallback to run them on the target's kernels",
 )
 E1105 = define(
     "E1105",
@@ -30,7 +30,7 @@ E1105 = define(
 )
 E1106 = define(
     "E1106",
-    "a backend cannot lower what it took",
+    "a backend cannot lower what it claimed",
     "this is a bug in the backend: a condition of its table is missing; leave the operator out with "
     "partition{exclude=...} until it is fixed",
 )
@@ -49,7 +49,7 @@ E1110 = define(
 E1112 = define(
     "E1112",
     "a partitioner or a backend of executorch fails",
-    "the message has what it raised; leave the delegate out, or let it take less with partition{exclude=...}",
+    "the message has what it raised; leave the delegate out, or let it claim less with partition{exclude=...}",
 )
 E1111 = define(
     "E1111",

@@ -11,7 +11,7 @@ How it is measured:
 * *Peak* is the high-water mark of resident memory above a process that holds the ``ExportedProgram`` and has imported
   torch only: the compiler's own imports count. Each figure comes from a new process, whose high-water mark is reset
   (``/proc/self/clear_refs``, hence Linux only) when freed memory has been given back to the system.
-* *Arena*, instructions and file bytes are read from the files by ExecuTorch's deserialiser.
+* *Arena*, instructions and file bytes are read from the files by ExecuTorch's deserializer.
 
 etir compiles for the stock runtime (``target="executorch"``), so both files are for the same machine. The last column
 names the bars that a row misses: etir's time at most half of stock's, its arena no larger, its peak at most 1.5 times
@@ -106,7 +106,7 @@ class ModelFigures:
 
 
 def weights_bytes(ep: ExportedProgram) -> int:
-    """Bytes of the distinct storages behind the program's parameters, buffers and constants."""
+    """Bytes of the distinct storages of the program's parameters, buffers and constants."""
     values = [*ep.state_dict.values(), *ep.constants.values()]
     storages = [value.untyped_storage() for value in values if isinstance(value, torch.Tensor)]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())

@@ -16,7 +16,7 @@ Both pipelines start from the same exported program and both files run on the st
   batch norms folded, one scale in attention instead of two, no expand of equal shapes), so they are only printed.
 * *seconds* go from an ``ExportedProgram`` to bytes, imports of the compilers included; *compile ratio* is etir's over
   stock's.
-* *latency* is measured in turns on the two loaded methods, and the ratio is the median of the ratios of neighbours, so
+* *latency* is measured in turns on the two loaded methods, and the ratio is the median of the ratios of neighbors, so
   that a noisy machine slows both; beside it the ratio of the fastest runs. What is loaded first is a percent or two
   slower, whatever it is (a file beside itself shows it), so half of the runs are with either file first, and the ratio
   is the geometric mean of the two.
@@ -197,7 +197,7 @@ def latency(files: Sequence[bytes], inputs: Sequence[torch.Tensor], runs: int) -
     loaded: list[Any] = [program.load_method("forward") for program in programs]
     times: list[list[float]] = [[] for _ in files]
     for run in range(runs + 3):
-        # Who comes first alternates: the one behind finds its inputs in the cache.
+        # Who comes first alternates: the second finds its inputs in the cache.
         order = range(len(files)) if run % 2 else reversed(range(len(files)))
         for i in order:
             start = time.perf_counter()

@@ -65,7 +65,7 @@ def of_etir(program: torch.export.ExportedProgram) -> SourceCounts:
     import etir
     from etir.dialects.context import EtContext
     from etir.options import CompileOptions
-    from etir.passes.delegation.take import computes
+    from etir.passes.delegation.claim import computes
     from etir.passes.infra.base import is_private
     from etir.passes.infra.manager import run_pipeline
     from etir.pipeline import pipeline
@@ -98,7 +98,7 @@ def _numbers(location: Attribute) -> list[int]:
 
 
 def of_stock(names: dict[int, str], graph: torch.fx.Graph) -> SourceCounts:
-    """The stock partitioner's partitions of a numbered program: the graph of its edge program behind ``to_backend``."""
+    """The stock partitioner's partitions of a numbered program: the graph of its edge program after ``to_backend``."""
     inside: list[int] = []
     outside: list[int] = []
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""The stock ExecuTorch pipeline and runtime behind three functions, as the peer that etir is measured against.
+"""The stock ExecuTorch pipeline and runtime as three functions: the peer that etir is measured against.
 
 Everything here is what a user of the ``executorch`` wheel writes with default options: ``to_edge(...).to_executorch()``
 ahead of time, ``executorch.runtime`` at run time. Figures about a file are read from its bytes, so that files of both
@@ -42,7 +42,7 @@ class StockResult:
 
 
 def pte_figures(buffer: bytes) -> PteFigures:
-    """Read the figures of any ``.pte``, with ExecuTorch's own deserialiser."""
+    """Read the figures of any ``.pte``, with ExecuTorch's own deserializer."""
     from executorch.exir._serialize._program import deserialize_pte_binary
 
     plans = deserialize_pte_binary(buffer).program.execution_plan
@@ -66,8 +66,8 @@ def stock_buffer(ep: ExportedProgram) -> bytes:
 def independent_copy(ep: ExportedProgram) -> ExportedProgram:
     """A copy that shares nothing with ``ep``, by saving and loading it.
 
-    ``copy.deepcopy`` is not enough: it shares the symbols' environment, where the stock pipeline leaves the unbacked
-    symbols of one run behind, which make the next run on any copy of a data-dependent program fail.
+    ``copy.deepcopy`` is not enough: it shares the symbols' environment, where the stock pipeline keeps the unbacked
+    symbols of one run, which make the next run on any copy of a data-dependent program fail.
     """
     file = io.BytesIO()
     torch.export.save(ep, file)

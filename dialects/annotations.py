@@ -1,4 +1,4 @@
-"""Which operations a function takes, from its annotation: what patterns and legalisers are tried on is said once.
+"""Which operations a function takes, from its annotation: what patterns and legalizers are tried on is said once.
 
 ::
 

@@ -1,7 +1,7 @@
 """Element types: one table that ties a torch dtype to its IR type, its ExecuTorch number and its size.
 
 Signless integers of MLIR stand for torch's signed ones and ``ui8`` and up for the unsigned ones; ``i1`` is bool.
-Types that MLIR has no spelling for (torch's quantised storage types) are ``!et.dtype<qint8>``.
+Types that MLIR has no spelling for (torch's quantized storage types) are ``!et.dtype<qint8>``.
 """
 
 from __future__ import annotations

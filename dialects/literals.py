@@ -82,7 +82,7 @@ def floats_attr(values: Sequence[float]) -> DenseArrayBase:
 
 
 def scalar_attr(value: Scalar) -> Attribute:
-    """The attribute of one Python number; a complex one is ``[real, imaginary]``."""
+    """The attribute of one Python scalar; a complex one is ``[real, imaginary]``."""
     if isinstance(value, bool):
         return TRUE if value else FALSE
     if isinstance(value, int):
@@ -93,7 +93,7 @@ def scalar_attr(value: Scalar) -> Attribute:
 
 
 def scalar_of(attribute: Attribute) -> Scalar:
-    """The Python number of an attribute made by :func:`scalar_attr`. Raises ``TypeError`` for any other."""
+    """The Python scalar of an attribute made by :func:`scalar_attr`. Raises ``TypeError`` for any other."""
     if isinstance(attribute, IntegerAttr):
         value = cast(IntegerAttr, attribute).value.data
         return bool(value) if attribute.type == i1 else value

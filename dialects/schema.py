@@ -96,7 +96,7 @@ class Argument:
 
     @property
     def may_be_symbolic(self) -> bool:
-        """Whether a run-time value (an SSA operand) may stand for the argument or for an element of it."""
+        """Whether a runtime value (an SSA operand) may stand for the argument or for an element of it."""
         return self.kind in SYMBOLIC_KINDS
 
 

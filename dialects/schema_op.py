@@ -1,8 +1,8 @@
 """The base of all operations that have an operator schema: ATen, edge and custom libraries' operators.
 
-Storage. Tensors, and numbers known only at run time, are operands; every other argument is a property named like the
+Storage. Tensors and runtime scalars are operands; every other argument is a property named like the
 argument. ``operand_segments`` counts, for each schema argument, the operands that belong to it. An integer list with
-run-time entries keeps the literal ones in its property, with a sentinel where an operand stands; ``Tensor?[]`` keeps a
+runtime entries keeps the literal ones in its property, with a sentinel where an operand stands; ``Tensor?[]`` keeps a
 mask of the entries that are present. An argument that equals its default is left out.
 
 Syntax. A call as Python would write it: tensors by position, everything else by name, ``none`` for a missing tensor::
@@ -34,7 +34,7 @@ from typing import (
     overload,
 )
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerType, NoneType, TensorType
+from xdsl.dialects.builtin import DenseArrayBase, NoneType, TensorType
 from xdsl.ir import Attribute, Operation, OpResult, OpTraits, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
@@ -61,7 +61,7 @@ from etir.dialects.schema import Argument, Kind, OpSchema, SchemaKind
 
 SEGMENTS = "operand_segments"
 SCALAR_TYPES: tuple[Attribute, ...] = (i64, f64, i1)
-"""The types of run-time numbers."""
+"""The types of runtime scalars."""
 
 
 _T = TypeVar("_T")
@@ -320,7 +320,7 @@ class SchemaOp(Operation):
                 if (problem := layout_errors(result.type)) is not None:
                     raise VerifyException(f"result {i}: {problem}")
             elif result.type not in SCALAR_TYPES and not isinstance(result.type, NoneType):
-                raise VerifyException(f"result {i} must be a tensor or a number, not {result.type} (S5)")
+                raise VerifyException(f"result {i} must be a tensor or a scalar, not {result.type} (S5)")
 
     # --- text -------------------------------------------------------------------------------------------------------
 
@@ -588,8 +588,3 @@ def add_members(cls: type[SchemaOp]) -> None:
     """Give the class of an overload its :func:`members_of`."""
     for name, member in members_of(cls.SCHEMA).items():
         setattr(cls, name, member)
-
-
-def is_number(type: Attribute) -> bool:
-    """Whether ``type`` is that of a run-time number: ``i64``, ``f64`` or ``i1``."""
-    return isinstance(type, IntegerType) and type in SCALAR_TYPES or type == f64

@@ -6,8 +6,8 @@ its docstring. The stubs are kept in the repository, so that they are there in e
 ``--check`` compares instead of writing and exits with 1 on drift, and the test suite does the same.
 
 How a schema type is typed: a tensor is an ``SSAValue``, ``Tensor?`` may be None, lists are tuples. ``SymInt`` and
-``Scalar`` are a literal or an ``SSAValue``, a number that is only known at run time. ``int``, ``float`` and ``bool``
-are literals: torch specialises a program on them when it exports it.
+``Scalar`` are a literal or an ``SSAValue``, a runtime scalar. ``int``, ``float`` and ``bool``
+are literals: torch specializes a program on them when it exports it.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def _verify_dims(
 
 
 def _verify_dominance(region: Region, outer: dict[SSAValue, None]) -> Iterator[Diagnostic]:
-    """Uses after definitions. Blocks are walked in dominance order; straight-line code costs one look-up a use."""
+    """Uses after definitions. Blocks are walked in dominance order; straight-line code costs one lookup a use."""
     blocks = list(region.blocks)
     info = DominanceInfo(region) if len(blocks) > 1 else None
     inside: dict[Block, dict[SSAValue, None]] = {}

@@ -65,7 +65,7 @@ class CompileOptions:
     delegates: tuple[str, ...] = ()
     """Backends in order of preference, with their options: ``xnnpack{fp16=true}``."""
     fallback: Fallback = "allow"
-    """Whether what no delegate takes runs on the target's kernels, or is an error."""
+    """Whether what no delegate claims runs on the target's kernels, or is an error."""
     partition: PartitionOptions = PartitionOptions()
     """How work is divided among the delegates."""
     link_backends: tuple[str, ...] = ()

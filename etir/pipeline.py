@@ -54,8 +54,8 @@ def stages(
 ) -> tuple[Stage, ...]:
     """The passes from phase ``start`` to phase ``stop``, by the phase that they lead into.
 
-    Raises error E0908 for an unknown phase or a stop before the start, E0521 and E0522 for an optimiser or state
-    methods after phase ``aten``, E0502 and E0503 for an unknown optimiser or wrong options of it, and for what the
+    Raises error E0908 for an unknown phase or a stop before the start, E0521 and E0522 for an optimizer or state
+    methods after phase ``aten``, E0502 and E0503 for an unknown optimizer or wrong options of it, and for what the
     options name what :meth:`CompileOptions.resolved` does.
     """
     o = (options or CompileOptions()).resolved()
@@ -121,7 +121,7 @@ def _edge() -> Iterator[Step]:
     yield Step(AtenToEdgePass(), "copies for views, dim orders for memory formats, no scalars in tensor slots")
     yield Step(CanonicalizePass(), "constants and views in the forms that the folding passes look for")
     yield Step(FoldConstantsPass(), "what does not depend on an input is computed now")
-    yield Step(FoldBatchNormPass(), "batch normalisation moves into the weights of the convolution before it")
+    yield Step(FoldBatchNormPass(), "batch normalization moves into the weights of the convolution before it")
     yield Step(CanonicalizePass(), "folding leaves operations that simplify")
     yield Step(CseSymbolicSizesPass(), "equal symbolic sizes are one value, so that `cse` sees what is equal")
     yield Step(CsePass(), "what is computed twice is computed once")
@@ -147,7 +147,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
         shares = (o.shares_state and p.own_state) if p.share_state is None else p.share_state
         yield Step(
             DecomposePreservedPass(target=o.target, backend=o.delegates, libraries=o.link_libraries),
-            "what was preserved for a delegate that does not take it is decomposed after all",
+            "what was preserved for a delegate that does not claim it is decomposed after all",
             "delegates",
         )
         yield Step(
@@ -233,6 +233,6 @@ def _optimizer(text: str) -> ModulePass:
     name, brace, rest = text.partition("{")
     specs = parse_specs(f"{name}-step{brace}{rest}")
     if len(specs) != 1:
-        raise E0914.error(f"option 'optimizer' takes one optimiser with its options, not {text!r}")
+        raise E0914.error(f"option 'optimizer' takes one optimizer with its options, not {text!r}")
     options = tuple((option, values, None) for option, values, _ in specs[0].options)
     return make_pass(PassSpec(specs[0].name, options, None))  # Places in this text would tell the user nothing.

@@ -24,7 +24,7 @@ TOLERANCE = 1e-4
 
 
 def test_card(size: int) -> torch.Tensor:
-    """A picture to classify, f32[1, 3, size, size] of about unit variance: colour gradients behind a disc."""
+    """A picture to classify, f32[1, 3, size, size] of about unit variance: a disc over color gradients."""
     import torch
 
     axis = torch.linspace(-1.5, 1.5, size)

@@ -57,7 +57,7 @@ class Evaluator(ABC):
 
     @abstractmethod
     def item(self, tensor: Any) -> bool | int | float:
-        """The Python number in a tensor with one element."""
+        """The Python scalar in a tensor with one element."""
 
     def is_tensor(self, value: Any) -> bool:
         """Whether ``value`` is one of the evaluator's tensors."""

@@ -116,7 +116,7 @@ class ExecutableMethod:
             case BufferOp():
                 self.cells[value] = _Cell(self._memory(op), op.result.type)
                 if op.state is not None:
-                    self._initialise(value, op.state.root_reference.data)
+                    self._initialize(value, op.state.root_reference.data)
             case ViewOp():
                 base = self.cells[op.base]
                 offset = op.offset.value.data
@@ -145,15 +145,15 @@ class ExecutableMethod:
             raise E1002.error(f"a buffer of {size} bytes at {offset} does not fit memory {memory_id} ({len(arena)})")
         return arena[offset : offset + size]
 
-    def _initialise(self, value: SSAValue, name: str) -> None:
+    def _initialize(self, value: SSAValue, name: str) -> None:
         state = self.interpreter.symbols.get(name)
         owner = value.owner
         assert isinstance(owner, BufferOp)
         if owner.place is not None and owner.place[0] > 1:
             # Another method may have written it since it was loaded.
-            if name in self.interpreter.initialised:
+            if name in self.interpreter.initialized:
                 return
-            self.interpreter.initialised[name] = None
+            self.interpreter.initialized[name] = None
         if isinstance(state, StateOp) and state.value is not None:
             assert isinstance(state.type, TensorType)
             data = np.frombuffer(payload_of(state.value, state.type).data, np.uint8)
@@ -245,7 +245,7 @@ class ExecutableMethod:
         return None
 
     def _call_delegate(self, op: DelegateCallOp) -> None:
-        """Run a delegate's blob, where its backend has a way to do that without its run-time half."""
+        """Run a delegate's blob, where its backend has a way to do that without its runtime half."""
         if op not in self.delegates:
             self.delegates[op] = self.interpreter.delegate(op.delegate.root_reference.data)
         # The file does not say where the inputs end: the blob does, by what it takes.

@@ -42,7 +42,7 @@ from etir.dialects.literals import scalar_of
 from etir.dialects.schema import SchemaKind
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, AssertOp
-from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.text import source_location
 from etir.interpret.errors import E1001, E1002, E1003, E1005
 from etir.interpret.evaluator import Evaluator, flat
@@ -88,7 +88,7 @@ class Interpreter:
         self._states: dict[str, Any] = {}
         self._methods: dict[str, Any] = {}
         self._shared_memory: dict[int, Any] = {}
-        self.initialised: dict[str, None] = {}
+        self.initialized: dict[str, None] = {}
         self.delegates: dict[str, Callable[[Sequence[Any]], list[Any]]] = {}
 
     @property
@@ -249,7 +249,7 @@ class _Frame:
                 return []
             case ConstantOp():
                 return [self.evaluator.from_bytes(dense_bytes(op.value), op.value.get_type())]  # type: ignore[arg-type]
-            case NumberOp():
+            case SymConstantOp():
                 return [scalar_of(op.value)]
             case ArithmeticOp():
                 return [BY_NAME[op.name].function(*(values[a] for a in op.arguments))]

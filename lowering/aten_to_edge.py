@@ -11,7 +11,7 @@ After::
     %2 = edge.aten.view_copy.default(%1, size = [16]) : (tensor<2x8xf32>) -> tensor<16xf32>
 
 One walk, in order: views become copies, operators that give their argument back disappear, numbers in tensor slots
-become the overload that takes a number or a 0-d constant, memory formats become explicit dim orders, and a dim order
+become the overload that takes a scalar or a 0-d constant, memory formats become explicit dim orders, and a dim order
 that the user asked for is carried through the operators whose kernels keep it (elsewhere a copy to the contiguous order
 is inserted). What has no place at the edge level is collected and reported in one table.
 """
@@ -55,7 +55,7 @@ from etir.dialects.et.program import ConstantOp, UpdateInputOp, WriteStateOp
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import SchemaKind
 from etir.dialects.text import source_location
-from etir.lowering.build.promotion import FLOATING, INTEGER, category_of, common_type, number_type_of
+from etir.lowering.build.promotion import FLOATING, INTEGER, category_of, common_type, scalar_type_of
 from etir.lowering.errors import E0410, E0414
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
@@ -147,7 +147,7 @@ class _Lowering:
             self.refuse(op, "is a view without a copying form (E2)")
             return
         arguments.pop("memory_format", None)
-        name = self.numbers(op, name, arguments)
+        name = self.scalars(op, name, arguments)
         order = self.orders(op, name, arguments)
         cls = edge_op(name) if name in load_table() else edge_class(op.SCHEMA)
         types = [with_order(r.type, order) for r in op.results]
@@ -164,8 +164,8 @@ class _Lowering:
 
     # --- numbers in tensor slots (E3) -------------------------------------------------------------------------------
 
-    def numbers(self, op: AtenOp, name: str, arguments: dict[str, ArgValue]) -> str:
-        """Rewrite numbers that stand in tensor slots; returns the overload to use."""
+    def scalars(self, op: AtenOp, name: str, arguments: dict[str, ArgValue]) -> str:
+        """Rewrite scalars in tensor slots; returns the overload to use."""
         promotes = name.startswith("aten.add.") and _promotes(op)
         if promotes:
             name = "aten.add.Tensor"
@@ -194,7 +194,7 @@ class _Lowering:
         """A 0-d constant: int64, bool, or float32 (float64 beside a float64 tensor, so that no digit is lost).
 
         Beside tensors that are 0-d themselves it has their type: as a tensor it would take part in promotion as they
-        do, and a number does not.
+        do, and a scalar does not.
         """
         element: Attribute | None = _type_of_scalars(op, value)
         if element is not None:
@@ -264,7 +264,7 @@ class _Lowering:
         rank = result.get_num_dims()
         value = arguments.get("self")
         if value is not None and not (isinstance(value, SSAValue) and isinstance(value.type, TensorType)):
-            # A number, as traced gradients have them.
+            # A scalar, as traced gradients have them.
             given: dict[str, ArgValue] = {"size": [], "fill_value": value, "dtype": result.element_type}
             self.emit(op, edge.aten.full.default, given, [result])
             return
@@ -320,7 +320,7 @@ def _type_of_scalars(op: AtenOp, value: bool | float) -> Attribute | None:
         return None
     try:
         common = common_type([type.element_type for type in types])
-        changed = category_of(number_type_of(value)) > category_of(common)
+        changed = category_of(scalar_type_of(value)) > category_of(common)
     except (TypeError, KeyError):
         return None
     if changed or category_of(common) not in (INTEGER, FLOATING):
@@ -333,7 +333,7 @@ def _type_of_scalars(op: AtenOp, value: bool | float) -> Attribute | None:
 
 
 def _promotes(op: Operation) -> bool:
-    """Whether an addition's number is of a higher category than its tensor, which kernels of ``add.Scalar`` refuse."""
+    """Whether an addition's scalar is of a higher category than its tensor, which kernels of ``add.Scalar`` refuse."""
     types = [v.type.element_type for v in (*op.operands[:1], *op.results) if isinstance(v.type, TensorType)]
     return len(types) == 2 and types[0] != types[1]
 

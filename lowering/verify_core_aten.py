@@ -1,7 +1,7 @@
 """`verify-core-aten`: the legality check of core ATen.
 
-After `decompose-aten` only core operators may be left, views, operators of custom libraries, and those that are kept
-whole because the target has a kernel for them. Everything else is reported in one table: operator, count, first
+After `decompose-aten` only core operators may be left, views, operators of custom libraries, and those that are
+preserved because the target has a kernel for them. Everything else is reported in one table: operator, count, first
 location, and what to do about it.
 """
 
@@ -21,8 +21,8 @@ from etir.dialects.schema import SchemaKind
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
 from etir.lowering.decompose_aten.driver import check_names, hand_written
-from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.decompose_aten.legality import is_legal
+from etir.lowering.decompose_aten.preserved import PreservedOps
 from etir.lowering.decompose_aten.report import summary
 from etir.lowering.errors import E0410
 from etir.passes.infra.base import Pass, methods
@@ -33,7 +33,7 @@ from etir.targets.manifest import other_target
 @register_pass
 @dataclass(frozen=True)
 class VerifyCoreAtenPass(Pass):
-    """Check that only core ATen is left, and operators that are kept whole.
+    """Check that only core ATen is left, and preserved operators.
 
     ``keep``, ``target`` and ``delegates`` are those of `decompose-aten`.
     """
@@ -47,10 +47,10 @@ class VerifyCoreAtenPass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error (E0410) with every operator that may not be left."""
         check_names(ctx, self.name, "keep", self.keep, ())
-        raise_if_errors(summary(violations(module, Kept(self.target, self.keep, self.delegates))))
+        raise_if_errors(summary(violations(module, PreservedOps(self.target, self.keep, self.delegates))))
 
 
-def violations(module: ModuleOp, kept: Kept) -> Iterator[tuple[Operation, Diagnostic]]:
+def violations(module: ModuleOp, preserved: PreservedOps) -> Iterator[tuple[Operation, Diagnostic]]:
     """Every operation that may not be left, in order."""
     for method in methods(module):
         for op in method.walk():
@@ -59,8 +59,9 @@ def violations(module: ModuleOp, kept: Kept) -> Iterator[tuple[Operation, Diagno
                 reason = op.attributes.get("reason")
                 why = f": {reason.data}" if isinstance(reason, StringAttr) else ""
                 yield op, E0410.diagnostic(f"'{op.target.data}' is not known{why}", place)
-            elif isinstance(op, SchemaOp) and not is_legal(op, kept):
-                yield op, E0410.diagnostic(f"'{op.name}' is not core ATen", place, help=_suggestion(op, kept.target))
+            elif isinstance(op, SchemaOp) and not is_legal(op, preserved):
+                help = _suggestion(op, preserved.target)
+                yield op, E0410.diagnostic(f"'{op.name}' is not core ATen", place, help=help)
 
 
 def _suggestion(op: SchemaOp, target: str | None) -> str:

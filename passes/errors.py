@@ -16,7 +16,7 @@ E0503 = define(
 )
 E0504 = define(
     "E0504",
-    "a pass left invalid IR behind",
+    "a pass produced invalid IR",
     "this is a bug in the pass: `et-opt --reproducer=FILE.mlir` writes a file that reruns it with one command",
 )
 E0505 = define(
@@ -45,7 +45,7 @@ E0510 = define(
 )
 E0521 = define(
     "E0521",
-    "there is no backward graph to optimise with",
+    "there is no backward graph to optimize with",
     "export it with torch.export.experimental._export_forward_backward(torch.export.export(model, inputs)), where the "
     "first output of the model is the loss",
 )

@@ -20,7 +20,7 @@ from etir.emit.formats.scalar_type import SCALAR_TYPES, ScalarType
 from etir.targets.errors import E0602
 
 ScalarKind = Literal["bool", "int", "float"]
-"""What a Python number passed as a ``Scalar`` argument counts as when types are promoted."""
+"""What a Python scalar passed as a ``Scalar`` argument counts as when types are promoted."""
 
 DTypeLike = ScalarType | int | str
 """A scalar type, its number in a file, or its name in any case (``Float``, ``bfloat16``)."""
@@ -118,15 +118,15 @@ def promote_all(dtypes: Iterable[ScalarType]) -> ScalarType | None:
     return common
 
 
-def promote_with_number(dtype: ScalarType, kind: ScalarKind) -> ScalarType:
-    """The type of a tensor of ``dtype`` combined with a Python number, which counts if it is of a higher category."""
+def promote_with_scalar(dtype: ScalarType, kind: ScalarKind) -> ScalarType:
+    """The type of a tensor of ``dtype`` combined with a Python scalar, which counts if it is of a higher category."""
     if can_hold(dtype, kind):
         return dtype
     return _S.LONG if kind == "int" else _S.FLOAT
 
 
 def can_hold(dtype: ScalarType, kind: ScalarKind) -> bool:
-    """Whether a Python number of this kind is of no higher category than ``dtype``."""
+    """Whether a Python scalar of this kind is of no higher category than ``dtype``."""
     return _CATEGORY.get(dtype, -1) >= ("bool", "int", "float").index(kind)
 
 

@@ -23,7 +23,7 @@ Form of an entry::
         "ranks": {"self": [3, 4]},      # optional; least and greatest rank of an argument
         "items": {"indices": [1, 1]},   # optional; least and greatest number of tensors in a list
         "complex_shapes": "equal",      # optional; which complex tensors it does not get wrong, see KernelEntry
-        "optimized": true,              # optional; a vectorised kernel replaces the portable one
+        "optimized": true,              # optional; a vectorized kernel replaces the portable one
         "resizes_output": false,        # optional; default true
         "notes": "..."                  # optional
     }
@@ -148,9 +148,7 @@ class KernelEntry:
         if not self.resizes_output:
             for argument in self.tensor_arguments:
                 if argument.is_write and any(None in shape for shape in sizes.get(argument.name, ()) if shape):
-                    return (
-                        f"dynamic result: it does not resize '{argument.name}', whose sizes are only known at run time"
-                    )
+                    return f"dynamic result: it does not resize '{argument.name}', whose sizes are dynamic"
         return None
 
     def _by_name(self, what: str, given: PerTensor[Any]) -> dict[str, tuple[Any, ...]]:
@@ -237,7 +235,7 @@ class Manifest:
         be ``None``, not known; they matter because some kernels broadcast channels-last tensors wrongly. Ranks are
         taken from shapes or dim orders if left out; what is left out of all is not checked. ``others`` holds the
         arguments that are no tensors, by name: a Python value, a ``ScalarType`` for a dtype, or ``int``, ``float``,
-        ``bool`` itself for a number that is only known at run time. Names left out are not checked.
+        ``bool`` itself for a runtime scalar. Names left out are not checked.
 
         Raises E0602 if the items do not fit the schema.
         """
@@ -326,7 +324,7 @@ def extend_target(
     """Say that a library of your own is linked into a target's runtime: the link check knows what it has.
 
     ``kernels`` is a folder with a ``kernels.json``, such a file, or its rows. ``operators`` of the library that have no
-    row are taken whatever they are called with; ``backends`` are run-time halves of delegates, as files name them.
+    row are taken whatever they are called with; ``backends`` are runtime halves of delegates, as files name them.
     ``library`` is what messages call it (default: the folder's name). What is added belongs to every manifest that says
     it is the target's, selective builds included; the same rows from the same library again are no conflict.
 

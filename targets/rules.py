@@ -22,7 +22,7 @@ tensors too (``"dtype": "=out"``), none of which holds for None. What a caller d
 
 A dim order rule gives each tensor argument a word, or one word to all:
 
-* ``contiguous``: dims in plain order;
+* ``contiguous``: dims in memory in their order;
 * ``either``: contiguous or channels-last;
 * ``any``: whatever order;
 * ``same``: the tensors with this word are all contiguous or all channels-last, as most kernels require;
@@ -39,11 +39,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from etir.emit.formats.scalar_type import ScalarType
-from etir.targets.dtypes import SETS, ScalarKind, can_cast, can_hold, promote_all, promote_with_number
+from etir.targets.dtypes import SETS, ScalarKind, can_cast, can_hold, promote_all, promote_with_scalar
 from etir.targets.errors import E0602
 
 Literal = bool | int | float | str | ScalarType | type | Sequence[object] | None
-"""An argument that is no tensor. A number that is only known at run time is given as ``int``, ``float`` or ``bool``."""
+"""An argument that is no tensor. A runtime scalar is given as ``int``, ``float`` or ``bool``."""
 
 DimOrder = tuple[int, ...]
 Shape = tuple[int | None, ...]
@@ -74,7 +74,7 @@ class Call:
         for name in names:
             kind = number_kind(self.others.get(name))
             if kind is not None:
-                common = promote_with_number(common, kind)
+                common = promote_with_scalar(common, kind)
         return common
 
 
@@ -327,7 +327,7 @@ def _may_be_equal(a: Shape, b: Shape) -> bool:
 
 
 def is_contiguous(dim_order: DimOrder) -> bool:
-    """Whether the dims are in plain order; true for scalars and vectors."""
+    """Whether the dims lie in their order; true for scalars and vectors."""
     return dim_order == tuple(range(len(dim_order)))
 
 

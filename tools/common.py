@@ -38,7 +38,7 @@ _STYLES = (
 
 
 class Console:
-    """Prints diagnostics with the source line they point at, in colour if wanted.
+    """Prints diagnostics with the source line they point at, in color if wanted.
 
     ``sources`` maps a file name to its text; lines of other files are not shown.
     """
@@ -105,7 +105,7 @@ class ToolParser(argparse.ArgumentParser):
         self.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version and exit")
         self.add_argument("--debug", action="store_true", help="show Python tracebacks of unexpected errors")
         self.add_argument(
-            "--color", choices=("auto", "always", "never"), default="auto", help="colour diagnostics (default: auto)"
+            "--color", choices=("auto", "always", "never"), default="auto", help="color diagnostics (default: auto)"
         )
 
     def add_completions(self) -> None:

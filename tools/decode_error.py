@@ -95,7 +95,7 @@ class _NoNames:
         return self.phrase(word, number) if word else str(number)
 
     def phrase(self, word: str, number: int) -> str:
-        """The words for a number that stands behind ``word`` in a check's sentence."""
+        """The words for a number that follows ``word`` in a check's sentence."""
         if word == "dtype":
             return f"dtype {dtype_name(number)}"
         if word == "kind":

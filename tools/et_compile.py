@@ -86,10 +86,10 @@ def _parser() -> ToolParser:
         "--fallback",
         choices=("allow", "refuse"),
         default="allow",
-        help="whether what no backend takes may run on the target's kernels (default: allow)",
+        help="whether what no backend claims may run on the target's kernels (default: allow)",
     )
     parser.add_argument(
-        "--what-if", action="store_true", help="report what each operator that a backend leaves would be worth to it"
+        "--what-if", action="store_true", help="report what each operator that a backend rejects would be worth to it"
     )
     parser.add_argument(
         "--weights",
@@ -206,7 +206,7 @@ class _DelegateOption(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         if not namespace.delegate:
-            parser.error(f"{option_string} {values} stands in front of the first --delegate")
+            parser.error(f"{option_string} {values} stands before the first --delegate")
         namespace.delegate[-1][1].append(values)
 
 

@@ -132,14 +132,14 @@ def constant(*names: str) -> Condition:
 
 
 def literal(*names: str) -> Condition:
-    """The arguments ``names`` of the root are known numbers, not values of the program."""
+    """The arguments ``names`` of the root are literals, not values of the program."""
 
     def failure(match: Match) -> str | None:
         for name in names:
             value = match.arg(name)
             items = value if isinstance(value, tuple) else (value,)
             if any(isinstance(item, SSAValue) for item in items):
-                return f"'{name}' is only known at run time"
+                return f"'{name}' is a runtime scalar"
         return None
 
     return Condition(f"literal {' and '.join(repr(n) for n in names)}", failure)
@@ -152,7 +152,7 @@ def given(name: str, *allowed: object) -> Condition:
     def failure(match: Match) -> str | None:
         value = match.arg(name)
         if isinstance(value, SSAValue):
-            return f"'{name}' is only known at run time"
+            return f"'{name}' is a runtime scalar"
         return None if value in allowed else f"{name} = {_text(value)}, takes {' or '.join(map(_text, allowed))}"
 
     return Condition(text, failure)

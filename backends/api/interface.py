@@ -2,12 +2,12 @@
 
 A backend is one instance of a subclass of :class:`Backend`. From the user's program to the file it is asked, in order:
 
-1. :meth:`Backend.keeps`: which operators `decompose-aten` leaves whole;
-2. :meth:`Backend.rows`: which operators it takes (`partition`), and :meth:`Backend.decline`: which partitions it would
+1. :meth:`Backend.preserved_ops`: which operators `decompose-aten` preserves;
+2. :meth:`Backend.rows`: which operators it claims (`partition`), and :meth:`Backend.decline`: which partitions it would
    rather not have;
 3. :meth:`Backend.legalize`: an outlined function, in edge operators, becomes one in the backend's own dialect
    (`legalize-delegates`);
-4. :meth:`Backend.preprocess`: the legalised function becomes bytes (`lower-delegates`);
+4. :meth:`Backend.preprocess`: the legalized function becomes bytes (`lower-delegates`);
 5. :meth:`Backend.disassemble`: bytes become text again, for whoever has only the file.
 
 An outlined function is an ordinary private ``func.func`` of the module::
@@ -19,7 +19,7 @@ An outlined function is an ordinary private ``func.func`` of the module::
       func.return %0 : tensor<1x4xf32>
     }
 
-Its arguments are the inputs of the delegate in the order of the file's delegate call, its results the outputs behind
+Its arguments are the inputs of the delegate in the order of the file's delegate call, its results the outputs after
 them. Weights are read inside with ``et.get_weight`` (their bytes with :meth:`Outlined.weight`), constants stand as
 ``et.constant``, mutable buffers that the delegate owns are ``et.read_state`` and ``et.write_state``.
 
@@ -52,7 +52,7 @@ from etir.dialects.et.program import (
     WriteStateOp,
 )
 from etir.dialects.et.weights import Blob, payload_of
-from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
 from etir.passes.infra.rewriting import Pattern, apply_patterns_greedily
@@ -85,10 +85,10 @@ class NamedBlob:
 class Artifact:
     """What :meth:`Backend.preprocess` makes of an outlined function.
 
-    ``blob`` is what the delegate's run-time half is given, ``named_data`` what it may look up by name (delegates that
+    ``blob`` is what the delegate's runtime half is given, ``named_data`` what it may look up by name (delegates that
     use the same name share the bytes), ``specs`` are the compile specs of the file, ``inline`` keeps the blob inside
     the program's FlatBuffer instead of in a segment of its own, ``external`` names weights and states with the
-    attribute ``external`` that the run-time half finds by name in the files beside the program. ``method_memory`` (on
+    attribute ``external`` that the runtime half finds by name in the files beside the program. ``method_memory`` (on
     64-bit machines, ``method_memory_32`` on 32-bit ones) and ``temp_memory`` are the most bytes of each kind that the
     delegate takes on etir's runtime, for the memory report.
     """
@@ -104,12 +104,12 @@ class Artifact:
 
 
 @dataclass(frozen=True)
-class Keep:
-    """An operator that `decompose-aten` leaves whole for the backend.
+class PreservedOp:
+    """An operator that `decompose-aten` preserves for the backend.
 
     Where ``rows`` is empty, the rows of the backend's table with this operator as their root decide, with their
-    conditions; else these rows do (for an operator that only a larger pattern takes, which cannot be seen yet). What is
-    kept and not taken after all is decomposed behind `partition` (pass `decompose-preserved`).
+    conditions; else these rows do (for an operator that only a larger pattern claims, which cannot be seen yet). What
+    is preserved and not claimed after all is decomposed after `partition` (pass `decompose-preserved`).
     """
 
     operator: str
@@ -201,13 +201,13 @@ class Outlined:
 ALLOWED_AFTER_LEGALIZATION: tuple[type[Operation], ...] = (
     GetWeightOp,
     ConstantOp,
-    NumberOp,
+    SymConstantOp,
     NoneOp,
     ReadStateOp,
     WriteStateOp,
     ReturnOp,
 )
-"""What may stand in a legalised function beside the backend's own dialect."""
+"""What may stand in a legalized function beside the backend's own dialect."""
 
 
 class Backend(ABC):
@@ -238,7 +238,7 @@ class Backend(ABC):
         """
         return program
 
-    # --- what it can take -------------------------------------------------------------------------------------------
+    # --- what it can claim ------------------------------------------------------------------------------------------
 
     def runtime_id_of(self, options: Any) -> str:
         """:attr:`runtime_id`, for a backend whose options decide."""
@@ -246,25 +246,25 @@ class Backend(ABC):
 
     @abstractmethod
     def rows(self, options: Any) -> Sequence[Row]:
-        """What the backend takes, larger patterns or smaller ones in any order. Asked once per options."""
+        """What the backend claims, larger patterns or smaller ones in any order. Asked once per options."""
 
-    def keeps(self, options: Any) -> Sequence[Keep]:
-        """Operators that decomposition leaves whole where the backend would take them."""
+    def preserved_ops(self, options: Any) -> Sequence[PreservedOp]:
+        """Operators that decomposition preserves where the backend would claim them."""
         return ()
 
-    def keeps_whole(self, op: Operation, options: Any) -> bool | None:
-        """Whether decomposition leaves one operation whole; None (default) lets :meth:`keeps` decide."""
+    def preserves(self, op: Operation, options: Any) -> bool | None:
+        """Whether decomposition preserves one operation; None (default) lets :meth:`preserved_ops` decide."""
         return None
 
     def propose(self, module: ModuleOp, block: Block, options: Any) -> Proposal | None:
         """The partitions of a block, for a backend that has its own way to find them; None (default) lets the rows
-        decide. Operations that backends of a higher preference have are taken out of what is proposed, and what cannot
+        decide. Operations that backends of a higher preference have are removed from what is proposed, and what cannot
         be run in one piece then is cut.
         """
         return None
 
     def decline(self, partition: PartitionSummary, options: Any) -> str | None:
-        """The cost model: why the backend would rather not have a partition that it can take, or None.
+        """The cost model: why the backend would rather not have a partition that it can run, or None.
 
         The operations of a declined partition go to the next backend, then to the target's kernels.
         """
@@ -303,7 +303,7 @@ class Backend(ABC):
 
     @abstractmethod
     def preprocess(self, outlined: Outlined, options: Any) -> Artifact:
-        """The bytes of a legalised function. The same function, weights and options give the same bytes."""
+        """The bytes of a legalized function. The same function, weights and options give the same bytes."""
 
     def preprocess_all(self, functions: Sequence[tuple[str, Outlined, Any]]) -> list[Artifact]:
         """The bytes of all functions that the backend has in a program, in order, for one that lets them share: each

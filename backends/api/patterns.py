@@ -1,7 +1,7 @@
-"""What a backend can take, as data: rows of a pattern and conditions, each condition with its reason.
+"""What a backend can claim, as data: rows of a pattern and conditions, each condition with its reason.
 
-A :class:`Row` is one thing that a backend can run: an operator, or a tree of operators that it can only take together
-(a convolution and its batch norm, dequantise -> linear -> quantise). The pattern says which operators, the conditions
+A :class:`Row` is one thing that a backend can run: an operator, or a tree of operators that it can only claim together
+(a convolution and its batch norm, dequantize -> linear -> quantize). The pattern says which operators, the conditions
 say when; a condition that does not hold answers with a text, so that "why not" always has an answer.
 
 Operators are named without their level (``aten.linear.default``): the same row is asked at the ATen level, when it has
@@ -27,8 +27,8 @@ ANY = "*"
 class Node:
     """An operator of a pattern: any of ``names`` (or :data:`ANY`); arguments in ``inputs`` come from further nodes.
 
-    The result of an inner node is used by its match alone. A ``duplicable`` one (dequantise of an activation) may have
-    other users: every match takes a copy of it. An ``escaping`` one may have other users and is taken all the same:
+    The result of an inner node is used by its match alone. A ``duplicable`` one (dequantize of an activation) may have
+    other users: every match has a copy of it. An ``escaping`` one may have other users and is claimed all the same:
     the partition then gives out its result.
     """
 
@@ -98,7 +98,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Condition:
-    """Something that has to hold for a match. ``text`` says what, for tables of what a backend takes; ``failure``
+    """Something that has to hold for a match. ``text`` says what, for tables of what a backend claims; ``failure``
     returns None where it holds and otherwise the reason, with the names and numbers of the case.
     """
 
@@ -125,7 +125,7 @@ def condition(text: str) -> Callable[[Callable[[Match], str | bool | None]], Con
 
 @dataclass(frozen=True)
 class Row:
-    """One row of what a backend can take: ``Row(op("aten.add.Tensor"), (dtypes("float32"), static_shapes()))``.
+    """One row of what a backend can claim: ``Row(op("aten.add.Tensor"), (dtypes("float32"), static_shapes()))``.
 
     ``label`` names the row in reports, by default after its root.
     """
@@ -146,7 +146,7 @@ class Row:
 
     @property
     def has_duplicable(self) -> bool:
-        """Whether matches may take copies of operations that others use as well."""
+        """Whether matches may copy operations that others use as well."""
         return any(node.duplicable for node in self.pattern.nodes)
 
 
@@ -157,7 +157,7 @@ def rows(names: Iterable[str], *conditions: Condition) -> tuple[Row, ...]:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a row does not take an operation; ``satisfied`` counts what did hold, so that the nearest row can answer."""
+    """Why a row does not match an operation; ``satisfied`` counts what did hold, so that the nearest row can answer."""
 
     row: Row
     reason: str
@@ -180,7 +180,7 @@ class Table:
                 self.by_root.setdefault(name, []).append(row)
 
     def match(self, operation: Operation) -> tuple[Row, Match] | list[Refusal]:
-        """The first row that takes ``operation`` as its root, or why none does (empty: no row has such a root)."""
+        """The first row that matches ``operation`` as its root, or why none does (empty: no row has such a root)."""
         if not isinstance(operation, SchemaOp):
             return []
         refusals: list[Refusal] = []
@@ -192,7 +192,7 @@ class Table:
         return refusals
 
     def why_not(self, operation: Operation) -> str | None:
-        """None when a row takes ``operation`` as its root, else the reason of the row that came nearest."""
+        """None when a row matches ``operation`` as its root, else the reason of the row that came nearest."""
         answer = self.match(operation)
         if isinstance(answer, tuple):
             return None
@@ -211,7 +211,7 @@ def match_row(row: Row, root: SchemaOp) -> Match | Refusal:
     for node, operation in found[1:]:
         others = [use.operation for r in operation.results for use in r.uses if use.operation not in ops]
         if others and not (node.duplicable or node.escaping):
-            reason = f"'{operator_of(operation)}' in front of it is also used by '{operator_of(others[0])}'"
+            reason = f"'{operator_of(operation)}' before it is also used by '{operator_of(others[0])}'"
             return Refusal(row, reason, len(found))
     match = Match(
         root,

@@ -206,7 +206,7 @@ class Delegate:
 
     @property
     def table(self) -> Table:
-        """What the backend takes under these options."""
+        """What the backend claims under these options."""
         return _table(self)
 
     @property
@@ -214,12 +214,12 @@ class Delegate:
         """What the file and the runtime call the backend."""
         return self.backend.runtime_id_of(self.options)
 
-    def keeps_whole(self, op: Operation) -> bool:
-        """Whether decomposition leaves an operator of the ATen level whole, because the backend would take it."""
-        asked = self.backend.keeps_whole(op, self.options)
+    def preserves(self, op: Operation) -> bool:
+        """Whether decomposition preserves an operator of the ATen level, because the backend would claim it."""
+        asked = self.backend.preserves(op, self.options)
         if asked is not None:
             return asked
-        table = _keeps(self).get(op.name)
+        table = _preserved_ops(self).get(op.name)
         return table is not None and isinstance(table.match(op), tuple)
 
 
@@ -231,12 +231,12 @@ def _table(delegate: Delegate) -> Table:
 
 
 @registry_cache
-def _keeps(delegate: Delegate) -> dict[str, Table]:
-    """For every operator that the backend wants whole the rows that decide."""
+def _preserved_ops(delegate: Delegate) -> dict[str, Table]:
+    """For every operator that the backend wants preserved, the rows that decide."""
     from etir.backends.api.patterns import Table
 
-    keeps = delegate.backend.keeps(delegate.options)
-    return {keep.operator: Table(keep.rows) if keep.rows else delegate.table for keep in keeps}
+    preserved = delegate.backend.preserved_ops(delegate.options)
+    return {op.operator: Table(op.rows) if op.rows else delegate.table for op in preserved}
 
 
 @registry_cache

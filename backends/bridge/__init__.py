@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def from_partitioner(partitioner: Partitioner, name: str = "") -> str:
     """Make a partitioner known to this process and return what to write in ``delegates=[...]`` for it.
 
-    ``name`` is what it is called behind the prefix, by default its class's name; a partitioner that was given the same
+    ``name`` is what it is called after the prefix, by default its class's name; a partitioner that was given the same
     name before is replaced. Where the partitioner can be made without arguments, or with ones that can be written as
     text, prefer ``"executorch:package.module.Class{arguments=per_op_mode=True}"``, which other processes can read too.
     Raises E1101 for what is no partitioner.

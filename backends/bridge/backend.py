@@ -75,8 +75,8 @@ class BridgedBackend(Backend):
         """None: the partitioner decides."""
         return ()
 
-    def keeps_whole(self, op: Operation, options: BridgeOptions) -> bool:
-        """Ask the partitioner, once for each method: what it wants whole, and for which calls."""
+    def preserves(self, op: Operation, options: BridgeOptions) -> bool:
+        """Ask the partitioner, once for each method: what it wants preserved, and for which calls."""
         func: Operation | None = op
         while func is not None and not isinstance(func, FuncOp):
             func = func.parent_op()
@@ -165,7 +165,7 @@ def _passing(ops: Sequence[Operation]) -> dict[Operation, None]:
     """The copies into other dim orders between an input and an output of a partition.
 
     At the boundary both are in the default order, so that the delegate would hand its input through, which backends
-    refuse. What comes first in a partition can be taken out of it: no path from inside leads there.
+    refuse. What comes first in a partition can be removed from it: no path from inside leads there.
     """
     members = dict.fromkeys(ops)
     found: dict[Operation, None] = {}

@@ -23,7 +23,7 @@ from etir.dialects.edge.base import edge_op
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.export_fx.program import Exported, export_block
-from etir.lowering.export_fx.targets import AtenTargets, Number, torch_operator
+from etir.lowering.export_fx.targets import AtenTargets, Scalar, torch_operator
 
 _TENSOR_OVERLOADS = {f"aten.{name}.Scalar": f"aten.{name}.Tensor" for name in ("add", "sub", "mul", "div")}
 _DIM_ORDER_NAMESPACE = "dim_order_ops"
@@ -48,7 +48,7 @@ class EdgeTargets(AtenTargets):
         """The keywords as they are: the dialect has dim orders."""
         return keywords
 
-    def as_tensor(self, op: SchemaOp) -> tuple[OpSchema, str, Number] | None:
+    def as_tensor(self, op: SchemaOp) -> tuple[OpSchema, str, Scalar] | None:
         """Sums, products and their like of a tensor and a number: the dialect has a constant tensor in its place."""
         overload = _TENSOR_OVERLOADS.get(op.SCHEMA.op_name)
         source = op.args()["self"] if overload is not None else None

@@ -128,9 +128,9 @@ def _foreign(function: Callable[[], Any], what: str, error_id: Any = E1112) -> A
 def not_decomposed(
     partitioner: Partitioner, name: str, program: ExportedProgram
 ) -> tuple[frozenset[str], Callable[[Any], bool] | None]:
-    """The operators (by overload name) that a partitioner wants whole in an ATen program, and its filter for nodes."""
+    """The operators (by overload name) that a partitioner wants preserved, and its filter for nodes."""
     ops, keep = _foreign(
-        lambda: partitioner.ops_to_not_decompose(program), f"'{PREFIX}{name}' fails to say what it wants whole"
+        lambda: partitioner.ops_to_not_decompose(program), f"'{PREFIX}{name}' fails to say what it wants preserved"
     )
     return frozenset(str(op) for op in ops), keep
 

@@ -15,7 +15,7 @@ from etir.backends.api.patterns import op as node
 from etir.backends.reference.blob import VERSION, read_blob, write_blob
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.program import SchemaDeclOp, StateOp, WeightOp
-from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.sym.ops import DimOp
 from etir.passes.delegation.owned import SHARED
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TARGET = "etir"
 OBJECT_BYTES = {8: 1024, 4: 640}
-"""What the run-time half takes for itself, by the size of a pointer (``runtime/backends/reference/reference.cc``)."""
+"""What the runtime half takes for itself, by the size of a pointer (``runtime/backends/reference/reference.cc``)."""
 ALIGNMENT = 16
 SHARED_STATE = "shared-state"
 """Key of the compile spec that names the states which the delegate holds for several methods."""
@@ -36,12 +36,12 @@ PASSES = (
     f"verify-link{{target={TARGET}}},"
     "to-out-variant{plan-inputs=false plan-outputs=false},plan-memory{separate-state},verify-plan"
 )
-"""What a function goes through: the pipeline behind the edge level, with inputs and outputs in the caller's memory."""
+"""What a function goes through: the pipeline after the edge level, with inputs and outputs in the caller's memory."""
 
 
 @dataclass(frozen=True)
 class ReferenceOptions:
-    """``only`` names the operators to take (default: all with a kernel), ``leave`` operators to leave."""
+    """``only`` names the operators to claim (default: all with a kernel), ``leave`` operators to reject."""
 
     only: tuple[str, ...] = ()
     leave: tuple[str, ...] = ()
@@ -56,11 +56,11 @@ def _has_kernel(match: Match) -> str | None:
     op = match.op
     name = op.SCHEMA.op_name
     if name in PRIMITIVES:
-        return "it gives a number, which stays in the method"
+        return "it returns a scalar, which stays in the method"
     if not isinstance(op, EdgeOp):
         return "it is not at the edge level"
-    if any(not isinstance(v.type, TensorType) and not isinstance(v.owner, NumberOp) for v in op.operands):
-        return "it takes a number that is only known at run time, which stays in the method"
+    if any(not isinstance(v.type, TensorType) and not isinstance(v.owner, SymConstantOp) for v in op.operands):
+        return "it takes a runtime scalar, which stays in the method"
     manifest = load(TARGET)
     schema = out_variant(name) if name in load_table() else manifest.out_variant(op.SCHEMA)
     if schema is None:
@@ -87,8 +87,8 @@ class ReferenceBackend(Backend):
         def chosen(match: Match) -> str | None:
             name = operator_of(match.op)
             if options.only and name not in options.only:
-                return "left by option 'only'"
-            return "left by option 'leave'" if name in options.leave else None
+                return "rejected by option 'only'"
+            return "rejected by option 'leave'" if name in options.leave else None
 
         conditions = (
             Condition("named by the options", chosen),

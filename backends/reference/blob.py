@@ -27,7 +27,7 @@ HEADER = struct.Struct("<4sIII")
 
 @dataclass(frozen=True)
 class ReferenceBlob:
-    """A blob taken apart."""
+    """The parts of a blob."""
 
     program: memoryview
     temp_bytes: int
@@ -39,7 +39,7 @@ def write_blob(program: bytes, temp_bytes: int) -> bytes:
 
 
 def read_blob(blob: bytes | memoryview) -> ReferenceBlob:
-    """Take a blob apart. Raises E1108 for what is none and E1103 for another version."""
+    """Parse a blob. Raises E1108 for what is none and E1103 for another version."""
     data = memoryview(blob)
     if data.nbytes < HEADER.size:
         raise E1108.error(f"a blob of the reference delegate has at least {HEADER.size} bytes, this one {data.nbytes}")

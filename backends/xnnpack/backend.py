@@ -8,15 +8,15 @@ from typing import Any
 
 from xdsl.ir import Dialect
 
-from etir.backends.api.interface import Artifact, Backend, Keep, NamedBlob, Outlined, PartitionSummary
+from etir.backends.api.interface import Artifact, Backend, NamedBlob, Outlined, PartitionSummary, PreservedOp
 from etir.backends.api.patterns import Row, operator_of
 from etir.backends.xnnpack import schema
 
 
 @dataclass(frozen=True)
 class XnnpackOptions:
-    """``layer_norms`` takes layer norms too, each written out in about nine nodes: fewer delegates, and slower on short
-    sequences than the target's kernel. ``enable_bf16`` takes the operators on bfloat16 that the runtime has.
+    """``layer_norms`` claims layer norms too, each decomposed into about nine nodes: fewer delegates, and slower on
+    short sequences than the target's kernel. ``enable_bf16`` claims the operators on bfloat16 that the runtime has.
     """
 
     layer_norms: bool = False
@@ -41,10 +41,10 @@ class XnnpackBackend(Backend):
             *quantized_rows(),
         )
 
-    def keeps(self, options: Any) -> Sequence[Keep]:
-        from etir.backends.xnnpack.support import keeps
+    def preserved_ops(self, options: Any) -> Sequence[PreservedOp]:
+        from etir.backends.xnnpack.support import preserved_ops
 
-        return keeps()
+        return preserved_ops()
 
     def decline(self, partition: PartitionSummary, options: Any) -> str | None:
         from etir.backends.xnnpack.support import VIEWS

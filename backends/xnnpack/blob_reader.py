@@ -152,7 +152,7 @@ class _Reader:
     def quantization(self, tag: int, table: int, position: int) -> Quantization:
         view = self.view
         if tag not in schema.QUANT_PARAMS or not table:
-            self.fail(position, f"there is no kind {tag} of quantisation")
+            self.fail(position, f"there is no kind {tag} of quantization")
         row = dict(zip(schema.QUANT_PARAMS[tag].slots, view.row(table, schema.QUANT_PARAMS[tag]), strict=True))
         if tag == 2:
             return PerTensor(row["scale"], row["zero_point"])

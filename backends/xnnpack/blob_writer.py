@@ -142,7 +142,7 @@ class _Writer:
                 numbers, index = self.scales(scales, entries)
                 return 4, builder.table(schema.PER_BLOCK, (numbers, channel_dim, block_size, 0, index, count))
             case None:
-                raise AssertionError("a value without quantisation has no parameters")
+                raise AssertionError("a value without quantization has no parameters")
 
     def scales(self, scales: Constant | Sequence[float], entries: list[tuple[int, int, str | None]]) -> tuple[int, int]:
         """The vector of scales (it has to be there, even empty) and the index of the constant that holds them."""

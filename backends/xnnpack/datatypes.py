@@ -47,4 +47,4 @@ DATATYPES: tuple[Datatype, ...] = (
 BY_NAME = {d.name: d for d in DATATYPES}
 BY_NUMBER = {d.number: d for d in DATATYPES}
 BY_FLOAT_NAME = {str(BY_NAME[name].torch_name): BY_NAME[name] for name in ("fp32", "fp16", "bf16")}
-"""The datatype of a tensor that is not quantised, by the name of its torch dtype."""
+"""The datatype of a tensor that is not quantized, by the name of its torch dtype."""

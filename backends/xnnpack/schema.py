@@ -31,7 +31,7 @@ NAMED = (1 << 64) - 1
 EXTERNAL_INPUT, EXTERNAL_OUTPUT = 1, 2
 """Flags of values."""
 KEEP_DIMS, ALIGN_CORNERS, TENSORFLOW_LEGACY = 0x40, 0x8, 0x4
-"""Flags of nodes: reductions keep their dims; the two ways to sample in a resize besides half-pixel centres."""
+"""Flags of nodes: reductions keep their dims; the two ways to sample in a resize besides half-pixel centers."""
 MAX_EXTERNALS = 4096
 MAX_DIMS = 6
 
@@ -77,7 +77,7 @@ PER_BLOCK = TableSchema(
     num_scales="I",
 )
 QUANT_PARAMS: dict[int, TableSchema] = {1: PER_CHANNEL, 2: PER_TENSOR, 3: PER_TOKEN, 4: PER_BLOCK}
-"""Tags of the union of quantisation parameters."""
+"""Tags of the union of quantization parameters."""
 
 CONSTANT_DATA = TableSchema("ConstantDataOffset", offset="Q", size="Q", named_key="o")
 

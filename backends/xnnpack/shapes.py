@@ -1,4 +1,4 @@
-"""The dims of a node's results, by its operands' dims and its attributes: what the verifier and legalisation share."""
+"""The dims of a node's results, by its operands' dims and its attributes: what the verifier and legalization share."""
 
 from __future__ import annotations
 

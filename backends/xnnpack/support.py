@@ -1,4 +1,4 @@
-"""What XNNPACK can take: one row for each operator, with conditions and their reasons."""
+"""What XNNPACK can claim: one row for each operator, with conditions and their reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from etir.backends.api.conditions import (
     same_dtype,
     static_shapes,
 )
-from etir.backends.api.interface import Keep
+from etir.backends.api.interface import PreservedOp
 from etir.backends.api.patterns import Condition, Match, Row, condition, op
 from etir.backends.xnnpack.legalize.elementwise import BINARY, UNARY
 from etir.backends.xnnpack.schema import MAX_DIMS
@@ -270,7 +270,7 @@ VIEW = (no_size_operands, one_dynamic_dim)
 
 
 def _binary_conditions(schema: OpSchema) -> tuple[Condition, ...]:
-    """No factor in a sum or a difference, and no number that is only known at run time."""
+    """No factor in a sum or a difference, and no runtime scalar."""
     factor = (alpha_is_one,) if "alpha" in schema.index else ()
     return (*factor, literal("other")) if schema.overload == "Scalar" else factor
 
@@ -389,14 +389,14 @@ _FIRST_RESULT: dict[str, tuple[Condition, ...]] = {
 }
 """Operators whose further results are of other dtypes, and not used."""
 
-KEPT: tuple[str, ...] = (
+PRESERVED: tuple[str, ...] = (
     "aten.linear.default",
     "aten.max_pool2d.default",
     "aten.prelu.default",
     "aten.hardswish.default",
     "aten.upsample_bilinear2d.vec",
 )
-"""Operators that decomposition leaves whole where a row takes them."""
+"""Operators that decomposition preserves where a row matches them."""
 
 VIEWS = frozenset(
     {
@@ -414,7 +414,7 @@ VIEWS = frozenset(
 
 
 def float_rows(*, layer_norms: bool = False, enable_bf16: bool = False) -> tuple[Row, ...]:
-    """The rows for tensors that are not quantised, with ``layer_norms`` those of norms that are written out, with
+    """The rows for tensors that are not quantized, with ``layer_norms`` those of norms that are decomposed, with
     ``enable_bf16`` bfloat16 where the runtime computes it.
     """
 
@@ -438,6 +438,6 @@ def float_rows(*, layer_norms: bool = False, enable_bf16: bool = False) -> tuple
     )
 
 
-def keeps() -> tuple[Keep, ...]:
-    """What decomposition leaves whole."""
-    return tuple(Keep(name) for name in KEPT)
+def preserved_ops() -> tuple[PreservedOp, ...]:
+    """What decomposition preserves."""
+    return tuple(PreservedOp(name) for name in PRESERVED)

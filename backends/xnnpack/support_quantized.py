@@ -1,4 +1,4 @@
-"""What XNNPACK can take of quantised graphs: patterns around dequantise operators of constants and of activations."""
+"""What XNNPACK can claim of quantized graphs: patterns around dequantize operators of constants and of activations."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def affine_tokens(match: Match) -> str | None:
 
 
 def _affine_rows() -> tuple[Row, ...]:
-    """What torchao makes of a linear layer with activations quantised at run time."""
+    """What torchao makes of a linear layer with activations quantized at run time."""
     choose = {name: op("torchao.choose_qparams_affine.default", escaping=True) for name in ("scale", "zero_point")}
     quantize = op("torchao.quantize_affine.default", capture="quantize", escaping=True, inputs=choose)
     activation = op("torchao.dequantize_affine.default", escaping=True, inputs={"input": quantize, **choose})
@@ -146,7 +146,7 @@ def _affine_rows() -> tuple[Row, ...]:
     weight_only = op("aten.linear.default", inputs={"weight": weight})
     alone = (*_float_input(), affine_rows, no_zero_points, constant_bias)
     return (
-        Row(pattern, conditions, "linear of torchao, quantised at run time"),
+        Row(pattern, conditions, "linear of torchao, quantized at run time"),
         Row(weight_only, alone, "linear of torchao with an integer weight"),
     )
 
@@ -156,7 +156,7 @@ def _float_input(name: str = "input") -> tuple[Condition, ...]:
 
 
 def _dynamic(operator: str, **rest: Node) -> tuple[Node, ...]:
-    """The operator behind an activation that is quantised at run time, per tensor or per token."""
+    """The operator that uses an activation quantized at run time, per tensor or per token."""
     found: list[Node] = []
     for kind in ("per_tensor.tensor", "per_token.default"):
         names = {"per_tensor.tensor": ("scale", "zero_point"), "per_token.default": ("scales", "zero_points")}[kind]
@@ -168,7 +168,7 @@ def _dynamic(operator: str, **rest: Node) -> tuple[Node, ...]:
 
 
 def quantized_rows() -> tuple[Row, ...]:
-    """The rows for quantised tensors."""
+    """The rows for quantized tensors."""
     weight = op(*_WEIGHTS, capture="weight")
     channels = op(_PER_CHANNEL, capture="weight")
     static: tuple[Condition, ...] = (*_float_input(), integer_weight, constant_bias)
@@ -179,11 +179,11 @@ def quantized_rows() -> tuple[Row, ...]:
         Row(op("aten.linear.default", weight=weight), static, "linear with an integer weight"),
         Row(op("aten.convolution.default", weight=weight), (*static, convolves), "convolution with an integer filter"),
         *(
-            Row(pattern, dynamic, "linear, quantised at run time")
+            Row(pattern, dynamic, "linear, quantized at run time")
             for pattern in _dynamic("aten.linear.default", weight=channels)
         ),
         *(
-            Row(pattern, (*dynamic, convolves, plain_convolution), "convolution, quantised at run time")
+            Row(pattern, (*dynamic, convolves, plain_convolution), "convolution, quantized at run time")
             for pattern in _dynamic("aten.convolution.default", weight=channels)
         ),
         *_affine_rows(),

@@ -1,7 +1,7 @@
 """The type of an XNNPACK value: ``!xnn.tensor<1x224x224x3xfp32>``.
 
 The dims stand in the order in which the elements lie in memory, so a channels-last image has its channels last: layout
-is never implied. Quantised types say how stored integers stand for numbers:
+is never implied. Quantized types say how stored integers stand for numbers:
 
 * ``!xnn.tensor<1x64xqint8, scale = 0.0125, zero_point = -3>``: one scale;
 * ``!xnn.tensor<64x3x3x3xqcint8, channel = 0>``: one scale for each index of a dim, in the ``xnn.constant``;
@@ -63,7 +63,7 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "block": ("channel", "block"),
     "token": ("nonbatch",),
 }
-"""The parameters of a type by the quantisation of its datatype, in the order of text."""
+"""The parameters of a type by the quantization of its datatype, in the order of text."""
 
 _BODY = re.compile(r"\s*((?:\d+x)*)(\w+)\s*((?:,\s*\w+\s*=\s*[^,]+)*)\s*")
 

@@ -47,7 +47,7 @@ def table_class(base: type[SchemaOp], prefix: str, op_name: str) -> type[SchemaO
 
 
 class AtenOp(SchemaOp):
-    """An operator of a torch library, as ``torch.export`` writes it. Tensor slots may hold Python numbers."""
+    """An operator of a torch library, as ``torch.export`` writes it. Tensor slots may hold Python scalars."""
 
 
 _classes: dict[str, type[AtenOp]] = {}

@@ -1,7 +1,7 @@
 """Structured control flow, the same at every level above ``et``: conditions and loops as regions.
 
 Regions see the values around them; what a region computes leaves it through ``control.yield``. At the ``et`` level
-regions become blocks and jumps, with results passed by destination.
+regions become blocks and jumps, with results in destination-passing style.
 
 * ``control.cond``: torch's ``cond``. * ``control.while``: ``while_loop``. * ``control.scan``: ``scan``, and ``map``
 when nothing is carried.
@@ -76,7 +76,7 @@ def _check_types(what: str, got: Sequence[Attribute], expected: Sequence[Attribu
 class CondOp(IRDLOperation):
     """One of two regions: ``%r = control.cond %p : i1 -> (tensor<4xf32>) { ... } else { ... }``.
 
-    The predicate is a bool number or a bool tensor with one element.
+    The predicate is a bool scalar or a bool tensor with one element.
     """
 
     name = "control.cond"

@@ -104,7 +104,7 @@ def _print_values(printer: Printer, values: Sequence[SSAValue]) -> None:
 class CallOp(IRDLOperation):
     """Run a kernel: ``et.call "aten::max.dim_max"(%x, 1, false, %v, %i) -> %v, %i``.
 
-    The arguments are those of the kernel's schema, outs included. What stands behind the arrow is the extra slot that
+    The arguments are those of the kernel's schema, outs included. What follows the arrow is the extra slot that
     every generated kernel has for its result: one value, or several for a list; primitive operators have none.
     """
 
@@ -138,7 +138,7 @@ class CallOp(IRDLOperation):
 
     @property
     def full_template(self) -> Template:
-        """The arguments with the result slot behind them, as the file has them."""
+        """The arguments followed by the result slot, as the file has them."""
         return self.template.data if self.returns is None else (*self.template.data, *self.returns.data)
 
     @classmethod

@@ -1,6 +1,6 @@
-"""The values of a method at the executable level: buffers, views of them, and numbers.
+"""The values of a method at the executable level: buffers, views of them, and scalars.
 
-They stand in the entry block in front of the instructions, one operation for each value of the ``.pte`` file. A buffer
+They stand in the entry block before the instructions, one operation for each value of the ``.pte`` file. A buffer
 without ``at`` is not planned yet; ``caller`` marks one whose memory the caller supplies. A view has no instruction: it
 is another value over the same bytes. Types are upper bounds; ``dynamic`` says that the shape changes below them at run
 time.
@@ -30,7 +30,7 @@ from etir.dialects.et.arguments import parse_defined
 from etir.dialects.et.layout import is_static, layout_errors
 from etir.dialects.et.program import GetWeightOp, NoneOp, StringOp
 from etir.dialects.literals import int_attr, scalar_attr
-from etir.dialects.sym.ops import number_type
+from etir.dialects.sym.ops import scalar_type
 
 DYNAMISM = ("bound", "unbound")
 """What ``dynamic`` may say: sizes change below the type's, or without a bound."""
@@ -216,7 +216,7 @@ class ScalarOp(IRDLOperation):
     result = result_def(AnyAttr())
 
     def __init__(self, value: int | float | bool):
-        super().__init__(properties={"value": scalar_attr(value)}, result_types=[number_type(value)])
+        super().__init__(properties={"value": scalar_attr(value)}, result_types=[scalar_type(value)])
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -234,7 +234,7 @@ class ScalarOp(IRDLOperation):
 
     def verify_(self) -> None:
         if not isinstance(self.value, (IntegerAttr, FloatAttr)) or self.value.type not in (i64, f64, i1):
-            raise VerifyException(f"{self.value} is not an i64, f64 or i1 number")
+            raise VerifyException(f"{self.value} is not an i64, f64 or i1 scalar")
         if self.value.type != self.result.type:
             raise VerifyException(f"{self.value} does not have type {self.result.type}")
 

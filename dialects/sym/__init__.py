@@ -1,1 +1,1 @@
-"""The sym dialect: symbolic dims, their ranges, and arithmetic on numbers known only at run time."""
+"""The sym dialect: symbolic dims, their ranges, and arithmetic on runtime scalars."""

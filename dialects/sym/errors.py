@@ -19,6 +19,6 @@ E0112 = define(
 )
 E0113 = define(
     "E0113",
-    "a symbolic size is too large to normalise",
+    "a symbolic size is too large to normalize",
     "simplify the size computation in the model, or export with one of its dimensions static",
 )

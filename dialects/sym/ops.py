@@ -1,4 +1,4 @@
-"""The sym dialect: declared ranges of symbolic dims, and arithmetic on numbers that are only known at run time.
+"""The sym dialect: declared ranges of symbolic dims, and arithmetic on runtime scalars.
 
 ``sym.dim @s0 in [1, 64]`` declares a symbol of tensor types and its range; upper bounds for memory planning come from
 there. The arithmetic operations are what ``torch.export`` writes as Python operators on sizes; types are ``i64``,
@@ -97,7 +97,7 @@ class DimOp(IRDLOperation):
 
 @irdl_op_definition
 class ConstantOp(IRDLOperation):
-    """A number as a value: ``%c = sym.constant 4 : i64``; only where an operation cannot hold it itself."""
+    """A scalar as a value: ``%c = sym.constant 4 : i64``; only where an operation cannot hold it itself."""
 
     name = "sym.constant"
     value = prop_def(Attribute)
@@ -105,7 +105,7 @@ class ConstantOp(IRDLOperation):
     traits = traits_def(Pure(), ConstantLike())
 
     def __init__(self, value: int | float | bool):
-        super().__init__(properties={"value": scalar_attr(value)}, result_types=[number_type(value)])
+        super().__init__(properties={"value": scalar_attr(value)}, result_types=[scalar_type(value)])
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -143,7 +143,7 @@ class AssertOp(IRDLOperation):
 
 
 class ArithmeticOp(IRDLOperation):
-    """Base of the arithmetic operations: numbers in, one number out, no effect."""
+    """Base of the arithmetic operations: scalars in, one scalar out, pure."""
 
     arguments = var_operand_def(AnyAttr())
     result = result_def(AnyAttr())
@@ -180,7 +180,7 @@ class ArithmeticOp(IRDLOperation):
     def verify_(self) -> None:
         rule = self.rule()
         if len(self.arguments) != rule.arity:
-            raise VerifyException(f"takes {rule.arity} numbers, not {len(self.arguments)}")
+            raise VerifyException(f"takes {rule.arity} scalars, not {len(self.arguments)}")
         for value in (*self.arguments, self.result):
             if value.type not in _NUMBERS:
                 raise VerifyException(f"{value.type} is not i64, f64 or i1")
@@ -268,11 +268,11 @@ ARITHMETIC_OPS: dict[str, type[ArithmeticOp]] = {rule.name: _make_class(rule) fo
 """The classes of the arithmetic operations by name."""
 
 
-def number_type(value: int | float | bool) -> Attribute:
+def scalar_type(value: int | float | bool) -> Attribute:
     """``i1`` for a bool, ``i64`` for an int, ``f64`` for a float."""
     return i1 if isinstance(value, bool) else i64 if isinstance(value, int) else f64
 
 
 def arithmetic(name: str, *arguments: SSAValue) -> ArithmeticOp:
-    """Build ``sym.<name>`` over numbers."""
+    """Build ``sym.<name>`` over scalars."""
     return ARITHMETIC_OPS[f"sym.{name}"](list(arguments))

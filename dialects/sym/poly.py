@@ -6,7 +6,7 @@ tuple of its indeterminates, each repeated as often as its power; ``()`` is the 
 indeterminates are the atoms of ``atoms.py``: a symbol, or a whole ``floordiv``. Here they only have an order (``key``)
 and identity: equal atoms are one object.
 
-Sizes are bounded (:data:`MAX_TERMS` and its neighbours), because products of sums grow exponentially and the text
+Sizes are bounded (:data:`MAX_TERMS` and its neighbors), because products of sums grow exponentially and the text
 comes from files; past a bound, error E0113 is raised. Real shapes stay two orders of magnitude below.
 """
 

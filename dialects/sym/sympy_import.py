@@ -1,6 +1,6 @@
 """Symbolic expressions from sympy's, as ``torch.export`` writes sizes.
 
-Objects are recognised by the names of their classes, so that neither sympy nor torch is imported. What appears in sizes
+Objects are recognized by the names of their classes, so that neither sympy nor torch is imported. What appears in sizes
 besides sympy's own classes is in ``torch.utils._sympy.functions``: ``FloorDiv``, ``Mod``, ``PythonMod``, ``Max``,
 ``TruncToInt(1.5 * ToFloat(s0))`` and so on.
 
@@ -285,4 +285,4 @@ _ROUNDINGS: dict[str, tuple[Callable[[_Import, _Ratio], SymExpr], Callable[[Any]
     "TruncToInt": (_trunc, math.trunc),
     "RoundToInt": (_round, round),
 }
-"""Classes that make an integer of any number: on a ratio, and on a Python number."""
+"""Classes that make an integer of any number: on a ratio, and on a Python scalar."""

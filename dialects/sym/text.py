@@ -43,7 +43,7 @@ class ExprParseError(ValueError):
         self.position = position
 
 
-def _tokenise(text: str) -> Iterator[tuple[int, str]]:
+def _tokenize(text: str) -> Iterator[tuple[int, str]]:
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -63,7 +63,7 @@ class ExprParser:
 
     def __init__(self, source: str | Iterable[tuple[object, str]]):
         if isinstance(source, str):
-            self._tokens = _tokenise(source)
+            self._tokens = _tokenize(source)
             self._end = len(source)
         else:
             self._tokens = ((index, text) for index, (_, text) in enumerate(source))

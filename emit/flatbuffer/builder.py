@@ -1,6 +1,6 @@
 """A FlatBuffers builder that works from the end of the buffer to its start and writes every equal object once.
 
-Offsets in a FlatBuffer point forward only, so a child has to lie behind all of its parents. Building from the back
+Offsets in a FlatBuffer point forward only, so a child has to lie after all of its parents. Building from the back
 gives that for free: a child exists before its parents, and all parents that come later can share it. Objects are
 identified by their distance from the end of the buffer (a *handle*), which stays valid while the buffer grows.
 

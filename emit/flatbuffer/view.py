@@ -111,7 +111,7 @@ class View:
         if layout is None:
             layout = layouts[vtable, position & 7] = self._vtable(position, vtable, schema)
         if position + layout.size > self.end:
-            self.fail(E0804, position, f"this {schema.name} table of {layout.size} bytes ends behind byte {self.end}")
+            self.fail(E0804, position, f"this {schema.name} table of {layout.size} bytes ends after byte {self.end}")
         row = layout.empty.copy()
         for slot, value in zip(layout.slots, layout.unpack_from(self.buffer, position), strict=True):
             row[slot] = value

@@ -67,7 +67,7 @@ def _read_container(buffer: memoryview, name: str) -> Container:
     if length < schema.HEADER.size:
         raise E0803.error(f"at byte 12: the header has {length} bytes, expected {schema.HEADER.size}", location)
     if offset < schema.HEADER.size or offset + tables > size:
-        message = f"at byte 16: {tables} bytes of tables behind a header of {offset} do not fit into {size} bytes"
+        message = f"at byte 16: {tables} bytes of tables after a header of {offset} do not fit into {size} bytes"
         raise E0803.error(message, location)
     if not offset + tables <= base <= size or base + data_size > size:
         message = (

@@ -13,7 +13,7 @@ HEADER_MAGIC = b"FH01"
 HEADER = struct.Struct("<4sIQQQQ")
 """Magic, header length, offset and size of the tables, segment base offset, segment data size; starts at byte 8."""
 INSERTED = 48
-"""Bytes that the header takes up, padded so that the tables behind it keep their alignment.
+"""Bytes that the header takes up, padded so that the tables after it keep their alignment.
 
 The header gives this as the offset of the tables, and their size without it: the two add up to where they end.
 """

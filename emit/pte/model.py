@@ -180,7 +180,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class CompileSpec:
-    """One option that a delegate's preprocessing was given, kept for the delegate's run-time half."""
+    """One option that a delegate's preprocessing was given, kept for the delegate's runtime half."""
 
     key: str
     value: Buffer

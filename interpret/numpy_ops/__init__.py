@@ -1,7 +1,7 @@
 """ATen operators in NumPy: what every level of the IR means where torch is not installed.
 
 ``lookup("aten.add.Tensor")`` gives a callable that takes the arguments of the ATen schema, by position or by name, and
-returns arrays. Nothing here knows the IR: tensors are ``numpy.ndarray`` (or a Python number, which then counts as a
+returns arrays. Nothing here knows the IR: tensors are ``numpy.ndarray`` (or a Python scalar, which then counts as a
 wrapped scalar, as in torch), ``ScalarType`` arguments are NumPy dtypes, ``Tensor[]`` is a list.
 
 Rules that hold for every operator:
@@ -12,7 +12,7 @@ Rules that hold for every operator:
 * ``layout``, ``device``, ``pin_memory``, ``memory_format``, ``non_blocking`` and ``generator`` are accepted and mean
   nothing.
 * Half precision is computed in float32 and rounded once at the end. Sums of float32 are accumulated in float64.
-* What eager torch leaves uninitialised (``empty``, ``resize``) is zero, so that a program gives the same answer twice.
+* What eager torch leaves uninitialized (``empty``, ``resize``) is zero, so that a program gives the same answer twice.
 * Arguments that an operator cannot take raise ``EtirError`` (E1052), never a bare NumPy error.
 
 Operators live in one module per family and are imported when a name is first looked up. ``OPS`` imports all of them.

@@ -42,7 +42,7 @@ def _attention(
 
 
 def _repeated_heads(x: Array, heads: int) -> Array:
-    """Grouped-query attention: each of the key's heads serves as many neighbouring query heads."""
+    """Grouped-query attention: each of the key's heads serves as many neighboring query heads."""
     if heads % x.shape[-3]:
         raise ValueError(f"{heads} query heads are not a multiple of {x.shape[-3]} key or value heads")
     return np.repeat(x, heads // x.shape[-3], -3)

@@ -1,4 +1,4 @@
-"""The gradients that are Core ATen operators: of convolution, normalisation and embedding.
+"""The gradients that are Core ATen operators: of convolution, normalization and embedding.
 
 ``output_mask`` says which gradients are wanted; the others are ``None``.
 """

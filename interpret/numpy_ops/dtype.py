@@ -4,7 +4,7 @@ NumPy's own rules differ from torch's in almost every mixed case (int32 + float3
 operators relies on them: they ask :func:`result_type`, convert with :func:`to` and then compute.
 
 The promotion algorithm is that of torch's documentation ("Tensor Attributes", section ``torch.dtype``): operands fall
-into three priorities, tensors with dimensions, tensors without, and Python numbers; a lower priority only counts when
+into three priorities, tensors with dimensions, tensors without, and Python scalars; a lower priority only counts when
 its category (bool < integral < floating < complex) is above that of every higher priority.
 
 bfloat16 is the one torch dtype in common use that NumPy lacks. It is supported through ``ml_dtypes`` where that is
@@ -123,7 +123,7 @@ def promote_types(a: Dtype, b: Dtype) -> Dtype:
 
 
 def scalar_dtype(value: Scalar) -> Dtype:
-    """The dtype that torch gives a tensor made of a Python number."""
+    """The dtype that torch gives a tensor made of a Python scalar."""
     if isinstance(value, bool):
         return BOOL
     if isinstance(value, int):
@@ -132,12 +132,12 @@ def scalar_dtype(value: Scalar) -> Dtype:
 
 
 def dtype_of(operand: Operand) -> Dtype:
-    """The dtype of a tensor or of the tensor that torch would make of a Python number."""
+    """The dtype of a tensor or of the tensor that torch would make of a Python scalar."""
     return operand.dtype if isinstance(operand, (np.ndarray, np.generic)) else scalar_dtype(operand)
 
 
 def result_type(*operands: Operand | None) -> Dtype:
-    """torch.result_type of any number of tensors and Python numbers; ``None`` operands do not count."""
+    """torch.result_type of any number of tensors and Python scalars; ``None`` operands do not count."""
     with_dims: Dtype | None = None
     without_dims: Dtype | None = None
     wrapped: Dtype | None = None

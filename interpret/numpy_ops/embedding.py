@@ -1,4 +1,4 @@
-"""Look-ups in a table of vectors."""
+"""Lookups in a table of vectors."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Norm = Literal["backward", "ortho", "forward"]
 
 _FORWARD: tuple[Norm, ...] = ("backward", "ortho", "forward")
 _INVERSE: tuple[Norm, ...] = ("forward", "ortho", "backward")
-"""NumPy names a normalisation by the direction that is scaled by 1/n."""
+"""NumPy names a normalization by the direction that is scaled by 1/n."""
 
 
 @op("aten._fft_r2c.default")

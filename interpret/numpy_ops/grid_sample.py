@@ -71,7 +71,7 @@ def _cubic_weights(fraction: Array) -> list[Array]:
 
 
 def _bicubic(image: Array, coordinates: Sequence[Array], padding_mode: int, align_corners: bool) -> Array:
-    """The 4 x 4 neighbours are brought into the image one by one."""
+    """The 4 x 4 neighbors are brought into the image one by one."""
     corners = [np.floor(c) for c in coordinates]
     rows, columns = (_cubic_weights(c - k) for c, k in zip(coordinates, corners, strict=True))
     result = np.zeros((image.shape[0], *coordinates[0].shape), image.dtype)

@@ -1,4 +1,4 @@
-"""Normalisation over layers, groups and batches. Statistics are computed in double precision."""
+"""Normalization over layers, groups and batches. Statistics are computed in double precision."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Array:
-    """Batch normalisation of every batch element by itself."""
+    """Batch normalization of every batch element by itself."""
     if not use_input_stats:
         return batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps, cudnn_enabled)
     return group_norm(input, input.shape[1], weight, bias, eps)

@@ -1,4 +1,4 @@
-"""Affine quantisation, the ``quantized_decomposed`` operators: q = clamp(round(x / scale) + zero_point).
+"""Affine quantization, the ``quantized_decomposed`` operators: q = clamp(round(x / scale) + zero_point).
 
 Arithmetic follows the reference step by step, because one unit in the last place decides how a value rounds: the
 scale's reciprocal is formed first and multiplied with, in the dtype that the operands promote to.
@@ -61,7 +61,7 @@ def _plus(x: Array, zero_point: Operand) -> Array:
 def quantize(
     x: Array, scale: Operand, zero_point: Operand, quant_min: Operand, quant_max: Operand, dtype: DTypeLike
 ) -> Array:
-    """Quantise with rounding before the zero point is added; scale and zero point broadcast against ``x``."""
+    """Quantize with rounding before the zero point is added; scale and zero point broadcast against ``x``."""
     result = np.dtype(dtype)
     _check_range(quant_min, quant_max, result)
     rounded = _plus(np.rint(_times_reciprocal(_float_input(x), scale)), zero_point)

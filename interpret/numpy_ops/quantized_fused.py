@@ -1,4 +1,4 @@
-"""Operators that work on quantised operands: additions, embeddings from packed tables, products with int8 weights."""
+"""Operators that work on quantized operands: additions, embeddings from packed tables, products with int8 weights."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _unpacked(weight: Array, bits: int) -> Array:
 
 
 def _embedding(bits: int, weight: Array, scales: Array, zero_points: Array | None, indices: Array, out: Dtype) -> Array:
-    """The rows of the dequantised table; ``scales`` (rows,) or (rows, groups of columns)."""
+    """The rows of the dequantized table; ``scales`` (rows,) or (rows, groups of columns)."""
     table = _unpacked(weight, bits)
     group = table.shape[1] // (scales.shape[1] if scales.ndim == 2 else 1)
     rows = dequantize_per_channel_group(table, scales, zero_points, 0, 0, table.dtype, group, out)

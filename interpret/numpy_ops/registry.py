@@ -47,7 +47,7 @@ FAMILIES = (
     "pooling_backward",
     "symbolic",
 )
-"""Module names of the families, in the order in which a look-up imports them."""
+"""Module names of the families, in the order in which a lookup imports them."""
 
 IGNORED = ("layout", "device", "pin_memory", "memory_format", "non_blocking", "generator")
 """Keyword arguments that say where and how a tensor is stored, or which generator to draw from: accepted, not used."""

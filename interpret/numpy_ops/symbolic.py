@@ -1,6 +1,6 @@
 """What a program asks of a tensor as a number, and the assertions that ``torch.export`` leaves in a program.
 
-Results are Python numbers. Assertions return ``None`` and raise when they do not hold.
+Results are Python scalars. Assertions return ``None`` and raise when they do not hold.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def _scales(scale_factors: Sequence[float] | None, rank: int) -> Scales:
 
 
 def _step(size: int, out: int, scale: float | None, align_corners: bool, dtype: Dtype) -> Array:
-    """The distance in the input between two neighbours of the output."""
+    """The distance in the input between two neighbors of the output."""
     if align_corners:
         return np.asarray((size - 1) / (out - 1) if out > 1 else 0, dtype)
     return np.asarray(1 / scale if scale is not None and scale > 0 else size / out, dtype)
@@ -59,28 +59,28 @@ def interpolation_matrix(
         source = np.maximum(source, 0)
         first = np.minimum(np.floor(source), size - 1)
         fraction = np.clip(source - first, 0, 1)
-        neighbours = [(0, 1 - fraction), (1, fraction)]
+        neighbors = [(0, 1 - fraction), (1, fraction)]
     else:
         first = np.floor(source)
         fraction = source - first
-        neighbours = [(i, _cubic(np.abs(i - fraction), -0.75)) for i in range(-1, 3)]
+        neighbors = [(i, _cubic(np.abs(i - fraction), -0.75)) for i in range(-1, 3)]
     matrix = np.zeros((out, size), FLOAT64)
-    for offset, weight in neighbours:
+    for offset, weight in neighbors:
         np.add.at(matrix, (np.arange(out), np.clip(first.astype(np.int64) + offset, 0, size - 1)), weight)
     return matrix
 
 
 def _antialias_matrix(size: int, out: int, step: float, mode: Mode) -> Array:
-    """Interpolation whose kernel widens with ``step`` when an image shrinks, and is normalised at the edges."""
+    """Interpolation whose kernel widens with ``step`` when an image shrinks, and is normalized at the edges."""
     width = 2 if mode == "linear_aa" else 4
     stretch = max(step, 1.0)
     support = width / 2 * stretch
     matrix = np.zeros((out, size), FLOAT64)
     for row in range(out):
-        centre = step * (row + 0.5)
-        first = max(int(centre - support + 0.5), 0)
-        last = min(int(centre + support + 0.5), size)
-        distance = np.abs((np.arange(first, last) - centre + 0.5) / stretch)
+        center = step * (row + 0.5)
+        first = max(int(center - support + 0.5), 0)
+        last = min(int(center + support + 0.5), size)
+        distance = np.abs((np.arange(first, last) - center + 0.5) / stretch)
         weight = np.maximum(1 - distance, 0) if mode == "linear_aa" else _cubic(distance, -0.5)
         matrix[row, first:last] = weight / weight.sum()
     return matrix

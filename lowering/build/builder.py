@@ -8,7 +8,7 @@ number.
 One builder serves both levels that have operators. With ``prefix="edge"`` the same calls make ``edge.aten.mul.Tensor``,
 views become their ``*_copy`` forms, and casts become ``dim_order_ops``.
 
-Sizes that are only known at run time are :class:`~etir.lowering.build.sizes.Size` objects; lists of sizes may mix them with
+Dynamic sizes are :class:`~etir.lowering.build.sizes.Size` objects; lists of sizes may mix them with
 ints and with values of the program.
 """
 
@@ -42,15 +42,15 @@ from etir.passes.infra.rewriting import PatternRewriter
 MAX_TEXT_ELEMENTS = 64
 """Largest number of elements of a constant that stands in the text."""
 
-Number: TypeAlias = int | float | bool | complex | SSAValue
-TensorOrNumber: TypeAlias = SSAValue | int | float | bool
+Scalar: TypeAlias = int | float | bool | complex | SSAValue
+TensorOrScalar: TypeAlias = SSAValue | int | float | bool
 Operator: TypeAlias = type[SchemaOp]
 Relation: TypeAlias = Literal["eq", "ne", "lt", "le", "gt", "ge"]
 Sizes: TypeAlias = Sequence[int | Size | SSAValue]
 
 
 def is_tensor(value: object) -> TypeGuard[SSAValue]:
-    """Whether ``value`` is a tensor, and not a number."""
+    """Whether ``value`` is a tensor, and not a scalar."""
     return isinstance(value, SSAValue) and isinstance(value.type, TensorType)
 
 
@@ -80,18 +80,18 @@ class _Unary:
 
 
 class _Binary:
-    """A method of the builder that makes an operator of a tensor, and of a second tensor or a number."""
+    """A method of the builder that makes an operator of a tensor, and of a second tensor or a scalar."""
 
     def __init__(self, tensor: Operator, scalar: Operator):
         self.tensor = tensor
         self.scalar = scalar
 
-    def __get__(self, builder: Builder, owner: type) -> Callable[[SSAValue, TensorOrNumber], SSAValue]:
+    def __get__(self, builder: Builder, owner: type) -> Callable[[SSAValue, TensorOrScalar], SSAValue]:
         return lambda x, y: builder(self.tensor if is_tensor(y) else self.scalar, x, y)
 
 
 class Builder:
-    """Makes operators in front of the operation that ``rewriter`` rewrites."""
+    """Creates operators before the operation that ``rewriter`` rewrites."""
 
     def __init__(self, rewriter: PatternRewriter, prefix: Literal["aten", "edge"] = "aten"):
         self.rewriter = rewriter
@@ -152,8 +152,8 @@ class Builder:
         """A size argument of the rewritten operation as a size; None when nothing is known about it."""
         return self.pool.given(value) if isinstance(value, SSAValue) else value
 
-    def number(self, size: SizeLike) -> int | SSAValue:
-        """A size as a number among the arguments of an operator."""
+    def scalar(self, size: SizeLike) -> int | SSAValue:
+        """A size as a scalar among the arguments of an operator."""
         return size.value if isinstance(size, Size) else size
 
     def largest(self, size: Dim) -> int | None:
@@ -196,7 +196,7 @@ class Builder:
     gt = _Binary(aten.gt.Tensor, aten.gt.Scalar)
     ge = _Binary(aten.ge.Tensor, aten.ge.Scalar)
 
-    def compare(self, relation: Relation, x: SSAValue, y: TensorOrNumber) -> SSAValue:
+    def compare(self, relation: Relation, x: SSAValue, y: TensorOrScalar) -> SSAValue:
         """``x <relation> y``, where the relation is only known when the program is compiled."""
         return getattr(self, relation)(x, y)
 
@@ -224,13 +224,13 @@ class Builder:
         """``x`` limited to the range."""
         return self(aten.clamp.default, x, low, high)
 
-    def where(self, condition: SSAValue, x: TensorOrNumber, y: TensorOrNumber) -> SSAValue:
-        """``x`` where the condition holds, ``y`` elsewhere; numbers become tensors of the common type."""
+    def where(self, condition: SSAValue, x: TensorOrScalar, y: TensorOrScalar) -> SSAValue:
+        """``x`` where the condition holds, ``y`` elsewhere; scalars become tensors of the common type."""
         common = result_type((x, y))
         return self(aten.where.self, condition, self.as_tensor(x, common), self.as_tensor(y, common))
 
-    def as_tensor(self, value: Number, type: Attribute | None = None) -> SSAValue:
-        """A number as a tensor without dims of element type ``type`` (default: as it takes part in promotion)."""
+    def as_tensor(self, value: Scalar, type: Attribute | None = None) -> SSAValue:
+        """A scalar as a tensor without dims of element type ``type`` (default: as it takes part in promotion)."""
         if is_tensor(value):
             assert isinstance(value, SSAValue)
             return value
@@ -250,7 +250,7 @@ class Builder:
     # --- shapes -----------------------------------------------------------------------------------------------------
 
     def view(self, x: SSAValue, sizes: Sizes) -> SSAValue:
-        """``x`` with other sizes; one of them may be -1. A single run-time size is left to the operation as -1."""
+        """``x`` with other sizes; one of them may be -1. A single runtime size is left to the operation as -1."""
         known = resolve_view(dims(x), sizes)
         if tuple(known) == dims(x):
             return x
@@ -370,7 +370,7 @@ class Builder:
 
     # --- creation ---------------------------------------------------------------------------------------------------
 
-    def full(self, sizes: Sizes, value: Number, type: Attribute) -> SSAValue:
+    def full(self, sizes: Sizes, value: Scalar, type: Attribute) -> SSAValue:
         """A tensor with the same value everywhere."""
         return self(aten.full.default, sizes, _of_category(value, type), dtype=type)
 
@@ -435,7 +435,7 @@ def _same_class(operator: Operator) -> Operator:
 
 
 def _element(value: Any) -> Any:
-    """An argument as the operation stores it: sizes become ints or run-time numbers."""
+    """An argument as the operation stores it: sizes become ints or runtime scalars."""
     if isinstance(value, Size):
         return value.value
     if isinstance(value, (list, tuple)):
@@ -443,7 +443,7 @@ def _element(value: Any) -> Any:
     return value
 
 
-def _of_category(value: Number, type: Attribute | None) -> Number:
+def _of_category(value: Scalar, type: Attribute | None) -> Scalar:
     """A literal in the category of ``type``, so that equal constants are equal text: 0 is 0.0 in f32."""
     if isinstance(value, SSAValue) or type is None:
         return value

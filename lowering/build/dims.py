@@ -100,5 +100,5 @@ def window_count(size: Dim, kernel: int, stride: int, padding: int, dilation: in
     count = -(-reach // stride) + 1
     if isinstance(count, int) and isinstance(size, int):
         return count - 1 if (count - 1) * stride >= size + padding else count
-    # The last window starts at or behind the end exactly when the count by starting points is the smaller one.
+    # The last window starts at or after the end exactly when the count by starting points is the smaller one.
     return as_int_if_const(sym_min(count, ceildiv(size + padding, stride)))

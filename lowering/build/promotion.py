@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, SSAValue
 from etir.dialects.dtypes import BY_TORCH_NAME, bf16, dtype_of, f16, f32, f64, i1, i8, i32, i64, ui8
 
 Operand: TypeAlias = SSAValue | bool | int | float | complex
-"""A tensor, a run-time number (a value of type i64, f64 or i1) or a literal number."""
+"""A tensor, a runtime scalar (a value of type i64, f64 or i1) or a literal."""
 
 _i16 = BY_TORCH_NAME["int16"].type
 _SIGNED: tuple[Attribute, ...] = (i8, _i16, i32, i64)
@@ -38,7 +38,7 @@ def category_of(element: Attribute) -> int:
 def promote_types(a: Attribute, b: Attribute) -> Attribute:
     """The smallest element type that holds both, as ``torch.promote_types``.
 
-    Raises ``TypeError`` for pairs that torch does not promote (``ui16`` with ``i32``, 8-bit floats, quantised types).
+    Raises ``TypeError`` for pairs that torch does not promote (``ui16`` with ``i32``, 8-bit floats, quantized types).
     """
     if a == b:
         return a
@@ -73,8 +73,8 @@ def combine(higher: Attribute | None, lower: Attribute | None) -> Attribute | No
     return higher
 
 
-def number_type_of(value: Operand) -> Attribute:
-    """The element type that a number takes part in promotion with: i1, i64, f32 or complex<f32>."""
+def scalar_type_of(value: Operand) -> Attribute:
+    """The element type that a scalar takes part in promotion with: i1, i64, f32 or complex<f32>."""
     if isinstance(value, SSAValue):
         return f32 if value.type == f64 else value.type
     if isinstance(value, bool):
@@ -94,7 +94,7 @@ def result_type(operands: Iterable[Operand]) -> Attribute:
         if isinstance(operand, SSAValue) and isinstance(operand.type, TensorType):
             group, element = ((0 if operand.type.get_num_dims() else 1), operand.type.element_type)
         else:
-            group, element = 2, number_type_of(operand)
+            group, element = 2, scalar_type_of(operand)
         known = groups[group]
         groups[group] = element if known is None else promote_types(known, element)
     combined = combine(groups[0], combine(groups[1], groups[2]))

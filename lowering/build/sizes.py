@@ -1,6 +1,6 @@
-"""Sizes known only at run time, as arguments of new operations.
+"""Dynamic sizes, as arguments of new operations.
 
-A :class:`Size` is a symbolic dim together with the run-time number that has its value. The number is made when an
+A :class:`Size` is a symbolic dim together with the runtime scalar that has its value. The scalar is created when an
 operation needs it and not before: a size that a reshape can write as ``-1`` costs no instruction. Arithmetic on sizes
 works on both halves; a result without symbols is an int again.
 """
@@ -30,7 +30,7 @@ MAX_PRODUCERS = 32
 
 
 class SizePool:
-    """Where the run-time numbers of one rewrite come from: each expression gets one value, made once.
+    """Where the runtime scalars of one rewrite come from: each expression gets one value, created once.
 
     ``sources`` are the tensors whose dims are the sizes to start from, ``insert`` puts operations into the program,
     and ``op_class`` gives the operator of the level that the program is at for the one of ATen.
@@ -53,12 +53,12 @@ class SizePool:
         return expr if isinstance(expr, int) else Size(self, expr, lambda: self._read(tensor, dim))
 
     def given(self, value: SSAValue) -> SizeLike | None:
-        """A run-time number of the program as a size, or None when nothing is known about it."""
+        """A runtime scalar of the program as a size, or None when nothing is known about it."""
         expr = dim_of(value)
         return expr if expr is None or isinstance(expr, int) else Size(self, expr, lambda: value)
 
     def value(self, size: Size) -> SSAValue:
-        """The run-time number of ``size``."""
+        """The runtime scalar of ``size``."""
         value = self.values.get(size.expr)
         if value is None:
             value = self.values[size.expr] = self._find(size.expr) or size.make()
@@ -96,8 +96,8 @@ class SizePool:
         op = self.op_class(aten.sym_size.int).make({"self": tensor, "dim": dim}, [i64])
         return self.insert(op).results[0]
 
-    def number(self, size: SizeLike) -> SSAValue:
-        """The run-time number of any size; an int becomes a constant."""
+    def scalar(self, size: SizeLike) -> SSAValue:
+        """The runtime scalar of any size; an int becomes a constant."""
         return size.value if isinstance(size, Size) else self.insert(ConstantOp(size)).results[0]
 
     def combine(self, name: str, expr: Dim, a: SizeLike, b: SizeLike) -> SizeLike:
@@ -105,11 +105,11 @@ class SizePool:
         expr = as_expr(expr)
         if expr.is_const:
             return int(expr)
-        return Size(self, expr, lambda: self.insert(arithmetic(name, self.number(a), self.number(b))).results[0])
+        return Size(self, expr, lambda: self.insert(arithmetic(name, self.scalar(a), self.scalar(b))).results[0])
 
 
 class Size:
-    """A size that is not a constant. ``value`` is the run-time number (i64), made on first use."""
+    """A size that is not a constant. ``value`` is the runtime scalar (i64), created on first use."""
 
     __slots__ = ("expr", "make", "pool")
 
@@ -120,7 +120,7 @@ class Size:
 
     @property
     def value(self) -> SSAValue:
-        """The run-time number."""
+        """The runtime scalar."""
         return self.pool.value(self)
 
     def __add__(self, other: SizeLike) -> SizeLike:
@@ -233,7 +233,7 @@ _EXPRESSIONS: dict[str, Callable[..., Dim]] = {
 
 
 def dim_of(value: SSAValue, budget: int = MAX_PRODUCERS) -> Dim | None:
-    """What is known about a run-time number from the operations that compute it: a dim, or None."""
+    """What is known about a runtime scalar from the operations that compute it: a dim, or None."""
     if not isinstance(value, OpResult) or budget <= 0:
         return None
     op = value.op

@@ -46,12 +46,13 @@ class ComplexPartsPattern(OperatorPattern):
         if any(isinstance(v, complex) for v in given.values()):
             return rewriter.notify_match_failure("it has a complex number")
         if len([v for v in given.values() if isinstance(v, SSAValue)]) + len(op.results) != len(tensors):
-            return rewriter.notify_match_failure("a number is only known at run time")
-        if self.kept is None or self.kept.target is None or self.kept.has_kernel(op) or self.is_kept(op, rewriter):
+            return rewriter.notify_match_failure("an argument is a runtime scalar")
+        preserved = self.preserved
+        if preserved is None or preserved.target is None or preserved.has_kernel(op) or self.is_preserved(op, rewriter):
             return rewriter.notify_match_failure("the target has a kernel for it, or is not known")
         result = op.results[0]
         if not all(is_static(v.type) for v in tensors):  # type: ignore[arg-type]
-            return rewriter.notify_match_failure("sizes are only known at run time")
+            return rewriter.notify_match_failure("sizes are dynamic")
         declared = element(result)
         part = PART_OF[declared if _is_complex(result) else next(element(v) for v in op.operands if _is_complex(v))]
         b = Builder(rewriter)

@@ -12,8 +12,8 @@ gets every argument of the schema in order, defaults filled in. It returns one v
 the result must be unused), or None after ``b.notify_match_failure(reason)``: then what it emitted is taken back, the
 next pattern for the operator is tried, and tracing after the last one.
 
-A *run-time number* (a size, or a number in a tensor's place) is only handed to a function that says so in ``numbers``:
-most decompositions compute with their numbers while compiling.
+A *runtime scalar* (a SymInt, SymFloat or SymBool, for a size or a number) is only handed to a function that says so in
+``symint_args``: most decompositions compute with their scalars while compiling.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from etir.extensions import is_own, registry_changed, taken
 from etir.lowering.build.builder import Builder, Operator, is_tensor
 from etir.lowering.decompose_aten import families
 from etir.lowering.decompose_aten.errors import E0420
-from etir.lowering.decompose_aten.kept import Kept
+from etir.lowering.decompose_aten.preserved import PreservedOps
 from etir.passes.infra.rewriting import Pattern, PatternRewriter
 
 Outcome: TypeAlias = "SSAValue | Sequence[SSAValue | None] | None"
@@ -51,11 +51,11 @@ _FunctionT = TypeVar("_FunctionT", bound="Callable[..., Outcome]")
 _PatternT = TypeVar("_PatternT", bound="OperatorPattern")
 
 ALL = ("*",)
-"""For ``numbers``: every argument may be a run-time number."""
+"""For ``symint_args``: every argument may be a runtime scalar."""
 
 
 class OperatorPattern(Pattern):
-    """A pattern that runs on the operators ``roots`` (default: all that it is registered for) unless they are kept.
+    """A pattern that runs on ``roots`` (default: all operators that it is registered for) unless they are preserved.
 
     ``problems`` collects, by operation, what is wrong with those that a decomposition refuses.
     """
@@ -63,17 +63,17 @@ class OperatorPattern(Pattern):
     def __init__(
         self,
         roots: tuple[str, ...] | None = None,
-        kept: Kept | None = None,
+        preserved: PreservedOps | None = None,
         problems: dict[Operation, Diagnostic] | None = None,
     ):
         if roots is not None:
             self.roots = roots  # type: ignore[misc]
-        self.kept = kept
+        self.preserved = preserved
         self.problems = {} if problems is None else problems
 
-    def is_kept(self, op: Operation, rewriter: PatternRewriter) -> bool:
-        """Whether the operator stays whole; the reason is noted."""
-        if self.kept is None or not self.kept.keeps(op):
+    def is_preserved(self, op: Operation, rewriter: PatternRewriter) -> bool:
+        """Whether the operator is preserved; the reason is noted."""
+        if self.preserved is None or not self.preserved.preserves(op):
             return False
         rewriter.notify_match_failure("the target has a kernel for it")
         return True
@@ -84,16 +84,16 @@ class Decomposition(OperatorPattern):
 
     function: ClassVar[Function]
     in_float: ClassVar[bool] = False
-    numbers: ClassVar[tuple[str, ...]] = ()
+    symint_args: ClassVar[tuple[str, ...]] = ()
 
     def rewrite(self, op: SchemaOp, rewriter: PatternRewriter) -> None:
         """Replace ``op`` by what the function makes of its arguments."""
-        if self.is_kept(op, rewriter):
+        if self.is_preserved(op, rewriter):
             return
         arguments = op.args()
-        blocked = _run_time_numbers(op, arguments, self.numbers)
+        blocked = _runtime_scalars(op, arguments, self.symint_args)
         if blocked:
-            rewriter.notify_match_failure(f"'{blocked[0]}' is a number that is only known at run time")
+            rewriter.notify_match_failure(f"'{blocked[0]}' is a runtime scalar")
             return
         b = Builder(rewriter)
         values: list[Any] = list(arguments.values())
@@ -122,7 +122,7 @@ def _take_back(rewriter: PatternRewriter) -> None:
     rewriter.changed = False
 
 
-def _run_time_numbers(op: SchemaOp, arguments: dict[str, Any], allowed: tuple[str, ...]) -> list[str]:
+def _runtime_scalars(op: SchemaOp, arguments: dict[str, Any], allowed: tuple[str, ...]) -> list[str]:
     if allowed == ALL:
         return []
     found: list[str] = []
@@ -223,7 +223,7 @@ DECOMPOSITIONS: list[type[Decomposition]] = []
 def decomposition(
     *operators: Operator | str,
     in_float: bool = False,
-    numbers: Collection[str] = (),
+    symint_args: Collection[str] = (),
     name: str | None = None,
     replace: bool = False,
 ) -> Callable[[_FunctionT], _FunctionT]:
@@ -235,7 +235,7 @@ def decomposition(
     What is registered from outside of etir is tried before etir's own.
 
     ``in_float``: for f16 and bf16 the function runs on f32 casts of its tensors, and its result is cast back, as torch
-    does inside such kernels. ``numbers``: the arguments that may be run-time numbers. ``name``: instead of the
+    does inside such kernels. ``symint_args``: the arguments that may be runtime scalars. ``name``: instead of the
     function's.
     """
 
@@ -249,7 +249,7 @@ def decomposition(
                 "roots": tuple(operator_name(operator) for operator in operators),
                 "function": staticmethod(function),
                 "in_float": in_float,
-                "numbers": tuple(numbers),
+                "symint_args": tuple(symint_args),
                 "__doc__": function.__doc__,
                 "__module__": function.__module__,
             },
@@ -315,7 +315,7 @@ class Rename(OperatorPattern):
 
     def rewrite(self, op: SchemaOp, rewriter: PatternRewriter) -> None:
         """Give the arguments to the other overload."""
-        if self.is_kept(op, rewriter):
+        if self.is_preserved(op, rewriter):
             return
         cls = type(self).target
         given = list(op.given_args().items())

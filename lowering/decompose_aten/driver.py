@@ -1,7 +1,7 @@
-"""The pass: which patterns run, and what stays whole.
+"""The pass: which patterns run, and what is preserved.
 
-An operator stays when it is core, a view, named by ``keep``, or in the table of operators that are better whole and
-have a kernel in the target (``kept.py``). For all others the hand-written patterns run, one family of operators per
+An operator stays when it is core, a view, named by ``keep``, or in the table of preserved operators and has a
+kernel in the target (``preserved.py``). For all others the hand-written patterns run, one family of operators per
 module of ``families/``, and what has none is decomposed by tracing torch's own decomposition on the operand types
 (``traced.py``).
 """
@@ -22,9 +22,9 @@ from etir.lowering.decompose_aten.complex_numbers import ComplexNumberPattern
 from etir.lowering.decompose_aten.complex_parts import ComplexPartsPattern
 from etir.lowering.decompose_aten.decomposition import ADDED, DECOMPOSITIONS, RENAMES, OperatorPattern, load_families
 from etir.lowering.decompose_aten.foreach import ForeachPattern
-from etir.lowering.decompose_aten.kept import Kept
-from etir.lowering.decompose_aten.numbers import NumberPattern
+from etir.lowering.decompose_aten.preserved import PreservedOps
 from etir.lowering.decompose_aten.report import summary
+from etir.lowering.decompose_aten.symint_ops import SymIntPattern
 from etir.lowering.decompose_aten.traced import TraceDecomposition
 from etir.passes.errors import E0503
 from etir.passes.infra.base import Pass
@@ -37,7 +37,7 @@ def hand_written() -> tuple[type[OperatorPattern], ...]:
     """Every hand-written pattern, those of plug-ins included, in the order in which they are tried."""
     load_families()
     import_contributions(lambda plugin: plugin.decompositions)
-    own = (*DECOMPOSITIONS, ComplexNumberPattern, ForeachPattern, NumberPattern)
+    own = (*DECOMPOSITIONS, ComplexNumberPattern, ForeachPattern, SymIntPattern)
     return (*RENAMES, ComplexPartsPattern, *ADDED, *own)
 
 
@@ -47,9 +47,9 @@ class DecomposeAtenPass(Pass):
     """Replace operators by compositions of core ATen ones.
 
     ``aten.silu.default(%x)`` becomes ``aten.mul.Tensor(%x, aten.sigmoid.default(%x))``. Options: ``keep`` names
-    operators that stay whole, ``only`` the patterns or operators to decompose (default: all), ``target`` the target
-    whose kernels decide what else stays whole (`none`: nothing), ``libraries`` kernel libraries that are linked besides
-    those that it always has, ``delegates`` backends that keep what they want whole.
+    operators to preserve, ``only`` the patterns or operators to decompose (default: all), ``target`` the target
+    whose kernels decide what else is preserved (`none`: nothing), ``libraries`` kernel libraries that are linked
+    besides those that it always has, ``delegates`` backends that say what to preserve for them.
     """
 
     name = "decompose-aten"
@@ -62,9 +62,9 @@ class DecomposeAtenPass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Decompose in place. Raises E0411, E0412, E0421 and E0422 for what cannot be decomposed, all at once."""
         problems: dict[Operation, Diagnostic] = {}
-        kept = Kept(self.target, self.keep, self.delegates, self.libraries)
+        preserved = PreservedOps(self.target, self.keep, self.delegates, self.libraries)
         apply_patterns_greedily(
-            ctx, module, [*self.patterns(ctx, kept, problems), TraceDecomposition(kept, self.only, problems)]
+            ctx, module, [*self.patterns(ctx, preserved, problems), TraceDecomposition(preserved, self.only, problems)]
         )
         raise_if_errors(summary([(op, d) for op, d in problems.items() if op.parent is not None]))
 
@@ -72,18 +72,18 @@ class DecomposeAtenPass(Pass):
         """What cannot be decomposed is left as it is."""
         return True
 
-    def patterns(self, ctx: EtContext, kept: Kept, problems: dict[Operation, Diagnostic]) -> list[Pattern]:
+    def patterns(self, ctx: EtContext, preserved: PreservedOps, problems: dict[Operation, Diagnostic]) -> list[Pattern]:
         """The hand-written patterns that run under these options; ``problems`` collects what they report.
         Raises E0503 for a name that is neither pattern nor operator."""
         check_names(ctx, self.name, "keep", self.keep, ())
         check_names(ctx, self.name, "only", self.only, [p.name for p in hand_written()])
         chosen: list[Pattern] = []
         for cls in hand_written():
-            roots = [r for r in cls.roots if r not in kept.names]
+            roots = [r for r in cls.roots if r not in preserved.names]
             if self.only and cls.name not in self.only:
                 roots = [r for r in roots if r in self.only]
             if roots:
-                chosen.append(cls(tuple(roots), kept, problems))
+                chosen.append(cls(tuple(roots), preserved, problems))
         return chosen
 
 

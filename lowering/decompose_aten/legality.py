@@ -1,4 +1,4 @@
-"""Which operations may stand after `decompose-aten`: core ATen, views, what is kept whole, and what has a kernel."""
+"""Which operations may stand after `decompose-aten`: core ATen, views, preserved operators, and what has a kernel."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from xdsl.ir import Operation
 from etir.dialects.aten.base import AtenOp
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema import SchemaKind
-from etir.lowering.decompose_aten.kept import Kept
+from etir.lowering.decompose_aten.preserved import PreservedOps
 
 
-def is_legal(op: Operation, kept: Kept) -> bool:
+def is_legal(op: Operation, preserved: PreservedOps) -> bool:
     """Whether ``op`` may stay as it is. Everything but operators of ATen may, those of custom libraries included."""
-    return not isinstance(op, AtenOp) or is_legal_name(op.name) or kept.keeps(op) or kept.has_kernel(op)
+    return not isinstance(op, AtenOp) or is_legal_name(op.name) or preserved.preserves(op) or preserved.has_kernel(op)
 
 
 @cache

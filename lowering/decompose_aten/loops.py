@@ -21,8 +21,8 @@ def scan(
 ) -> tuple[list[SSAValue], list[SSAValue]]:
     """Go over the leading dims of ``inputs``: the last carried values, and the stacked ones.
 
-    ``step`` builds the loop's body with ``b``; it must not ask for sizes that are only known at run time, which would
-    be read in the body and used behind it.
+    ``step`` builds the loop's body with ``b``; it must not ask for dynamic sizes, which would
+    be read in the body and used after it.
     """
     slices = [tensor_type(element(x), dims(x)[1:]) for x in inputs]
     block = Block(arg_types=[*(v.type for v in inits), *slices])

@@ -1,4 +1,4 @@
-"""Interpolation between sizes that are only known at run time.
+"""Interpolation between dynamic sizes.
 
 What ``resampling.py`` does with constants is computed by the program here: the positions on the input of all outputs
 of a dim, from them the indices of the elements that each output takes, and their weights. Positions are f32, as torch
@@ -60,7 +60,7 @@ def _centers(b: Builder, axis: Axis, apart: SSAValue | float, align_corners: boo
 
 def _clamped(b: Builder, index: SSAValue, axis: Axis) -> SSAValue:
     """Indices of elements that there are."""
-    return b(aten.clamp.default, b.cast(index, i64), 0, b.number(axis.given - 1))
+    return b(aten.clamp.default, b.cast(index, i64), 0, b.scalar(axis.given - 1))
 
 
 def nearest_exact(b: Builder, x: SSAValue, position: int, axis: Axis) -> SSAValue:

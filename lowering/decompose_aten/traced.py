@@ -6,7 +6,7 @@ comes out of it meets the hand-written patterns again. Graphs are cached by oper
 because a network repeats its layers.
 
 A decomposition that asks about a size makes the graph valid for some sizes only. Questions that the declared ranges
-answer are harmless; any other one is an error, never a silently specialised program.
+answer are harmless; any other one is an error, never a silently specialized program.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from etir.dialects.text import source_location
 from etir.lowering.build.builder import Builder, declared_ranges, is_tensor
 from etir.lowering.build.sizes import dim_of
 from etir.lowering.decompose_aten.decomposition import OperatorPattern, replace
-from etir.lowering.decompose_aten.kept import Kept
 from etir.lowering.decompose_aten.legality import is_legal
+from etir.lowering.decompose_aten.preserved import PreservedOps
 from etir.lowering.errors import E0411, E0412
 from etir.passes.infra.rewriting import PatternRewriter
 
@@ -63,15 +63,15 @@ class TraceDecomposition(OperatorPattern):
 
     name = "trace"
 
-    def __init__(self, kept: Kept, only: Sequence[str], problems: dict[Operation, Diagnostic]):
-        super().__init__(_candidates(), kept, problems)
+    def __init__(self, preserved: PreservedOps, only: Sequence[str], problems: dict[Operation, Diagnostic]):
+        super().__init__(_candidates(), preserved, problems)
         self.only = only
         self._ranges: Ranges | None = None
 
     def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Replace ``op`` by what torch's decomposition of it does."""
-        assert self.kept is not None
-        if is_legal(op, self.kept) or not isinstance(op, SchemaOp) or (self.only and op.name not in self.only):
+        assert self.preserved is not None
+        if is_legal(op, self.preserved) or not isinstance(op, SchemaOp) or (self.only and op.name not in self.only):
             return
         if op in self.problems:
             return  # A hand-written pattern knows that it must not be decomposed.
@@ -136,7 +136,7 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced 
     from torch.fx.experimental.proxy_tensor import make_fx
 
     overload = _overload(op)
-    # What is composed of other operators takes itself apart; the table's functions may end in another set (prims).
+    # A composite operator decomposes itself; the table's functions may end in another set (prims).
     target: Callable[..., Any] | None = overload if overload._can_decompose() else decomposition_table.get(overload)
     if target is None:
         return None
@@ -181,7 +181,7 @@ def _overload(op: SchemaOp) -> Any:
 
 
 def _caller(op: SchemaOp, target: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the run-time inputs that calls ``target`` with the literals of the operator."""
+    """A function of the runtime inputs that calls ``target`` with the literals of the operator."""
     from etir.lowering.import_fx.types import MEMORY_FORMATS, TORCH_DTYPES
 
     formats = {word: memory_format for memory_format, word in MEMORY_FORMATS.items()}
@@ -257,7 +257,7 @@ class _SymbolicSizes:
         if not isinstance(value.type, TensorType):
             dim = dim_of(value)
             if value.type != i64 or dim is None:
-                raise ValueError("a number is only known at run time")
+                raise ValueError("an argument is a runtime scalar")
             return self.evaluate(dim)
         sizes = [self.evaluate(d) for d in dims_of(value.type)]
         order = order_of(value.type)
@@ -295,7 +295,7 @@ class _SymbolicSizes:
 
 
 def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | None]:
-    """Build the recorded graph in front of ``op``, and give what it outputs."""
+    """Build the recorded graph before ``op``, and give what it outputs."""
     from etir.lowering.import_fx.nodes import NodeImporter
     from etir.lowering.import_fx.structures import as_number, flatten
 

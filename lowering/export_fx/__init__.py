@@ -1,10 +1,10 @@
 """Export to ``torch.export`` programs: what ``import_fx`` reads, written again. It needs torch, imported when it runs.
 
 ``sizes.py`` turns symbolic dims into torch's and types into FakeTensors, ``nodes.py`` operations into graph nodes,
-``control.py`` regions into sub-graphs, ``program.py`` methods with their weights and state into exported programs.
+``control.py`` regions into subgraphs, ``program.py`` methods with their weights and state into exported programs.
 
 A graph is built node by node, each with the FakeTensor that torch itself computes for it: what torch says of shape and
-dtype is compared with the types of the text, and no guard, specialisation or decomposition of a tracer comes between.
+dtype is compared with the types of the text, and no guard, specialization or decomposition of a tracer comes between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def export_program(module: ModuleOp, method: str = "forward") -> ExportedProgram
 
     Weights become parameters, buffers and constants under their qualified names, mutable buffers and changed inputs
     mutations of the signature, control flow torch's higher-order operators, dim orders memory formats. Delegates whose
-    functions are still in the module are written out in place of their calls. In-place operators are made functional
+    functions are still in the module are inlined into their callers. In-place operators are made functional
     first, in a copy of the module.
 
     Raises error E0401 without torch, E0408 for a method that is not there or is at the executable level, E0407 for what

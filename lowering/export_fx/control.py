@@ -1,7 +1,7 @@
-"""Regions as sub-graphs: ``torch.cond``, ``while_loop``, ``scan`` and ``map``.
+"""Regions as subgraphs: ``torch.cond``, ``while_loop``, ``scan`` and ``map``.
 
-Torch's sub-graphs see nothing around them: the values that a region uses from outside become inputs of its sub-graph,
-behind those that it has of its own.
+Torch's subgraphs see nothing around them: the values that a region uses from outside become inputs of its subgraph,
+after those that it has of its own.
 """
 
 from __future__ import annotations

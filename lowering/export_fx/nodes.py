@@ -33,7 +33,7 @@ from etir.dialects.literals import scalar_of
 from etir.dialects.schema import Kind, OpSchema
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import ArithmeticOp, AssertOp
-from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0407
 from etir.lowering.export_fx.sizes import Sizes
@@ -88,7 +88,7 @@ ControlExporter: TypeAlias = "Callable[[GraphExporter, CondOp | WhileOp | ScanOp
 
 class GraphExporter:
     """Builds the nodes of one graph. ``values`` has what the block's values are, ``operations`` which operation a node
-    stands for, ``stores`` the operations that store at the end, ``root`` the sub-graphs of control flow, for which
+    stands for, ``stores`` the operations that store at the end, ``root`` the subgraphs of control flow, for which
     ``control`` makes the nodes.
     """
 
@@ -179,7 +179,7 @@ class GraphExporter:
         match op:
             case SchemaOp():
                 return self._operator(op)
-            case NumberOp():
+            case SymConstantOp():
                 return [scalar_of(op.value)]
             case ArithmeticOp():
                 return [self.call(ARITHMETIC[op.name], [self.values[a] for a in op.arguments], {}, op)]

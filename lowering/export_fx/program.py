@@ -56,7 +56,7 @@ from etir.dialects.et.weights import payload_of
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema import SchemaKind
 from etir.dialects.schema_op import SchemaOp
-from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0407, E0408
@@ -69,7 +69,7 @@ from etir.lowering.import_fx.trees import load_tree
 from etir.lowering.import_fx.types import TORCH_DTYPES
 from etir.passes.infra.base import is_private
 
-_CONSTANT_OWNERS = (GetWeightOp, ConstantOp, NumberOp, NoneOp, StringOp)
+_CONSTANT_OWNERS = (GetWeightOp, ConstantOp, SymConstantOp, NoneOp, StringOp)
 _PREFIXES = {InputKind.PARAMETER: "p_", InputKind.BUFFER: "b_", InputKind.CONSTANT_TENSOR: "c_"}
 _SYMBOLIC = {i64: SymIntArgument, f64: SymFloatArgument, i1: SymBoolArgument}
 
@@ -248,7 +248,7 @@ class _BlockExporter:
                     found[op.result] = None
                 outside = (v for v in op.operands if isinstance(v.owner, (*_CONSTANT_OWNERS, ReadStateOp)))
                 for value in outside:
-                    if isinstance(value.owner, NumberOp):
+                    if isinstance(value.owner, SymConstantOp):
                         self.graph.values[value] = scalar_of(value.owner.value)
                     elif isinstance(value.owner, (NoneOp, StringOp)):
                         self.graph.values[value] = value.owner.value.data if isinstance(value.owner, StringOp) else None
@@ -281,7 +281,7 @@ class _BlockExporter:
         self.by_symbol[name] = self._placeholder(target, kind, tensor, op.type)
 
     def _placeholder(self, target: str, kind: InputKind, tensor: torch.Tensor, type: TensorType[Attribute]) -> fx.Node:
-        """A graph input for data of the program. Names that are taken, or that hold others, get a number behind."""
+        """A graph input for data of the program. Names that are taken, or that hold others, get a suffix."""
         held = {**self.state_dict, **self.constants}
         wanted, count = target, 0
         while any(k == wanted or k.startswith(f"{wanted}.") or wanted.startswith(f"{k}.") for k in held):

@@ -16,7 +16,7 @@ from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.errors import E0407
 
-Number = int | float | bool
+Scalar = int | float | bool
 
 _DIM_ORDER_OPS = {
     "dim_order_ops._to_dim_order_copy.default": "aten._to_copy.default",
@@ -40,7 +40,7 @@ class AtenTargets:
         keywords["memory_format"] = memory_format(keywords.pop("dim_order"))
         return keywords
 
-    def as_tensor(self, op: SchemaOp) -> tuple[OpSchema, str, Number] | None:
+    def as_tensor(self, op: SchemaOp) -> tuple[OpSchema, str, Scalar] | None:
         """For a call with a number that the dialect writes with a constant tensor: the overload for tensors, the
         argument that the tensor stands for, and the number. None for every other call.
         """

@@ -4,7 +4,7 @@
 * ``views.py``: which operators give views, and how a changed view is put back into what it looks at.
 * ``lists.py``: operators that view every tensor of a list.
 * ``strides.py``: whether ``reshape``, ``contiguous`` and ``to`` give a view or a copy.
-* ``counterparts.py``: the functional operator for an in-place, out or mutating one.
+* ``functional_variants.py``: the functional operator for an in-place, out or mutating one.
 * ``mutations.py``: what each mutating operator stores. * ``regions.py``: changes inside of control flow.
 * ``emitter.py``: building the new operations. * ``driver.py``: the pass.
 

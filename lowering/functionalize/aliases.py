@@ -1,8 +1,8 @@
 """Which values share storage, and what each of them holds at the current point.
 
-The standard functionalisation scheme: every storage has one root; every other tensor on it is an :class:`Alias`, a view
+The standard functionalization scheme: every storage has one root; every other tensor on it is an :class:`Alias`, a view
 of its parent. A write to an alias is put back through its views into the root, and gives the storage a new version. The
-other aliases are stale then; one that is used again is made again from the root, by repeating its view operators. So
+other aliases are stale then; one that is used again is recomputed from the root, by repeating its view operators. So
 the cost is linear in the operations plus the views that are really read after a write.
 
 Values made inside of a region cannot be used outside: what changes between :meth:`AliasSets.enter` and
@@ -202,7 +202,7 @@ class AliasSets:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def current(self, alias: Alias) -> SSAValue:
-        """What the tensor holds now. A stale view is made again, before the current operation."""
+        """What the tensor holds now. A stale view is recomputed before the current operation."""
         storage = alias.storage
         if storage.doubts:
             self._check_doubts(alias)

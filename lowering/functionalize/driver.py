@@ -46,8 +46,8 @@ from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
 from etir.lowering.build.builder import is_tensor
 from etir.lowering.functionalize.aliases import AliasSets, Origin, Storage
-from etir.lowering.functionalize.counterparts import Counterparts
 from etir.lowering.functionalize.emitter import Emitter
+from etir.lowering.functionalize.functional_variants import FunctionalVariants
 from etir.lowering.functionalize.lists import take_lists_apart
 from etir.lowering.functionalize.mutations import Mutations, mutates
 from etir.lowering.functionalize.regions import CONTROL, Regions
@@ -90,10 +90,10 @@ class FunctionalizePass(Pass):
         if not changing:
             return
         weights = _Weights(module)
-        counterparts = Counterparts(_declared_schemas(module))
+        variants = FunctionalVariants(_declared_schemas(module))
         problems: list[Diagnostic] = []
         for method in changing:
-            problems.extend(_Method(method, weights, counterparts).run())
+            problems.extend(_Method(method, weights, variants).run())
         raise_if_errors(problems)
         weights.promote()
 
@@ -159,15 +159,15 @@ class _Weights:
 
 
 class _Method:
-    """Functionalises one method."""
+    """Functionalizes one method."""
 
-    def __init__(self, method: FuncOp, weights: _Weights, counterparts: Counterparts):
+    def __init__(self, method: FuncOp, weights: _Weights, variants: FunctionalVariants):
         self.method = method
         self.entry = method.body.block
         self.emit = Emitter()
         self.aliases = AliasSets(self.emit, self.entry)
         self.layouts = Layouts(self.aliases)
-        self.mutations = Mutations(self.aliases, self.layouts, counterparts, weights.claim)
+        self.mutations = Mutations(self.aliases, self.layouts, variants, weights.claim)
         self.regions = Regions(self.aliases, self.mutations.check_writable, self._block)
         self.first_reads: dict[str, SSAValue] = {}
         self.views: list[Operation] = []

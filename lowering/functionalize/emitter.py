@@ -17,8 +17,8 @@ from etir.dialects.sym.ops import ConstantOp, arithmetic
 
 OpT = TypeVar("OpT", bound=Operation)
 Tensor: TypeAlias = TensorType[Attribute]
-Number: TypeAlias = int | SSAValue
-"""A size: a literal, or a run-time number."""
+SymInt: TypeAlias = int | SSAValue
+"""A size: a literal, or a runtime scalar."""
 
 _FORMAT_OF_ORDER = {(0, 2, 3, 1): "channels_last", (0, 2, 3, 4, 1): "channels_last_3d"}
 
@@ -70,12 +70,12 @@ class Emitter:
 
     # --- numbers ----------------------------------------------------------------------------------------------------
 
-    def size(self, value: SSAValue, dim: int) -> Number:
+    def size(self, value: SSAValue, dim: int) -> SymInt:
         """The size of one dim: a literal where it is known."""
         known = dims_of(tensor_of(value))[dim]
         return known if isinstance(known, int) else self(aten.sym_size.int, i64, {"self": value, "dim": dim})
 
-    def add(self, a: Number, b: Number) -> Number:
+    def add(self, a: SymInt, b: SymInt) -> SymInt:
         """``a + b``."""
         if isinstance(a, int) and isinstance(b, int):
             return a + b
@@ -87,12 +87,12 @@ class Emitter:
     # --- tensors ----------------------------------------------------------------------------------------------------
 
     def reshape(self, value: SSAValue, type: Tensor, model: Callable[[], SSAValue]) -> SSAValue:
-        """``value`` with the dims of ``type``; run-time sizes are read from ``model()``, a tensor with these dims."""
+        """``value`` with the dims of ``type``; runtime sizes are read from ``model()``, a tensor with these dims."""
         dims = dims_of(type)
         if dims_of(tensor_of(value)) == dims:
             return self.ordered(value, type)
         dynamic = [i for i, d in enumerate(dims) if not isinstance(d, int)]
-        sizes: list[Number] = [d if isinstance(d, int) else -1 for d in dims]
+        sizes: list[SymInt] = [d if isinstance(d, int) else -1 for d in dims]
         if len(dynamic) > 1 or (dynamic and 0 in dims):
             source = model()
             for i in dynamic:
@@ -105,7 +105,7 @@ class Emitter:
         if own == tuple(dims):
             return value
         new = len(dims) - len(own)
-        sizes: list[Number] = []
+        sizes: list[SymInt] = []
         for i, d in enumerate(dims):
             if isinstance(d, int):
                 sizes.append(d)
@@ -153,7 +153,7 @@ class Emitter:
     def full(self, fill: ArgValue, type: Tensor, model: Callable[[], SSAValue]) -> SSAValue:
         """A tensor of ``type`` filled with a number."""
         dims = dims_of(type)
-        sizes: list[Number] = [d if isinstance(d, int) else self.size(model(), i) for i, d in enumerate(dims)]
+        sizes: list[SymInt] = [d if isinstance(d, int) else self.size(model(), i) for i, d in enumerate(dims)]
         plain = tensor_type(type.element_type, dims)
         value = self(
             aten.full.default,

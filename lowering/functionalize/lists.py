@@ -2,7 +2,7 @@
 
 ``broadcast_tensors``, ``meshgrid`` and the list forms of ``atleast_1d``, ``atleast_2d`` and ``atleast_3d`` say nothing
 of aliases in their schemas, and their results share memory with their operands one by one. The walk over a method
-knows views and changes of one tensor only, so these, and the in-place ones of ``_foreach_*``, are taken apart before
+knows views and changes of one tensor only, so these, and the in-place ones of ``_foreach_*``, are decomposed before
 it.
 """
 
@@ -20,7 +20,7 @@ from etir.dialects.aten.base import aten_op
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.foreach import PREFIX, arguments_of_one, single_operator
-from etir.lowering.functionalize.emitter import Emitter, Number, Tensor, tensor_of
+from etir.lowering.functionalize.emitter import Emitter, SymInt, Tensor, tensor_of
 from etir.lowering.functionalize.mutations import mutates
 
 
@@ -56,8 +56,8 @@ def _change_each(op: SchemaOp, emit: Emitter) -> None:
 
 
 def _expanded(emit: Emitter, tensor: SSAValue, type: Tensor, sources: Sequence[SSAValue]) -> SSAValue:
-    """``tensor`` expanded to the dims of ``type``; each run-time size is that of a source."""
-    sizes: list[Number] = []
+    """``tensor`` expanded to the dims of ``type``; each runtime size is that of a source."""
+    sizes: list[SymInt] = []
     for dim in dims_of(type):
         if isinstance(dim, int):
             sizes.append(dim)

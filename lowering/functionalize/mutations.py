@@ -1,7 +1,7 @@
 """What each mutating operator stores, as a functional operator and a write.
 
 In-place operators keep dtype and shape of the tensor: ``x_f16.add_(y_f32)`` computes in f32 and casts back, ``copy_``
-broadcasts. Filling and copying forget the old contents. Batch normalisation in training changes its running statistics
+broadcasts. Filling and copying forget the old contents. Batch normalization in training changes its running statistics
 although its schema does not say so.
 """
 
@@ -28,10 +28,10 @@ from etir.lowering.build.inference import infer
 from etir.lowering.build.promotion import result_type
 from etir.lowering.errors import E0413
 from etir.lowering.functionalize.aliases import Alias, AliasSets, Origin, Storage
-from etir.lowering.functionalize.counterparts import Counterparts
 from etir.lowering.functionalize.emitter import Emitter, Tensor, tensor_of, with_element
-from etir.lowering.functionalize.steps import Step
+from etir.lowering.functionalize.functional_variants import FunctionalVariants
 from etir.lowering.functionalize.strides import Layouts
+from etir.lowering.functionalize.view_chain import Step
 from etir.lowering.functionalize.views import (
     is_same_tensor,
     keeps_elements,
@@ -85,7 +85,7 @@ def changes_statistics(op: SchemaOp) -> bool:
 
 
 def statistics_of(op: SchemaOp) -> list[SSAValue]:
-    """The running statistics that a normalisation was given."""
+    """The running statistics that a normalization was given."""
     return [v for v in (op.arg("running_mean"), op.arg("running_var")) if v is not None]
 
 
@@ -109,12 +109,12 @@ class Mutations:
         self,
         aliases: AliasSets,
         layouts: Layouts,
-        counterparts: Counterparts,
+        variants: FunctionalVariants,
         claim_weight: Callable[[SSAValue], bool],
     ):
         self.aliases = aliases
         self.layouts = layouts
-        self.counterparts = counterparts
+        self.variants = variants
         self.emit: Emitter = aliases.emit
         self._claim_weight = claim_weight
 
@@ -209,7 +209,7 @@ class Mutations:
         if schema.name in _REPLACES_STORAGE:
             self._bind_result(op.results[0], self.aliases.alias(op.arg("self")))
             return
-        functional = self.counterparts.find(schema)
+        functional = self.variants.find(schema)
         if functional is None:
             raise self._error(
                 "has no functional overload",
@@ -404,7 +404,7 @@ _FILLS: dict[str, Callable[[Mutations, SchemaOp, Alias], SSAValue]] = {
     "zero_": lambda m, op, alias: m.fill(op, alias, 0),
     "fill_diagonal_": lambda m, op, alias: m.fill_diagonal(op, alias),
 }
-"""Operators whose new contents do not come from a functional counterpart."""
+"""Operators whose new contents do not come from a functional variant."""
 
 
 def _results_of(op: SchemaOp, own: Iterable[Argument]) -> list[SSAValue]:

@@ -75,12 +75,12 @@ def _note_views(op: SchemaOp, written: Sequence[SSAValue], roots: dict[SSAValue,
 
 
 def _detached(op: Operation) -> list[Region]:
-    """The regions of ``op``, taken out of it."""
+    """The regions of ``op``, detached from it."""
     return [op.detach_region(region) for region in list(op.regions)]
 
 
 class Regions:
-    """Rewrites the control flow of one method; ``block`` functionalises the operations of a block."""
+    """Rewrites the control flow of one method; ``block`` functionalizes the operations of a block."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Regions:
         self._block = block
 
     def replace(self, op: Operation) -> None:
-        """Functionalise the regions of ``op`` and hand out what they change. Raises error E0413."""
+        """Functionalize the regions of ``op`` and hand out what they change. Raises error E0413."""
         aliases = self.aliases
         aliases.refresh(op)
         changed = changed_storages(aliases, op.regions)
@@ -163,7 +163,7 @@ class Regions:
         arguments: Sequence[tuple[Storage, SSAValue]],
         position: int | None = None,
     ) -> None:
-        """Functionalise one region and append (or insert at ``position``) what ``changed`` hold on its end."""
+        """Functionalize one region and append (or insert at ``position``) what ``changed`` hold on its end."""
         block = region.block
         self.aliases.enter()
         for storage, value in arguments:

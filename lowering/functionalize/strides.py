@@ -88,7 +88,7 @@ def dim_order(dims: Sequence[Dim], strides: Strides) -> tuple[int, ...] | None:
 def is_view_possible(dims: Sequence[Dim], strides: Strides, wanted: Sequence[Dim]) -> Strides | None:
     """The strides with which the elements can be seen with the sizes ``wanted``; None when that takes a copy.
 
-    Neighbouring dims that are dense among themselves form runs; each run must be made up of whole new dims.
+    Neighboring dims that are dense among themselves form runs; each run must be made up of whole new dims.
     """
     runs: list[tuple[Dim, Dim]] = []  # (number of elements, stride of the innermost), from the outermost
     for size, stride in zip(dims, strides, strict=True):
@@ -255,7 +255,7 @@ def _passed_on(value: SSAValue) -> list[SSAValue] | None:
     if isinstance(op, CondOp):
         return [yielded(region)[index] for region in op.regions]
     if isinstance(value, BlockArgument):
-        # What the region changes was put behind the carried values; the operation itself may not have it yet.
+        # What the region changes was appended to the carried values; the operation itself may not have it yet.
         added = len(value.block.args) - len(op.operands)
         return [op.operands[index - added if index >= len(op.inits) + added else index]]
     if isinstance(op, ScanOp) and index >= len(op.inits):

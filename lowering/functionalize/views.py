@@ -1,6 +1,6 @@
 """View operators: which results alias which argument, and how a changed view is put back into what it looks at.
 
-Putting back is the inverse that functionalisation needs for each view: ``slice_scatter`` for ``slice``, the opposite
+Putting back is the inverse that functionalization needs for each view: ``slice_scatter`` for ``slice``, the opposite
 permutation for ``permute``, a view back for ``view``. A view with overlapping elements has none (``unfold`` with a step
 smaller than its size): error E0413; of ``expand`` a part that has no element twice may change, and any part may be
 filled with one value.
@@ -22,10 +22,9 @@ from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.builder import is_tensor
 from etir.lowering.build.dims import wrap
 from etir.lowering.functionalize.aliases import Alias
-from etir.lowering.functionalize.emitter import Number, Tensor, tensor_of, with_element
-from etir.lowering.functionalize.expansions import of_written_copies
+from etir.lowering.functionalize.emitter import SymInt, Tensor, tensor_of, with_element
+from etir.lowering.functionalize.expand_scatter import of_written_copies
 from etir.lowering.functionalize.permutations import permutation, squeezed
-from etir.lowering.functionalize.steps import Step
 from etir.lowering.functionalize.strides import (
     Layouts,
     Strides,
@@ -34,6 +33,7 @@ from etir.lowering.functionalize.strides import (
     memory_format_strides,
     same_layout,
 )
+from etir.lowering.functionalize.view_chain import Step
 
 # --- which operators give views -------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ def _is_conversion_free(op: SchemaOp, alias: Alias, layouts: Layouts) -> bool | 
 
 
 def keeps_elements(functional: OpSchema, op: SchemaOp, source: Tensor) -> bool | None:
-    """Whether in-place ``op`` leaves its tensor as it is; None when its counterpart ``functional`` is a real view."""
+    """Whether in-place ``op`` leaves its tensor as it is; None when its variant ``functional`` is a real view."""
     flag = _RETURNS_INPUT.get(functional.op_name)
     if flag is not None:
         return not op.arg(flag) or op.arg("p") == 0
@@ -248,7 +248,7 @@ def _split(step: Step) -> SSAValue:
     op = step.op
     fixed = _SPLIT_DIMS.get(op.SCHEMA.name)
     dim = wrap(op.arg("dim"), len(step.dims)) if fixed is None else fixed(len(step.dims))
-    start: Number = 0
+    start: SymInt = 0
     for piece in op.results[: step.alias.index]:
         start = step.emit.add(start, step.emit.size(piece, dim))
     end = step.emit.add(start, step.emit.size(op.results[step.alias.index], dim))
@@ -371,7 +371,7 @@ def _unfold(step: Step) -> SSAValue:
     if stride < size and windows != 1 and not (step.fills and step.written[0] is step.alias):
         raise step.unsupported("its windows overlap")
     if not isinstance(windows, int):
-        raise step.unsupported("the number of its windows is only known at run time")
+        raise step.unsupported("the number of its windows is dynamic")
     value, last = step.base(), len(step.dims)
     column_type = tensor_type(step.type.element_type, dims_of(step.alias.type)[:-1])
     for offset in range(size):

@@ -35,7 +35,7 @@ def import_program(
 
     Weights shared between methods (equal bytes under one name) become one symbol. Nothing stops at the first problem:
     unknown operators become ``aten.opaque``. Raises error E0401 without torch, E0402 for anything that is not an
-    exported program, E0403 and E0404 for inputs, outputs and weights without a counterpart.
+    exported program, E0403 and E0404 for inputs, outputs and weights of kinds that the IR does not have.
     """
     programs, constants = unpacked(program)
     from etir.lowering.import_fx.program import import_programs

@@ -94,7 +94,7 @@ _DROPPED = frozenset(
         "aten._assert_async.msg",
         "aten._assert_async.default",
         "aten._linalg_check_errors.default",
-        # They give dtypes and truths that the nodes behind them have as literals.
+        # They give dtypes and truths that later nodes have as literals.
         "aten.can_cast.default",
         "aten.promote_types.default",
         "aten.result_type.Scalar",
@@ -343,7 +343,7 @@ class NodeImporter:
             return self._inline(arguments, keywords, block)
         else:
             operands = [v for v in flatten(list(arguments)) if isinstance(v, SSAValue)]
-            op = OpaqueOp(f"higher_order.{name}", operands, types, "a higher-order operator without a counterpart")
+            op = OpaqueOp(f"higher_order.{name}", operands, types, "an unsupported higher-order operator")
         block.add_op(op)
         return restore(value, iter(op.results))
 
@@ -414,7 +414,7 @@ class NodeImporter:
         extra: Sequence[Value],
         results: Sequence[Attribute] | None,
     ) -> Region:
-        """A region with one argument for each of ``types``; the placeholders behind them are bound to ``extra``."""
+        """A region with one argument for each of ``types``; the placeholders after them are bound to ``extra``."""
         block = Block(arg_types=types)
         placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         values: dict[fx.Node, Value] = dict(zip(placeholders, [*block.args, *extra], strict=True))
@@ -439,7 +439,7 @@ def _yield(block: Block, outputs: Value, types: Sequence[Attribute] | None) -> N
 def _as_it_was(value: SSAValue, type: Attribute, block: Block) -> SSAValue:
     """A result of the block with the type that the program around it has for it.
 
-    torch records one tensor for what a body returns and for what the loop gives: an in-place operator behind the loop
+    torch records one tensor for what a body returns and for what the loop gives: an in-place operator after the loop
     that changes a shape (`unsqueeze_`) seems to have changed it in the body, too.
     """
     owner, recorded = value.owner, value.type

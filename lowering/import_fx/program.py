@@ -314,7 +314,7 @@ class _MethodImporter:
             block_argument.name_hint = node.name
         self.argument_attributes.append(DictionaryAttr(attributes))
         self.inputs[node.name] = block_argument
-        # The graph was specialised on a fixed value: it stands for itself where the graph still names it.
+        # The graph was specialized on a fixed value: it stands for itself where the graph still names it.
         self.values[node] = value if isinstance(argument, ConstantArgument) else block_argument
 
     def _weight(self, node: fx.Node, spec: Any) -> None:
@@ -374,7 +374,7 @@ class _MethodImporter:
             op.location = _store_location(spec.target or "", value)
             self.block.add_op(op)
         if gradients:
-            # An optimiser on the device changes the parameters, which are state: they are handed out, too.
+            # An optimizer on the device changes the parameters, which are state: they are handed out, too.
             trained = {fqn: self.states[fqn] for fqn in trained_parameters(self.program)}
             self.training = Training(gradients[0], len(results), trained)
             results += [self.reads[fqn] for fqn in trained]

@@ -5,7 +5,7 @@ The text is what ``torch.utils._pytree.treespec_dumps`` writes, and goes through
 in ways that its reader passes over or that only occur where it would refuse to write:
 
 * positional arguments and the fields of named tuples have their names, in a member ``names`` of their container;
-* a class that has no serialised name goes by its module and name;
+* a class that has no serialized name goes by its module and name;
 * a container whose context is no JSON becomes a tuple of the same leaves.
 
 ::

@@ -19,10 +19,10 @@ After::
       et.return %y
     }
 
-``method.py`` lowers a method, ``calls.py`` finds the out variant and writes the call's arguments, ``destinations.py``
+``method.py`` lowers a method, ``calls.py`` finds the out variant and writes the call's arguments, ``in_place.py``
 decides where a result may be written directly (state, results of control flow), ``control_flow.py`` turns regions into
-blocks and jumps. Results are passed by destination, never by moving handles: a moved handle keeps pointing at memory
-that the next branch reuses.
+blocks and jumps, with results in destination-passing style: handles are never moved, since a moved one keeps pointing
+at memory that the next branch reuses.
 """
 
 from etir.lowering.to_out_variant.driver import ToOutVariantPass

@@ -1,6 +1,6 @@
 """Kernel calls from operators: the out variant by schema, its arguments in the order of that schema.
 
-The list of a call is every argument of the out variant, outs included, and a slot for the result behind it (a list of
+The list of a call is every argument of the out variant, outs included, and then a slot for the result (a list of
 the outs when there are several); primitive operators take their arguments and the result, and have no slot.
 """
 
@@ -161,7 +161,7 @@ def kernel_call(
 
 
 def primitive_call(kernel: str, values: Sequence[object], result: SSAValue) -> CallOp:
-    """The call of a primitive operator: arguments, then the result; no slot behind it."""
+    """The call of a primitive operator: arguments, then the result; no slot follows."""
     arguments = ArgumentList.empty()
     for value in values:
         arguments.add(value)

@@ -36,7 +36,7 @@ def _results(lowering: MethodLowering, op: Operation, *, dynamic: bool = False) 
             if dynamic and isinstance(value.owner, BufferOp) and value.owner.dynamic is None:
                 value.owner.dynamic = BufferOp(value.type, dynamic="bound").dynamic
         else:
-            value = lowering.number(result)
+            value = lowering.scalar(result)
         lowering.values[result] = value
         values.append(value)
     return values
@@ -104,7 +104,7 @@ def lower_while(lowering: MethodLowering, op: WhileOp) -> None:
 def lower_scan(lowering: MethodLowering, op: ScanOp) -> None:
     """A counted loop: slice every input, run the body, append every stacked value, until the count is reached.
 
-    The counter goes back to 0 behind the loop, so that the next call starts there.
+    The counter goes back to 0 after the loop, so that the next call starts there.
     """
     results = _results(lowering, op)
     carried, stacked = results[: len(op.inits)], results[len(op.inits) :]

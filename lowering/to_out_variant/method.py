@@ -37,7 +37,7 @@ from etir.dialects.et.values import ViewOp as ValueViewOp
 from etir.dialects.literals import scalar_of
 from etir.dialects.sym import expr as sym_expr
 from etir.dialects.sym.ops import ArithmeticOp, AssertOp
-from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0417
 from etir.lowering.to_out_variant.bounds import unbounded_dim
@@ -52,7 +52,7 @@ from etir.lowering.to_out_variant.calls import (
 )
 from etir.lowering.to_out_variant.constants import ConstantPool
 from etir.lowering.to_out_variant.control_flow import lower_cond, lower_scan, lower_while
-from etir.lowering.to_out_variant.destinations import (
+from etir.lowering.to_out_variant.in_place import (
     InPlace,
     aliases_of,
     last_read,
@@ -166,7 +166,7 @@ class MethodLowering:
         type, dynamic = self.bounded(source.type, source)
         return self.define(BufferOp(type, dynamic=dynamic, **options), source)
 
-    def number(self, source: SSAValue, value: bool | float = 0) -> SSAValue:
+    def scalar(self, source: SSAValue, value: bool | float = 0) -> SSAValue:
         """A slot for a number."""
         if source.type == i1:
             value = bool(value)
@@ -185,7 +185,7 @@ class MethodLowering:
         elif isinstance(value, StringAttr):
             lowered = self.define(StringOp(value.data), argument)
         else:
-            lowered = self.number(argument, 0 if value is None else cast(Any, scalar_of(value)))
+            lowered = self.scalar(argument, 0 if value is None else cast(Any, scalar_of(value)))
         self.values[argument] = self.inputs[argument] = lowered
         return lowered
 
@@ -198,7 +198,7 @@ class MethodLowering:
 
     def literal_or_value(self, value: SSAValue) -> object:
         """A number that is a constant as a literal, anything else as a value."""
-        if isinstance(value.owner, NumberOp):
+        if isinstance(value.owner, SymConstantOp):
             return scalar_of(value.owner.value)
         return self.lower(value)
 
@@ -232,7 +232,7 @@ class MethodLowering:
                 self.copy(temporary, source, op)
                 source = temporary
             elif overwritten:
-                temporary = self.number(source)
+                temporary = self.scalar(source)
                 self.copy(temporary, source, op)
                 source = temporary
             saved.append((target, source))
@@ -266,9 +266,9 @@ class MethodLowering:
                 self.values[op.result] = self._state(op.symbol.root_reference.data, op.result)
             case ViewOp():
                 self.values[op.result] = self._view(op)
-            case NumberOp():
+            case SymConstantOp():
                 if any(not isinstance(use.operation, (EdgeOp, ArithmeticOp)) for use in op.result.uses):
-                    self.values[op.result] = self.number(op.result, cast(Any, scalar_of(op.value)))
+                    self.values[op.result] = self.scalar(op.result, cast(Any, scalar_of(op.value)))
             case ArithmeticOp():
                 self._arithmetic(op)
             case NoneOp():
@@ -289,7 +289,7 @@ class MethodLowering:
                 pass
             case _:
                 if op.results:
-                    self._refuse(op, "has no counterpart at the executable level")
+                    self._refuse(op, "has no form at the executable level")
 
     def _refuse(self, op: Operation, why: str) -> None:
         problem = E0417.diagnostic(f"'{op.name}' {why}", source_location(op.location))
@@ -298,7 +298,7 @@ class MethodLowering:
             if isinstance(result.type, TensorType):
                 self.values[result] = self.buffer(result)
             else:
-                self.values[result] = self.number(result)
+                self.values[result] = self.scalar(result)
 
     def _weight(self, symbol: str, source: SSAValue) -> SSAValue:
         value = self.weights.get(symbol)
@@ -320,7 +320,7 @@ class MethodLowering:
     def _operator(self, op: EdgeOp) -> None:
         name = op.SCHEMA.op_name
         if name in PRIMITIVES:
-            result = self.number(op.results[0])
+            result = self.scalar(op.results[0])
             values = [self.literal_or_value(v) if isinstance(v, SSAValue) else v for v in op.args().values()]
             self.emit(primitive_call(PRIMITIVES[name], values, result), op)
             self.values[op.results[0]] = result
@@ -351,7 +351,7 @@ class MethodLowering:
 
     def _placeholders(self, op: Operation) -> None:
         for result in op.results:
-            self.values[result] = self.buffer(result) if isinstance(result.type, TensorType) else self.number(result)
+            self.values[result] = self.buffer(result) if isinstance(result.type, TensorType) else self.scalar(result)
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, SSAValue):
@@ -375,7 +375,7 @@ class MethodLowering:
     def _arithmetic(self, op: ArithmeticOp) -> None:
         kernel = PRIMITIVES.get(op.name)
         arguments = [self.literal_or_value(v) for v in op.arguments]
-        result = self.number(op.result)
+        result = self.scalar(op.result)
         self.values[op.result] = result
         if kernel is not None:
             self.emit(primitive_call(kernel, arguments, result), op)
@@ -414,7 +414,7 @@ class MethodLowering:
         return view
 
     def _copied_part(self, op: ViewOp, base: SSAValue, type: TensorType[Attribute]) -> SSAValue:
-        """Part of a tensor whose place is only known at run time: ``et_view`` shows everything or nothing, so that the
+        """Part of a tensor whose offset is dynamic: ``et_view`` shows everything or nothing, so that the
         part is copied out of the flat tensor.
         """
         count, total = elements(type), elements(base.type)
@@ -430,7 +430,7 @@ class MethodLowering:
     def _delegate(self, op: CallDelegateOp) -> None:
         outs = []
         for result in op.outputs:
-            lowered = self.result_buffer(result) if isinstance(result.type, TensorType) else self.number(result)
+            lowered = self.result_buffer(result) if isinstance(result.type, TensorType) else self.scalar(result)
             self.values[result] = lowered
             outs.append(lowered)
         operands = [self.lower(v) for v in op.arguments]
@@ -488,7 +488,7 @@ class MethodLowering:
                 # Views of a buffer have a place in the program's memory: the buffer keeps one.
                 shared = any(isinstance(use.operation, ValueViewOp) for use in lowered.uses)
             if shared and isinstance(value.type, TensorType):
-                # A constant, or a view whose place is only known at run time, is handed out as a copy.
+                # A constant, or a view whose offset is dynamic, is handed out as a copy.
                 clone = self.buffer(value, caller=not self.plan_outputs)
                 self.emit(copy_call(clone, lowered, dynamic=True), op)
                 lowered = clone

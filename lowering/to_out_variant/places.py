@@ -17,14 +17,14 @@ def elements(type: Attribute) -> int:
 
 
 def root_of(value: SSAValue) -> SSAValue:
-    """The buffer behind views."""
+    """The buffer under the views."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.base
     return value
 
 
 def start_in(value: SSAValue) -> int:
-    """Bytes from the start of the buffer behind views to the first element."""
+    """Bytes from the start of the buffer under the views to the first element."""
     start = 0
     while isinstance(value.owner, ViewOp):
         start += value.owner.offset.value.data
@@ -33,12 +33,12 @@ def start_in(value: SSAValue) -> int:
 
 
 def is_dynamic(value: SSAValue) -> bool:
-    """Whether the sizes of a buffer or view are only known at run time."""
+    """Whether the sizes of a buffer or view are dynamic."""
     return isinstance(value.owner, (BufferOp, ViewOp)) and value.owner.dynamic is not None
 
 
 def is_unplanned(op: Operation) -> bool:
-    """Whether the place of a buffer or view is only known at run time."""
+    """Whether the offset of a buffer or view is dynamic."""
     if isinstance(op, ViewOp):
         return op.late is not None or is_unplanned(cast(Operation, op.base.owner))
     return not isinstance(op, BufferOp) or op.caller is not None

@@ -1,5 +1,5 @@
 """Analyses: what passes ask of a module without changing it.
 
-Effects of operations, constants behind operands, the memory effects of instructions, and ``planning/``, memory planning
+Effects of operations, constants as operands, the memory effects of instructions, and ``planning/``, memory planning
 as plain algorithms. Passes of every level and the report import from here.
 """

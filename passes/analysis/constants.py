@@ -1,4 +1,4 @@
-"""Constants as passes see them: reading the value behind an operand, and making new constants.
+"""Constants as passes see them: reading the value of an operand, and making new constants.
 
 Small constants stand in the text (``et.constant``), larger ones are weights. :class:`ConstantStore` reads both as bytes
 with a type and adds new ones beside them.
@@ -79,7 +79,7 @@ class ConstantStore:
         return op
 
     def add(self, weight: WeightOp) -> None:
-        """Put a weight behind the others."""
+        """Put a weight after the others."""
         block = self.module.body.block
         if self._anchor is not None and self._anchor.parent is block:
             block.insert_op_after(weight, self._anchor)

@@ -38,7 +38,7 @@ DEFAULT_ALIGNMENT = 16
 
 
 def storage_of(value: SSAValue) -> BufferOp | None:
-    """The buffer that holds a tensor's bytes, behind views; None for weights and numbers."""
+    """The buffer that holds a tensor's bytes, under the views; None for weights and numbers."""
     owner = value.owner
     while isinstance(owner, ViewOp):
         owner = owner.base.owner

@@ -11,7 +11,7 @@ After, besides::
     func.func @__et_read_state() -> tensor<4x8xf32> { %0 = et.read_state @cache ... func.return %0 }
     func.func @__et_write_state(%0: tensor<4x8xf32>) { et.write_state @cache, %0 ... }
 
-A host saves and restores what a program has learned or remembers, clears a cache, or runs an optimiser of its own. The
+A host saves and restores what a program has learned or remembers, clears a cache, or runs an optimizer of its own. The
 methods have to share their state (`plan-memory{share-state}`).
 """
 

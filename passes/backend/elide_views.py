@@ -208,7 +208,7 @@ class Reinterpret(Pattern):
             return
         types = (cast("TensorType[Attribute]", source.type), cast("TensorType[Attribute]", result.type))
         if not all(is_static(t) for t in types):
-            rewriter.notify_match_failure("sizes that are only known at run time need a kernel")
+            rewriter.notify_match_failure("dynamic sizes need a kernel")
             return
         rows = [tensor_type(t.element_type, dims_of(t)) for t in types]
         if source.type != rows[0] or _carried(source):

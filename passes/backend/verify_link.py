@@ -41,7 +41,7 @@ from etir.targets.manifest import Manifest, load, other_target
 class VerifyLinkPass(Pass):
     """Check every operator against the kernels of a target.
 
-    ``target`` names the manifest; ``libraries`` are kernel libraries, and ``backends`` delegates' run-time halves, that
+    ``target`` names the manifest; ``libraries`` are kernel libraries, and ``backends`` delegates' runtime halves, that
     are linked besides those the target always has.
     """
 
@@ -193,7 +193,7 @@ def _shape(type: TensorType[Attribute]) -> tuple[int | None, ...]:
 
 
 def _other(kind: Kind, value: Any) -> Any:
-    """An argument that is no tensor, as manifests name it; a number known only at run time is its type."""
+    """An argument that is no tensor, as manifests name it; a runtime scalar is its type."""
     if isinstance(value, SSAValue):
         return {"i64": int, "f64": float, "i1": bool}[str(value.type)]
     if kind is Kind.DTYPE and isinstance(value, Attribute):

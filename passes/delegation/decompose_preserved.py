@@ -1,6 +1,6 @@
-"""`decompose-preserved`: decompose what was kept whole for a backend that does not take it.
+"""`decompose-preserved`: decompose what was preserved for a backend that does not claim it.
 
-`decompose-aten{delegates=...}` leaves an operator whole where a backend would take it. The backend may still not get
+`decompose-aten{delegates=...}` preserves an operator where a backend would claim it. The backend may still not get
 it: a condition fails only at the edge level, its partition is too small, its cost model declines. Before
 ``decompose-preserved{target=executorch}``::
 
@@ -13,8 +13,8 @@ make of it::
     %1 = edge.aten.clamp.default(%0, min = 0, max = 6) : ...
     ...
 
-With ``backend`` the pass runs in front of `partition`, and releases what none of these backends takes; without, it runs
-behind it, and releases what is in no partition.
+With ``backend`` the pass runs before `partition`, and decomposes what none of these backends claims; without, it runs
+after it, and decomposes what is in no partition.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
 from etir.lowering.aten_to_edge import AtenToEdgePass
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass
-from etir.lowering.decompose_aten.kept import SPELLED_OUT, Kept
 from etir.lowering.decompose_aten.legality import is_legal, is_legal_name
+from etir.lowering.decompose_aten.preserved import SPELLED_OUT, PreservedOps
 from etir.passes.delegation.attributes import PARTITION
 from etir.passes.generic.canonicalize import CanonicalizePass
 from etir.passes.generic.cse import CsePass
@@ -49,7 +49,7 @@ ToDimOrder: TypeAlias = edge.dim_order_ops._to_dim_order_copy.default
 @register_pass
 @dataclass(frozen=True)
 class DecomposePreservedPass(Pass):
-    """Decompose operators that were kept for a backend and are not in a partition.
+    """Decompose operators that were preserved for a backend and are not in a partition.
 
     ``target``, ``keep`` and ``libraries`` are those of `decompose-aten`; ``backend`` names backends that partitions are
     made for next.
@@ -63,11 +63,11 @@ class DecomposePreservedPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises what `decompose-aten` and `aten-to-edge` do for operators that cannot be decomposed."""
-        kept = Kept(self.target, self.keep, libraries=self.libraries)
+        preserved = PreservedOps(self.target, self.keep, libraries=self.libraries)
         delegates = [parse_delegate(text) for text in self.backend]
         released = 0
         for method in methods(module):
-            found = [op for op in method.walk() if isinstance(op, EdgeOp) and _is_kept(op, kept)]
+            found = [op for op in method.walk() if isinstance(op, EdgeOp) and _is_preserved(op, preserved)]
             proposed = _proposed(module, found, delegates)
             for op in found:
                 if op not in proposed and not any(_is_taken(op, delegate) for delegate in delegates):
@@ -81,7 +81,7 @@ class DecomposePreservedPass(Pass):
 
 
 def _proposed(module: ModuleOp, ops: list[EdgeOp], delegates: list[Delegate]) -> dict[Operation, None]:
-    """What of the blocks that hold ``ops`` the backends with partitioners of their own would take."""
+    """What of the blocks that hold ``ops`` the backends with partitioners of their own would claim."""
     found: dict[Operation, None] = {}
     for block in dict.fromkeys(op.parent for op in ops if op.parent is not None):
         for delegate in delegates:
@@ -91,14 +91,14 @@ def _proposed(module: ModuleOp, ops: list[EdgeOp], delegates: list[Delegate]) ->
     return found
 
 
-def _is_kept(op: EdgeOp, kept: Kept) -> bool:
+def _is_preserved(op: EdgeOp, preserved: PreservedOps) -> bool:
     """Whether an operator is whole for the sake of a backend, and in no partition."""
     name = op.SCHEMA.op_name
     spelled_out = name.startswith(SPELLED_OUT)
     if (not spelled_out and (is_legal_name(name) or name not in load_table())) or PARTITION in op.attributes:
         return False
     asked = op_class(op.SCHEMA).make(op.given_args(), [r.type for r in op.results])
-    legal = kept.keeps(asked) if spelled_out else is_legal(asked, kept)
+    legal = preserved.preserves(asked) if spelled_out else is_legal(asked, preserved)
     asked.erase()
     return not legal
 

@@ -26,9 +26,9 @@ from etir.dialects.et.program import (
     WriteStateOp,
 )
 from etir.dialects.sym.expr import bounds
-from etir.dialects.sym.ops import ConstantOp as NumberOp
+from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 
-FREE = (GetWeightOp, ConstantOp, NumberOp, NoneOp, StringOp)
+FREE = (GetWeightOp, ConstantOp, SymConstantOp, NoneOp, StringOp)
 """Operations that every partition may read for itself."""
 STORES = (WriteStateOp, UpdateInputOp)
 
@@ -143,7 +143,7 @@ def _leaves(value: SSAValue, block: Block) -> bool:
 class Contraction:
     """A graph whose nodes are groups of operations: partitions that are made already, and units that cannot be split.
 
-    ``order`` is a topological order that keeps to the block's wherever it can. ``cycle`` is the nodes on circles
+    ``order`` is a topological order that keeps to the block's wherever it can. ``cycle`` is the nodes on cycles
     when there is none.
     """
 
@@ -182,10 +182,10 @@ class Contraction:
                 waiting[successor] -= 1
                 if not waiting[successor]:
                     heappush(ready, (self.members[successor][0], successor))
-        return order, self._circles([n for n, count in enumerate(waiting) if count])
+        return order, self._cycles([n for n, count in enumerate(waiting) if count])
 
-    def _circles(self, left: list[int]) -> list[int]:
-        """The nodes of ``left`` that are on a circle or between two, not those that only come after one."""
+    def _cycles(self, left: list[int]) -> list[int]:
+        """The nodes of ``left`` that are on a cycle or between two, not those that only come after one."""
         while True:
             inside = dict.fromkeys(left)
             kept = [n for n in left if any(s in inside for s in self.succs[n])]

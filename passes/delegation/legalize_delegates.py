@@ -35,7 +35,7 @@ class LegalizeDelegatesPass(Pass):
     only: tuple[str, ...] = ()
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
-        """Raises E1106 for what a backend took and cannot express, and what backends raise themselves."""
+        """Raises E1106 for what a backend claimed and cannot express, and what backends raise themselves."""
         for delegate, outlined in outlined_functions(ctx, module):
             if LEGAL in outlined.func.attributes or (self.only and delegate.name not in self.only):
                 continue

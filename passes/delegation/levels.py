@@ -1,16 +1,16 @@
 """The fewest convex partitions of a graph, in linear time.
 
 Cut the graph into *levels*: the level of a node is the largest number of times that any path into it leaves the
-delegate and enters it again. Operations that a delegate takes and that have one level form one partition::
+delegate and enters it again. Operations that a delegate claims and that have one level form one partition::
 
-    level(n) = max over predecessors p of  level(p) + 1  if the delegate takes p and does not take n
+    level(n) = max over predecessors p of  level(p) + 1  if the delegate claims p and does not claim n
                                            level(p)      otherwise
 
 A path that leaves a partition through an operation on the outside arrives at a higher level and can never come back, so
-every partition is convex and no two depend on each other in a circle. A path along which the level rises k times needs
+every partition is convex and no two depend on each other in a cycle. A path along which the level rises k times needs
 k + 1 partitions whatever one does, so there are as few as possible: this is the levelling of a graph by longest path
 (Kelley and Walker, "Critical-path planning and scheduling", 1959) with edges of weight 1 where the delegate is left.
-Contracting neighbours greedily, the usual method, needs a reachability test for every merge and depends on their order.
+Contracting neighbors greedily, the usual method, needs a reachability test for every merge and depends on their order.
 
 That gives every operation its *earliest* level. An operation that is needed later may sit at a higher one, up to where
 its users are: a second pass, from the results backwards, moves operations to the level where the fewest bytes cross a
@@ -24,20 +24,20 @@ from collections.abc import Sequence
 from etir.passes.delegation.graph import BlockGraph, Contraction
 
 
-def find_levels(graph: Contraction, taken: Sequence[bool]) -> list[int]:
-    """The earliest level of every node; ``taken`` says which ones the delegate takes. The graph has no cycle."""
+def find_levels(graph: Contraction, claimed: Sequence[bool]) -> list[int]:
+    """The earliest level of every node; ``claimed`` says which ones the delegate claims. The graph has no cycle."""
     levels = [0] * len(graph.members)
     for node in graph.order:
         level = 0
         for p in graph.preds[node]:
-            reached = levels[p] + (taken[p] and not taken[node])
+            reached = levels[p] + (claimed[p] and not claimed[node])
             if reached > level:
                 level = reached
         levels[node] = level
     return levels
 
 
-def lower_boundary(source: BlockGraph, graph: Contraction, taken: Sequence[bool], levels: list[int]) -> None:
+def lower_boundary(source: BlockGraph, graph: Contraction, claimed: Sequence[bool], levels: list[int]) -> None:
     """Move nodes to later levels, in place, where that lets fewer bytes cross boundaries."""
     touching: list[list[int]] = [[] for _ in graph.members]
     ends: list[tuple[int, tuple[int, ...], int, bool]] = []
@@ -50,20 +50,20 @@ def lower_boundary(source: BlockGraph, graph: Contraction, taken: Sequence[bool]
         ends.append((producer, users, value.size, value.outside))
 
     def crossing(node: int) -> int:
-        return sum(_bytes(*ends[v], taken, levels) for v in touching[node])
+        return sum(_bytes(*ends[v], claimed, levels) for v in touching[node])
 
     last = max(levels, default=0)
     latest = [0] * len(levels)
     for node in reversed(graph.order):
-        if not taken[node]:
-            latest[node] = min((levels[s] if taken[s] else latest[s] for s in graph.succs[node]), default=last + 1)
+        if not claimed[node]:
+            latest[node] = min((levels[s] if claimed[s] else latest[s] for s in graph.succs[node]), default=last + 1)
             continue
-        limit = min((levels[s] if taken[s] else latest[s] - 1 for s in graph.succs[node]), default=last)
+        limit = min((levels[s] if claimed[s] else latest[s] - 1 for s in graph.succs[node]), default=last)
         if limit <= levels[node]:
             continue
         best = earliest = levels[node]
         lowest = crossing(node)
-        later = dict.fromkeys(levels[s] for s in graph.succs[node] if taken[s] and earliest < levels[s] <= limit)
+        later = dict.fromkeys(levels[s] for s in graph.succs[node] if claimed[s] and earliest < levels[s] <= limit)
         for level in sorted(later):
             levels[node] = level
             found = crossing(node)
@@ -72,22 +72,22 @@ def lower_boundary(source: BlockGraph, graph: Contraction, taken: Sequence[bool]
         levels[node] = best
 
 
-def boundary_bytes(source: BlockGraph, graph: Contraction, taken: Sequence[bool], levels: Sequence[int]) -> int:
+def boundary_bytes(source: BlockGraph, graph: Contraction, claimed: Sequence[bool], levels: Sequence[int]) -> int:
     """The bytes that enter and leave all partitions: each value once for every partition that reads or gives it."""
     total = 0
     for value in source.values:
         producer = graph.node_of[value.producer] if value.producer >= 0 else -1
         users = tuple(dict.fromkeys(graph.node_of[u] for u in value.users))
-        total += _bytes(producer, users, value.size, value.outside, taken, levels)
+        total += _bytes(producer, users, value.size, value.outside, claimed, levels)
     return total
 
 
 def _bytes(
-    producer: int, users: tuple[int, ...], size: int, outside: bool, taken: Sequence[bool], levels: Sequence[int]
+    producer: int, users: tuple[int, ...], size: int, outside: bool, claimed: Sequence[bool], levels: Sequence[int]
 ) -> int:
     """What one value adds to the bytes that cross boundaries."""
-    home = levels[producer] if producer >= 0 and taken[producer] else -1
-    readers = dict.fromkeys(levels[u] for u in users if taken[u])
-    crossings = sum(1 for level in readers if level != home)
-    leaves = outside or crossings > 0 or any(not taken[u] for u in users)
-    return size * (crossings + (home >= 0 and leaves))
+    owner = levels[producer] if producer >= 0 and claimed[producer] else -1
+    readers = dict.fromkeys(levels[u] for u in users if claimed[u])
+    crossings = sum(1 for level in readers if level != owner)
+    leaves = outside or crossings > 0 or any(not claimed[u] for u in users)
+    return size * (crossings + (owner >= 0 and leaves))

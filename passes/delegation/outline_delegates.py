@@ -58,7 +58,7 @@ from etir.passes.delegation.attributes import (
     function_name,
 )
 from etir.passes.delegation.graph import FREE, BlockGraph, Contraction, used_values
-from etir.passes.delegation.verify_partitions import Place, check_partitions, partitions_of
+from etir.passes.delegation.verify_partitions import PartitionId, check_partitions, partitions_of
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 
@@ -150,7 +150,7 @@ class _Method:
     def _outline(
         self,
         block: Block,
-        place: Place,
+        place: PartitionId,
         members: list[Operation],
         stores: Sequence[Operation],
         put: Callable[[Operation], None],
@@ -235,7 +235,7 @@ class _Method:
             use.operation.operands[use.index] = outer
         return old if new.type == old.type else _to_order(old, new.type, body, owner)
 
-    def _name(self, place: Place) -> str:
+    def _name(self, place: PartitionId) -> str:
         name = function_name(self.func.sym_name.data, place)
         while name in self.taken:
             name += "_"

@@ -2,7 +2,7 @@
 
 A buffer goes to the one partition that has all its reads and writes. Where methods share their state, several methods
 may use it, if each does so in one partition and these partitions are equal: they become one delegate, which the runtime
-initialises once (``Sharing::Must`` of ``runtime/executor/backend.h``). Its ``et.state`` says so by an attribute.
+initializes once (``Sharing::Must`` of ``runtime/executor/backend.h``). Its ``et.state`` says so by an attribute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from etir.passes.infra.base import methods
 
 SHARED = "backend.shared"
 """Attribute of an ``et.state`` that one delegate owns for several methods."""
-_Home = tuple[Block, str, int]
+_Owner = tuple[Block, str, int]
 
 
 def own_state(module: ModuleOp, delegates: dict[str, Delegate], *, shared: bool) -> None:
@@ -31,46 +31,46 @@ def own_state(module: ModuleOp, delegates: dict[str, Delegate], *, shared: bool)
         for op in func.walk():
             if isinstance(op, (ReadStateOp, WriteStateOp)):
                 users.setdefault(op.symbol.root_reference.data, {}).setdefault(func, []).append(op)
-    owned: dict[str, list[_Home]] = {}
+    owned: dict[str, list[_Owner]] = {}
     for name, by_method in users.items():
-        homes = [_only_home(ops) for ops in by_method.values()]
-        found = [home for home in homes if home is not None and delegates[home[1]].backend.owns_state]
-        if len(found) == len(homes) and (len(homes) == 1 or shared):
+        owners = [_only_owner(ops) for ops in by_method.values()]
+        found = [owner for owner in owners if owner is not None and delegates[owner[1]].backend.owns_state]
+        if len(found) == len(owners) and (len(owners) == 1 or shared):
             owned[name] = found
     # A partition that reads another state from outside would be given different ones by its methods' delegates.
-    for name, homes in owned.items():
-        if len(homes) > 1 and len(dict.fromkeys(_content(home, owned) for home in homes)) > 1:
+    for name, owners in owned.items():
+        if len(owners) > 1 and len(dict.fromkeys(_content(owner, owned) for owner in owners)) > 1:
             continue
-        for ops, home in zip(users[name].values(), homes, strict=True):
+        for ops, owner in zip(users[name].values(), owners, strict=True):
             for op in ops:
-                set_partition(op, home[1], home[2])
-        if len(homes) > 1:
+                set_partition(op, owner[1], owner[2])
+        if len(owners) > 1:
             state = next(op for op in module.body.block.ops if isinstance(op, StateOp) and op.sym_name.data == name)
             state.attributes[SHARED] = UnitAttr()
 
 
-def _only_home(ops: list[ReadStateOp | WriteStateOp]) -> _Home | None:
+def _only_owner(ops: list[ReadStateOp | WriteStateOp]) -> _Owner | None:
     """The partition that has all users of a buffer in one method, or None."""
-    homes: dict[_Home | None, None] = {}
+    owners: dict[_Owner | None, None] = {}
     for op in ops:
         if isinstance(op, WriteStateOp):
-            homes[_home(op.value.owner)] = None
+            owners[_owner(op.value.owner)] = None
         else:
-            homes.update(dict.fromkeys(_home(use.operation, op) for use in op.result.uses))
-    return next(iter(homes)) if len(homes) == 1 else None
+            owners.update(dict.fromkeys(_owner(use.operation, op) for use in op.result.uses))
+    return next(iter(owners)) if len(owners) == 1 else None
 
 
-def _home(user: Operation | Block, read: ReadStateOp | None = None) -> _Home | None:
+def _owner(user: Operation | Block, read: ReadStateOp | None = None) -> _Owner | None:
     """Block, backend and number of the partition that an operation is in, or None."""
     if not isinstance(user, Operation) or user.parent is None or (read is not None and user.parent is not read.parent):
         return None
-    place = partition_of(user)
-    return None if place is None else (user.parent, *place)
+    partition = partition_of(user)
+    return None if partition is None else (user.parent, *partition)
 
 
-def _content(home: _Home, owned: dict[str, list[_Home]]) -> tuple[object, ...]:
+def _content(owner: _Owner, owned: dict[str, list[_Owner]]) -> tuple[object, ...]:
     """What a partition computes: equal for those that become equal functions."""
-    block, backend, number = home
+    block, backend, number = owner
     members = [op for op in block.ops if partition_of(op) == (backend, number)]
     numbers: dict[SSAValue, int] = {}
     content: list[object] = [backend]

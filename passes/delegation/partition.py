@@ -12,8 +12,8 @@ After ``partition{backend=xnnpack}``::
     %1 = edge.aten.erfinv.default(%0) : ...
     %2 = edge.aten.relu.default(%1) {backend.partition = "xnnpack:1"} : ...
 
-Backends are asked in the order of preference in which they are named; each is offered what those before it left. For
-one backend the partitions of a block are convex, as few as possible, and placed where few bytes cross
+Backends are asked in the order of preference in which they are named; each is offered what those before it
+rejected. For one backend the partitions of a block are convex, as few as possible, and placed where few bytes cross
 (``delegation/levels.py`` has the algorithm and its source). Blocks of control flow are partitioned on their own.
 
 A backend may find its partitions by code of its own instead (``Backend.propose``); they stay as it wants them where
@@ -22,7 +22,7 @@ they can be run in one piece beside the others.
 Partitions that the text has already stay as they are (`verify-partitions` says what they have to be).
 
 Operations keep their order and nothing else changes, except that an operation that a backend may have in several
-patterns at once (dequantise in front of two users) is copied. The report of what was taken, and of why the rest was
+patterns at once (dequantize before two users) is copied. The report of what was claimed, and of why the rest was
 not, a ``DelegationReport``, is left in ``EtContext.attachments``.
 """
 
@@ -48,12 +48,12 @@ from etir.passes.delegation.attributes import (
     set_options,
     set_partition,
 )
+from etir.passes.delegation.claim import Claims, computes, copy_shared, find_claims
 from etir.passes.delegation.graph import BlockGraph, Contraction, Ranges, tensor_bytes, used_values
 from etir.passes.delegation.levels import find_levels, lower_boundary
 from etir.passes.delegation.owned import own_state
 from etir.passes.delegation.proposed import fit_proposal
 from etir.passes.delegation.report import DelegationReport, ReportBuilder
-from etir.passes.delegation.take import Taken, computes, copy_shared, find_taken
 from etir.passes.delegation.verify_partitions import check_partitions, partitions_of
 from etir.passes.delegation.what_if import WhatIf
 from etir.passes.generic.cse import CsePass
@@ -64,14 +64,14 @@ from etir.passes.infra.registry import register_pass
 @register_pass
 @dataclass(frozen=True)
 class PartitionPass(Pass):
-    """Mark the operations that backends take with the partition they belong to.
+    """Mark the operations that backends claim with the partition they belong to.
 
     ``backend`` names backends in order of preference, with options if need be (``backend="xnnpack{fp16=true}"``);
     ``exclude`` names operators that stay on the target's kernels; a partition of fewer than ``min-ops`` operators, or
     one that its backend declines, is left to the next backend; ``split`` makes a partition of its own of every part
     that is not connected to the rest; ``own-state`` lets a delegate own the mutable buffers that only its partition
     reads and writes, and with ``share-state`` also those that several methods use in equal partitions, whose delegate
-    they then share; ``what-if`` adds to the report what every operator that is not taken costs.
+    they then share; ``what-if`` adds to the report what every operator that is not claimed costs.
     """
 
     name = "partition"
@@ -155,23 +155,23 @@ class _Method:
         made: list[list[int]],
         owner: dict[Operation, None],
     ) -> None:
-        """Give a backend what it takes, or what it proposes to lower in one way, of what is not in ``owner``."""
+        """Give a backend what it claims, or what it proposes to lower in one way, of what is not in ``owner``."""
         chosen = delegate
         if proposal is None:
-            taken = find_taken(graph, delegate, lambda op: op not in owner, self.options.exclude)
-            groups = self._groups(graph, delegate, taken, made, [])
+            claims = find_claims(graph, delegate, lambda op: op not in owner, self.options.exclude)
+            groups = self._groups(graph, delegate, claims, made, [])
         else:
             excluded = self.options.exclude
-            whole, taken = fit_proposal(
+            whole, claims = fit_proposal(
                 graph, proposal, made, lambda op: op not in owner, lambda op: operator_of(op) in excluded
             )
-            groups = self._groups(graph, delegate, taken, made, whole)
-            taken.units += whole
+            groups = self._groups(graph, delegate, claims, made, whole)
+            claims.units += whole
             chosen = replace(delegate, options=proposal.options)
         # The first options that a backend chose are the module's, others are their partitions' own.
         named = self.report.refine(chosen) if proposal is not None and groups else chosen
         if self.options.what_if:
-            self.report.add_what_if(WhatIf(graph, made, groups, taken, delegate))
+            self.report.add_what_if(WhatIf(graph, made, groups, claims, delegate))
         for group in groups:
             made.append(group)
             ops = [graph.ops[i] for i in group]
@@ -181,19 +181,19 @@ class _Method:
             if chosen != named:
                 set_options(self.func, (delegate.name, self.count), chosen)
             self.count += 1
-        reasons = {op: why for op, why in taken.reasons.items() if op not in owner and computes(op)}
+        reasons = {op: why for op, why in claims.reasons.items() if op not in owner and computes(op)}
         self.report.add_reasons(delegate, self.func, reasons)
 
     def _groups(
-        self, graph: BlockGraph, delegate: Delegate, taken: Taken, made: list[list[int]], whole: list[list[int]]
+        self, graph: BlockGraph, delegate: Delegate, claims: Claims, made: list[list[int]], whole: list[list[int]]
     ) -> list[list[int]]:
         """The partitions that the backend gets, in the order of their first operation; ``whole`` are made already."""
         groups: list[list[int]] = []
         before = [*made, *whole]
-        for unit in drop_cycles(graph, taken.units, before):
+        for unit in drop_cycles(graph, claims.units, before):
             why = "its pattern and another one would each need the other to run first"
-            taken.reasons.update({graph.ops[i]: why for i in unit})
-        for group in [*whole, *partitions(graph, taken.units, before, split=self.options.split)]:
+            claims.reasons.update({graph.ops[i]: why for i in unit})
+        for group in [*whole, *partitions(graph, claims.units, before, split=self.options.split)]:
             ops = [graph.ops[i] for i in group]
             size = sum(1 for op in ops if computes(op))
             why = None
@@ -206,7 +206,7 @@ class _Method:
             if why is None:
                 groups.append(group)
             else:
-                taken.reasons.update(dict.fromkeys(ops, why))
+                claims.reasons.update(dict.fromkeys(ops, why))
         return sorted(groups)
 
 
@@ -218,19 +218,19 @@ def partitions(
     The units are acyclic (:func:`drop_cycles`).
     """
     contracted = Contraction(graph, [*units, *made])
-    taken = [n < len(units) for n in range(len(contracted.members))]
-    levels = find_levels(contracted, taken)
-    lower_boundary(graph, contracted, taken, levels)
+    claimed = [n < len(units) for n in range(len(contracted.members))]
+    levels = find_levels(contracted, claimed)
+    lower_boundary(graph, contracted, claimed, levels)
     groups: dict[int, list[int]] = {}
     for node, level in enumerate(levels):
-        if taken[node]:
+        if claimed[node]:
             groups.setdefault(level, []).extend(contracted.members[node])
     found = [sorted(group) for group in groups.values()]
     return [part for group in found for part in _connected(graph, group)] if split else found
 
 
 def drop_cycles(graph: BlockGraph, units: list[list[int]], made: list[list[int]]) -> list[list[int]]:
-    """Units that are convex one by one may depend on each other in a circle: the last ones are taken out of ``units``
+    """Units that are convex one by one may depend on each other in a cycle: the last ones are removed from ``units``
     until none do. Returns them.
     """
     dropped: list[list[int]] = []

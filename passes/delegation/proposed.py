@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import Operation
 
 from etir.backends.api.interface import Proposal
+from etir.passes.delegation.claim import Claims, find_cycle_through
 from etir.passes.delegation.graph import BlockGraph, Contraction
-from etir.passes.delegation.take import Taken, find_way_back
 
 
 def fit_proposal(
@@ -17,11 +17,11 @@ def fit_proposal(
     made: Sequence[list[int]],
     is_free: Callable[[Operation], bool],
     excluded: Callable[[Operation], bool],
-) -> tuple[list[list[int]], Taken]:
-    """The proposed partitions that can be run as they are, and what is left of the others as single operations.
+) -> tuple[list[list[int]], Claims]:
+    """The proposed partitions that can be run as they are, and the operations of the others one by one.
 
-    A partition stays whole when all of it is free and it is convex, and when no circle joins it to the ones that are
-    ``made``.
+    A partition is preserved when all of it is free and it is convex, and when it is on no cycle with the ones that
+    are ``made``.
     """
     whole: list[list[int]] = []
     loose: list[list[int]] = []
@@ -32,10 +32,10 @@ def fit_proposal(
         reasons.update((op, "excluded by option") for op in known if is_free(op) and excluded(op))
         if not kept:
             continue
-        if len(kept) == len(known) and find_way_back(graph.preds, dict.fromkeys(kept)) is None:
+        if len(kept) == len(known) and find_cycle_through(graph.preds, dict.fromkeys(kept)) is None:
             whole.append(sorted(kept))
         else:
             loose += [[i] for i in kept]
     while whole and (on_cycle := [n for n in Contraction(graph, [*whole, *made]).cycle if n < len(whole)]):
         loose += [[i] for i in whole.pop(on_cycle[-1])]
-    return whole, Taken(sorted(loose), reasons)
+    return whole, Claims(sorted(loose), reasons)

@@ -18,15 +18,15 @@ from etir.dialects.et.program import GetWeightOp, ReadStateOp, WeightOp
 from etir.dialects.et.weights import BlobAttr
 from etir.dialects.text import source_location
 from etir.passes.delegation.attributes import delegate_for, delegates_of, function_name, partition_of
+from etir.passes.delegation.claim import computes
 from etir.passes.delegation.graph import Ranges, tensor_bytes, used_values
-from etir.passes.delegation.take import computes
 from etir.passes.delegation.what_if import Saving, WhatIf, rank_savings
 from etir.passes.infra.base import methods
 
 
 @dataclass(frozen=True)
-class Left:
-    """Operators that a backend does not take: which, how many for this reason, why, and where the first one is."""
+class Rejected:
+    """Operators that a backend rejects: which, how many for this reason, why, and where the first one is."""
 
     op: str
     count: int
@@ -54,20 +54,20 @@ class PartitionReport:
 
 @dataclass(frozen=True)
 class BackendReport:
-    """One backend: what it was given, and what it was offered and did not take."""
+    """One backend: what it claimed, and what it was offered and rejected."""
 
     name: str
     runtime_id: str
     options: str
-    taken: dict[str, int]
-    left: list[Left]
+    claimed: dict[str, int]
+    rejected: list[Rejected]
     partitions: list[PartitionReport]
     what_if: list[Saving]
 
     @property
     def operators(self) -> int:
         """How many operators the backend runs."""
-        return sum(self.taken.values())
+        return sum(self.claimed.values())
 
     @property
     def boundary_bytes(self) -> int:
@@ -137,11 +137,11 @@ def _backend_lines(backend: BackendReport) -> list[str]:
             f"({partition.input_bytes:,} bytes), {partition.outputs} outputs ({partition.output_bytes:,} bytes), "
             f"{partition.constant_bytes:,} bytes of constants{owned}"
         )
-    for name, count in backend.taken.items():
-        lines.append(f"  takes  {count:5d} x {name}")
-    for left in backend.left:
-        where = f" ({left.location})" if left.location else ""
-        lines.append(f"  leaves {left.count:5d} x {left.op}: {left.reason}{where}")
+    for name, count in backend.claimed.items():
+        lines.append(f"  claims  {count:5d} x {name}")
+    for rejected in backend.rejected:
+        where = f" ({rejected.location})" if rejected.location else ""
+        lines.append(f"  rejects {rejected.count:5d} x {rejected.op}: {rejected.reason}{where}")
     for saving in backend.what_if:
         lines.append(f"  {saving}")
     return lines
@@ -164,7 +164,7 @@ class ReportBuilder:
         return known
 
     def add_reasons(self, delegate: Delegate, func: FuncOp, reasons: Mapping[Operation, str]) -> None:
-        """Note why ``delegate`` leaves operations of a method."""
+        """Note why ``delegate`` rejects operations of a method."""
         table = self.reasons[delegate.name]
         ordered = [op for op in func.walk() if op in reasons]
         for op in ordered:
@@ -224,20 +224,20 @@ class ReportBuilder:
             for (method, name, number), ops in sorted(partitions.items(), key=lambda item: (item[0][0], item[0][2]))
             if name == delegate.name
         ]
-        taken: Counter[str] = Counter()
+        claimed: Counter[str] = Counter()
         for partition in found:
-            taken.update(partition.operators)
-        left = [
-            Left(name, len(ops), reason, str(source_location(ops[0].location) or ""))
+            claimed.update(partition.operators)
+        rejected = [
+            Rejected(name, len(ops), reason, str(source_location(ops[0].location) or ""))
             for (name, reason), ops in self.reasons[delegate.name].items()
         ]
-        left.sort(key=lambda row: (-row.count, row.op))
+        rejected.sort(key=lambda row: (-row.count, row.op))
         return BackendReport(
             delegate.name,
             delegate.runtime_id,
             delegate.text.removeprefix(delegate.name),
-            dict(taken.most_common()),
-            left,
+            dict(claimed.most_common()),
+            rejected,
             found,
             rank_savings(self.what_ifs[delegate.name]),
         )

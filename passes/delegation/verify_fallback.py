@@ -1,11 +1,11 @@
-"""`verify-fallback`: whether operators may be left for the target's kernels.
+"""`verify-fallback`: whether the target's kernels may run what no backend claims.
 
 Backends were named, and none of them has, in ``forward``::
 
     %1 = edge.aten.tanh.default(%0) : ...
 
 With ``verify-fallback{policy=refuse}`` that is an error with the reason that each backend gave. Otherwise it is a
-warning when a backend takes nothing at all: it was named for something. The reasons are those of the report that
+warning when a backend claims nothing at all: it was named for something. The reasons are those of the report that
 `partition` made in the same run; for partitions that were read from text there is none, and the errors say only what is
 in no partition.
 """
@@ -26,8 +26,8 @@ from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.context import EtContext
 from etir.dialects.text import source_location
 from etir.passes.delegation.attributes import partition_of
-from etir.passes.delegation.report import DelegationReport, Left
-from etir.passes.delegation.take import computes
+from etir.passes.delegation.claim import computes
+from etir.passes.delegation.report import DelegationReport, Rejected
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 
@@ -35,9 +35,9 @@ from etir.passes.infra.registry import register_pass
 @register_pass
 @dataclass(frozen=True)
 class VerifyFallbackPass(Pass):
-    """Check that no operator is left for the target's kernels, or warn of backends that take none.
+    """Check that backends claim every operator, or warn of backends that claim none.
 
-    ``policy`` says whether operators that no backend takes may run on the target's kernels.
+    ``policy`` says whether operators that no backend claims may run on the target's kernels.
     """
 
     name = "verify-fallback"
@@ -45,7 +45,7 @@ class VerifyFallbackPass(Pass):
     policy: Literal["allow", "refuse"] = "allow"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
-        """Raises one error (E1104) under policy ``refuse`` with every operator that no backend takes, and why."""
+        """Raises one error (E1104) under policy ``refuse`` with every operator that no backend claims, and why."""
         report = ctx.attachments.get(DelegationReport)
         if self.policy == "refuse":
             raise_if_errors(_unexplained(module) if report is None else _explained(report))
@@ -54,12 +54,12 @@ class VerifyFallbackPass(Pass):
 
 
 def _idle(report: DelegationReport) -> list[Diagnostic]:
-    """A warning for every backend that takes nothing at all, with how much runs where."""
+    """A warning for every backend that claims nothing at all, with how much runs where."""
     return [
         E1104.diagnostic(
-            f"'{backend.name}' takes none of {report.operators} operators; {report.summary()}",
-            _place(backend.left[0]) if backend.left else None,
-            notes=[f"{left.count} x {left.op}: {left.reason}" for left in backend.left[:5]],
+            f"'{backend.name}' claims none of {report.operators} operators; {report.summary()}",
+            _place(backend.rejected[0]) if backend.rejected else None,
+            notes=[f"{row.count} x {row.op}: {row.reason}" for row in backend.rejected[:5]],
             severity=Severity.WARNING,
         )
         for backend in report.backends
@@ -70,8 +70,8 @@ def _idle(report: DelegationReport) -> list[Diagnostic]:
 def _explained(report: DelegationReport) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     for name, count in report.fallback.items():
-        rows = [(backend.name, left) for backend in report.backends for left in backend.left if left.op == name]
-        notes = [f"{who} leaves {left.count}: {left.reason}" for who, left in rows]
+        rows = [(backend.name, row) for backend in report.backends for row in backend.rejected if row.op == name]
+        notes = [f"{who} rejects {row.count}: {row.reason}" for who, row in rows]
         found.append(_refused(name, count, _place(rows[0][1]) if rows else None, notes))
     return found
 
@@ -89,12 +89,12 @@ def _unexplained(module: ModuleOp) -> list[Diagnostic]:
 
 def _refused(name: str, count: int, place: SourceLocation | None, notes: list[str]) -> Diagnostic:
     uses = "" if count == 1 else f" ({count} uses, this is the first)"
-    message = f"no delegate takes '{name}'{uses}, and no fallback is allowed"
+    message = f"no delegate claims '{name}'{uses}, and no fallback is allowed"
     return E1104.diagnostic(message, place, notes=notes).about(name)
 
 
-def _place(left: Left) -> SourceLocation | None:
-    file, *numbers = left.location.rsplit(":", 2)
+def _place(rejected: Rejected) -> SourceLocation | None:
+    file, *numbers = rejected.location.rsplit(":", 2)
     if not file:
         return None
     line, column, *_ = (*(int(n) for n in numbers if n.isdecimal()), 0, 0)

@@ -1,8 +1,8 @@
 """What-if: what one more operator would be worth to a backend.
 
-For every operator that a backend leaves, the partitions of each block are made again as if it took all of them, and
+For every operator that a backend rejects, the partitions of each block are recomputed as if it claimed all, and
 the number of partitions and the bytes at their boundaries are compared. Making partitions is linear in the size of the
-block, so that this costs little more than one partitioning for each operator that is left.
+block, so that this costs little more than one partitioning for each rejected operator.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.api.registry import Delegate
+from etir.passes.delegation.claim import Claims, computes
 from etir.passes.delegation.graph import BlockGraph, Contraction
 from etir.passes.delegation.levels import boundary_bytes, find_levels, lower_boundary
-from etir.passes.delegation.take import Taken, computes
 
 
 @dataclass(frozen=True)
 class Saving:
-    """If the backend took every ``op``: ``count`` operators more, and what becomes of partitions and boundaries."""
+    """If the backend claimed every ``op``: ``count`` operators more, and what becomes of partitions and boundaries."""
 
     op: str
     count: int
@@ -45,38 +45,38 @@ class WhatIf:
         graph: BlockGraph,
         made: Sequence[list[int]],
         groups: Sequence[list[int]],
-        taken: Taken,
+        claims: Claims,
         delegate: Delegate,
     ):
         inside = dict.fromkeys(i for group in groups for i in group)
         self.graph = graph
         self.made = list(made)
-        self.units = [list(unit) for unit in taken.units if unit[0] in inside]
-        self.left = {op: None for op in taken.reasons if computes(op)}
+        self.units = [list(unit) for unit in claims.units if unit[0] in inside]
+        self.rejected = {op: None for op in claims.reasons if computes(op)}
         self.delegate = delegate
 
     def operators(self) -> dict[str, int]:
-        """The operators that are left, with their number."""
+        """The rejected operators, with their number."""
         found: dict[str, int] = {}
         for op in self.graph.ops:
-            if op in self.left:
+            if op in self.rejected:
                 found[operator_of(op)] = found.get(operator_of(op), 0) + 1
         return found
 
     def measure(self, operator: str | None = None) -> tuple[int, int]:
-        """Partitions and boundary bytes, with every ``operator`` of the block taken as well."""
-        more = [[self.graph.index[op]] for op in self.left if operator is not None and operator_of(op) == operator]
+        """Partitions and boundary bytes, with every ``operator`` of the block claimed as well."""
+        more = [[self.graph.index[op]] for op in self.rejected if operator is not None and operator_of(op) == operator]
         units = [*self.units, *more]
         contracted = Contraction(self.graph, [*units, *self.made])
-        taken = [n < len(units) for n in range(len(contracted.members))]
-        levels = find_levels(contracted, taken)
-        lower_boundary(self.graph, contracted, taken, levels)
-        used = dict.fromkeys(level for level, is_taken in zip(levels, taken, strict=True) if is_taken)
-        return len(used), boundary_bytes(self.graph, contracted, taken, levels)
+        claimed = [n < len(units) for n in range(len(contracted.members))]
+        levels = find_levels(contracted, claimed)
+        lower_boundary(self.graph, contracted, claimed, levels)
+        used = dict.fromkeys(level for level, is_claimed in zip(levels, claimed, strict=True) if is_claimed)
+        return len(used), boundary_bytes(self.graph, contracted, claimed, levels)
 
 
 def rank_savings(questions: Sequence[WhatIf]) -> list[Saving]:
-    """The operators that are left, the ones whose support merges most partitions and saves most bytes first."""
+    """The rejected operators, the ones whose support merges most partitions and saves most bytes first."""
     counts: dict[str, int] = {}
     for question in questions:
         for name, count in question.operators().items():

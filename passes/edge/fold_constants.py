@@ -40,7 +40,7 @@ from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 
 EXPANDING = ("quantized_decomposed.dequantize_", "torchao.dequantize_")
-"""Beginnings of operators that stay: they make a quantised weight larger by far, and backends look for them."""
+"""Beginnings of operators that stay: they make a quantized weight larger by far, and backends look for them."""
 
 
 @register_pass
@@ -86,7 +86,7 @@ class _Folder:
                 for inner in region.blocks:
                     self.block(inner)
         for op in reversed(folded):
-            self.materialise(op)
+            self.materialize(op)
 
     def try_fold(self, op: EdgeOp) -> bool:
         """Compute ``op`` if it is a candidate. The results are kept in ``values``."""
@@ -139,7 +139,7 @@ class _Folder:
             return self.values[value]
         return [self._argument(v) for v in value] if isinstance(value, tuple) else value
 
-    def materialise(self, op: EdgeOp) -> None:
+    def materialize(self, op: EdgeOp) -> None:
         """Replace a folded operator: constants for the results that others use, nothing for the rest."""
         for result in op.results:
             if result.first_use is None:

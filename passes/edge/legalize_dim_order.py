@@ -47,7 +47,7 @@ class LegalizeDimOrderPass(Pass):
     target: str = "executorch"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
-        """Legalise every method."""
+        """Legalize every method."""
         manifest = load(self.target)
         for method in methods(module):
             for op in list(method.walk()):

@@ -13,9 +13,9 @@ After::
     et.write_state @cache, %0 : tensor<2x32x16xf32>
 
 A slice or a row of a buffer that is assigned (``cache[:, 3:4] = x``, ``cache[:, 3] = x``, ``narrow``, a start that is
-only known at run time) arrives as a scatter, whose kernels copy the whole tensor. ``index_put`` has an in-place kernel,
-which `to-out-variant` uses where nothing reads the old contents afterwards. Only what becomes the contents of a state
-or of a caller's tensor is rewritten: elsewhere one kernel is as good as the other.
+a runtime scalar) arrives as a scatter, whose kernels copy the whole tensor. ``index_put`` has an in-place kernel, which
+`to-out-variant` uses where nothing reads the old contents afterwards. Only what becomes the contents of a state or of a
+caller's tensor is rewritten: elsewhere one kernel is as good as the other.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class SliceScatter(_Scatter):
         dim, step, start, end = op.dim % len(sizes), op.step, op.start, op.end
         count = tensor_of(op.src).get_shape()[dim]
         if not isinstance(step, int) or not count:
-            rewriter.notify_match_failure("the step is only known at run time, or nothing is written")
+            rewriter.notify_match_failure("the step is dynamic, or nothing is written")
             return
         b = Builder(rewriter, "edge")
         if start is None or isinstance(start, int):

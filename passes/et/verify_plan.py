@@ -1,6 +1,6 @@
 """`verify-plan`: prove that no two buffers that are live at the same time share bytes, and that every buffer fits.
 
-It runs behind `plan-memory` in every pipeline and shares no code with the planners: lifetimes are computed again from
+It runs after `plan-memory` in every pipeline and shares no code with the planners: lifetimes are computed again from
 the method as it is, places are taken from the buffers.
 """
 

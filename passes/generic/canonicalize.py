@@ -219,7 +219,7 @@ class StaticSize(Pattern):
         if isinstance(size, int):
             rewriter.replace_op(op, ConstantOp(size))
         else:
-            rewriter.notify_match_failure(f"the size '{size}' is only known at run time")
+            rewriter.notify_match_failure(f"the size '{size}' is dynamic")
 
 
 class ArithmeticOnLiterals(Pattern):

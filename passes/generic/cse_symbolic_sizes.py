@@ -1,4 +1,4 @@
-"""`cse-symbolic-sizes`: one run-time value for each symbolic size.
+"""`cse-symbolic-sizes`: one runtime value for each symbolic size.
 
 Before::
 

@@ -117,7 +117,7 @@ def _run_one(ctx: EtContext, module: ModuleOp, p: ModulePass, done: PassReport, 
             verify_module(module, require_locations=options.require_locations, verified=ctx.verified)
     except EtirError as error:
         count = len(error.diagnostics)
-        head = E0504.diagnostic(f"pass '{p.name}' left invalid IR behind: {count} problem{'s' if count > 1 else ''}")
+        head = E0504.diagnostic(f"pass '{p.name}' produced invalid IR: {count} problem{'s' if count > 1 else ''}")
         raise EtirError([head, *error.diagnostics]) from None
 
 

@@ -1,7 +1,7 @@
 """Everything that keeps a program from compiling, not only what the first failing pass says.
 
 A pass that failed may say that those after it can still look (:meth:`Pass.recover`): checks change nothing,
-decomposition leaves alone what it cannot decompose, functionalisation drops the mutations that it could not express. So
+decomposition leaves alone what it cannot decompose, functionalization drops the mutations that it could not express. So
 the pipeline goes on, for the sake of what later passes find. What a later pass says of an operator that an earlier one
 refused already is left out; a pass that fails for want of what was refused says nothing new either, and ends the
 survey.

@@ -81,7 +81,7 @@ class _Step(TrainingStep):
         self.options = options
 
     def begin(self) -> None:
-        options, old = self.options, self.number("step", 0.0)
+        options, old = self.options, self.scalar("step", 0.0)
         step = self.op(aten.add.Scalar, {"self": old, "other": 1}, old)
         self.write(old, step)
         first, second = (self._correction(step, beta) for beta in (options.beta1, options.beta2))

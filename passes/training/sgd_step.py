@@ -70,7 +70,7 @@ class _Step(TrainingStep):
 
     def begin(self) -> None:
         if self.options.momentum and self.options.dampening:
-            self.factor = self.number("factor", 1.0)
+            self.factor = self.scalar("factor", 1.0)
             assert isinstance(self.factor.owner, Operation)
             later = ConstantOp(scalar(1.0 - self.options.dampening))
             later.location = self.factor.owner.location

@@ -1,7 +1,7 @@
-"""What the passes that append an optimiser's step to joint graphs of forward and backward share.
+"""What the passes that append an optimizer's step to joint graphs of forward and backward share.
 
-The values of the step are computed behind the backward part, new parameters are written to their states, and gradients
-and parameters are no outputs any more. What the optimiser remembers are states of their own, ``NAME.momentum`` of
+The values of the step are computed after the backward part, new parameters are written to their states, and gradients
+and parameters are no outputs any more. What the optimizer remembers are states of their own, ``NAME.momentum`` of
 parameter ``NAME``. Without a learning rate the method takes one as a further input.
 """
 
@@ -138,7 +138,7 @@ class TrainingStep(ABC):
         type = cast("TensorType[Attribute]", parameter.type)
         return self.new_state(f"{symbol}.{kind}", f"{fqn}.{kind}", type, bytes(tensor_bytes(type)))
 
-    def number(self, kind: str, value: float) -> SSAValue:
+    def scalar(self, kind: str, value: float) -> SSAValue:
         """A state ``kind`` of the method, one float32: what it holds before the step."""
         name = f"{self.method.sym_name.data}.{kind}"
         return self.new_state(name, name, tensor_type(f32, []), scalar(value).data.data)

@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "platform/host_program.h"
+#include "platform/host_module.h"
 #include "platform/value_names.h"
 
 using etir::Tag;
 namespace host = etir::host;
 
 struct etir_program {
-  std::shared_ptr<host::Program> program;
+  std::shared_ptr<host::Module> module;
   std::vector<std::string> names;
 };
 
@@ -60,17 +60,17 @@ etir_program* load(host::Bytes bytes, std::vector<host::Bytes> data, int threads
   host::Status status;
   host::Options options;
   options.threads = std::max(threads, 1);
-  auto program = host::Program::load(std::move(bytes), std::move(data), options, &status);
-  if (program == nullptr) {
+  auto module = host::Module::load(std::move(bytes), std::move(data), options, &status);
+  if (module == nullptr) {
     remember(status);
     return nullptr;
   }
   auto result = std::make_unique<etir_program>();
-  for (uint32_t i = 0; i < program->core().num_methods(); ++i) {
-    const etir::StringView name = program->core().method_meta(i).name();
+  for (uint32_t i = 0; i < module->program().num_methods(); ++i) {
+    const etir::StringView name = module->program().method_meta(i).name();
     result->names.emplace_back(name.data, name.size);
   }
-  result->program = std::move(program);
+  result->module = std::move(module);
   return result.release();
 }
 
@@ -79,13 +79,13 @@ etir_value value_of(etir_method& method, host::Output& output) {
   value.kind = static_cast<etir_kind>(output.tag);
   switch (output.tag) {
     case Tag::Int:
-      value.integer = output.number.integer;
+      value.integer = output.scalar.integer;
       break;
     case Tag::Bool:
-      value.integer = output.number.boolean ? 1 : 0;
+      value.integer = output.scalar.boolean ? 1 : 0;
       break;
     case Tag::Double:
-      value.real = output.number.real;
+      value.real = output.scalar.real;
       break;
     case Tag::String:
       value.text = output.text.c_str();
@@ -120,13 +120,13 @@ bool input_of(const etir_value& value, host::Input* input) {
     case ETIR_NONE:
       return true;
     case ETIR_INT:
-      input->number.integer = value.integer;
+      input->scalar.integer = value.integer;
       return true;
     case ETIR_BOOL:
-      input->number.boolean = value.integer != 0;
+      input->scalar.boolean = value.integer != 0;
       return true;
     case ETIR_DOUBLE:
-      input->number.real = value.real;
+      input->scalar.real = value.real;
       return true;
     case ETIR_STRING:
       input->text = value.text == nullptr ? "" : value.text;
@@ -183,7 +183,7 @@ etir_method* etir_method_load(etir_program* program, const char* name) {
   return guarded<etir_method*>(nullptr, [&]() -> etir_method* {
     host::Status status;
     auto method = std::make_unique<etir_method>();
-    method->method = program->program->load_method(std::string(name), &status);
+    method->method = program->module->load_method(std::string(name), &status);
     if (method->method == nullptr) {
       remember(status);
       return nullptr;

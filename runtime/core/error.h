@@ -70,7 +70,7 @@ struct ErrorRecord {
   int64_t a = -1;
   int64_t b = -1;
 
-  /// The category; kept out of line, since the table behind it is long.
+  /// The category; kept out of line, since its table is long.
   __attribute__((noinline)) Error error() const { return error_of(check); }
 };
 

@@ -18,7 +18,7 @@ using testing::Node;
 using testing::Small;
 
 ErrorRecord check(const std::string& bytes, uint8_t schema = flat::kProgram) {
-  // A block of its own, so that sanitizers see what lies behind it.
+  // A block of its own, so that sanitizers see reads beyond it.
   const std::unique_ptr<uint8_t, decltype(&std::free)> block(
       static_cast<uint8_t*>(std::malloc(bytes.size() > 0 ? bytes.size() : 1)), &std::free);
   uint8_t* data = block.get();
@@ -46,7 +46,7 @@ ETIR_TEST(a_good_buffer_is_read) {
   CHECK(plan.vector(2).table(0).table(1).vector(2).get<int32_t>(1) == 3);
 }
 
-// Whatever is cut off, the walker finds it without reading what is not there.
+// Wherever the file is truncated, the walker finds it without reading what is not there.
 ETIR_TEST(every_prefix_is_refused_or_whole) {
   Small small;
   const std::string bytes = small.bytes();

@@ -59,7 +59,7 @@ enum FieldKind : uint8_t {
   kScalar1,
   kScalar4,
   kScalar8,
-  kVector1,  ///< of items of 1 byte; strings too
+  kVector1,  ///< vector of items of 1 byte; strings too
   kVector4,
   kVector8,
   kTables,  ///< vector of tables

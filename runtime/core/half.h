@@ -1,7 +1,7 @@
 // 16-bit floating point types: storage, and conversion from and to float.
 //
 // Conversions round to nearest even and keep infinities and NaNs. They are plain integer code, which compilers
-// vectorise; where the target has conversion instructions (F16C, Armv8 FP16) the compiler's own type is used instead.
+// vectorize; where the target has conversion instructions (F16C, Armv8 FP16) the compiler's own type is used instead.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 //
 // A value is eight bytes and a tag, kept in two arrays: a table of n values takes 9 n bytes. Lists stay in the
 // program's bytes: a list of ints holds indices of values, which are read when the kernel asks, so that lists follow
-// run-time sizes without being rebuilt. The loader checks every index and tag once; nothing here does again.
+// runtime sizes without being rebuilt. The loader checks every index and tag once; nothing here does again.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +60,7 @@ struct Scalar {
   bool is_integral(bool with_bool) const { return tag == Tag::Int || (with_bool && tag == Tag::Bool); }
   bool is_boolean() const { return tag == Tag::Bool; }
   bool is_floating() const { return tag == Tag::Double; }
-  /// The dtype that torch gives a Python number of this kind: Bool, Long or Double.
+  /// The dtype that torch gives a Python scalar of this kind: Bool, Long or Double.
   ScalarType dtype() const {
     return tag == Tag::Bool ? ScalarType::Bool : tag == Tag::Int ? ScalarType::Long : ScalarType::Double;
   }

@@ -72,7 +72,7 @@ class BackendInit {
   ErrorRecord record_;
 };
 
-/// Whether methods besides the one that initialised a delegate use it (MethodOptions::share).
+/// Whether methods besides the one that initialized a delegate use it (MethodOptions::share).
 enum class Sharing : uint8_t {
   No,    ///< each method has its own
   May,   ///< one for all of them saves time and memory
@@ -92,7 +92,7 @@ struct Backend {
   Error (*execute)(void* handle, KernelContext& ctx, uint32_t count);
   /// Ends a delegate for which init() succeeded. May be null.
   void (*destroy)(void* handle) = nullptr;
-  /// Whether other methods use an initialised delegate. May be null: no.
+  /// Whether other methods use an initialized delegate. May be null: no.
   Sharing (*shareable)(void* handle) = nullptr;
 };
 

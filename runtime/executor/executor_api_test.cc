@@ -86,7 +86,7 @@ void write_record(const ErrorRecord& record, int64_t* out) {
 }
 
 // A backend for tests: writes the sum of its float inputs, times the first byte of its blob, to its last argument. What
-// is behind that byte names data whose first byte takes its place.
+// follows that byte names data whose first byte takes its place.
 struct SumState {
   uint8_t factor;
 };

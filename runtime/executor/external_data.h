@@ -23,8 +23,8 @@ class ExternalData {
     bool has_layout = false;  ///< whether the entry is a tensor; dtype and shape mean something then only
     const int32_t* sizes = nullptr;
     const uint8_t* dim_order = nullptr;
-    uint64_t offset = 0;  ///< of its data in the file
-    uint64_t nbytes = 0;  ///< of its segment, at least what the layout needs
+    uint64_t offset = 0;  ///< offset of its data in the file
+    uint64_t nbytes = 0;  ///< bytes of its segment, at least what the layout needs
   };
 
   ExternalData() = default;

@@ -69,16 +69,16 @@ struct DelegateAllocator {
 /// What a method uses besides memory. All that it points to must outlive the method, except for the spans' own arrays.
 struct MethodOptions {
   Span<const KernelTable> kernels;           ///< looked through in order; those for too few types are passed over
-  BackendTable backends;                     ///< by name
+  BackendTable backends;                     ///< backends by name
   Span<const ExternalData* const> external;  ///< looked through in order; must outlive the method
   ParallelFor parallel;                      ///< threads for kernels; none by default
-  DynamicAllocator dynamic;                  ///< for tensors without a bound; without one they keep to their plan
-  uint64_t seed = 0;                         ///< of the random operators
-  uint64_t max_instructions = 10000000;      ///< in one execute(); 0 for no limit
+  DynamicAllocator dynamic;                  ///< memory of tensors without a bound; null: they keep to their plan
+  uint64_t seed = 0;                         ///< seed of the random operators
+  uint64_t max_instructions = 10000000;      ///< instructions of one execute(); 0: no limit
   DelegateAllocator delegates;               ///< where delegates get memory when method memory has no more
   EventSink events;                          ///< hears of what goes on in delegates
   /// Methods of the same program whose delegates this one uses where it has equal ones (backend, data, compile specs)
-  /// and the backend lets it: those are initialised once. They must outlive this one and not run at the same time.
+  /// and the backend lets it: those are initialized once. They must outlive this one and not run at the same time.
   Span<const Method* const> share;
   /// The same for delegates with state that methods share (Sharing::Must), and for no others.
   Span<const Method* const> share_state;
@@ -147,7 +147,7 @@ class Method {
   /// What went wrong in the last call that failed.
   const ErrorRecord& error_record() const { return record_; }
   MethodMeta meta() const { return MethodMeta(plan_, index_); }
-  /// Whether this method uses a delegate that `other` has initialised.
+  /// Whether this method uses a delegate that `other` has initialized.
   bool uses_delegates_of(const Method& other) const;
   /// Bytes of method memory in use, and the most of temporary memory that was ever in use.
   size_t method_memory_used() const { return memory_.used; }
@@ -216,7 +216,7 @@ class Method {
   Delegate* delegates_ = nullptr;
   int32_t* sizes_ = nullptr;  // of the tensors that are not static; during load, of those that are still to come
   uint8_t* input_set_ = nullptr;
-  uint32_t num_delegates_ = 0;  // that have been initialised
+  uint32_t num_delegates_ = 0;  // that have been initialized
   Arena memory_, temp_;
   Span<const PlannedBuffer> planned_;
   ParallelFor parallel_;

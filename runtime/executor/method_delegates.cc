@@ -1,4 +1,4 @@
-// Delegates of a method: found, initialised or shared, and ended.
+// Delegates of a method: found, initialized or shared, and ended.
 #include <cstring>
 
 #include "executor/method.h"

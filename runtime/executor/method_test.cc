@@ -34,7 +34,7 @@ constexpr KernelTable kTable = {kRows, 1};
 constexpr Kernel kOtherRows[] = {{"test::twice.out", twice, "TI>T", 4}};
 constexpr KernelTable kOtherTable = {kOtherRows, 1};
 
-/// A loaded program, and memory of its own for each part, so that sanitizers see the first byte behind it.
+/// A loaded program, and memory of its own for each part, so that sanitizers see the first byte beyond it.
 struct Fixture {
   explicit Fixture(Small& small) : bytes(small.bytes()), loader(bytes.data(), bytes.size()) {
     CHECK_EQ(program.load(loader), Error::Ok);

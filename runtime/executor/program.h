@@ -32,9 +32,9 @@ struct TensorInfo {
   Dynamism dynamism = Dynamism::Static;
   bool planned = false;   ///< it has a place in a planned buffer: inputs are copied in, outputs cannot be repointed
   bool constant = false;  ///< its data are in the file, or external, and are not written
-  const int32_t* sizes = nullptr;  ///< of a tensor that is not static, the largest
+  const int32_t* sizes = nullptr;  ///< sizes; upper bounds where the tensor is not static
   const uint8_t* dim_order = nullptr;
-  uint64_t nbytes = 0;  ///< for `sizes`
+  uint64_t nbytes = 0;  ///< bytes of a tensor of these `sizes`
   StringView name;      ///< fully qualified name, where the file has one
 };
 

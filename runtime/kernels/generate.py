@@ -97,7 +97,7 @@ def load_manifest(folders: Sequence[Path] = ()) -> dict[str, dict[str, Any]]:
 
 
 def split_arguments(schema: str) -> tuple[list[str], list[str]]:
-    """The argument declarations of a schema: inputs and results (those behind ``*`` that are written)."""
+    """The argument declarations of a schema: inputs and results (those after ``*`` that are written)."""
     inside = schema[schema.index("(") + 1 : schema.rindex(") ->")]
     parts = [part.strip() for part in re.split(r",(?![^\[(]*[\])])", inside) if part.strip()]
     inputs: list[str] = []
@@ -373,7 +373,7 @@ def source_masks(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
         mask = dtype_mask(row)
         letters = signature(row["schema"], row.get("kind") == "prim").partition(">")[0].upper()
         if "N" in letters and mask & sum(1 << DTYPES[name] for name in _INTEGRAL):
-            # An integer tensor and a Python number are an int64 or a float32 together.
+            # An integer tensor and a Python scalar are an int64 or a float32 together.
             mask |= 1 << DTYPES["Long"] | 1 << DTYPES["Float"]
         masks[row["source"]] = masks.get(row["source"], 0) | mask
     return dict(sorted(masks.items()))

@@ -1,6 +1,6 @@
 // What a host has and an embedded program has not: files, memory as it is asked for, and messages that are sentences.
 //
-// The base of host_program.h. Nothing here throws; what fails returns null, or says why in a Status.
+// The base of host_module.h. Nothing here throws; what fails returns null, or says why in a Status.
 #pragma once
 
 #include <cstddef>

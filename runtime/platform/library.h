@@ -7,7 +7,7 @@
 //   etir_kernel_table    its kernels: platform/isa_module.cc with a table by kernels/generate.py
 //   etir_backend_table   its backends: ETIR_EXPORT_BACKENDS in one of its sources
 //
-// which CMake's etir_add_library() puts together (cmake/EtirKernels.cmake). Kernels and backends exchange C++ objects
+// which CMake's etir_add_library() builds (cmake/EtirKernels.cmake). Kernels and backends exchange C++ objects
 // with the runtime, so that a library is built against the headers of the runtime that loads it: each function is asked
 // with a number that changes with the layout of what they exchange. A library comes before what is built in, and before
 // libraries that were loaded earlier: an operator or a backend of the same name is the last one's.

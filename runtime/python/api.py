@@ -92,7 +92,7 @@ def _source(source: object) -> str | bytes | bytearray | memoryview:
 class Program:
     """A loaded file. ``program["forward"]`` and ``program.forward`` are its methods.
 
-    Delegates that are equal in several of these methods are initialised once, where their backend lets methods share
+    Delegates that are equal in several of these methods are initialized once, where their backend lets methods share
     them; such methods wait for each other.
     """
 

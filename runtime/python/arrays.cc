@@ -172,15 +172,15 @@ std::string PythonInputs::add(nb::handle object) {
     input.tag = Tag::None;
   } else if (PyBool_Check(value.ptr())) {
     input.tag = Tag::Bool;
-    input.number.boolean = value.ptr() == Py_True;
+    input.scalar.boolean = value.ptr() == Py_True;
   } else if (PyLong_Check(value.ptr())) {
     int overflow = 0;
     input.tag = Tag::Int;
-    input.number.integer = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+    input.scalar.integer = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
     if (overflow != 0) return "is an int of more than 64 bits";
   } else if (PyFloat_Check(value.ptr())) {
     input.tag = Tag::Double;
-    input.number.real = PyFloat_AsDouble(value.ptr());
+    input.scalar.real = PyFloat_AsDouble(value.ptr());
   } else if (PyUnicode_Check(value.ptr()) && tag == Tag::String) {
     input.tag = Tag::String;
     input.text = nb::cast<std::string>(value);
@@ -444,11 +444,11 @@ nb::object to_python(host::Output& output, bool torch, const dlpack::ExchangeApi
     case Tag::None:
       return nb::none();
     case Tag::Int:
-      return nb::int_(output.number.integer);
+      return nb::int_(output.scalar.integer);
     case Tag::Bool:
-      return nb::bool_(output.number.boolean);
+      return nb::bool_(output.scalar.boolean);
     case Tag::Double:
-      return nb::float_(output.number.real);
+      return nb::float_(output.scalar.real);
     case Tag::String:
       return nb::steal(
           PyUnicode_DecodeUTF8(output.text.data(), static_cast<Py_ssize_t>(output.text.size()), "replace"));

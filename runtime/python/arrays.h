@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "platform/host_program.h"
+#include "platform/host_module.h"
 #include "python/dlpack_exchange.h"
 
 namespace etir {

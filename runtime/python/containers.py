@@ -208,7 +208,7 @@ def _torch_nodes() -> Mapping[Any, Any]:
 
 
 def _serialized() -> Mapping[str, Any]:
-    """The classes that torch knows by a serialised name."""
+    """The classes that torch knows by a serialized name."""
     return getattr(_pytree(), "SERIALIZED_TYPE_TO_PYTHON_TYPE", {})
 
 

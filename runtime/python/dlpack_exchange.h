@@ -35,7 +35,7 @@ struct TensorView {
   int32_t rank;
   DataType dtype;
   int64_t* sizes;
-  int64_t* strides;  ///< in elements
+  int64_t* strides;  ///< strides in elements
   uint64_t byte_offset;
 };
 

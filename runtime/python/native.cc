@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "platform/describe.h"
-#include "platform/host_program.h"
+#include "platform/host_module.h"
 #include "platform/library.h"
 #include "python/arrays.h"
 
@@ -103,7 +103,7 @@ class PythonMethod {
     nb::list rows;
     for (const host::InstructionTime& row : times) {
       rows.append(nb::make_tuple(
-          row.instruction, text_of(method_->program()->instruction_label(method_->meta().index(), row.instruction)),
+          row.instruction, text_of(method_->module()->instruction_label(method_->meta().index(), row.instruction)),
           row.nanoseconds));
     }
     return nb::make_tuple(outputs, rows);
@@ -158,22 +158,22 @@ class PythonProgram {
     host::Status status;
     {
       const nb::gil_scoped_release release;
-      program_ = host::Program::load(std::move(bytes), std::move(data), options, &status);
+      module_ = host::Module::load(std::move(bytes), std::move(data), options, &status);
     }
-    if (program_ == nullptr) raise(status);
+    if (module_ == nullptr) raise(status);
   }
 
   nb::list methods() const {
     nb::list names;
-    for (uint32_t i = 0; i < program_->core().num_methods(); ++i) {
-      names.append(text_of(program_->core().method_meta(i).name()));
+    for (uint32_t i = 0; i < module_->program().num_methods(); ++i) {
+      names.append(text_of(module_->program().method_meta(i).name()));
     }
     return names;
   }
 
   /// (inputs, outputs, how the inputs are packed into containers, how the outputs are)
   nb::tuple signature(uint32_t index) const {
-    const MethodMeta meta = program_->core().method_meta(index);
+    const MethodMeta meta = module_->program().method_meta(index);
     nb::list inputs, outputs;
     for (uint32_t i = 0; i < meta.num_inputs(); ++i) {
       const Tag tag = meta.input_tag(i);
@@ -198,18 +198,18 @@ class PythonProgram {
         auto alive = other.lock();
         if (alive != nullptr && !alone) share.push_back(std::move(alive));
       }
-      method = program_->load_method(index, &status, share);
+      method = module_->load_method(index, &status, share);
       if (method != nullptr && !alone) together_.push_back(method);
     }
     if (method == nullptr) raise(status);
     return new PythonMethod(std::move(method));
   }
 
-  const std::string& isa() const { return program_->isa(); }
-  int threads() const { return program_->threads(); }
+  const std::string& isa() const { return module_->isa(); }
+  int threads() const { return module_->threads(); }
 
  private:
-  std::shared_ptr<host::Program> program_;
+  std::shared_ptr<host::Module> module_;
   std::mutex together_mutex_;
   std::vector<std::weak_ptr<host::Method>> together_;  ///< methods that share delegates
 };

@@ -28,7 +28,7 @@ class Structure:
     """A node of the tree.
 
     Attributes:
-        type: the serialised name of the container's type, ``"builtins.dict"``; None for a leaf.
+        type: the serialized name of the container's type, ``"builtins.dict"``; None for a leaf.
         children: what is in it, in order.
         keys: what the children are called: keys of a dict, fields, names of arguments; None where they are numbered.
         context: what else torch recorded of the container, as it stands in the file.

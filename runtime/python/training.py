@@ -1,4 +1,4 @@
-"""Training on the device: a joint graph of forward and backward, and an optimiser of the host's.
+"""Training on the device: a joint graph of forward and backward, and an optimizer of the host's.
 
     module = TrainingModule(program)              # compiled from a joint graph with state_methods=True
     optimizer = SGD(module, lr=0.1, momentum=0.9)
@@ -6,7 +6,7 @@
         loss, *_ = module.forward_backward(x, label)
         optimizer.step()
 
-``Adam`` and ``AdamW`` are the other optimisers. Parameters are state of the program. A program that was compiled with
+``Adam`` and ``AdamW`` are the other optimizers. Parameters are state of the program. A program that was compiled with
 ``optimizer="sgd{...}"`` does the step itself and needs nothing of this module.
 """
 

@@ -15,7 +15,7 @@
 
 #include "core/error_text.h"
 #include "platform/describe.h"
-#include "platform/host_program.h"
+#include "platform/host_module.h"
 #include "platform/library.h"
 #include "tools/npy.h"
 
@@ -175,13 +175,13 @@ void print_output(const std::string& label, const host::Output& output) {
   const auto same = [](auto value) { return value; };
   switch (output.tag) {
     case Tag::Int:
-      std::printf("%s = %lld\n", label.c_str(), static_cast<long long>(output.number.integer));
+      std::printf("%s = %lld\n", label.c_str(), static_cast<long long>(output.scalar.integer));
       break;
     case Tag::Bool:
-      std::printf("%s = %s\n", label.c_str(), output.number.boolean ? "true" : "false");
+      std::printf("%s = %s\n", label.c_str(), output.scalar.boolean ? "true" : "false");
       break;
     case Tag::Double:
-      std::printf("%s = %.17g\n", label.c_str(), output.number.real);
+      std::printf("%s = %.17g\n", label.c_str(), output.scalar.real);
       break;
     case Tag::String:
       std::printf("%s = \"%s\"\n", label.c_str(), output.text.c_str());
@@ -228,7 +228,7 @@ void print_profile(const host::Method& method, const std::vector<host::Instructi
   std::map<std::string, std::pair<int, int64_t>> by_operator;
   int64_t total = 0;
   for (const host::InstructionTime& row : times) {
-    auto& sum = by_operator[method.program()->instruction_label(method.meta().index(), row.instruction)];
+    auto& sum = by_operator[method.module()->instruction_label(method.meta().index(), row.instruction)];
     ++sum.first;
     sum.second += row.nanoseconds;
     total += row.nanoseconds;
@@ -259,10 +259,10 @@ int run(const Arguments& arguments) {
   host::Options options;
   options.threads = arguments.threads;
   options.isa = arguments.isa;
-  const auto program = host::Program::load(std::move(bytes), std::move(data), options, &status);
-  if (program == nullptr) return complain(status);
-  if (arguments.list) return print_methods(program->core()), 0;
-  const auto method = program->load_method(arguments.method, &status);
+  const auto module = host::Module::load(std::move(bytes), std::move(data), options, &status);
+  if (module == nullptr) return complain(status);
+  if (arguments.list) return print_methods(module->program()), 0;
+  const auto method = module->load_method(arguments.method, &status);
   if (method == nullptr) return complain(status);
 
   const MethodMeta meta = method->meta();
@@ -279,7 +279,7 @@ int run(const Arguments& arguments) {
         const etir::StringView text = etir::Method::string(own);
         input.text.assign(text.data, text.size);
       } else if (own.tag != Tag::None) {
-        input.number = own.payload;
+        input.scalar = own.payload;
       }
       continue;
     }
@@ -326,7 +326,7 @@ int run(const Arguments& arguments) {
   if (arguments.profile) print_profile(*method, times);
   if (arguments.repeat > 1) {
     std::sort(runs.begin(), runs.end());
-    std::printf("%d runs on %s kernels: shortest %.1f us, median %.1f us\n", arguments.repeat, program->isa().c_str(),
+    std::printf("%d runs on %s kernels: shortest %.1f us, median %.1f us\n", arguments.repeat, module->isa().c_str(),
                 runs.front(), runs[runs.size() / 2]);
   }
   return 0;

@@ -55,7 +55,7 @@ std::string read_npy(const std::string& path, Array* array) {
   const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(bytes[i])); };
   const size_t start = long_header ? 12 : 10;
   const size_t size = byte(8) | byte(9) << 8 | (long_header ? byte(10) << 16 | byte(11) << 24 : 0);
-  if (size > bytes.size() - start) return "the header of '" + path + "' is cut off";
+  if (size > bytes.size() - start) return "the header of '" + path + "' is truncated";
   const std::string header(bytes.data() + start, size);
   const std::string descr = entry(header, "descr");
   const Name* found = nullptr;
@@ -76,7 +76,7 @@ std::string read_npy(const std::string& path, Array* array) {
   }
   uint64_t expected;
   if (__builtin_mul_overflow(count, element_size(array->dtype), &expected) || expected > bytes.size() - start - size) {
-    return "'" + path + "' is cut off";
+    return "'" + path + "' is truncated";
   }
   array->order.resize(array->sizes.size());
   std::iota(array->order.begin(), array->order.end(), uint8_t{0});

@@ -148,7 +148,7 @@ def test_report() -> None:
     assert report is not None
     (backend,) = report.backends
     assert (backend.runtime_id, len(backend.partitions)) == ("XnnpackBackend", 2)
-    assert [(left.op, left.reason) for left in backend.left] == [
+    assert [(row.op, row.reason) for row in backend.rejected] == [
         ("aten.erf.default", "the partitioner does not tag 'aten.erf.default'")
     ]
 
@@ -166,7 +166,7 @@ def test_instance_and_arguments() -> None:
 
 
 def test_beside_another_backend() -> None:
-    """What a backend of higher preference has is taken out of the partitioner's partitions."""
+    """What a backend of higher preference has is removed from the partitioner's partitions."""
     program = etir.compile(
         exported("block"), delegates=["xnnpack", "executorch:xnnpack"], partition={"exclude": ("aten.bmm.default",)}
     )
@@ -186,7 +186,7 @@ def test_control_flow() -> None:
 
 
 def test_a_backend_of_ones_own() -> None:
-    """What it wants whole and how it filters, compile specs, named data in the file and beside it."""
+    """What it preserves and how it filters, compile specs, named data in the file and beside it."""
     name = from_partitioner(NotePartitioner())
     program = etir.compile(exported("note"), delegates=[name], link_backends=["NoteBackend"])
     file = read_pte(program.buffer)

@@ -1,7 +1,7 @@
-"""Small programs with sizes that are only known at run time: eager and both runtimes agree at three sizes.
+"""Small programs with dynamic sizes: eager and both runtimes agree at three sizes.
 
 Every row is a function, the inputs of three calls, and the dims of each input that vary. The program is exported with
-the first call's inputs and without torch's functionalisation, and loaded once.
+the first call's inputs and without torch's functionalization, and loaded once.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ import etir.runtime  # noqa: E402
 from etir_testing.interop.program_runs import Function, assert_same, eager, f32, stock, trace  # noqa: E402
 
 SPLITS = ([2, 2, 5, 7], [0, 0, 0, 7], [7, 7, 7, 7], [1, 2, 3, 4], [0, 0, 0, 0])
-"""Ends of four groups of up to seven rows: empty ones, one for all, rows behind the last group."""
+"""Ends of four groups of up to seven rows: empty ones, one for all, rows after the last group."""
 
 
 def check(module: Any, calls: list[tuple[Any, ...]], dynamic: Any = None, tolerance: float = 1e-5) -> None:

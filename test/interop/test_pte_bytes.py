@@ -172,7 +172,7 @@ def test_rewritten_program_passes_the_stock_verifier(samples: Callable[[str], Sa
 
 @pytest.mark.parametrize("alignment", [16, 4096])
 def test_other_alignments_run_the_same(samples: Callable[[str], Sample], alignment: int) -> None:
-    for name in ("mlp", "xnnpack", "xnnpack_inline", "mutable_initialised"):
+    for name in ("mlp", "xnnpack", "xnnpack_inline", "mutable_initialized"):
         sample = samples(name)
         program = read_pte(sample.pte)
         data = write_pte(

@@ -1,4 +1,4 @@
-"""Operators of ``quantized_decomposed`` that no delegate takes: arithmetic on the stock runtime, kernels on etir's."""
+"""Operators of ``quantized_decomposed`` that no delegate claims: arithmetic on the stock runtime, kernels on etir's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import etir.runtime
 from etir.emit.pte.reader import read_pte
 
 from etir_testing.interop.program_runs import Function
-from etir_testing.interop.quantized_classifier import Classifier, quantised
+from etir_testing.interop.quantized_classifier import Classifier, quantized
 from etir_testing.interop.xnnpack_runs import difference, facts_of, run_stock
 
 q = torch.ops.quantized_decomposed
@@ -101,10 +101,10 @@ def test_operator(name: str) -> None:
 
 @pytest.mark.parametrize("options", [{"exclude": ("aten.linear.default", "aten.add.Tensor")}, {"min_ops": 1000}])
 def test_partly_delegated(options: dict[str, Any]) -> None:
-    """A quantised network of which XNNPACK is kept from some operators, or from all."""
+    """A quantized network of which XNNPACK is kept from some operators, or from all."""
     torch.manual_seed(0)
     inputs = (torch.randn(1, 3, 16, 16),)
-    module = quantised(Classifier(), inputs)
+    module = quantized(Classifier(), inputs)
     with torch.no_grad():
         expected = module(*inputs)
         exported = torch.export.export(module, inputs)

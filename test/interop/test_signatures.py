@@ -67,7 +67,7 @@ def test_cache_is_written_in_place(step: Any) -> None:
 
 
 def test_cache_that_is_read_later_is_copied() -> None:
-    """The old content is still needed behind the write, so that it may not be done in place."""
+    """The old content is still needed after the write, so that it may not be done in place."""
 
     def step(m, x, position):
         old = m.a.clone()
@@ -130,7 +130,7 @@ def test_mutated_inputs(step: Any) -> None:
 
 
 def test_a_changed_input_that_is_returned_has_memory_of_its_own() -> None:
-    """The wheel's `Method.execute` gives outputs without memory fresh tensors, in front of the run: not the input's."""
+    """The wheel's `Method.execute` gives outputs without memory fresh tensors before the run: not the input's."""
     x, y = f32(2, 3, seed=1), f32(2, 3, seed=2)
     program = compile_program(exported(Function(mutates_and_returns), (x.clone(), y))).buffer
     loaded = Runtime.get().load_program(program)

@@ -163,7 +163,7 @@ def test_operators(name: str) -> None:
     run(module, [inputs])
 
 
-# --- sizes that are only known at run time ----------------------------------------------------------------------------
+# --- dynamic sizes ----------------------------------------------------------------------------
 
 _N = Dim("n", min=1, max=9)
 _M = Dim("m", min=1, max=9)

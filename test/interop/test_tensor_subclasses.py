@@ -1,4 +1,4 @@
-"""Weights that are tensor subclasses: models that torchao has quantised, imported as they are exported."""
+"""Weights that are tensor subclasses: models that torchao has quantized, imported as they are exported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torchao's operators of affine quantisation that no delegate takes: arithmetic on both runtimes."""
+"""torchao's operators of affine quantization that no delegate claims: arithmetic on both runtimes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HALF_BLOCKS, BYTE = [1, 8], (torch.int8, -128, 127)
 
 
 def per_token(x: torch.Tensor) -> torch.Tensor:
-    """Each row quantised with what is found at run time, and back."""
+    """Each row quantized with what is found at run time, and back."""
     blocks = [1, x.shape[-1]]
     scale, point = a.choose_qparams_affine(x, "ASYMMETRIC", blocks, *BYTE, 1e-5, torch.float32, torch.int8)
     stored = a.quantize_affine(x, blocks, scale, point, *BYTE)
@@ -106,7 +106,7 @@ def test_sizes_at_run_time(dim: int) -> None:
 
 @pytest.mark.parametrize("name", ["8da4w", "4w by group", "8w by channel"])
 def test_models(name: str) -> None:
-    """Models that torchao has quantised, without a delegate and with one that takes nothing or a part."""
+    """Models that torchao has quantized, without a delegate and with one that takes nothing or a part."""
     model = quantized(name)
     exported = torch.export.export(model, (X,))
     wanted = model(X).detach()

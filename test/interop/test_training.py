@@ -116,7 +116,7 @@ ADAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "without_moments": ("adam", {"lr": 0.01, "betas": (0.0, 0.0), "eps": 1e-3}),
     "adamw_all": ("adamw", {"lr": 0.02, "betas": (0.8, 0.95), "weight_decay": 0.3, "amsgrad": True}),
 }
-"""Optimisers as the program names them, and torch's arguments."""
+"""Optimizers as the program names them, and torch's arguments."""
 
 
 def words_of(options: dict[str, Any]) -> str:
@@ -208,7 +208,7 @@ def test_program_that_trains_itself(name: str) -> None:
     ],
     ids=["plain", "dampened", "nesterov"],
 )
-def test_optimisers(options: dict[str, Any]) -> None:
+def test_optimizers(options: dict[str, Any]) -> None:
     """The step in the program, the host's step through etir's runtime, and the stock training module's."""
     training = pytest.importorskip("executorch.extension.training.pybindings._training_module")
     library = pytest.importorskip("executorch.extension.training.pybindings._training_lib")

@@ -1,4 +1,4 @@
-"""Quantised graphs on the stock runtime: what XNNPACKQuantizer makes, against what the exported graph computes."""
+"""Quantized graphs on the stock runtime: what XNNPACKQuantizer makes, against what the exported graph computes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchao.utils import unwrap_tensor_subclass
 from etir.backends.xnnpack.legalize.numbers import bfloat16
 from etir.backends.xnnpack.legalize.quantized import pack_nibbles
 
-from etir_testing.interop.quantized_classifier import Classifier, quantised
+from etir_testing.interop.quantized_classifier import Classifier, quantized
 from etir_testing.interop.xnnpack_runs import compile_and_run, difference
 
 
@@ -23,7 +23,7 @@ def test_static(is_per_channel: bool) -> None:
     """Everything between the first and the last convert works on integers; off by one step at most."""
     torch.manual_seed(0)
     inputs = (torch.randn(1, 3, 16, 16),)
-    module = quantised(Classifier(), inputs, is_per_channel=is_per_channel)
+    module = quantized(Classifier(), inputs, is_per_channel=is_per_channel)
     outputs, expected, facts = compile_and_run(module, inputs)
     step = (expected[0].max() - expected[0].min()).item() / 64
     assert (outputs[0] - expected[0]).abs().max().item() <= step
@@ -35,7 +35,7 @@ def test_static(is_per_channel: bool) -> None:
     assert names == ({"fp32", "qint8", "qcint8", "qcint32"} if is_per_channel else {"fp32", "qint8", "qint32"})
 
 
-def test_half_quantised_graph_keeps_its_meaning() -> None:
+def test_half_quantized_graph_keeps_its_meaning() -> None:
     """Integers become floating point where an operator is not on integers."""
 
     class Mixed(nn.Module):
@@ -48,7 +48,7 @@ def test_half_quantised_graph_keeps_its_meaning() -> None:
 
     torch.manual_seed(0)
     inputs = (torch.randn(1, 3, 16, 16),)
-    module = Mixed(quantised(Classifier(), (torch.exp(inputs[0]),)))
+    module = Mixed(quantized(Classifier(), (torch.exp(inputs[0]),)))
     outputs, expected, facts = compile_and_run(module, inputs)
     assert difference(outputs, expected) < 2e-2
     assert facts.delegate_calls == 1
@@ -58,7 +58,7 @@ def test_dynamic_linear() -> None:
     """Activations get their scales at run time: one for each token, where the exported graph has one for all."""
     torch.manual_seed(0)
     inputs = (torch.randn(1, 1, 64),)
-    module = quantised(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 9)), inputs, is_dynamic=True)
+    module = quantized(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 9)), inputs, is_dynamic=True)
     outputs, expected, facts = compile_and_run(module, inputs)
     assert difference(outputs, expected) < 1e-2
     assert facts.nodes == {"convert": 2, "fully_connected": 2}
@@ -79,7 +79,7 @@ def test_dynamic_activation_shared_by_three() -> None:
 
     torch.manual_seed(0)
     inputs = (torch.randn(1, 1, 64),)
-    outputs, expected, facts = compile_and_run(quantised(Three(), inputs, is_dynamic=True), inputs)
+    outputs, expected, facts = compile_and_run(quantized(Three(), inputs, is_dynamic=True), inputs)
     assert difference(outputs, expected) < 2e-2
     assert facts.delegate_calls == 1
     assert facts.nodes["convert"] == 1
@@ -89,7 +89,7 @@ def test_dynamic_convolution() -> None:
     """One scale for each image."""
     torch.manual_seed(0)
     inputs = (torch.randn(1, 3, 9, 9),)
-    module = quantised(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), inputs, is_dynamic=True)
+    module = quantized(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), inputs, is_dynamic=True)
     outputs, expected, facts = compile_and_run(module, inputs)
     assert difference(outputs, expected) < 1e-2
     assert not facts.kernels

@@ -27,7 +27,7 @@ from etir.emit.pte.writer import write_pte
 from etir_testing import ROOT
 from etir_testing.exports import artifact, digest, versions
 from etir_testing.interop import quantized_classifier
-from etir_testing.interop.quantized_classifier import Classifier, quantised
+from etir_testing.interop.quantized_classifier import Classifier, quantized
 from etir_testing.interop.xnnpack_runs import difference, run_stock
 from etir_testing.models import gpt, seeding
 from etir_testing.models.gpt import GptBlock
@@ -58,8 +58,8 @@ def _cases() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
         "images": (seed_weights(Images(), 0), image),
         "half": (seed_weights(Images().float(), 0).half(), (image[0].half(),)),
         "transformer": (seed_weights(GptBlock(), 0), tokens),
-        "int8": (quantised(seed_weights(Classifier(), 0), image), image),
-        "dynamic int8": (quantised(seed_weights(linear, 0), row, is_dynamic=True), row),
+        "int8": (quantized(seed_weights(Classifier(), 0), image), image),
+        "dynamic int8": (quantized(seed_weights(linear, 0), row, is_dynamic=True), row),
     }
 
 

@@ -52,7 +52,7 @@ def test_outputs_depend_on_the_inputs(case: ModelCase) -> None:
     assert same_shape or case.dynamic_shapes is not None
 
 
-def test_weights_are_not_a_fresh_initialisation(case: ModelCase) -> None:
+def test_weights_are_not_a_fresh_initialization(case: ModelCase) -> None:
     """No parameter and no running statistic is constant: a dropped term would not show."""
     module, _, _ = case.build()
     statistics = [buffer for name, buffer in module.named_buffers() if "running_" in name]

@@ -100,7 +100,7 @@ def test_no_page_is_wider_than_a_phone(measured: dict[str, tuple[int, int, list[
 
 
 def test_nothing_sticks_out(measured: dict[str, tuple[int, int, list[str]]]) -> None:
-    """What is cut off at the edge makes a page no wider, and cannot be read all the same."""
+    """What is clipped at the edge makes a page no wider, and cannot be read all the same."""
     assert {page: wide for page, (_, _, wide) in measured.items() if wide and page != CONTROL} == {}
 
 

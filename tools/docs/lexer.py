@@ -1,4 +1,4 @@
-"""Colours for MLIR text and for commands with their output on the site.
+"""Colors for MLIR text and for commands with their output on the site.
 
 Pygments has no lexer for the former; the one that it has for the latter takes a line of output that starts with ``%``
 for a command.

@@ -1,6 +1,6 @@
-"""A few SVG shapes, in the site's colours: text whose width is known beforehand, boxes, arrows.
+"""A few SVG shapes, in the site's colors: text whose width is known beforehand, boxes, arrows.
 
-A figure is drawn twice, for a desktop's width and for a phone's, and the style sheet shows one of them. Colours are
+A figure is drawn twice, for a desktop's width and for a phone's, and the style sheet shows one of them. Colors are
 classes that ``docs/assets/site.css`` defines for the light and the dark scheme. The same data give the same bytes.
 """
 

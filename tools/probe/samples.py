@@ -3,7 +3,7 @@
 A sample lists the arguments of the schema in order, without the results; what the results look like follows from
 running PyTorch's own operator, or from ``outs`` where PyTorch has none. Samples with rank 4 data are preferred, since
 the same sample then shows which dim orders a kernel takes. Several samples of an operator differ in what can change
-its dtype behaviour: the kind of a Python number, a requested result type, an absent optional tensor.
+its dtype behavior: the kind of a Python scalar, a requested result type, an absent optional tensor.
 """
 
 from __future__ import annotations

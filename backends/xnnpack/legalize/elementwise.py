@@ -111,7 +111,7 @@ def power(emitter: Emitter, op: edge.aten.pow.Tensor_Scalar) -> None:
 
 @legalizes()
 def gelu(emitter: Emitter, op: edge.aten.gelu.default) -> None:
-    """The node is the exact function; the approximation by ``tanh`` is written out."""
+    """The node is the exact function; the approximation by ``tanh`` is decomposed."""
     if op.approximate == "none":
         unary(emitter, op, "gelu")
         return

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scale:
-    """One scale and zero point of a quantised tensor."""
+    """One scale and zero point of a quantized tensor."""
 
     scale: float
     zero_point: int
@@ -59,7 +59,7 @@ class Scale:
 
 @dataclass
 class Held:
-    """A value's forms by layout; ``scale`` says how stored integers of a quantised value stand for numbers."""
+    """A value's forms by layout; ``scale`` says how stored integers of a quantized value stand for numbers."""
 
     forms: dict[Layout, SSAValue] = field(default_factory=dict[Layout, SSAValue])
     scale: Scale | None = None
@@ -81,7 +81,7 @@ def is_float(value: SSAValue) -> bool:
 
 
 class Emitter:
-    """Makes the nodes of one delegate in front of ``op``, the operation that is being legalised."""
+    """Creates the nodes of one delegate before ``op``, the operation that is being legalized."""
 
     def __init__(self, outlined: Outlined):
         self.outlined = outlined
@@ -90,11 +90,11 @@ class Emitter:
         self.op: Operation = outlined.result
         self.held: dict[SSAValue, Held] = {}
         self.widened: dict[SSAValue, dict[Layout, SSAValue]] = {}
-        """Forms in floating point of values that are held quantised."""
+        """Forms in floating point of values that are held quantized."""
         self.dynamic_sources: dict[SSAValue, SSAValue] = {}
-        """Values that are quantised at run time, by what is quantised."""
+        """Values that are quantized at run time, by what is quantized."""
         self.scale_out: Scale | None = None
-        """Set while an operation is made on quantised values: what its result is stored with."""
+        """Set while an operation is made on quantized values: what its result is stored with."""
         self.shared: dict[SSAValue, None] = {}
         """Forms that stand for several values."""
         self.made: dict[tuple[object, ...], SSAValue] = {}
@@ -128,7 +128,7 @@ class Emitter:
         return TensorInfo(BY_FLOAT_NAME[name], shape or (1,))
 
     def error(self, message: str) -> Exception:
-        """E1106 about the operation that is being legalised."""
+        """E1106 about the operation that is being legalized."""
         return E1106.error(f"'{self.op.name}': {message}", source_location(self.op.location))
 
     # --- constants --------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Emitter:
         return self.held[value].scale if value in self.held else None
 
     def _forms(self, value: SSAValue, layout: Layout) -> dict[Layout, SSAValue]:
-        """The forms that a user sees: floating point, unless the operation is made on quantised values."""
+        """The forms that a user sees: floating point, unless the operation is made on quantized values."""
         held = self.held[value]
         if held.scale is None or not is_float(value) or self.scale_out is not None:
             return held.forms
@@ -296,7 +296,7 @@ class Emitter:
     # --- nodes ------------------------------------------------------------------------------------------------------
 
     def insert(self, op: Any) -> Any:
-        """Insert an operation in front of the one that is being legalised."""
+        """Insert an operation before the one that is being legalized."""
         Rewriter.insert_op(op, InsertPoint.before(self.op))
         return op
 
@@ -409,7 +409,7 @@ class Emitter:
         legalizers: Mapping[str, Any],
         quantized_scale: Callable[[Emitter, SchemaOp], Scale | None] = lambda emitter, op: None,
     ) -> None:
-        """Legalise the whole function. ``quantized_scale`` says which operations are made on quantised values, and
+        """Legalize the whole function. ``quantized_scale`` says which operations are made on quantized values, and
         what their results are stored with.
         """
         operations = [op for op in self.block.ops if isinstance(op, SchemaOp)]

@@ -1,4 +1,4 @@
-"""What a legaliser is: a function that makes the nodes of one operation, entered by the operators that it takes."""
+"""What a legalizer is: a function that makes the nodes of one operation, entered by the operators that it takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Legalizer: TypeAlias = Callable[[Emitter, Any], None]
 _LegalizerT = TypeVar("_LegalizerT", bound=Callable[..., None])
 
 LEGALIZERS: dict[str, Legalizer] = {}
-"""Every legaliser by the name of its operator, without the level, once the families are imported (``registry.py``)."""
+"""Every legalizer by the name of its operator, without the level, once the families are imported (``registry.py``)."""
 
 
 def legalizes(*others: str) -> Callable[[_LegalizerT], _LegalizerT]:
@@ -38,7 +38,7 @@ def legalizes_as(function: Callable[..., None], nodes: Mapping[type[EdgeOp], str
     LEGALIZERS.update({cls.name.removeprefix(PREFIX): partial(function, node=node) for cls, node in nodes.items()})
 
 
-# The table of what is supported (``support.py``) lets no call through whose numbers are only known at run time.
+# The table of what is supported (``support.py``) lets no call with runtime scalars through.
 
 
 def integer(value: int | SSAValue) -> int:

@@ -100,10 +100,10 @@ def layer_norm(emitter: Emitter, op: edge.aten.native_layer_norm.default) -> Non
     value = op.input
     layout = last_stays(emitter, value)
     x = emitter.get(value, layout)
-    centred = emitter.node("subtract", [x, row_mean(emitter, value, x)])
-    variance = row_mean(emitter, value, emitter.node("square", [centred]))
+    centered = emitter.node("subtract", [x, row_mean(emitter, value, x)])
+    variance = row_mean(emitter, value, emitter.node("square", [centered]))
     shifted = emitter.node("add", [variance, emitter.scalar(float(op.eps), value)])
-    form = emitter.node("multiply", [centred, emitter.node("reciprocal_square_root", [shifted])])
+    form = emitter.node("multiply", [centered, emitter.node("reciprocal_square_root", [shifted])])
     if op.weight is not None:
         form = emitter.node("multiply", [form, emitter.get(op.weight)])
     if op.bias is not None:

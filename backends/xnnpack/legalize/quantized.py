@@ -1,8 +1,8 @@
-"""Quantised operators: pairs of quantise and dequantise disappear into the types of values.
+"""Quantized operators: pairs of quantize and dequantize disappear into the types of values.
 
-Around an operator that was quantised ahead of time stand dequantise operators in front and a quantise operator behind.
+Dequantize operators precede an operator that was quantized ahead of time, and a quantize operator follows it.
 Where all of them are there, and XNNPACK has the operator on int8, the node works on the stored integers; the scale of
-its result is that of the quantise operator. Everywhere else stored integers become floating point through a ``convert``
+its result is that of the quantize operator. Everywhere else stored integers become floating point through a ``convert``
 node, so that every graph keeps its meaning.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 CLAMPS = ("aten.relu.default", "aten.relu6.default", "aten.hardtanh.default", "aten.clamp.default")
-"""Operators that become the range of the node in front of them."""
+"""Operators that become the range of the node that computes their operand."""
 
 BLOCK_MULTIPLE = 32
 """Blocks of a row that share a scale are as long as a multiple of this."""
@@ -174,7 +174,7 @@ def dequantize_per_channel(emitter: Emitter, op: SchemaOp) -> None:
     "torchao.quantize_affine.default",
 )
 def quantize_dynamically(emitter: Emitter, op: SchemaOp) -> None:
-    """Remember what is quantised; the node that needs it says which dims share a scale."""
+    """Remember what is quantized; the node that needs it says which dims share a scale."""
     emitter.dynamic_sources[op.results[0]] = emitter.dynamic_sources.get(op.operands[0], op.operands[0])
 
 
@@ -185,11 +185,11 @@ def quantize_dynamically(emitter: Emitter, op: SchemaOp) -> None:
     "torchao.choose_qparams_affine.default",
 )
 def chosen_at_run_time(emitter: Emitter, op: SchemaOp) -> None:
-    """The scales of a value that is quantised at run time are the runtime's."""
+    """The scales of a value that is quantized at run time are the runtime's."""
 
 
 def dynamic_form(emitter: Emitter, value: SSAValue, layout: Layout, nonbatch: int) -> SSAValue:
-    """The source of a value that is quantised at run time, in ``layout``, with one scale for ``nonbatch`` dims."""
+    """The source of a value that is quantized at run time, in ``layout``, with one scale for ``nonbatch`` dims."""
     source = emitter.dynamic_sources[value]
     form = emitter.get(source, layout)
     key = ("dynamic", form, nonbatch)
@@ -203,7 +203,7 @@ def dynamic_form(emitter: Emitter, value: SSAValue, layout: Layout, nonbatch: in
 
 @legalizes("torchao.dequantize_affine.default")
 def dequantize_affine(emitter: Emitter, op: SchemaOp) -> None:
-    """A constant with one scale for each block of a row, or the second half of what is quantised at run time."""
+    """A constant with one scale for each block of a row, or the second half of what is quantized at run time."""
     value, result = op.operands[0], op.results[0]
     if value not in emitter.constants:
         quantize_dynamically(emitter, op)

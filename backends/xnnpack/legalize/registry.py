@@ -1,4 +1,4 @@
-"""The legalisers of all families: importing a family enters its own."""
+"""The legalizers of all families: importing a family enters its own."""
 
 from __future__ import annotations
 

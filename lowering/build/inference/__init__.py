@@ -2,7 +2,7 @@
 
 A rule is a function from a :class:`Call` (schema and arguments) to the result types, registered under the names of the
 overloads that it covers. It serves operations that a pass *makes*: what the importer read has its types from
-``torch.export``. :func:`infer` raises ``LookupError`` for an operator without a rule; the maker then gives the types.
+``torch.export``. :func:`infer` raises ``LookupError`` for an operator without a rule; whoever creates it then gives the types.
 
 Types are contiguous, except that pointwise operators, convolutions and pooling keep the dim order of their input.
 """
@@ -85,13 +85,13 @@ def tensor_type_of(value: Any) -> TensorType[Attribute]:
 
 
 def size_as_dim(size: Any) -> Dim:
-    """An int, a size or a run-time number as a dim. Raises ``TypeError`` when nothing is known about it."""
+    """An int, a size or a runtime scalar as a dim. Raises ``TypeError`` when nothing is known about it."""
     if isinstance(size, Size):
         return size.expr
     if isinstance(size, SSAValue):
         known = dim_of(size)
         if known is None:
-            raise TypeError("a size is only known at run time: the result type must be given")
+            raise TypeError("a size is dynamic: the result type must be given")
         return known
     return int(size)
 

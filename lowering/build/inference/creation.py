@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 from etir.dialects.dtypes import f32, i64
 from etir.dialects.et.layout import Dim
 from etir.lowering.build.inference import Call, contiguous, like, rule, size_as_dim
-from etir.lowering.build.promotion import number_type_of
+from etir.lowering.build.promotion import scalar_type_of
 from etir.lowering.build.sizes import Size
 
 Tensor = TensorType[Attribute]
@@ -19,7 +19,7 @@ Tensor = TensorType[Attribute]
 @rule("aten.full.default")
 def full(call: Call) -> Tensor:
     """The value's type unless one is asked for."""
-    return contiguous(call["dtype"] or number_type_of(call["fill_value"]), call.sizes("size"))
+    return contiguous(call["dtype"] or scalar_type_of(call["fill_value"]), call.sizes("size"))
 
 
 @rule("aten.full_like.default")
@@ -61,6 +61,6 @@ def range_length(start: Any, end: Any, step: Any) -> Dim:
 
         return max(math.ceil((end - start) / step), 0)
     if any(isinstance(v, float) for v in (start, end, step)) or isinstance(step, (Size, SSAValue)):
-        raise TypeError("the length of a range of run-time numbers is not known")
+        raise TypeError("the length of a range of runtime scalars is not known")
     length = size_as_dim(end) - size_as_dim(start)
     return -((-length) // step)

@@ -1,4 +1,4 @@
-"""Matrix products, convolutions, pooling, normalisation, resampling."""
+"""Matrix products, convolutions, pooling, normalization, resampling."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def softmax(call: Call) -> Tensor:
 
 @rule("aten.native_layer_norm.default")
 def layer_norm(call: Call) -> list[Attribute]:
-    """The input's type; mean and reciprocal deviation with size 1 along the normalised dims."""
+    """The input's type; mean and reciprocal deviation with size 1 along the normalized dims."""
     dims = call.dims("input")
     normalized = len(call["normalized_shape"])
     statistics = contiguous(call.element("input"), [*dims[: len(dims) - normalized], *(1,) * normalized])
@@ -187,6 +187,6 @@ def repeat_interleave(call: Call) -> Tensor:
 
 @rule("aten.sym_size.int", "aten.sym_numel.default")
 def number(call: Call) -> list[Attribute]:
-    """A run-time number."""
+    """A runtime scalar."""
     assert product(call.dims()) is not None
     return [i64]

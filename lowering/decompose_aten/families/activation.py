@@ -165,7 +165,7 @@ def sinc(b: Builder, x: SSAValue) -> SSAValue:
     return b(aten.where.self, b.eq(x, 0), b.as_tensor(1, element(quotient)), quotient)
 
 
-@decomposition(aten.softmax.int, aten.special_softmax.default, numbers=())
+@decomposition(aten.softmax.int, aten.special_softmax.default, symint_args=())
 def softmax(b: Builder, x: SSAValue, dim: int, dtype: object) -> SSAValue:
     """``_softmax`` of the input cast to ``dtype``."""
     return _softmax(b, aten._softmax.default, x, dim, dtype)

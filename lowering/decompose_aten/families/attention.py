@@ -2,11 +2,11 @@
 
 The form is as small as the mask allows: scaled query, two products, one softmax, and for a mask one ``add``, as in
 torch, where a bool mask becomes 0 and minus infinity too. So all that each layer does with a mask is arithmetic, which
-delegates take, and what is made of the mask itself is the same in every layer and computed once.
+delegates claim, and what is made of the mask itself is the same in every layer and computed once.
 
 torch gives 0 for a row whose mask hides everything, where softmax alone gives NaN. Such rows hide nothing here, and the
 result is multiplied by 0 in them and by 1 elsewhere; this is left out when there can be no such row (no mask, causal,
-or a mask that ``value_facts`` sees through).
+or a mask that ``value_range`` sees through).
 
 Heads that share keys and values (``enable_gqa``, or keys and values repeated with ``repeat_interleave``) are
 multiplied as more query rows: nothing is copied.
@@ -28,7 +28,7 @@ from etir.lowering.build.sizes import SizeLike
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.families.contraction import matmul
 from etir.lowering.decompose_aten.families.rearrange import triangle_mask
-from etir.lowering.decompose_aten.value_facts import every_row_has_true, never_minus_infinity
+from etir.lowering.decompose_aten.value_range import every_row_has_true, never_minus_infinity
 
 
 @decomposition(aten._safe_softmax.default)
@@ -60,7 +60,7 @@ def scaled_dot_product_attention(
     width = dims(query)[-1]
     if scale is None:
         if not isinstance(width, int):
-            return b.notify_match_failure("the width of the heads is only known at run time")
+            return b.notify_match_failure("the width of the heads is dynamic")
         scale = 1 / math.sqrt(width) if width else 1.0
     rows, columns = b.size(query, -2), b.size(key, -2)
     visible: SSAValue | None = None
@@ -170,7 +170,7 @@ def flash_attention(
         return None if result is None else [result, None]
     scale = flash_attention_scale(b, query, scale)
     if scale is None or dropout:
-        return b.notify_match_failure("it has dropout, or the width of the heads is only known at run time")
+        return b.notify_match_failure("it has dropout, or the width of the heads is dynamic")
     scores = matmul(b, b.mul(query, scale), b.transpose(key, -2, -1))
     last = rank(scores) - 1
     visible: SSAValue | None = None
@@ -190,7 +190,7 @@ def flash_attention(
 
 
 def flash_attention_scale(b: Builder, query: SSAValue, scale: float | None) -> float | None:
-    """What the products are multiplied with; None when it is only known at run time."""
+    """What the products are multiplied with; None when it is dynamic."""
     width = dims(query)[-1]
     if scale is not None or not isinstance(width, int):
         return scale

@@ -41,7 +41,7 @@ def flash_attention_backward(
     """
     scale = flash_attention_scale(b, query, scale)
     if scale is None or dropout:
-        return b.notify_match_failure("it has dropout, or the width of the heads is only known at run time")
+        return b.notify_match_failure("it has dropout, or the width of the heads is dynamic")
     if dims(query)[-3] != dims(key)[-3]:
         return b.notify_match_failure("heads share keys")
     narrow = element(query)

@@ -106,7 +106,7 @@ def real(b: Builder, x: SSAValue) -> SSAValue | None:
     return b.notify_match_failure("it is complex") if "complex" in str(element(x)) else x
 
 
-@decomposition(aten.copy.default, numbers=("non_blocking",))
+@decomposition(aten.copy.default, symint_args=("non_blocking",))
 def overwrite(b: Builder, x: SSAValue, source: SSAValue, _non_blocking: bool) -> SSAValue:
     """The source in the type and shape of the destination."""
     return b.expand(b.cast(source, element(x)), b.sizes(x))
@@ -114,5 +114,5 @@ def overwrite(b: Builder, x: SSAValue, source: SSAValue, _non_blocking: bool) ->
 
 @decomposition(aten.item.default)
 def item(b: Builder, x: SSAValue) -> SSAValue:
-    """The number that a tensor with one element holds, known at run time"""
+    """The element of a tensor that has one, as a runtime scalar"""
     return b(aten._local_scalar_dense.default, x, types=[b.rewriter.root.results[0].type])

@@ -150,7 +150,7 @@ def addmm_activation(
 def tensordot(
     b: Builder, x: SSAValue, y: SSAValue, x_contracted: Sequence[int], y_contracted: Sequence[int]
 ) -> SSAValue | None:
-    """``mm`` over the contracted dims, moved behind the others of ``x`` and before those of ``y``"""
+    """``mm`` over the contracted dims, moved after the others of ``x`` and before those of ``y``"""
     ours, theirs = wrap_all(x_contracted, rank(x)), wrap_all(y_contracted, rank(y))
     if any(dims(x)[i] != dims(y)[j] for i, j in zip(ours, theirs, strict=True)):
         return b.notify_match_failure("it broadcasts a contracted dim")
@@ -198,12 +198,12 @@ def cross(b: Builder, x: SSAValue, y: SSAValue, dim: int | None) -> SSAValue:
     """``x[1 2 0] * y[2 0 1] - x[2 0 1] * y[1 2 0]``"""
     x, y = b.broadcast(x, y)
     position = dims(x).index(3) if dim is None else wrap(dim, rank(x))
-    ahead, behind = b.constant([1, 2, 0], i64), b.constant([2, 0, 1], i64)
+    forward, backward = b.constant([1, 2, 0], i64), b.constant([2, 0, 1], i64)
 
     def turned(t: SSAValue, index: SSAValue) -> SSAValue:
         return b(aten.index_select.default, t, position, index)
 
-    return b.sub(b.mul(turned(x, ahead), turned(y, behind)), b.mul(turned(x, behind), turned(y, ahead)))
+    return b.sub(b.mul(turned(x, forward), turned(y, backward)), b.mul(turned(x, backward), turned(y, forward)))
 
 
 @decomposition(aten.trace.default)

@@ -74,7 +74,7 @@ def conv_padded_by_name(
     dilation: Ints,
     groups: int,
 ) -> SSAValue:
-    """``convolution``; for ``same`` an odd amount of padding has its extra element behind, by ``constant_pad_nd``"""
+    """``convolution``; for ``same`` an odd padding has its extra element at the end, by ``constant_pad_nd``"""
     spatial = rank(weight) - 2
     if padding == "valid":
         return convolution(b, x, weight, bias, stride, (0,), dilation, groups)
@@ -139,7 +139,7 @@ def conv_with_kernel_size(
     return convolution(b, x, weight, bias, stride, padding, (1,), 1)
 
 
-@decomposition(aten.col2im.default, numbers=("output_size",))
+@decomposition(aten.col2im.default, symint_args=("output_size",))
 def col2im(
     b: Builder, x: SSAValue, given: Sequence[Any], kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
 ) -> SSAValue | None:
@@ -151,9 +151,9 @@ def col2im(
     reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
     settings = list(zip(size, padding, reach, stride, strict=True))
     count = [(s + 2 * p - r - 1) // step + 1 for s, p, r, step in settings]
-    # How many elements are behind the last window: the most that there can be where that is not known.
+    # How many elements follow the last window: the most that there can be where that is not known.
     rest = [(s + 2 * p - r - 1) % step for s, p, r, step in settings]
-    behind = [r if isinstance(r, int) else step - 1 for r, step in zip(rest, stride, strict=True)]
+    output_padding = [r if isinstance(r, int) else step - 1 for r, step in zip(rest, stride, strict=True)]
     batch = b.sizes(x)[:-2]
     windows = dims(x)[-2]
     if not isinstance(windows, int):
@@ -165,7 +165,9 @@ def col2im(
     ]
     weight = b.constant([[image] for image in places], element(x))
     images = b.view(x, [lead * channels, taps, *count])
-    result = convolution(b, images, weight, None, stride, padding, dilation, 1, transposed=True, output_padding=behind)
+    result = convolution(
+        b, images, weight, None, stride, padding, dilation, 1, transposed=True, output_padding=output_padding
+    )
     for i, (wanted, left) in enumerate(zip(size, rest, strict=True)):
         if not isinstance(left, int):
             result = b.slice(result, i - 2, 0, wanted)

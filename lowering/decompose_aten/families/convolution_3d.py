@@ -22,12 +22,12 @@ Ints = Sequence[int]
 DEPTH = 2
 
 
-def _pad_depth(b: Builder, x: SSAValue, before: int, behind: int) -> SSAValue:
-    """Zeros before and behind the depths, or fewer depths where an amount is negative."""
-    if before < 0 or behind < 0:
-        end = b.sizes(x)[DEPTH] - max(-behind, 0)
+def _pad_depth(b: Builder, x: SSAValue, before: int, after: int) -> SSAValue:
+    """Zeros before and after the depths, or fewer depths where an amount is negative."""
+    if before < 0 or after < 0:
+        end = b.sizes(x)[DEPTH] - max(-after, 0)
         x = b.slice(x, DEPTH, max(-before, 0), end)
-    amounts = [0, 0, 0, 0, max(before, 0), max(behind, 0)]
+    amounts = [0, 0, 0, 0, max(before, 0), max(after, 0)]
     return b(aten.constant_pad_nd.default, x, amounts, 0) if any(amounts) else x
 
 

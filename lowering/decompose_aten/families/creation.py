@@ -1,6 +1,6 @@
 """Operators that make tensors: most become ``full`` or ``arange``, which constant folding knows.
 
-Uninitialised tensors become zeros: reading one is an error in the program, and zeros are the same on every run.
+Uninitialized tensors become zeros: reading one is an error in the program, and zeros are the same on every run.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from xdsl.ir import SSAValue
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import BY_TYPE, f32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
-from etir.lowering.build.builder import Builder, Number, element, is_tensor, rank
+from etir.lowering.build.builder import Builder, Scalar, element, is_tensor, rank
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition
 
 MAX_CONSTANT = 65536
 """Largest number of elements of a tensor that a decomposition writes into the text as a constant."""
 
 
-def _filled(b: Builder, sizes: Any, value: Number) -> SSAValue:
-    """``full`` with the declared result type, so that sizes that are only known at run time need no inference."""
+def _filled(b: Builder, sizes: Any, value: Scalar) -> SSAValue:
+    """``full`` with the declared result type, so that dynamic sizes need no inference."""
     type = b.declared
     if not isinstance(value, SSAValue):
         category = BY_TYPE[type.element_type].category
@@ -29,13 +29,13 @@ def _filled(b: Builder, sizes: Any, value: Number) -> SSAValue:
     return b(aten.full.default, sizes, value, dtype=type.element_type, types=[type])
 
 
-@decomposition(aten.zeros.default, aten.empty.memory_format, numbers=("size",))
+@decomposition(aten.zeros.default, aten.empty.memory_format, symint_args=("size",))
 def zeros(b: Builder, size: Any, *_options: object) -> SSAValue:
     """``full`` of 0"""
     return _filled(b, size, 0)
 
 
-@decomposition(aten.ones.default, numbers=("size",))
+@decomposition(aten.ones.default, symint_args=("size",))
 def ones(b: Builder, size: Any, *_options: object) -> SSAValue:
     """``full`` of 1"""
     return _filled(b, size, 1)
@@ -53,44 +53,44 @@ def ones_like(b: Builder, x: SSAValue, *_options: object) -> SSAValue:
     return _filled(b, b.sizes(x), 1)
 
 
-@decomposition(aten.full_like.default, numbers=("fill_value",))
-def full_like(b: Builder, x: SSAValue, value: Number, *_options: object) -> SSAValue:
+@decomposition(aten.full_like.default, symint_args=("fill_value",))
+def full_like(b: Builder, x: SSAValue, value: Scalar, *_options: object) -> SSAValue:
     """``full`` in the input's size"""
     return _filled(b, b.sizes(x), value)
 
 
-@decomposition(aten.new_zeros.default, aten.new_empty.default, numbers=("size",))
+@decomposition(aten.new_zeros.default, aten.new_empty.default, symint_args=("size",))
 def new_zeros(b: Builder, _x: SSAValue, size: Any, *_options: object) -> SSAValue:
     """``full`` of 0"""
     return _filled(b, size, 0)
 
 
-@decomposition(aten.empty_strided.default, aten.empty_permuted.default, numbers=("size", "stride"))
+@decomposition(aten.empty_strided.default, aten.empty_permuted.default, symint_args=("size", "stride"))
 def empty(b: Builder, size: Any, *_options: object) -> SSAValue:
     """``full`` of 0"""
     return _filled(b, size, 0)
 
 
-@decomposition(aten.new_empty_strided.default, numbers=("size", "stride"))
+@decomposition(aten.new_empty_strided.default, symint_args=("size", "stride"))
 def new_empty(b: Builder, _x: SSAValue, size: Any, *_options: object) -> SSAValue:
     """``full`` of 0"""
     return _filled(b, size, 0)
 
 
-@decomposition(aten.new_ones.default, numbers=("size",))
+@decomposition(aten.new_ones.default, symint_args=("size",))
 def new_ones(b: Builder, _x: SSAValue, size: Any, *_options: object) -> SSAValue:
     """``full`` of 1"""
     return _filled(b, size, 1)
 
 
-@decomposition(aten.new_full.default, numbers=("size", "fill_value"))
-def new_full(b: Builder, _x: SSAValue, size: Any, value: Number, *_options: object) -> SSAValue:
+@decomposition(aten.new_full.default, symint_args=("size", "fill_value"))
+def new_full(b: Builder, _x: SSAValue, size: Any, value: Scalar, *_options: object) -> SSAValue:
     """``full``"""
     return _filled(b, size, value)
 
 
-@decomposition(aten.fill.Scalar, numbers=("value",))
-def fill(b: Builder, x: SSAValue, value: Number) -> SSAValue:
+@decomposition(aten.fill.Scalar, symint_args=("value",))
+def fill(b: Builder, x: SSAValue, value: Scalar) -> SSAValue:
     """``full`` in the input's size"""
     return _filled(b, b.sizes(x), value)
 
@@ -101,7 +101,7 @@ def fill_with_tensor(b: Builder, x: SSAValue, value: SSAValue) -> SSAValue:
     return b.expand(b.cast(value, element(x)), b.sizes(x))
 
 
-@decomposition(aten.arange.default, aten.arange.start, numbers=("start", "end"))
+@decomposition(aten.arange.default, aten.arange.start, symint_args=("start", "end"))
 def arange(b: Builder, *values: Any) -> SSAValue:
     """``arange.start_step`` with a step of 1"""
     start, end = (0, values[0]) if isinstance(b.rewriter.root, aten.arange.default) else values[:2]
@@ -111,28 +111,28 @@ def arange(b: Builder, *values: Any) -> SSAValue:
 
 @decomposition(aten.range.step, aten.range.default)
 def inclusive_range(b: Builder, start: float, end: float, *rest: Any) -> SSAValue | None:
-    """``arange`` to just behind the end"""
+    """``arange`` to just beyond the end"""
     step = rest[0] if isinstance(b.rewriter.root, aten.range.step) else 1
     count = math.floor((end - start) / step) + 1
     type = b.declared
     return b(aten.arange.start_step, start, start + count * step, step, dtype=type.element_type, types=[type])
 
 
-@decomposition(aten.linspace.default, numbers=("start", "end"))
+@decomposition(aten.linspace.default, symint_args=("start", "end"))
 def linspace(b: Builder, start: Any, end: Any, steps: int, *_options: object) -> SSAValue | None:
     """Evenly spaced numbers, from both ends towards the middle so that both ends are exact; a constant if it can be"""
     if isinstance(start, SSAValue) or isinstance(end, SSAValue):
         return _spaced(b, start, end, steps)
     if steps > MAX_CONSTANT:
         return b.notify_match_failure(f"{steps} steps are too many for a constant")
-    from etir.lowering.decompose_aten.arrays import spaced
+    from etir.lowering.decompose_aten.constants import spaced
 
     row = BY_TYPE[b.declared.element_type]
     return _constant(b, spaced(start, end, steps, row.numpy_name if row.is_float and row.numpy_name else "float32"))
 
 
-def _spaced(b: Builder, start: Number, end: Number, steps: int) -> SSAValue:
-    """``linspace`` between numbers of which one is only known at run time."""
+def _spaced(b: Builder, start: Scalar, end: Scalar, steps: int) -> SSAValue:
+    """``linspace`` between scalars of which one is a runtime scalar."""
     type = element(b.rewriter.root.results[0])
     wide = type if BY_TYPE[type].is_float and BY_TYPE[type].numpy_name else f32
     first, last = (
@@ -160,7 +160,7 @@ def rand_like(b: Builder, x: SSAValue, *_options: object) -> SSAValue:
     return b(drawn, b.sizes(x), dtype=type.element_type, types=[type])
 
 
-@decomposition(aten.eye.default, aten.eye.m, numbers=("n", "m"))
+@decomposition(aten.eye.default, aten.eye.m, symint_args=("n", "m"))
 def eye(b: Builder, *sizes: Any) -> SSAValue:
     """``where(row == column, 1, 0)`` of two ranges"""
     rows, columns = (sizes[0], sizes[0]) if isinstance(b.rewriter.root, aten.eye.default) else sizes[:2]
@@ -175,7 +175,7 @@ def eye(b: Builder, *sizes: Any) -> SSAValue:
 @decomposition(aten.tril_indices.default, aten.triu_indices.default)
 def triangle_indices(b: Builder, rows: int, columns: int, offset: int, *_options: object) -> SSAValue | None:
     """Row and column numbers of a triangle; a constant."""
-    from etir.lowering.decompose_aten.arrays import triangle_indices as indices
+    from etir.lowering.decompose_aten.constants import triangle_indices as indices
 
     if 2 * rows * columns > MAX_CONSTANT:
         return b.notify_match_failure("there are too many indices for a constant")
@@ -200,7 +200,7 @@ def periodic_window(b: Builder, length: int, periodic: bool, *_options: object) 
 def _window(b: Builder, length: int, periodic: bool) -> SSAValue | None:
     if length > MAX_CONSTANT:
         return b.notify_match_failure(f"{length} values are too many for a constant")
-    from etir.lowering.decompose_aten.arrays import cosine_window
+    from etir.lowering.decompose_aten.constants import cosine_window
 
     alpha, beta = _WINDOWS[b.rewriter.root.name.removeprefix("aten.").split("_")[0]]
     return _constant(b, cosine_window(length, alpha, beta, periodic=periodic))
@@ -214,8 +214,8 @@ def one_hot(b: Builder, x: SSAValue, classes: int) -> SSAValue | None:
     return b.cast(b.eq(b.unsqueeze(x, rank(x)), b.arange(classes)), i64)
 
 
-@decomposition(aten.scalar_tensor.default, numbers=ALL)
-def scalar_tensor(b: Builder, value: Number, *_options: object) -> SSAValue:
+@decomposition(aten.scalar_tensor.default, symint_args=ALL)
+def scalar_tensor(b: Builder, value: Scalar, *_options: object) -> SSAValue:
     """``full`` without dims"""
     assert not is_tensor(value)
     return _filled(b, [], value)

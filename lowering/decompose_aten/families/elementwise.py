@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, SSAValue
 from etir.dialects.aten import ops as aten
 from etir.dialects.aten.base import aten_op
 from etir.dialects.dtypes import bf16, f16, f32, f64, i1, i64
-from etir.lowering.build.builder import Builder, Number, Operator, TensorOrNumber, dims, element, is_tensor
+from etir.lowering.build.builder import Builder, Operator, Scalar, TensorOrScalar, dims, element, is_tensor
 from etir.lowering.build.promotion import FLOATING, category_of, result_type, to_floating
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition, rename
 
@@ -97,28 +97,28 @@ def sgn(b: Builder, x: SSAValue) -> SSAValue | None:
     return b.sign(x) if category_of(element(x)) <= FLOATING else b.notify_match_failure("it is complex")
 
 
-@decomposition(aten.rsub.Scalar, aten.rsub.Tensor, numbers=("other",))
-def rsub(b: Builder, x: SSAValue, other: TensorOrNumber, alpha: float) -> SSAValue:
+@decomposition(aten.rsub.Scalar, aten.rsub.Tensor, symint_args=("other",))
+def rsub(b: Builder, x: SSAValue, other: TensorOrScalar, alpha: float) -> SSAValue:
     """``other - alpha * x``; for a number, ``other + (-x) * alpha``"""
     if is_tensor(other):
         return b(aten.sub.Tensor, other, x, alpha=alpha)
     return b.add(b.neg(x) if alpha == 1 else b.mul(x, -alpha), other)
 
 
-@decomposition(aten.clamp_min.default, numbers=("min",))
-def clamp_min(b: Builder, x: SSAValue, low: Number) -> SSAValue:
+@decomposition(aten.clamp_min.default, symint_args=("min",))
+def clamp_min(b: Builder, x: SSAValue, low: Scalar) -> SSAValue:
     """``clamp`` from below"""
     return b(aten.clamp.default, x, low, None)
 
 
-@decomposition(aten.clamp_max.default, numbers=("max",))
-def clamp_max(b: Builder, x: SSAValue, high: Number) -> SSAValue:
+@decomposition(aten.clamp_max.default, symint_args=("max",))
+def clamp_max(b: Builder, x: SSAValue, high: Scalar) -> SSAValue:
     """``clamp`` from above"""
     return b(aten.clamp.default, x, None, high)
 
 
-@decomposition(aten.floor_divide.default, numbers=("other",))
-def floor_divide(b: Builder, x: SSAValue, other: TensorOrNumber) -> SSAValue:
+@decomposition(aten.floor_divide.default, symint_args=("other",))
+def floor_divide(b: Builder, x: SSAValue, other: TensorOrScalar) -> SSAValue:
     """``div`` rounded down"""
     return b(aten.div.Tensor_mode if is_tensor(other) else aten.div.Scalar_mode, x, other, rounding_mode="floor")
 
@@ -211,7 +211,7 @@ def signbit(b: Builder, x: SSAValue) -> SSAValue:
 
 
 @decomposition(aten.copysign.Tensor, aten.copysign.Scalar)
-def copysign(b: Builder, x: SSAValue, y: TensorOrNumber) -> SSAValue:
+def copysign(b: Builder, x: SSAValue, y: TensorOrScalar) -> SSAValue:
     """``|x|`` with the sign of ``y``"""
     common = to_floating(result_type((x, y)))
     magnitude = b.abs(b.cast(x, common))
@@ -227,8 +227,8 @@ def addcmul(b: Builder, x: SSAValue, first: SSAValue, second: SSAValue, value: f
     return b(aten.add.Tensor, x, combined, alpha=value)
 
 
-@decomposition("prims.fma.default", in_float=True, numbers=ALL)
-def multiply_add(b: Builder, x: SSAValue, y: TensorOrNumber, z: SSAValue) -> SSAValue:
+@decomposition("prims.fma.default", in_float=True, symint_args=ALL)
+def multiply_add(b: Builder, x: SSAValue, y: TensorOrScalar, z: SSAValue) -> SSAValue:
     """``x * y + z``: what strict export makes of ``addcmul_``, ``addcdiv_`` and ``lerp_`` with a factor"""
     return b.add(b.mul(x, y), z)
 
@@ -258,8 +258,8 @@ def logaddexp(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     return b.add(b(aten.maximum.default, x, y), corner if scale == 1 else b.div(corner, scale))
 
 
-@decomposition(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self, numbers=("self", "other"))
-def xlogy(b: Builder, x: Number, y: Number) -> SSAValue:
+@decomposition(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self, symint_args=("self", "other"))
+def xlogy(b: Builder, x: Scalar, y: Scalar) -> SSAValue:
     """``x * log(y)``, 0 where ``x`` is 0 and ``y`` a number"""
     return _x_times_log(b, aten.log.default, x, y)
 
@@ -268,14 +268,14 @@ def xlogy(b: Builder, x: Number, y: Number) -> SSAValue:
     aten.special_xlog1py.default,
     aten.special_xlog1py.self_scalar,
     aten.special_xlog1py.other_scalar,
-    numbers=("self", "other"),
+    symint_args=("self", "other"),
 )
-def xlog1py(b: Builder, x: Number, y: Number) -> SSAValue:
+def xlog1py(b: Builder, x: Scalar, y: Scalar) -> SSAValue:
     """``x * log1p(y)``, 0 where ``x`` is 0 and ``y`` a number"""
     return _x_times_log(b, aten.log1p.default, x, y)
 
 
-def _x_times_log(b: Builder, log: Operator, x: Number, y: Number) -> SSAValue:
+def _x_times_log(b: Builder, log: Operator, x: Scalar, y: Scalar) -> SSAValue:
     common = to_floating(result_type((x, y)))
     x, y = (b.cast(v, common) if is_tensor(v) else b.as_tensor(v, common) for v in (x, y))
     zero = b.logical_and(b.eq(x, 0), b.eq(y, y))
@@ -290,7 +290,7 @@ _POWERS = {
 
 
 @decomposition(aten.float_power.Tensor_Tensor, aten.float_power.Tensor_Scalar, aten.float_power.Scalar)
-def float_power(b: Builder, base: Number, exponent: Number) -> SSAValue | None:
+def float_power(b: Builder, base: Scalar, exponent: Scalar) -> SSAValue | None:
     """``pow`` in f64"""
     if any(is_tensor(v) and category_of(element(v)) > FLOATING for v in (base, exponent)):  # type: ignore[arg-type]
         return b.notify_match_failure("it is complex")
@@ -391,8 +391,8 @@ def add_relu(b: Builder, x: SSAValue, y: SSAValue, alpha: float) -> SSAValue:
 # --- selection --------------------------------------------------------------------------------------------------------
 
 
-@decomposition(aten.where.Scalar, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.self, numbers=ALL)
-def where(b: Builder, condition: SSAValue, x: Number, y: Number) -> SSAValue | None:
+@decomposition(aten.where.Scalar, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.self, symint_args=ALL)
+def where(b: Builder, condition: SSAValue, x: Scalar, y: Scalar) -> SSAValue | None:
     """``where.self`` with numbers as tensors of the common type, and a tensor without dims in that of the other one
 
     Kernels promote by the element types alone, torch by the dims as well.
@@ -405,8 +405,8 @@ def where(b: Builder, condition: SSAValue, x: Number, y: Number) -> SSAValue | N
     return b(aten.where.self, condition, b.as_tensor(x, common), b.as_tensor(y, common))
 
 
-@decomposition(aten.masked_fill.Scalar, numbers=("value",))
-def masked_fill(b: Builder, x: SSAValue, mask: SSAValue, value: Number) -> SSAValue:
+@decomposition(aten.masked_fill.Scalar, symint_args=("value",))
+def masked_fill(b: Builder, x: SSAValue, mask: SSAValue, value: Scalar) -> SSAValue:
     """``where(mask, value, x)``"""
     return b(aten.where.self, mask, b.as_tensor(value, element(x)), x)
 

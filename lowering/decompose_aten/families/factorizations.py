@@ -30,10 +30,10 @@ class _Matrices:
         self.rows = b.view(b.arange(self.height), [self.height, 1])
         self.columns = b.arange(self.width)
 
-    def flat(self, x: SSAValue, dims_behind: int = 2) -> SSAValue:
+    def flat(self, x: SSAValue, last_dims: int = 2) -> SSAValue:
         """``x`` with one dim for the batch, to whose shape it is expanded."""
-        behind = sizes_of(x)[rank(x) - dims_behind :]
-        return self.b.view(self.b.expand(x, [*self.batch, *behind]), [self.count, *behind])
+        kept = sizes_of(x)[rank(x) - last_dims :]
+        return self.b.view(self.b.expand(x, [*self.batch, *kept]), [self.count, *kept])
 
     def whole(self, x: SSAValue) -> SSAValue:
         """The batch's own dims again."""
@@ -63,7 +63,7 @@ def sizes_of(x: SSAValue) -> list[int]:
 def _static(b: Builder, *tensors: SSAValue) -> bool:
     if all(len(sizes_of(x)) == rank(x) for x in tensors) and all(0 not in dims(x) for x in tensors):
         return True
-    b.notify_match_failure("sizes are only known at run time, or there are no elements")
+    b.notify_match_failure("sizes are dynamic, or there are no elements")
     return False
 
 

@@ -1,6 +1,6 @@
 """Products of rows with the matrices of their groups, as mixtures of experts have them.
 
-Rows are sorted by group; ``offs`` has the number of the row behind each group's last one. A loop over the rows takes
+Rows are sorted by group; ``offs`` has the number of the row after each group's last one. A loop over the rows takes
 each one's matrix: what is computed is what the rows need, and of the matrices only one more is in memory at a time.
 """
 
@@ -27,7 +27,7 @@ def grouped_mm(
 ) -> SSAValue | None:
     """As ``grouped-mm-fallback``; of as many matrices on either side a batched product"""
     if rank(y) != 3 or (offs is None) != (rank(x) == 3):
-        return b.notify_match_failure("groups of columns, or of what is summed over, are not taken apart")
+        return b.notify_match_failure("groups of columns, or of what is summed over, are not decomposed")
     result = b.bmm(x, y) if offs is None else _by_rows(b, x, y, offs)
     if result is None:
         return None
@@ -37,10 +37,10 @@ def grouped_mm(
 
 
 def _by_rows(b: Builder, x: SSAValue, matrices: SSAValue, offs: SSAValue) -> SSAValue | None:
-    """[rows, k] by [groups, k, n]: [rows, n], zeros in the rows behind the last group."""
+    """[rows, k] by [groups, k, n]: [rows, n], zeros in the rows after the last group."""
     groups = dims(matrices)[0]
     if not isinstance(groups, int):
-        return b.notify_match_failure("the number of groups is only known at run time")
+        return b.notify_match_failure("the number of groups is dynamic")
     row = b.unsqueeze(b.arange(b.size(x, 0), i64), 1)
     group = b.sum(b.cast(b.ge(row, b.cast(offs, i64)), i64), [1])
 

@@ -10,11 +10,11 @@ from xdsl.ir import SSAValue
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import bf16, f16, f32, i32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
-from etir.lowering.build.builder import Builder, Number, TensorOrNumber, dims, element, is_tensor, rank
+from etir.lowering.build.builder import Builder, Scalar, TensorOrScalar, dims, element, is_tensor, rank
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.promotion import result_type
 from etir.lowering.build.sizes import SizeLike
-from etir.lowering.decompose_aten.arrays import window_positions
+from etir.lowering.decompose_aten.constants import window_positions
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 
 rename(
@@ -44,8 +44,8 @@ def index_put_impl(
     return b(aten.index_put.default, x, indices, values, accumulate)
 
 
-@decomposition(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor, numbers=("value",))
-def index_fill(b: Builder, x: SSAValue, dim: int, index: SSAValue, value: Number) -> SSAValue:
+@decomposition(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor, symint_args=("value",))
+def index_fill(b: Builder, x: SSAValue, dim: int, index: SSAValue, value: Scalar) -> SSAValue:
     """``index_put`` of one value"""
     source = b.cast(value, element(x)) if is_tensor(value) else b.as_tensor(value, element(x))  # type: ignore[arg-type]
     return _put(b, x, dim, index, source, False)
@@ -113,9 +113,9 @@ def nonzero_by_dim(b: Builder, x: SSAValue) -> Sequence[SSAValue] | None:
     aten.isin.Tensor_Tensor,
     aten.isin.Tensor_Scalar,
     aten.isin.Scalar_Tensor,
-    numbers=("elements", "element", "test_elements", "test_element"),
+    symint_args=("elements", "element", "test_elements", "test_element"),
 )
-def isin(b: Builder, elements: TensorOrNumber, tests: TensorOrNumber, _unique: bool, invert: bool) -> SSAValue:
+def isin(b: Builder, elements: TensorOrScalar, tests: TensorOrScalar, _unique: bool, invert: bool) -> SSAValue:
     """Whether any of the tests is equal"""
     if not is_tensor(tests):
         assert isinstance(elements, SSAValue)
@@ -127,8 +127,8 @@ def isin(b: Builder, elements: TensorOrNumber, tests: TensorOrNumber, _unique: b
     return b.logical_not(found) if invert else found
 
 
-@decomposition(aten.bucketize.Tensor, aten.bucketize.Scalar, numbers=("self",))
-def bucketize(b: Builder, x: Number, boundaries: SSAValue, out_int32: bool, right: bool) -> SSAValue:
+@decomposition(aten.bucketize.Tensor, aten.bucketize.Scalar, symint_args=("self",))
+def bucketize(b: Builder, x: Scalar, boundaries: SSAValue, out_int32: bool, right: bool) -> SSAValue:
     """How many boundaries lie before each value"""
     values = x if is_tensor(x) else b.as_tensor(x, result_type((x, boundaries)))
     assert isinstance(values, SSAValue)
@@ -148,9 +148,9 @@ def searchsorted(
 
 
 def _count_before(b: Builder, sequence: SSAValue, x: SSAValue, out_int32: bool, right: bool) -> SSAValue:
-    """``sum(not (sequence >= x))``, or ``>``; a NaN is behind everything."""
-    behind = b.compare("gt" if right else "ge", sequence, b.unsqueeze(x, rank(x)))
-    count = b.sum(b.logical_not(behind), [rank(behind) - 1])
+    """``sum(not (sequence >= x))``, or ``>``; a NaN comes after everything."""
+    at_or_after = b.compare("gt" if right else "ge", sequence, b.unsqueeze(x, rank(x)))
+    count = b.sum(b.logical_not(at_or_after), [rank(at_or_after) - 1])
     return b.cast(count, i32) if out_int32 else count
 
 
@@ -254,7 +254,7 @@ def embedding_bag_kernel(
 
 def _is_not(b: Builder, indices: SSAValue, padding: int, rows: SizeLike) -> SSAValue:
     """Where an index is not the row ``padding``, which counts from the end when it is negative."""
-    return b.ne(indices, b.number(rows + padding) if padding < 0 else padding)
+    return b.ne(indices, b.scalar(rows + padding) if padding < 0 else padding)
 
 
 @decomposition(aten.diagonal_scatter.default)

@@ -190,7 +190,7 @@ def triangular_solve(
 
 
 def _pad_columns(b: Builder, a: SSAValue, count: int) -> SSAValue:
-    """The first ``count`` columns, zeros behind the last one."""
+    """The first ``count`` columns, zeros after the last one."""
     columns = dims(a)[-1]
     assert isinstance(columns, int)
     if columns >= count:

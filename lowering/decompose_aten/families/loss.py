@@ -145,7 +145,7 @@ def cross_entropy_loss(
     if smoothing:
         classes = dims(x)[position]
         if not isinstance(classes, int):
-            return b.notify_match_failure("the number of classes is only known at run time")
+            return b.notify_match_failure("the number of classes is dynamic")
         target = b.add(b.mul(target, 1 - smoothing), smoothing / classes)
     loss = b.mul(likelihood, target)
     if weight is not None:

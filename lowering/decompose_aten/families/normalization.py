@@ -1,4 +1,4 @@
-"""Normalisation layers as the core ``native_*`` operators, in inference."""
+"""Normalization layers as the core ``native_*`` operators, in inference."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[SSAValue, ...]:
-    """The normalised input and two statistics, which are empty in inference."""
+    """The normalized input and two statistics, which are empty in inference."""
     if mean is None or variance is None:
         return b.results(aten._native_batch_norm_legit.no_stats, x, weight, bias, True, momentum, eps)
     if training:

@@ -22,13 +22,13 @@ _REPLICATIONS = {
 }
 
 
-@decomposition(aten.pad.default, numbers=("pad",))
+@decomposition(aten.pad.default, symint_args=("pad",))
 def pad(b: Builder, x: SSAValue, amounts: Sequence[Any], mode: str, value: float | None) -> SSAValue | None:
     """``constant_pad_nd``, ``reflection_pad*`` or ``replication_pad*``; slices and ``cat`` for circular padding"""
     return _pad(b, x, amounts, mode, value)
 
 
-@decomposition(aten._pad_enum.default, numbers=("pad",))
+@decomposition(aten._pad_enum.default, symint_args=("pad",))
 def pad_enum(b: Builder, x: SSAValue, amounts: Sequence[Any], mode: int, value: float | None) -> SSAValue | None:
     """As ``pad``"""
     return _pad(b, x, amounts, MODES[mode], value)
@@ -49,7 +49,7 @@ def _pad(b: Builder, x: SSAValue, amounts: Sequence[Any], mode: str, value: floa
 def circular_pad(b: Builder, x: SSAValue, amounts: Sequence[Any]) -> SSAValue | None:
     """``cat`` of the end, the tensor and its beginning, dim by dim"""
     if any(not isinstance(a, int) or a < 0 for a in amounts):
-        return b.notify_match_failure("an amount is negative or only known at run time")
+        return b.notify_match_failure("an amount is negative or dynamic")
     for i in range(len(amounts) // 2):
         position = rank(x) - 1 - i
         before, after = amounts[2 * i], amounts[2 * i + 1]

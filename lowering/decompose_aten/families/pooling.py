@@ -146,7 +146,7 @@ def _counts(
 
 def _number(b: Builder, size: SizeLike) -> SSAValue:
     """A size as a tensor."""
-    return b.add(b.full([1], 0, i64), b.number(size))
+    return b.add(b.full([1], 0, i64), b.scalar(size))
 
 
 @decomposition(aten.adaptive_avg_pool1d.default)
@@ -157,7 +157,7 @@ def adaptive_avg_pool1d(b: Builder, x: SSAValue, size: Ints) -> SSAValue:
     return b.squeeze(b(aten._adaptive_avg_pool2d.default, b.unsqueeze(x, -2), [1, size[0]]), -2)
 
 
-@decomposition(aten.adaptive_avg_pool2d.default, aten.adaptive_avg_pool3d.default, numbers=("output_size",))
+@decomposition(aten.adaptive_avg_pool2d.default, aten.adaptive_avg_pool3d.default, symint_args=("output_size",))
 def adaptive_avg_pool(b: Builder, x: SSAValue, size: Sequence[SizeLike]) -> SSAValue:
     """``mean`` for sizes of 1, nothing for the input's sizes, else the core form"""
     count = len(size)
@@ -205,7 +205,7 @@ def adaptive_max_pool(b: Builder, x: SSAValue, size: Ints) -> Sequence[SSAValue 
         table = b.expand(b.view(windows, shape), b.sizes(spread))
         own = b.squeeze(b(aten.gather.default, table, position + 1, nth), position + 1)
         inner = None if places is None else b(aten.gather.default, places, position, own)
-        offset = own if isinstance(stride, int) and stride == 1 else b.mul(own, b.number(stride))
+        offset = own if isinstance(stride, int) and stride == 1 else b.mul(own, b.scalar(stride))
         places = offset if inner is None else b.add(offset, inner)
         stride = stride * total
     return [x, places]
@@ -218,9 +218,9 @@ def _windows(b: Builder, total: SizeLike, count: int) -> SSAValue:
         longest = max((end - start for start, end in bounds), default=1)
         return b.constant([[min(start + k, end - 1) for k in range(longest)] for start, end in bounds], i64)
     number = b.constant([[i] for i in range(count)], i64)
-    scaled = b.mul(number, b.number(total))
-    behind = b.add(b.add(scaled, b.number(total)), count - 1)
-    start, end = (b(aten.div.Scalar_mode, t, count, rounding_mode="floor") for t in (scaled, behind))
+    scaled = b.mul(number, b.scalar(total))
+    beyond = b.add(b.add(scaled, b.scalar(total)), count - 1)
+    start, end = (b(aten.div.Scalar_mode, t, count, rounding_mode="floor") for t in (scaled, beyond))
     offset = b.arange((total + (2 * count - 2)) // count)
     return b(aten.minimum.default, b.add(start, offset), b.sub(end, 1))
 

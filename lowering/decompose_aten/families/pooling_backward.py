@@ -75,7 +75,7 @@ def _static_sizes(b: Builder, gradient: SSAValue, x: SSAValue, count: int) -> tu
     """The pooled sizes and the input's, in the last ``count`` dims."""
     sizes = [[d for d in dims(t)[-count:] if isinstance(d, int)] for t in (gradient, x)]
     if any(len(known) < count for known in sizes):
-        return b.notify_match_failure("sizes are only known at run time")
+        return b.notify_match_failure("sizes are dynamic")
     return sizes[0], sizes[1]
 
 

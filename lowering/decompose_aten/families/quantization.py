@@ -1,6 +1,6 @@
 """Operators of ``quantized_decomposed`` that neither a delegate nor a kernel takes: arithmetic on the numbers.
 
-Quantised models spell out where numbers are rounded to small integers and multiplied out again. A backend takes these
+Quantized models spell out where numbers are rounded to small integers and multiplied out again. A backend claims these
 operators in larger patterns, a runtime may have kernels for them (ExecuTorch's in its library ``quantized``); what is
 left is computed as torch defines it, in float32, per-tensor scales inverted in float64.
 """
@@ -159,7 +159,7 @@ def dequantize_per_channel(
 def fake_quant_per_channel(
     b: Builder, x: SSAValue, scales: SSAValue, points: SSAValue, axis: int, low: int, high: int
 ) -> SSAValue:
-    """Numbers rounded to what is left of them when they are quantised."""
+    """Numbers rounded to what is left of them when they are quantized."""
     scales, points = _along(b, scales, x, axis), b.cast(_along(b, points, x, axis), f32)
     stored = b.clamp(b.add(b.round(b.mul(_wide(b, x), b.reciprocal(scales))), points), low, high)
     return b.cast(b.mul(b.sub(stored, points), scales), _declared(b))

@@ -1,4 +1,4 @@
-"""Operators of torchao's affine quantisation that no delegate takes: arithmetic on the numbers.
+"""Operators of torchao's affine quantization that no delegate claims: arithmetic on the numbers.
 
 One scale, and one zero point, stands for every block of a tensor; ``block_size`` has the block's size in each dim. The
 tensor is seen with two dims for each dim that has several blocks of several numbers (:class:`_Blocks`), so that scales
@@ -81,7 +81,7 @@ def _bounds(dtype: Attribute, low: float | None, high: float | None) -> tuple[fl
     return least if low is None else low, most if high is None else high
 
 
-@decomposition("torchao.quantize_affine.default", numbers=_BLOCKS)
+@decomposition("torchao.quantize_affine.default", symint_args=_BLOCKS)
 def quantize_affine(
     b: Builder,
     x: SSAValue,
@@ -105,7 +105,7 @@ def quantize_affine(
     return b.view(b.cast(b.clamp(numbers, *bounds), _declared(b)), b.sizes(x))
 
 
-@decomposition("torchao.dequantize_affine.default", numbers=_BLOCKS)
+@decomposition("torchao.dequantize_affine.default", symint_args=_BLOCKS)
 def dequantize_affine(
     b: Builder, x: SSAValue, block_size: Sequence[Any], scale: SSAValue, point: SSAValue | None, *_rest: object
 ) -> SSAValue | None:
@@ -121,7 +121,7 @@ def dequantize_affine(
     return b.cast(b.view(numbers, b.sizes(x)), wanted)
 
 
-@decomposition("torchao.choose_qparams_affine.default", numbers=_BLOCKS)
+@decomposition("torchao.choose_qparams_affine.default", symint_args=_BLOCKS)
 def choose_qparams_affine(
     b: Builder,
     x: SSAValue | None,

@@ -40,9 +40,9 @@ rename(
 
 
 def view_as_declared(b: Builder, x: SSAValue, sizes: Sequence[Any]) -> SSAValue:
-    """``view`` to the result type of the operator that is decomposed; ``sizes`` may hold any run-time numbers.
+    """``view`` to the result type of the operator that is decomposed; ``sizes`` may hold any runtime scalars.
 
-    A single run-time size is left to the operation as -1.
+    A single runtime size is left to the operation as -1.
     """
     type = b.declared
     if x.type == type:
@@ -60,7 +60,7 @@ def view_as_declared(b: Builder, x: SSAValue, sizes: Sequence[Any]) -> SSAValue:
     aten._unsafe_view.default,
     aten._reshape_copy.default,
     aten._reshape_alias.default,
-    numbers=("shape", "size", "stride"),
+    symint_args=("shape", "size", "stride"),
 )
 def reshape(b: Builder, x: SSAValue, sizes: Sequence[Any], *_strides: object) -> SSAValue:
     """``view``"""
@@ -87,7 +87,7 @@ def ravel(b: Builder, x: SSAValue) -> SSAValue:
     return view_as_declared(b, x, [-1])
 
 
-@decomposition(aten.unflatten.int, numbers=("sizes",))
+@decomposition(aten.unflatten.int, symint_args=("sizes",))
 def unflatten(b: Builder, x: SSAValue, dim: int, parts: Sequence[Any]) -> SSAValue:
     """``view`` with one dim as several"""
     sizes = b.sizes(x)
@@ -109,7 +109,7 @@ def atleast(b: Builder, x: SSAValue) -> SSAValue:
 
 
 def at_least(b: Builder, x: SSAValue, count: int) -> SSAValue:
-    """``x`` with ``count`` dims or more: new ones in front, but the third one behind, as NumPy has it."""
+    """``x`` with ``count`` dims or more: new ones first, but the third one last, as NumPy has it."""
     given = rank(x)
     if given >= count:
         return x
@@ -225,7 +225,7 @@ def chunk(b: Builder, x: SSAValue, chunks: int, dim: int) -> Sequence[SSAValue]:
     return _split(b, x, _parts(b, total, (total + (chunks - 1)) // chunks), dim)
 
 
-@decomposition(aten.split.Tensor, numbers=("split_size",))
+@decomposition(aten.split.Tensor, symint_args=("split_size",))
 def split(b: Builder, x: SSAValue, part: Any, dim: int) -> Sequence[SSAValue] | None:
     """``split_with_sizes`` with equal parts"""
     size = b.as_size(part)
@@ -236,7 +236,7 @@ def split(b: Builder, x: SSAValue, part: Any, dim: int) -> Sequence[SSAValue] | 
 
 @decomposition(aten.unbind.int)
 def unbind(b: Builder, x: SSAValue, dim: int) -> Sequence[SSAValue] | None:
-    """``select`` of each index, if a size is only known at run time: ``unbind``'s kernel does not resize its results"""
+    """``select`` of each index, if a size is dynamic: ``unbind``'s kernel does not resize its results"""
     if all(isinstance(d, int) for d in dims(x)):
         return b.notify_match_failure("all sizes are known")
     return [b(aten.select.int, x, dim, i) for i in range(len(b.rewriter.root.results))]
@@ -268,14 +268,14 @@ def _split_dim(b: Builder, x: SSAValue, dim: int | None) -> int:
 
 
 def add_numbers(b: Builder, x: Any, y: Any) -> Any:
-    """The sum of two ints, sizes or run-time numbers of the program."""
+    """The sum of two ints, sizes or runtime scalars of the program."""
     if isinstance(x, int) and isinstance(y, int):
         return x + y
-    x, y = (v.value if isinstance(v, Size) else v if isinstance(v, SSAValue) else b.pool.number(v) for v in (x, y))
+    x, y = (v.value if isinstance(v, Size) else v if isinstance(v, SSAValue) else b.pool.scalar(v) for v in (x, y))
     return b.insert(arithmetic("add", x, y)).results[0]
 
 
-@decomposition(aten.narrow.default, aten.narrow_copy.default, numbers=("start", "length"))
+@decomposition(aten.narrow.default, aten.narrow_copy.default, symint_args=("start", "length"))
 def narrow(b: Builder, x: SSAValue, dim: int, start: Any, length: Any) -> SSAValue:
     """``slice`` from ``start`` to ``start + length``"""
     type = b.declared
@@ -288,14 +288,14 @@ def narrow(b: Builder, x: SSAValue, dim: int, start: Any, length: Any) -> SSAVal
     return b(aten.slice.Tensor, x, position, start, add_numbers(b, start, length), types=[type])
 
 
-@decomposition(aten.narrow.Tensor, numbers=("length",))
+@decomposition(aten.narrow.Tensor, symint_args=("length",))
 def narrow_from_tensor(b: Builder, x: SSAValue, dim: int, start: SSAValue, length: Any) -> SSAValue:
     """``slice`` from the number that the tensor holds"""
     type, position = b.declared, wrap(dim, rank(x))
     given = b(aten._local_scalar_dense.default, start, types=[i64])
-    behind = b.insert(arithmetic("add", given, b.pool.number(b.size(x, position)))).results[0]
-    negative = b.insert(arithmetic("lt", given, b.pool.number(0))).results[0]
-    first = b.insert(arithmetic("ite", negative, behind, given)).results[0]
+    from_end = b.insert(arithmetic("add", given, b.pool.scalar(b.size(x, position)))).results[0]
+    negative = b.insert(arithmetic("lt", given, b.pool.scalar(0))).results[0]
+    first = b.insert(arithmetic("ite", negative, from_end, given)).results[0]
     return b(aten.slice.Tensor, x, position, first, add_numbers(b, first, length), types=[type])
 
 

@@ -123,9 +123,9 @@ def sort(b: Builder, x: SSAValue, dim: int, descending: bool) -> Sequence[SSAVal
 
 
 def previous(b: Builder, x: SSAValue, position: int) -> SSAValue:
-    """What stands in front of each element of a dim; in front of the first one itself.
+    """The element before each one of a dim; for the first one, itself.
 
-    For sizes that are only known at run time: a slice of all elements but the last has no size where there are none.
+    For dynamic sizes: a slice of all elements but the last has no size where there are none.
     """
     before = b.clamp(b.sub(b.arange(b.size(x, position)), 1), 0)
     return b(aten.index_select.default, x, position, before)
@@ -139,18 +139,18 @@ def _in_order(b: Builder, values: SSAValue, order: SSAValue, position: int) -> S
     """
     size = b.size(values, position)
     if isinstance(size, int):
-        before, behind = b.slice(values, position, 0, size - 1), b.slice(values, position, 1, None)
+        before, after = b.slice(values, position, 0, size - 1), b.slice(values, position, 1, None)
     else:
-        before, behind = previous(b, values, position), values
-    differs = b.ne(before, behind)
+        before, after = previous(b, values, position), values
+    differs = b.ne(before, after)
     if category_of(element(values)) >= FLOATING:
-        same = b.logical_and(b.isnan(before), b.isnan(behind))
+        same = b.logical_and(b.isnan(before), b.isnan(after))
         differs = b.logical_and(differs, b.logical_not(same))
     starts = b.cast(differs, i64)
     if isinstance(size, int):
         margin = [0, 0] * (rank(values) - 1 - position) + [1, 0]
         starts = b(aten.constant_pad_nd.default, starts, margin, 0)
-    groups = b.mul(b(aten.cumsum.default, starts, position), b.number(size))
+    groups = b.mul(b(aten.cumsum.default, starts, position), b.scalar(size))
     keys = b.results(aten.topk.default, b.add(groups, order), size, position, False, True)[0]
     return b.sub(keys, groups)
 
@@ -236,7 +236,7 @@ def nanmedian_of_all(b: Builder, x: SSAValue) -> SSAValue:
 
 
 Combine = Callable[[Sequence[SSAValue], Sequence[SSAValue]], Sequence[SSAValue]]
-"""What two neighbouring ranges give together, from what each of them gives."""
+"""What two neighboring ranges give together, from what each of them gives."""
 
 
 def _scan(
@@ -244,7 +244,7 @@ def _scan(
 ) -> Sequence[SSAValue] | None:
     """``parts`` combined with those 1, 2, 4, ... positions before (Hillis and Steele, 1986).
 
-    ``neutral`` is combined where nothing is before, if the size is only known at run time.
+    ``neutral`` is combined where nothing is before, if the size is dynamic.
     """
     size, most = b.size(parts[0], position), b.largest(dims(parts[0])[position])
     if most is None:
@@ -254,9 +254,9 @@ def _scan(
     while step < most:
         if isinstance(size, int):
             before = [b.slice(part, position, 0, size - step) for part in parts]
-            behind = [b.slice(part, position, step, None) for part in parts]
+            after = [b.slice(part, position, step, None) for part in parts]
             first = [b.slice(part, position, 0, step) for part in parts]
-            parts = [b.cat(list(pair), position) for pair in zip(first, combine(before, behind), strict=True)]
+            parts = [b.cat(list(pair), position) for pair in zip(first, combine(before, after), strict=True)]
         else:  # there may be fewer elements than the step
             margin = [0, 0] * (count - 1 - position) + [step, 0]
             padded = [b(aten.constant_pad_nd.default, p, margin, v) for p, v in zip(parts, neutral, strict=True)]

@@ -183,13 +183,13 @@ def _axes(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | 
         scale = None if not scales else scales[i]
         wanted = b.pool.evaluate(declared[i]) if size is None else b.as_size(size[i])
         if wanted is None:
-            return b.notify_match_failure("a size is only known at run time")
+            return b.notify_match_failure("a size is dynamic")
         found.append(Axis(given, wanted, scale))
     return found
 
 
 def _constants(axes: Sequence[Axis]) -> list[tuple[int, int, float | None]] | None:
-    """Input size, output size and scale of each dim; None when a size is only known at run time."""
+    """Input size, output size and scale of each dim; None when a size is dynamic."""
     found: list[tuple[int, int, float | None]] = []
     for axis in axes:
         if not isinstance(axis.given, int) or not isinstance(axis.wanted, int):
@@ -206,7 +206,7 @@ def _step(given: int, wanted: int, scale: float | None, align_corners: bool) -> 
 
 
 def _nearest_exact(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | None) -> SSAValue | None:
-    from etir.lowering.decompose_aten.arrays import nearest_positions
+    from etir.lowering.decompose_aten.constants import nearest_positions
 
     axes = _axes(b, x, size, scales, rank(x) - 2)
     if axes is None:
@@ -226,7 +226,7 @@ def _nearest_exact(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: 
     aten._upsample_nearest_exact1d.vec,
     aten._upsample_nearest_exact2d.vec,
     aten._upsample_nearest_exact3d.vec,
-    numbers=("output_size",),
+    symint_args=("output_size",),
 )
 def upsample_nearest_exact(
     b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Sequence[float] | None
@@ -239,7 +239,7 @@ def upsample_nearest_exact(
     aten._upsample_nearest_exact1d.default,
     aten._upsample_nearest_exact2d.default,
     aten._upsample_nearest_exact3d.default,
-    numbers=("output_size",),
+    symint_args=("output_size",),
 )
 def upsample_nearest_exact_to(b: Builder, x: SSAValue, size: Sequence[Any], *scales: float | None) -> SSAValue | None:
     """``index_select`` in each dim"""
@@ -260,15 +260,15 @@ def _weighted(
         return _weighted_at_run_time(b, x, axes, kind, align_corners)
     if any(given * wanted > MAX_WEIGHTS for given, wanted, _ in targets):
         return b.notify_match_failure("the matrices of weights are too large")
-    from etir.lowering.decompose_aten import arrays
+    from etir.lowering.decompose_aten import constants
 
     matrices: list[Any] = []
     for given, wanted, scale in targets:
         step = _step(given, wanted, scale, align_corners)
         if kind is not None:
-            matrices.append(arrays.smooth_weights(given, wanted, step, kind))
+            matrices.append(constants.smooth_weights(given, wanted, step, kind))
         else:
-            matrices.append(arrays.cubic_weights(given, wanted, step, align_corners=align_corners))
+            matrices.append(constants.cubic_weights(given, wanted, step, align_corners=align_corners))
     for matrix in matrices[::-1]:
         x = b.transpose(_resized(b, x, matrix), -2, -1)
     return x
@@ -306,7 +306,7 @@ _TO_SIZES: dict[str, Operator] = {
 """The overload that is given sizes, by the name of the one that may be given scales instead."""
 
 
-@decomposition(*_TO_SIZES, numbers=("output_size",))
+@decomposition(*_TO_SIZES, symint_args=("output_size",))
 def upsample_weighted(
     b: Builder, x: SSAValue, size: Sequence[Any] | None, align_corners: bool, scales: Sequence[float] | None
 ) -> SSAValue | None:
@@ -319,7 +319,7 @@ def upsample_weighted(
     return b(_TO_SIZES[b.rewriter.root.name], x, sizes, align_corners, *(scales or ()), types=[type])
 
 
-@decomposition(*_TO_SIZES.values(), numbers=("output_size",))
+@decomposition(*_TO_SIZES.values(), symint_args=("output_size",))
 def upsample_weighted_to(
     b: Builder, x: SSAValue, size: Sequence[Any], align_corners: bool, *scales: float | None
 ) -> SSAValue | None:
@@ -343,7 +343,7 @@ def grid_sampler(
 @decomposition(aten.affine_grid_generator.default)
 def affine_grid(b: Builder, theta: SSAValue, size: Sequence[int], align_corners: bool) -> SSAValue:
     """The positions of all pixels, a constant, times the transposed matrices"""
-    from etir.lowering.decompose_aten.arrays import affine_points
+    from etir.lowering.decompose_aten.constants import affine_points
 
     spatial = size[2:]
     points = affine_points(spatial, align_corners=align_corners)

@@ -39,7 +39,7 @@ from etir.passes.analysis.planning.search import DEFAULT_WORK, search
 
 
 def naive(instance: Instance) -> Placement:
-    """Every item behind the one before it, in program order."""
+    """Every item after the one before it, in program order."""
     return place_bump(instance)
 
 

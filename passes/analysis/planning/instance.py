@@ -80,9 +80,9 @@ def find_conflicts(live: list[tuple[Interval, ...]]) -> list[list[int]]:
             active = [span for span in active if spans[span][1] >= first]
             earliest_end = min((spans[span][1] for span in active), default=last)
         # What is active began before this span; what begins while this span is live is a run of the sorted spans.
-        behind = bisect_right(starts, last, lo=index)
+        stop = bisect_right(starts, last, lo=index)
         conflicts[item] += [owners[span] for span in active]
-        conflicts[item] += owners[index + 1 : behind]
+        conflicts[item] += owners[index + 1 : stop]
         earliest_end = min(earliest_end, last) if active else last
         active.append(index)
     if any(len(intervals) > 1 for intervals in live):

@@ -92,7 +92,7 @@ def live_intervals(
 
     blocks = _basic_blocks(program)
     for block in blocks:
-        _summarise(block, program, bit)
+        _summarize(block, program, bit)
     _solve_backward(blocks, _bits(outputs, bit))
     _solve_forward(blocks, _bits(inputs, bit))
 
@@ -157,15 +157,15 @@ def _basic_blocks(program: Sequence[Instruction]) -> list[_Block]:
     starts = sorted(leader for leader in leaders if leader < end)
     number = {start: block for block, start in enumerate(starts)}
     blocks: list[_Block] = []
-    for first, behind in zip(starts, [*starts[1:], end], strict=True):
-        successors = program[behind - 1].successors
-        targets = [behind] if successors is None else list(dict.fromkeys(successors))
+    for first, after in zip(starts, [*starts[1:], end], strict=True):
+        successors = program[after - 1].successors
+        targets = [after] if successors is None else list(dict.fromkeys(successors))
         inside = [number[target] for target in targets if target < end]
-        blocks.append(_Block(first, behind - 1, inside, exits=not targets or end in targets))
+        blocks.append(_Block(first, after - 1, inside, exits=not targets or end in targets))
     return blocks
 
 
-def _summarise(block: _Block, program: Sequence[Instruction], bit: dict[int, int]) -> None:
+def _summarize(block: _Block, program: Sequence[Instruction], bit: dict[int, int]) -> None:
     killed: dict[int, None] = {}
     used: dict[int, None] = {}
     written: dict[int, None] = {}
@@ -243,7 +243,7 @@ def _collect(
 
 
 def _collect_across(blocks: list[_Block], buffers: Sequence[int], intervals: dict[int, list[Interval]]) -> None:
-    """Append to ``intervals`` what is live across whole blocks, one interval for a run of neighbouring blocks."""
+    """Append to ``intervals`` what is live across whole blocks, one interval for a run of neighboring blocks."""
     since: dict[int, int] = {}
     before = 0
     for block in blocks:

@@ -11,7 +11,7 @@ UNPLACED = -1
 
 
 def place_bump(instance: Instance) -> Placement:
-    """One item behind the other in program order, without any reuse; O(n)."""
+    """One item after the other in program order, without any reuse; O(n)."""
     placement = [UNPLACED if offset is None else offset for offset in instance.fixed]
     end = instance.floor
     for item in instance.movable:
@@ -29,7 +29,7 @@ def place_lowest(instance: Instance, order: Sequence[int]) -> Placement:
 
 
 def place_best_fit(instance: Instance, order: Sequence[int]) -> Placement:
-    """Each item, in ``order``, in the smallest gap between placed items that it conflicts with, else behind them all.
+    """Each item, in ``order``, in the smallest gap between placed items that it conflicts with, else after them all.
 
     This is the offset calculation of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference"
     (2020); of equal gaps the lowest is taken. O(k log k) for k conflicts.
@@ -64,9 +64,9 @@ def place_shared_objects(instance: Instance, order: Sequence[int]) -> Placement:
     """ExecuTorch's ``greedy``: items share *objects*, which are laid out back to back.
 
     An item joins the first object that holds nothing it conflicts with, at the object's start; else the first object
-    with enough room behind everything there that it conflicts with; else it gets an object of its own size. Objects are
+    with enough room after everything there that it conflicts with; else it gets an object of its own size. Objects are
     never resized, so ``order`` must be by descending size. Items pinned to an offset, which ExecuTorch does not have,
-    stay where they are and the objects begin behind them, as they do behind ExecuTorch's reserve for sub-graphs.
+    stay where they are and the objects begin after them, as they do after ExecuTorch's reserve for subgraphs.
     """
     sizes, alignments = instance.sizes, instance.alignments
     object_of = [UNPLACED] * len(sizes)

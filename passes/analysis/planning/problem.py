@@ -72,7 +72,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Properties of a memory: ``capacity`` in bytes, if limited, and ``padding`` bytes to leave free behind the last
+    """Properties of a memory: ``capacity`` in bytes, if limited, and ``padding`` bytes to leave free after the last
     buffer (a delegate whose kernels read past the end of their inputs needs some)."""
 
     capacity: int | None = None

@@ -78,10 +78,10 @@ def _misplaced(problem: Problem, plan: Plan, buffer: Buffer, offset: int) -> lis
     pool_size = plan.pool_sizes.get(buffer.pool)
     padding = problem.pool(buffer.pool).padding if buffer.size else 0
     if offset < 0 or (pool_size is not None and offset + buffer.size + padding > pool_size):
-        behind = f" and {padding} bytes of padding follow" if padding else ""
+        padded = f" and {padding} bytes of padding follow" if padding else ""
         found.append(
             E0713.diagnostic(
-                f"{buffer} is at bytes [{offset}, {offset + buffer.size}){behind}, "
+                f"{buffer} is at bytes [{offset}, {offset + buffer.size}){padded}, "
                 f"but pool {buffer.pool} has {pool_size} bytes"
             )
         )

@@ -36,9 +36,9 @@ struct Reference {
   Program program;
   Method method;
   size_t scratch_bytes = 0;  ///< activations, which start at the temporary memory's start
-  size_t temp_bytes = 0;     ///< of the kernels, behind them
+  size_t temp_bytes = 0;     ///< temporary memory of the kernels, after the activations
   bool has_state = false;
-  bool shares_state = false;  ///< with the other methods that have this delegate
+  bool shares_state = false;  ///< whether other methods that have this delegate share its state
 };
 static_assert(sizeof(Reference) <= kObjectBytes, "the compiler counts with kObjectBytes");
 

@@ -1,8 +1,8 @@
 // Depthwise convolutions (one input channel in each group), computed directly.
 //
-// Rows of a plane are vectorised along x: a block of outputs is kept in registers while the taps go by. The input is
+// Rows of a plane are vectorized along x: a block of outputs is kept in registers while the taps go by. The input is
 // copied, a band of rows at a time, into a buffer with its padding, so that it has no border; rows that are too long
-// for that are read where they are. Channels-last images are vectorised along the channels.
+// for that are read where they are. Channels-last images are vectorized along the channels.
 #pragma once
 
 #include "kernels/convolution/geometry.h"
@@ -16,14 +16,14 @@ template <typename C>
 struct DepthwisePlane {
   GridDim grid[kSpatial];
   const C* input;
-  int64_t in_z, in_y;  ///< strides; elements of a row are neighbours
+  int64_t in_z, in_y;  ///< strides; elements of a row are neighbors
   const C* weight;
   int64_t w_z, w_y, w_x;
   C bias;
 
   static constexpr int kLanes = Vector<C>::kLanes;
 
-  /// Taps of dim d that meet position `o`: they are neighbours, as positions grow with taps.
+  /// Taps of dim d that meet position `o`: they are neighbors, as positions grow with taps.
   void range(int d, int64_t o, int64_t* begin, int64_t* end) const {
     const GridDim& g = grid[d];
     const int64_t first = o * g.scale + g.base;
@@ -111,7 +111,7 @@ struct DepthwisePlane {
     for (int64_t x = high; x < g.count; ++x) to[x] = point(z, y, x);
   }
 
-  /// Two rows of outputs of three by three taps, all of which are inside and neighbours: four rows of input.
+  /// Two rows of outputs of three by three taps, all of which are inside and neighbors: four rows of input.
   void rows_of_3x3(const C* from, int64_t width, int64_t count, C* first, C* second) const {
     using V = typename Vector<C>::type;
     V w[3][3];
@@ -137,7 +137,7 @@ struct DepthwisePlane {
     }
   }
 
-  /// One row of outputs, where reading behind its end does no harm.
+  /// One row of outputs, where reading beyond its end does no harm.
   template <int kScale>
   void whole_row(int64_t y, const int64_t* begin, const int64_t* end, C* to) const {
     const int64_t count = grid[2].count;
@@ -245,7 +245,7 @@ struct Depthwise {
   const C* weight;
   Strides w;
   int64_t group_stride;
-  const C* bias;  ///< of the dtype C; null: none
+  const C* bias;  ///< elements of type C; null: no bias
   C* output;
   Strides out;
 

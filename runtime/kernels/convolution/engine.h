@@ -230,7 +230,7 @@ struct Patches {
       }
     }
   }
-  /// Sums of positions (rows) and channels (columns), which are neighbours in memory.
+  /// Sums of positions (rows) and channels (columns), which are neighbors in memory.
   void store_positions(const C* sums, int stride, int64_t i, int rows, int64_t j, int cols, bool first) const {
     for (int r = 0; r < rows; ++r) {
       int64_t at[kSpatial];

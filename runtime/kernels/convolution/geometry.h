@@ -50,7 +50,7 @@ inline Strides strides_of(const Tensor& tensor) {
 struct Shape {
   int spatial = 2;  ///< dims that the tensors have
   int64_t batch = 0, groups = 1;
-  int64_t in_channels = 0, out_channels = 0;  ///< of each group
+  int64_t in_channels = 0, out_channels = 0;  ///< channels of each group
   int64_t in[kSpatial] = {1, 1, 1}, out[kSpatial] = {1, 1, 1}, kernel[kSpatial] = {1, 1, 1};
   int64_t stride[kSpatial] = {1, 1, 1}, padding[kSpatial] = {0, 0, 0}, dilation[kSpatial] = {1, 1, 1};
   bool transposed = false;

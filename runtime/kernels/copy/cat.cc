@@ -1,4 +1,4 @@
-// Tensors put together: cat, stack, block_diag. Inputs of other dtypes are converted to that of the result.
+// Concatenation: cat, stack, block_diag. Inputs of other dtypes are converted to that of the result.
 #include "kernels/copy/cat.gen.h"
 #include "kernels/copy/convert.h"
 

@@ -50,7 +50,7 @@ void constant_pad_nd_out(KernelContext& ctx, const Tensor& self, const IntList& 
 
 /// One of the three pieces of a padded dim: where it lies in the result, and where its elements come from.
 struct Piece {
-  int64_t start, size;   ///< in the result
+  int64_t start, size;   ///< range in the result
   int64_t source, step;  ///< the first element of the input, and 1, -1 or 0
 };
 

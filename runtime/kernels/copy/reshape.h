@@ -5,7 +5,7 @@
 
 namespace etir {
 
-/// Merges neighbouring dims of a view that has elements: row-major tensors become one dim.
+/// Merges neighboring dims of a view that has elements: row-major tensors become one dim.
 inline void merge_dims(View& view) {
   int kept = 0;
   for (int d = 0; d < view.rank; ++d) {

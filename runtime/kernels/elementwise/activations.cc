@@ -1,4 +1,4 @@
-// Activation functions. All are branch-free expressions of vectorised functions.
+// Activation functions. All are branch-free expressions of vectorized functions.
 #include <cmath>
 
 #include "kernels/elementwise/activation_math.h"

@@ -39,7 +39,7 @@ inline T wrap_mul(T a, T b) {
 /// The larger of two; NaN if one of them is.
 template <typename T>
 inline T max_propagating(T a, T b) {
-  const T larger = a > b ? a : b;  // in this form GCC vectorises it
+  const T larger = a > b ? a : b;  // in this form GCC vectorizes it
   return a != a ? a : larger;
 }
 template <typename T>

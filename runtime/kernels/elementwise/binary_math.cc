@@ -31,7 +31,7 @@ inline T times_log(T x, T y, const F& f) {
   return y != y ? y : x == T(0) ? T(0) : x * f(y);
 }
 
-/// The neighbour of `from` in the direction of `to`, among the numbers of a 16-bit type; their bits are in order.
+/// The neighbor of `from` in the direction of `to`, among the numbers of a 16-bit type; their bits are in order.
 template <typename H>
 inline float next_narrow(float from, float to) {
   if (from != from || to != to) return std::numeric_limits<float>::quiet_NaN();

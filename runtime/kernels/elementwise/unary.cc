@@ -128,7 +128,7 @@ void floor_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
 void trunc_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   rounding(ctx, self, out, [](auto x) { return std::trunc(x); });
 }
-/// Halves go to the even neighbour.
+/// Halves go to the even neighbor.
 void round_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   rounding(ctx, self, out, [](auto x) { return std::nearbyint(x); });
 }

@@ -12,7 +12,7 @@ namespace etir {
 
 namespace {
 
-// The vectorised functions, for complex numbers too.
+// The vectorized functions, for complex numbers too.
 template <typename T>
 std::complex<T> vexp(const std::complex<T>& x) {
   return std::exp(x);

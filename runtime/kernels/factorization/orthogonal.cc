@@ -96,7 +96,7 @@ void swap_columns(double* a, int64_t rows, int64_t cols, int64_t i, int64_t j) {
   for (int64_t k = 0; k < rows; ++k) swap_values(a[k * cols + i], a[k * cols + j]);
 }
 
-/// Makes column `c` of `u` a unit vector that is orthogonal to the columns in front of it.
+/// Makes column `c` of `u` a unit vector that is orthogonal to the columns before it.
 void complete(double* u, int64_t rows, int64_t cols, int64_t c) {
   for (int64_t start = 0; start < rows; ++start) {
     for (int64_t i = 0; i < rows; ++i) u[i * cols + c] = i == (start + c) % rows ? 1 : 0;

@@ -74,7 +74,7 @@ struct Bags {
   const Tensor& out;
   const Tensor& offset2bag;  ///< the bag of each index
   const Tensor& bag_size;
-  const Tensor& max_indices;  ///< with kMax; the sizes of bags with kMean
+  const Tensor& max_indices;  ///< indices of the maxima for kMax, sizes of bags for kMean
 };
 
 /// Results but the first are there for the gradient. Programs say other sizes than torch computes with for some of

@@ -1,4 +1,4 @@
-// Advanced indexing: the one walk behind index, index_put, index_select, embedding, index_add and their like.
+// Advanced indexing: the one walk of index, index_put, index_select, embedding, index_add and their like.
 //
 // An indexed tensor falls into the dims that are indexed, together one "index space" of the indices' common shape, and
 // the rest. The walk takes the index space in blocks: it turns a block of positions into byte offsets (checking every
@@ -14,24 +14,24 @@ namespace etir::lines {
 /// One tensor of indices, or one mask, and the dims of the indexed tensor that it stands for.
 struct IndexSource {
   const Tensor* tensor;
-  int dim;  ///< the first of them; masks cover as many as they have
+  int dim;  ///< the first of these dims; a mask covers as many as its rank
   bool mask;
   bool wide;                  ///< int64, not int32
-  bool moves;                 ///< of masks: more than one element is set
-  int64_t strides[kMaxRank];  ///< in bytes, over the dims of the index space; of indices only
+  bool moves;                 ///< whether a mask has more than one element set
+  int64_t strides[kMaxRank];  ///< byte strides of indices over the dims of the index space
 };
 
 struct IndexPlan {
   int space_rank = 0;
   int64_t space[kMaxRank];  ///< the index space
-  int64_t count = 1;        ///< its positions
+  int64_t count = 1;        ///< positions of the index space
   int sources = 0;
   IndexSource source[kMaxRank];
   uint32_t indexed_dims = 0;  ///< one bit for each dim of the indexed tensor
   int before = 0;             ///< how many of the other dims come before the index space in the result
   bool negative = true;       ///< whether negative indices count from the end
-  int rank = 0;               ///< of the result
-  int64_t sizes[kMaxRank];    ///< of the result
+  int rank = 0;               ///< rank of the result
+  int64_t sizes[kMaxRank];    ///< sizes of the result
   int result_dim[kMaxRank];   ///< where a dim of the indexed tensor that is not indexed is in the result
 };
 

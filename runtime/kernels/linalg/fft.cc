@@ -23,7 +23,7 @@ namespace {
 struct Lines {
   int rank;
   int axis;
-  int64_t sizes[kMaxRank];  ///< of the dims other than `axis`
+  int64_t sizes[kMaxRank];  ///< sizes of the dims other than `axis`
   int64_t from[kMaxRank], to[kMaxRank];
 };
 

@@ -101,7 +101,7 @@ class Fourier {
         while (rest % radix != 0) radix += 2;
       }
       const int64_t parts = rest / radix;
-      // Part p of the line and its `step` neighbours; element k of a butterfly is `parts * step` behind element k - 1.
+      // Part p of the line and its `step` neighbors; element k of a butterfly is `parts * step` after element k - 1.
       for (int64_t p = 0; p < parts; ++p) {
         const C* x = from + p * step;
         C* y = to + p * radix * step;

@@ -149,7 +149,7 @@ void pack_transposed(const T* from, int64_t from_stride, int depth, int cols, co
           if (p % (64 / static_cast<int>(sizeof(C))) == 0) {
             // The columns of the next panel, which are nowhere near.
             for (int c = 0; c < kSquare; ++c) {
-              prefetch_behind(source + p, (c + kPanel) * from_stride * static_cast<int64_t>(sizeof(C)));
+              prefetch_ahead(source + p, (c + kPanel) * from_stride * static_cast<int64_t>(sizeof(C)));
             }
           }
           Transpose<kSquare>::run(source + p, from_stride, to + p * kPanel + done, kPanel);
@@ -188,7 +188,7 @@ void pack_panel(const T* from, int64_t row, int64_t col, int depth, int cols, co
   if (row == 1 && col != 1) return pack_transposed(from, col, depth, cols, to);
   for (int p = 0; p < depth; ++p, from += row, to += kPanel) {
     if (col == 1 && cols == kPanel) {
-      prefetch_behind(from, kPanel * static_cast<int64_t>(sizeof(T)));  // for the next panel
+      prefetch_ahead(from, kPanel * static_cast<int64_t>(sizeof(T)));  // for the next panel
       for (int c = 0; c < kPanel; ++c) to[c] = to_compute(from[c]);
     } else {
       for (int c = 0; c < cols; ++c) to[c] = to_compute(from[c * col]);

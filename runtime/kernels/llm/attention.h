@@ -31,7 +31,7 @@ struct Vectors {
   const Tensor* tensor;
   const Tensor* scales;                          ///< Float, or null
   const Tensor* zero_points;                     ///< Char, or null
-  int64_t batch_step, position_step, head_step;  ///< in vectors
+  int64_t batch_step, position_step, head_step;  ///< steps in vectors
   int64_t positions, heads, dim;
 
   int64_t number(int64_t batch, int64_t position, int64_t head) const {

@@ -7,7 +7,7 @@
 //
 //   header    16 int32: 6712, the type 1, bits of a weight, whether there are zero points, whether there is a bias,
 //             then 8, 16 and 2 (the panel's rows, the chunk's columns, and its parts), and 8 that say nothing
-//   panels    for every 8 rows, one behind the other; rows behind the n-th are zeros
+//   panels    for every 8 rows, one after the other; rows after the n-th are zeros
 //   groups    of a panel, in the order of the columns, each with
 //     chunks  of 16 columns, in order: 128 integers, which are columns 0 to 7 of the first row, of the second, ... of
 //             the eighth, then columns 8 to 15 of all rows likewise. Of 8 bits they are stored as they are. Of 4 bits 8
@@ -15,7 +15,7 @@
 //     scales  8 float, one for each row
 //     sums    8 int32 of the group's integers, which this code has no use for
 //
-// With zero points and a bias, which the operator does not use, there would be more behind the sums and at the end of a
+// With zero points and a bias, which the operator does not use, there would be more after the sums and at the end of a
 // panel.
 //
 // Weights are unpacked in blocks on the stack, once for a few vectors: there is never more of the matrix. 16 bytes of

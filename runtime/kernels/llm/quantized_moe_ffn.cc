@@ -36,7 +36,7 @@ struct Mixture {
 
 /// Temporary memory.
 struct Scratch {
-  float *scores, *keys;  ///< of one token, by expert
+  float *scores, *keys;  ///< values of one token, by expert
   int32_t* order;        ///< experts, the best first; later where each expert's tokens end
   int32_t* chosen;       ///< [tokens, active]
   float* shares;

@@ -1,4 +1,4 @@
-// Batch normalisation: by running statistics, or by the batch's own, which may update the running ones.
+// Batch normalization: by running statistics, or by the batch's own, which may update the running ones.
 //
 // All forms come down to out = x * scale + shift with one scale and shift for each channel; a part of the plan is one
 // channel, or a block of them when channels are innermost.

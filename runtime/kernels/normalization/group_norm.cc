@@ -1,4 +1,4 @@
-// Group normalisation: each group of channels of each sample by its own statistics.
+// Group normalization: each group of channels of each sample by its own statistics.
 #include <cmath>
 
 #include "kernels/normalization/group_norm.gen.h"
@@ -50,7 +50,7 @@ void group_norm_as(KernelContext& ctx, const Tensor& input, const Tensor* weight
 
   const GroupedView view(input, groups, input);
   const ReducePlan plan = make_reduce_plan(view.tensor, all_dims(view.tensor) & ~3u, mean);
-  // The dims behind the channels, to walk one channel.
+  // The dims after the channels, to walk one channel.
   int64_t strides[kMaxRank] = {};
   if (plan.reduced_count > 0) input.strides(strides);
   ReducePlan::Dim spatial[kMaxRank];

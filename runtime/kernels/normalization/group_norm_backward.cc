@@ -1,4 +1,4 @@
-// The gradient of group normalisation, for tensors in row-major order: a channel of a sample is one contiguous run.
+// The gradient of group normalization, for tensors in row-major order: a channel of a sample is one contiguous run.
 #include <cmath>
 
 #include "kernels/normalization/group_norm_backward.gen.h"

@@ -1,4 +1,4 @@
-// Layer normalisation over the trailing dims, and its gradient.
+// Layer normalization over the trailing dims, and its gradient.
 #include <cmath>
 
 #include "kernels/normalization/layer_norm.gen.h"
@@ -7,7 +7,7 @@
 namespace etir {
 namespace {
 
-/// The bits of the dims that are normalised: the shape must be that of the last dims of the input.
+/// The bits of the dims that are normalized: the shape must be that of the last dims of the input.
 bool trailing_dims(KernelContext& ctx, const Tensor& input, const IntList& shape, int shape_position, uint32_t* mask) {
   const int count = shape.size() > kMaxRank ? kMaxRank + 1 : static_cast<int>(shape.size());
   if (count < 1 || count > input.rank) return ctx.fail(Check::KernelArgument, shape_position, count), false;
@@ -20,7 +20,7 @@ bool trailing_dims(KernelContext& ctx, const Tensor& input, const IntList& shape
   return true;
 }
 
-constexpr int64_t kCachedElements = 4096;  ///< of rows that are read a second time while they are in cache
+constexpr int64_t kCachedElements = 4096;  ///< elements of rows that are read a second time while they are in cache
 constexpr int64_t kRowsTogether = 4;       ///< rows that load the parameters once
 
 /// out = (x - mean) * rstd * weight + bias for `kRows` rows, which load the parameters once.
@@ -36,8 +36,8 @@ void normalize_rows(const T* x, T* out, int64_t stride, int64_t n, const T* mean
     const V w = load_vector<T>(weight + j), b = load_vector<T>(bias + j);
     ETIR_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const V centred = load_vector<T>(x + r * stride + j) - mean[r];
-      store_vector<T>(out + r * stride + j, centred * rstd[r] * w + b);
+      const V centered = load_vector<T>(x + r * stride + j) - mean[r];
+      store_vector<T>(out + r * stride + j, centered * rstd[r] * w + b);
     }
   }
   for (; j < n; ++j) {
@@ -72,7 +72,7 @@ void normalize(const Source<T>& in, const Sink<T>& out, int64_t offset, int64_t 
   }
 }
 
-/// The normalised dims in row-major order, as a walk over the input's memory.
+/// The normalized dims in row-major order, as a walk over the input's memory.
 struct Trailing {
   ReducePlan::Dim dims[kMaxRank];
   int rank = 0;
@@ -115,7 +115,7 @@ void layer_norm_as(KernelContext& ctx, const Tensor& input, uint32_t mask, const
     rstd_out.put(to, stride, rstds, n);
     if (contiguous) return normalize(in, out, from, n, size, means, rstds, weight, bias);
     if (plan.reduced_count == 0) return;
-    // Columns, or dims whose order in memory is not that of the weights: one weight for n neighbours.
+    // Columns, or dims whose order in memory is not that of the weights: one weight for n neighbors.
     const Trailing trailing(input, mask);
     DimWalk walk(trailing.dims, trailing.rank, 0);
     for (int64_t i = 0; i < size; ++i, walk.next()) {
@@ -125,7 +125,7 @@ void layer_norm_as(KernelContext& ctx, const Tensor& input, uint32_t mask, const
                            [&](T x, int64_t j) { return (x - means[j]) * rstds[j] * w + b; });
     }
   };
-  // Rows in plain order are neighbours: a few at once, but no more than stay in cache for all passes.
+  // Contiguous rows are neighbors: a few at once, but no more than stay in cache for all passes.
   const int64_t rows = rows_at_once(plan, kCachedElements);
   for_each_part(ctx, plan, part, !contiguous ? 1 : rows < kRowsTogether ? rows : rows / kRowsTogether * kRowsTogether);
 }

@@ -8,7 +8,7 @@
 namespace etir {
 namespace {
 
-/// [N, C], [C] or [N, C, H, W] as samples of C classes with `inner` elements in between, in plain order.
+/// [N, C], [C] or [N, C, H, W] as samples of C classes with `inner` elements in between, contiguous.
 struct Classes {
   int64_t samples, classes, inner;
 };

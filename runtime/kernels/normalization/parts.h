@@ -28,7 +28,7 @@ void for_each_run(const ReducePlan& plan, int64_t offset, int64_t columns, const
   }
 }
 
-/// out = f(in) for one run; `f(x, j)` gets the column (0 in a row), and is inlined into a vectorisable loop.
+/// out = f(in) for one run; `f(x, j)` gets the column (0 in a row), and is inlined into a vectorizable loop.
 template <bool kRows, typename T, typename F>
 ETIR_FLATTEN inline void transform_run(const Source<T>& in, const Sink<T>& out, int64_t offset, int64_t n, const F& f) {
   T from_buffer[kRowBlock];
@@ -173,7 +173,7 @@ inline bool require_alike(KernelContext& ctx, const Tensor& tensor, const Tensor
   return !ctx.failed();
 }
 
-/// Whether the sizes that group normalisation is given are those of its input, and the groups divide the channels. The
+/// Whether the sizes that group normalization is given are those of its input, and the groups divide the channels. The
 /// four are arguments side by side, the first one at `position`.
 inline bool check_group_sizes(KernelContext& ctx, const Tensor& input, int64_t samples, int64_t channels,
                               int64_t pixels, int64_t groups, int position) {

@@ -1,7 +1,7 @@
 // Where the largest or smallest value is: argmax, argmin, and max and min along a dim.
 //
 // The first NaN wins, then the first of equal values. Along a contiguous dim the value is found first, by the
-// vectorised reduction, and then searched for; along other dims columns of values and indices are kept side by side.
+// vectorized reduction, and then searched for; along other dims columns of values and indices are kept side by side.
 #include "kernels/reduction/arg_extremes.gen.h"
 #include "kernels/util/reduce.h"
 #include "kernels/util/reduce_args.h"

@@ -22,7 +22,7 @@ T row_distance(const Source<T>& a, int64_t a_at, const Source<T>& b, int64_t b_a
   return finish(total.total());
 }
 
-/// Checks what both operators ask of their tensors: floats of one dtype, in plain order, and p >= 0.
+/// Checks what both operators ask of their tensors: floats of one dtype, contiguous, and p >= 0.
 bool check_operands(KernelContext& ctx, const Tensor& first, const Tensor& second, double p, int p_position,
                     const Tensor& out) {
   const ScalarType dtype = first.dtype;

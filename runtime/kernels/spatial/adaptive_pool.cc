@@ -35,7 +35,7 @@ inline void add_lanes(A* __restrict sum, const T* __restrict from, int64_t step,
   }
 }
 
-/// Averages of one position: of up to kLanes channels when they are neighbours, else of one channel, whose rows are
+/// Averages of one position: of up to kLanes channels when they are neighbors, else of one channel, whose rows are
 /// folded onto the lanes so that they, too, are summed side by side.
 template <typename T>
 void average(const T* from, const Frame& in, const Window& window, bool channels, int64_t count, T* to) {

@@ -16,7 +16,7 @@ enum : int { kN = 0, kC = 1, kD = 2, kH = 3, kW = 4 };
 
 struct Frame {
   int64_t size[5];    ///< absent dims have size 1
-  int64_t stride[5];  ///< in elements; absent dims have stride 0
+  int64_t stride[5];  ///< strides in elements; absent dims have stride 0
 
   int64_t numel() const { return size[0] * size[1] * size[2] * size[3] * size[4]; }
   /// Offset of a channel's first element.
@@ -81,7 +81,7 @@ inline void unravel(int64_t row, const int64_t* sizes, int count, int64_t* index
   }
 }
 
-/// An index that the compiler may not vectorise over: single loads are faster than AVX2's gathers.
+/// An index that the compiler may not vectorize over: single loads are faster than AVX2's gathers.
 inline int64_t single(int64_t index) {
 #if defined(__GNUC__) && defined(__AVX2__)
   __asm__("" : "+r"(index));

@@ -16,7 +16,7 @@ enum class Mode { Bilinear = 0, Nearest = 1, Bicubic = 2 };
 enum class Padding { Zeros = 0, Border = 1, Reflection = 2 };
 
 constexpr int kBlock = 16;
-constexpr int kMaxPoints = 16;  // 4 * 4 neighbours of bicubic, 2 * 2 * 2 of trilinear
+constexpr int kMaxPoints = 16;  // 4 * 4 neighbors of bicubic, 2 * 2 * 2 of trilinear
 
 template <typename A>
 A reflected(A x, A low, A span) {
@@ -47,7 +47,7 @@ struct Sampling {
     return !(x > 0) ? A(0) : x < last ? x : last;
   }
 
-  /// Neighbours along one axis: element (-1: outside) and weight. Returns how many.
+  /// Neighbors along one axis: element (-1: outside) and weight. Returns how many.
   template <typename A>
   int taps(A coordinate, int64_t size, int64_t* index, A* weight) const {
     const A x = unnormalize(coordinate, size);
@@ -79,10 +79,10 @@ struct Sampling {
   }
 };
 
-/// All neighbours of one result. Returns how many.
+/// All neighbors of one result. Returns how many.
 template <typename A>
-int neighbours(const Sampling& sampling, const Frame& in, const A* coordinates, int spatial, int64_t (*offset)[kBlock],
-               A (*weight)[kBlock], int64_t lane) {
+int neighbors(const Sampling& sampling, const Frame& in, const A* coordinates, int spatial, int64_t (*offset)[kBlock],
+              A (*weight)[kBlock], int64_t lane) {
   int64_t index[3][kMaxTaps] = {};
   A weights[3][kMaxTaps];
   int taps[3] = {1, 1, 1};
@@ -136,7 +136,7 @@ void run(KernelContext& ctx, const Sampling& sampling, int spatial, const Tensor
               for (int d = 0; d < spatial; ++d) {
                 coordinates[d] = convert<A>(places[(start + i) * grid_width + d * grid_strides[spatial + 1]]);
               }
-              points = neighbours(sampling, in, coordinates, spatial, offset, weight, i);
+              points = neighbors(sampling, in, coordinates, spatial, offset, weight, i);
             }
             T* target = result + start * to.stride[kW];
             if (inner_channels) {

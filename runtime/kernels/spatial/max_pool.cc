@@ -1,7 +1,7 @@
 // Maximum pooling in two and three dims, with the position of each maximum.
 //
 // As in torch: of equal elements the first counts, a NaN beats every number and a later NaN an earlier one; padding
-// never counts. Rows of float that are neighbours in memory have a loop of their own.
+// never counts. Rows of float that are neighbors in memory have a loop of their own.
 #include <cstdint>
 #include <limits>
 

@@ -1,7 +1,7 @@
 // Windows of pooling: their arguments, where they lie, and the loops over them.
 //
-// Work is done on lanes: up to kLanes results at once, which are either neighbours in a row or channels of one position
-// (channels_last). For each tap of the window the lanes take their elements in one counted loop, which vectorises; the
+// Work is done on lanes: up to kLanes results at once, which are either neighbors in a row or channels of one position
+// (channels_last). For each tap of the window the lanes take their elements in one counted loop, which vectorizes; the
 // bounds of the image become bounds of that loop.
 #pragma once
 
@@ -100,7 +100,7 @@ inline void pool_sizes(const Pool& pool, int64_t* sizes) {
 struct Block {
   int64_t at[5];
   int64_t count;
-  bool channels;     ///< lanes are channels, else neighbours in a row
+  bool channels;     ///< lanes are channels, else neighbors in a row
   int64_t step_out;  ///< elements from lane to lane in the result
 };
 

@@ -1,7 +1,7 @@
-// How the results of resizing map to the elements of the image: along each axis, a few neighbours with their weights.
+// How the results of resizing map to the elements of the image: along each axis, a few neighbors with their weights.
 //
 // The arithmetic of positions is torch's, in the same precision, because a rounding error in it can select another
-// neighbour.
+// neighbor.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ inline int64_t clamped_floor(A value, int64_t low, int64_t high) {
   return static_cast<int64_t>(std::floor(value));
 }
 
-/// Weight of the neighbours of a point between two elements: Keys' cubic with A = -3/4, at distance |x| <= 1 and <= 2.
+/// Weight of the neighbors of a point between two elements: Keys' cubic with A = -3/4, at distance |x| <= 1 and <= 2.
 template <typename A>
 inline A cubic_near(A x) {
   return ((A(1.25) * x - A(2.25)) * x) * x + A(1);
@@ -113,7 +113,7 @@ struct AskedSizes {
   int spatial;
   const IntList* sizes;                                 ///< null: as scale_factors says
   const DoubleList* scale_factors = nullptr;            ///< must not come together with sizes
-  int factors_position = -1;                            ///< of scale_factors among the arguments
+  int factors_position = -1;                            ///< position of scale_factors among the arguments
   const std::optional<double>* factors[3] = {nullptr};  ///< that come with sizes, if any do
 
   template <typename... Factors>
@@ -130,7 +130,7 @@ struct AskedSizes {
 constexpr int kOutputSize = 1;
 
 struct UpsampleSizes {
-  int64_t sizes[3];   ///< of the result, `spatial` of them
+  int64_t sizes[3];   ///< `spatial` sizes of the result
   double factors[3];  ///< asked for; 0 where unknown
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using namespace spatial;
 
-/// The first result of the axis whose last (or first, for kFirst) neighbour is not before `i`.
+/// The first result of the axis whose last (or first, for kFirst) neighbor is not before `i`.
 template <bool kFirst, typename A>
 int64_t lower_bound(const Axis<A>& axis, int64_t i) {
   int64_t low = 0, high = axis.out;

@@ -6,7 +6,7 @@
 
 namespace etir::spatial {
 
-/// Sums of bytes with integer weights that have `precision` bits behind the point.
+/// Sums of bytes with integer weights that have `precision` bits after the binary point.
 struct FixedPoint {
   int precision = 0;
 
@@ -34,7 +34,7 @@ struct FixedPoint {
   }
 };
 
-/// Neighbours along one axis, with integer weights.
+/// Neighbors along one axis, with integer weights.
 struct ByteAxis : FixedPoint {
   const Axis<double>& axis;
 
@@ -49,7 +49,7 @@ struct ByteAxis : FixedPoint {
     set_precision(most);
   }
 
-  /// Neighbours with their weights, each once.
+  /// Neighbors with their weights, each once.
   int merged(int64_t o, int64_t* index, double* weight) const {
     if (axis.in == axis.out) {
       index[0] = o;

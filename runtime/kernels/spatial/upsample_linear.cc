@@ -1,4 +1,4 @@
-// Resizing by weighted neighbours: linear in one to three dims, cubic in two.
+// Resizing by weighted neighbors: linear in one to three dims, cubic in two.
 #include "kernels/spatial/upsample.h"
 #include "kernels/spatial/upsample_bytes.h"
 #include "kernels/spatial/upsample_linear.gen.h"

@@ -48,7 +48,7 @@ double gamma_of_large(double a, double x, bool upper) {
   return upper ? tail + rest : tail - rest;
 }
 
-/// The regularised incomplete gamma function, lower or upper.
+/// The regularized incomplete gamma function, lower or upper.
 double incomplete_gamma(double a, double x, bool upper) {
   if (std::isnan(a) || std::isnan(x) || a < 0 || x < 0) return kNaN;
   const double zero = upper ? 1 : 0, one = upper ? 0 : 1;

@@ -82,7 +82,7 @@ StoreBlock<From> block_storer(ScalarType to) {
 template <typename T>
 struct Source {
   const char* data = nullptr;
-  size_t bytes = 0;             ///< of one element
+  size_t bytes = 0;             ///< bytes of one element
   LoadBlock<T> load = nullptr;  ///< null: elements are T already
 
   /// `n` elements from element `offset` on; `buffer` has room for them.

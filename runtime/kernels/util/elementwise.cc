@@ -10,7 +10,7 @@ namespace detail {
 
 namespace {
 
-constexpr int64_t kBlockBytes = 1024;  ///< of one operand
+constexpr int64_t kBlockBytes = 1024;  ///< bytes of one operand
 
 /// One element as C. A byte of a bool that is neither 0 nor 1, which a file may hold, is no value of C++'s bool.
 template <typename C, typename D>

@@ -1,7 +1,7 @@
 // The engine of all elementwise operators: out[i] = f(a[i], b[i], ...), broadcast, in any dense dim orders and dtypes.
 //
 // A function is compiled once for each type it computes in (float, double, int64, complex), as one counted loop over
-// contiguous elements, which compilers vectorise. Operands that lie in memory just so are used in place; others (of
+// contiguous elements, which compilers vectorize. Operands that lie in memory just so are used in place; others (of
 // other dtypes, strided, or one number for a whole row) go through blocks on the stack, filled and emptied by
 // conversion loops that all operators share. So code grows with ops x compute types plus dtypes x compute types, never
 // with ops x dtypes x dtypes.

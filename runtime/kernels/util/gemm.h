@@ -59,7 +59,7 @@ struct Gemm {
   /// Right matrix where its rows lie: element (p, j) is b[p * b_row + j]; used when it is not worth packing.
   const C* b = nullptr;
   int64_t b_row = 0;
-  /// Writes a panel: `depth` rows of kPanel elements, zeros behind the first `cols`.
+  /// Writes a panel: `depth` rows of kPanel elements, zeros after the first `cols`.
   void (*pack_b)(const void* context, int64_t p, int depth, int64_t j, int cols, C* to) = nullptr;
   /// Takes sums of products; rows of `sums` are `stride` apart. `first` is false when they add to what is there.
   void (*store)(const void* context, const C* sums, int stride, int64_t i, int rows, int64_t j, int cols,

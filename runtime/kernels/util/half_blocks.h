@@ -1,4 +1,4 @@
-// Runs of half as floats and back. Where the target converts in hardware but the compiler does not vectorise that, the
+// Runs of half as floats and back. Where the target converts in hardware but the compiler does not vectorize that, the
 // instructions are named here.
 #pragma once
 

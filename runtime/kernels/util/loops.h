@@ -32,7 +32,7 @@ struct Loops {
     return count;
   }
 
-  /// Drops dims of size 1 and merges neighbours that every operand walks as one.
+  /// Drops dims of size 1 and merges neighbors that every operand walks as one.
   void coalesce() {
     int kept = 0;
     for (int d = 0; d < rank; ++d) {

@@ -168,7 +168,7 @@ struct Pairs {
     }
   }
 
-  /// Puts the median of three at its place and returns the place: smaller pairs before it, greater ones behind.
+  /// Puts the median of three at its place and returns the place: smaller pairs before it, greater ones after.
   int64_t partition(int64_t begin, int64_t end) const {
     const int64_t last = end - 1, middle = begin + (end - begin) / 2;
     if (less(middle, begin)) swap(middle, begin);

@@ -1,6 +1,6 @@
 // The common dtype of the operands of an operator, by torch's rules.
 //
-// Tensors with dims count before tensors without, and these before Python numbers: an operand of a later group changes
+// Tensors with dims count before tensors without, and these before Python scalars: an operand of a later group changes
 // the result only when it is of a higher category (bool, integer, floating, complex).
 #pragma once
 
@@ -59,7 +59,7 @@ constexpr bool can_cast(ScalarType from, ScalarType to) { return category(from) 
 class ResultType {
  public:
   void add(const Tensor& tensor) { add_to(tensor.rank > 0 ? with_dims_ : without_dims_, tensor.dtype); }
-  /// A Python number of the kind that `dtype` (Bool, Long or Double) stands for.
+  /// A Python scalar of the kind that `dtype` (Bool, Long or Double) stands for.
   void add_number(ScalarType dtype) { add_to(numbers_, category(dtype) >= 2 ? kDefaultFloat : dtype); }
   void add(const Scalar& number) { add_number(number.dtype()); }
   /// Only after an operand was added.

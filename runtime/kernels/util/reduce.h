@@ -2,7 +2,7 @@
 //
 // The dims of the input, in the order of memory, are split into kept and reduced ones and merged. A dense tensor's
 // innermost dim is then either reduced (rows: a contiguous run is folded with many independent accumulators) or kept
-// (columns: whole rows are folded element by element into a small block of accumulators); both loops vectorise and
+// (columns: whole rows are folded element by element into a small block of accumulators); both loops vectorize and
 // there is no third case. Elements reach the loops as the type of the accumulator, a block at a time (blocks.h), so the
 // code grows with the number of operators and the number of dtypes, not with their product.
 //
@@ -24,7 +24,7 @@
 #include "kernels/util/blocks.h"
 #include "kernels/util/vectors.h"
 
-/// On a function with an inner loop: all that it calls is inlined, whatever the size, so that the loop vectorises.
+/// On a function with an inner loop: all that it calls is inlined, whatever the size, so that the loop vectorizes.
 #if defined(__GNUC__)
 #define ETIR_FLATTEN __attribute__((flatten))
 #else
@@ -46,7 +46,7 @@ struct ReducePlan {
   int64_t reduced_count = 1;
   bool rows = true;  ///< the innermost dim is reduced
 
-  /// Elements of the input between neighbouring rows.
+  /// Elements of the input between neighboring rows.
   int64_t row_stride() const { return kept_rank > 0 ? kept[kept_rank - 1].in : 0; }
 };
 
@@ -319,7 +319,7 @@ typename Op::Value reduce_row(const ReducePlan& plan, const Source<typename Op::
   return total.total();
 }
 
-/// Folds `n` <= kColumnBlock neighbouring columns into `out`. The input has elements.
+/// Folds `n` <= kColumnBlock neighboring columns into `out`. The input has elements.
 template <typename Op>
 void reduce_columns(const ReducePlan& plan, const Source<typename Op::Value>& in, int64_t offset, int64_t n,
                     const Op& op, typename Op::Value* out) {

@@ -212,7 +212,7 @@ void copy_tiles(const CopyPlan& plan, const char* source, char* target, int64_t 
 
 inline int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
 
-/// Sorts the dims by destination stride, largest first, and merges neighbours.
+/// Sorts the dims by destination stride, largest first, and merges neighbors.
 inline void sort_and_merge(CopyDims& dims) {
   for (int d = 1; d < dims.rank; ++d) {
     const int64_t size = dims.sizes[d], from = dims.from[d], to = dims.to[d];

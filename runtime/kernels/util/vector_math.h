@@ -1,4 +1,4 @@
-// Elementary functions of float that compilers vectorise: no branches, no tables, no calls.
+// Elementary functions of float that compilers vectorize: no branches, no tables, no calls.
 //
 // Each is a few multiply-adds on a reduced argument and selects for the special values, so that a counted loop over it
 // becomes SIMD code at -O3 wherever the target has any (GCC needs -fno-trapping-math -fno-math-errno: it may then

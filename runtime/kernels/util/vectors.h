@@ -20,7 +20,7 @@
 #define ETIR_VECTOR_BYTES 0
 #endif
 
-// Unrolls the next loop entirely, whatever the optimisation level: arrays of accumulators must become registers. Or not
+// Unrolls the next loop entirely, whatever the optimization level: arrays of accumulators must become registers. Or not
 // at all.
 #if defined(__clang__)
 #define ETIR_UNROLL _Pragma("clang loop unroll(full)")
@@ -69,8 +69,8 @@ inline void store_vector(T* to, const typename Vector<T>::type& vector) {
   std::memcpy(to, &vector, sizeof(vector));
 }
 
-/// Asks for the line of the cache that is `bytes` behind `from`, which need not exist.
-inline void prefetch_behind(const void* from, int64_t bytes) {
+/// Asks for the line of the cache that is `bytes` after `from`, which need not exist.
+inline void prefetch_ahead(const void* from, int64_t bytes) {
 #if ETIR_VECTOR_BYTES > 0
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(bytes)));
 #else
@@ -84,7 +84,7 @@ inline typename Vector<T>::type load_every_second(const T* from) {
   constexpr int kLanes = Vector<T>::kLanes;
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
-  // The second load starts one element early: the element behind the last one may not exist.
+  // The second load starts one element early: the element after the last one may not exist.
   if constexpr (kLanes == 4) {
     return __builtin_shufflevector(load_vector<T>(from), load_vector<T>(from + 3), 0, 2, 5, 7);
   } else if constexpr (kLanes == 8) {

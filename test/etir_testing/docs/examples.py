@@ -42,7 +42,7 @@ class ExampleError(AssertionError):
 
 @dataclass
 class Block:
-    """One fenced block: its language, the words behind it, its lines without the fences' indentation."""
+    """One fenced block: its language, the words after it, its lines without the fences' indentation."""
 
     language: str
     words: tuple[str, ...]

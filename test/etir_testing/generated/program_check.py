@@ -93,7 +93,7 @@ def make(shape, dtype, seed):
 
 
 """
-"""What stands in front of a program that is printed, so that it runs on its own."""
+"""What precedes a program that is printed, so that it runs on its own."""
 
 
 def build(program: Program, control: dict[str, Any]) -> tuple[torch.nn.Module, Callable[[int], tuple[Any, ...]]]:

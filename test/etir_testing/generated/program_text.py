@@ -44,7 +44,7 @@ class Body:
 
 @dataclass
 class Statement:
-    """One statement: ``text`` defines ``defines``; ``bodies`` are the functions that stand in front of it."""
+    """One statement: ``text`` defines ``defines``; ``bodies`` are the functions that precede it."""
 
     text: str
     defines: tuple[str, ...] = ()

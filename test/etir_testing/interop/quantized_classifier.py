@@ -1,4 +1,4 @@
-"""A small classifier, quantised with the quantizer of XNNPACK."""
+"""A small classifier, quantized with the quantizer of XNNPACK."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Classifier(nn.Module):
         return self.head(z.flatten(1))
 
 
-def quantised(
+def quantized(
     module: nn.Module, inputs: tuple[torch.Tensor, ...], *, is_dynamic: bool = False, is_per_channel: bool = True
 ) -> nn.Module:
     """``module`` as XNNPACKQuantizer leaves it, calibrated on ``inputs``."""

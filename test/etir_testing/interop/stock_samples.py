@@ -156,7 +156,7 @@ def _methods() -> Sample:
     return Sample(edge.to_executorch().buffer, calls)
 
 
-def _initialised() -> Sample:
+def _initialized() -> Sample:
     args = (torch.ones(2),)
     program = _lower(Counter(), args, passes=[InitializedMutableBufferPass(["count"])])
     return Sample(program.buffer, [("forward", args), ("forward", args)])
@@ -183,7 +183,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "cond": lambda: _plain(Cond(), (torch.tensor(True), _X), (torch.tensor(False), _X)),
     "map": lambda: _plain(Map(), (torch.randn(3, 4), torch.randn(4))),
     "mutable": lambda: Sample(_lower(Counter(), (torch.ones(2),)).buffer, []),
-    "mutable_initialised": _initialised,
+    "mutable_initialized": _initialized,
     "several": lambda: _plain(Several(), (_X, torch.tensor([0, 2]))),
     "dynamic": _dynamic,
     "scalars": lambda: _plain(Scalars(), (_X, 3, 0.5, True, None)),

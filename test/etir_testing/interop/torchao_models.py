@@ -38,7 +38,7 @@ class _Net(nn.Module):
 
 
 def quantized(name: str) -> nn.Module:
-    """A model whose weights are quantised."""
+    """A model whose weights are quantized."""
     model = _Net().eval()
     quantize_(model, CONFIGS[name][0])
     return model

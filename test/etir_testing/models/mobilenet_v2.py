@@ -49,7 +49,7 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """f32[N, 3, H, W] image, normalised → f32[N, classes] logits."""
+    """f32[N, 3, H, W] image, normalized → f32[N, classes] logits."""
 
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Seeded weights that exercise every term of a model.
 
-A fresh initialisation leaves biases, norm scales and running statistics at 0 or 1, and a compiler that drops or swaps
+A fresh initialization leaves biases, norm scales and running statistics at 0 or 1, and a compiler that drops or swaps
 one of those terms still gives the right answer. Here every parameter and every floating-point running statistic
 gets a random value from one private generator, scaled so that activations keep their magnitude through the depth.
 The global random state is neither read nor changed.

@@ -45,7 +45,7 @@ class Entry:
     """One row of the zoo. ``source`` is the package or the paper.
 
     ``small`` ones run on every landing. ``shape_only`` ones are built of weights without bytes, and are compiled up to
-    the memory plan. ``requires`` names packages beyond torch. ``sweep`` marks neighbours of the named models.
+    the memory plan. ``requires`` names packages beyond torch. ``sweep`` marks neighbors of the named models.
     """
 
     name: str

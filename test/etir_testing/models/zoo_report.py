@@ -57,7 +57,7 @@ COLUMNS = (
 
 
 def cells(name: str, row: Row) -> list[str]:
-    """One line of the table; figures of etir before the stroke, of the stock pipeline behind it."""
+    """One line of the table; figures of etir before the stroke, of the stock pipeline after it."""
     entry, own = ENTRIES[name], row["etir"]
     stock = row.get("stock", Figures(name, "stock"))
     problem = failure(entry, own)

@@ -4,7 +4,7 @@ The stages: *eager* and *export* (torch's own; what stops there is no program), 
 *compile*, *run* and *match*. Errors are told apart by their ids.
 
 Values are compared at the tolerances of ``torch.testing.assert_close``, where they are determined: random ones (two
-runs of eager with different seeds disagree) and uninitialised memory by shape and dtype, indices of equal elements by
+runs of eager with different seeds disagree) and uninitialized memory by shape and dtype, indices of equal elements by
 the elements, and factors that are not unique by what torch's own tests compare (``output_process_fn_grad``). A result
 that is outside of the tolerance also matches when it is closer to eager in double precision than eager itself is.
 """
@@ -259,7 +259,7 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _undefined_outputs(program: Any) -> list[bool]:
-    """Which outputs are uninitialised memory."""
+    """Which outputs are uninitialized memory."""
     last = next(n for n in reversed(program.graph.nodes) if n.op == "output")
     specs = program.graph_signature.output_specs
     values = [v for v, s in zip(last.args[0], specs, strict=True) if s.kind.name == "USER_OUTPUT"]

@@ -51,7 +51,7 @@ class Experts:
     """A mixture of experts with random weights: the operator's arguments but the tokens, and its result in double.
 
     Attributes:
-        arguments: everything behind ``x`` in the operator's schema.
+        arguments: everything after ``x`` in the operator's schema.
     """
 
     def __init__(

@@ -289,11 +289,11 @@ class UnknownDelegate(Plain):
 
 
 # CHECK-LABEL: === DelegateMustTakeAll
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E1104]: no delegate takes 'aten.cumsum.default', and no fallback is allowed
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E1104]: no delegate claims 'aten.cumsum.default', and no fallback is allowed
 # CHECK-NEXT: return x.sin().cumsum(0)
-# CHECK-NEXT: note: xnnpack leaves 1: xnnpack has no pattern for this operator
+# CHECK-NEXT: note: xnnpack rejects 1: xnnpack has no pattern for this operator
 # CHECK-NEXT: note: in pass 'verify-fallback'
-# CHECK-NEXT: help: the report says why each operator was left (--report); allow a fallback to run them on the target's kernels
+# CHECK-NEXT: help: the report says why each operator was rejected (--report); allow a fallback to run them on the target's kernels
 class DelegateMustTakeAll(Plain):
     example = (X,)
     options = {"delegates": ["xnnpack"], "fallback": "refuse"}

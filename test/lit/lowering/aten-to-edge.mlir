@@ -1,6 +1,6 @@
 // RUN: et-opt --aten-to-edge %s | filecheck %s
 
-// Operators of the same name, defaults left out. What gives its argument back leaves nothing behind.
+// Operators of the same name, defaults left out. What returns its argument is erased.
 // CHECK-LABEL: func.func @same
 func.func @same(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   // CHECK-NEXT: %0 = edge.aten.relu.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
@@ -26,7 +26,7 @@ func.func @views(%x: tensor<2x6xf32>) -> tensor<1x4x3xf32> {
 }
 
 // E3: a number in a tensor slot becomes the overload that takes numbers, else a constant: f32, f64 beside an f64 tensor,
-// i64, i1; a number that is only known at run time becomes a tensor with one element.
+// i64, i1; a runtime scalar becomes a tensor with one element.
 // CHECK-LABEL: func.func @numbers
 func.func @numbers(%x: tensor<2xf32>, %y: tensor<2xf64>, %n: i64) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf64>, tensor<2xf32>) {
   // CHECK-NEXT: edge.aten.add.Scalar(%x, other = 1.5)

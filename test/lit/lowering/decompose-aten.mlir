@@ -53,7 +53,7 @@ func.func @linear(%x: tensor<2x5x4xf32>, %w: tensor<3x4xf32>, %b: tensor<3xf32>)
 
 // -----
 
-// A reshape with one run-time size needs no arithmetic.
+// A reshape with one runtime size needs no arithmetic.
 sym.dim @s0 in [1, 8]
 // CHECK-LABEL: func.func @flatten
 func.func @flatten(%x: tensor<?x3x4xf32, #et.layout<dims = [s0, 3, 4]>>) -> tensor<?x12xf32, #et.layout<dims = [s0, 12]>> {

@@ -65,7 +65,7 @@ func.func @keeps_dtype(%x: tensor<4xf16>, %y: tensor<4xf32>) -> tensor<4xf16> {
   func.return %1 : tensor<4xf16>
 }
 
-// Batch normalisation in training changes its statistics although its schema does not say so.
+// Batch normalization in training changes its statistics although its schema does not say so.
 // CHECK-LABEL: func.func @batch_norm
 func.func @batch_norm(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   // CHECK-NEXT: %mean = et.read_state @mean

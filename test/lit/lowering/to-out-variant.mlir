@@ -17,7 +17,7 @@ et.schema "mylib::twice(Tensor x) -> Tensor"
 et.schema "mylib::twice.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)"
 
 // An operator is a call of its out variant, found by schema: arguments in the schema's order, the outs among them, and the
-// result slot behind the arrow. A custom library's operator is no different. Definitions of values come first.
+// result slot after the arrow. A custom library's operator is no different. Definitions of values come first.
 // CHECK-LABEL: et.method @calls
 // CHECK-NEXT: %x = et.buffer : tensor<2x8xf32>
 // CHECK-NEXT: %w = et.get_weight @w : tensor<4x8xf32>

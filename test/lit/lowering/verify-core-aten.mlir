@@ -1,7 +1,7 @@
 // RUN: et-opt --verify-core-aten --split-input-file --verify-diagnostics %s
 // RUN: et-opt -p 'verify-core-aten{keep=aten.silu.default}' --split-input-file %s 2>&1 | filecheck %s
 
-// Core operators, views, and what the target keeps whole.
+// Core operators, views, and what is preserved for the target.
 // CHECK-LABEL: func.func @legal
 func.func @legal(%x: tensor<2x4xf32>, %w: tensor<3x4xf32>) -> tensor<3x2xf32> {
   %0 = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>

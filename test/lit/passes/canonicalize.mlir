@@ -100,7 +100,7 @@ func.func @sizes(%x: tensor<2x6xf32>) -> tensor<4x3xf32> {
   func.return %5 : tensor<4x3xf32>
 }
 
-// A symbolic size is only known at run time; its static neighbour is known now. Division by zero is left to fail there.
+// A symbolic size is dynamic; the one beside it is static. Division by zero is left to fail there.
 // CHECK-LABEL: func.func @symbolic_sizes
 func.func @symbolic_sizes(%x: tensor<?x6xf32, #et.layout<dims = [s, 6]>>) -> (i64, i64, i64) {
   // CHECK-NEXT: %[[S:.*]] = edge.aten.sym_size.int(%x, dim = 0)

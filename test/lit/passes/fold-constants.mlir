@@ -50,8 +50,8 @@ func.func @made_from_nothing() -> (tensor<2x2xf32>, tensor<1000x1000xf32>) {
 
 // -----
 
-// Left alone: random numbers, what reads an input, weights whose bytes are elsewhere, dynamic results, numbers that are
-// only known at run time.
+// Left alone: random numbers, what reads an input, weights whose bytes are elsewhere, dynamic results, runtime
+// scalars.
 sym.dim @s in [1, 8]
 et.weight @missing : tensor<2xf32> = #et.blob<"sha256:00000000000000000000000000000000", 8>
 et.weight @outside : tensor<2xf32> = #et.synthetic<seed = 1> {external = "weights"}

@@ -6,7 +6,7 @@ et.weight @w : tensor<4xf32> = #et.synthetic<seed = 1>
 et.state @s : tensor<4xf32>
 
 // The function reads its weights itself; what is used outside comes back as a result. The call stands where the first
-// operation stood; %1, which the partition needs, moves in front of it, everything else keeps its order.
+// operation stood; %1, which the partition needs, moves before it, everything else keeps its order.
 // CHECK:      func.func private @f_reference_0(%x: tensor<4xf32>, %0: tensor<4xf32>) -> tensor<4xf32> attributes {backend.delegate = "reference"} {
 // CHECK-NEXT:   %w = et.get_weight @w : tensor<4xf32>
 // CHECK-NEXT:   %1 = edge.aten.mul.Tensor(%x, %w) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>

@@ -21,7 +21,7 @@ func.func @slice_and_row(%x: tensor<2x2x3xf32>, %row: tensor<2x3xf32>) {
 
 // -----
 
-// A start that is only known at run time counts from there.
+// A start that is a runtime scalar counts from there.
 
 // CHECK-LABEL: func.func @dynamic
 func.func @dynamic(%c: tensor<8x3xf32>, %x: tensor<1x3xf32>, %i: i64, %j: i64) {

@@ -10,7 +10,7 @@ func.func @convex(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-func.func @way_back(%x: tensor<4xf32>) -> tensor<4xf32> {
+func.func @cyclic_path(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below [E1105] {{partition 'reference:0' would need its own result: 'aten.relu.default'}}
   %0 = edge.aten.relu.default(%x) {backend.partition = "reference:0"} : (tensor<4xf32>) -> tensor<4xf32>
   %1 = edge.aten.erfinv.default(%0) : (tensor<4xf32>) -> tensor<4xf32>
@@ -22,7 +22,7 @@ func.func @way_back(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 // Each is convex, but neither can run first.
-func.func @circle(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+func.func @cycle(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   // expected-error @below [E1105] {{partitions 'reference:0' and 'reference:1' need each other's results}}
   %0 = edge.aten.relu.default(%x) {backend.partition = "reference:0"} : (tensor<4xf32>) -> tensor<4xf32>
   %1 = edge.aten.relu.default(%y) {backend.partition = "reference:1"} : (tensor<4xf32>) -> tensor<4xf32>

@@ -65,7 +65,7 @@ et.method @in_a_loop pools [0, 64] {
 
 // -----
 
-// State is live from call to call, before its first use in the method and behind its last one.
+// State is live from call to call, before its first use in the method and after its last one.
 // CHECK: error[E0714]: {{.*}}%x{{.*}}%s
 et.state @s : tensor<8xf32>
 et.method @on_state pools [0, 64] {

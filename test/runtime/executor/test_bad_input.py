@@ -80,7 +80,7 @@ def beyond_the_bound(bench: Bench) -> None:
 
 
 MISTAKES: dict[str, tuple[Callable[[Bench], Any], str, tuple[Any, ...]]] = {
-    "a file that is cut off": (lambda b: b.load(program()[:6]), "FileTooSmall", (6, 8)),
+    "a truncated file": (lambda b: b.load(program()[:6]), "FileTooSmall", (6, 8)),
     "a file of another kind": (lambda b: b.load(b"PK\3\4" + bytes(60)), "FileIdentifier", ()),
     "a corrupt file": (corrupt, "FlatOffset", (0, 0xFFFFFFFF)),
     "a missing operator": (lambda b: b.load(program("my::own.out")), "OperatorMissing", ("my::own.out",)),

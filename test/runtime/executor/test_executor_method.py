@@ -201,7 +201,7 @@ def test_loops_and_their_limit(library: Any) -> None:
     method = Method(program, limit=22)
     assert [method(), method()] == [[5, 0], [5, 0]]
     method = Method(program, limit=21)
-    # A run that is cut off leaves nothing behind.
+    # A run that ends early leaves no state.
     for _ in range(2):
         error = failure("InstructionLimit", method.execute)
         assert error.a == 21

@@ -1,6 +1,6 @@
 """Random mutations of files: whatever a file says, loading and running it ends with an error or a result.
 
-The executor and the light kernel families are compiled with the address and undefined behaviour sanitizers, and each
+The executor and the light kernel families are compiled with the address and undefined behavior sanitizers, and each
 mutant is loaded and run twice with memory that ends where the file says that it ends. Inputs are the hand-written
 programs of the other tests; ``ETIR_MUTANTS`` sets their number.
 """

@@ -30,7 +30,7 @@ def methods_of(library: Any, sample: Sample) -> tuple[Program, dict[str, Method]
     return program, made
 
 
-RUNNABLE = ("mlp", "mlp_aligned", "cond", "map", "mutable_initialised", "dynamic", "scalars", "methods", "stacktrace",
+RUNNABLE = ("mlp", "mlp_aligned", "cond", "map", "mutable_initialized", "dynamic", "scalars", "methods", "stacktrace",
             "external", "unplanned")  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def test_delegate_owns_a_mutable_buffer(library: Any) -> None:
 
 
 def test_shared_by_two_methods(library: Any) -> None:
-    """Two methods with the same delegate: the second one takes no memory for it, and initialises nothing."""
+    """Two methods with the same delegate: the second one takes no memory for it, and initializes nothing."""
     module = _Block().eval()
     exported = {name: torch.export.export(module, (X,)) for name in ("first", "second")}
     program = etir.compile(exported, target="etir", delegates=["reference"])

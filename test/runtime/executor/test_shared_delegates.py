@@ -1,4 +1,4 @@
-"""Delegates that methods of one program share through `etir.runtime`: initialised once, and one piece of state."""
+"""Delegates that methods of one program share through `etir.runtime`: initialized once, and one piece of state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def owned_bytes(program: etir.Program) -> list[int]:
     return [p.state_bytes for p in program.delegation.backends[0].partitions]
 
 
-def test_a_delegate_is_initialised_once_for_two_methods() -> None:
+def test_a_delegate_is_initialized_once_for_two_methods() -> None:
     module = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
     x = torch.randn(2, 8)
     loaded = etir.runtime.load(compiled(module, module, x=x).buffer)

@@ -110,7 +110,7 @@ def test_bools() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_every_neighbour(dtype: torch.dtype) -> None:
+def test_every_neighbor(dtype: torch.dtype) -> None:
     """nextafter of all numbers of 16 bits, in both directions."""
     x = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
     for to in (float("inf"), -float("inf"), 0.0, float("nan")):

@@ -72,7 +72,7 @@ def test_no_tokens(kernels: Kernels) -> None:
 
 
 def test_more_bytes_than_needed(kernels: Kernels) -> None:
-    """What is behind an expert's weights is not read."""
+    """What follows an expert's weights is not read."""
     experts = Experts()
     x = tokens(5, experts)
     arguments = list(experts.arguments)

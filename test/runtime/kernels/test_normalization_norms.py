@@ -1,4 +1,4 @@
-"""Layer, group and batch normalisation and their gradients against torch."""
+"""Layer, group and batch normalization and their gradients against torch."""
 
 from __future__ import annotations
 

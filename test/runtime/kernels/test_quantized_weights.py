@@ -19,7 +19,7 @@ def kernels() -> Kernels:
 
 @pytest.fixture(scope="module")
 def stock() -> Any:
-    """ExecuTorch's operators: Python references and the C++ kernels behind the out variants."""
+    """ExecuTorch's operators: Python references and the C++ kernels of the out variants."""
     pytest.importorskip("executorch.kernels.quantized")
     pytest.importorskip("executorch.exir.passes._quant_patterns_and_replacements")
     return torch.ops.quantized_decomposed

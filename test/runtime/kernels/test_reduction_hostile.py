@@ -1,7 +1,7 @@
-"""Reductions and normalisations must refuse, or do, whatever a file asks of them, and never crash.
+"""Reductions and normalizations must refuse, or do, whatever a file asks of them, and never crash.
 
 Every kernel of the two families is called with arguments drawn at random: right kinds, wrong everything else. There is
-nothing to compare; run under the sanitizers, this finds reads and writes out of bounds and undefined behaviour.
+nothing to compare; run under the sanitizers, this finds reads and writes out of bounds and undefined behavior.
 """
 
 from __future__ import annotations

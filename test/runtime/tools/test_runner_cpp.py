@@ -49,7 +49,7 @@ def test_hello_world(built: Path, model: Path) -> None:
 
 def test_hello_world_is_short() -> None:
     text = (ROOT / "runtime/tools/hello.cc").read_text()
-    body = text[text.index("  auto program") : text.index("  for (")]
+    body = text[text.index("  auto module") : text.index("  for (")]
     assert len(body.splitlines()) <= 5
 
 
@@ -114,7 +114,7 @@ def test_two_threads_call_two_methods(built: Path, tmp_path: Path) -> None:
     programs = {"write": torch.export.export(Writer(), (one,)), "read": torch.export.export(Reader(), (one,))}
     path = tmp_path / "two.pte"
     etir.compile(programs, share_state=True).save(path)
-    assert run(built / "tools/etir_host_program_test", path, "10000") == (0, "ok\n", "")
+    assert run(built / "tools/etir_host_module_test", path, "10000") == (0, "ok\n", "")
 
 
 def test_et_run_prints_and_writes(built: Path, model: Path, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_et_run_refuses_bad_arrays(built: Path, model: Path, tmp_path: Path) -> 
     (tmp_path / "short.bin").write_bytes(b"\0" * 23)
     for name, text in (
         ("double.npy", "dtype float64"),
-        ("cut.npy", "is cut off"),
+        ("cut.npy", "is truncated"),
         ("text.npy", "is no .npy file"),
         ("short.bin", "has 23 bytes"),
     ):

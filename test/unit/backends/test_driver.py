@@ -12,7 +12,7 @@ from torch import nn
 
 import etir
 from etir.backends.api import registry
-from etir.backends.api.interface import Artifact, Backend, Keep, Outlined
+from etir.backends.api.interface import Artifact, Backend, Outlined, PreservedOp
 from etir.backends.api.patterns import Row, rows
 from etir.backends.api.registry import backend_of_runtime_id
 from etir.diagnostics import EtirError, Severity
@@ -80,8 +80,8 @@ def test_report() -> None:
     (backend,) = report.delegation.backends
     assert (backend.name, backend.runtime_id, len(backend.partitions)) == ("reference", "EtirReferenceBackend", 2)
     assert report.delegation.fallback == {"aten.tanh.default": 1}
-    (left,) = backend.left
-    assert (left.op, left.count, left.reason) == ("aten.tanh.default", 1, "left by option 'leave'")
+    (left,) = backend.rejected
+    assert (left.op, left.count, left.reason) == ("aten.tanh.default", 1, "rejected by option 'leave'")
     assert left.location.startswith(__file__)
     (saving,) = backend.what_if
     assert (saving.op, saving.partitions_before, saving.partitions_after) == ("aten.tanh.default", 2, 1)
@@ -89,8 +89,8 @@ def test_report() -> None:
     assert saving.bytes_before - saving.bytes_after == 3 * 2 * 16 * 4
     assert backend.boundary_bytes == saving.bytes_before
     data = json.loads(report.to_json())["delegation"]
-    assert data["backends"][0]["left"][0]["reason"] == left.reason
-    assert "leaves     1 x aten.tanh.default: left by option 'leave'" in str(report)
+    assert data["backends"][0]["rejected"][0]["reason"] == left.reason
+    assert "rejects     1 x aten.tanh.default: rejected by option 'leave'" in str(report)
     assert "with aten.tanh.default (1): 2 -> 1 partitions" in str(report)
 
 
@@ -130,8 +130,8 @@ class _Picky(Backend):
 
         return list(rows(["aten.hardswish.default"], wide))
 
-    def keeps(self, options: object) -> list[Keep]:
-        return [Keep("aten.hardswish.default")]
+    def preserved_ops(self, options: object) -> list[PreservedOp]:
+        return [PreservedOp("aten.hardswish.default")]
 
     def preprocess(self, outlined: Outlined, options: object) -> Artifact:
         return Artifact(b"nothing")
@@ -150,22 +150,22 @@ def picky(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Picky]:
     for cached in (registry.installed, registry.find_backend, registry.parse_delegate):
         cached.cache_clear()
     registry._table.cache_clear()
-    registry._keeps.cache_clear()
+    registry._preserved_ops.cache_clear()
     yield PICKY
     for cached in (registry.installed, registry.find_backend, registry.parse_delegate):
         cached.cache_clear()
 
 
 def test_kept_operators(picky: _Picky) -> None:
-    """hardswish stays whole for the backend, and is decomposed where the backend does not take it."""
+    """hardswish is preserved for the backend, and is decomposed where the backend does not claim it."""
     ctx = EtContext()
     module = etir.import_program(exported())
     run_pipeline(ctx, module, pipeline(CompileOptions(delegates=("picky",)), stop="edge"))
     assert any(op.name == "edge.aten.hardswish.default" for op in module.walk())
-    for columns, is_kept in ((3, True), (100, False)):
+    for columns, is_preserved in ((3, True), (100, False)):
         picky.columns = columns
         run_pipeline(ctx, copy := module.clone(), "decompose-preserved{backend=picky}")
-        assert any(op.name == "edge.aten.hardswish.default" for op in copy.walk()) is is_kept
+        assert any(op.name == "edge.aten.hardswish.default" for op in copy.walk()) is is_preserved
     picky.columns = 3
 
 
@@ -191,11 +191,11 @@ def test_nothing_is_taken() -> None:
     (warning,) = program.warnings
     assert warning.severity is Severity.WARNING
     assert warning.id.id == "E1104"
-    assert "takes none of" in warning.message
+    assert "claims none of" in warning.message
     assert "the target's kernels run" in warning.message
     text = failure(lambda: etir.compile(exported(), target="etir", delegates=[REFERENCE], fallback="refuse"), "E1104")
-    assert "no delegate takes 'aten.tanh.default', and no fallback is allowed" in text
-    assert "reference leaves 1: left by option 'leave'" in text
+    assert "no delegate claims 'aten.tanh.default', and no fallback is allowed" in text
+    assert "reference rejects 1: rejected by option 'leave'" in text
     assert Path(__file__).name in text
 
 

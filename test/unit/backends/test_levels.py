@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.ir import Block
 
+from etir.passes.delegation.claim import find_cycle_through
 from etir.passes.delegation.graph import BlockGraph, Contraction, Value
 from etir.passes.delegation.levels import boundary_bytes, find_levels, lower_boundary
 from etir.passes.delegation.partition import drop_cycles, partitions
-from etir.passes.delegation.take import find_way_back
 
 
 @st.composite
 def graphs(draw: st.DrawFn, most: int = 9) -> tuple[BlockGraph, list[bool]]:
-    """A graph, and which of its nodes a backend takes."""
+    """A graph, and which of its nodes a backend claims."""
     count = draw(st.integers(1, most))
     preds = [draw(st.lists(st.integers(0, i - 1), unique=True, max_size=3)) if i else [] for i in range(count)]
     values: list[Value] = []
@@ -24,12 +24,12 @@ def graphs(draw: st.DrawFn, most: int = 9) -> tuple[BlockGraph, list[bool]]:
         users = tuple(j for j in range(count) if i in preds[j])
         values.append(Value(i, users, draw(st.integers(1, 64)), not users or draw(st.booleans())))
     values.append(Value(-1, tuple(i for i in range(count) if not preds[i]), 16, False))
-    # The algorithms only see numbers: no operation stands behind a node.
+    # The algorithms only see numbers: no operation belongs to a node.
     return BlockGraph(Block(), [None] * count, preds, values), [draw(st.booleans()) for _ in range(count)]  # type: ignore
 
 
 def is_valid(graph: BlockGraph, groups: list[list[int]]) -> bool:
-    convex = all(find_way_back(graph.preds, dict.fromkeys(group)) is None for group in groups)
+    convex = all(find_cycle_through(graph.preds, dict.fromkeys(group)) is None for group in groups)
     return convex and not Contraction(graph, groups).cycle
 
 
@@ -83,7 +83,7 @@ def test_units_and_a_second_backend(case: tuple[BlockGraph, list[bool]], data: s
             break
         a, b = sorted(data.draw(st.lists(st.integers(0, len(units) - 1), min_size=2, max_size=2, unique=True)))
         joined = sorted(units[a] + units[b])
-        if find_way_back(graph.preds, dict.fromkeys(joined)) is None:
+        if find_cycle_through(graph.preds, dict.fromkeys(joined)) is None:
             units = [u for i, u in enumerate(units) if i not in (a, b)] + [joined]
     dropped = drop_cycles(graph, units, [])
     first = partitions(graph, units, [])

@@ -104,8 +104,8 @@ def test_why_inner_operators_are_left() -> None:
     ctx = EtContext()
     text = SHARED.replace("aten.neg.default(%0)", "aten.sin.default(%0)").replace("abs.default(%0)", "sin.default(%0)")
     run_pipeline(ctx, parse_module(text, ctx), "partition{backend=pairs}")
-    reasons = {left.op: left.reason for left in _report(ctx).backends[0].left}
-    assert reasons["aten.exp.default"] == "only taken as part of exp + aten.neg.default or exp + aten.abs.default"
+    reasons = {left.op: left.reason for left in _report(ctx).backends[0].rejected}
+    assert reasons["aten.exp.default"] == "only claimed as part of exp + aten.neg.default or exp + aten.abs.default"
     assert reasons["aten.sin.default"] == "pairs has no pattern for this operator"
 
 

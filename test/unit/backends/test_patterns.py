@@ -47,7 +47,7 @@ def ops() -> dict[str, SchemaOp]:
         ("any", c.static_shapes(), "dynamic shape"),
         ("none", c.not_empty(), "empty tensor"),
         ("dyn", c.constant("weight", "bias"), "'weight' is computed, not a weight"),
-        ("view", c.literal("size"), "'size' is only known at run time"),
+        ("view", c.literal("size"), "'size' is a runtime scalar"),
         ("add", c.given("alpha", 1), "alpha = 2, takes 1"),
         ("mean", c.rank("self", 4), "'self' has rank 2, takes rank 4"),
         ("mean", c.given("dim", (2, 3), (0,)), "dim = [1], takes [2, 3] or [0]"),
@@ -74,9 +74,7 @@ def test_trees(ops: dict[str, SchemaOp]) -> None:
     assert isinstance(found, tuple)
     assert found[1]["linear"] is ops["lin"]
     assert found[1].ops == (ops["one"], ops["lin"])
-    assert (
-        Table([fused]).why_not(ops["two"]) == "'aten.linear.default' in front of it is also used by 'aten.add.Tensor'"
-    )
+    assert Table([fused]).why_not(ops["two"]) == "'aten.linear.default' before it is also used by 'aten.add.Tensor'"
     assert Table([fused]).why_not(ops["add"]) == "no pattern has this operator at its root"
     for option in ("duplicable", "escaping"):
         row = Row(op("aten.relu.default", self=op("aten.linear.default", **{option: True})))

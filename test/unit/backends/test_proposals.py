@@ -104,13 +104,13 @@ def partitions(pipeline: str, text: str = TEXT) -> tuple[list[str], EtContext, s
 
 
 def test_as_proposed() -> None:
-    """Two neighbours that could be one partition stay two; the options that the backend chose are in the text."""
+    """Two neighbors that could be one partition stay two; the options that the backend chose are in the text."""
     found, ctx, text = partitions('partition{backend="proposing{groups=0,1-2}"},verify-partitions')
     assert found == ["proposing:0", "proposing:1", "proposing:1", ""]
     assert 'backend.delegates = ["proposing{groups=0,1-2 found=Chosen}"]' in text
     (report,) = _report(ctx).backends
     assert report.runtime_id == "Chosen"
-    assert [(left.op, left.reason) for left in report.left] == [("aten.add.Tensor", "not wanted")]
+    assert [(left.op, left.reason) for left in report.rejected] == [("aten.add.Tensor", "not wanted")]
     assert [p.name for p in report.partitions] == ["forward_proposing_0", "forward_proposing_1"]
 
 
@@ -169,7 +169,7 @@ def test_excluded_and_too_small() -> None:
     """The options of the pass hold for proposals as well."""
     found, ctx, _ = partitions('partition{backend="proposing{groups=0-1,2}" exclude=aten.neg.default}')
     assert found == ["proposing:0", "", "proposing:1", ""]
-    assert ("aten.neg.default", "excluded by option") in [(x.op, x.reason) for x in _report(ctx).backends[0].left]
+    assert ("aten.neg.default", "excluded by option") in [(x.op, x.reason) for x in _report(ctx).backends[0].rejected]
     found, ctx, _ = partitions('partition{backend="proposing{groups=0-1,2}" min-ops=2}')
     assert found == ["proposing:0", "proposing:0", "", ""]
 

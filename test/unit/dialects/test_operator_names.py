@@ -70,7 +70,7 @@ def _resolve(names: list[str]) -> None:
 
 @pytest.mark.parametrize("register", [decomposition, numpy_operator, rule])
 def test_registering_for_an_operator_that_does_not_exist_is_an_error(register: Callable[..., Any]) -> None:
-    """Also where the name is put together."""
+    """Also where the name is composed."""
     with pytest.raises(AttributeError, match="no operator 'aten.bmm.defualt'; did you mean 'aten.bmm.default'"):
         register("aten.bmm.defualt")(lambda *_: None)
 

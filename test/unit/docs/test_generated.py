@@ -198,7 +198,7 @@ def test_a_transcript_has_commands_and_outputs() -> None:
     assert tokens[-1] == (Token.Generic.Output, "%0 = a.b\n")
 
 
-def test_mlir_has_colours() -> None:
+def test_mlir_has_colors() -> None:
     from pygments.token import Token
 
     from etir.tools.docs.lexer import MlirLexer

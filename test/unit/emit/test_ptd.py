@@ -134,7 +134,7 @@ def assert_rejected(data: bytes, expected: str, message: str) -> None:
         (4, "I", 0, "E0802", "expected the identifier b'FT01'"),
         (8, "I", 0, "E0803", "header magic b'FH01'"),
         (12, "I", 39, "E0803", "has 39 bytes"),
-        (16, "Q", 39, "E0803", "behind a header of 39"),
+        (16, "Q", 39, "E0803", "after a header of 39"),
         (24, "Q", 1 << 63, "E0803", "9223372036854775808 bytes of tables"),
         (32, "Q", 8, "E0803", "from byte 8 on"),
         (32, "Q", 1 << 63, "E0803", "do not fit"),

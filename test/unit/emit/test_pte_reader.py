@@ -196,7 +196,7 @@ def vtable_of(data: bytes) -> int:
         (0, 3, "E0805", "vtable of Program cannot have 3 bytes"),
         (0, 0xFFFE, "E0805", "vtable of Program cannot have 65534 bytes"),
         (2, 3, "E0805", "at least 4 bytes, this vtable says 3"),
-        (2, 0xFFFF, "E0804", "65535 bytes ends behind"),
+        (2, 0xFFFF, "E0804", "65535 bytes ends after"),
         (6, 0x7FFF, "E0805", "Program.execution_plan at byte 32767 of the table overlaps"),
         (6, 2, "E0805", "Program.execution_plan at byte 2 of the table overlaps"),
     ],

@@ -93,7 +93,7 @@ def test_header_only_with_segments() -> None:
     assert (magic, length) == (b"eh00", 32)
     assert base == -(-program_size // 128) * 128
     assert size == 5
-    assert full[base:] == b"12345"  # nothing behind the last segment
+    assert full[base:] == b"12345"  # nothing after the last segment
     assert not any(full[program_size:base])
 
 
@@ -109,7 +109,7 @@ def test_segments_come_in_order_and_aligned() -> None:
     assert segments[640:] == b"5"
 
 
-def test_constants_are_padded_between_but_not_behind() -> None:
+def test_constants_are_padded_between_but_not_at_the_end() -> None:
     constants = (b"", b"a" * 5, b"", b"b" * 20, b"c")
     tensors = [constant(i, len(data)) for i, data in enumerate(constants) if i]
     data = write_pte(one_method(*tensors, constants=constants))

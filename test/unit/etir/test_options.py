@@ -306,7 +306,7 @@ def wrong(call: Callable[[], object], *ids: str) -> str:
         ({"partition": {"min_ops": "many"}}, "E0503", "option 'min-ops' of pass 'partition' takes int, not 'many'"),
         ({"optimizer": "sgdx"}, "E0502", "there is no pass 'sgdx-step'; did you mean sgd-step"),
         ({"optimizer": "sgd{lx=1}"}, "E0503", "pass 'sgd-step' has no option 'lx'"),
-        ({"optimizer": "sgd,adam"}, "E0914", "option 'optimizer' takes one optimiser"),
+        ({"optimizer": "sgd,adam"}, "E0914", "option 'optimizer' takes one optimizer"),
     ],
 )
 def test_wrong_options(keywords: dict[str, Any], id: str, message: str) -> None:

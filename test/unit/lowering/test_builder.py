@@ -118,7 +118,7 @@ def test_sizes() -> None:
     s0, s1 = b.size(z, 0), b.size(z, 1)
     assert b.size(x, 2) == 4
     assert dims(b.view(x, [s0 * 12])) == (symbol("s0") * 12,)
-    assert names(b) == ["aten.view.default"], "a single run-time size is -1"
+    assert names(b) == ["aten.view.default"], "a single runtime size is -1"
     spread = b.expand(b.unsqueeze(z, 0), [s0, s0, s1])
     assert dims(spread) == (symbol("s0"), symbol("s0"), symbol("s1"))
     assert names(b).count("aten.sym_size.int") == 1, "only the dim that grows needs its size"

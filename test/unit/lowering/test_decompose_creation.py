@@ -115,7 +115,7 @@ func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
         ("empty_like.default", (X,)),
     ],
 )
-def test_uninitialised_tensors_are_zeros(name: str, args: tuple[Any, ...]) -> None:
+def test_uninitialized_tensors_are_zeros(name: str, args: tuple[Any, ...]) -> None:
     module, tensors = one_op_module(f"aten.{name}", args, {})
     assert decompose(module) == ["aten.full.default"]
     assert not evaluate(module, tensors)[0].any()

@@ -1,4 +1,4 @@
-"""The pass itself: its options, what stays whole, how it reports, and tracing."""
+"""The pass itself: its options, what it preserves, how it reports, and tracing."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ func.func @forward(%x: tensor<4x5xi1>) -> (tensor<?xi64, #et.layout<dims = [u0]>
 @pytest.mark.parametrize("end", [None, 5, 3])
 @pytest.mark.parametrize("mode", [0, 1, 2])
 def test_embedding_bag(mode: int, end: int | None, padding: int | None) -> None:
-    """With an empty bag, and with indices behind the last offset."""
+    """With an empty bag, and with indices after the last offset."""
     weight, indices = torch.randn(7, 3), torch.tensor([4, 2, 2, 0, 6])
     offsets = torch.tensor([0, 2, 2] if end is None else [0, 2, 2, end])
     args = (weight, indices, offsets, False, mode, False, None, end is not None)

@@ -1,4 +1,4 @@
-"""Convolutions, normalisation and pooling against torch."""
+"""Convolutions, normalization and pooling against torch."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def exported(name: str) -> torch.export.ExportedProgram:
 
 
 def run_twice(program: torch.export.ExportedProgram, name: str) -> list[Any]:
-    """The outputs of two calls, which show what mutable buffers hold, and the inputs behind them."""
+    """The outputs of two calls, which show what mutable buffers hold, and then the inputs."""
     module = program.module()
     found: list[Any] = []
     for _ in range(2):

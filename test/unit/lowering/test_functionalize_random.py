@@ -263,7 +263,7 @@ def test_random_programs(with_regions: bool) -> None:
 
 
 def check(seed: int, with_regions: bool) -> bool:
-    """Build, functionalise and compare one program; False when it depends on strides that are not known."""
+    """Build, functionalize and compare one program; False when it depends on strides that are not known."""
     module, inputs, run, expected, state = build(seed, 30, with_regions)
     verify_module(module)
     text = print_module(module)

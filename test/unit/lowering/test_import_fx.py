@@ -160,7 +160,7 @@ class Box:
 
 
 def test_registered_container() -> None:
-    """A container without a serialised name goes by its class; torch's tree comes back as tuples of the same leaves."""
+    """A container without a serialized name goes by its class; torch's tree comes back as tuples of the same leaves."""
     pytree.register_pytree_node(
         Box,
         lambda b: ([b.content], b.label),
@@ -278,7 +278,7 @@ def test_channels_last() -> None:
 
 @pytest.mark.parametrize("make", [lambda w: w.t(), lambda w: w[:, 1:], lambda w: w.expand(3, 2, 3)[1]])
 def test_strided_weights(make: Any) -> None:
-    """Views of tensors as weights: their own values, row-major, and not those of the storage behind them."""
+    """Views of tensors as weights: their own values, row-major, and not those of the storage under them."""
     value = make(torch.arange(6.0).reshape(2, 3))
     module = Function(lambda x: x + module.weight)
     module.register_buffer("weight", value)
@@ -468,7 +468,7 @@ def test_fake_weights_compile_up_to_the_plan_without_bytes() -> None:
 
 
 def test_questions_about_dtypes_are_answered_at_export() -> None:
-    """What torch gives for them is a literal in the nodes behind."""
+    """What torch gives for them is a literal in later nodes."""
 
     class Promoting(torch.nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

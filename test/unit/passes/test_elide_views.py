@@ -18,7 +18,7 @@ from etir.interpret.interpreter import Interpreter
 from etir.passes.infra.manager import run_pipeline
 
 Step = tuple[str, tuple[int, ...]]
-"""The text of an operation behind its operand, and the shape of its result."""
+"""The text of an operation after its operand, and the shape of its result."""
 
 
 @st.composite

@@ -16,7 +16,7 @@ CHANNELS_IN, CHANNELS_OUT = 4, 6
 
 
 def program(rank: int, *, transposed: bool, groups: int, bias: bool, affine: bool) -> str:
-    """A convolution over ``rank`` spatial dims with a batch norm behind it."""
+    """A convolution over ``rank`` spatial dims followed by a batch norm."""
     spatial, kernel = "x5" * rank, "x2" * rank
     if transposed:
         weight, out = f"{CHANNELS_IN}x{CHANNELS_OUT // groups}{kernel}", "x6" * rank

@@ -65,7 +65,7 @@ class CrashPass(Pass):
 
 @dataclass(frozen=True)
 class BreakPass(Pass):
-    """Leaves invalid IR behind."""
+    """Produces invalid IR."""
 
     name: ClassVar[str] = "break"
 
@@ -159,7 +159,7 @@ def test_a_pass_that_breaks_the_module_is_named(ctx: EtContext, module: ModuleOp
         run_pipeline(ctx, module, [CsePass(), BreakPass(), CallPass(lambda *_: ran.append(1))])
     head, *rest = caught.value.diagnostics
     assert head.id.id == "E0504"
-    assert head.message == "pass 'break' left invalid IR behind: 1 problem"
+    assert head.message == "pass 'break' produced invalid IR: 1 problem"
     assert [d.id.id for d in rest] == ["E0301"]
     assert rest[0].location is not None and rest[0].location.line == 3
     assert not ran

@@ -123,7 +123,7 @@ def test_results_that_a_kernel_does_not_resize(stock: Manifest):
         for n in (3, None)
     )
     assert known is None
-    assert unknown == "dynamic result: it does not resize 'out', whose sizes are only known at run time"
+    assert unknown == "dynamic result: it does not resize 'out', whose sizes are dynamic"
     assert stock.check_call("aten::relu.out", [S.FLOAT] * 2, shapes=[(None, 2)] * 2) is None
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from etir.diagnostics import EtirError
 from etir.emit.formats.scalar_type import ScalarType as S
-from etir.targets.dtypes import SETS, can_cast, can_hold, promote, promote_with_number, scalar_type
+from etir.targets.dtypes import SETS, can_cast, can_hold, promote, promote_with_scalar, scalar_type
 from etir.targets.rules import Call, DimOrderRule, DtypeRule, is_channels_last, is_contiguous, parse_constraint
 
 NHWC = (0, 2, 3, 1)
@@ -41,10 +41,10 @@ def test_promotion(a: S, b: S, common: S | None):
 
 
 def test_numbers_change_a_type_only_by_category():
-    assert promote_with_number(S.BYTE, "int") == S.BYTE
-    assert promote_with_number(S.BYTE, "float") == S.FLOAT
-    assert promote_with_number(S.BOOL, "int") == S.LONG
-    assert promote_with_number(S.HALF, "float") == S.HALF
+    assert promote_with_scalar(S.BYTE, "int") == S.BYTE
+    assert promote_with_scalar(S.BYTE, "float") == S.FLOAT
+    assert promote_with_scalar(S.BOOL, "int") == S.LONG
+    assert promote_with_scalar(S.HALF, "float") == S.HALF
     assert can_hold(S.INT, "bool") and not can_hold(S.INT, "float")
 
 

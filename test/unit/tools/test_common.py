@@ -61,7 +61,7 @@ def test_a_wrong_command_line_exits_with_2(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("color", "environment", "expected"), [("always", {}, True), ("never", {}, False), ("auto", {}, False)]
 )
-def test_colour(color: str, environment: dict[str, str], expected: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_color(color: str, environment: dict[str, str], expected: bool, capsys: pytest.CaptureFixture[str]) -> None:
     Console(color).report([E0301.diagnostic("wrong", help="do")])
     assert ("\x1b[" in capsys.readouterr().err) is expected
 

@@ -71,7 +71,7 @@ def test_frames_inside_of_torch_are_passed_over(
 
 
 def test_a_module_of_torch_s_own_is_named_by_its_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A model that is put together from torch's modules has no line of its user's."""
+    """A model that is combined from torch's modules has no line of its user's."""
     frames = '  File "/else/where/site-packages/torch/nn/modules/linear.py", line 134, in forward\n    g()\n'
     path = _exported(tmp_path / "m.pt2", torch.nn.Sequential(torch.nn.ReLU(), _Eigen()), frames)
     error = _printed(et_compile.main, [path, "-o", str(tmp_path / "m.pte")], capsys)

@@ -217,7 +217,7 @@ def test_an_installed_package(tmp_path: Path, site: Path, tool: Tool) -> None:
 
 
 def test_import_of_a_file(tmp_path: Path, site: Path, tool: Tool) -> None:
-    """Its neighbours are importable; without it nothing is known."""
+    """Its neighbors are importable; without it nothing is known."""
     check_each_kind(tmp_path, ("numpy",), lambda line: tool(f"{line} --import site/plug.py"))
     assert "error[E0102]" in tool("et-opt marked.mlir").stderr
     assert "error[E1001]" in tool("et-run clip.mlir --inputs x.npz --evaluator numpy").stderr

@@ -14,9 +14,9 @@ from etir_testing.models.seeding import seeded_integers, seeded_normal
 from etir_testing.models.zoo_entry import LINEAR_GAIN, Built, seeded
 
 SEGMENT = 4
-"""Frames of a segment behind the time reduction."""
+"""Frames of a segment after the time reduction."""
 RIGHT = 1
-"""Frames of look-ahead behind the time reduction, given with the segment."""
+"""Frames of look-ahead after the time reduction, given with the segment."""
 LEFT = 8
 """Frames of left context."""
 MEMORY = 4

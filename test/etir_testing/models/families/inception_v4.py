@@ -26,7 +26,7 @@ class Conv(nn.Sequential):
 
 
 def chain(inputs: int, *layers: tuple[int, Size]) -> nn.Sequential:
-    """Convolutions of (channels, kernel) one behind the other."""
+    """Convolutions of (channels, kernel) one after the other."""
     parts: list[nn.Module] = []
     for outputs, kernel in layers:
         parts.append(Conv(inputs, outputs, kernel))

@@ -80,7 +80,7 @@ def rotate(x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor]) -> torch.Te
 
 
 class Block(nn.Module):
-    """Attention, then SwiGLU, each behind its norm."""
+    """Attention, then SwiGLU, each after its norm."""
 
     def __init__(self, shape: Shape, cached: bool) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ def prefill(shape: Shape, tokens: int) -> Built:
 
 
 def decode(shape: Shape) -> Built:
-    """One token a call, at the position behind the last; five calls."""
+    """One token a call, at the position after the last; five calls."""
     module = seed_weights(Llama(shape, cached=True), seed=0, gain=LINEAR_GAIN)
     ids = seeded_integers(1, shape.vocabulary, 1, 5)
     calls = [(ids[:, i : i + 1].clone(), torch.tensor([i])) for i in range(5)]

@@ -104,7 +104,7 @@ class Block(nn.Module):
 
 
 class Conformer(nn.Module):
-    """Features f32[N, T, 80] and lengths int64[N] → f32[N, T / 4, width] and the lengths behind the subsampling."""
+    """Features f32[N, T, 80] and lengths int64[N] → f32[N, T / 4, width] and the lengths after the subsampling."""
 
     def __init__(self, width: int = 64, heads: int = 4, layers: int = 3, kernel: int = 15) -> None:
         super().__init__()

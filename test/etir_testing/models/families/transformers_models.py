@@ -1,4 +1,4 @@
-"""Neighbours of the zoo's named models in transformers: ``transformers_models.json`` lists them.
+"""Neighbors of the zoo's named models in transformers: ``transformers_models.json`` lists them.
 
 ``sizes`` names options that many of the small configurations share; ``fixed`` are arguments of the call that are no
 tensors, ``picked`` the outputs that are compared.

@@ -63,7 +63,7 @@ class Sppf(nn.Module):
 
 
 class Detect(nn.Module):
-    """Maps of three scales → boxes f32[N, anchors, 5 + classes]: centre and size in pixels, confidences."""
+    """Maps of three scales → boxes f32[N, anchors, 5 + classes]: center and size in pixels, confidences."""
 
     anchors: torch.Tensor
     SCALES = (8, 16, 32)

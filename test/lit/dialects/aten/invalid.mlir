@@ -78,7 +78,7 @@ func.func @S5(%x: tensor<4xf32>) {
   %0, %1 = aten.relu.default(%x) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
   // expected-error @below [E0301] {{result 0: torch has no element type i4 (S5)}}
   %2 = aten.relu.default(%x) : (tensor<4xf32>) -> tensor<4xi4>
-  // expected-error @below [E0301] {{result 0 must be a tensor or a number, not index (S5)}}
+  // expected-error @below [E0301] {{result 0 must be a tensor or a scalar, not index (S5)}}
   %3 = aten.relu.default(%x) : (tensor<4xf32>) -> index
   func.return
 }

@@ -77,7 +77,7 @@ func.func @effects(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Numbers that are known only at run time are operands in their place.
+// Runtime scalars are operands in their place.
 
 sym.dim @s0 in [1, 64]
 

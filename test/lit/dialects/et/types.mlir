@@ -11,8 +11,8 @@ et.weight @made : tensor<2x3xbf16> = #et.synthetic<seed = 0>
 et.weight @scalar : tensor<i64> = #et.blob<"sha256:00112233445566778899aabbccddeeff", 8>
 // CHECK-NEXT: et.weight @ordered : tensor<1x8x4x4xf32, #et.layout<order = [0, 2, 3, 1]>> = #et.synthetic<seed = 3>
 et.weight @ordered : tensor<1x8x4x4xf32, #et.layout<order = [0, 2, 3, 1]>> = #et.synthetic<seed = 3>
-// CHECK-NEXT: et.weight @quantised : tensor<4x!et.dtype<qint8>> = #et.blob<"sha256:00112233445566778899aabbccddeeff", 4>
-et.weight @quantised : tensor<4x!et.dtype<qint8>> = #et.blob<"sha256:00112233445566778899aabbccddeeff", 4>
+// CHECK-NEXT: et.weight @quantized : tensor<4x!et.dtype<qint8>> = #et.blob<"sha256:00112233445566778899aabbccddeeff", 4>
+et.weight @quantized : tensor<4x!et.dtype<qint8>> = #et.blob<"sha256:00112233445566778899aabbccddeeff", 4>
 
 // What is no tensor has types of its own.
 // CHECK: func.func @values(%n: !et.none, %s: !et.string, %i: i64, %f: f64, %b: i1)

@@ -27,7 +27,7 @@ func.func @constants() {
 // -----
 
 func.func @arithmetic(%a: i64, %b: i64, %p: i1, %t: tensor<i64>) {
-  // expected-error @below [E0301] {{'sym.add' takes 2 numbers, not 1}}
+  // expected-error @below [E0301] {{'sym.add' takes 2 scalars, not 1}}
   %0 = sym.add %a : (i64) -> i64
   // expected-error @below [E0301] {{'sym.add' gives i64, not f64}}
   %1 = sym.add %a, %b : (i64, i64) -> f64

@@ -33,7 +33,7 @@ def _node(name: str, operands: tuple[int | None, ...], output: int, clamp: tuple
 
 
 def sample() -> Graph:
-    """Every kind of quantisation, a named and an inline constant, a range, an absent bias."""
+    """Every kind of quantization, a named and an inline constant, a range, an absent bias."""
     weight = Constant(64, "weight", Blob.of(bytes(range(64))))
     inline = Constant(12, None, Blob.of(b"twelve bytes"))
     scales = Constant(16, "scales", Blob.of(struct.pack("<4f", 1, 2, 3, 4)))
@@ -68,7 +68,7 @@ def test_round_trip() -> None:
 
 
 def test_layout() -> None:
-    """Header, FlatBuffer at byte 32, inline constants behind it, each aligned."""
+    """Header, FlatBuffer at byte 32, inline constants after it, each aligned."""
     data, _ = write_blob(sample())
     _, magic, length, start, size, constants, constants_size = schema.HEADER.unpack_from(data)
     assert (magic, length, start) == (b"XH00", 30, 32)

@@ -23,8 +23,8 @@ CONV = (
 )
 
 
-def legalised(text: str) -> tuple[ModuleOp, list[NodeOp]]:
-    """The module behind legalisation, verified, and the nodes of its delegates."""
+def legalized(text: str) -> tuple[ModuleOp, list[NodeOp]]:
+    """The module after legalization, verified, and the nodes of its delegates."""
     ctx = EtContext()
     module = parse_module(text, ctx)
     run_pipeline(ctx, module, OUTLINE)
@@ -38,7 +38,7 @@ def kinds(nodes: list[NodeOp]) -> Counter[str]:
 
 def test_a_chain_stays_channels_last() -> None:
     """One transpose on the way in, one on the way out; the range goes into the convolution."""
-    _, nodes = legalised(f"""
+    _, nodes = legalized(f"""
       et.weight @w : tensor<4x3x1x1xf32> = #et.synthetic<seed = 1>
       et.weight @v : tensor<5x4x1x1xf32> = #et.synthetic<seed = 2>
       func.func @forward(%x: tensor<1x3x6x6xf32>) -> tensor<1x5x6x6xf32> {{
@@ -57,7 +57,7 @@ def test_a_chain_stays_channels_last() -> None:
 
 def test_a_range_that_others_see_past_is_a_node() -> None:
     """A node with two users keeps its range."""
-    _, nodes = legalised("""
+    _, nodes = legalized("""
       func.func @forward(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
         %0 = edge.aten.add.Tensor(%x, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
         %1 = edge.aten.relu.default(%0) : (tensor<4xf32>) -> tensor<4xf32>
@@ -69,7 +69,7 @@ def test_a_range_that_others_see_past_is_a_node() -> None:
 
 def test_ranges_combine() -> None:
     """Two clamps in a row are one range; permutations between them do not matter."""
-    _, nodes = legalised("""
+    _, nodes = legalized("""
       func.func @forward(%x: tensor<2x4xf32>) -> tensor<4x2xf32> {
         %0 = edge.aten.mul.Tensor(%x, %x) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
         %1 = edge.aten.clamp.default(%0, min = -1.0, max = 5.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
@@ -84,7 +84,7 @@ def test_ranges_combine() -> None:
 
 def test_permutations_that_cancel() -> None:
     """Nothing is transposed where nothing has to be."""
-    _, nodes = legalised("""
+    _, nodes = legalized("""
       func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
         %0 = edge.aten.permute_copy.default(%x, dims = [2, 0, 1]) : (tensor<2x3x4xf32>) -> tensor<4x2x3xf32>
         %1 = edge.aten.exp.default(%0) : (tensor<4x2x3xf32>) -> tensor<4x2x3xf32>
@@ -97,7 +97,7 @@ def test_permutations_that_cancel() -> None:
 
 def test_an_output_that_is_an_input() -> None:
     """A copy stands between, since a value has one role at the boundary."""
-    _, nodes = legalised("""
+    _, nodes = legalized("""
       func.func @forward(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
         %0 = edge.aten.clone.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
         %1 = edge.aten.exp.default(%0) : (tensor<4xf32>) -> tensor<4xf32>
@@ -109,7 +109,7 @@ def test_an_output_that_is_an_input() -> None:
 
 def test_views_alone_are_declined() -> None:
     """They need no instruction outside of a delegate."""
-    module, nodes = legalised("""
+    module, nodes = legalized("""
       func.func @forward(%x: tensor<2x4xf32>) -> tensor<8xf32> {
         %0 = edge.aten.view_copy.default(%x, size = [8]) : (tensor<2x4xf32>) -> tensor<8xf32>
         func.return %0 : tensor<8xf32>
@@ -162,7 +162,7 @@ def test_reasons(operation: str, reason: str) -> None:
 
 def test_constants_are_packed_once() -> None:
     """Two convolutions with one filter share its packed form."""
-    module, nodes = legalised(f"""
+    module, nodes = legalized(f"""
       et.weight @w : tensor<3x3x1x1xf32> = #et.synthetic<seed = 1>
       func.func @forward(%x: tensor<1x3x6x6xf32>) -> tensor<1x3x6x6xf32> {{
         %w = et.get_weight @w : tensor<3x3x1x1xf32>

@@ -1,11 +1,11 @@
 // Two threads call two methods of one program that share state, and a third loads methods: run under
 // -DETIR_SANITIZE=thread.
 //
-//   host_program_test model.pte calls
+//   host_module_test model.pte calls
 //
 // The program has the methods `write`, which adds its input (two floats) to the state and returns it, and `read`, which
 // returns the state plus its input.
-#include "platform/host_program.h"
+#include "platform/host_module.h"
 
 #include <atomic>
 #include <cstdio>
@@ -38,10 +38,10 @@ int main(int argc, char** argv) {
   check(argc == 3, "arguments");
   const int calls = std::atoi(argv[2]);
   Status status;
-  const auto program = Program::open(argv[1], &status);
-  check(program != nullptr, "open", status);
-  const auto write = program->load_method("write", &status);
-  const auto read = program->load_method("read", &status);
+  const auto module = Module::open(argv[1], &status);
+  check(module != nullptr, "open", status);
+  const auto write = module->load_method("write", &status);
+  const auto read = module->load_method("read", &status);
   check(write != nullptr && read != nullptr, "load", status);
   const std::vector<float> start = call(*read, 0);
   std::atomic<bool> done{false};
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   std::thread loader([&] {
     for (int i = 0; i < 20; ++i) {
       Status own;
-      const auto method = program->load_method("read", &own);
+      const auto method = module->load_method("read", &own);
       check(method != nullptr, "load while running", own);
       call(*method, 1);
     }

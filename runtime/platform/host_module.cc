@@ -1,4 +1,4 @@
-#include "platform/host_program.h"
+#include "platform/host_module.h"
 
 #include <dlfcn.h>
 
@@ -48,23 +48,23 @@ std::string own_folder() {
 
 // --- programs -------------------------------------------------------------------------------------------------------
 
-struct Program::External {
+struct Module::External {
   explicit External(Bytes bytes) : bytes(std::move(bytes)), loader(this->bytes.data, this->bytes.size) {}
   const Bytes bytes;
   BufferDataLoader loader;
   ExternalData data;
 };
 
-Program::Program(Bytes bytes, const Options& options)
+Module::Module(Bytes bytes, const Options& options)
     : bytes_(std::move(bytes)), options_(options), loader_(bytes_.data, bytes_.size), pool_(options.threads) {}
 
-std::shared_ptr<Program> Program::load(Bytes program, std::vector<Bytes> external, const Options& options,
-                                       Status* status) {
+std::shared_ptr<Module> Module::load(Bytes program, std::vector<Bytes> external, const Options& options,
+                                     Status* status) {
   if (program.data == nullptr) {
     if (status->ok()) *status = refusal(Error::AccessFailed, "no program was given");
     return nullptr;
   }
-  std::shared_ptr<Program> result(new Program(std::move(program), options));
+  std::shared_ptr<Module> result(new Module(std::move(program), options));
   std::string wanted = options.isa;
   const char* variable = std::getenv("ETIR_ISA");
   if (wanted.empty() && variable != nullptr) wanted = variable;
@@ -102,11 +102,11 @@ std::shared_ptr<Program> Program::load(Bytes program, std::vector<Bytes> externa
   return result;
 }
 
-std::shared_ptr<Program> Program::open(const std::string& path, Status* status) {
+std::shared_ptr<Module> Module::open(const std::string& path, Status* status) {
   return load(read_file(path, status), {}, Options(), status);
 }
 
-void Program::find_shared() {
+void Module::find_shared() {
   std::map<uint32_t, std::map<uint64_t, int>> users;  // planned buffer to size to methods that have it so
   for (uint32_t m = 0; m < program_.num_methods(); ++m) {
     const MethodMeta meta = program_.method_meta(m);
@@ -119,7 +119,7 @@ void Program::find_shared() {
   }
 }
 
-bool Program::uses_shared(const MethodMeta& meta) const {
+bool Module::uses_shared(const MethodMeta& meta) const {
   for (const auto& [buffer, shared] : shared_) {
     if (buffer < meta.num_planned_buffers() && meta.planned_buffer_size(buffer) > 0) return true;
   }
@@ -128,7 +128,7 @@ bool Program::uses_shared(const MethodMeta& meta) const {
 
 /// Makes the shared buffers, once, with the initial data of all methods. Each method is loaded on its own for that: it
 /// leaves its initial data, and zeros where it has none, so that the contents join bit by bit.
-bool Program::fill_shared() {
+bool Module::fill_shared() {
   for (auto& [buffer, shared] : shared_) {
     if (shared.data != nullptr) return true;
     shared.data = allocate_aligned(shared.size);
@@ -150,8 +150,8 @@ bool Program::fill_shared() {
   return true;
 }
 
-std::shared_ptr<Method> Program::load_method(uint32_t index, Status* status,
-                                             const std::vector<std::shared_ptr<Method>>& share) {
+std::shared_ptr<Method> Module::load_method(uint32_t index, Status* status,
+                                            const std::vector<std::shared_ptr<Method>>& share) {
   if (index >= program_.num_methods()) {
     ErrorRecord record;
     record.check = Check::MethodIndex;
@@ -183,8 +183,8 @@ std::shared_ptr<Method> Program::load_method(uint32_t index, Status* status,
   return method;
 }
 
-std::shared_ptr<Method> Program::load_method(const std::string& name, Status* status,
-                                             const std::vector<std::shared_ptr<Method>>& share) {
+std::shared_ptr<Method> Module::load_method(const std::string& name, Status* status,
+                                            const std::vector<std::shared_ptr<Method>>& share) {
   const Result<MethodMeta> meta = program_.method_meta(StringView{name.data(), name.size()});
   if (meta.ok()) return load_method(meta->index(), status, share);
   std::string names;
@@ -195,7 +195,7 @@ std::shared_ptr<Method> Program::load_method(const std::string& name, Status* st
   return nullptr;
 }
 
-std::string Program::instruction_label(uint32_t method, uint32_t instruction) const {
+std::string Module::instruction_label(uint32_t method, uint32_t instruction) const {
   // Slots of the tables: program.fbs.
   constexpr uint32_t kPlans = 1, kChains = 5, kInstructions = 2, kKind = 0, kCall = 1, kIndex = 0;
   const uint8_t* base = static_cast<const uint8_t*>(bytes_.data);
@@ -238,15 +238,15 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
   method_bytes_ = meta.method_memory_size();
   method_memory_ = allocate_aligned(method_bytes_);
   size_t temp_size = 0;
-  temp_ = reserve_memory(program_->options_.temp_bytes != 0 ? program_->options_.temp_bytes : kTempReserve, &temp_size);
+  temp_ = reserve_memory(module_->options_.temp_bytes != 0 ? module_->options_.temp_bytes : kTempReserve, &temp_size);
   if (method_memory_ == nullptr || temp_ == nullptr) return Error::Internal;
   std::vector<PlannedBuffer> buffers(meta.num_planned_buffers());
   planned_.resize(buffers.size());
   for (uint32_t i = 0; i < buffers.size(); ++i) {
     const uint64_t size = meta.planned_buffer_size(i);
     if (size == 0) continue;
-    const auto shared = program_->shared_.find(i);
-    const bool is_shared = with_shared && shared != program_->shared_.end();
+    const auto shared = module_->shared_.find(i);
+    const bool is_shared = with_shared && shared != module_->shared_.end();
     shares_ = shares_ || is_shared;
     planned_[i] = is_shared         ? shared->second.data
                   : size > SIZE_MAX ? nullptr
@@ -257,7 +257,7 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
     buffers[i].keep = is_shared;
   }
   std::vector<const ExternalData*> external;
-  for (const auto& item : program_->external_) external.push_back(&item->data);
+  for (const auto& item : module_->external_) external.push_back(&item->data);
   MethodMemory memory;
   memory.method.base = static_cast<uint8_t*>(method_memory_.get());
   memory.method.size = method_bytes_;
@@ -265,13 +265,13 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
   memory.temp.size = temp_size;
   memory.planned = {buffers.data(), buffers.size()};
   MethodOptions options;
-  options.kernels = {program_->kernels_.data(), program_->kernels_.size()};
+  options.kernels = {module_->kernels_.data(), module_->kernels_.size()};
   options.external = {external.data(), external.size()};
-  options.parallel = program_->pool_.parallel_for();
+  options.parallel = module_->pool_.parallel_for();
   options.dynamic.allocate = allocate_dynamic;
   options.dynamic.context = this;
-  options.seed = program_->options_.seed;
-  options.backends = {program_->backends_.data(), static_cast<uint32_t>(program_->backends_.size())};
+  options.seed = module_->options_.seed;
+  options.backends = {module_->backends_.data(), static_cast<uint32_t>(module_->backends_.size())};
   options.delegates.allocate = allocate_delegate;
   options.delegates.context = this;
   std::vector<const etir::Method*> may, must;
@@ -279,7 +279,7 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
   for (const auto& other : all) must.push_back(&other->method_);
   options.share = {may.data(), may.size()};
   options.share_state = {must.data(), must.size()};
-  const Error error = method_.load(program_->core(), index_, memory, options);
+  const Error error = method_.load(module_->program(), index_, memory, options);
   for (const auto& other : all) {
     if (error == Error::Ok && method_.uses_delegates_of(other->method_)) owners_.push_back(other);
   }
@@ -325,7 +325,7 @@ void* Method::allocate_dynamic(void* context, void* old, size_t bytes) {
   for (const Block& block : self.dynamic_) {
     if (block.data.get() != old) continue;
     if (block.size >= bytes) return old;
-    // A tensor that grows step by step leaves blocks behind that are together no larger than the last.
+    // A tensor that grows step by step leaves blocks that are together no larger than the last.
     size = std::max(bytes, 2 * block.size);
   }
   std::shared_ptr<void> data = allocate_aligned(size);
@@ -341,7 +341,7 @@ Status Method::run(const std::vector<Input>& inputs, std::vector<Output>* output
   for (const auto& owner : owners_) owners.emplace_back(owner->in_use_);
   const std::lock_guard<std::mutex> lock(in_use_);
   if (!shares_) return run_locked(inputs, outputs, times);
-  const std::lock_guard<std::mutex> shared(program_->shared_in_use_);
+  const std::lock_guard<std::mutex> shared(module_->shared_in_use_);
   return run_locked(inputs, outputs, times);
 }
 
@@ -352,7 +352,7 @@ Error Method::set_input(uint32_t i, const Input& input) {
     case Tag::String:
       return method_.set_input(i, StringView{input.text.data(), input.text.size()});
     default:
-      return method_.set_input(i, Value{input.tag, input.number});
+      return method_.set_input(i, Value{input.tag, input.scalar});
   }
 }
 
@@ -432,11 +432,11 @@ Error Method::execute(std::vector<InstructionTime>* times) {
 Output Method::read(const Value& value) {
   Output output;
   output.tag = value.tag;
-  output.number = value.payload;
+  output.scalar = value.payload;
   const auto number = [&output](Tag tag, const Payload& payload) {
     Output item;
     item.tag = tag;
-    item.number = payload;
+    item.scalar = payload;
     output.items.push_back(item);
   };
   switch (value.tag) {

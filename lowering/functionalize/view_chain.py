@@ -14,7 +14,7 @@ from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0413
 from etir.lowering.functionalize.aliases import Alias, View
-from etir.lowering.functionalize.emitter import Emitter, Number, Tensor, tensor_of, with_element
+from etir.lowering.functionalize.emitter import Emitter, SymInt, Tensor, tensor_of, with_element
 from etir.lowering.functionalize.strides import Layouts
 
 
@@ -67,7 +67,7 @@ class Step:
         """The changed view with the parent's sizes."""
         return self.emit.reshape(self.new, self.type, self.base)
 
-    def slice_scatter(self, dim: int, start: Number | None, end: Number | None, step: Number = 1) -> SSAValue:
+    def slice_scatter(self, dim: int, start: SymInt | None, end: SymInt | None, step: SymInt = 1) -> SSAValue:
         """The parent with a changed slice; the slice itself when it is all of the parent."""
         if dims_of(tensor_of(self.new)) == self.dims:
             return self.emit.ordered(self.new, self.type)

@@ -1,4 +1,4 @@
-"""Operators that put tensors together, repeat them, or compare neighbours along a dim."""
+"""Operators that concatenate tensors, repeat them, or compare neighbors along a dim."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def block_diag(b: Builder, tensors: Sequence[SSAValue]) -> SSAValue | None:
     rows: list[SSAValue] = []
     before = 0
     for block, width in zip(blocks, widths, strict=True):
-        assert isinstance(width, int), "torch.export specialises the widths"
+        assert isinstance(width, int), "torch.export specializes the widths"
         rows.append(b(aten.constant_pad_nd.default, block, [before, total - before - width], 0))
         before += width
     return b.cat(rows, 0)
@@ -82,7 +82,7 @@ def broadcast_tensors(b: Builder, tensors: Sequence[SSAValue]) -> Sequence[SSAVa
     return b.broadcast(*tensors)
 
 
-@decomposition(aten.tile.default, numbers=("dims",))
+@decomposition(aten.tile.default, symint_args=("dims",))
 def tile(b: Builder, x: SSAValue, repeats: Sequence[Any]) -> SSAValue:
     """``repeat`` with a count for every dim"""
     given = [*[1] * (rank(x) - len(repeats)), *repeats]
@@ -98,7 +98,7 @@ def repeat(b: Builder, x: SSAValue, repeats: Sequence[int]) -> SSAValue | None:
     return b.expand(x, [-1 if c == 1 and i >= len(repeats) - rank(x) else c for i, c in enumerate(repeats)])
 
 
-@decomposition(aten.repeat_interleave.self_int, numbers=("repeats", "output_size"))
+@decomposition(aten.repeat_interleave.self_int, symint_args=("repeats", "output_size"))
 def repeat_interleave(b: Builder, x: SSAValue, count: Any, dim: int | None, _size: Any) -> SSAValue | None:
     """``expand`` of a new dim, merged with the one before it"""
     times = b.as_size(count)
@@ -112,7 +112,7 @@ def repeat_interleave(b: Builder, x: SSAValue, count: Any, dim: int | None, _siz
     return b.view(spread, [*sizes[:position], sizes[position] * times, *sizes[position + 1 :]])
 
 
-@decomposition(aten.repeat_interleave.self_Tensor, numbers=("output_size",))
+@decomposition(aten.repeat_interleave.self_Tensor, symint_args=("output_size",))
 def repeat_interleave_by_tensor(b: Builder, x: SSAValue, counts: SSAValue, dim: int | None, size: Any) -> SSAValue:
     """``index_select`` with the repeated positions"""
     if dim is None:
@@ -165,22 +165,22 @@ def roll(b: Builder, x: SSAValue, shifts: Sequence[int], positions: Sequence[int
     return rolled if positions else b.view(rolled, shape)
 
 
-# --- neighbours -------------------------------------------------------------------------------------------------------
+# --- neighbors -------------------------------------------------------------------------------------------------------
 
 
-def _neighbours(b: Builder, x: SSAValue, position: int) -> tuple[SSAValue, SSAValue]:
+def _neighbors(b: Builder, x: SSAValue, position: int) -> tuple[SSAValue, SSAValue]:
     """All entries of a dim but the first, and all but the last."""
     return b(aten.slice.Tensor, x, position, 1), b(aten.slice.Tensor, x, position, 0, -1)
 
 
 @decomposition(aten.diff.default)
 def diff(b: Builder, x: SSAValue, n: int, dim: int, before: SSAValue | None, after: SSAValue | None) -> SSAValue:
-    """Differences of neighbours, ``n`` times"""
+    """Differences of neighbors, ``n`` times"""
     position = wrap(dim, rank(x))
     x = b.cat([t for t in (before, x, after) if t is not None], position)
     size = dims(x)[position]
     for _ in range(min(n, size) if isinstance(size, int) else n):
-        later, earlier = _neighbours(b, x, position)
+        later, earlier = _neighbors(b, x, position)
         x = b.logical_xor(later, earlier) if element(x) == i1 else b.sub(later, earlier)
     return x
 
@@ -189,7 +189,7 @@ def diff(b: Builder, x: SSAValue, n: int, dim: int, before: SSAValue | None, aft
 def trapezoid(b: Builder, y: SSAValue, dx: float, dim: int) -> SSAValue:
     """``sum(y[1:] + y[:-1]) * dx / 2``"""
     position = wrap(dim, rank(y))
-    return b.mul(b.sum(b.add(*_neighbours(b, y, position)), [position]), dx / 2)
+    return b.mul(b.sum(b.add(*_neighbors(b, y, position)), [position]), dx / 2)
 
 
 @decomposition(aten.trapezoid.x, aten.trapz.x)
@@ -203,7 +203,7 @@ def trapezoid_at(b: Builder, y: SSAValue, x: SSAValue, dim: int) -> SSAValue:
         x = b.view(x, shape)
     else:
         at = position - rank(y) + rank(x)
-    area = b.mul(b.add(*_neighbours(b, y, position)), b.sub(*_neighbours(b, x, at)))
+    area = b.mul(b.add(*_neighbors(b, y, position)), b.sub(*_neighbors(b, x, at)))
     return b.div(b.sum(area, [position - rank(y)]), 2)
 
 

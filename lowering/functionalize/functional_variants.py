@@ -14,12 +14,12 @@ from etir.dialects.aten.table import load_table
 from etir.dialects.schema import Argument, OpSchema, SchemaKind
 
 _OTHER_NAMES = {"fused_moving_avg_obs_fake_quant": "_fused_moving_avg_obs_fq_helper_functional"}
-"""Counterparts whose name does not follow from the operator's; their results begin with the operator's own."""
+"""Functional variants whose name does not follow from the operator's; their results begin with the operator's own."""
 
 _OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format"})
 
 
-class Counterparts:
+class FunctionalVariants:
     """Finds functional operators; ``declared`` are the schemas of custom libraries by IR name."""
 
     def __init__(self, declared: Mapping[str, OpSchema]):
@@ -29,7 +29,7 @@ class Counterparts:
         self._found: dict[str, OpSchema | None] = {}
 
     def find(self, schema: OpSchema) -> OpSchema | None:
-        """The functional counterpart of ``schema``, or None."""
+        """The functional variant of ``schema``, or None."""
         key = schema.text
         if key not in self._found:
             match schema.kind:
@@ -85,7 +85,7 @@ class Counterparts:
         return None
 
     def _returning(self, schema: OpSchema) -> OpSchema | None:
-        """The operator that returns the new contents of mutated arguments behind its own results."""
+        """The operator that returns the new contents of mutated arguments after its own results."""
         written = sum(a.is_write for a in schema.arguments)
         own = sum(not r.is_write for r in schema.returns)
         wanted = _signature(schema.arguments)

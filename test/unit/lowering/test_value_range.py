@@ -11,7 +11,7 @@ from etir.dialects.dtypes import i1
 from etir.dialects.et.program import WeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.text import parse_module
-from etir.lowering.decompose_aten.value_facts import every_row_has_true, never_minus_infinity, value_range
+from etir.lowering.decompose_aten.value_range import every_row_has_true, never_minus_infinity, value_range
 from etir.passes.infra.base import methods
 
 M = "tensor<4x4xf32>"
@@ -33,7 +33,7 @@ TAIL = """
 
 
 def value(line: str) -> SSAValue:
-    """The result of one more operation behind :data:`HEAD`."""
+    """The result of one more operation after :data:`HEAD`."""
     (method,) = methods(parse_module(f"{HEAD}  %v = {line}{TAIL}"))
     last = method.body.block.last_op
     assert last is not None and last.prev_op is not None

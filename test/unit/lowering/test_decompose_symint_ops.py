@@ -1,4 +1,4 @@
-"""Arithmetic on run-time numbers that the runtime has no primitive operator for; complex numbers; lists of tensors."""
+"""Arithmetic on runtime scalars that the runtime has no primitive operator for; complex numbers; lists of tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from etir.dialects.sym.ops import ARITHMETIC
 from etir.dialects.text import parse_module
-from etir.lowering.decompose_aten.kept import Kept
+from etir.lowering.decompose_aten.preserved import PreservedOps
 from etir.lowering.to_out_variant.calls import PRIMITIVES
 from etir.passes.infra.base import methods
 
@@ -62,9 +62,9 @@ def test_only_primitives_and_operators_are_left(name: str, exponent: str, x: Any
 
 
 def test_every_operation_has_a_form_at_run_time() -> None:
-    from etir.lowering.decompose_aten.numbers import NumberPattern
+    from etir.lowering.decompose_aten.symint_ops import SymIntPattern
 
-    assert all(name in PRIMITIVES or name in _EXPANDED or name in NumberPattern.roots for name in _RULES)
+    assert all(name in PRIMITIVES or name in _EXPANDED or name in SymIntPattern.roots for name in _RULES)
 
 
 REAL = torch.linspace(-1, 1, 6).reshape(2, 3)
@@ -106,7 +106,7 @@ PARTS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 def test_complex_arithmetic_in_parts(case: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """For a target that has no kernel for complex numbers at all."""
     name, args, kwargs = PARTS[case]
-    monkeypatch.setattr(Kept, "has_kernel", lambda kept, op: False)
+    monkeypatch.setattr(PreservedOps, "has_kernel", lambda preserved, op: False)
     module, inputs = one_op_module(name, args, kwargs)
     decompose(module, target="executorch", only=("complex-parts",))
     moves = ("aten.view_as_real.default", "aten.view_as_complex.default")

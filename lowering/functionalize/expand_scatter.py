@@ -8,7 +8,7 @@ from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import i1, i64, ui8
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.functionalize.emitter import tensor_of
-from etir.lowering.functionalize.steps import Step
+from etir.lowering.functionalize.view_chain import Step
 
 
 def of_written_copies(step: Step, marks: SSAValue, expanded: list[int]) -> SSAValue:

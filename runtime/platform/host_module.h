@@ -1,8 +1,8 @@
-// Programs and methods that own what they use: the layer for servers, desktops and phones.
+// Modules and methods: programs that own what they use. The layer for servers, desktops and phones.
 //
 //   host::Status status;
-//   auto program = host::Program::open("model.pte", &status);
-//   auto method = program->load_method("forward", &status);
+//   auto module = host::Module::open("model.pte", &status);
+//   auto method = module->load_method("forward", &status);
 //   std::vector<host::Output> outputs;
 //   status = method->run({host::Input::tensor(x, {2, 3})}, &outputs);   // const float* x
 //
@@ -44,22 +44,22 @@ namespace host {
 struct Options {
   const KernelTable* kernels = &kKernels;  ///< those that are linked in
   std::string isa;                         ///< instruction set; empty: ETIR_ISA in the environment, or the best
-  int threads = 1;                         ///< that one run may use
+  int threads = 1;                         ///< threads that one run may use
   size_t temp_bytes = 0;                   ///< most scratch memory of a method; 0: as much as the machine gives
-  uint64_t seed = 0;                       ///< of the random operators
+  uint64_t seed = 0;                       ///< seed of the random operators
   BackendTable backends = {&kReferenceBackend, 1};  ///< what runs delegates, besides those of loaded libraries
 };
 
 /// One input of a run. A tensor's data are borrowed for the time of the run.
 struct Input {
   Tag tag = Tag::None;  ///< None, Int, Bool, Double, String or Tensor
-  Payload number = {};  ///< of Int, Bool and Double
+  Payload scalar = {};  ///< value when the tag is Int, Bool or Double
   void* data = nullptr;
   ScalarType dtype = ScalarType::Float;
   uint8_t rank = 0;
   int32_t sizes[kMaxRank] = {};
   uint8_t order[kMaxRank] = {};  ///< dims from outermost to innermost
-  std::string text;              ///< of String
+  std::string text;              ///< value when the tag is String
 
   /// A row-major tensor of at most 16 dimensions.
   template <typename T>
@@ -79,13 +79,13 @@ struct Input {
 /// One output of a run, which owns its data.
 struct Output {
   Tag tag = Tag::None;
-  Payload number = {};        ///< of Int, Bool and Double
-  std::string text;           ///< of String
-  std::vector<Output> items;  ///< of lists
+  Payload scalar = {};        ///< value when the tag is Int, Bool or Double
+  std::string text;           ///< value when the tag is String
+  std::vector<Output> items;  ///< elements when the value is a list
   ScalarType dtype = ScalarType::Float;
   std::vector<int32_t> sizes;
   std::vector<uint8_t> order;  ///< dims from outermost to innermost
-  std::shared_ptr<void> data;  ///< of Tensor; null when it has no elements
+  std::shared_ptr<void> data;  ///< elements when the tag is Tensor; null when it has none
   size_t nbytes = 0;
 
   /// The elements of a tensor, in the order of memory; `T` must be the C++ type of its dtype.
@@ -103,20 +103,21 @@ struct InstructionTime {
 
 class Method;
 
-class Program : public std::enable_shared_from_this<Program> {
+/// A loaded program with all that it needs.
+class Module : public std::enable_shared_from_this<Module> {
  public:
   /// Loads a program and the external data it may need. Null, with `*status` set, when something is wrong.
-  static std::shared_ptr<Program> load(Bytes program, std::vector<Bytes> external, const Options& options,
-                                       Status* status);
+  static std::shared_ptr<Module> load(Bytes program, std::vector<Bytes> external, const Options& options,
+                                      Status* status);
   /// The same for a file without external data, read into memory.
-  static std::shared_ptr<Program> open(const std::string& path, Status* status);
+  static std::shared_ptr<Module> open(const std::string& path, Status* status);
 
-  const etir::Program& core() const { return program_; }
+  const etir::Program& program() const { return program_; }
   /// The instruction set of the kernels in use.
   const std::string& isa() const { return isa_; }
   int threads() const { return pool_.threads(); }
   /// Loads a method. Each call makes one that is independent of the others, but for shared state, and for delegates of
-  /// the methods in `share`: those that are equal and that their backend lets others use are initialised once.
+  /// the methods in `share`: those that are equal and that their backend lets others use are initialized once.
   std::shared_ptr<Method> load_method(uint32_t index, Status* status,
                                       const std::vector<std::shared_ptr<Method>>& share = {});
   std::shared_ptr<Method> load_method(const std::string& name, Status* status,
@@ -132,7 +133,7 @@ class Program : public std::enable_shared_from_this<Program> {
     std::shared_ptr<void> data;
   };
 
-  Program(Bytes bytes, const Options& options);
+  Module(Bytes bytes, const Options& options);
   void find_shared();
   bool fill_shared();
   bool uses_shared(const MethodMeta& meta) const;
@@ -147,16 +148,16 @@ class Program : public std::enable_shared_from_this<Program> {
   std::string isa_;
   ThreadPool pool_;
   std::mutex loading_;                         ///< guards loaded_ and the contents of shared_ while methods are loaded
-  std::vector<std::weak_ptr<Method>> loaded_;  ///< in the order of loading
+  std::vector<std::weak_ptr<Method>> loaded_;  ///< methods in the order of loading
   std::mutex shared_in_use_;                   ///< held while a method with shared buffers runs
-  std::map<uint32_t, SharedBuffer> shared_;    ///< by index of the planned buffer
+  std::map<uint32_t, SharedBuffer> shared_;    ///< shared buffers by index of the planned buffer
 };
 
 class Method {
  public:
   ~Method();
-  MethodMeta meta() const { return program_->core().method_meta(index_); }
-  const std::shared_ptr<Program>& program() const { return program_; }
+  MethodMeta meta() const { return module_->program().method_meta(index_); }
+  const std::shared_ptr<Module>& module() const { return module_; }
   /// Runs the method with one input for each of its inputs. `times`, when given, gets the time of each instruction that
   /// ran, in order. Any thread may call; calls of one method wait for each other.
   Status run(const std::vector<Input>& inputs, std::vector<Output>* outputs,
@@ -168,12 +169,12 @@ class Method {
   size_t temp_bytes() const { return method_.temp_memory_peak(); }
 
  private:
-  friend class Program;
+  friend class Module;
   struct Block {
     std::shared_ptr<void> data;
     size_t size;
   };
-  Method(std::shared_ptr<Program> program, uint32_t index) : program_(std::move(program)), index_(index) {}
+  Method(std::shared_ptr<Module> module, uint32_t index) : module_(std::move(module)), index_(index) {}
   Error load(bool with_shared, const std::vector<std::shared_ptr<Method>>& share = {},
              const std::vector<std::shared_ptr<Method>>& all = {});
   Status failure(const ErrorRecord& record) const;
@@ -186,10 +187,10 @@ class Method {
   static void* allocate_delegate(void* context, size_t bytes, size_t alignment);
   static void* allocate_dynamic(void* context, void* old, size_t bytes);
 
-  std::shared_ptr<Program> program_;
+  std::shared_ptr<Module> module_;
   uint32_t index_;
   std::mutex in_use_;
-  std::vector<std::shared_ptr<Method>> owners_;  ///< of delegates that this one uses, in the order of loading
+  std::vector<std::shared_ptr<Method>> owners_;  ///< owners of delegates that this one uses, in the order of loading
   bool shares_ = false;
   size_t method_bytes_ = 0;
   size_t delegate_bytes_ = 0;

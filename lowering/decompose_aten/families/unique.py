@@ -85,7 +85,7 @@ def bincount(b: Builder, x: SSAValue, weights: SSAValue | None, least: int) -> S
 
 
 def _starts(b: Builder, rows: SSAValue) -> SSAValue:
-    """Whether each row differs from the one in front of it."""
+    """Whether each row differs from the one before it."""
     first = b.full([1], True, i1)
     count = b.size(rows, 0)
     if count == 1:
@@ -104,7 +104,7 @@ def _rows_differ(b: Builder, rows: SSAValue, others: SSAValue) -> SSAValue:
 def _unique(
     b: Builder, rows: SSAValue, order: SSAValue | None, inverse: bool, counts: bool
 ) -> tuple[SSAValue, SSAValue | None, SSAValue | None]:
-    """Rows of which neighbours differ, the place of each row among them, and how many are equal.
+    """Rows of which neighbors differ, the place of each row among them, and how many are equal.
 
     ``order`` says where the rows come from when they were sorted.
     """
@@ -183,7 +183,7 @@ def _unless_unused(b: Builder, index: int) -> SSAValue | None:
 
 @decomposition(aten._unique2.default)
 def unique(b: Builder, x: SSAValue, _sorted: bool, inverse: bool, counts: bool) -> Sequence[SSAValue | None]:
-    """``sort``, and the elements that differ from the one in front of them"""
+    """``sort``, and the elements that differ from the one before them"""
     return _unique_elements(b, x, True, inverse, counts)
 
 
@@ -191,7 +191,7 @@ def unique(b: Builder, x: SSAValue, _sorted: bool, inverse: bool, counts: bool) 
 def unique_dim(
     b: Builder, x: SSAValue, dim: int, _sorted: bool, inverse: bool, counts: bool
 ) -> Sequence[SSAValue | None] | None:
-    """Rows sorted by their last element first, and those that differ from the one in front of them"""
+    """Rows sorted by their last element first, and those that differ from the one before them"""
     return _unique_along(b, x, dim, True, inverse, counts)
 
 
@@ -199,7 +199,7 @@ def unique_dim(
 def unique_consecutive(
     b: Builder, x: SSAValue, inverse: bool, counts: bool, dim: int | None
 ) -> Sequence[SSAValue | None] | None:
-    """The elements, or rows, that differ from the one in front of them"""
+    """The elements, or rows, that differ from the one before them"""
     if dim is None:
         return _unique_elements(b, x, False, inverse, counts)
     return _unique_along(b, x, dim, False, inverse, counts)
@@ -209,7 +209,7 @@ def unique_consecutive(
 def unique_dim_consecutive(
     b: Builder, x: SSAValue, dim: int, inverse: bool, counts: bool
 ) -> Sequence[SSAValue | None] | None:
-    """The rows that differ from the one in front of them"""
+    """The rows that differ from the one before them"""
     return _unique_along(b, x, dim, False, inverse, counts)
 
 
@@ -224,7 +224,7 @@ def segment_reduce(
     b: Builder, x: SSAValue, reduce: str, lengths: SSAValue | None, _indices: None, offsets: SSAValue | None, axis: int,
     _unsafe: bool, initial: float | None,
 ) -> SSAValue | None:  # fmt: skip
-    """``scatter_reduce``, of segments numbered by counting the ends in front of each element"""
+    """``scatter_reduce``, of segments numbered by counting the ends before each element"""
     position = wrap(axis, rank(x))
     if lengths is not None:
         ends = b(aten.cumsum.default, lengths, position)
@@ -233,7 +233,7 @@ def segment_reduce(
     else:
         return b.notify_match_failure("it has neither lengths nor offsets")
     count, length = b.size(ends, position), b.size(x, position)
-    # [..., length, segments]: how many segments end at or in front of an element.
+    # [..., length, segments]: how many segments end at or before an element.
     row = b.view(b.arange(length), [length, 1])
     ended = b.le(b.unsqueeze(ends, position), row)
     number = b(aten.sum.dim_IntList, b.cast(ended, i64), [position + 1], False)
@@ -244,7 +244,7 @@ def segment_reduce(
     packet, neutral = _REDUCTIONS[reduce]
     start = neutral if initial is None else float(initial)
     sizes = b.sizes(x)
-    sizes[position] = count + 1  # elements behind the last segment go to one more
+    sizes[position] = count + 1  # elements after the last segment go to one more
     shape = [*dims(x)]
     shape[position] = dims(ends)[position] + 1
     base = b.full(sizes, start, element(x))

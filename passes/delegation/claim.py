@@ -1,4 +1,4 @@
-"""Which operations of a block a backend takes, and the reason for every other one."""
+"""Which operations of a block a backend claims, and the reason why it rejects each other one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from etir.passes.delegation.graph import FREE, STORES, BlockGraph
 
 
 @dataclass
-class Taken:
-    """Units of operations (node numbers) that the backend takes together, and why it leaves the others."""
+class Claims:
+    """Units of operations (node numbers) that the backend claims together, and why it rejects the others."""
 
     units: list[list[int]] = field(default_factory=list[list[int]])
     reasons: dict[Operation, str] = field(default_factory=dict[Operation, str])
@@ -51,30 +51,30 @@ def copy_shared(ops: Sequence[Operation], delegate: Delegate) -> bool:
     return changed
 
 
-def find_taken(
+def find_claims(
     graph: BlockGraph, delegate: Delegate, is_free: Callable[[Operation], bool], excluded: Sequence[str]
-) -> Taken:
-    """What ``delegate`` takes of the operations for which ``is_free`` holds; operators in ``excluded`` stay outside."""
-    taken = Taken()
+) -> Claims:
+    """What ``delegate`` claims of the operations for which ``is_free`` holds; not those of ``excluded``."""
+    claims = Claims()
     unit_of: dict[int, int] = {}
     for i in range(len(graph.ops) - 1, -1, -1):
         op = graph.ops[i]
         if i in unit_of or not is_free(op):
             continue
         if operator_of(op) in excluded:
-            taken.reasons[op] = "excluded by option"
+            claims.reasons[op] = "excluded by option"
             continue
         found = delegate.table.match(op)
         if not isinstance(found, tuple):
-            taken.reasons[op] = _reason(delegate, op)
+            claims.reasons[op] = _reason(delegate, op)
             continue
-        problem = _add(graph, found[1], taken, unit_of, is_free, excluded)
+        problem = _add(graph, found[1], claims, unit_of, is_free, excluded)
         if problem is not None:
-            taken.reasons[op] = problem
-    for op in [op for op in taken.reasons if graph.index[op] in unit_of]:
-        del taken.reasons[op]
-    taken.units = [unit for unit in taken.units if unit]
-    return taken
+            claims.reasons[op] = problem
+    for op in [op for op in claims.reasons if graph.index[op] in unit_of]:
+        del claims.reasons[op]
+    claims.units = [unit for unit in claims.units if unit]
+    return claims
 
 
 def _reason(delegate: Delegate, op: Operation) -> str:
@@ -84,14 +84,14 @@ def _reason(delegate: Delegate, op: Operation) -> str:
         return table.why_not(op) or ""
     inside = [row.name for row in table.rows if name in row.operators]
     if inside:
-        return f"only taken as part of {' or '.join(dict.fromkeys(inside))}"
+        return f"only claimed as part of {' or '.join(dict.fromkeys(inside))}"
     return f"{delegate.name} has no pattern for this operator"
 
 
 def _add(
     graph: BlockGraph,
     match: Match,
-    taken: Taken,
+    claims: Claims,
     unit_of: dict[int, int],
     is_free: Callable[[Operation], bool],
     excluded: Sequence[str],
@@ -109,17 +109,17 @@ def _add(
         members[i] = None
     merged = [u for u in dict.fromkeys(unit_of[i] for i in members if i in unit_of)]
     for u in merged:
-        members.update(dict.fromkeys(taken.units[u]))
-    if len(members) > 1 and (path := find_way_back(graph.preds, members)) is not None:
+        members.update(dict.fromkeys(claims.units[u]))
+    if len(members) > 1 and (path := find_cycle_through(graph.preds, members)) is not None:
         return f"'{operator_of(graph.ops[path])}' lies between operations of its pattern"
     for u in merged:
-        taken.units[u] = []
-    unit_of.update(dict.fromkeys(members, len(taken.units)))
-    taken.units.append(sorted(members))
+        claims.units[u] = []
+    unit_of.update(dict.fromkeys(members, len(claims.units)))
+    claims.units.append(sorted(members))
     return None
 
 
-def find_way_back(preds: Sequence[Sequence[int]], members: dict[int, None]) -> int | None:
+def find_cycle_through(preds: Sequence[Sequence[int]], members: dict[int, None]) -> int | None:
     """An operation outside of ``members`` on a path from one of them to another, or None when they are convex."""
     low = min(members)
     after: dict[int, None] = {}

@@ -1,11 +1,11 @@
-"""Operators that stay whole, if the target has a kernel for them.
+"""Operators that `decompose-aten` preserves, if the target has a kernel for them.
 
 Core ATen is what every backend can be expected to know; a kernel that does more in one call saves instructions, and
 for ``linear`` a transposed copy of the weight. The kernel is the operator's out variant in the target's manifest, and
 it must take the call: its element types and ranks.
 
-Two kinds of operators stay: those of the table, which are better whole than in the form that etir's own patterns have
-for them, and all that etir has no pattern for, which are better whole than in torch's decomposition (or have none).
+Two kinds of operators are preserved: those of the table, whose kernel beats the decomposition of etir's own patterns,
+and all that etir has no pattern for, whose kernel beats torch's decomposition (or which torch has none for).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
 from etir.extensions import registry_cache
-from etir.lowering.build.promotion import number_type_of
+from etir.lowering.build.promotion import scalar_type_of
 from etir.targets.manifest import KernelEntry, load
 
-BETTER_WHOLE: tuple[str, ...] = (
+PRESERVED: tuple[str, ...] = (
     "aten.linear.default",
     "aten.stack.default",
     "aten.masked_fill.Scalar",
@@ -95,12 +95,12 @@ BETTER_WHOLE: tuple[str, ...] = (
     "aten.randint_like.low_dtype",
     "aten.randperm.default",
 )
-"""The operators that stay whole where the target has a kernel that takes the call."""
+"""The operators that are preserved where the target has a kernel that takes the call."""
 
 
 SPELLED_OUT = ("quantized_decomposed.", "torchao.")
-"""Operators that spell out how a model is quantised: they stay whole for kernels and for any delegate, which takes them
-in patterns that are seen behind the edge level only (`decompose-preserved` decomposes what is left then).
+"""Operators that spell out how a model is quantized: they are preserved for kernels and for any delegate, which claims
+them in patterns that are seen after the edge level only (`decompose-preserved` decomposes what is left then).
 """
 
 
@@ -116,12 +116,12 @@ def _kernel(target: str, functional: OpSchema, linked: tuple[str, ...]) -> Kerne
     return entry
 
 
-class Kept:
-    """The operators that stay whole: the ones that the user names, for ``target`` those of the table, and those that a
-    backend in ``delegates`` (texts like ``xnnpack{fp16=true}``) wants whole and would take. ``libraries`` of the target
-    are linked besides those that it always has.
+class PreservedOps:
+    """The operators to preserve: the ones that the user names, for ``target`` those of the table, and those that a
+    backend in ``delegates`` (texts like ``xnnpack{fp16=true}``) wants preserved and would claim. ``libraries`` of the
+    target are linked besides those that it always has.
 
-    Raises E0601 for an unknown target; None keeps nothing. Raises E1101, E1107 and E1110 for wrong delegates.
+    Raises E0601 for an unknown target; None preserves nothing. Raises E1101, E1107 and E1110 for wrong delegates.
     """
 
     def __init__(
@@ -138,13 +138,13 @@ class Kept:
         if target is not None:
             load(target)
 
-    def keeps(self, op: Operation) -> bool:
-        """Whether ``op`` is better whole than what etir's own patterns make of it."""
-        if op.name in self.names or any(delegate.keeps_whole(op) for delegate in self.delegates):
+    def preserves(self, op: Operation) -> bool:
+        """Whether to preserve ``op`` rather than to run etir's own patterns on it."""
+        if op.name in self.names or any(delegate.preserves(op) for delegate in self.delegates):
             return True
         if op.name.startswith(SPELLED_OUT):
             return bool(self.delegates) or self.has_kernel(op)
-        return op.name in BETTER_WHOLE and self.has_kernel(op)
+        return op.name in PRESERVED and self.has_kernel(op)
 
     def has_kernel(self, op: Operation) -> bool:
         """Whether the target has a kernel that takes the call."""
@@ -188,4 +188,4 @@ def _described(value: Any) -> tuple[int | None, int, tuple[int | None, ...]]:
         row = BY_TYPE.get(value.type.element_type)
         shape = tuple(d if isinstance(d, int) else None for d in _dims(value))
         return None if row is None else row.number, len(shape), shape
-    return BY_TYPE[number_type_of(value)].number, 0, ()
+    return BY_TYPE[scalar_type_of(value)].number, 0, ()

@@ -1,6 +1,6 @@
-"""Arithmetic on run-time numbers that has no primitive operator at run time.
+"""Arithmetic on runtime scalars that has no primitive operator at run time.
 
-Small powers are products, ``abs`` and ``floor`` are put in terms of ``max`` and ``ceil``. A root, or any other power,
+Small powers are products, ``abs`` and ``floor`` are decomposed into ``max`` and ``ceil``. A root, or any other power,
 is that of a tensor with one element in double precision, which is what Python computes with.
 """
 
@@ -22,10 +22,10 @@ MAX_FACTORS = 16
 """The largest exponent that becomes a product."""
 
 
-class NumberPattern(OperatorPattern):
+class SymIntPattern(OperatorPattern):
     """``sym.sqrt``, ``sym.pow``, ``sym.floor`` and ``sym.abs`` as what the runtime has"""
 
-    name = "numbers"
+    name = "symint-ops"
     roots = ("sym.sqrt", "sym.pow", "sym.floor", "sym.abs")
 
     def rewrite(self, op: ArithmeticOp, rewriter: PatternRewriter) -> None:
