@@ -45,7 +45,8 @@ def preparing(venv: Path) -> list[Step]:
 def checks(*, full: bool) -> list[Step]:
     """What is checked, in the order in which the steps start.
 
-    The fast ones come first, then what keeps both cores busy, then the others, long ones first.
+    The fast ones come first, then those of one core, the longest one first and the others beside it, then what keeps
+    both cores busy.
     """
     python = ("python",)
     # One part of the entries of torch's samples for each change; see etir_testing/opinfo/select.py.
@@ -59,22 +60,22 @@ def checks(*, full: bool) -> list[Step]:
             "clang-format",
             ("bash", "-c", "git ls-files 'runtime/*.h' 'runtime/*.cc' | xargs clang-format --dry-run -Werror"),
         ),
+        Step("sanitizers", ("bash", ".ci/sanitizers"), environment=alone),
         Step("words", (*python, ".ci/words.py")),
         Step("types", (*python, ".ci/check_types.py")),
         Step("documentation site", ("bash", "-c", "python -m mkdocs build --quiet --strict && pytest -q test/site")),
-        Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10"), cores=2),
-        Step("torch's samples", (*python, "test/opinfo_walk.py", *samples), cores=2),
-        Step("model zoo", (*python, *["test/zoo.py", "--small", "--no-stock", "--check", "--jobs", "2"]), cores=2),
-        Step("sanitizers", ("bash", ".ci/sanitizers"), environment=alone),
-        Step("fuzzing", (*python, "test/fuzz.py", "--seconds", "60" if full else "30"), needs=("sanitizers",)),
         Step("lit", ("lit", "-j1", "-q", "--time-tests", *(["--param", "process=1"] if full else []), "test/lit")),
         Step(
             "same bytes under three hash seeds",
             (*python, ".ci/determinism.py", *(["--whole"] if full else [])),
             environment=alone,
         ),
-        Step("install without a compiler", ("bash", ".ci/install_plain")),
         Step("example", (*python, "examples/mobilenet_v2.py", "--size", "96"), environment=alone),
+        Step("fuzzing", (*python, "test/fuzz.py", "--seconds", "60" if full else "30"), needs=("sanitizers",)),
+        Step("install without a compiler", ("bash", ".ci/install_plain")),
+        Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10"), cores=2),
+        Step("torch's samples", (*python, "test/opinfo_walk.py", *samples), cores=2),
+        Step("model zoo", (*python, *["test/zoo.py", "--small", "--no-stock", "--check", "--jobs", "2"]), cores=2),
     ]
 
 

@@ -21,6 +21,7 @@ from etir.passes.infra.manager import run_pipeline
 from etir.pipeline import stages
 
 from etir_testing import exports
+from etir_testing.blobs import Blobs
 from etir_testing.models.registry import MODELS
 
 torch = pytest.importorskip("torch")
@@ -96,26 +97,8 @@ def test_own_files_come_back_byte_for_byte(name: str) -> None:
     data = compiled(name).buffer
     module = read_program(data)
     text = print_module(module)
-    again = parse_module(text, weights=[_Blobs(module)])
+    again = parse_module(text, weights=[Blobs(module)])
     assert emit_program(again).pte() == data
-
-
-class _Blobs:
-    """Supplies the blobs of another module: what a weights file does."""
-
-    def __init__(self, module):
-        from etir.dialects.et.weights import BlobAttr
-
-        self.blobs = {
-            a.data.digest: a.data for op in module.walk() for a in op.properties.values() if isinstance(a, BlobAttr)
-        }
-
-    def supply(self, blob) -> bool:
-        known = self.blobs.get(blob.digest)
-        if known is None:
-            return False
-        blob.attach(known.data)
-        return True
 
 
 @pytest.mark.parametrize("name", list(MODELS))

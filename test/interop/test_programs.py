@@ -32,6 +32,7 @@ from etir.passes.infra.manager import run_pipeline  # noqa: E402
 from etir.program import Program  # noqa: E402
 
 from etir_testing import TESTS  # noqa: E402
+from etir_testing.blobs import Blobs  # noqa: E402
 from etir_testing.interop.golden_programs import GOLDEN, digests, golden  # noqa: E402
 from etir_testing.interop.program_runs import (  # noqa: E402
     Function,
@@ -184,21 +185,6 @@ def test_custom_operator_without_out_variant() -> None:
 
 
 # --- reading back and writing again -----------------------------------------------------------------------------------
-
-
-class Blobs:
-    """Supplies the blobs of another module: what a weights file does."""
-
-    def __init__(self, module: Any):
-        self.blobs = {
-            a.data.digest: a.data for op in module.walk() for a in op.properties.values() if isinstance(a, BlobAttr)
-        }
-
-    def supply(self, blob: Any) -> bool:
-        known = self.blobs.get(blob.digest)
-        if known is not None:
-            blob.attach(known.data)
-        return known is not None
 
 
 @pytest.mark.parametrize("name", list(GOLDEN))
