@@ -60,11 +60,8 @@ def sizes(name: str) -> tuple[int, int]:
     module, inputs = MODELS[name]
     program = etir.compile(torch.export.export(module.eval(), inputs), target="etir")
     machine = MACHINES["cortex-m55"]
-    found = []
-    for dtypes in (False, True):
-        with tempfile.TemporaryDirectory() as folder:
-            found.append(code_bytes(machine, build(machine, program, inputs, Path(folder), dtypes=dtypes), inputs))
-    return found[0], found[1]
+    selected, typed = (build(machine, program, inputs, dtypes=dtypes) for dtypes in (False, True))
+    return code_bytes(machine, selected, inputs), code_bytes(machine, typed, inputs)
 
 
 class Same(nn.Module):
@@ -83,12 +80,11 @@ def core_sizes() -> dict[str, int]:
     inputs = (torch.ones(4),)
     program = etir.compile(torch.export.export(Same(), inputs), target="etir")
     primitives = sorted(json.loads((RUNTIME / "kernels" / "prim" / "kernels.json").read_text(encoding="utf-8")))
+    program_and_core = build(MACHINES["cortex-m55"], program, inputs, operators=primitives)
+    core = mapped_bytes(program_and_core, "libetir_core.a", "libetir_kernels.a")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        build(MACHINES["cortex-m55"], program, inputs, folder / "m55", operators=primitives)
-        core = mapped_bytes(folder / "m55", "libetir_core.a", "libetir_kernels.a")
-        runner = build(MACHINES["host"], program, inputs, folder / "host")
-        subprocess.run(["strip", "-s", runner], check=True)
+        runner = Path(name) / "runner"
+        subprocess.run(["strip", "-s", build(MACHINES["host"], program, inputs), "-o", runner], check=True)
         return dict(zip(CORE_BARS, (core, runner.stat().st_size), strict=True))
 
 

@@ -130,9 +130,12 @@ def page_files(page: Path, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder elsewhere with the files of docs/cpp.md and of the tutorials that it refers to."""
-    folder = tmp_path_factory.mktemp("project")
+def project() -> Path:
+    """A folder elsewhere with the files of docs/guide/cpp.md and of the tutorials that it refers to."""
+    # Its build folders have the same name each time, so that compiler caches know their files.
+    folder = ROOT / "build" / "project"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     page_files(PAGE, folder)
     page_files(ROOT / "docs" / "tutorial" / "kernel.md", folder / "kernels")
     tutorial = folder / "tutorial"

@@ -7,6 +7,8 @@ What the program prints is its outputs' bytes and the memory it used.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -21,6 +23,7 @@ from etir.emit.pte.reader import read_pte
 from etir.emit.runtime_memory import memory_header
 from etir.tools.select_kernels import select, selection_text
 
+from etir_testing import ROOT
 from etir_testing.runtime import builds
 from etir_testing.runtime.builds import selection_file
 from etir_testing.runtime.kernels import DTYPES
@@ -82,7 +85,6 @@ def build(
     machine: Machine,
     program: Program,
     inputs: Sequence[torch.Tensor],
-    folder: Path,
     *,
     dtypes: bool = True,
     operators: Sequence[str] = (),
@@ -90,16 +92,22 @@ def build(
     """An executable that runs method ``forward`` of a program on ``inputs`` and prints the outputs' bytes.
 
     Without ``dtypes`` the kernels are built for all element types. ``operators`` are linked besides the program's own.
-    What is linked of each source is in the linker's map, ``build/runtime/embedded/etir_embedded.map``.
+    What is linked of each source is in the linker's map, ``runtime/embedded/etir_embedded.map`` in the folder of the
+    executable. That has the same name for the same arguments, so that compiler caches know its files.
     """
+    words = (machine.preset, str(dtypes), *operators, *(f"{t.dtype}{tuple(t.shape)}" for t in inputs))
+    key = hashlib.sha256("\n".join(words).encode() + program.buffer)
+    for tensor in inputs:
+        key.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    folder = ROOT / "build" / "embedded" / key.hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "model.pte").write_bytes(program.buffer)
-    (folder / "model_memory.h").write_text(memory_header(program.runtime_memory()))
+    _write(folder / "model.pte", program.buffer)
+    _write(folder / "model_memory.h", memory_header(program.runtime_memory()).encode())
     lines = ["#pragma once\n#include <cstdint>\n"]
     lines += [_array(f"input_{i}", tensor) for i, tensor in enumerate(inputs)]
     items = " ".join(f"X(input_{i}, {DTYPES[t.dtype]}, {t.dim()}, input_{i}_sizes)" for i, t in enumerate(inputs))
     lines.append(f"#define ETIR_INPUTS(X) {items}\n")
-    (folder / "model_inputs.h").write_text("".join(lines))
+    _write(folder / "model_inputs.h", "".join(lines).encode())
     # Operators inside of delegates are in no instruction; their kernels are built for all types.
     selection = dict.fromkeys([*program.operators, *operators], ())
     if dtypes:
@@ -117,6 +125,15 @@ def build(
     return builds.build(machine.preset, "etir_embedded", defines=defines, folder=folder / "build") / "etir_embedded"
 
 
+def _write(path: Path, data: bytes) -> None:
+    """Another process may build the same: it reads all of the file or none, and what is right is left alone."""
+    if path.exists() and path.read_bytes() == data:
+        return
+    scratch = path.with_suffix(f".{os.getpid()}")
+    scratch.write_bytes(data)
+    scratch.replace(path)
+
+
 def code_bytes(machine: Machine, executable: Path, inputs: Sequence[torch.Tensor]) -> int:
     """Bytes of code and constants of a bare-metal executable, the C library's included, without model and inputs."""
     size = f"{machine.compiler.removesuffix('g++')}size"
@@ -127,12 +144,12 @@ def code_bytes(machine: Machine, executable: Path, inputs: Sequence[torch.Tensor
     return sum(sections.get(name, 0) for name in known) - sum(tensor.nbytes for tensor in inputs)
 
 
-def mapped_bytes(folder: Path, *prefixes: str) -> int:
-    """Bytes of code and constants that a build in ``folder`` links of the libraries whose names start so."""
+def mapped_bytes(executable: Path, *prefixes: str) -> int:
+    """Bytes of code and constants that an executable of :func:`build` has of the libraries whose names start so."""
     total = 0
     # A long section name has its address, size and object in the next line.
     pattern = re.compile(r"^ \.(?:text|rodata)\S*\s+0x[0-9a-f]+\s+(0x[0-9a-f]+)\s+(\S+\))$", re.MULTILINE)
-    text = (folder / "build/runtime/embedded/etir_embedded.map").read_text()
+    text = (executable.parent / "runtime/embedded/etir_embedded.map").read_text()
     for size, path in pattern.findall(text[text.index("Linker script and memory map") :]):
         if Path(path).name.startswith(prefixes):
             total += int(size, 16)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -51,7 +49,7 @@ MODELS = {
 
 @pytest.mark.parametrize("model", list(MODELS))
 @pytest.mark.parametrize("name", list(MACHINES))
-def test_outputs_and_memory(name: str, model: str, tmp_path: Path) -> None:
+def test_outputs_and_memory(name: str, model: str) -> None:
     """Outputs are eager's; memory is what the compiler reported, to the byte."""
     machine: Machine = MACHINES[name]
     if machine.missing is not None:
@@ -59,7 +57,7 @@ def test_outputs_and_memory(name: str, model: str, tmp_path: Path) -> None:
     module, inputs = MODELS[model]
     module = module.eval()
     program = etir.compile(torch.export.export(module, inputs), target="etir")
-    done = run(machine, build(machine, program, inputs, tmp_path))
+    done = run(machine, build(machine, program, inputs))
     assert done.code == 0, done.text
     with torch.no_grad():
         expected = module(*inputs)
@@ -74,7 +72,7 @@ def test_outputs_and_memory(name: str, model: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cortex-m55", "cortex-m4", "aarch64"])
-def test_delegated(name: str, tmp_path: Path) -> None:
+def test_delegated(name: str) -> None:
     """The same bits with two delegates around the relu as without, in no more memory than was reported."""
     machine: Machine = MACHINES[name]
     if machine.missing is not None:
@@ -85,7 +83,7 @@ def test_delegated(name: str, tmp_path: Path) -> None:
     delegated = etir.compile(exported, target="etir", delegates=["reference{leave=aten.relu.default}"])
     assert delegated.delegation is not None
     assert len(delegated.delegation.backends[0].partitions) == 2
-    runs = [run(machine, build(machine, p, inputs, tmp_path / str(i))) for i, p in enumerate((plain, delegated))]
+    runs = [run(machine, build(machine, p, inputs)) for p in (plain, delegated)]
     assert [done.code for done in runs] == [0, 0], runs[1].text
     assert runs[0].outputs == runs[1].outputs
     memory = delegated.runtime_memory()["forward"]

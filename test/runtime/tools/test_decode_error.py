@@ -44,7 +44,7 @@ def test_a_failure_on_bare_metal(tmp_path: Path, capsys: pytest.CaptureFixture[s
     if machine.missing is not None:
         pytest.skip(f"{machine.missing} is not installed")
     program = gather()
-    done = run(machine, build(machine, program, BAD, tmp_path))
+    done = run(machine, build(machine, program, BAD))
     assert done.code == 1
     assert done.text == "execute: etir-error 606 0 1 1 7 3\n"
     check_text(decoded(done.text, program, tmp_path, capsys), MESSAGE, CALL)

@@ -170,13 +170,13 @@ def test_wrong_selections(tmp_path: Path, text: str, message: str) -> None:
     assert done.returncode == 1 and message in done.stderr and not (tmp_path / "t.cc").exists()
 
 
-def test_types_that_are_left_out_take_no_flash(tmp_path: Path) -> None:
+def test_types_that_are_left_out_take_no_flash() -> None:
     machine = MACHINES["cortex-m55"]
     if machine.missing is not None:
         pytest.skip(f"{machine.missing} is not installed")
     program = compiled(Add(), FLOATS)
-    whole = build(machine, program, [FLOATS], tmp_path / "whole", dtypes=False)
-    part = build(machine, program, [FLOATS], tmp_path / "part")
+    whole = build(machine, program, [FLOATS], dtypes=False)
+    part = build(machine, program, [FLOATS])
     done = run(machine, part)
     assert done.code == 0 and torch.frombuffer(bytearray(done.outputs[0]), dtype=torch.float32).equal(
         (FLOATS + FLOATS).reshape(-1)
