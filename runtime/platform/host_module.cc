@@ -240,9 +240,9 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
   size_t temp_size = 0;
   temp_ = reserve_memory(module_->options_.temp_bytes != 0 ? module_->options_.temp_bytes : kTempReserve, &temp_size);
   if (method_memory_ == nullptr || temp_ == nullptr) return Error::Internal;
-  std::vector<PlannedBuffer> buffers(meta.num_planned_buffers());
-  planned_.resize(buffers.size());
-  for (uint32_t i = 0; i < buffers.size(); ++i) {
+  buffers_.resize(meta.num_planned_buffers());
+  planned_.resize(buffers_.size());
+  for (uint32_t i = 0; i < buffers_.size(); ++i) {
     const uint64_t size = meta.planned_buffer_size(i);
     if (size == 0) continue;
     const auto shared = module_->shared_.find(i);
@@ -252,9 +252,9 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
                   : size > SIZE_MAX ? nullptr
                                     : allocate_aligned(static_cast<size_t>(size));
     if (planned_[i] == nullptr) return Error::Internal;
-    buffers[i].data = planned_[i].get();
-    buffers[i].size = size;
-    buffers[i].keep = is_shared;
+    buffers_[i].data = planned_[i].get();
+    buffers_[i].size = size;
+    buffers_[i].keep = is_shared;
   }
   std::vector<const ExternalData*> external;
   for (const auto& item : module_->external_) external.push_back(&item->data);
@@ -263,7 +263,7 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
   memory.method.size = method_bytes_;
   memory.temp.base = static_cast<uint8_t*>(temp_.get());
   memory.temp.size = temp_size;
-  memory.planned = {buffers.data(), buffers.size()};
+  memory.planned = {buffers_.data(), buffers_.size()};
   MethodOptions options;
   options.kernels = {module_->kernels_.data(), module_->kernels_.size()};
   options.external = {external.data(), external.size()};

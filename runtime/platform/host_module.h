@@ -196,6 +196,7 @@ class Method {
   size_t delegate_bytes_ = 0;
   std::shared_ptr<void> method_memory_;
   std::vector<std::shared_ptr<void>> planned_;
+  std::vector<PlannedBuffer> buffers_;  ///< what method_ knows of planned_: it reads them again before each run
   std::shared_ptr<void> temp_;
   std::vector<Block> offered_;                    ///< memory that outputs were given in this run
   std::vector<Block> dynamic_;                    ///< memory of tensors without a bound

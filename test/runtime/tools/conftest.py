@@ -8,7 +8,7 @@ import pytest
 
 from etir_testing.runtime.builds import build, preset_of_tests, selection
 
-OPERATORS = ("aten::add.out", "aten::copy_", "aten::mul.out")
+OPERATORS = ("aten::add.out", "aten::copy_", "aten::mul.out", "executorch_prim::et_view.default")
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,10 @@ import pytest
 import torch
 
 import etir
+from etir.emit.pte.model import IntList
 
 from etir_testing.runtime import decoding
+from etir_testing.runtime.programs import BOUND, Builder
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -115,6 +117,26 @@ def test_two_threads_call_two_methods(built: Path, tmp_path: Path) -> None:
     path = tmp_path / "two.pte"
     etir.compile(programs, share_state=True).save(path)
     assert run(built / "tools/etir_host_module_test", path, "10000") == (0, "ok\n", "")
+
+
+@pytest.mark.parametrize("of_input", [False, True])
+def test_views_with_a_place_are_put_back_before_each_run(built: Path, tmp_path: Path, of_input: bool) -> None:
+    """A view of an input, as the stock exporter plans it, and an input that becomes a view, which nobody writes."""
+    b = Builder()
+    x, other = b.input(b.tensor(2, 3, dynamism=BOUND)), b.tensor(2, 3, dynamism=BOUND)
+    y = b.tensor(2, 3, dynamism=BOUND)
+    sizes = b.value(IntList((b.int(2), b.int(3))))
+    source, view = (other, x) if of_input else (x, other)
+    b.call("executorch_prim::et_view.default", source, sizes, view)
+    b.call("aten::add.out", view, view, b.int(1), y, y)
+    b.outputs.append(y)
+    path = tmp_path / "m.pte"
+    path.write_bytes(b.pte(check=False))
+    np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
+    code, out, error = run(built / "tools/et-run", path, "--input", tmp_path / "x.npy", "--repeat", "5")
+    assert (code, error) == (0, ""), out
+    if not of_input:
+        assert out.splitlines()[:2] == ["output_0: float32[2, 3]", "  2 2 2 2 2 2"]
 
 
 def test_et_run_prints_and_writes(built: Path, model: Path, tmp_path: Path) -> None:
