@@ -115,8 +115,11 @@ class _Lowering:
             for region in op.regions:
                 for inner in region.blocks:
                     self.block(inner)
-            if isinstance(op, (YieldOp, WriteStateOp, UpdateInputOp)):
-                # These must agree with types declared elsewhere, which are contiguous (state, inputs, results).
+            if isinstance(op, UpdateInputOp) and isinstance(op.input.type, TensorType):
+                # The caller's tensor is where the value goes: a copy of it would be changed instead.
+                op.operands[1] = self.in_order(op.value, order_of(op.input.type), op)
+            elif isinstance(op, (YieldOp, WriteStateOp)):
+                # These must agree with types declared elsewhere, which are contiguous (state, results).
                 for index, operand in enumerate(op.operands):
                     op.operands[index] = self.in_order(operand, None, op)
 

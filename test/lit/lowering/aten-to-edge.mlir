@@ -90,3 +90,14 @@ func.func @casts(%x: tensor<2xf32>) -> (tensor<2xf16>, tensor<2xf32>) {
   %1 = aten.clone.default(%x) : (tensor<2xf32>) -> tensor<2xf32>
   func.return %0, %1 : tensor<2xf16>, tensor<2xf32>
 }
+
+// What a method puts into an input gets the input's dim order: the input itself is a place, and no copy stands for it.
+// CHECK-LABEL: func.func @update_channels_last
+// CHECK: %{{.*}} = edge.aten.mul.Scalar(%x
+// CHECK: et.update_input %x, %{{.*}} : tensor<1x3x4x4xf32, #et.layout<order = [0, 2, 3, 1]>>, tensor<1x3x4x4xf32, #et.layout<order = [0, 2, 3, 1]>>
+func.func @update_channels_last(%x: tensor<1x3x4x4xf32, #et.layout<order = [0, 2, 3, 1]>>) -> tensor<1x3x4x2x2xf32> {
+  %0 = aten.mul.Scalar(%x, other = 3) : (tensor<1x3x4x4xf32, #et.layout<order = [0, 2, 3, 1]>>) -> tensor<1x3x4x4xf32>
+  %1 = aten.view.default(%0, size = [1, 3, 4, 2, 2]) : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x2x2xf32>
+  et.update_input %x, %0 : tensor<1x3x4x4xf32, #et.layout<order = [0, 2, 3, 1]>>, tensor<1x3x4x4xf32>
+  func.return %1 : tensor<1x3x4x2x2xf32>
+}
