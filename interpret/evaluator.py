@@ -7,7 +7,7 @@ types of the IR stand for dtypes. It hides what differs between libraries, so th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
@@ -50,6 +50,13 @@ class Evaluator(ABC):
     @abstractmethod
     def assign(self, target: Any, value: Any) -> None:
         """Overwrite a tensor in place."""
+
+    def laid_out(self, tensor: Any, order: Sequence[int], offset: int) -> Any:
+        """``tensor`` in a storage of its own, after ``offset`` elements, with its dims in ``order``, outermost first.
+
+        The tensor itself where it lies like that already, or where operators do not see how tensors lie in memory.
+        """
+        return tensor
 
     @abstractmethod
     def stack(self, tensors: list[Any], type: Attribute) -> Any:

@@ -12,18 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from etir.diagnostics import EtirError
 from etir.dialects.aten.opaque import OpaqueOp
+from etir.dialects.aten.recorded_layout import DIM_ORDERS, INPUT_ORDER, recorded_offset, recorded_order
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.executable import MethodOp
-from etir.dialects.et.layout import dims_of
+from etir.dialects.et.layout import dims_of, order_of
 from etir.dialects.et.payloads import DelegateOp, NamedDataOp
 from etir.dialects.et.program import (
     ConstantOp,
@@ -128,8 +129,27 @@ class Interpreter:
         """Run one function above the executable level."""
         block = func.body.block
         checked = self.check_inputs([a.type for a in block.args], inputs)
-        values: dict[SSAValue, Any] = dict(zip(block.args, checked, strict=True))
-        return _Frame(self, values).run(block)
+        laid_out = self._laid_out(func, checked)
+        values: dict[SSAValue, Any] = dict(zip(block.args, laid_out, strict=True))
+        outputs = _Frame(self, values).run(block)
+        for given, used in zip(checked, laid_out, strict=True):
+            if used is not given:
+                self.evaluator.assign(given, used)
+        return outputs
+
+    def _laid_out(self, func: FuncOp, inputs: list[Any]) -> list[Any]:
+        """The inputs in the places in their storage that they had at export, where the method can see that."""
+        if not any(op.name in _STORAGE_OPERATORS for op in func.walk()):
+            return inputs
+        found = list(inputs)
+        for index, argument in enumerate(func.body.block.args):
+            if isinstance(argument.type, TensorType):
+                attributes = {} if func.arg_attrs is None else func.arg_attrs.data[index].data
+                if isinstance(attributes.get(INPUT_ORDER), UnitAttr):
+                    continue
+                order = recorded_order(attributes.get(INPUT_ORDER)) or order_of(argument.type)
+                found[index] = self.evaluator.laid_out(inputs[index], order, recorded_offset(attributes))
+        return found
 
     def check_inputs(self, types: Sequence[Attribute], inputs: Sequence[Any]) -> list[Any]:
         """The inputs as the evaluator's values. Raises error E1002 when count, rank, dtype or a static dim differs."""
@@ -153,13 +173,14 @@ class Interpreter:
             checked.append(tensor)
         return checked
 
-    def weight(self, name: str) -> Any:
-        """The tensor of a weight."""
+    def weight(self, name: str, order: tuple[int, ...] | None = None) -> Any:
+        """The tensor of a weight, in memory in the dim order ``order`` if that is given."""
         if name not in self._weights:
             op = self.symbols.get(name)
             if not isinstance(op, WeightOp) or not isinstance(op.type, TensorType):
                 raise E1001.error(f"there is no weight @{name}")
-            self._weights[name] = self.evaluator.from_bytes(payload_of(op.value, op.type).data, op.type)
+            weight = self.evaluator.from_bytes(payload_of(op.value, op.type).data, op.type)
+            self._weights[name] = weight if order is None else self.evaluator.laid_out(weight, order, 0)
         return self._weights[name]
 
     def delegate(self, name: str) -> Callable[[Sequence[Any]], list[Any]]:
@@ -177,8 +198,11 @@ class Interpreter:
             raise E1001.error(f"@{name} cannot be interpreted: a delegate's blob only runs on '{op.backend.data}'")
         return found
 
-    def state(self, name: str) -> Any:
-        """The tensor of a mutable buffer: the same one for every caller. Zero where it has no initial value."""
+    def state(self, name: str, order: tuple[int, ...] | None = None) -> Any:
+        """The tensor of a mutable buffer: the same one for every caller. Zero where it has no initial value.
+
+        ``order`` is its dim order in memory, if that is not the one of its type.
+        """
         if name not in self._states:
             op = self.symbols.get(name)
             if not isinstance(op, StateOp) or not isinstance(op.type, TensorType):
@@ -188,7 +212,26 @@ class Interpreter:
             else:
                 initial = self.evaluator.from_bytes(payload_of(op.value, op.type).data, op.type)
                 self._states[name] = self.evaluator.clone(initial)
+            if order is not None:
+                self._states[name] = self.evaluator.laid_out(self._states[name], order, 0)
         return self._states[name]
+
+
+_STORAGE_OPERATORS = frozenset(
+    {
+        "aten.as_strided.default",
+        "aten.as_strided_.default",
+        "aten._reshape_alias.default",
+        "aten.sym_storage_offset.default",
+        "aten.sym_stride.int",
+    }
+)
+"""Operators by which a program sees how its inputs lie in memory."""
+
+
+def _order(op: Operation) -> tuple[int, ...] | None:
+    """The dim order in memory of what ``op`` reads, where an importer recorded one."""
+    return recorded_order(op.attributes.get(DIM_ORDERS))
 
 
 class _Frame:
@@ -238,9 +281,9 @@ class _Frame:
             case SchemaOp():
                 return self._operator(op)
             case GetWeightOp():
-                return [self.interpreter.weight(op.symbol.root_reference.data)]
+                return [self.interpreter.weight(op.symbol.root_reference.data, _order(op))]
             case ReadStateOp():
-                return [self.interpreter.state(op.symbol.root_reference.data)]
+                return [self.interpreter.state(op.symbol.root_reference.data, _order(op))]
             case WriteStateOp():
                 self.pending.append((self.interpreter.state(op.symbol.root_reference.data), values[op.value]))
                 return []

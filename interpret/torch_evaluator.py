@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,27 @@ def _view_dtype(self: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return self.clone(memory_format=torch.contiguous_format).view(dtype)
 
 
+def _as_strided_copy(
+    self: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None
+) -> torch.Tensor:
+    return torch.ops.aten.as_strided_copy.default(_row_major(self), size, stride, storage_offset or 0)
+
+
+def _as_strided_scatter(
+    self: torch.Tensor, src: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None
+) -> torch.Tensor:
+    result = _row_major(self)
+    result.as_strided(size, stride, storage_offset or 0).copy_(src)
+    return result
+
+
+def _row_major(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
+
+
 _OWN_OPS = {
+    "aten.as_strided_copy.default": _as_strided_copy,
+    "aten.as_strided_scatter.default": _as_strided_scatter,
     "aten.view.default": _view,
     "aten.view.dtype": _view_dtype,
     "aten.view_copy.dtype": _view_dtype,
@@ -58,7 +78,8 @@ _OWN_OPS = {
 """What the evaluator computes in its own way.
 
 The edge level's operators: values do not depend on the dim order, so everything is kept contiguous. And views: in a
-functional program there are no strides and no start in memory that could forbid one.
+functional program there are no strides and no start in memory that could forbid one. ``as_strided_copy`` and
+``as_strided_scatter`` take the elements of their operand in row-major order; ``as_strided`` reads storage, as in torch.
 """
 
 
@@ -122,6 +143,18 @@ class TorchEvaluator(Evaluator):
 
     def assign(self, target: Any, value: Any) -> None:
         target.copy_(value)
+
+    def laid_out(self, tensor: Any, order: Sequence[int], offset: int) -> Any:
+        strides, step = [1] * tensor.dim(), 1
+        for dim in reversed(order):
+            strides[dim] = step
+            step *= tensor.shape[dim]
+        placed = all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), strides, strict=True))
+        own = tensor.untyped_storage().nbytes() == (offset + tensor.numel()) * tensor.element_size()
+        if (placed and own and tensor.storage_offset() == offset) or not tensor.numel():
+            return tensor
+        storage = torch.zeros(offset + tensor.numel(), dtype=tensor.dtype)
+        return storage.as_strided(tensor.shape, strides, offset).copy_(tensor)
 
     def stack(self, tensors: list[Any], type: Attribute) -> Any:
         if tensors:

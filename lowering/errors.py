@@ -78,3 +78,8 @@ E0417 = define(
     "an operation cannot be expressed at the executable level",
     "docs/reference/dialects/et.md lists what the runtime can do",
 )
+E0418 = define(
+    "E0418",
+    "what is read of a tensor's storage is not known",
+    "write it with views (slice, unfold, permute), or clone() the tensor first: a clone is all of its storage",
+)

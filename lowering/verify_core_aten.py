@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from etir.diagnostics import Diagnostic, raise_if_errors
+from etir.dialects.aten import ops as aten
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.aten.table import load_table, out_variant
 from etir.dialects.context import EtContext
@@ -59,6 +60,9 @@ def violations(module: ModuleOp, preserved: PreservedOps) -> Iterator[tuple[Oper
                 reason = op.attributes.get("reason")
                 why = f": {reason.data}" if isinstance(reason, StringAttr) else ""
                 yield op, E0410.diagnostic(f"'{op.target.data}' is not known{why}", place)
+            elif isinstance(op, aten.as_strided.default):
+                help = "run functionalize first: it says which elements the call reads"
+                yield op, E0410.diagnostic(f"'{op.name}' reads the storage of its tensor", place, help=help)
             elif isinstance(op, SchemaOp) and not is_legal(op, preserved):
                 help = _suggestion(op, preserved.target)
                 yield op, E0410.diagnostic(f"'{op.name}' is not core ATen", place, help=help)

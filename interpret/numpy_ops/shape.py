@@ -1,8 +1,8 @@
 """Views: operators that only reorder, split or select, and their ``*_copy`` forms.
 
 A result may share memory with the argument (none of these operators writes), except in the ``*_copy`` forms. Strides
-are NumPy's business; the two places where torch shows them to a program, ``as_strided`` and ``view.dtype``, take the
-tensor's elements in row-major order as its storage.
+are NumPy's business; where torch shows them to a program, ``as_strided_copy`` and ``view.dtype`` take the tensor's
+elements in row-major order, and ``as_strided`` takes only tensors that are all of their storage in that order.
 """
 
 from __future__ import annotations
@@ -308,8 +308,34 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
     return sliding_window_view(self, size, axis)[along(axis, slice(None, None, step))]
 
 
-@view_op("aten.as_strided.default")
+@op("aten.as_strided.default")
 def as_strided(self: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Array:
+    storage = self
+    while isinstance(storage.base, np.ndarray):
+        storage = storage.base
+    if storage.nbytes != self.nbytes or not self.flags.c_contiguous:
+        raise ValueError("it reads the storage under a view, which an array does not show: run functionalize first")
+    return _row_major_strided(self, size, stride, storage_offset)
+
+
+@op("aten.as_strided_copy.default")
+def as_strided_copy(
+    self: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Array:
+    return np.array(_row_major_strided(self, size, stride, storage_offset))
+
+
+@op("aten.as_strided_scatter.default")
+def as_strided_scatter(
+    self: Array, src: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Array:
+    result = np.array(self, order="C")
+    places = _row_major_strided(np.arange(result.size).reshape(self.shape), size, stride, storage_offset)
+    result.reshape(-1)[places] = src
+    return result
+
+
+def _row_major_strided(self: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Array:
     storage = np.ascontiguousarray(self).reshape(-1)
     first = storage_offset or 0
     last = first + sum((n - 1) * s for n, s in zip(size, stride, strict=True))

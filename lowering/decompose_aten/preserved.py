@@ -35,6 +35,7 @@ PRESERVED: tuple[str, ...] = (
     "aten.glu.default",
     "aten.logit.default",
     "aten.roll.default",
+    "aten.as_strided_scatter.default",
     "aten.tril.default",
     "aten.pixel_shuffle.default",
     "aten.pixel_unshuffle.default",

@@ -296,6 +296,7 @@ class _SymbolicSizes:
 
 def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | None]:
     """Build the recorded graph before ``op``, and give what it outputs."""
+    from etir.lowering.functionalize.storage_reads import as_copies
     from etir.lowering.import_fx.nodes import NodeImporter
     from etir.lowering.import_fx.structures import as_number, flatten
 
@@ -305,9 +306,12 @@ def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | No
     for node in graph.graph.nodes:
         if node.op == "get_attr":
             values[node] = _constant(b, getattr(graph, str(node.target)))
+    _check_storage(op, graph)
     block = Block()
     outputs = NodeImporter().run(graph, values, block)
     results = [v if v is None else as_number(v, block) for v in flatten([outputs])]
+    copies = as_copies(list(block.ops))
+    results = [v if v is None else copies.get(v, v) for v in results]
     for made in list(block.ops):
         made.detach()
         made.location = op.location
@@ -318,6 +322,17 @@ def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | No
                 new = Rewriter.replace_value_with_new_type(value, renamed)
                 results = [new if r is value else r for r in results]
     return results
+
+
+def _check_storage(op: SchemaOp, graph: Any) -> None:
+    """Raise E0412 for ``as_strided`` of a view: in a program without storage it takes elements in row-major order."""
+    import torch
+
+    from etir.lowering.import_fx.layouts import is_whole_storage
+
+    for node in graph.graph.nodes:
+        if node.target is torch.ops.aten.as_strided.default and not is_whole_storage(node.args[0].meta["val"]):
+            raise E0412.error(f"torch's decomposition of '{op.name}' reads the storage of a view")
 
 
 def _renamed(type: Attribute, symbols: Mapping[str, SymExpr]) -> Attribute:

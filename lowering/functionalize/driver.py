@@ -15,8 +15,9 @@ After::
     func.return %1 : tensor<4x8xf32>
 
 One walk in program order: each operand becomes what its tensor holds at that point (``aliases.py``), each mutation a
-functional operator and a write (``mutations.py``). View operators stay; without mutation they only mean values. What is
-changed but was read as a weight of the user's module becomes state. A method without mutation is not touched.
+functional operator and a write (``mutations.py``), each operator on storage one on its elements (``storage_reads.py``).
+View operators stay; without mutation they only mean values. What is changed but was read as a weight of the user's
+module becomes state. A method without any of that is not touched.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from xdsl.rewriter import Rewriter
 
 from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
 from etir.dialects.aten.opaque import operator_of
+from etir.dialects.aten.recorded_layout import DIM_ORDERS
 from etir.dialects.context import EtContext
 from etir.dialects.et.program import (
     GetWeightOp,
@@ -51,7 +53,8 @@ from etir.lowering.functionalize.functional_variants import FunctionalVariants
 from etir.lowering.functionalize.lists import take_lists_apart
 from etir.lowering.functionalize.mutations import Mutations, mutates
 from etir.lowering.functionalize.regions import CONTROL, Regions
-from etir.lowering.functionalize.strides import DIM_ORDERS, Layouts
+from etir.lowering.functionalize.storage_reads import StorageReads, as_copies, reads_storage
+from etir.lowering.functionalize.strides import Layouts, forget_inputs
 from etir.lowering.functionalize.views import (
     gives_view,
     is_same_tensor,
@@ -65,10 +68,7 @@ _SIZE_OPERATORS = frozenset(
     {
         "sym_size",
         "sym_numel",
-        "sym_stride",
-        "sym_storage_offset",
         "size",
-        "stride",
         "numel",
         "dim",
         "is_same_size",
@@ -86,7 +86,10 @@ class FunctionalizePass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Change ``module`` in place. Raises error E0413 with every mutation that cannot be made functional."""
-        changing = [method for method in methods(module) if _has_mutation(method)]
+        for method in methods(module):
+            if not _has_storage(method):
+                forget_inputs(method)
+        changing = [method for method in methods(module) if _has_storage(method)]
         if not changing:
             return
         weights = _Weights(module)
@@ -111,8 +114,9 @@ class FunctionalizePass(Pass):
         return True
 
 
-def _has_mutation(method: FuncOp) -> bool:
-    return any(isinstance(op, SchemaOp) and mutates(op) for op in method.walk())
+def _has_storage(method: FuncOp) -> bool:
+    """Whether it matters in a method that tensors share memory."""
+    return any(isinstance(op, SchemaOp) and (mutates(op) or reads_storage(op)) for op in method.walk())
 
 
 def _declared_schemas(module: ModuleOp) -> dict[str, OpSchema]:
@@ -167,10 +171,11 @@ class _Method:
         self.emit = Emitter()
         self.aliases = AliasSets(self.emit, self.entry)
         self.layouts = Layouts(self.aliases)
-        self.mutations = Mutations(self.aliases, self.layouts, variants, weights.claim)
+        self.views: list[Operation] = []
+        self.storage_reads = StorageReads(self.aliases, self.layouts, self.views)
+        self.mutations = Mutations(self.aliases, self.layouts, variants, weights.claim, self.storage_reads)
         self.regions = Regions(self.aliases, self.mutations.check_writable, self._block)
         self.first_reads: dict[str, SSAValue] = {}
-        self.views: list[Operation] = []
         self.problems: list[Diagnostic] = []
 
     def run(self) -> list[Diagnostic]:
@@ -213,6 +218,8 @@ class _Method:
         if isinstance(op, SchemaOp):
             if op.SCHEMA.kind is not SchemaKind.FUNCTIONAL or mutates(op):
                 self.mutations.replace(op)
+            elif reads_storage(op) and self.storage_reads.replace(op):
+                pass
             elif op.SCHEMA.name in _SIZE_OPERATORS:
                 self.aliases.any_value(op)
             elif (source := viewed_argument(op.SCHEMA)) is not None:
@@ -279,3 +286,5 @@ class _Method:
                 Rewriter.erase_op(op)
         for op in self.method.walk():
             op.attributes.pop(DIM_ORDERS, None)
+        forget_inputs(self.method)
+        as_copies(list(self.method.walk()))

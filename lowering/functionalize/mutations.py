@@ -30,6 +30,7 @@ from etir.lowering.errors import E0413
 from etir.lowering.functionalize.aliases import Alias, AliasSets, Origin, Storage
 from etir.lowering.functionalize.emitter import Emitter, Tensor, tensor_of, with_element
 from etir.lowering.functionalize.functional_variants import FunctionalVariants
+from etir.lowering.functionalize.storage_reads import StorageReads
 from etir.lowering.functionalize.strides import Layouts
 from etir.lowering.functionalize.view_chain import Step
 from etir.lowering.functionalize.views import (
@@ -111,12 +112,14 @@ class Mutations:
         layouts: Layouts,
         variants: FunctionalVariants,
         claim_weight: Callable[[SSAValue], bool],
+        storage_reads: StorageReads,
     ):
         self.aliases = aliases
         self.layouts = layouts
         self.variants = variants
         self.emit: Emitter = aliases.emit
         self._claim_weight = claim_weight
+        self._storage_reads = storage_reads
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -126,6 +129,16 @@ class Mutations:
         Raises error E0413 for a view that cannot be put back, and for a weight.
         """
         self.check_writable(alias.storage)
+        try:
+            self._put_back(alias, value)
+        except EtirError:
+            # What a view on the way has several times may be there once in the part that is written.
+            direct = self._storage_reads.direct(alias)
+            if direct is None:
+                raise
+            self._put_back(*direct(value))
+
+    def _put_back(self, alias: Alias, value: SSAValue) -> None:
         held = [(alias, value)]
         one = alias
         while one.view is not None:
@@ -308,7 +321,7 @@ class Mutations:
         return [with_element(a.type, e) for a, e in zip(targets, elements, strict=True)]
 
     def _change_sizes(self, op: SchemaOp, functional: OpSchema) -> None:
-        """``unsqueeze_``, ``t_``, ``transpose_``: the tensor is a view of what it was."""
+        """``unsqueeze_``, ``t_``, ``as_strided_``: the tensor is a view of what it was."""
         first = op.SCHEMA.arguments[0].name
         alias = self.aliases.alias(op.arg(first))
         if alias.depth != self.aliases.depth:
@@ -318,6 +331,11 @@ class Mutations:
                 f"changes the sizes of {alias.storage.origin.value}",
                 f"make another tensor: {op.SCHEMA.name.rstrip('_')} instead of {op.SCHEMA.name}",
             )
+        if functional.name == "as_strided":
+            new = self._storage_reads.resized(op, alias)
+            self.aliases.rebind(alias, new)
+            self._bind_result(op.results[0], new)
+            return
         self.aliases.refresh(op)
         view_op = self.emit.insert(
             op_class(functional).make(

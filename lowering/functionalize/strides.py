@@ -8,20 +8,29 @@ the attribute ``dim_orders``. If nothing is known the answer is None, and it is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, TensorType
-from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, TensorType, UnitAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, BlockArgument, OpResult, SSAValue
 
 from etir.dialects.aten import ops as aten
+from etir.dialects.aten.recorded_layout import (
+    DIM_ORDERS,
+    INPUT_OFFSET,
+    INPUT_ORDER,
+    recorded_offset,
+    recorded_order,
+)
 from etir.dialects.aten.table import load_table
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, yielded
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import Dim, dims_of, order_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp, ReadStateOp
 from etir.dialects.schema_op import SchemaOp
-from etir.lowering.build.dims import product, wrap
+from etir.lowering.build.dims import as_int_if_const, product, wrap
+from etir.lowering.build.sizes import dim_of
 from etir.lowering.functionalize.aliases import Alias, AliasSets
 from etir.lowering.functionalize.emitter import Tensor, tensor_of
 from etir.lowering.functionalize.permutations import permutation, squeezed
@@ -42,8 +51,8 @@ _FACTORIES_LIKE = frozenset(
 )
 """Operators that keep the layout of their tensor unless a memory format is given."""
 
-DIM_ORDERS = "dim_orders"
-"""Attribute of an operator: for each result its dims from the outermost to the innermost one, ``unit`` if not known."""
+_COPYING_RESHAPES = frozenset({"reshape", "flatten", "ravel", "reshape_as"})
+"""Operators that copy where they cannot give a view, into a contiguous tensor."""
 
 _UNKNOWN = object()
 
@@ -171,8 +180,8 @@ class Layouts:
         dims = dims_of(type)
         if product(dims) == 1:
             return contiguous_strides(dims)
-        if not isinstance(value, OpResult) and value.owner is self.aliases.entry:
-            return contiguous_strides(dims, order_of(type))
+        if isinstance(value, BlockArgument) and value.owner is self.aliases.entry:
+            return _recorded_or_typed(_argument_attributes(value).get(INPUT_ORDER), type)
         sources = _passed_on(value)
         if sources is not None:
             return self._agreed(dims, sources, is_slice=not isinstance(value, OpResult))
@@ -180,11 +189,14 @@ class Layouts:
             return None
         op = value.op
         if isinstance(op, (GetWeightOp, ReadStateOp, ConstantOp)):
-            return contiguous_strides(dims, order_of(type))
+            recorded = op.attributes.get(DIM_ORDERS)
+            return _recorded_or_typed(recorded.data[0] if isinstance(recorded, ArrayAttr) else None, type)
         if not isinstance(op, SchemaOp):
             return None
         if (order := _recorded_order(value)) is not None:
             return contiguous_strides(dims, order)
+        if op.SCHEMA.name in _COPYING_RESHAPES:
+            return contiguous_strides(dims)
         if op.SCHEMA.name in _FACTORIES_LIKE and (known := self._kept_or_given(op, type)) is not None:
             return known
         if has_odd_layout(op.name):
@@ -273,6 +285,39 @@ def _layout_sources(value: SSAValue) -> list[SSAValue]:
     return [v for v in value.op.operands if isinstance(v.type, TensorType)]
 
 
+def _argument_attributes(value: BlockArgument) -> Mapping[str, Attribute]:
+    """The attributes of an argument of a method."""
+    method = value.owner.parent_op()
+    given = method.arg_attrs if isinstance(method, FuncOp) else None
+    return {} if given is None else given.data[value.index].data
+
+
+def input_offset(value: SSAValue) -> int:
+    """Where an input started in its storage at export; 0 for anything else."""
+    return recorded_offset(_argument_attributes(value)) if isinstance(value, BlockArgument) else 0
+
+
+def forget_inputs(method: FuncOp) -> None:
+    """Drop what was recorded of the inputs' layouts."""
+    if method.arg_attrs is None:
+        return
+    kept = [
+        DictionaryAttr({k: v for k, v in given.data.items() if k not in (INPUT_ORDER, INPUT_OFFSET)})
+        for given in method.arg_attrs.data
+    ]
+    if any(given.data for given in kept):
+        method.properties["arg_attrs"] = ArrayAttr(kept)
+    else:
+        method.properties.pop("arg_attrs")
+
+
+def _recorded_or_typed(recorded: Attribute | None, type: Tensor) -> Strides | None:
+    """The strides of a tensor from outside of the program: as recorded, ``unit`` for none, else as its type says."""
+    if isinstance(recorded, UnitAttr):
+        return None
+    return contiguous_strides(dims_of(type), recorded_order(recorded) or order_of(type))
+
+
 def _recorded_order(value: OpResult) -> tuple[int, ...] | None:
     """The dim order that an importer has recorded for a result; one that does not fit the result counts for nothing."""
     recorded = value.op.attributes.get(DIM_ORDERS)
@@ -283,6 +328,21 @@ def _recorded_order(value: OpResult) -> tuple[int, ...] | None:
         return None
     found = tuple(int(d) for d in order.get_values())
     return found if sorted(found) == list(range(tensor_of(value).get_num_dims())) else None
+
+
+def _of_other_elements(parent: Strides, source: Tensor, target: Tensor) -> Strides | None:
+    """The strides under ``view.dtype``: the innermost dim, of stride 1, is the one that gets longer or shorter."""
+    sizes = [dtype_of(type.element_type).itemsize for type in (source, target)]
+    if sizes[0] == sizes[1] or not parent:
+        return parent
+    if sizes[0] > sizes[1]:
+        return (*(s * (sizes[0] // sizes[1]) for s in parent[:-1]), 1)
+    outer = tuple(_divided(s, sizes[1] // sizes[0]) for s in parent[:-1])
+    return None if any(s is None for s in outer) else (*outer, 1)  # type: ignore[arg-type]
+
+
+def _divided(stride: Dim, by: int) -> Dim | None:
+    return as_int_if_const(stride // by) if stride % by == 0 else None
 
 
 def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:
@@ -322,7 +382,7 @@ def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:
             new = len(wanted) - rank
             kept = [s if dims[i] == wanted[new + i] else 0 for i, s in enumerate(parent)]
             return (*([0] * new), *kept)
-        case "diagonal":
+        case "diagonal" | "linalg_diagonal":
             first, second = wrap(op.arg("dim1"), rank), wrap(op.arg("dim2"), rank)
             rest = tuple(s for i, s in enumerate(parent) if i not in (first, second))
             return (*rest, parent[first] + parent[second])
@@ -331,17 +391,20 @@ def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:
             moved = tuple(s * op.arg("step") if i == position else s for i, s in enumerate(parent))
             return (*moved, parent[position] if rank else 1)
         case "as_strided":
-            return tuple(op.arg("stride")) if all(isinstance(s, int) for s in op.arg("stride")) else None
+            given = [dim_of(s) if isinstance(s, SSAValue) else s for s in op.arg("stride")]
+            return None if any(s is None for s in given) else tuple(given)
         case "real" | "imag":
             return tuple(s * 2 for s in parent)
         case "view_as_real":
             return (*(s * 2 for s in parent), 1)
         case "view" if isinstance(op, aten.view.dtype):
-            kept = dtype_of(alias.type.element_type).itemsize == dtype_of(view.parent.type.element_type).itemsize
-            return parent if kept else None
+            return _of_other_elements(parent, view.parent.type, alias.type)
+        case "view_as_complex":
+            halves = tuple(_divided(s, 2) for s in parent[:-1])
+            return None if any(s is None for s in halves) else halves  # type: ignore[return-value]
         case (
             "view" | "reshape" | "flatten" | "unflatten" | "view_as" | "reshape_as" | "ravel" | "_unsafe_view"
-            | "atleast_1d" | "atleast_2d" | "atleast_3d"
+            | "_reshape_alias" | "atleast_1d" | "atleast_2d" | "atleast_3d"
         ):  # fmt: skip
             if product(dims) == 0:
                 return contiguous_strides(wanted)

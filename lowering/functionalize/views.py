@@ -28,7 +28,6 @@ from etir.lowering.functionalize.permutations import permutation, squeezed
 from etir.lowering.functionalize.strides import (
     Layouts,
     Strides,
-    contiguous_strides,
     is_view_possible,
     memory_format_strides,
     same_layout,
@@ -333,31 +332,48 @@ def _diagonal(step: Step) -> SSAValue:
 
 
 def _as_strided(step: Step) -> SSAValue:
-    op, parent = step.op, step.view.parent
-    known = step.layouts.strides(parent)
-    if known is None or not same_layout(step.dims, known, contiguous_strides(step.dims)):
-        raise step.unsupported("the tensor it starts from is not contiguous")
-    while parent.view is not None:
-        if not parent.view.same:
-            raise step.unsupported("it starts from a view")
-        parent = parent.view.parent
+    """Into the elements in the order of memory, which ``storage_reads.py`` made the parent of every ``as_strided``."""
+    op = step.op
     size, stride = op.arg("size"), op.arg("stride")
-    if not all(isinstance(n, int) for n in (*size, *stride)) or _overlaps(size, stride):
+    if not all(isinstance(n, int) for n in (*size, *stride)):
         raise step.unsupported("several of its elements may be one element in memory")
+    if _overlaps(size, stride) and not (step.fills and step.written[0] is step.alias):
+        raise step.unsupported("several of its elements are one element in memory")
+    source, size, stride = step.new, list(size), list(stride)
+    for dim, (count, distance) in enumerate(zip(size, stride, strict=True)):
+        if distance == 0 and count > 1:
+            # One number is written: the first of the elements that are one is enough.
+            size[dim], stride[dim] = 1, 1
+            type = tensor_type(step.type.element_type, size)
+            source = step.emit(aten.slice.Tensor, type, {"self": source, "dim": dim, "start": 0, "end": 1})
     return step.make(
         aten.as_strided_scatter.default,
-        self=step.base(), src=step.new, size=size, stride=stride, storage_offset=op.arg("storage_offset"),
+        self=step.base(), src=source, size=size, stride=stride, storage_offset=op.arg("storage_offset"),
     )  # fmt: skip
 
 
+_MAX_COUNTED = 1_000_000
+"""How many elements are looked at one by one, where strides alone do not say whether two are one."""
+
+
 def _overlaps(size: Strides, stride: Strides) -> bool:
-    """Whether two indices may meet: not when each stride steps over all that the smaller ones reach."""
-    reach = 0
-    for step, count in sorted((int(s), int(n)) for s, n in zip(stride, size, strict=True) if n != 1):
-        if step <= reach:
-            return True
-        reach += step * (count - 1)
-    return False
+    """Whether two indices meet: not when each stride steps over all that the smaller ones reach, else by counting."""
+    reach, nested, count = 0, True, 1
+    counts = sorted((int(s), int(n)) for s, n in zip(stride, size, strict=True) if n != 1)
+    if any(n == 0 for _, n in counts):
+        return False
+    for step, n in counts:
+        nested = nested and step > reach
+        reach += step * (n - 1)
+        count *= n
+    if nested:
+        return False
+    if count > min(reach + 1, _MAX_COUNTED):
+        return True
+    places = {0}
+    for step, n in counts:
+        places = {place + step * i for place in places for i in range(n)}
+    return len(places) != count
 
 
 def _unfold(step: Step) -> SSAValue:

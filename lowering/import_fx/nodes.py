@@ -23,6 +23,7 @@ from xdsl.rewriter import Rewriter
 from etir.dialects.aten import ops as aten
 from etir.dialects.aten.base import AtenOp, aten_op, custom_op
 from etir.dialects.aten.opaque import OpaqueOp
+from etir.dialects.aten.recorded_layout import DIM_ORDERS
 from etir.dialects.aten.table import load_table
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
@@ -30,10 +31,15 @@ from etir.dialects.et.layout import dims_of, is_static, tensor_type
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import Kind, OpSchema, parse_schema
 from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp
-from etir.lowering.functionalize.strides import DIM_ORDERS
 from etir.lowering.import_fx.layouts import dim_orders
 from etir.lowering.import_fx.locations import location_of
 from etir.lowering.import_fx.lowered import CALL, called, memory_format_of, plain_operator, with_memory_format
+from etir.lowering.import_fx.storage_copies import (
+    STORAGE_COPIES,
+    STORAGE_VIEWS,
+    record_layout,
+    without_storage_copy,
+)
 from etir.lowering.import_fx.structures import (
     Value,
     as_number,
@@ -224,6 +230,10 @@ class NodeImporter:
             if isinstance(condition, SSAValue):
                 block.add_op(AssertOp(condition, str(arguments[1])))
             return None
+        if self._with_layouts and name in STORAGE_COPIES:
+            made = without_storage_copy(node, name, arguments, keywords, block)
+            if made is not None:
+                return made
         cls = self._class_of(target, name)
         schema = cls.SCHEMA
         given: dict[str, ArgValue] = {}
@@ -254,6 +264,8 @@ class NodeImporter:
         block.add_op(op)
         if self._with_layouts and (orders := dim_orders(node, schema, outputs)) is not None:
             op.attributes[DIM_ORDERS] = orders
+        if name in STORAGE_VIEWS:
+            record_layout(op, node)
         results = [None if v is None and empty is not None else r for v, r in zip(outputs, op.results, strict=True)]
         return restore(node.meta["val"], iter(results)) if outputs else None
 

@@ -39,6 +39,8 @@ from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
+from etir.dialects.aten import ops as aten
+from etir.dialects.aten.recorded_layout import DIM_ORDERS
 from etir.dialects.et.layout import LayoutAttr, dims_of, order_of, tensor_type
 from etir.dialects.et.program import (
     GetWeightOp,
@@ -52,14 +54,23 @@ from etir.dialects.et.program import (
 from etir.dialects.literals import scalar_attr
 from etir.dialects.sym.expr import symbol as symbol_expr
 from etir.dialects.sym.ops import DimOp
-from etir.lowering.errors import E0402, E0403
+from etir.lowering.errors import E0402, E0403, E0404
+from etir.lowering.import_fx.changed_tensors import (
+    WEIGHT_KINDS,
+    declared_mutations,
+    mutated_tensors,
+    storage_read_tensors,
+    trained_parameters,
+    used_tensors,
+)
 from etir.lowering.import_fx.constant_methods import Training, constant_method
 from etir.lowering.import_fx.data_sizes import implied_bounds
 from etir.lowering.import_fx.dim_names import user_names
-from etir.lowering.import_fx.layouts import changes_tensors
+from etir.lowering.import_fx.layouts import changes_tensors, input_attributes, reads_storage, recorded_order
 from etir.lowering.import_fx.lowered import LoweredModules
 from etir.lowering.import_fx.nodes import INNER_TENSOR, NodeImporter, WrappedTensor
-from etir.lowering.import_fx.structures import as_number, flatten
+from etir.lowering.import_fx.shared_storage import Group, groups_of, view_into
+from etir.lowering.import_fx.structures import as_number
 from etir.lowering.import_fx.trees import dump_arguments, dump_tree
 from etir.lowering.import_fx.types import type_of_tensor, type_of_value
 from etir.lowering.import_fx.weights import BlobPool
@@ -115,6 +126,8 @@ class _ModuleImporter:
             f for p in programs.values() for f in (*mutated_tensors(p), *trained_parameters(p))
         )
         self.problems: list[Diagnostic] = []
+        read = [f for p in programs.values() for f in storage_read_tensors(p)]
+        self.groups = groups_of(used_tensors(programs, self.mutated), self.mutated, read)
 
     def run(self) -> ModuleOp:
         functions: list[FuncOp] = []
@@ -141,9 +154,11 @@ class _ModuleImporter:
             declarations.append(dim)
         return ModuleOp([*declarations, *self.symbols.ops.values(), *self.lowered.ops, *functions])
 
-    def weight(self, fqn: str, tensor: torch.Tensor, kind: str) -> tuple[str, bool, TensorType[Attribute]]:
+    def weight(
+        self, fqn: str, tensor: torch.Tensor, kind: str, is_state: bool | None = None
+    ) -> tuple[str, bool, TensorType[Attribute]]:
         """The symbol of a parameter, buffer or constant, whether it is state, and its type."""
-        is_state = fqn in self.mutated
+        is_state = fqn in self.mutated if is_state is None else is_state
         # Running the exported program, or the module, changes the tensor itself: the file has what it holds now.
         type, payload = self.pool.add(tensor.detach().clone() if is_state else tensor, fqn)
         key = (fqn, payload.data.digest)
@@ -169,75 +184,6 @@ def _symbol_name(fqn: str) -> str:
     return name if name and (name[0].isalpha() or name[0] == "_") else f"_{name}"
 
 
-_STORED = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
-
-
-def mutated_tensors(program: ExportedProgram) -> list[str]:
-    """Fully qualified names of what a program keeps and writes, in place or as a declared mutation.
-
-    Mostly buffers. Parameters change in a training step, and a tensor that is only an attribute (of the module or of
-    an object that it holds, like a cache) is a constant of the exported program that keeps its changes all the same.
-    """
-    signature = program.graph_signature
-    # Not buffers_to_mutate, which is keyed by the stored node: one value may be stored into several buffers.
-    written = dict.fromkeys(s.target for s in signature.output_specs if s.kind in _STORED and s.target)
-    by_name = {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
-    }
-    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
-    roots = {node: by_name[node.name] for node in placeholders if node.name in by_name}
-    _note_writes(program.graph_module, roots, written)
-    return list(written)
-
-
-def _note_writes(graph_module: fx.GraphModule, roots: dict[fx.Node, str], written: dict[str, None]) -> None:
-    """Add to ``written`` what a graph changes; ``roots`` says which tensor of the module a node is, or is a view of."""
-    for node in graph_module.graph.nodes:
-        if node.op != "call_function":
-            continue
-        if isinstance(node.target, torch._ops.OpOverload):
-            schema = node.target._schema
-            values = {a.name: v for a, v in zip(schema.arguments, node.args, strict=False)} | dict(node.kwargs)
-            for argument in schema.arguments:
-                value = values.get(argument.name)
-                if argument.alias_info is None or not isinstance(value, fx.Node) or value not in roots:
-                    continue
-                roots.setdefault(node, roots[value])
-                if argument.alias_info.is_write:
-                    written[roots[value]] = None
-        elif getattr(node.target, "__name__", "") == "getitem" and node.args[0] in roots:
-            # One of the results of a view operator that has several: split, unbind, chunk.
-            roots[node] = roots[node.args[0]]
-        elif isinstance(node.target, torch._ops.HigherOrderOperator):
-            _note_nested_writes(graph_module, node, roots, written)
-
-
-def _note_nested_writes(
-    graph_module: fx.GraphModule, node: fx.Node, roots: dict[fx.Node, str], written: dict[str, None]
-) -> None:
-    """The same for the graphs that an operator calls: their placeholders are the last of its operands."""
-    arguments = flatten(list(node.args))
-    operands = [v for v in arguments if not (isinstance(v, fx.Node) and v.op == "get_attr")]
-    for value in arguments:
-        if not isinstance(value, fx.Node) or value.op != "get_attr":
-            continue
-        graph = getattr(graph_module, str(value.target), None)
-        if not isinstance(graph, fx.GraphModule):
-            continue
-        inner = [n for n in graph.graph.nodes if n.op == "placeholder"]
-        given = operands[len(operands) - len(inner) :]
-        bound = zip(inner, given, strict=False)
-        _note_writes(graph, {n: roots[v] for n, v in bound if isinstance(v, fx.Node) and v in roots}, written)
-
-
-def trained_parameters(program: ExportedProgram) -> list[str]:
-    """Fully qualified names of the parameters that a joint graph returns gradients of, in the order of those."""
-    specs = program.graph_signature.output_specs
-    return [s.target for s in specs if s.kind is OutputKind.GRADIENT_TO_PARAMETER and s.target]
-
-
 class _MethodImporter:
     def __init__(self, module: _ModuleImporter, name: str, program: ExportedProgram):
         self.module = module
@@ -248,17 +194,21 @@ class _MethodImporter:
         self.inputs: dict[str, SSAValue] = {}
         self.states: dict[str, str] = {}
         self.reads: dict[str, SSAValue] = {}
+        self.group_reads: dict[str, tuple[str, bool, SSAValue]] = {}
         self.training: Training | None = None
         self.argument_attributes: list[DictionaryAttr] = []
+        graph = program.graph_module
+        placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
+        specs = zip(placeholders, program.graph_signature.input_specs, strict=True)
+        self.used = {spec.target: None for node, spec in specs if node.users and spec.target}
+        self.with_layouts = changes_tensors(graph) or reads_storage(graph)
 
     def run(self) -> FuncOp:
         signature = self.program.graph_signature
         placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         for node, spec in zip(placeholders, signature.input_specs, strict=True):
             self._input(node, spec)
-        importer = NodeImporter(
-            self._lifted_constant, self.module.lowered.symbol, with_layouts=changes_tensors(self.program.graph_module)
-        )
+        importer = NodeImporter(self._lifted_constant, self.module.lowered.symbol, with_layouts=self.with_layouts)
         outputs = importer.run(self.program.graph_module, self.values, self.block)
         results = self._outputs(outputs)
         for schema in importer.schemas.values():
@@ -277,7 +227,7 @@ class _MethodImporter:
 
     def _input(self, node: fx.Node, spec: Any) -> None:
         kind = spec.kind
-        if kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+        if kind in WEIGHT_KINDS:
             if node.users or spec.target in self.module.mutated:
                 self._weight(node, spec)
             else:
@@ -294,6 +244,8 @@ class _MethodImporter:
         attributes: dict[str, Attribute] = {}
         if isinstance(argument, TensorArgument):
             type: Attribute = type_of_tensor(value, keep_order=True)
+            if self.with_layouts:
+                attributes |= input_attributes(value, order_of(type))
         elif isinstance(argument, (SymIntArgument, SymFloatArgument, SymBoolArgument)):
             type = type_of_value(value)
         elif value is None or isinstance(value, (bool, int, float, str)):
@@ -324,16 +276,42 @@ class _MethodImporter:
             self.values[node] = WrappedTensor(fqn, tensor)
             return
         kind = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer"}.get(spec.kind, "constant")
-        name, is_state, type = self.module.weight(fqn, tensor, kind)
+        group = self.module.groups.get((self.name, fqn))
+        location = NameLoc(StringAttr(fqn), UnknownLoc())
+        if group is None:
+            name, is_state, value = self._read(fqn, tensor, kind, None)
+            known = recorded_order(tensor, None) if self.with_layouts else None
+            if known is not None:
+                value.owner.attributes[DIM_ORDERS] = ArrayAttr([known])  # type: ignore[union-attr]
+        else:
+            name, is_state, base = self._group_read(group, kind)
+            last = self.block.last_op
+            value = view_into(group, tensor, base, self.block)
+            while (last := last.next_op if last is not None else None) is not None:
+                last.location = location
+        if SSAValue.is_valid_name(node.name) and value.name_hint is None:
+            value.name_hint = node.name
+        self.values[node] = value
+        if is_state:
+            self.states[fqn] = name
+            self.reads[fqn] = value
+
+    def _read(self, fqn: str, tensor: torch.Tensor, kind: str, is_state: bool | None) -> tuple[str, bool, SSAValue]:
+        """Read a tensor of the module: its symbol, whether that is state, and the value."""
+        name, is_state, type = self.module.weight(fqn, tensor, kind, is_state)
         op = ReadStateOp(name, type) if is_state else GetWeightOp(name, type)
         op.location = NameLoc(StringAttr(fqn), UnknownLoc())
         self.block.add_op(op)
-        if SSAValue.is_valid_name(node.name):
-            op.result.name_hint = node.name
-        self.values[node] = op.result
-        if is_state:
-            self.states[fqn] = name
-            self.reads[fqn] = op.result
+        return name, is_state, op.result
+
+    def _group_read(self, group: Group, kind: str) -> tuple[str, bool, SSAValue]:
+        """Read the memory that several tensors share, once in a method."""
+        fqn, tensor = group.base
+        known = self.group_reads.get(fqn)
+        if known is None:
+            is_state = any(name in self.module.mutated for name in group.names)
+            known = self.group_reads[fqn] = self._read(fqn, tensor, kind, is_state)
+        return known
 
     def _tensor(self, fqn: str) -> torch.Tensor:
         for table in (self.program.state_dict, self.program.constants):
@@ -357,7 +335,7 @@ class _MethodImporter:
             op: Operation
             match spec.kind:
                 case OutputKind.BUFFER_MUTATION | OutputKind.PARAMETER_MUTATION:
-                    op = WriteStateOp(self.states[spec.target or ""], value)
+                    op = self._store(spec.target or "", value)
                 case OutputKind.USER_INPUT_MUTATION:
                     op = UpdateInputOp(self.inputs[spec.target or ""], value)
                 case OutputKind.TOKEN:
@@ -374,6 +352,7 @@ class _MethodImporter:
             op.location = _store_location(spec.target or "", value)
             self.block.add_op(op)
         if gradients:
+            self._check_trained()
             # An optimizer on the device changes the parameters, which are state: they are handed out, too.
             trained = {fqn: self.states[fqn] for fqn in trained_parameters(self.program)}
             self.training = Training(gradients[0], len(results), trained)
@@ -383,6 +362,26 @@ class _MethodImporter:
         op.location = NameLoc(StringAttr("return"), UnknownLoc())
         self.block.add_op(op)
         return results
+
+    def _check_trained(self) -> None:
+        for fqn in trained_parameters(self.program):
+            group = self.module.groups.get((self.name, fqn))
+            if group is not None and not isinstance(self.reads[fqn].owner, ReadStateOp):
+                raise E0404.error(f"the trained parameter '{fqn}' shares memory: {', '.join(group.names)}")
+
+    def _store(self, fqn: str, value: SSAValue) -> Operation:
+        """What stores a declared mutation at the end: into the state, or into the part of it that the tensor is."""
+        read, group = self.reads[fqn], self.module.groups.get((self.name, fqn))
+        if group is None:
+            return WriteStateOp(self.states[fqn], value)
+        others = [n for n in group.names if n != fqn and (n in self.used or n in declared_mutations(self.program))]
+        if others:
+            raise E0404.error(
+                f"method '{self.name}' stores '{fqn}' at its end and uses {', '.join(others)}, which share its memory: "
+                "a program without mutation does not say what they hold in between",
+                help="pass what torch.export.export gave, without run_decompositions",
+            )
+        return aten.copy_.default.make({"self": read, "src": value}, [read.type])
 
     def _metadata(self) -> dict[str, Attribute]:
         call = self.program.call_spec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.ir import SSAValue
 
@@ -13,7 +14,7 @@ from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.build.builder import Builder, Scalar, TensorOrScalar, dims, element, is_tensor, rank
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.promotion import result_type
-from etir.lowering.build.sizes import SizeLike
+from etir.lowering.build.sizes import SizeLike, product
 from etir.lowering.decompose_aten.constants import window_positions
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 
@@ -272,3 +273,23 @@ def diagonal_scatter(b: Builder, x: SSAValue, source: SSAValue, offset: int, fir
     spread = b(aten.constant_pad_nd.default, source, [max(offset, 0), after], 0)
     written = b(aten.where.self, on_diagonal, b.unsqueeze(spread, -2), matrices)
     return b.permute(written, [order.index(i) for i in range(count)])
+
+
+@decomposition(aten.as_strided_scatter.default)
+def as_strided_scatter(
+    b: Builder, x: SSAValue, source: SSAValue, size: Sequence[Any], stride: Sequence[Any], offset: int | None
+) -> SSAValue | None:
+    """``index_put`` at the positions that the strides give, in the elements in row-major order"""
+    if not all(isinstance(n, int) for n in (*size, *stride, offset or 0)):
+        return b.notify_match_failure("sizes, strides and the offset are not constants")
+    if 0 in size:
+        return x
+    import numpy as np
+
+    places = np.full(tuple(size), offset or 0, np.int64)
+    for dim, (n, step) in enumerate(zip(size, stride, strict=True)):
+        places += np.arange(n).reshape([-1 if i == dim else 1 for i in range(len(size))]) * step
+    flat = b.view(x, [product(b.sizes(x))])
+    values = b.view(source, [places.size])
+    written = b(aten.index_put.default, flat, [b.constant(places.reshape(-1), i64)], values)
+    return b.view(written, b.sizes(x))

@@ -1,0 +1,215 @@
+"""Tensors that share storage on both runtimes against eager: ``as_strided`` of views, buffers that are views."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("executorch.extension.pybindings.portable_lib")
+
+from torch import nn  # noqa: E402
+
+import etir  # noqa: E402
+import etir.runtime  # noqa: E402
+from etir.diagnostics import EtirError  # noqa: E402
+from etir.interpret.interpreter import Interpreter  # noqa: E402
+from etir.lowering.import_fx import import_program  # noqa: E402
+
+from etir_testing.interop.program_runs import assert_same, eager, stock, trace  # noqa: E402
+from etir_testing.lowering.storage_programs import AliasedReader, AliasedState, StorageProgram  # noqa: E402
+
+
+def export(model: nn.Module, inputs: Sequence[Any]) -> torch.export.ExportedProgram:
+    with torch.no_grad():
+        return torch.export.export(model, tuple(inputs))
+
+
+def export_random(model: nn.Module, inputs: Sequence[Any]) -> torch.export.ExportedProgram:
+    """The same; a test that torch cannot export (buffers that are both complex and real views) is skipped."""
+    try:
+        return export(model, inputs)
+    except RuntimeError as error:
+        if "last dimension of size 2" not in str(error):
+            raise
+        pytest.skip(f"torch does not export it: {str(error).splitlines()[-1]}")
+
+
+def _as_typed(tensor: Any) -> Any:
+    """As a caller passes it: a type says channels last, any other order in memory is the example's alone."""
+    last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    return tensor if last else tensor.contiguous()
+
+
+def assert_agrees(model: nn.Module, inputs: Sequence[Any], calls: int = 3) -> None:
+    """Both runtimes and the interpreter of the imported module, over several calls with the state that they keep."""
+    program = export_random(copy.deepcopy(model), [t.clone() for t in inputs])
+    expected = eager(model, [tuple(inputs)] * calls)
+    plain = [tuple(_as_typed(t) for t in inputs)] * calls
+    interpreter = Interpreter(import_program(program), "torch")
+    assert_same(trace(interpreter.run, [tuple(inputs)] * calls), expected, "interpreter", 0)
+    loaded = etir.runtime.load(etir.compile(program, target="etir").buffer)
+    assert_same(trace(lambda flat: loaded.forward(*flat), plain), expected, "etir", 0)
+    try:
+        data = etir.compile(program, target="executorch").buffer
+    except EtirError as error:
+        # Its kernels take few complex tensors.
+        assert {d.id.id for d in error.diagnostics} <= {"E0604"} and "COMPLEX" in str(error), str(error)
+        return
+    assert_same(stock(data, plain), expected, "stock", 0)
+
+
+@pytest.mark.parametrize("writes", [False, True], ids=["reads", "writes"])
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_random_storage(seed: int, writes: bool) -> None:
+    model = StorageProgram(seed, writes=writes)
+    assert_agrees(model, model.example)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_aliased_state(seed: int) -> None:
+    assert_agrees(AliasedState(seed), [torch.tensor(2.0)])
+
+
+def methods_of(state: nn.Module, seed: int) -> dict[str, nn.Module]:
+    return {"forward": state, "other": AliasedReader(state, seed), "third": AliasedReader(state, seed + 1)}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_aliased_methods(seed: int) -> None:
+    """Methods over one module: what one writes, the others find, under every name."""
+    modules = methods_of(AliasedState(seed), seed)
+    x = torch.tensor(2.0)
+    programs = {name: export_random(module, [x]) for name, module in modules.items()}
+    compiled = etir.compile(programs, target="etir", share_state=True)
+    loaded = etir.runtime.load(compiled.buffer)
+    interpreter = Interpreter(import_program(programs), "torch")
+    with torch.no_grad():
+        for name in ("forward", "other", "third", "other", "forward"):
+            expected = modules[name](x)
+            for where, got in (("etir", loaded[name](x)), ("interpreter", interpreter.run([x], name))):
+                for a, b in zip(got, expected, strict=True):
+                    torch.testing.assert_close(
+                        torch.as_tensor(a), b, rtol=0, atol=0, msg=f"{where}, {name}: {a} for {b}"
+                    )
+
+
+class Cache(nn.Module):
+    """Rows of a cache under names of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(2, 4, 3))
+        self.register_buffer("keys", self.cache[0])
+        self.values = self.cache[1]
+        self.turned = self.cache.transpose(1, 2)
+
+    def forward(self, x: Any) -> Any:
+        self.keys[1:2] = x
+        self.values.add_(x)
+        self.turned[:, 0].mul_(2)
+        return self.cache * 1, self.keys.sum(0), self.turned * 1
+
+
+def test_views_are_one_state() -> None:
+    model = Cache()
+    assert_agrees(model, [torch.ones(1, 3)])
+    compiled = etir.compile(export(model, [torch.ones(1, 3)]), target="etir", state_methods=True)
+    loaded = etir.runtime.load(compiled.buffer)
+    assert list(loaded.state) == ["cache"]
+
+
+def test_names_of_one_tensor() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("a", torch.zeros(3))
+            self.register_buffer("b", self.a)
+            self.c = self.a.view(3, 1)
+
+        def forward(self, x: Any) -> Any:
+            self.a.add_(x)
+            self.c.mul_(2)
+            return self.b + 1
+
+    assert_agrees(Model(), [torch.ones(3)])
+
+
+def test_rows_without_their_cache() -> None:
+    """No name has all of the memory: overlapping windows are one state of all of it."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            row = torch.arange(10.0)
+            self.low, self.high = row[1:6], row[4:9]
+
+        def forward(self, x: Any) -> Any:
+            self.low.mul_(x)
+            return self.high * 1
+
+    assert_agrees(Model(), [torch.tensor(2.0)])
+
+
+def test_functional_program_over_parts() -> None:
+    """A program without mutation stores one part at its end; where it uses another, its order is lost."""
+
+    class Model(nn.Module):
+        def __init__(self, with_whole: bool) -> None:
+            super().__init__()
+            self.with_whole = with_whole
+            self.register_buffer("whole", torch.zeros(2, 3))
+            self.register_buffer("row", torch.zeros(3))
+
+        def forward(self, x: Any) -> Any:
+            self.row.add_(x)
+            return self.whole + x if self.with_whole else self.row * 1
+
+    def program(with_whole: bool) -> Any:
+        found = export(Model(with_whole), [torch.ones(3)]).run_decompositions()
+        # torch makes no program like that functional; a file may have one.
+        found.state_dict["row"] = found.state_dict["whole"][0]
+        return found
+
+    programs = {"forward": program(False)}
+    programs["other"] = export(Model(True), [torch.ones(3)])
+    programs["other"].state_dict.update(programs["forward"].state_dict)
+    loaded = etir.runtime.load(etir.compile(programs, target="etir", share_state=True).buffer)
+    assert [loaded["forward"](torch.ones(3))[0].tolist() for _ in range(2)] == [[1, 1, 1], [2, 2, 2]]
+    assert loaded["other"](torch.ones(3))[0].tolist() == [[4, 4, 4], [1, 1, 1]]
+    with pytest.raises(EtirError, match="E0404"):
+        etir.compile(program(True), target="etir")
+
+
+@pytest.mark.parametrize("target", ["etir", "executorch"])
+def test_external_state(target: str, tmp_path: Any) -> None:
+    """The initial values of shared memory are in the weights file once."""
+    model = Cache()
+    model.cache.uniform_()
+    program = export(model, [torch.ones(1, 3)])
+    compiled = etir.compile(program, target=target, external_state="state", external_weights="state")
+    files: Mapping[str, Any] = compiled.external
+    assert sum(len(bytes(data)) for data in files.values()) < 3 * model.cache.numel() * 4 + 1024
+    path = tmp_path / "model.pte"
+    compiled.save(str(path))
+    loaded = etir.runtime.load(str(path), data=[str(tmp_path / f"{tag}.ptd") for tag in files])
+    with torch.no_grad():
+        expected = model(torch.ones(1, 3))
+    for a, b in zip(loaded.forward(torch.ones(1, 3)), expected, strict=True):
+        torch.testing.assert_close(torch.as_tensor(a), b)
+
+
+def test_saved_programs(tmp_path: Any) -> None:
+    """What of the sharing a .pt2 file keeps is up to torch: the loaded program is the reference."""
+    path = str(tmp_path / "model.pt2")
+    torch.export.save(export(Cache(), [torch.ones(1, 3)]), path)
+    program = torch.export.load(path)
+    loaded = etir.runtime.load(etir.compile(program, target="etir").buffer)
+    reference = program.module()
+    with torch.no_grad():
+        for _ in range(2):
+            for a, b in zip(loaded.forward(torch.ones(1, 3)), reference(torch.ones(1, 3)), strict=True):
+                torch.testing.assert_close(torch.as_tensor(a), b)
