@@ -36,6 +36,7 @@ from etir.lowering.decompose_aten.decomposition import OperatorPattern, replace
 from etir.lowering.decompose_aten.legality import is_legal
 from etir.lowering.decompose_aten.preserved import PreservedOps
 from etir.lowering.errors import E0411, E0412
+from etir.lowering.functionalize.storage_reads import as_copies
 from etir.passes.infra.rewriting import PatternRewriter
 
 if TYPE_CHECKING:
@@ -296,7 +297,6 @@ class _SymbolicSizes:
 
 def import_graph(b: Builder, op: SchemaOp, traced: Traced) -> list[SSAValue | None]:
     """Build the recorded graph before ``op``, and give what it outputs."""
-    from etir.lowering.functionalize.storage_reads import as_copies
     from etir.lowering.import_fx.nodes import NodeImporter
     from etir.lowering.import_fx.structures import as_number, flatten
 
