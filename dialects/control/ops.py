@@ -31,7 +31,8 @@ from xdsl.traits import IsTerminator, Pure, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 from etir.dialects.dtypes import i1
-from etir.dialects.et.layout import dims_of, tensor_type
+from etir.dialects.et.layout import dims_of, order_of, tensor_type
+from etir.dialects.sym.expr import SymExpr
 
 
 @irdl_op_definition
@@ -76,7 +77,8 @@ def _check_types(what: str, got: Sequence[Attribute], expected: Sequence[Attribu
 class CondOp(IRDLOperation):
     """One of two regions: ``%r = control.cond %p : i1 -> (tensor<4xf32>) { ... } else { ... }``.
 
-    The predicate is a bool scalar or a bool tensor with one element.
+    The predicate is a bool scalar or a bool tensor with one element. A size that is symbolic in the result may be
+    another one in each region.
     """
 
     name = "control.cond"
@@ -124,7 +126,23 @@ class CondOp(IRDLOperation):
         for name, region in (("then", self.then_region), ("else", self.else_region)):
             if region.block.args:
                 raise VerifyException(f"the {name} region takes no arguments: it sees the values around it")
-            _check_types(f"{name} region", [v.type for v in yielded(region)], self.outputs.types)
+            _check_branch(f"{name} region", [v.type for v in yielded(region)], self.outputs.types)
+
+
+def _check_branch(what: str, given: Sequence[Attribute], results: Sequence[Attribute]) -> None:
+    """Branches may give different sizes, where the result's is symbolic; all else of the types is the same."""
+    expected = [
+        _with_sizes(type, own) if isinstance(type, TensorType) and isinstance(own, TensorType) else type
+        for type, own in zip(results, given, strict=False)
+    ]
+    _check_types(what, given, [*expected, *results[len(expected) :]])
+
+
+def _with_sizes(type: TensorType[Attribute], own: TensorType[Attribute]) -> TensorType[Attribute]:
+    if type == own or type.get_num_dims() != own.get_num_dims():
+        return type
+    dims = [o if isinstance(d, SymExpr) else d for d, o in zip(dims_of(type), dims_of(own), strict=True)]
+    return tensor_type(type.element_type, dims, order_of(type))
 
 
 def _parse_bindings(parser: Parser, keyword: str) -> tuple[list[Parser.UnresolvedArgument], list[object]]:

@@ -27,7 +27,7 @@ from etir.dialects.aten.recorded_layout import DIM_ORDERS
 from etir.dialects.aten.table import load_table
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
-from etir.dialects.et.layout import dims_of, is_static, tensor_type
+from etir.dialects.et.layout import dims_of, is_static, order_of, tensor_type
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import Kind, OpSchema, parse_schema
 from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp
@@ -444,7 +444,7 @@ def _yield(block: Block, outputs: Value, types: Sequence[Attribute] | None) -> N
         flat = [v for v in flat if v is not None]
     values = [as_number(v, block) for v in flat]
     if types is not None and len(values) == len(types):
-        values = [_as_it_was(v, type, block) for v, type in zip(values, types, strict=True)]
+        values = [_in_order(_as_it_was(v, type, block), type, block) for v, type in zip(values, types, strict=True)]
     block.add_op(YieldOp(values))
 
 
@@ -462,3 +462,19 @@ def _as_it_was(value: SSAValue, type: Attribute, block: Block) -> SSAValue:
     if dims_of(recorded) == dims_of(type) or math.prod(recorded.get_shape()) != math.prod(type.get_shape()):
         return value
     return Rewriter.replace_value_with_new_type(value, tensor_type(type.element_type, dims_of(type)))
+
+
+def _in_order(value: SSAValue, type: Attribute, block: Block) -> SSAValue:
+    """A value that leaves the block in the dim order that it has outside: a copy where they differ.
+
+    A region hands out its results in one layout; an input of the program that it returns may have another.
+    """
+    own = value.type
+    if not isinstance(own, TensorType) or not isinstance(type, TensorType) or own.get_num_dims() != type.get_num_dims():
+        return value
+    if order_of(own) == order_of(type) or order_of(type) != tuple(range(type.get_num_dims())):
+        return value
+    plain = tensor_type(own.element_type, dims_of(own))
+    copy = aten.clone.default.make({"self": value, "memory_format": "contiguous"}, [plain])
+    block.add_op(copy)
+    return copy.results[0]

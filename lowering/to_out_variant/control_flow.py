@@ -18,9 +18,10 @@ from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp, yielded
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.arguments import OPERAND
 from etir.dialects.et.instructions import JumpFalseOp, JumpOp, NextOp
-from etir.dialects.et.layout import tensor_type
+from etir.dialects.et.layout import is_static, tensor_type
 from etir.dialects.et.values import BufferOp, ScalarOp
 from etir.lowering.to_out_variant.calls import ArgumentList, primitive_call
+from etir.lowering.to_out_variant.places import is_dynamic
 
 if TYPE_CHECKING:
     from etir.lowering.to_out_variant.method import MethodLowering
@@ -48,7 +49,12 @@ def _lower_region(lowering: MethodLowering, region: Region, targets: Sequence[SS
     for value, target in zip(values, targets, strict=True):
         inside = isinstance(value.owner, EdgeOp) and value.owner.parent is region.block
         if inside and isinstance(target.type, TensorType) and value not in lowering.destinations:
-            lowering.destinations[value] = target
+            type = value.type
+            assert isinstance(type, TensorType)
+            # A result of fixed size may have a kernel that does not give its result a size: it is copied to a target
+            # whose size the branches share.
+            if is_static(type) != is_dynamic(target):
+                lowering.destinations[value] = target
     _lower_body(lowering, region.block)
     lowering.copy_all([(t, lowering.lower(v)) for v, t in zip(values, targets, strict=True)], op)
 

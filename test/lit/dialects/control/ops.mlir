@@ -17,6 +17,24 @@ func.func @cond(%p: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
   func.return %0 : tensor<4xf32>
 }
 
+sym.dim @a in [0, 8]
+sym.dim @b in [0, 4]
+sym.dim @u0 in [0, 8] unbacked
+
+// A size that is symbolic in the result is another one in each region.
+// CHECK-LABEL: func.func @cond_sizes
+func.func @cond_sizes(%p: i1, %x: tensor<?x3xf32, #et.layout<dims = [a, 3]>>, %y: tensor<?x3xf32, #et.layout<dims = [b, 3]>>) {
+  // CHECK-NEXT: %0 = control.cond %p : i1 -> (tensor<?x3xf32, #et.layout<dims = [u0, 3]>>) {
+  %0 = control.cond %p : i1 -> (tensor<?x3xf32, #et.layout<dims = [u0, 3]>>) {
+    // CHECK-NEXT: control.yield %x : tensor<?x3xf32, #et.layout<dims = [a, 3]>>
+    control.yield %x : tensor<?x3xf32, #et.layout<dims = [a, 3]>>
+  } else {
+    // CHECK: control.yield %y : tensor<?x3xf32, #et.layout<dims = [b, 3]>>
+    control.yield %y : tensor<?x3xf32, #et.layout<dims = [b, 3]>>
+  }
+  func.return
+}
+
 // CHECK-LABEL: func.func @cond_without_results
 func.func @cond_without_results(%p: i1) {
   // CHECK-NEXT: control.cond %p : i1 -> () {
