@@ -41,7 +41,9 @@ from etir.emit.pte.reader import read_pte
 
 _NUMBERS = (model.Int, model.Bool, model.Double)
 _LISTS = (model.IntList, model.DoubleList, model.BoolList, model.TensorList, model.OptionalTensorList)
-_PRIMITIVE_KERNELS = frozenset({"aten::sym_size.int", "aten::sym_numel", "aten::_local_scalar_dense"})
+_PRIMITIVE_KERNELS = frozenset(
+    {"aten::sym_size.int", "aten::sym_numel", "aten::_local_scalar_dense", "etir::check_size", "etir::check"}
+)
 _DYNAMIC = {
     model.TensorShapeDynamism.STATIC: None,
     model.TensorShapeDynamism.DYNAMIC_BOUND: "bound",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from xdsl.passes import ModulePass
 
@@ -215,8 +216,8 @@ def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:
     for p, option in external:
         yield Step(p, "kept beside the program, also what delegates made", option)
     yield Step(
-        ToOutVariantPass(o.plan_inputs, o.plan_outputs),
-        "functional operators become kernel calls over buffers, regions become jumps",
+        ToOutVariantPass(o.plan_inputs, o.plan_outputs, _checks(o.target)),
+        "functional operators become kernel calls over buffers, regions become jumps; inputs are checked",
     )
     yield Step(PlanMemoryPass(share_state=o.shares_state), "a place for every buffer")
     yield Step(VerifyPlanPass(), "places are checked by other code than made them")
@@ -226,6 +227,16 @@ def _link(o: CompileOptions) -> ModulePass:
     from etir.passes.backend.verify_link import VerifyLinkPass
 
     return VerifyLinkPass(o.target, o.link_libraries, o.link_backends)
+
+
+def _checks(target: str) -> Literal["none", "kernel", "jump"]:
+    """How a runtime can check what a program requires."""
+    from etir.targets.manifest import load
+
+    manifest = load(target)
+    if manifest.lookup("etir::check_size") is not None:
+        return "kernel"
+    return "jump" if manifest.lookup("executorch_prim::ge.Scalar") is not None else "none"
 
 
 def _optimizer(text: str) -> ModulePass:

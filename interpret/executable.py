@@ -294,6 +294,14 @@ class ExecutableMethod:
             self.write(items[1], int(np.prod(self._value(items[0]).shape)))
         elif kernel == "aten::_local_scalar_dense":
             self.write(items[1], self.evaluator.item(self._value(items[0])))
+        elif kernel == "etir::check_size":
+            dim, low, high, step, text = (self._value(item) for item in items[1:])
+            size = self._value(items[0]).shape[dim]
+            if not low <= size <= high or (size - low) % step:
+                raise E1002.error(f"dim {dim} of an input has a size of {size}: {text}")
+        elif kernel == "etir::check":
+            if not self._value(items[0]):
+                raise E1002.error(f"what the program asserts of its inputs does not hold: {items[1]}")
         else:
             self._kernel(kernel, items)
 

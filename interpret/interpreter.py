@@ -42,8 +42,10 @@ from etir.dialects.et.weights import payload_of
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema import SchemaKind
 from etir.dialects.schema_op import SchemaOp
-from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, AssertOp
+from etir.dialects.signatures import requirements_of
+from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, AssertOp, DimOp
 from etir.dialects.sym.ops import ConstantOp as SymConstantOp
+from etir.dialects.sym.requirements import Requirements
 from etir.dialects.text import source_location
 from etir.interpret.errors import E1001, E1002, E1003, E1005
 from etir.interpret.evaluator import Evaluator, flat
@@ -88,6 +90,7 @@ class Interpreter:
         self._weights: dict[str, Any] = {}
         self._states: dict[str, Any] = {}
         self._methods: dict[str, Any] = {}
+        self._requirements: dict[FuncOp, Requirements] = {}
         self._shared_memory: dict[int, Any] = {}
         self.initialized: dict[str, None] = {}
         self.delegates: dict[str, Callable[[Sequence[Any]], list[Any]]] = {}
@@ -129,6 +132,7 @@ class Interpreter:
         """Run one function above the executable level."""
         block = func.body.block
         checked = self.check_inputs([a.type for a in block.args], inputs)
+        self._check_sizes(func, checked)
         laid_out = self._laid_out(func, checked)
         values: dict[SSAValue, Any] = dict(zip(block.args, laid_out, strict=True))
         outputs = _Frame(self, values).run(block)
@@ -172,6 +176,17 @@ class Interpreter:
                 )
             checked.append(tensor)
         return checked
+
+    def _check_sizes(self, func: FuncOp, inputs: Sequence[Any]) -> None:
+        """Raises error E1002 for sizes that do not go with each other, or are outside of the declared ranges."""
+        known = self._requirements.get(func)
+        if known is None:
+            ranges = {name: op.range for name, op in self.symbols.items() if isinstance(op, DimOp)}
+            known = self._requirements[func] = requirements_of(func, ranges)
+        shapes = [tuple(v.shape) if self.evaluator.is_tensor(v) else None for v in inputs]
+        broken = [f"{rule.text}, not {size}" for rule, size in known.broken(shapes)]
+        if broken:
+            raise E1002.error("; ".join(broken))
 
     def weight(self, name: str, order: tuple[int, ...] | None = None) -> Any:
         """The tensor of a weight, in memory in the dim order ``order`` if that is given."""
@@ -301,6 +316,8 @@ class _Frame:
             case StringOp():
                 return [op.value.data]
             case AssertOp():
+                if not values[op.condition]:
+                    raise E1002.error(f"what the program asserts of its inputs does not hold: {op.message.data}")
                 return []
             case ViewOp():
                 return [self._view(op)]

@@ -66,6 +66,7 @@ from etir.lowering.import_fx.changed_tensors import (
 from etir.lowering.import_fx.constant_methods import Training, constant_method
 from etir.lowering.import_fx.data_sizes import implied_bounds
 from etir.lowering.import_fx.dim_names import user_names
+from etir.lowering.import_fx.guards import add_guards
 from etir.lowering.import_fx.layouts import changes_tensors, input_attributes, reads_storage, recorded_order
 from etir.lowering.import_fx.lowered import LoweredModules
 from etir.lowering.import_fx.nodes import INNER_TENSOR, NodeImporter, WrappedTensor
@@ -208,6 +209,8 @@ class _MethodImporter:
         placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         for node, spec in zip(placeholders, signature.input_specs, strict=True):
             self._input(node, spec)
+        ranges = {str(symbol): _range(bounds) for symbol, bounds in self.program.range_constraints.items()}
+        add_guards(self.program, self._argument_names() or (), self.inputs, ranges, self.block)
         importer = NodeImporter(self._lifted_constant, self.module.lowered.symbol, with_layouts=self.with_layouts)
         outputs = importer.run(self.program.graph_module, self.values, self.block)
         results = self._outputs(outputs)
@@ -418,11 +421,8 @@ class _MethodImporter:
             for dim in value.type.encoding.data.dims or ()
             for symbol in dim.symbols
         )
-        constraints = {str(symbol): bounds for symbol, bounds in self.program.range_constraints.items()}
-        ranges: dict[str, Range] = {}
-        for symbol in used:
-            bounds = constraints.get(symbol)
-            ranges[symbol] = (0, None) if bounds is None else (_bound(bounds.lower) or 0, _bound(bounds.upper))
+        constraints = {str(symbol): _range(bounds) for symbol, bounds in self.program.range_constraints.items()}
+        ranges = {symbol: constraints.get(symbol, (0, None)) for symbol in used}
         implied, names = implied_bounds(func, ranges), user_names(self.program)
         renamed: dict[str, str] = {}
         own: list[str] = []
@@ -458,6 +458,11 @@ def _store_location(target: str, value: Any) -> NameLoc:
     while isinstance(inner, NameLoc):
         inner = inner.location
     return NameLoc(StringAttr(target), inner)
+
+
+def _range(bounds: Any) -> Range:
+    """torch's range of a symbol; one without a lower end starts at 0."""
+    return _bound(bounds.lower) or 0, _bound(bounds.upper)
 
 
 def _bound(value: Any) -> int | None:

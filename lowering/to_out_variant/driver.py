@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -28,11 +29,14 @@ class ToOutVariantPass(Pass):
     """Lower methods to the executable level: kernel calls over buffers, blocks and jumps.
 
     ``plan-inputs`` and ``plan-outputs`` say whether the program's own memory holds inputs and outputs, or the caller's.
+    ``checks`` says how the method checks the sizes of its inputs and what the program asserts: ``kernel`` by etir's
+    kernels for that, ``jump`` by primitive operators that any runtime has, ``none`` not at all.
     """
 
     name = "to-out-variant"
     plan_inputs: bool = True
     plan_outputs: bool = True
+    checks: Literal["none", "kernel", "jump"] = "none"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error with every operator without an out variant (E0415), unbounded dim (E0416) and operation
@@ -56,6 +60,7 @@ class ToOutVariantPass(Pass):
                 problems,
                 plan_inputs=self.plan_inputs,
                 plan_outputs=self.plan_outputs,
+                checks=self.checks,
             )
             lowered.append((func, lowering.run()))
         problems += [_missing_variant(ops) for ops in missing.values()]

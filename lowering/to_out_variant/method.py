@@ -60,6 +60,7 @@ from etir.lowering.to_out_variant.in_place import (
     stores_of,
     written_in_place,
 )
+from etir.lowering.to_out_variant.input_checks import Form, InputChecks
 from etir.lowering.to_out_variant.packing import packing_of
 from etir.lowering.to_out_variant.places import elements, is_dynamic, is_unplanned, root_of, start_in
 
@@ -84,6 +85,7 @@ class MethodLowering:
         *,
         plan_inputs: bool,
         plan_outputs: bool,
+        checks: Form = "none",
     ):
         self.ctx = ctx
         self.func = func
@@ -102,6 +104,7 @@ class MethodLowering:
         self.inputs: dict[SSAValue, SSAValue] = {}
         """Where the caller's values are; in ``values``, an argument may stand for a copy of what was there at first."""
         self.unbounded: dict[str, None] = {}
+        self.checks = InputChecks(self, checks)
 
     def run(self) -> MethodOp:
         """Lower the whole method."""
@@ -110,6 +113,7 @@ class MethodLowering:
         self._find_destinations(block)
         entry = self.blocks[0]
         self.emit(InputsOp(inputs), self.func)
+        self.checks.sizes()
         self.lower_block(block)
         region = Region(self.blocks)
         first = entry.first_op
@@ -286,7 +290,7 @@ class MethodLowering:
             case FuncReturnOp():
                 self._return(op)
             case AssertOp():
-                pass
+                self.checks.assertion(op)
             case _:
                 if op.results:
                     self._refuse(op, "has no form at the executable level")
@@ -495,4 +499,5 @@ class MethodLowering:
             elif isinstance(owner, BufferOp) and not self.plan_outputs and owner.state is None:
                 owner.caller = BufferOp(owner.result.type, caller=True).caller
             outputs.append(lowered)
+        self.checks.finish(op)
         self.emit(ReturnOp(outputs), op)

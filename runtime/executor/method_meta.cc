@@ -96,6 +96,25 @@ uint32_t MethodMeta::num_instructions() const {
   return count;
 }
 
+StringView MethodMeta::instruction_text(uint32_t i) const {
+  const flat::Vector chains = plan_.vector(slot::kChains);
+  for (uint32_t c = 0; c < chains.count(); ++c) {
+    const flat::Vector instructions = chains.table(c).vector(slot::kInstructions);
+    if (i >= instructions.count()) {
+      i -= instructions.count();
+      continue;
+    }
+    const flat::Table instruction = instructions.table(i);
+    const auto type = static_cast<InstructionType>(instruction.get<uint8_t>(slot::kInstructionType));
+    if (type != InstructionType::KernelCall) break;
+    const flat::Vector args = instruction.table(slot::kInstructionTable).vector(1);
+    const uint32_t last = args.count() == 0 ? num_values() : static_cast<uint32_t>(args.get<int32_t>(args.count() - 1));
+    if (last >= num_values() || value_tag(last) != Tag::String) break;
+    return value(last).string(0);
+  }
+  return StringView{};
+}
+
 uint32_t MethodMeta::num_operators() const { return plan_.vector(slot::kOperators).count(); }
 StringView MethodMeta::operator_name(uint32_t i) const { return plan_.vector(slot::kOperators).table(i).string(0); }
 StringView MethodMeta::operator_overload(uint32_t i) const { return plan_.vector(slot::kOperators).table(i).string(1); }

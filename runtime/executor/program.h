@@ -76,6 +76,8 @@ class MethodMeta {
   Tag value_tag(uint32_t i) const;
   TensorInfo value_tensor(uint32_t i) const;
   uint32_t num_instructions() const;
+  /// The text that is the last argument of an instruction; empty where it has none.
+  StringView instruction_text(uint32_t i) const;
   uint32_t num_operators() const;
   /// Name ("aten::add") and overload ("out", or empty) of an operator.
   StringView operator_name(uint32_t i) const;

@@ -297,6 +297,9 @@ Status Method::failure(const ErrorRecord& record) const {
   if (record.check == Check::ExternalMissing || record.check == Check::ExternalMismatch) {
     status.message += " ('" + text(meta.value_tensor(static_cast<uint32_t>(record.a)).name) + "')";
   }
+  if (record.check == Check::InputSizes || record.check == Check::ProgramAssertion) {
+    status.message += ": " + text(meta.instruction_text(static_cast<uint32_t>(record.instruction)));
+  }
   if (names_delegate(record.check) && record.a >= 0 && record.a < meta.num_delegates()) {
     status.message += " ('" + text(meta.delegate_id(static_cast<uint32_t>(record.a))) + "')";
   }
