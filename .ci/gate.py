@@ -51,6 +51,7 @@ def checks(*, full: bool) -> list[Step]:
     python = ("python",)
     # One part of the entries of torch's samples for each change; see etir_testing/opinfo/select.py.
     samples = ["--every-sample", "--programs", "3"] if full else ["--part", "3"]
+    dynamic = ["--samples", "3"] if full else ["--part", "16"]
     alone = {"OMP_NUM_THREADS": "1"}  # Two at a time, more threads are in each other's way.
     return [
         Step("native runtime", (*python, "-c", "import sys, etir.runtime; sys.exit(not etir.runtime.is_available())")),
@@ -75,6 +76,7 @@ def checks(*, full: bool) -> list[Step]:
         Step("install without a compiler", ("bash", ".ci/install_plain")),
         Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10"), cores=2),
         Step("torch's samples", (*python, "test/opinfo_walk.py", *samples), cores=2),
+        Step("torch's samples, dynamic sizes", (*python, "test/opinfo_dynamic.py", *dynamic), cores=2),
         Step("model zoo", (*python, *["test/zoo.py", "--small", "--no-stock", "--check", "--jobs", "2"]), cores=2),
     ]
 

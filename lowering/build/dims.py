@@ -89,7 +89,7 @@ def slice_length(size: Dim, start: Dim | None, end: Dim | None, step: int) -> Di
     return as_int_if_const(length if step == 1 else ceildiv(length, step))
 
 
-def window_count(size: Dim, kernel: int, stride: int, padding: int, dilation: int = 1, ceil_mode: bool = False) -> Dim:
+def window_count(size: Dim, kernel: Dim, stride: int, padding: int, dilation: int = 1, ceil_mode: bool = False) -> Dim:
     """How many windows of a convolution or of a pooling fit along one dim.
 
     With ``ceil_mode`` a last window may hang over the end, if it starts inside the input or its left padding.

@@ -42,6 +42,7 @@ from etir.lowering.build.builder import Builder, Operator, is_tensor
 from etir.lowering.decompose_aten import families
 from etir.lowering.decompose_aten.errors import E0420
 from etir.lowering.decompose_aten.preserved import PreservedOps
+from etir.lowering.decompose_aten.static_sizes import Problems, has_dynamic_sizes, needs_static_size
 from etir.passes.infra.rewriting import Pattern, PatternRewriter
 
 Outcome: TypeAlias = "SSAValue | Sequence[SSAValue | None] | None"
@@ -104,6 +105,14 @@ class Decomposition(OperatorPattern):
             outcome = type(self).function(b, *values)
         except EtirError as error:
             self.problems[op] = error.diagnostics[0].at(source_location(op.location))
+            outcome = None
+        except (AssertionError, AttributeError, IndexError, OverflowError, TypeError, ValueError) as error:
+            # Most patterns compute with sizes while compiling, and some cannot with those that are not known then:
+            # the next pattern, or tracing, may.
+            if not isinstance(self.problems, Problems) or not has_dynamic_sizes(op):
+                raise
+            self.problems.sizes[op] = needs_static_size(op, self.name, error)
+            rewriter.notify_match_failure("it computes with a size that is not known while compiling")
             outcome = None
         if outcome is None:
             _take_back(rewriter)

@@ -24,6 +24,7 @@ from etir.lowering.decompose_aten.decomposition import ADDED, DECOMPOSITIONS, RE
 from etir.lowering.decompose_aten.foreach import ForeachPattern
 from etir.lowering.decompose_aten.preserved import PreservedOps
 from etir.lowering.decompose_aten.report import summary
+from etir.lowering.decompose_aten.static_sizes import Problems
 from etir.lowering.decompose_aten.symint_ops import SymIntPattern
 from etir.lowering.decompose_aten.traced import TraceDecomposition
 from etir.passes.errors import E0503
@@ -60,12 +61,13 @@ class DecomposeAtenPass(Pass):
     libraries: tuple[str, ...] = ()
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
-        """Decompose in place. Raises E0411, E0412, E0421 and E0422 for what cannot be decomposed, all at once."""
-        problems: dict[Operation, Diagnostic] = {}
+        """Decompose in place. Raises E0411, E0412 and E0421 to E0423 for what cannot be decomposed, all at once."""
+        problems = Problems()
         preserved = PreservedOps(self.target, self.keep, self.delegates, self.libraries)
         apply_patterns_greedily(
             ctx, module, [*self.patterns(ctx, preserved, problems), TraceDecomposition(preserved, self.only, problems)]
         )
+        problems.conclude()
         raise_if_errors(summary([(op, d) for op, d in problems.items() if op.parent is not None]))
 
     def recover(self, module: ModuleOp) -> bool:

@@ -17,3 +17,8 @@ E0422 = define(
     "a recurrent network has a sequence of unknown length",
     "export with a fixed sequence length: steps are unrolled",
 )
+E0423 = define(
+    "E0423",
+    "an operator needs a static size",
+    "export with the dim that the message names as a constant: leave it out of dynamic_shapes, or pass its size as int",
+)

@@ -54,8 +54,6 @@ def convolution(call: Call) -> Tensor:
     sizes: list[Dim] = []
     for i, size in enumerate(dims[-spatial:]):
         window = kernel[2 + i]
-        if not isinstance(window, int):
-            raise TypeError("the kernel of a convolution has a constant size")
         if call["transposed"]:
             sizes.append((size - 1) * stride[i] - 2 * padding[i] + dilation[i] * (window - 1) + extra[i] + 1)
         else:

@@ -10,7 +10,8 @@ from xdsl.ir import Attribute
 
 from etir.dialects.dtypes import i1, ui8
 from etir.dialects.et.layout import Dim, dims_of
-from etir.lowering.build.dims import broadcast, exact_quotient, product, slice_length, wrap, wrap_all
+from etir.dialects.sym.expr import sym_min
+from etir.lowering.build.dims import as_int_if_const, broadcast, exact_quotient, product, slice_length, wrap, wrap_all
 from etir.lowering.build.inference import Call, contiguous, like, rule, size_as_dim, tensor_type_of
 from etir.lowering.build.promotion import common_type
 from etir.dialects.et.layout import order_of, tensor_type
@@ -139,16 +140,15 @@ def unbind(call: Call) -> list[Attribute]:
 
 @rule(*with_view("aten.diagonal.default"))
 def diagonal(call: Call) -> Tensor:
-    """The diagonal as the last dim; both of its dims have constant sizes."""
+    """The diagonal as the last dim; of symbolic sizes it is assumed that one off the middle starts inside."""
     dims = list(call.dims())
     first, second = wrap(call["dim1"], len(dims)), wrap(call["dim2"], len(dims))
     rows, columns, offset = dims[first], dims[second], int(call["offset"])
-    if not isinstance(rows, int) or not isinstance(columns, int):
-        if rows != columns or offset:
-            raise TypeError("the length of the diagonal is not known")
-        length: Dim = rows
-    else:
+    length: Dim
+    if isinstance(rows, int) and isinstance(columns, int):
         length = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    else:
+        length = as_int_if_const(sym_min(rows + min(offset, 0), columns - max(offset, 0)))
     return contiguous(call.element(), [*(d for i, d in enumerate(dims) if i not in (first, second)), length])
 
 

@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import bf16, f16, f32, i1
-from etir.dialects.et.layout import Dim
+from etir.dialects.et.layout import Dim, tensor_type
 from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.sizes import SizeLike
@@ -57,11 +57,14 @@ def scaled_dot_product_attention(
     enable_gqa: bool,
 ) -> SSAValue | None:
     """``softmax(query * scale @ key^T + mask) @ value``"""
-    width = dims(query)[-1]
     if scale is None:
-        if not isinstance(width, int):
-            return b.notify_match_failure("the width of the heads is dynamic")
-        scale = 1 / math.sqrt(width) if width else 1.0
+        width = b.size(query, -1)
+        if isinstance(width, int):
+            scale = 1 / math.sqrt(width) if width else 1.0
+        else:
+            number = b(aten.full.default, [], width.value, dtype=f32, types=[tensor_type(f32, [])])
+            query = b.div(query, b.cast(b.sqrt(number), element(query)))
+            scale = 1.0
     rows, columns = b.size(query, -2), b.size(key, -2)
     visible: SSAValue | None = None
     if is_causal:

@@ -13,6 +13,7 @@ from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.dims import broadcast, wrap, wrap_all
 from etir.lowering.build.sizes import SizeLike
+from etir.lowering.build.sizes import dim as dim_of_size
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 from etir.lowering.decompose_aten.families.rearrange import at_least
 
@@ -56,14 +57,17 @@ def cat(b: Builder, tensors: Sequence[SSAValue], _dim: int) -> SSAValue | None:
 def block_diag(b: Builder, tensors: Sequence[SSAValue]) -> SSAValue | None:
     """``constant_pad_nd`` of each matrix to the whole width, then ``cat``"""
     blocks = [at_least(b, t, 2) for t in tensors]
-    widths = [dims(block)[1] for block in blocks]
-    total = sum(w for w in widths if isinstance(w, int))
+    widths = [b.sizes(block)[1] for block in blocks]
+    total: SizeLike = 0
+    for width in widths:
+        total = total + width
     rows: list[SSAValue] = []
-    before = 0
+    before: SizeLike = 0
     for block, width in zip(blocks, widths, strict=True):
-        assert isinstance(width, int), "torch.export specializes the widths"
-        rows.append(b(aten.constant_pad_nd.default, block, [before, total - before - width], 0))
-        before += width
+        type = tensor_type(element(block), [dims(block)[0], dim_of_size(total)])
+        after = total - before - width
+        rows.append(b(aten.constant_pad_nd.default, block, [before, after], 0, types=[type]))
+        before = before + width
     return b.cat(rows, 0)
 
 

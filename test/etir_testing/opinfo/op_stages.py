@@ -71,22 +71,22 @@ def _stage_of(sample: Sample, stock: bool, outcome: Outcome, known: tuple[Any] |
         torch.manual_seed(1)
         expected = sample.module(*sample.fresh()) if known is None else known[0]
     except Exception as error:  # Whatever torch raises: the sample is no program.
-        return "eager", _line(error)
+        return "eager", one_line(error)
     try:
         program = torch.export.export(sample.module, sample.fresh(), strict=False)
     except Exception as error:
-        return "export", _line(error)
+        return "export", one_line(error)
     if stock:
         outcome.stock = _stock(program)
     try:
         compiled = etir.compile(program, target="etir")
         method = etir.runtime.load(compiled.buffer)["forward"]
-        got = method(*(_laid_out(t, info) for t, info in zip(sample.fresh(), method.inputs, strict=True)))
+        got = method(*(laid_out(t, info) for t, info in zip(sample.fresh(), method.inputs, strict=True)))
     except EtirError as error:
-        return _stage_of_error(error), _first_line(error)
+        return stage_of_error(error), first_diagnostic(error)
     except Exception as error:  # A traceback is a bug of the compiler, whatever its type.
-        return "compile", f"{_place(error)}: {_line(error)}"
-    return _compare(got, expected, program, sample)
+        return "compile", f"{error_place(error)}: {one_line(error)}"
+    return compare(got, expected, program, sample)
 
 
 def _with_other_seed(sample: Sample) -> Any:
@@ -97,12 +97,12 @@ def _with_other_seed(sample: Sample) -> Any:
         return sample.module(*sample.fresh())
 
 
-def _stage_of_error(error: EtirError) -> str:
+def stage_of_error(error: EtirError) -> str:
     ids = [str(d.id.id) for d in error.diagnostics]
     return next((stage for pattern, stage in _STAGE_OF_ERROR if re.fullmatch(pattern, ids[0])), "compile")
 
 
-def _first_line(error: EtirError) -> str:
+def first_diagnostic(error: EtirError) -> str:
     """The first diagnostic, without its place."""
     first = error.diagnostics[0]
     more = f" (+{len(error.diagnostics) - 1})" if len(error.diagnostics) > 1 else ""
@@ -118,13 +118,13 @@ def _stock(program: Any) -> str:
     try:
         run_pipeline(EtContext(), etir.import_program(program), pipeline(stop="backend"))
     except EtirError as error:
-        return _first_line(error)
+        return first_diagnostic(error)
     except Exception as error:
-        return f"{_place(error)}: {_line(error)}"
+        return f"{error_place(error)}: {one_line(error)}"
     return ""
 
 
-def _laid_out(tensor: torch.Tensor, info: Any) -> torch.Tensor:
+def laid_out(tensor: torch.Tensor, info: Any) -> torch.Tensor:
     """A dense copy of an input in the dim order that the program has for it."""
     order = list(info.dim_order)
     inverse = [order.index(d) for d in range(len(order))]
@@ -134,7 +134,7 @@ def _laid_out(tensor: torch.Tensor, info: Any) -> torch.Tensor:
 # --- comparison -------------------------------------------------------------------------------------------------------
 
 
-def _compare(got: list[Any], expected: Any, program: Any, sample: Sample) -> tuple[str, str]:
+def compare(got: list[Any], expected: Any, program: Any, sample: Sample) -> tuple[str, str]:
     wanted, structure = pytree.tree_flatten(expected)
     if len(got) != len(wanted):
         return "match", f"{len(got)} outputs instead of {len(wanted)}"
@@ -176,7 +176,7 @@ def _difference(actual: Any, value: Any) -> str:
     try:
         torch.testing.assert_close(torch.as_tensor(actual), value, equal_nan=True, check_stride=False)
     except AssertionError as error:
-        return re.sub(r"\d[\d.e+-]*", "N", _line(error).split(" (up to")[0])
+        return re.sub(r"\d[\d.e+-]*", "N", one_line(error).split(" (up to")[0])
     return ""
 
 
@@ -269,12 +269,12 @@ def _undefined_outputs(program: Any) -> list[bool]:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def _line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:300] if not isinstance(error, AssertionError) else text[:300]
 
 
-def _place(error: BaseException) -> str:
+def error_place(error: BaseException) -> str:
     """The innermost frame of etir."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if any(f"/{part}/" in f.filename for part in ("lowering", "passes", "emit", "dialects"))]

@@ -19,13 +19,16 @@ from etir_testing.opinfo.op_stages import STAGES, Outcome
 EXCEPTIONS = Path(__file__).with_name("exceptions.json")
 """The entries that are known not to run, with the reason."""
 
+DYNAMIC_EXCEPTIONS = EXCEPTIONS.with_name("dynamic_exceptions.json")
+"""The same for programs whose sizes are dynamic."""
+
 SECONDS = 300
 """An entry that takes longer is stopped."""
 
 
-def exceptions(limit: int | None) -> dict[str, str]:
+def exceptions(limit: int | None, path: Path = EXCEPTIONS) -> dict[str, str]:
     """Entry to the reason why it does not run, as far as ``limit`` samples for each dtype show it."""
-    rows = json.loads(EXCEPTIONS.read_text(encoding="utf-8"))
+    rows = json.loads(path.read_text(encoding="utf-8"))
     return {name: row["reason"] for name, row in rows.items() if limit is None or limit >= row["from"]}
 
 
