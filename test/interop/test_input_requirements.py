@@ -106,7 +106,7 @@ def test_requirements(name: str) -> None:
             methods["executorch"][1](*inputs)
         with pytest.raises(RuntimeError):
             stock(methods["executorch"][0], [inputs])
-    # Calls that were refused have left nothing behind.
+    # Calls that were refused have changed nothing.
     assert_same(trace(lambda flat: methods["etir"][1](*flat), calls), expected, "etir's runtime, again", 1e-5)
 
 
