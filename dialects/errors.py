@@ -53,6 +53,21 @@ E0305 = define(
     "contiguous",
 )
 E0306 = define("E0306", "a symbolic dim is not declared", "declare it at the top of the module: sym.dim @s0 in [1, 64]")
+E0308 = define(
+    "E0308",
+    "a value is read before anything writes it",
+    "let an instruction before it write the value, or read the one that is written",
+)
+E0309 = define(
+    "E0309",
+    "an instruction does not fit what it calls",
+    "give the arguments that the kernel's schema names, in its order, and results of the sizes that it computes",
+)
+E0310 = define(
+    "E0310",
+    "a declared type does not follow from the operands",
+    "correct the type after '->', or the operands",
+)
 E0307 = define(
     "E0307",
     "an operation has no source location",

@@ -1,8 +1,8 @@
 """`verify-edge`: the legality check of the edge level.
 
 The rules of docs/reference/dialects/edge.md: E1 every operator is functional; E2 none is a view; E3 every tensor slot
-holds a tensor; E4 memory formats are explicit dim orders; E5 element types and static dims of results are those that
-the operator's promotion rule gives. All violations are reported together.
+holds a tensor; E4 memory formats are explicit dim orders; E5 element types and sizes of results are those that the
+operator's rule gives. All violations are reported together.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from etir.dialects.aten.base import AtenOp
 from etir.dialects.aten.opaque import OpaqueOp, operator_of
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.layout import dims_of
 from etir.dialects.schema import Kind, SchemaKind
 from etir.dialects.text import source_location
-from etir.lowering.build.inference import infer
 from etir.lowering.errors import E0410, E0414
+from etir.lowering.verify_types import type_problems
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 
@@ -69,19 +68,4 @@ def _operator(op: EdgeOp) -> Iterator[str]:
             return
         if argument.kind is Kind.MEMORY_FORMAT and value is not None:
             yield f"has a memory format ('{argument.name}') instead of a dim order (E4)"
-    try:
-        expected = infer(schema, arguments)
-    except (LookupError, TypeError, ValueError):
-        # Operators without a rule (rare ones, custom libraries) have the types that torch gave them.
-        return
-    for index, (result, type) in enumerate(zip(op.results, expected, strict=False)):
-        got = result.type
-        if not isinstance(got, TensorType) or not isinstance(type, TensorType):
-            continue
-        if got.element_type != type.element_type:
-            yield f"gives result {index} element type {got.element_type}; its rule gives {type.element_type} (E5)"
-        elif got.get_num_dims() != type.get_num_dims() or any(
-            a != b and isinstance(a, int) and isinstance(b, int)
-            for a, b in zip(dims_of(got), dims_of(type), strict=True)
-        ):
-            yield f"gives result {index} type {got}; its rule gives {type} (E5)"
+    yield from (f"{problem} (E5)" for problem in type_problems(op, None))

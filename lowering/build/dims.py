@@ -12,19 +12,33 @@ from etir.dialects.et.layout import Dim
 from etir.dialects.sym.expr import SymExpr, ceildiv, sym_min
 
 
+class OperandError(ValueError):
+    """Operands that no valid program has: sizes that do not go together, whatever the symbols in them are."""
+
+
+class DimError(OperandError, IndexError):
+    """The number of a dim that a tensor does not have."""
+
+
+def agree(a: Dim, b: Dim, what: str) -> None:
+    """Two sizes that have to be equal. Raises :class:`OperandError` for different constants."""
+    if isinstance(a, int) and isinstance(b, int) and a != b:
+        raise OperandError(f"{what} have the sizes {a} and {b}")
+
+
 def broadcast_dim(a: Dim, b: Dim) -> Dim:
-    """The size of two aligned dims together. Raises ``ValueError`` for different constants, neither of them 1."""
+    """The size of two aligned dims together. Raises :class:`OperandError` for different constants, neither 1."""
     if a == b or b == 1:
         return a
     if a == 1:
         return b
     if isinstance(a, int) and isinstance(b, int):
-        raise ValueError(f"sizes {a} and {b} do not broadcast")
+        raise OperandError(f"sizes {a} and {b} do not broadcast")
     return a if isinstance(a, int) or not isinstance(b, int) else b
 
 
 def broadcast(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The shape that ``shapes``, aligned at the end, broadcast to. Raises ``ValueError``."""
+    """The shape that ``shapes``, aligned at the end, broadcast to. Raises :class:`OperandError`."""
     rank = max(map(len, shapes), default=0)
     result: list[Dim] = [1] * rank
     for shape in shapes:
@@ -43,9 +57,9 @@ def product(dims: Sequence[Dim]) -> Dim:
 
 
 def wrap(dim: int, rank: int) -> int:
-    """A dim index counted from 0. Raises ``IndexError`` outside of the rank; rank 0 takes 0 and -1."""
+    """A dim index counted from 0. Raises :class:`DimError` outside of the rank; rank 0 takes 0 and -1."""
     if not -max(rank, 1) <= dim < max(rank, 1):
-        raise IndexError(f"dim {dim} is out of range for {rank} dims")
+        raise DimError(f"dim {dim} is out of range for {rank} dims")
     return dim % max(rank, 1)
 
 

@@ -1,8 +1,8 @@
 """Result types of the operators that lowerings emit, without torch.
 
 A rule is a function from a :class:`Call` (schema and arguments) to the result types, registered under the names of the
-overloads that it covers. It serves operations that a pass *makes*: what the importer read has its types from
-``torch.export``. :func:`infer` raises ``LookupError`` for an operator without a rule; whoever creates it then gives the types.
+overloads that it covers. It serves operations that a pass *makes*, whose types it gives, and those of text, whose types
+it checks. :func:`infer` raises ``LookupError`` for an operator without a rule; whoever creates it then gives the types.
 
 Types are contiguous, except that pointwise operators, convolutions and pooling keep the dim order of their input.
 """
@@ -136,11 +136,18 @@ def has_rule(op_name: str) -> bool:
     return op_name in _load()
 
 
+def is_pointwise(op_name: str) -> bool:
+    """Whether each element of the result is computed from the elements of the same place, by its rule."""
+    function = _load().get(op_name)
+    return function is not None and function.__module__ == f"{__package__}.pointwise"
+
+
 def infer(schema: OpSchema, arguments: Mapping[str, Any]) -> list[Attribute]:
     """The result types of a call.
 
-    Raises ``LookupError`` for an operator without a rule, and ``TypeError``, ``ValueError`` or ``IndexError`` for
-    arguments that the operator does not take.
+    Raises ``LookupError`` for an operator without a rule; :class:`~etir.lowering.build.dims.OperandError` for
+    arguments that the operator does not take; ``TypeError``, ``IndexError`` or another ``ValueError`` where they do not
+    tell the types.
     """
     function = _load().get(schema.op_name)
     if function is None:

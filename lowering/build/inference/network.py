@@ -9,7 +9,7 @@ from xdsl.ir import Attribute
 
 from etir.dialects.dtypes import f32, i64
 from etir.dialects.et.layout import Dim, is_contiguous, order_of, tensor_type
-from etir.lowering.build.dims import product, window_count
+from etir.lowering.build.dims import agree, product, window_count
 from etir.lowering.build.inference import Call, contiguous, rule
 from etir.lowering.build.promotion import to_floating
 
@@ -19,6 +19,7 @@ Tensor = TensorType[Attribute]
 @rule("aten.mm.default")
 def mm(call: Call) -> Tensor:
     """[n, k] by [k, m]."""
+    agree(call.dims()[1], call.dims("mat2")[0], "the dims that are multiplied")
     return contiguous(call.element(), [call.dims()[0], call.dims("mat2")[1]])
 
 
@@ -26,6 +27,8 @@ def mm(call: Call) -> Tensor:
 def bmm(call: Call) -> Tensor:
     """[b, n, k] by [b, k, m]."""
     batch, other = call.dims()[0], call.dims("mat2")[0]
+    agree(batch, other, "the batches")
+    agree(call.dims()[2], call.dims("mat2")[1], "the dims that are multiplied")
     return contiguous(
         call.element(), [batch if isinstance(batch, int) else other, call.dims()[1], call.dims("mat2")[2]]
     )
@@ -34,12 +37,14 @@ def bmm(call: Call) -> Tensor:
 @rule("aten.addmm.default")
 def addmm(call: Call) -> Tensor:
     """[n, k] by [k, m]."""
+    agree(call.dims("mat1")[1], call.dims("mat2")[0], "the dims that are multiplied")
     return contiguous(call.element(), [call.dims("mat1")[0], call.dims("mat2")[1]])
 
 
 @rule("aten.linear.default")
 def linear(call: Call) -> Tensor:
     """The last dim becomes the number of rows of the weight."""
+    agree(call.dims("input")[-1], call.dims("weight")[-1], "the dims that are multiplied")
     return contiguous(call.element("input"), [*call.dims("input")[:-1], *call.dims("weight")[:-1]])
 
 
@@ -48,6 +53,8 @@ def convolution(call: Call) -> Tensor:
     """Windows along each spatial dim; transposed: the input size that has that many windows."""
     dims, kernel = call.dims("input"), call.dims("weight")
     spatial = len(kernel) - 2
+    per_group = kernel[0] if call["transposed"] else kernel[1] * int(call["groups"])
+    agree(dims[-spatial - 1], per_group, "the channels of input and weight")
     stride, padding, dilation, extra = (
         call.ints(name, spatial) for name in ("stride", "padding", "dilation", "output_padding")
     )

@@ -9,13 +9,21 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
 from etir.dialects.dtypes import i1, ui8
-from etir.dialects.et.layout import Dim, dims_of
+from etir.dialects.et.layout import Dim, dims_of, order_of, tensor_type
 from etir.dialects.sym.expr import sym_min
-from etir.lowering.build.dims import as_int_if_const, broadcast, exact_quotient, product, slice_length, wrap, wrap_all
+from etir.lowering.build.dims import (
+    OperandError,
+    agree,
+    as_int_if_const,
+    broadcast,
+    exact_quotient,
+    product,
+    slice_length,
+    wrap,
+    wrap_all,
+)
 from etir.lowering.build.inference import Call, contiguous, like, rule, size_as_dim, tensor_type_of
 from etir.lowering.build.promotion import common_type
-from etir.dialects.et.layout import order_of, tensor_type
-from etir.dialects.et.layout import tensor_type
 
 Tensor = TensorType[Attribute]
 
@@ -46,6 +54,7 @@ def resolve_view(dims: Sequence[Dim], sizes: Sequence[Any]) -> list[Dim]:
     if -1 in result:
         rest = product([d for d in result if d != -1])
         result[result.index(-1)] = exact_quotient(product(dims), rest)
+    agree(product(dims), product(result), "the tensor and the one with the given sizes")
     return result
 
 
@@ -54,7 +63,12 @@ def expand(call: Call) -> Tensor:
     """The given sizes, aligned at the end; -1 keeps the input's."""
     dims = call.dims()
     sizes = call.sizes("size")
+    if len(sizes) < len(dims):
+        raise OperandError(f"{len(dims)} dims do not expand to {len(sizes)}")
     padded = (*(1,) * (len(sizes) - len(dims)), *dims)
+    for size, dim in zip(sizes, padded, strict=True):
+        if size != -1 and dim != 1:
+            agree(dim, size, "a dim and what it expands to")
     return contiguous(call.element(), [d if s == -1 else s for s, d in zip(sizes, padded, strict=True)])
 
 
@@ -178,10 +192,12 @@ def cat(call: Call) -> Tensor:
     dims = list(dims_of(counted[0]))
     dim = wrap(call["dim"], len(dims))
     for other in counted[1:]:
+        agree(len(dims), other.get_num_dims(), "the shapes that are joined")
         for i, size in enumerate(dims_of(other)):
             if i == dim:
                 dims[i] = dims[i] + size
             elif isinstance(size, int):
+                agree(dims[i], size, f"dim {i} of the tensors that are joined")
                 dims[i] = size
     return contiguous(common_type([t.element_type for t in types]), dims)
 
@@ -262,6 +278,7 @@ def gather(call: Call) -> Tensor:
 @rule("aten.embedding.default")
 def embedding(call: Call) -> Tensor:
     """A row for each index."""
+    agree(len(call.dims("weight")), 2, "the dims of the table, and of a matrix,")
     return contiguous(call.element("weight"), [*call.dims("indices"), call.dims("weight")[1]])
 
 

@@ -1,0 +1,52 @@
+// RUN: not et-opt -p verify-types --split-input-file %s 2>&1 | filecheck %s
+
+// What follows from the operands, and what no rule speaks of, says nothing.
+sym.dim @s0 in [2, 16]
+func.func @right(%x: tensor<?x3xf32, #et.layout<dims = [s0, 3]>>, %i: tensor<4xi64>) -> tensor<?x3xf32, #et.layout<dims = [s0, 3]>> {
+  %0 = aten.add.Tensor(%x, %x) : (tensor<?x3xf32, #et.layout<dims = [s0, 3]>>, tensor<?x3xf32, #et.layout<dims = [s0, 3]>>) -> tensor<?x3xf32, #et.layout<dims = [s0, 3]>>
+  %1 = aten.bincount.default(%i) : (tensor<4xi64>) -> tensor<7xi64>
+  func.return %0 : tensor<?x3xf32, #et.layout<dims = [s0, 3]>>
+}
+
+// -----
+
+// CHECK-NOT: right
+// CHECK: error[E0310]: 'aten.add.Tensor' gives result 0 type tensor<2x4xf32>; its rule gives tensor<2x3xf32>
+func.func @sizes(%x: tensor<2x3xf32>) -> tensor<2x4xf32> {
+  %0 = aten.add.Tensor(%x, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x4xf32>
+  func.return %0 : tensor<2x4xf32>
+}
+
+// -----
+
+// CHECK: error[E0310]: 'edge.aten.eq.Tensor' gives result 0 element type f32; its rule gives i1
+func.func @element(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %0 = edge.aten.eq.Tensor(%x, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  func.return %0 : tensor<2x3xf32>
+}
+
+// -----
+
+// CHECK: error[E0310]: 'aten.mm.default' takes operands that do not fit: the dims that are multiplied have the sizes 3 and 4
+func.func @operands(%x: tensor<2x3xf32>, %y: tensor<4x5xf32>) -> tensor<2x5xf32> {
+  %0 = aten.mm.default(%x, %y) : (tensor<2x3xf32>, tensor<4x5xf32>) -> tensor<2x5xf32>
+  func.return %0 : tensor<2x5xf32>
+}
+
+// -----
+
+// A symbolic size that no value of the symbol makes equal.
+// CHECK: error[E0310]: 'aten.relu.default' gives result 0 type
+sym.dim @s0 in [2, 16]
+func.func @symbolic(%x: tensor<?xf32, #et.layout<dims = [s0]>>) -> tensor<?xf32, #et.layout<dims = [s0 + 1]>> {
+  %0 = aten.relu.default(%x) : (tensor<?xf32, #et.layout<dims = [s0]>>) -> tensor<?xf32, #et.layout<dims = [s0 + 1]>>
+  func.return %0 : tensor<?xf32, #et.layout<dims = [s0 + 1]>>
+}
+
+// -----
+
+// CHECK: error[E0310]: 'aten.sum.dim_IntList' takes operands that do not fit: dim 2 is out of range for 2 dims
+func.func @dim(%x: tensor<2x3xf32>) -> tensor<2xf32> {
+  %0 = aten.sum.dim_IntList(%x, dim = [2]) : (tensor<2x3xf32>) -> tensor<2xf32>
+  func.return %0 : tensor<2xf32>
+}
