@@ -96,7 +96,8 @@ E0831 = define("E0831", "name is defined twice", "Give every method, and every n
 E0832 = define(
     "E0832",
     "tensor needs what the runtime does not have",
-    "Use tensors without storage offset whose dynamic dims have an upper bound (DYNAMIC_BOUND).",
+    "Use tensors without storage offset; a tensor whose dims have no upper bound (DYNAMIC_UNBOUND) has no place of its "
+    "own and no data: etir's runtime allocates it, the stock runtime does not load it.",
 )
 E0833 = define(
     "E0833",
@@ -161,6 +162,11 @@ E0867 = define(
     "E0867",
     "two things have one name in a file of external data",
     "Keep one of them inside: externalize-weights{match=...} names what goes out.",
+)
+E0868 = define(
+    "E0868",
+    "the name of a file of external data cannot be used",
+    "name the file that is written beside the program, without its folder: 'weights' is weights.ptd.",
 )
 E0866 = define(
     "E0866",

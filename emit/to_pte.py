@@ -36,8 +36,9 @@ from etir.dialects.et.weights import Blob, payload_of
 from etir.dialects.literals import dense_values, scalar_of
 from etir.dialects.payloads import require_payloads
 from etir.dialects.text import source_location
-from etir.emit.errors import E0861, E0862, E0867
+from etir.emit.errors import E0861, E0862, E0867, E0868
 from etir.emit.formats.buffers import Buffer
+from etir.emit.formats.checks import file_name_error
 from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
 from etir.emit.ptd.writer import ptd_parts
@@ -150,7 +151,7 @@ class _Pools:
         wanted = [fqn.data if isinstance(fqn, StringAttr) else symbol, symbol]
         key = next((key for key in wanted if self._keys.setdefault(key, (blob, layout)) == (blob, layout)), None)
         assert key is not None, "symbols are unique"
-        self.external.setdefault(tag.data, {})[key] = NamedTensor(blob.data, layout)
+        self._file(tag.data)[key] = NamedTensor(blob.data, layout)
         return model.ExtraTensorInfo(fully_qualified_name=key, location=model.TensorDataLocation.EXTERNAL)
 
     def named_data(self) -> dict[str, model.NamedData]:
@@ -168,8 +169,14 @@ class _Pools:
                 continue
             if key in self._keys:
                 raise E0867.error(f"'{tag.data}.ptd' is to hold a weight and a delegate's data as '{key}'")
-            self.external.setdefault(tag.data, {})[key] = NamedTensor(data, None, alignment)
+            self._file(tag.data)[key] = NamedTensor(data, None, alignment)
         return inside
+
+    def _file(self, tag: str) -> dict[str, NamedTensor]:
+        """What is in the file ``TAG.ptd``. Raises error E0868 for a tag that names no file beside the program."""
+        if tag not in self.external and (problem := file_name_error(tag)) is not None:
+            raise E0868.error(f"the tag of external data {problem}")
+        return self.external.setdefault(tag, {})
 
 
 def _intern(blob: Blob, index: dict[Blob, int], buffers: list[Buffer]) -> int:
@@ -274,7 +281,7 @@ class _MethodEmitter:
 
     def _buffer(self, op: BufferOp) -> model.Tensor:
         place = op.place
-        if place is None and op.caller is None:
+        if place is None and op.caller is None and not op.is_allocated:
             raise E0861.error(
                 f"buffer %{op.result.name_hint or ''} of method '{self.method.sym_name.data}' is not planned",
                 source_location(op.location),

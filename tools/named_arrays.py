@@ -65,16 +65,20 @@ def output_labels(names: Names) -> list[str]:
 
 def read_arrays(path: str) -> dict[str, Any]:
     """The arrays of an ``.npz`` file in file order. Raises error E0902."""
+    import struct
     import zipfile
+    import zlib
 
     import numpy as np
 
+    damaged = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, RuntimeError)
+    malformed = (ValueError, AttributeError, SyntaxError, RecursionError, OverflowError, MemoryError)
     help = "write arrays with numpy.savez"
     refuse_others(path, read_head(path), "an .npz file", help)
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, *damaged, *malformed) as error:
         raise E0902.error(f"cannot read the arrays '{path}': {error}", help=help) from None
     if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
         raise E0902.error(f"'{path}' is not an .npz file: '{strange[0]}' in it is no array", help=help)

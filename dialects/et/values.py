@@ -80,6 +80,11 @@ class BufferOp(IRDLOperation):
             return None
         return self.memory_id.value.data, self.offset.value.data
 
+    @property
+    def is_allocated(self) -> bool:
+        """Whether the client's allocator gives the memory at run time: sizes without a bound, and no place."""
+        return self.dynamic is not None and self.dynamic.data == "unbound" and self.place is None
+
     @place.setter
     def place(self, place: tuple[int, int] | None) -> None:
         self.memory_id = None if place is None else int_attr(place[0])

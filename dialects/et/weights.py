@@ -9,7 +9,9 @@ to the digest are refused. For tests, ``#et.synthetic<seed = 7>`` is a payload t
 from __future__ import annotations
 
 import json
+import math
 import mmap
+import operator
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -189,13 +191,18 @@ class WeightFile:
         try:
             header = json.loads(bytes(self._map[8 : 8 + length]))
             metadata = header.pop("__metadata__", {})
-            digests: dict[str, str] = json.loads(metadata.get("etir.digests", "{}"))
             self.is_from_elsewhere = "etir.digests" not in metadata  # not written by write_weight_file
-            spans = {name: tuple(entry["data_offsets"]) for name, entry in header.items()}
-            self._types = {
-                name: (str(entry["dtype"]), tuple(int(n) for n in entry["shape"])) for name, entry in header.items()
-            }
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            digests = {name: str(digest) for name, digest in json.loads(metadata.get("etir.digests", "{}")).items()}
+            spans: dict[str, tuple[int, int]] = {}
+            self._types: dict[str, tuple[str, tuple[int, ...]]] = {}
+            for name, entry in header.items():
+                start, end = map(operator.index, entry["data_offsets"])
+                shape = tuple(map(operator.index, entry["shape"]))
+                spans[name], self._types[name] = (start, end), (str(entry["dtype"]), shape)
+                size = _SAFETENSORS_BYTES.get(entry["dtype"])
+                if min(shape, default=0) < 0 or (size is not None and math.prod(shape) * size != end - start):
+                    raise ValueError(f"'{name}' has the shape {list(shape)} in {end - start} bytes")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise E0203.error(f"'{path}' has a malformed safetensors header: {error}") from None
         base = 8 + length
         self._spans: dict[str, tuple[int, int]] = {}
@@ -260,6 +267,15 @@ _SAFETENSORS_DTYPES = {
     "uint32": "U32",
     "uint64": "U64",
 }
+
+
+_SAFETENSORS_BYTES = {
+    **dict.fromkeys(("U8", "I8", "BOOL"), 1),
+    **dict.fromkeys(("I16", "F16", "BF16", "U16"), 2),
+    **dict.fromkeys(("I32", "F32", "U32"), 4),
+    **dict.fromkeys(("I64", "F64", "U64"), 8),
+}
+"""Bytes of an element of the types that the format has names for."""
 
 
 def write_weight_file(path: str | Path, weights: Iterable[tuple[str, TensorType[Attribute], Blob]]) -> None:

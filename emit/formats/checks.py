@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 MAX_ALIGNMENT = 1 << 20
+MAX_FILE_NAME = 200
+"""Bytes; file systems take 255, and what is written first has a longer name."""
 _SHOWN = 120
 
 
@@ -33,6 +35,18 @@ def name_error(name: str, limit: int | None = None) -> str | None:
         return f"{quoted(name)} has a NUL character"
     if limit is not None and (size := len(name.encode(errors="surrogatepass"))) > limit:
         return f"{quoted(name)} has {size} bytes, more than {limit}"
+    return None
+
+
+def file_name_error(name: str) -> str | None:
+    """Why ``name`` may not be the name of a file beside another one, ``None`` when it may.
+
+    It names that file and no folder: what a program says must not decide where something is written.
+    """
+    if (problem := name_error(name, MAX_FILE_NAME) or text_error(name)) is not None:
+        return problem
+    if "/" in name or "\\" in name or name in (".", ".."):
+        return f"{quoted(name)} is a path"
     return None
 
 
