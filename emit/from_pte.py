@@ -250,7 +250,7 @@ class _MethodReader:
         has_name = tensor.extra_tensor_info is not None and bool(tensor.extra_tensor_info.fully_qualified_name)
         state = self.reader.state(index, tensor, type) if tensor.data_buffer_idx or has_name else None
         op = BufferOp(type, state=state, dynamic=dynamic, place=place)
-        if place is None:
+        if place is None and not op.is_allocated:
             op.caller = BufferOp(type, caller=True).caller
             op.state = None
         return op

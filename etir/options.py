@@ -17,6 +17,7 @@ from typing import Any, Literal, TypedDict, Union, cast, get_args, get_origin, g
 from etir.errors import E0914
 from etir.passes.errors import E0503
 from etir.passes.infra.pipeline import options_from_values, type_text
+from etir.targets.errors import E0606
 
 Fallback = Literal["allow", "refuse"]
 
@@ -76,6 +77,9 @@ class CompileOptions:
     """Whether the program's own memory holds the inputs, or the caller's."""
     plan_outputs: bool = True
     """Whether the program's own memory holds the outputs, or the caller's."""
+    unbounded: Literal["refuse", "allocate"] = "refuse"
+    """What becomes of a tensor whose dims have no upper bound, or bounds that no memory holds: an error, or memory from
+    the client's allocator at run time, for targets whose runtime has that."""
     share_state: bool = False
     """Let methods share mutable buffers of one name."""
     external_weights: tuple[ExternalFile, ...] = ()
@@ -114,12 +118,18 @@ class CompileOptions:
     def resolved(self) -> CompileOptions:
         """The same with every delegate named once, in its canonical text.
 
-        Raises E0601 for a target and E1101, E1107 and E1110 for delegates that cannot be used.
+        Raises E0601 for a target, E0606 for an option that the target's runtime cannot serve, and E1101, E1107 and
+        E1110 for delegates that cannot be used.
         """
         from etir.backends.api.registry import parse_delegate
         from etir.targets.manifest import load
 
-        load(self.target)
+        manifest = load(self.target)
+        if self.unbounded == "allocate" and "dynamic_memory" not in manifest.features:
+            raise E0606.error(
+                f"{manifest.name} {manifest.version} allocates no tensors at run time: unbounded='allocate' is for "
+                "target 'etir'"
+            )
         return replace(self, delegates=tuple(dict.fromkeys(parse_delegate(text).text for text in self.delegates)))
 
 
@@ -134,6 +144,7 @@ class CompileKeywords(TypedDict, total=False):
     link_libraries: str | Sequence[str]
     plan_inputs: bool
     plan_outputs: bool
+    unbounded: Literal["refuse", "allocate"]
     share_state: bool
     external_weights: str | Mapping[str, str | Sequence[str]] | Sequence[ExternalFile] | None
     external_state: str | Mapping[str, str | Sequence[str]] | Sequence[ExternalFile] | None

@@ -34,6 +34,8 @@ class MethodReport:
     outputs: list[str]
     state_bytes: int
     runtime: RuntimeMemory | None = None
+    allocated: tuple[str, ...] = ()
+    """Tensors without an upper bound, which are allocated at run time: no plan counts their bytes."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,12 @@ class Report:
                 bound = method.pools_lower_bound.get(pool, 0)
                 gap = f", lower bound {bound:,}" if bound != size else ", which is the lower bound"
                 lines.append(f"  memory {pool}: {size:,} bytes{gap}")
+            if method.allocated:
+                planned = sum(method.pools.values())
+                lines.append(
+                    f"  allocated at run time: {len(method.allocated)} tensors without an upper bound, besides "
+                    f"{planned:,} planned bytes: {', '.join(method.allocated)}"
+                )
             if method.state_bytes:
                 lines.append(f"  state    {method.state_bytes:,} bytes")
             if method.runtime is not None:
@@ -200,4 +208,9 @@ def _method(module: ModuleOp, method: Any, runtime: Mapping[str, RuntimeMemory])
         outputs,
         sum(tensor_bytes(op.result.type) for op in buffers if op.state is not None),
         runtime.get(method.sym_name.data),
+        tuple(
+            f"%{op.result.name_hint or index}, {op.result.type.element_type} of rank {op.result.type.get_num_dims()}"
+            for index, op in enumerate(buffers)
+            if op.is_allocated
+        ),
     )

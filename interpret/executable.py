@@ -187,6 +187,8 @@ class ExecutableMethod:
             )
         order = order_of(cell.type)
         data = np.frombuffer(self.evaluator.to_bytes(_permuted(tensor, order)), np.uint8)
+        if isinstance(owner, BufferOp) and owner.is_allocated:
+            cell.memory = np.zeros(len(data), np.uint8)
         if len(data) > len(cell.memory):
             raise E1002.error(f"a result of shape {list(shape)} is larger than its buffer of {cell.type}")
         cell.shape = shape
@@ -319,6 +321,8 @@ class ExecutableMethod:
             piece, position = self._value(source), self._value(index)
             cell = self.cells[target]
             data = np.frombuffer(self.evaluator.to_bytes(piece), np.uint8)
+            if isinstance(target.owner, BufferOp) and target.owner.is_allocated:
+                cell.memory = np.append(cell.memory[: position * len(data)], data)
             cell.shape = (position + 1, *piece.shape)
             cell.memory[position * len(data) : (position + 1) * len(data)] = data
         elif base in _NUMBERS:

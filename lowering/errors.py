@@ -71,7 +71,8 @@ E0415 = define(
 E0416 = define(
     "E0416",
     "a dynamic dim has no upper bound",
-    'give it one when exporting: torch.export.Dim("name", max=...), or torch._check(size <= ...) for a size from data',
+    'give it one when exporting: torch.export.Dim("name", max=...), or torch._check(size <= ...) for a size from data; '
+    'on target etir it may be allocated at run time instead: unbounded="allocate", or --unbounded=allocate',
 )
 E0417 = define(
     "E0417",
@@ -82,4 +83,10 @@ E0418 = define(
     "E0418",
     "what is read of a tensor's storage is not known",
     "write it with views (slice, unfold, permute), or clone() the tensor first: a clone is all of its storage",
+)
+E0419 = define(
+    "E0419",
+    "the upper bounds of a tensor's dims are too large to plan",
+    'give smaller bounds when exporting (torch.export.Dim("name", max=...)), or on target etir let it be allocated at '
+    'run time: unbounded="allocate", or --unbounded=allocate',
 )

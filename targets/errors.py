@@ -23,6 +23,12 @@ E0604 = define(
     "the target's kernel does not take a call",
     "Insert the cast or copy that the message suggests, or decompose the operator.",
 )
+E0606 = define(
+    "E0606",
+    "the target's runtime has nothing for an option",
+    'Give every dim an upper bound instead: torch.export.Dim("name", max=...) for an input, torch._check(size <= ...) '
+    "for a size from data; or take the target that the message names.",
+)
 E0605 = define(
     "E0605",
     "a kernel is in a library that is not linked",

@@ -120,6 +120,13 @@ def _parser() -> ToolParser:
         metavar="PATTERN,...",
         help="add methods that read and write the state from outside, of fitting names or of all",
     )
+    parser.add_argument(
+        "--unbounded",
+        choices=("refuse", "allocate"),
+        default="refuse",
+        help="what becomes of tensors without an upper bound: an error, or memory that is allocated at run time, which "
+        "target etir has (default: refuse)",
+    )
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every phase, in numbered files")
     parser.add_argument(
         "--print-pipeline", action="store_true", help="print the passes as et-opt -p takes them; needs no -o"
@@ -190,6 +197,7 @@ def _options(arguments: argparse.Namespace) -> CompileOptions:
         "external_state": _files(arguments.external_state),
         "optimizer": arguments.optimizer,
         "state_methods": _patterns(arguments.state_methods),
+        "unbounded": arguments.unbounded,
     }
     return compile_options(None, keywords)
 

@@ -238,8 +238,9 @@ class _PlanChecker:
             return
         if tensor.storage_offset:
             yield self.report(E0832, f"storage offset {tensor.storage_offset} is not 0", "values", index)
-        if tensor.shape_dynamism is TensorShapeDynamism.DYNAMIC_UNBOUND:
-            yield self.report(E0832, "the tensor is DYNAMIC_UNBOUND", "values", index)
+        given = tensor.allocation_info is not None or tensor.data_buffer_idx or tensor.is_external
+        if tensor.shape_dynamism is TensorShapeDynamism.DYNAMIC_UNBOUND and given:
+            yield self.report(E0832, "the tensor is DYNAMIC_UNBOUND, but has memory", "values", index)
         if not -_I8 <= tensor.layout < _I8:
             yield self.report(E0830, f"layout {tensor.layout} is not in -128 to 127", "values", index)
         if tensor.extra_tensor_info is not None:

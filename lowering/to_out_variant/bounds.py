@@ -15,13 +15,27 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.et.layout import Dim, dims_of
-from etir.lowering.errors import E0416
+from etir.lowering.errors import E0416, E0419
 
 _TORCH = re.compile(r"s\d+")
 """Torch's names of sizes of inputs."""
 
 _EXAMPLE = 1024
 """The bound in the line of code that is proposed."""
+
+
+MOST_PLANNED = 1 << 36
+"""Bytes of the largest dynamic tensor that is planned: no machine has a memory for bounds whose product is more."""
+
+
+def oversized(source: SSAValue, size: int, func: FuncOp, location: SourceLocation | None) -> Diagnostic:
+    """The diagnostic for a dynamic tensor whose upper bounds together are more than any memory."""
+    made = f"a result of '{source.owner.name}'" if isinstance(source.owner, Operation) else "an input"
+    value = f"%{source.name_hint}" if source.name_hint else made
+    return E0419.diagnostic(
+        f"{value} of method '{func.sym_name.data}' has up to {size:,} bytes by the upper bounds of its dims",
+        location,
+    )
 
 
 def unbounded_dim(symbol: str, dim: Dim, source: SSAValue, func: FuncOp, location: SourceLocation | None) -> Diagnostic:

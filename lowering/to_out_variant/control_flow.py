@@ -118,7 +118,8 @@ def lower_scan(lowering: MethodLowering, op: ScanOp) -> None:
         # et_copy_index grows the result row by row, which a static tensor refuses.
         owner = value.owner
         assert isinstance(owner, BufferOp)
-        owner.dynamic = BufferOp(value.type, dynamic="bound").dynamic
+        if owner.dynamic is None:
+            owner.dynamic = BufferOp(value.type, dynamic="bound").dynamic
     lowering.copy_all([(c, lowering.lower(v)) for c, v in zip(carried, op.inits, strict=True)], op)
     inputs = [lowering.lower(v) for v in op.inputs]
     index = lowering.define(ScalarOp(0), op)

@@ -31,16 +31,18 @@ class ToOutVariantPass(Pass):
     ``plan-inputs`` and ``plan-outputs`` say whether the program's own memory holds inputs and outputs, or the caller's.
     ``checks`` says how the method checks the sizes of its inputs and what the program asserts: ``kernel`` by etir's
     kernels for that, ``jump`` by primitive operators that any runtime has, ``none`` not at all.
+    ``unbounded`` says whether a tensor without an upper bound is refused, or allocated at run time.
     """
 
     name = "to-out-variant"
     plan_inputs: bool = True
     plan_outputs: bool = True
     checks: Literal["none", "kernel", "jump"] = "none"
+    unbounded: Literal["refuse", "allocate"] = "refuse"
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
-        """Raises one error with every operator without an out variant (E0415), unbounded dim (E0416) and operation
-        that the runtime cannot express (E0417).
+        """Raises one error with every operator without an out variant (E0415), unbounded dim (E0416), tensor that is
+        too large to plan (E0419) and operation that the runtime cannot express (E0417).
         """
         for op in module.body.block.ops:
             if isinstance(op, SchemaDeclOp):
@@ -61,6 +63,7 @@ class ToOutVariantPass(Pass):
                 plan_inputs=self.plan_inputs,
                 plan_outputs=self.plan_outputs,
                 checks=self.checks,
+                allocate=self.unbounded == "allocate",
             )
             lowered.append((func, lowering.run()))
         problems += [_missing_variant(ops) for ops in missing.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
-from etir.diagnostics import Diagnostic
+from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.aten import ops as aten
 from etir.dialects.aten.opaque import operator_of
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
@@ -40,7 +41,7 @@ from etir.dialects.sym.ops import ArithmeticOp, AssertOp
 from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0417
-from etir.lowering.to_out_variant.bounds import unbounded_dim
+from etir.lowering.to_out_variant.bounds import MOST_PLANNED, oversized, unbounded_dim
 from etir.lowering.to_out_variant.calls import (
     PRIMITIVES,
     ArgumentList,
@@ -62,7 +63,7 @@ from etir.lowering.to_out_variant.in_place import (
 )
 from etir.lowering.to_out_variant.input_checks import Form, InputChecks
 from etir.lowering.to_out_variant.packing import packing_of
-from etir.lowering.to_out_variant.places import elements, is_dynamic, is_unplanned, root_of, start_in
+from etir.lowering.to_out_variant.places import dynamism, elements, is_dynamic, is_unplanned, root_of, start_in
 
 Ranges = dict[str, tuple[int, int | None]]
 
@@ -71,7 +72,7 @@ class MethodLowering:
     """Lowers one ``func.func`` to an ``et.method``.
 
     ``missing`` collects operators without an out variant, ``problems`` everything else that cannot be lowered;
-    ``plan_inputs`` False leaves the memory of all inputs to the caller.
+    ``plan_inputs`` False leaves the memory of all inputs to the caller, ``allocate`` that of tensors without a bound.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class MethodLowering:
         plan_inputs: bool,
         plan_outputs: bool,
         checks: Form = "none",
+        allocate: bool = False,
     ):
         self.ctx = ctx
         self.func = func
@@ -95,6 +97,7 @@ class MethodLowering:
         self.problems = problems
         self.plan_inputs = plan_inputs
         self.plan_outputs = plan_outputs
+        self.allocate = allocate
         self.definitions: list[Operation] = []
         self.blocks: list[Block] = [Block()]
         self.values: dict[SSAValue, SSAValue] = {}
@@ -142,28 +145,43 @@ class MethodLowering:
         return op.results[0]
 
     def bounded(self, type: Attribute, source: SSAValue) -> tuple[Attribute, str | None]:
-        """The static type of upper bounds, and ``"bound"`` when the type is dynamic."""
+        """The static type of upper bounds, and ``"bound"`` when the type is dynamic; ``"unbound"``, and 0 in the place
+        of dynamic sizes, for what is to be allocated at run time.
+        """
         assert isinstance(type, TensorType)
         if is_static(type):
             return type, None
-        return tensor_type(type.element_type, [self._bound(d, source) for d in dims_of(type)], order_of(type)), "bound"
+        dims = dims_of(type)
+        highest = [dim if isinstance(dim, int) else sym_expr.bounds(dim, self.ranges)[1] for dim in dims]
+        known = [size for size in highest if size is not None]
+        size = math.prod(max(n, 0) for n in known) * dtype_of(type.element_type).itemsize
+        if len(known) < len(dims) or size > MOST_PLANNED:
+            if self.allocate:
+                return tensor_type(type.element_type, [d if isinstance(d, int) else 0 for d in dims], order_of(type)), (
+                    "unbound"
+                )
+            if len(known) == len(dims):
+                self.problems.append(oversized(source, size, self.func, self._location(source)))
+                highest = [1] * len(dims)
+        bounded = [self._unbounded(d, source) if n is None else max(n, 0) for d, n in zip(dims, highest, strict=True)]
+        return tensor_type(type.element_type, bounded, order_of(type)), "bound"
 
-    def _bound(self, dim: Dim, source: SSAValue) -> int:
+    def _unbounded(self, dim: Dim, source: SSAValue) -> int:
+        """Report the symbols without a bound of a dim; the size to go on with."""
         if isinstance(dim, int):
             return dim
-        _, high = sym_expr.bounds(dim, self.ranges)
-        if high is not None:
-            return max(high, 0)
         for name in dim.symbols:
             if self.ranges.get(name, (0, None))[1] is None and name not in self.unbounded:
                 self.unbounded[name] = None
-                # An input has no line of its own: the first operation that reads it does.
-                owner = source.owner
-                ops = [owner] if isinstance(owner, Operation) else [u for u in self.func.walk() if source in u.operands]
-                places = [place for op in ops if (place := source_location(op.location)) is not None]
-                location = places[0] if places else None
-                self.problems.append(unbounded_dim(name, dim, source, self.func, location))
+                self.problems.append(unbounded_dim(name, dim, source, self.func, self._location(source)))
         return 1
+
+    def _location(self, source: SSAValue) -> SourceLocation | None:
+        """The line of a value. An input has none of its own: the first operation that reads it does."""
+        owner = source.owner
+        ops = [owner] if isinstance(owner, Operation) else [u for u in self.func.walk() if source in u.operands]
+        places = [place for op in ops if (place := source_location(op.location)) is not None]
+        return places[0] if places else None
 
     def buffer(self, source: SSAValue, **options: Any) -> SSAValue:
         """A new buffer for a tensor value."""
@@ -231,8 +249,7 @@ class MethodLowering:
         for target, source in pending:
             overwritten = [t for t in targets if t is root_of(source) and t is not root_of(target)]
             if overwritten and isinstance(source.type, TensorType):
-                dynamic = "bound" if is_dynamic(source) else None
-                temporary = self.define(BufferOp(source.type, dynamic=dynamic), op)
+                temporary = self.define(BufferOp(source.type, dynamic=dynamism(source)), op)
                 self.copy(temporary, source, op)
                 source = temporary
             elif overwritten:
@@ -399,6 +416,7 @@ class MethodLowering:
         base = self.lower(op.base)
         type, dynamic = self.bounded(op.result.type, op.result)
         assert isinstance(type, TensorType)
+        dynamic = "bound" if dynamic is not None else None  # Its memory is that of its base, however that is made.
         offset = op.byte_offset
         owner = base.owner
         placed = isinstance(owner, (BufferOp, ValueViewOp)) and not is_unplanned(owner)

@@ -37,8 +37,14 @@ def is_dynamic(value: SSAValue) -> bool:
     return isinstance(value.owner, (BufferOp, ViewOp)) and value.owner.dynamic is not None
 
 
+def dynamism(value: SSAValue) -> str | None:
+    """What the definition of a buffer or view says of its sizes: ``bound``, ``unbound``, or None for static ones."""
+    dynamic = value.owner.dynamic if isinstance(value.owner, (BufferOp, ViewOp)) else None
+    return None if dynamic is None else dynamic.data
+
+
 def is_unplanned(op: Operation) -> bool:
     """Whether the offset of a buffer or view is dynamic."""
     if isinstance(op, ViewOp):
         return op.late is not None or is_unplanned(cast(Operation, op.base.owner))
-    return not isinstance(op, BufferOp) or op.caller is not None
+    return not isinstance(op, BufferOp) or op.caller is not None or op.is_allocated

@@ -140,7 +140,8 @@ def memory_of(
 ) -> MethodMemory:
     """Buffers and lifetimes of a method. ``fixed`` pins buffers to ``(memory id, offset)``.
 
-    Buffers in the caller's memory take no part; buffers of state live from the start to the end.
+    Buffers in the caller's memory and those that are allocated at run time take no part; buffers of state live from the
+    start to the end.
     """
     fixed = fixed or {}
     instructions = method.instructions
@@ -154,7 +155,7 @@ def memory_of(
     buffers: list[Buffer] = []
     for op, key in keys.items():
         assert isinstance(op, BufferOp)
-        if op.caller is not None:
+        if op.caller is not None or op.is_allocated:
             continue
         place = fixed.get(op)
         buffers.append(

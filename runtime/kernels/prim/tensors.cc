@@ -113,15 +113,22 @@ void prim_et_copy_index(KernelContext& ctx, Tensor& copy_to, const Tensor& copy_
   if (!to.is_row_major() || !from.is_row_major()) return ctx.fail(Check::KernelDimOrder, to.is_row_major() ? from : to);
   int64_t sizes[kMaxRank];
   sizes[0] = row + 1;
+  // The first row says what the others have to be like where nothing bounds them.
+  const bool is_open = to.dynamism == Dynamism::Unbound && row == 0;
   for (int d = 0; d < from.rank; ++d) {
     sizes[d + 1] = from.sizes[d];
-    if (to.sizes[d + 1] != from.sizes[d]) return ctx.fail(Check::KernelShape, copy_from, from.sizes[d]);
+    if (!is_open && to.sizes[d + 1] != from.sizes[d]) return ctx.fail(Check::KernelShape, copy_from, from.sizes[d]);
   }
   const size_t nbytes = from.nbytes();
   // A result of fixed shape has all its rows from the start.
   const bool has_row = to.dynamism == Dynamism::Static && row < to.sizes[0];
+  const void* before = to.data;
   if (!has_row && !ctx.resize(to, sizes, to.rank)) return;
   if (nbytes == 0) return;
+  // An allocator that had to take another block leaves the rows so far in the old one.
+  if (to.data != before && to.data != nullptr && before != nullptr) {
+    std::memcpy(to.data, before, static_cast<size_t>(row) * nbytes);
+  }
   if (from.data == nullptr || to.data == nullptr)
     return ctx.fail(Check::KernelNoData, from.data == nullptr ? from : to);
   std::memmove(to.ptr<uint8_t>() + static_cast<size_t>(row) * nbytes, from.data, nbytes);

@@ -1,0 +1,122 @@
+"""Tensors without an upper bound: allocated at run time on target `etir`, refused elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+
+import etir
+from etir.diagnostics import EtirError
+from etir.interpret import run_module
+
+
+class Nonzero(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        places = torch.nonzero(x)
+        return places, x[x > 0] * 2
+
+
+class Counts(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.bincount(x) + 1
+
+
+class Rows(nn.Module):
+    """Views, a product and a join of an input of any length."""
+
+    def forward(self, x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.relu(x @ w)
+        return torch.cat([y, x @ w], 0).view(-1, 2), y.sum(0), y.reshape(-1)
+
+
+class Absurd(nn.Module):
+    """Every dim has a bound, and their product has none that a memory holds."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x[:, None, None] * y[None, :, None] * x[None, None, :]).sum()
+
+
+def _compiled(model: nn.Module, inputs: tuple[torch.Tensor, ...], shapes: object = None) -> etir.Program:
+    return etir.compile(export(model, inputs, dynamic_shapes=shapes), target="etir", unbounded="allocate")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sizes_from_data(seed: int) -> None:
+    torch.manual_seed(seed)
+    inputs = (torch.randn(5, 7).round(),)
+    program = _compiled(Nonzero(), inputs, {"x": {0: Dim("rows")}})
+    runtime = etir.runtime.load(program)
+    for x in (inputs[0], torch.zeros(5, 7), torch.ones(3, 7), torch.randn(1000, 7)):
+        expected = Nonzero()(x)
+        for got in (runtime.forward(x), run_module(program.module, (x,))):
+            assert all(torch.equal(torch.as_tensor(a), b) for a, b in zip(got, expected, strict=True))
+
+
+def test_counts() -> None:
+    program = _compiled(Counts(), (torch.tensor([1, 4, 2]),))
+    runtime = etir.runtime.load(program)
+    for x in (torch.tensor([1, 4, 2]), torch.tensor([0, 0, 0]), torch.tensor([1000, 4, 99_999])):
+        assert torch.equal(runtime.forward(x)[0], torch.bincount(x) + 1)
+
+
+def test_inputs_of_any_length() -> None:
+    rows = Dim("rows", min=2)
+    program = _compiled(Rows(), (torch.randn(3, 4), torch.randn(4, 2)), {"x": {0: rows}, "w": {}})
+    runtime = etir.runtime.load(program)
+    for count in (2, 5000, 3, 70_000):
+        inputs = (torch.randn(count, 4), torch.randn(4, 2))
+        for got, expected in zip(runtime.forward(*inputs), Rows()(*inputs), strict=True):
+            assert torch.allclose(got, expected, 1e-4, 1e-2)
+
+
+def test_the_report_says_what_is_planned_and_what_is_not() -> None:
+    program = _compiled(Counts(), (torch.tensor([1, 4, 2]),))
+    (method,) = program.report().methods
+    assert [text.split(", ")[1] for text in method.allocated] == ["i64 of rank 1"] * 2
+    assert f"besides {sum(method.pools.values()):,} planned bytes" in str(program.report())
+    assert str(program.module).count("et.buffer dynamic unbound") == 2
+
+
+def test_absurd_bounds_have_the_same_choice() -> None:
+    n, m = Dim("n", max=1 << 20), Dim("m", max=1 << 20)
+    program = export(Absurd(), (torch.randn(3), torch.randn(4)), dynamic_shapes={"x": {0: n}, "y": {0: m}})
+    with pytest.raises(EtirError) as raised:
+        etir.compile(program, target="etir")
+    assert "E0419" in raised.value.ids
+    runtime = etir.runtime.load(etir.compile(program, target="etir", unbounded="allocate"))
+    inputs = (torch.randn(9), torch.randn(5))
+    assert torch.allclose(runtime.forward(*inputs)[0], Absurd()(*inputs), 1e-4, 1e-4)
+
+
+def test_other_targets_say_what_to_write_in_the_model() -> None:
+    program = export(Counts(), (torch.tensor([1, 4, 2]),))
+    with pytest.raises(EtirError) as raised:
+        etir.compile(program, unbounded="allocate")
+    assert set(raised.value.ids) == {"E0606"}
+    with pytest.raises(EtirError) as raised:
+        etir.compile(program)
+    assert "E0416" in raised.value.ids and "torch._check(size <= " in str(raised.value)
+
+
+def test_the_tool_has_the_option(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+    from pathlib import Path
+
+    from etir.tools.et_compile import main
+
+    folder = Path(str(tmp_path))
+    source = folder / "x.mlir"
+    source.write_text(
+        "sym.dim @n in [0, inf] \n"
+        "func.func @forward(%x: tensor<?xf32, #et.layout<dims = [n]>>) -> tensor<?xf32, #et.layout<dims = [n]>> {\n"
+        "  %y = edge.aten.relu.default(%x) : (tensor<?xf32, #et.layout<dims = [n]>>) -> "
+        "tensor<?xf32, #et.layout<dims = [n]>>\n"
+        "  func.return %y : tensor<?xf32, #et.layout<dims = [n]>>\n}\n"
+    )
+    options = [str(source), "-o", str(folder / "x.pte"), "--target=etir"]
+    assert main(options) == 1
+    assert main([*options, "--unbounded=allocate", "--report"]) == 0
+    assert "allocated at run time" in capsys.readouterr().out
+    x = torch.randn(1000)
+    assert torch.equal(etir.runtime.load(folder / "x.pte").forward(x)[0], torch.relu(x))
