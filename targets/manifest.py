@@ -25,7 +25,11 @@ Form of an entry::
         "complex_shapes": "equal",      # optional; which complex tensors it does not get wrong, see KernelEntry
         "optimized": true,              # optional; a vectorized kernel replaces the portable one
         "resizes_output": false,        # optional; default true
-        "notes": "..."                  # optional
+        "notes": "...",                 # optional
+        "wrong": [                      # optional; calls that it takes and gets wrong, see targets/wrong.py
+            {"dtypes": {"self": "Int+Long"}, "why": "..."},
+            {"values": "NaN", "why": "..."}
+        ]
     }
 """
 
@@ -49,6 +53,7 @@ from etir.extensions import installed_plugins, registry_cache, registry_changed,
 from etir.targets.dtypes import SETS, DTypeLike, scalar_type
 from etir.targets.errors import E0601, E0602
 from etir.targets.rules import Call, DimOrder, DimOrderRule, DtypeRule, Literal, Shape
+from etir.targets.wrong import Wrong
 
 T = TypeVar("T")
 PerTensor = Sequence[T | Sequence[T] | None] | Mapping[str, T | Sequence[T] | None]
@@ -58,6 +63,7 @@ FOLDER = Path(__file__).resolve().parent
 DEFAULT_TARGET = "executorch"
 
 FEATURES: Mapping[str, str] = {
+    "dynamic_memory": "tensors whose sizes have no upper bound get memory from the client's allocator at run time",
     "runtime_memory": "method and temporary memory follow etir.emit.runtime_memory, to the byte",
 }
 """What a manifest's ``features`` may name: a word for each, and what holds of a runtime that has it."""
@@ -73,7 +79,8 @@ class KernelEntry:
     without the trailing return slot); ``library`` is where it lives. A kernel that does not ``resizes_output`` needs
     its results in their final size. With complex tensors all have to have dims where ``complex_shapes`` is
     ``with_dims``, and the same ones where it is ``equal``. ``selected`` are the element types that its tensors may have
-    in a selective build, None where that is no matter.
+    in a selective build, None where that is no matter. ``wrong`` are the calls that the runtime takes and gets wrong,
+    or ends the process on.
     """
 
     name: str
@@ -90,6 +97,7 @@ class KernelEntry:
     notes: str = ""
     selected: tuple[ScalarType, ...] | None = None
     complex_shapes: str = "any"
+    wrong: tuple[Wrong, ...] = ()
 
     def __post_init__(self) -> None:
         if self.complex_shapes not in ("any", "with_dims", "equal"):
@@ -122,7 +130,8 @@ class KernelEntry:
                 if left_out is not None:
                     built = ", ".join(t.name.lower() for t in self.selected)
                     return f"left out of this build: '{argument}' has dtype {left_out.lower()}, built are {built}"
-        problem = self.dtypes.failure(Call(types, others))
+        call = Call(types, others)
+        problem = self.dtypes.failure(call)
         if problem is not None:
             return f"unsupported dtypes: {problem}"
         for name, limits in self.items.items():
@@ -141,6 +150,9 @@ class KernelEntry:
             for rank in known.get(name, ()):
                 if not limits[0] <= rank <= limits[1]:
                     return f"unsupported rank: '{name}' has rank {rank}, must be {range_text(limits)}"
+        for wrong in self.wrong:
+            if wrong.holds(call, known, sizes):
+                return f"{wrong.effect}: {wrong.why}"
         if self.complex_shapes != "any" and any(t in SETS["COMPLEXH"] for items in types.values() for t in items):
             problem = _shape_failure(sizes, self.complex_shapes == "equal")
             if problem is not None:
@@ -483,4 +495,5 @@ def kernel_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
         temp=entry.get("temp", ""),
         notes=entry.get("notes", ""),
         complex_shapes=entry.get("complex_shapes", "any"),
+        wrong=tuple(map(Wrong.parse, entry.get("wrong", ()))),
     )

@@ -156,7 +156,7 @@ class PreservedOps:
 
 
 def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
-    """Whether a kernel takes the types, ranks and flags of a call."""
+    """Whether a kernel takes the types, ranks, numbers and flags of a call."""
     given = op.args()
     results = iter(op.results)
     dtypes: dict[str, Any] = {}
@@ -175,8 +175,15 @@ def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
             table[argument.name] = column if isinstance(value, tuple) else column[0]
     if not entry.resizes_output and any(not isinstance(d, int) for r in op.results for d in _dims(r)):
         return False
-    flags = {name: value for name, value in given.items() if isinstance(value, bool)}
-    return entry.check(dtypes, ranks=ranks, others=flags, shapes=shapes) is None
+    others = {name: value for name, value in given.items() if _is_plain(value)}
+    return entry.check(dtypes, ranks=ranks, others=others, shapes=shapes) is None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is what it will be at run time: a number, a flag, or a list of them."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, (bool, int, float))
 
 
 def _dims(value: SSAValue) -> tuple[Dim, ...]:

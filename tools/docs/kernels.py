@@ -36,4 +36,12 @@ def kernels_part() -> str:
             limits += [f"items of {a} {range_text(limit)}" for a, limit in kernel.items.items()]
             rows.append((f"`{name}`", library, types, orders, "; ".join([*limits, *filter(None, [kernel.notes])])))
         lines += table(("kernel", "library", "scalar types", "dim orders", "limits and notes"), rows)
+        wrong = [
+            (f"`{name}`", "refused, or rewritten" if not case.values else "run", case.text)
+            for name, kernel in manifest.kernels.items()
+            for case in kernel.wrong
+        ]
+        if wrong:
+            lines += ["", f"### Calls that {manifest.name} {manifest.version} gets wrong", ""]
+            lines += table(("kernel", "such a call is", "what"), wrong)
     return "\n".join(lines) + "\n"

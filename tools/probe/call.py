@@ -446,9 +446,40 @@ def _contents(spec: T, slot: int, dtype: ScalarType) -> torch.Tensor:
             values = (count + 1) % 2
         case "zero":
             values = count * 0
+        case "special" | "negative" | "extreme" | "offset":
+            return _hostile(spec, slot, dtype)
         case _:
             values = count % int(spec.fill.removeprefix("index"))
     return values.reshape(spec.shape).to(TORCH_DTYPES.get(dtype) or _STORED_AS.get(dtype, torch.uint8))
+
+
+def _hostile(spec: T, slot: int, dtype: ScalarType) -> torch.Tensor:
+    """Contents that kernels are not written with in mind, by the type that holds them."""
+    own = TORCH_DTYPES.get(dtype, torch.uint8)
+    is_float = own.is_floating_point or own.is_complex
+    count = prod(spec.shape)
+    table: list[float]
+    match spec.fill:
+        case "special" if is_float:
+            table = [1.0, float("nan"), -0.0, float("inf"), -2.5, 0.0, float("-inf"), 3.0]
+        case "extreme" if is_float:
+            table = [torch.finfo(own).max / 64, torch.finfo(own).tiny * 64, -torch.finfo(own).max / 64, 1.0, 0.0]
+        case "extreme" if own is not torch.bool:
+            low, high = torch.iinfo(own).min, torch.iinfo(own).max
+            numbers = [low, high, 0, low + 1, 1, high - 1]
+            return torch.tensor([numbers[(i + slot) % len(numbers)] for i in range(count)], dtype=own).reshape(
+                spec.shape
+            )
+        case "offset":
+            base = (
+                60 if own in (torch.int8, torch.uint8) else 1000 if own in (torch.float16, torch.bfloat16) else 100_000
+            )
+            table = [base, base + 1, base + 3, base + 2]
+        case _:
+            table = [-7.0, -1.0, -3.0, -2.0, -5.0]
+            table = [abs(v) for v in table] if dtype in _UNSIGNED else table
+    numbers = [table[(i * 3 + slot) % len(table)] for i in range(count)]
+    return torch.tensor(numbers, dtype=torch.float64).reshape(spec.shape).to(own)
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,75 @@
+"""Calls that a runtime takes and gets wrong, as data: the entries of ``wrong`` in the row of a kernel.
+
+An entry names the calls that it is about, what becomes of them, and why; all that it names has to hold::
+
+    {"dtypes": {"self": "Char+Short+Int+Long"}, "why": "the remainder of a negative number has the wrong sign"}
+    {"ranks": {"self": [0, 0]}, "is": {"dim": "nonempty"}, "effect": "abort", "why": "..."}
+    {"empty": ["self"], "why": "..."}
+    {"values": "NaN", "why": "the largest value is another than PyTorch's, which is NaN"}
+
+``dtypes`` are constraints of :mod:`etir.targets.rules`, on numbers too (``"beta": "is(0, 0.0)"``), ``ranks`` the least
+and greatest rank of arguments, ``empty`` arguments without elements. ``effect`` is ``wrong`` (the default) or
+``abort``: the process ends. What depends on ``values`` is known at run time only: the link check lets it pass, and the
+reference of kernels says it. ``python -m etir.tools.probe.hostile`` finds what to write here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from etir.targets.errors import E0602
+from etir.targets.rules import Call, Constraint, Shape, parse_constraint
+
+_FIELDS = ("dtypes", "ranks", "empty", "values", "effect", "why")
+_EFFECTS = {"wrong": "wrong result", "abort": "ends the process"}
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """One entry; see the module docstring. ``effect`` is as messages say it."""
+
+    why: str
+    effect: str
+    dtypes: Mapping[str, Constraint] = field(default_factory=dict[str, Constraint])
+    ranks: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    empty: tuple[str, ...] = ()
+    values: str = ""
+
+    @staticmethod
+    def parse(entry: Mapping[str, Any]) -> Wrong:
+        """From the form in the manifest. Raises E0602 for a field that there is not, and KeyError for one missing."""
+        unknown = [name for name in entry if name not in _FIELDS]
+        if unknown or entry.get("effect", "wrong") not in _EFFECTS:
+            raise E0602.error(f"'wrong' has {entry}: fields are {', '.join(_FIELDS)}, effects {', '.join(_EFFECTS)}")
+        dtypes = cast("Mapping[str, str]", entry.get("dtypes", {}))
+        ranks = cast("Mapping[str, Sequence[int]]", entry.get("ranks", {}))
+        return Wrong(
+            entry["why"],
+            _EFFECTS[entry.get("effect", "wrong")],
+            {name: parse_constraint(text) for name, text in dtypes.items()},
+            {name: (least, greatest) for name, (least, greatest) in ranks.items()},
+            tuple(entry.get("empty", ())),
+            entry.get("values", ""),
+        )
+
+    def holds(self, call: Call, ranks: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[Shape]]) -> bool:
+        """Whether a call is one of these. What is not known of it, and what depends on values, is no reason."""
+        if self.values or any(call.is_unknown(name) or not c.holds(call, name) for name, c in self.dtypes.items()):
+            return False
+        for name, (least, greatest) in self.ranks.items():
+            if not any(least <= rank <= greatest for rank in ranks.get(name, ())):
+                return False
+        return all(any(0 in shape for shape in shapes.get(name, ())) for name in self.empty)
+
+    @property
+    def text(self) -> str:
+        """The entry in words, for the reference."""
+        about = [f"{name}: {constraint.text}" for name, constraint in self.dtypes.items()]
+        about += [
+            f"rank of {name} {low}" + (f" to {high}" if high != low else "") for name, (low, high) in self.ranks.items()
+        ]
+        about += [f"{name} empty" for name in self.empty]
+        about += [self.values] if self.values else []
+        return f"{self.effect} for {', '.join(about)} ({self.why})"
