@@ -26,7 +26,7 @@ from etir.passes.infra.instrumentation import Instrument, PassRun
 from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.passes.infra.pipeline import pipeline_text
 from etir.phases import phase_of
-from etir.pipeline import Stage, stages
+from etir.pipeline import Stage, checks, stages
 from etir.program import Program
 
 if TYPE_CHECKING:
@@ -55,10 +55,12 @@ def compile_program(
     """
     chosen = compile_options(options, keywords, ("constant_methods", "dump_dir")).resolved()
     module = module_of(program, chosen, constant_methods)
+    ctx = EtContext(dialects=backend_dialects())
+    if isinstance(program, ModuleOp):
+        verify_text(ctx, module, chosen)
     found = remaining_stages(module, chosen)
     passes = [step.run for stage in found for step in stage.steps]
     watching = () if dump_dir is None else (_DumpPhases(Path(dump_dir), found),)
-    ctx = EtContext(dialects=backend_dialects())
     report = run_pipeline(ctx, module, passes, PipelineOptions(watching, collect_errors=True))
     times = [(p.name, p.time.wall + p.verify.wall) for p in report.passes]
     emission = emit_program(module, EmitOptions(debug_info=chosen.debug_info))
@@ -82,6 +84,15 @@ def module_of(
     return import_program(
         _prepared(programs, options.delegates), constant_methods={**constants, **(constant_methods or {})}
     )
+
+
+def verify_text(ctx: EtContext, module: ModuleOp, options: CompileOptions) -> None:
+    """Check a module that may have been edited: types above the executable level, calls and memory plans at it.
+
+    Raises one error with everything that is wrong (E0308 to E0310, E0603 to E0605, E0711 to E0715).
+    """
+    passes = [step.run for step in checks(options, phase_of(module))]
+    run_pipeline(ctx, module, passes, PipelineOptions(collect_errors=True))
 
 
 def remaining_stages(module: ModuleOp, options: CompileOptions) -> tuple[Stage, ...]:

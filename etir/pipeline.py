@@ -216,11 +216,27 @@ def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:
     for p, option in external:
         yield Step(p, "kept beside the program, also what delegates made", option)
     yield Step(
-        ToOutVariantPass(o.plan_inputs, o.plan_outputs, _checks(o.target)),
+        ToOutVariantPass(o.plan_inputs, o.plan_outputs, _checks(o.target), o.unbounded),
         "functional operators become kernel calls over buffers, regions become jumps; inputs are checked",
     )
     yield Step(PlanMemoryPass(share_state=o.shares_state), "a place for every buffer")
     yield Step(VerifyPlanPass(), "places are checked by other code than made them")
+
+
+def checks(o: CompileOptions, phase: str) -> Iterator[Step]:
+    """What is asked of a module that is text before anything is made of it: what the importer and the passes before
+    ``phase`` would have made true.
+    """
+    if phase != "et":
+        from etir.lowering.verify_types import VerifyTypesPass
+
+        yield Step(VerifyTypesPass(), "declared types follow from the operands")
+        return
+    from etir.passes.et.verify_calls import VerifyCallsPass
+    from etir.passes.et.verify_plan import VerifyPlanPass
+
+    yield Step(VerifyCallsPass(o.target, o.link_libraries), "instructions fit the kernels that they call")
+    yield Step(VerifyPlanPass(), "places may have been edited by hand")
 
 
 def _link(o: CompileOptions) -> ModulePass:

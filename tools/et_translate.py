@@ -69,8 +69,8 @@ def _parser() -> ToolParser:
     add_replace_weights(parser)
     parser.add_argument(
         "--target",
-        default="executorch",
-        help="with --mlir-to-pte: whose kernels text above the executable level is compiled for (default: executorch)",
+        help="with --mlir-to-pte: whose kernels the program is for (default: executorch; for text at the executable "
+        "level, whichever has them)",
     )
     parser.add_argument(
         "--method", metavar="NAME", help="with --mlir-to-pt2: the method to export, where there are several"
@@ -148,7 +148,9 @@ def _mlir_to_pte(arguments: argparse.Namespace, console: Console) -> int:
     if phase_of(module) != "et":
         from etir.driver import compile_program
 
-        module = compile_program(module, target=arguments.target).module
+        module = compile_program(module, target=arguments.target or "executorch").module
+    else:
+        _verify_executable(module, arguments.target)
     emission = emit_program(module, EmitOptions(debug_info=arguments.locations))
     if emission.external and arguments.output == "-":
         raise usage_error("external weights are files beside the program: name the program's with -o")
@@ -156,6 +158,17 @@ def _mlir_to_pte(arguments: argparse.Namespace, console: Console) -> int:
         write_output(str(Path(arguments.output).with_name(f"{tag}.ptd")), emission.ptd(tag))
     write_output(arguments.output, emission.pte())
     return OK
+
+
+def _verify_executable(module: ModuleOp, target: str | None) -> None:
+    """What a hand may have broken in text at the executable level: calls, and the memory plan."""
+    from etir.dialects.context import EtContext
+    from etir.passes.et.verify_calls import VerifyCallsPass
+    from etir.passes.et.verify_plan import VerifyPlanPass
+    from etir.passes.infra.manager import PipelineOptions, run_pipeline
+
+    passes = [VerifyCallsPass(target or ""), VerifyPlanPass()]
+    run_pipeline(EtContext(), module, passes, PipelineOptions(collect_errors=True))
 
 
 def _pte_to_mlir(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ et.weight @w : tensor<4xi64> = #et.synthetic<seed = 1>
 // CHECK: et.state @state_{{[0-9]+}} : tensor<4xi64> = #et.blob<"sha256:{{[0-9a-f]+}}", 32>
 et.state @s : tensor<4xi64> = #et.synthetic<seed = 2>
 
-// CHECK-LABEL: et.method @calls pools [0, 96] in_spec "in" out_spec "out"
+// CHECK-LABEL: et.method @calls pools [0, 128] in_spec "in" out_spec "out"
 // CHECK-NEXT: %0 = et.buffer at <1, 0> : tensor<4xi64>
 // CHECK-NEXT: %1 = et.get_weight @constant_1 : tensor<4xi64>
 // CHECK-NEXT: %2 = et.buffer at <1, 32> state @state_{{[0-9]+}} : tensor<4xi64>
@@ -17,25 +17,27 @@ et.state @s : tensor<4xi64> = #et.synthetic<seed = 2>
 // A view is a tensor at its base's place.
 // CHECK-NEXT: %4 = et.buffer at <1, 80> : tensor<2xi64>
 // CHECK-NEXT: %5 = et.scalar 0 : i64
+// CHECK-NEXT: %6 = et.buffer at <1, 96> : tensor<4xi64>
 // CHECK-NEXT: et.inputs %0
 // CHECK-NEXT: et.call "aten::add.out"(%0, %1, 1, %3) -> %3
 // CHECK-NEXT: et.call "aten::add.out"(%3, %2, 1, %2) -> %2
 // CHECK-NEXT: et.call "aten::sym_size.int"(%4, 0, %5)
-// CHECK-NEXT: et.call "aten::index.Tensor_out"(%0, optionals[none, %3], %3) -> %3
-// CHECK-NEXT: et.return %3, %5
-et.method @calls pools [0, 96] in_spec "in" out_spec "out" {
+// CHECK-NEXT: et.call "aten::index.Tensor_out"(%0, optionals[%3, none], %6) -> %6
+// CHECK-NEXT: et.return %6, %5
+et.method @calls pools [0, 128] in_spec "in" out_spec "out" {
   %x = et.buffer at <1, 0> : tensor<4xi64>
   %w = et.get_weight @w : tensor<4xi64>
   %s = et.buffer at <1, 32> state @s : tensor<4xi64>
   %y = et.buffer at <1, 64> : tensor<4xi64>
   %v = et.view %y at 16 : tensor<2xi64>
   %n = et.scalar 0 : i64
+  %z = et.buffer at <1, 96> : tensor<4xi64>
   et.inputs %x
   et.call "aten::add.out"(%x, %w, 1, %y) -> %y
   et.call "aten::add.out"(%y, %s, 1, %s) -> %s
   et.call "aten::sym_size.int"(%v, 0, %n)
-  et.call "aten::index.Tensor_out"(%x, optionals[none, %y], %y) -> %y
-  et.return %y, %n
+  et.call "aten::index.Tensor_out"(%x, optionals[%y, none], %z) -> %z
+  et.return %z, %n
 }
 
 // Jumps keep their targets; a jump that always goes is a jump on false in the file.
