@@ -73,6 +73,7 @@ def checks(*, full: bool) -> list[Step]:
         ),
         Step("example", (*python, "examples/mobilenet_v2.py", "--size", "96"), environment=alone),
         Step("fuzzing", (*python, "test/fuzz.py", "--seconds", "60" if full else "30"), needs=("sanitizers",)),
+        Step("generated attacks", (*python, "test/fuzz_adversary.py", "--seconds", "300" if full else "25")),
         Step("install without a compiler", ("bash", ".ci/install_plain")),
         Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10"), cores=2),
         Step("torch's samples", (*python, "test/opinfo_walk.py", *samples), cores=2),
