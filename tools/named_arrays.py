@@ -66,13 +66,22 @@ def output_labels(names: Names) -> list[str]:
 def read_arrays(path: str) -> dict[str, Any]:
     """The arrays of an ``.npz`` file in file order. Raises error E0902."""
     import struct
+    import tokenize
     import zipfile
     import zlib
 
     import numpy as np
 
     damaged = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, RuntimeError)
-    malformed = (ValueError, AttributeError, SyntaxError, RecursionError, OverflowError, MemoryError)
+    malformed = (
+        tokenize.TokenError,
+        ValueError,
+        AttributeError,
+        SyntaxError,
+        RecursionError,
+        OverflowError,
+        MemoryError,
+    )
     help = "write arrays with numpy.savez"
     refuse_others(path, read_head(path), "an .npz file", help)
     try:
