@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.irdl.dominance import DominanceInfo
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from etir.diagnostics import Diagnostic, raise_if_errors
+from etir.dialects.dominance import DominatorTree
 from etir.dialects.errors import E0301, E0302, E0303, E0304, E0305, E0306, E0307
 from etir.dialects.et.layout import LayoutAttr, layout_errors
 from etir.dialects.et.program import GetWeightOp, ReadStateOp, StateOp, WeightOp, WriteStateOp
@@ -150,20 +150,19 @@ def _verify_dims(
         )
 
 
-def _verify_dominance(region: Region, outer: dict[SSAValue, None]) -> Iterator[Diagnostic]:
-    """Uses after definitions. Blocks are walked in dominance order; straight-line code costs one lookup a use."""
-    blocks = list(region.blocks)
-    info = DominanceInfo(region) if len(blocks) > 1 else None
-    inside: dict[Block, dict[SSAValue, None]] = {}
-    for block in blocks:
-        visible = dict(outer)
-        if info is not None:
-            for other in blocks:
-                if other is not block and info.strictly_dominates(other, block):
-                    visible.update(dict.fromkeys(_definitions(other)))
-        for argument in block.args:
-            visible[argument] = None
-        inside[block] = visible
+def _verify_dominance(region: Region, visible: dict[SSAValue, None]) -> Iterator[Diagnostic]:
+    """Uses after definitions. Blocks are walked down the dominator tree; each use costs one lookup.
+
+    ``visible`` is what is defined around the region, and is the same again afterwards.
+    """
+    defined: dict[Block, list[SSAValue]] = {}
+    for block, enters in DominatorTree(region).walk():
+        if not enters:
+            for value in defined.pop(block):
+                del visible[value]
+            continue
+        inside = defined[block] = list(block.args)
+        visible.update(dict.fromkeys(inside))
         for op in block.ops:
             for index, operand in enumerate(op.operands):
                 if operand not in visible:
@@ -172,13 +171,6 @@ def _verify_dominance(region: Region, outer: dict[SSAValue, None]) -> Iterator[D
                         source_location(op.location),
                     )
             for nested in op.regions:
-                isolated = op.has_trait(IsolatedFromAbove)
-                yield from _verify_dominance(nested, {} if isolated else visible)
-            for result in op.results:
-                visible[result] = None
-
-
-def _definitions(block: Block) -> Iterator[SSAValue]:
-    yield from block.args
-    for op in block.ops:
-        yield from op.results
+                yield from _verify_dominance(nested, {} if op.has_trait(IsolatedFromAbove) else visible)
+            inside += op.results
+            visible.update(dict.fromkeys(op.results))

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region
-from xdsl.irdl.dominance import DominanceInfo
 from xdsl.rewriter import Rewriter
 from xdsl.traits import IsolatedFromAbove, Pure
 
 from etir.dialects.context import EtContext
+from etir.dialects.dominance import DominatorTree
 from etir.passes.analysis.effects import writes_tensors
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -45,7 +45,7 @@ class CsePass(Pass):
             if not any(writes_tensors(nested) for nested in op.walk()):
                 merging = _Merging()
                 for region in op.regions:
-                    merging.visit_region(region, ())
+                    merging.visit_region(region, {})
                 merging.fuse()
 
 
@@ -54,35 +54,33 @@ _Table = dict[Hashable, Operation]
 
 @dataclass
 class _Merging:
-    """Scopes are tuples of tables, innermost last; ``duplicates`` are the erased operations of each survivor."""
+    """``duplicates`` are the erased operations of each survivor. A table holds what is visible where the walk is."""
 
     duplicates: dict[Operation, list[Operation]] = field(default_factory=dict[Operation, list[Operation]])
 
-    def visit_region(self, region: Region, outer: tuple[_Table, ...]) -> None:
-        """Merge inside a region; blocks see the blocks that dominate them."""
-        blocks = list(region.blocks)
-        if len(blocks) == 1:
-            self.visit_block(blocks[0], (*outer, {}))
-            return
-        info = DominanceInfo(region)
-        tables: dict[Block, _Table] = {block: {} for block in blocks}
-        done: dict[Block, None] = {}
-        for block in sorted(blocks, key=lambda b: sum(info.strictly_dominates(a, b) for a in blocks)):
-            above = [tables[other] for other in done if info.strictly_dominates(other, block)]
-            self.visit_block(block, (*outer, *above, tables[block]))
-            done[block] = None
+    def visit_region(self, region: Region, table: _Table) -> None:
+        """Merge inside a region; blocks see the blocks that dominate them. The table is the same again afterwards."""
+        added: dict[Block, list[Hashable]] = {}
+        for block, enters in DominatorTree(region).walk():
+            if enters:
+                added[block] = self.visit_block(block, table)
+                continue
+            for key in added.pop(block):
+                del table[key]
 
-    def visit_block(self, block: Block, scopes: tuple[_Table, ...]) -> None:
-        """Merge the operations of a block into earlier ones."""
+    def visit_block(self, block: Block, table: _Table) -> list[Hashable]:
+        """Merge the operations of a block into earlier ones; returns what it added to the table."""
+        added: list[Hashable] = []
         for op in list(block.ops):
             for region in op.regions:
-                self.visit_region(region, () if op.has_trait(IsolatedFromAbove) else scopes)
+                self.visit_region(region, {} if op.has_trait(IsolatedFromAbove) else table)
             if op.regions or not op.results or not op.has_trait(Pure, value_if_unregistered=False):
                 continue
             key = _key(op)
-            same = next((table[key] for table in reversed(scopes) if key in table), None)
+            same = table.get(key)
             if same is None:
-                scopes[-1][key] = op
+                table[key] = op
+                added.append(key)
                 continue
             for old, new in zip(op.results, same.results, strict=True):
                 if new.name_hint is None:
@@ -90,6 +88,7 @@ class _Merging:
                 old.replace_all_uses_with(new)
             Rewriter.erase_op(op)
             self.duplicates.setdefault(same, []).append(op)
+        return added
 
     def fuse(self) -> None:
         """Give every survivor the locations of all that it stands for, each once."""

@@ -42,8 +42,9 @@ class CseSymbolicSizesPass(Pass):
             _share(method.body.block, {})
 
 
-def _share(block: Block, outer: dict[SymExpr, SSAValue]) -> None:
-    known = dict(outer)
+def _share(block: Block, known: dict[SymExpr, SSAValue]) -> None:
+    """Share inside a block; ``known`` is the same again afterwards."""
+    added: list[SymExpr] = []
     for op in list(block.ops):
         if isinstance(op, (aten.sym_size.int, edge.aten.sym_size.int)):
             size = dims_of(tensor_of(op.self_))[op.dim]
@@ -53,6 +54,9 @@ def _share(block: Block, outer: dict[SymExpr, SSAValue]) -> None:
                     Rewriter.erase_op(op)
                     continue
                 known[size] = op.results[0]
+                added.append(size)
         for region in op.regions:
             for inner in region.blocks:
                 _share(inner, known)
+    for size in added:
+        del known[size]
