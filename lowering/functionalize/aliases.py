@@ -61,8 +61,8 @@ class Storage:
         self.declared: Operation | None = None
         """The ``et.write_state`` or ``et.update_input`` that the program already had."""
         self.may_doubt = False
-        self.doubts: list[tuple[int, tuple[int, ...]]] = []
-        """Writes to a storage whose aliases are not known for certain: version and the doubts of the writer."""
+        self.doubts: dict[tuple[int, ...], int] = {}
+        """Writes to a storage whose aliases are uncertain: by the doubts of the writer, the last version."""
 
     @property
     def is_changed(self) -> bool:
@@ -262,7 +262,7 @@ class AliasSets:
                 op.operands[index] = alias.value
 
     def _check_doubts(self, alias: Alias) -> None:
-        for version, doubts in alias.storage.doubts:
+        for doubts, version in alias.storage.doubts.items():
             if version > alias.created and doubts != alias.doubts:
                 self._raise_doubt(alias)
 
@@ -308,7 +308,7 @@ class AliasSets:
         """After a write ``values`` are what these aliases hold, the root's among them."""
         version = self.next_version(storage)
         if storage.may_doubt:
-            storage.doubts.append((version, doubts))
+            storage.doubts[doubts] = version
         for alias, value in values:
             self._set(alias, value, version)
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from etir.dialects.context import EtContext
@@ -49,22 +50,29 @@ class ReinplaceScatterPass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite every method."""
         for method in methods(module):
-            apply_patterns_greedily(ctx, method, [SliceScatter(), SelectScatter()])
+            stored = _stored(method)
+            apply_patterns_greedily(ctx, method, [SliceScatter(stored), SelectScatter(stored)])
 
 
-def _is_stored(value: SSAValue) -> bool:
-    """Whether a value, perhaps after further writes of parts, becomes the contents of a state or of an input."""
-    for use in value.uses:
-        op = use.operation
-        if isinstance(op, (WriteStateOp, UpdateInputOp)):
-            return True
-        if isinstance(op, Scatter | edge.aten.index_put.default) and op.self_ is value and _is_stored(op.result):
-            return True
-    return False
+def _stored(method: FuncOp) -> dict[SSAValue, None]:
+    """The values that become, perhaps after further writes of parts, the contents of a state or of an input."""
+    waiting = [v for op in method.walk() if isinstance(op, (WriteStateOp, UpdateInputOp)) for v in op.operands]
+    found: dict[SSAValue, None] = {}
+    while waiting:
+        value = waiting.pop()
+        if value in found:
+            continue
+        found[value] = None
+        if isinstance(value.owner, Scatter | edge.aten.index_put.default):
+            waiting.append(value.owner.self_)
+    return found
 
 
 class _Scatter(Pattern):
-    """``positions`` of one dim of a stored tensor are replaced."""
+    """``positions`` of one dim of a tensor that is ``stored`` are replaced."""
+
+    def __init__(self, stored: dict[SSAValue, None]) -> None:
+        self.stored = stored
 
     def put(
         self, op: Scatter, rewriter: PatternRewriter, b: Builder, dim: int, positions: SSAValue, values: SSAValue
@@ -72,6 +80,7 @@ class _Scatter(Pattern):
         """Replace ``op`` by the ``index_put``."""
         indices = [*[None] * dim, positions]
         result = b(edge.aten.index_put.default, op.self_, indices, values, types=[op.result.type])
+        self.stored[result] = None
         rewriter.replace_op(op, [result])
 
     def sizes(self, op: Scatter, rewriter: PatternRewriter) -> tuple[int, ...] | None:
@@ -81,7 +90,7 @@ class _Scatter(Pattern):
             rewriter.notify_match_failure("the sizes are dynamic, or the element types differ")
         elif not is_contiguous(whole) or not is_contiguous(part):
             rewriter.notify_match_failure("the dim order is not the plain one")
-        elif not _is_stored(op.result):
+        elif op.result not in self.stored:
             rewriter.notify_match_failure("the result is not stored")
         elif not whole.get_shape():
             rewriter.notify_match_failure("the tensor has no dims")
