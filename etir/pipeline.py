@@ -219,8 +219,8 @@ def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:
         ToOutVariantPass(o.plan_inputs, o.plan_outputs, _checks(o.target), o.unbounded),
         "functional operators become kernel calls over buffers, regions become jumps; inputs are checked",
     )
-    yield Step(PlanMemoryPass(share_state=o.shares_state), "a place for every buffer")
-    yield Step(VerifyPlanPass(), "places are checked by other code than made them")
+    yield Step(PlanMemoryPass(share_state=o.shares_state, target=o.target), "a place for every buffer")
+    yield Step(VerifyPlanPass(target=o.target), "places are checked by other code than made them")
 
 
 def checks(o: CompileOptions, phase: str) -> Iterator[Step]:

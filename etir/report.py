@@ -154,14 +154,15 @@ def make_report(
     from etir.dialects.et.executable import MethodOp
 
     blobs = _constants(module)
-    methods = [_method(module, op, memory) for op in module.body.block.ops if isinstance(op, MethodOp)]
+    methods = [_method(module, op, memory, target) for op in module.body.block.ops if isinstance(op, MethodOp)]
     return Report(target, file_bytes, len(blobs), sum(blobs.values()), methods, list(passes), delegation)
 
 
-def _method(module: ModuleOp, method: Any, runtime: Mapping[str, RuntimeMemory]) -> MethodReport:
+def _method(module: ModuleOp, method: Any, runtime: Mapping[str, RuntimeMemory], target: str) -> MethodReport:
     from etir.dialects.context import EtContext
     from etir.dialects.et.instructions import CallOp, DelegateCallOp, InputsOp, NextOp, ReturnOp
     from etir.dialects.et.values import BufferOp
+    from etir.passes.analysis.in_place import in_place_kernels
     from etir.passes.analysis.memory_effects import memory_of, tensor_bytes
     from etir.passes.analysis.planning.lower_bound import lower_bound
 
@@ -188,7 +189,7 @@ def _method(module: ModuleOp, method: Any, runtime: Mapping[str, RuntimeMemory])
     fixed: dict[Operation, tuple[int, int]] = {
         op: (op.place[0], op.place[1]) for op in buffers if op.place is not None and op.place[0] != 1
     }
-    memory = memory_of(EtContext(), method, fixed=fixed)
+    memory = memory_of(EtContext(), method, fixed=fixed, in_place=in_place_kernels(target))
     bounds = lower_bound(memory.problem)
     peak = []
     if 1 in bounds:

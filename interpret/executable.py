@@ -1,10 +1,11 @@
 """Running ``et.method``: instructions over buffers that share memory exactly as planned.
 
 Planned buffers are slices of one array of bytes for each memory id, so that two buffers placed on each other overwrite
-each other here as they would on a device: a wrong plan gives wrong numbers. Memory id 1 belongs to one method, the
-others to all methods of the program, which is how they share state. Before planning every buffer has memory of
-its own. Kernels are computed by the functional operator whose out variant they are, and the result is written to the
-outs; a dynamic out takes the result's shape.
+each other here as they would on a device: a wrong plan gives wrong numbers. Where a result shares bytes with an operand
+and no kernel is known to work in place there, the result is filled with rubbish before the operands are read, as a
+kernel may do. Memory id 1 belongs to one method, the others to all methods of the program, which is how they share
+state. Before planning every buffer has memory of its own. Kernels are computed by the functional operator whose out
+variant they are, and the result is written to the outs; a dynamic out takes the result's shape.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from etir.dialects.sym.ops import BY_NAME
 from etir.dialects.text import source_location
 from etir.interpret.errors import E1001, E1002, E1005
 from etir.interpret.evaluator import flat
+from etir.passes.analysis.in_place import InPlaceKernels, known_in_place_kernels
 
 if TYPE_CHECKING:
     from etir.interpret.interpreter import Interpreter
@@ -104,6 +106,7 @@ class ExecutableMethod:
         for op in method.body.blocks[0].ops:
             if op.results:
                 self._define(op)
+        self._in_place: InPlaceKernels | None = None
         self.declared = [
             parse_schema(op.schema.data) for op in interpreter.module.body.block.ops if isinstance(op, SchemaDeclOp)
         ]
@@ -334,6 +337,7 @@ class ExecutableMethod:
         schema, functional = self._schemas(kernel)
         if len(items) != len(schema.arguments):
             raise E1002.error(f"'{kernel}' takes {len(schema.arguments)} arguments, {len(items)} given")
+        self._spoil_overlaps(kernel, schema, items)
         arguments: dict[str, Any] = {}
         outs: list[Any] = []
         for argument, item in zip(schema.arguments, items, strict=True):
@@ -359,6 +363,26 @@ class ExecutableMethod:
         for out, result in zip([o for o in outs if o is not None], results, strict=False):
             if result is not None:  # a gradient that nobody asked for
                 self.write(out, self._converted(result, out))
+
+    def _spoil_overlaps(self, kernel: str, schema: OpSchema, items: Sequence[Any]) -> None:
+        """Fill results that have bytes of operands with rubbish, unless the kernel may write them over those."""
+        tensors = [
+            (argument, self.cells[value])
+            for argument, item in zip(schema.arguments, items, strict=True)
+            for value in (item if isinstance(item, list) else [item])
+            if isinstance(value, SSAValue) and value in self.cells
+        ]
+        outs = [cell for argument, cell in tensors if argument.is_write and argument.kwarg_only]
+        for number, out in enumerate(outs):
+            size = _size(out.type)
+            for argument, cell in tensors:
+                if argument.is_write or not np.may_share_memory(out.memory, cell.memory):
+                    continue
+                if self._in_place is None:
+                    self._in_place = known_in_place_kernels()
+                same = _address(out) == _address(cell) and out.type == cell.type and number == 0
+                if not (same and argument.name in self._in_place.get(kernel, ())):
+                    out.memory[:size] = 0xFF
 
     def _converted(self, result: Any, out: SSAValue) -> Any:
         """A result in the dtype of its out: kernels cast what they write."""
@@ -399,6 +423,10 @@ class ExecutableMethod:
             if functional and declared.signature_without_outs() == wanted:
                 return declared
         raise E1001.error(f"no functional operator computes what '{schema.qualified_name}' writes")
+
+
+def _address(cell: _Cell) -> int:
+    return cell.memory.__array_interface__["data"][0]
 
 
 def _size(type: TensorType[Any]) -> int:

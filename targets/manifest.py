@@ -24,6 +24,7 @@ Form of an entry::
         "items": {"indices": [1, 1]},   # optional; least and greatest number of tensors in a list
         "complex_shapes": "equal",      # optional; which complex tensors it does not get wrong, see KernelEntry
         "optimized": true,              # optional; a vectorized kernel replaces the portable one
+        "in_place": ["self"],           # optional; operands that the first result may be written over
         "resizes_output": false,        # optional; default true
         "notes": "...",                 # optional
         "wrong": [                      # optional; calls that it takes and gets wrong, see targets/wrong.py
@@ -78,9 +79,10 @@ class KernelEntry:
     none (see :mod:`etir.emit.runtime_memory`). ``kind`` is ``kernel`` or ``prim`` (an operator on values that is called
     without the trailing return slot); ``library`` is where it lives. A kernel that does not ``resizes_output`` needs
     its results in their final size. With complex tensors all have to have dims where ``complex_shapes`` is
-    ``with_dims``, and the same ones where it is ``equal``. ``selected`` are the element types that its tensors may have
-    in a selective build, None where that is no matter. ``wrong`` are the calls that the runtime takes and gets wrong,
-    or ends the process on.
+    ``with_dims``, and the same ones where it is ``equal``. The first result may have the bytes of one of the operands
+    ``in_place``, where both have the same dtype, dims and dim order: the kernel has read an element before it writes
+    it. ``selected`` are the element types that its tensors may have in a selective build, None where that is no matter.
+    ``wrong`` are the calls that the runtime takes and gets wrong, or ends the process on.
     """
 
     name: str
@@ -98,6 +100,7 @@ class KernelEntry:
     selected: tuple[ScalarType, ...] | None = None
     complex_shapes: str = "any"
     wrong: tuple[Wrong, ...] = ()
+    in_place: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.complex_shapes not in ("any", "with_dims", "equal"):
@@ -374,7 +377,7 @@ def _addition(source: Rows, library: str) -> _Addition:
     for name, row in rows.items():
         try:
             found[name] = kernel_entry(name, {"library": library, **row})
-            _ = found[name].schema
+            _check_in_place(found[name])
         except KeyError as error:
             raise E0602.error(f"{place}: '{name}' lacks the field {error}") from None
         except (TypeError, ValueError) as error:
@@ -469,6 +472,14 @@ def _limits(limits: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, int]]:
     return {argument: (least, greatest) for argument, (least, greatest) in limits.items()}
 
 
+def _check_in_place(entry: KernelEntry) -> None:
+    """Raises E0602 for a name in ``in_place`` that is no tensor which the kernel only reads."""
+    operands = [a.name for a in entry.tensor_arguments if not a.is_list and not a.is_write]
+    for name in entry.in_place:
+        if name not in operands:
+            raise E0602.error(f"{entry.name}: 'in_place' names '{name}', its operands are {', '.join(operands)}")
+
+
 def _shape_failure(sizes: Mapping[str, Sequence[Shape]], equal: bool) -> str | None:
     """Why a kernel that broadcasts real tensors only does not take complex ones of these shapes."""
     shapes = [(name, shape) for name, items in sizes.items() for shape in items]
@@ -496,4 +507,5 @@ def kernel_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
         notes=entry.get("notes", ""),
         complex_shapes=entry.get("complex_shapes", "any"),
         wrong=tuple(map(Wrong.parse, entry.get("wrong", ()))),
+        in_place=tuple(entry.get("in_place", ())),
     )

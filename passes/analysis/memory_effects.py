@@ -7,7 +7,7 @@ without a known schema the result slot says it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
@@ -30,8 +30,9 @@ from etir.dialects.et.instructions import (
 from etir.dialects.et.values import BufferOp, ViewOp
 from etir.dialects.schema import OpSchema
 from etir.dialects.text import source_location
+from etir.passes.analysis.in_place import InPlaceKernels, overwritable
 from etir.passes.analysis.planning.liveness import Instruction, live_intervals
-from etir.passes.analysis.planning.problem import Buffer, Pool, Problem
+from etir.passes.analysis.planning.problem import Buffer, Pool, Problem, Share
 
 DEFAULT_ALIGNMENT = 16
 """Bytes; what ExecuTorch's planner aligns every tensor to."""
@@ -137,8 +138,10 @@ def memory_of(
     alignment: int = DEFAULT_ALIGNMENT,
     fixed: dict[Operation, tuple[int, int]] | None = None,
     pools: dict[int, Pool] | None = None,
+    in_place: InPlaceKernels | None = None,
 ) -> MethodMemory:
-    """Buffers and lifetimes of a method. ``fixed`` pins buffers to ``(memory id, offset)``.
+    """Buffers and lifetimes of a method. ``fixed`` pins buffers to ``(memory id, offset)``; ``in_place`` are the
+    kernels that may write a result over an operand (none, unless given).
 
     Buffers in the caller's memory and those that are allocated at run time take no part; buffers of state live from the
     start to the end.
@@ -169,7 +172,43 @@ def memory_of(
                 name=_name(op),
             )
         )
-    return MethodMemory(Problem(buffers, pools or {}), dict(keys), tuple(keys))  # type: ignore[arg-type]
+    by_key = {buffer.key: buffer for buffer in buffers}
+    given = dict.fromkeys(inputs)
+    shares = [
+        share
+        for share in _shares(ctx, instructions, keys, in_place or {})
+        if share.operand not in given and _dies_there(share, by_key)
+    ]
+    return MethodMemory(Problem(buffers, pools or {}, shares), dict(keys), tuple(keys))  # type: ignore[arg-type]
+
+
+def _shares(
+    ctx: EtContext, instructions: Sequence[Operation], keys: dict[Operation, int], in_place: InPlaceKernels
+) -> Iterator[Share]:
+    """What the kernels of calls could write over what they read, if it was not needed any more."""
+    for index, op in enumerate(instructions):
+        if not isinstance(op, CallOp) or op.kernel.data not in in_place:
+            continue
+        schema = schema_of_kernel(ctx, op.kernel.data)
+        if schema is None:
+            continue
+        for found in overwritable(op, schema, in_place):
+            yield Share(index, keys[found.operand], keys[found.result], found.displacement)
+
+
+def _dies_there(share: Share, buffers: dict[int, Buffer]) -> bool:
+    """Whether the operand is needed for the last time and the result written for the first, in one memory.
+
+    A call is followed by the next instruction, so that what is needed after it is live there.
+    """
+    operand, result = buffers[share.operand], buffers[share.result]
+    at = share.instruction
+    return (
+        operand.pool == result.pool
+        and share.displacement % result.alignment == 0
+        and any(last == at for _, last in operand.live)
+        and any(first == at for first, _ in result.live)
+    )
 
 
 def _name(op: BufferOp) -> str:

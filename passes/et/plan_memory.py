@@ -11,8 +11,10 @@ After::
       %a = et.buffer at <1, 0> : tensor<1x8xf32>
       %b = et.buffer at <1, 32> : tensor<1x8xf32>
 
-Two buffers may share bytes when no instruction has both live. Lifetimes come from a dataflow analysis over the method's
-blocks (``memory_effects.py``), the arrangement from ``planning/``; `verify-plan` proves the result independently.
+Two buffers may share bytes when no instruction has both live, and a result may have those of an operand that dies there
+when the target has a kernel that works in place (``in_place`` in its row). Lifetimes come from a dataflow analysis over
+the method's blocks (``memory_effects.py``), the arrangement from ``planning/``; `verify-plan` proves the result
+independently.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.values import BufferOp
 from etir.dialects.literals import ints_attr
+from etir.passes.analysis.in_place import in_place_kernels
 from etir.passes.analysis.memory_effects import DEFAULT_ALIGNMENT, memory_of, tensor_bytes
 from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.problem import Pool, align_up
@@ -42,20 +45,23 @@ class PlanMemoryPass(Pass):
 
     ``algorithm`` is the planner (``auto`` takes the best of all); ``alignment`` is in bytes; ``capacity`` limits memory
     id 1, 0 means no limit; ``share-state`` puts a state that several methods use into memory id 2 at one offset,
-    ``separate-state`` every state: memory id 1 then holds nothing that outlives a run.
+    ``separate-state`` every state: memory id 1 then holds nothing that outlives a run. ``target`` is the runtime whose
+    kernels may write results over operands that nothing reads any more; without one, none does.
     """
 
     name = "plan-memory"
-    algorithm: Literal["auto", "naive", "greedy", "best_fit", "search"] = "auto"
+    algorithm: Literal["auto", "naive", "greedy", "best_fit", "search", "in_time"] = "auto"
     alignment: int = DEFAULT_ALIGNMENT
     capacity: int = 0
     share_state: bool = False
     separate_state: bool = False
+    target: str = ""
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises error E0704, naming what is alive at the peak, when a method does not fit ``capacity``."""
         methods = [op for op in module.body.block.ops if isinstance(op, MethodOp)]
         fewest = 1 if self.separate_state else 2 if self.share_state else None
+        in_place = in_place_kernels(self.target) if self.target else {}
         shared = {} if fewest is None else self._shared_state(methods, fewest)
         pools = {1: Pool(capacity=self.capacity)} if self.capacity else {}
         problems: list[Diagnostic] = []
@@ -65,7 +71,7 @@ class PlanMemoryPass(Pass):
                 for op in method.body.blocks[0].ops
                 if isinstance(op, BufferOp) and op.state is not None and op.state.root_reference.data in shared
             }
-            memory = memory_of(ctx, method, alignment=self.alignment, fixed=fixed, pools=pools)
+            memory = memory_of(ctx, method, alignment=self.alignment, fixed=fixed, pools=pools, in_place=in_place)
             try:
                 found = plan(memory.problem, self.algorithm)
             except EtirError as error:

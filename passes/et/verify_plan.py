@@ -17,6 +17,7 @@ from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.values import BufferOp, ViewOp
 from etir.dialects.text import source_location
+from etir.passes.analysis.in_place import in_place_kernels, known_in_place_kernels
 from etir.passes.analysis.memory_effects import memory_of, storage_of, tensor_bytes
 from etir.passes.analysis.planning.errors import E0711, E0712, E0714
 from etir.passes.analysis.planning.problem import Plan
@@ -28,11 +29,15 @@ from etir.passes.infra.registry import register_pass
 @register_pass
 @dataclass(frozen=True)
 class VerifyPlanPass(Pass):
-    """Check the memory plan of every method: placed, aligned, inside its memory, no overlap of live buffers."""
+    """Check the memory plan of every method: placed, aligned, inside its memory, no overlap of live buffers.
+
+    ``target`` says whose kernels may write results over operands that die there; without one, those of any target may.
+    """
 
     name = "verify-plan"
     checks_only = True
     alignment: int = 1
+    target: str = ""
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error with everything that is wrong (E0711 and following)."""
@@ -67,7 +72,8 @@ class VerifyPlanPass(Pass):
                     )
         if found:
             return found
-        memory = memory_of(ctx, method, alignment=self.alignment, fixed=places)
+        in_place = in_place_kernels(self.target) if self.target else known_in_place_kernels()
+        memory = memory_of(ctx, method, alignment=self.alignment, fixed=places, in_place=in_place)
         sizes = method.pool_sizes or (0,)
         plan = Plan(
             {memory.keys[op]: offset for op, (_, offset) in places.items()},

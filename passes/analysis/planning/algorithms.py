@@ -17,8 +17,14 @@ The algorithms, by name:
   Lee, "Efficient Memory Management for Deep Neural Net Inference", MLSys 2020 workshop; the first is also what
   TensorFlow Lite Micro's ``GreedyMemoryPlanner`` does).
 * ``search``: a bounded, deterministic hill climb over the order of placement (see ``search.py``).
+* ``in_time``: what an allocator at run time would do, forward or backward in time; needs no list of which buffers are
+  live at once, whose length can be the square of the program's.
 * ``auto``: for each pool the best of all of these, the first of equals; stops at the first that meets the lower bound.
-  So it is never worse than ``greedy``.
+  So it is never worse than ``greedy``, but where that list would be too long: then it is the better of ``naive`` and
+  ``in_time``.
+
+Results that may be written over an operand (``Problem.shares``) are so where that makes a pool smaller: the problem is
+planned with and without, see ``coalescing.py``.
 
 Plans are not checked here: ``verify.verify_plan`` does that without sharing any code with the algorithms.
 """
@@ -29,11 +35,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from etir.diagnostics import Diagnostic, raise_if_errors
+from etir.passes.analysis.planning.coalescing import variants
 from etir.passes.analysis.planning.errors import E0704, E0705
 from etir.passes.analysis.planning.instance import Instance, Placement, build_instance
 from etir.passes.analysis.planning.lower_bound import PoolBound, lower_bound
 from etir.passes.analysis.planning.orders import by_breadth, by_size, by_size_reversed_ties
-from etir.passes.analysis.planning.placement import place_best_fit, place_bump, place_shared_objects
+from etir.passes.analysis.planning.placement import (
+    place_best_fit,
+    place_bump,
+    place_in_time,
+    place_shared_objects,
+)
 from etir.passes.analysis.planning.problem import Plan, Problem, align_up
 from etir.passes.analysis.planning.search import DEFAULT_WORK, search
 
@@ -59,11 +71,20 @@ def best_fit(instance: Instance) -> Placement:
     return placement
 
 
+def in_time(instance: Instance) -> Placement:
+    """Blocks taken and given back in program order, or in reverse, whichever is lower."""
+    forward = place_in_time(instance)
+    if instance.height(forward) == instance.target:
+        return forward
+    return min(forward, place_in_time(instance, backward=True), key=instance.height)
+
+
 ALGORITHMS: dict[str, Callable[[Instance], Placement]] = {
     "naive": naive,
     "greedy": greedy,
     "best_fit": best_fit,
     "search": search,
+    "in_time": in_time,
 }
 """The algorithms by name, the cheap ones first. Each plans one pool."""
 
@@ -72,6 +93,10 @@ ALGORITHM_NAMES = ("auto", *ALGORITHMS)
 
 HARDER = 10
 """How many times more work ``auto`` spends on a pool that could fit its capacity but does not yet."""
+
+APART = ("naive", "greedy")
+"""The algorithms that give a result bytes of its own, also where it could be written over an operand: what other
+compilers do, to compare with."""
 
 NAMED_AT_PEAK = 20
 """How many buffers an over-capacity error names, largest first; it says how many it leaves out."""
@@ -91,6 +116,19 @@ def plan(problem: Problem, algorithm: str = "auto") -> Plan:
             f"there is no memory planning algorithm '{algorithm}'", help=f"use one of: {', '.join(ALGORITHM_NAMES)}"
         )
     bounds = lower_bound(problem)
+    found = _plan_groups(replace(problem, shares=()), algorithm)
+    if problem.shares and algorithm not in APART:
+        for variant in variants(problem):
+            if all(size <= bounds[pool].bytes for pool, size in found.pool_sizes.items()):
+                break
+            found = _better(problem, found, _plan_groups(variant, algorithm))
+    raise_if_errors(_over_capacity(problem, bounds, found.pool_sizes, found.algorithms))
+    return found
+
+
+def _plan_groups(problem: Problem, algorithm: str) -> Plan:
+    """The plan of a problem without shares."""
+    bounds = lower_bound(problem)
     root_offsets: dict[int, int] = {}
     pool_sizes: dict[int, int] = {}
     algorithms: dict[int, str] = {}
@@ -106,12 +144,21 @@ def plan(problem: Problem, algorithm: str = "auto") -> Plan:
         pool_sizes[pool] = max(pool_sizes[pool], offset + align_up(root.size, problem.granules[pool]))
     for pool, size in pool_sizes.items():
         pool_sizes[pool] = size + (problem.pool(pool).padding if size else 0)
-    raise_if_errors(_over_capacity(problem, bounds, pool_sizes, algorithms))
     offsets: dict[int, int] = {}
     for buffer in problem.buffers:
         root, displacement = problem.positions[buffer.key]
         offsets[buffer.key] = root_offsets[root.key] + displacement
     return Plan(offsets, pool_sizes, algorithms)
+
+
+def _better(problem: Problem, first: Plan, second: Plan) -> Plan:
+    """Of two plans, the smaller one for each pool; the first of equals."""
+    taken = {p: second if size < first.pool_sizes[p] else first for p, size in second.pool_sizes.items()}
+    return Plan(
+        {buffer.key: taken[buffer.pool].offsets[buffer.key] for buffer in problem.buffers},
+        {pool: chosen.pool_sizes[pool] for pool, chosen in taken.items()},
+        {pool: chosen.algorithms[pool] for pool, chosen in taken.items()},
+    )
 
 
 def _plan_pool(problem: Problem, instance: Instance, pool: int, algorithm: str) -> tuple[Placement, str]:
@@ -127,6 +174,9 @@ def _plan_pool(problem: Problem, instance: Instance, pool: int, algorithm: str) 
         if height < best_height:
             best_name, best, best_height = name, placement, height
 
+    if best_height > instance.target and instance.is_crowded:
+        offer("in_time", in_time(instance))
+        return best, best_name
     if best_height > instance.target:
         offer("greedy", greedy(instance))
     if best_height > instance.target:

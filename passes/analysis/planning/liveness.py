@@ -98,7 +98,7 @@ def live_intervals(
 
     intervals: dict[int, list[Interval]] = {buffer: [] for buffer in sorted(buffers)}
     for block in blocks:
-        _collect(block, program, buffers, bit, intervals)
+        _collect(block, program, buffers, intervals)
     _collect_across(blocks, buffers, intervals)
     for buffer in inputs:
         intervals[buffer].append((0, 0))
@@ -130,17 +130,18 @@ def _malformed(instructions: Sequence[Instruction]) -> list[Diagnostic]:
 
 
 def _bits(buffers: Iterable[int], bit: dict[int, int]) -> int:
-    result = 0
+    octets = bytearray(len(bit) // 8 + 1)
     for buffer in buffers:
-        result |= 1 << bit[buffer]
-    return result
+        octets[bit[buffer] >> 3] |= 1 << (bit[buffer] & 7)
+    return int.from_bytes(octets, "little")
 
 
 def _members(bits: int, buffers: Sequence[int]) -> list[int]:
     """The buffers whose bits are set, lowest bit first."""
     found: list[int] = []
+    octets = bits.to_bytes(bits.bit_length() // 8 + 1, "little")
     for word in range(0, bits.bit_length(), 64):
-        part = bits >> word & 0xFFFF_FFFF_FFFF_FFFF
+        part = int.from_bytes(octets[word // 8 : word // 8 + 8], "little")
         while part:
             lowest = part & -part
             found.append(buffers[word + lowest.bit_length() - 1])
@@ -207,7 +208,6 @@ def _collect(
     block: _Block,
     program: Sequence[Instruction],
     buffers: Sequence[int],
-    bit: dict[int, int],
     intervals: dict[int, list[Interval]],
 ) -> None:
     """Append to ``intervals`` what is live inside ``block`` and mentioned there, walking it backward.
@@ -216,6 +216,7 @@ def _collect(
     the earliest write seen in it.
     """
     filled = block.defined_in | block.written
+    defined = dict.fromkeys(_members(block.defined_in, buffers))
     until = dict.fromkeys(_members(block.live_out & filled & ~block.across, buffers), block.last)
     since: dict[int, int] = {}
     for index in range(block.last, block.first - 1, -1):
@@ -232,11 +233,11 @@ def _collect(
                 del since[buffer]
         for buffer in instruction.reads:
             until.setdefault(buffer, index)
-            if not block.defined_in >> bit[buffer] & 1:
+            if buffer not in defined:
                 # Perhaps nothing was written yet; the instruction still reads it.
                 intervals[buffer].append((index, index))
     for buffer, last in until.items():
-        if block.defined_in >> bit[buffer] & 1:
+        if buffer in defined:
             intervals[buffer].append((block.first, last))
         elif buffer in since:
             intervals[buffer].append((since[buffer], last))

@@ -4,7 +4,8 @@ At every instruction the buffers that are live need disjoint bytes, so a pool mu
 sum of live sizes. Sweeping once over the starts and ends of the lifetimes finds that maximum and the instruction where
 it is reached, the *peak*. A plan that meets the bound is optimal; some problems have no such plan, because lifetimes
 that overlap pairwise can force gaps (finding the true optimum is NP-hard: Garey and Johnson 1979, "dynamic storage
-allocation", SR2). Buffers at fixed offsets and padding raise the bound accordingly.
+allocation", SR2). Buffers at fixed offsets and padding raise the bound accordingly. A result that may be written over
+an operand needs no bytes of its own at that instruction.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ def _pool_bound(problem: Problem, pool: int, groups: list[Group]) -> PoolBound:
         for first, last in group.live:
             change[first] = change.get(first, 0) + size
             change[last + 1] = change.get(last + 1, 0) - size
+    for here, saved in _saved_in_place(problem, pool).items():
+        change[here] = change.get(here, 0) - saved
+        change[here + 1] = change.get(here + 1, 0) + saved
     live = peak = 0
     instruction: int | None = None
     for at in sorted(change):
@@ -60,3 +64,16 @@ def _pool_bound(problem: Problem, pool: int, groups: list[Group]) -> PoolBound:
     occupied = max(peak, needed)
     padding = problem.pool(pool).padding if occupied else 0
     return PoolBound(occupied + padding, peak, instruction, tuple(groups[index].root.key for _, index in sorted(alive)))
+
+
+def _saved_in_place(problem: Problem, pool: int) -> dict[int, int]:
+    """The bytes that need not be there twice at an instruction whose result may be written over an operand."""
+    saved: dict[tuple[int, int], int] = {}
+    for share in problem.shares:
+        result = problem.by_key[share.result]
+        if result.pool == pool:
+            saved[share.instruction, share.result] = align_up(result.size, problem.granules[pool])
+    total: dict[int, int] = {}
+    for (instruction, _), size in saved.items():
+        total[instruction] = total.get(instruction, 0) + size
+    return total

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
+from heapq import heappop, heappush
 
 from etir.passes.analysis.planning.instance import Instance, Placement
 from etir.passes.analysis.planning.problem import align_up
@@ -108,3 +110,80 @@ def _shared_place(conflict_ends: dict[int, int], object_sizes: list[int], size: 
         if at + size <= object_sizes[candidate]:
             return candidate, at
     return len(object_sizes), 0
+
+
+def place_in_time(instance: Instance, *, backward: bool = False) -> Placement:
+    """What an allocator at run time would do: walking through the program, each item in the smallest free block.
+
+    Of items born together the largest comes first, of equal blocks the lowest is taken, and blocks that were freed grow
+    together with their neighbors. ``backward`` walks from the end of the program to its start. A lifetime with holes
+    counts as one from its first to its last instruction, and pinned items keep everything beneath the highest of them.
+    It needs no list of conflicts: O(n log n) for n items, with few free blocks.
+    """
+    placement = [UNPLACED if offset is None else offset for offset in instance.fixed]
+    spans = [(live[0][0], live[-1][1]) if live else (0, -1) for live in instance.live]
+    if backward:
+        spans = [(-last, -first) for first, last in spans]
+    order = sorted(instance.movable, key=lambda item: (spans[item][0], -instance.sizes[item]))
+    memory = _Blocks(instance.floor)
+    dying: list[tuple[int, int]] = []
+    for item in order:
+        first, last = spans[item]
+        while dying and dying[0][0] < first:
+            _, dead = heappop(dying)
+            memory.release(placement[dead], placement[dead] + instance.sizes[dead])
+        placement[item] = memory.take(instance.sizes[item], instance.alignments[item])
+        heappush(dying, (last, item))
+    return placement
+
+
+class _Blocks:
+    """The free blocks beneath ``end``, by size and by address; above it everything is free."""
+
+    def __init__(self, floor: int) -> None:
+        self.end = floor
+        self.by_size: list[tuple[int, int]] = []
+        self.size_at: dict[int, int] = {}
+        self.start_before: dict[int, int] = {}
+
+    def take(self, size: int, alignment: int) -> int:
+        """The start of ``size`` free bytes, which are taken from now on."""
+        for index in range(bisect_left(self.by_size, (size, 0)), len(self.by_size)):
+            free, start = self.by_size[index]
+            aligned = align_up(start, alignment)
+            if aligned + size <= start + free:
+                self._forget(start)
+                self._add(start, aligned)
+                self._add(aligned + size, start + free)
+                return aligned
+        # The last block is too small: it grows.
+        start = self.start_before.get(self.end, self.end)
+        if start != self.end:
+            self._forget(start)
+        aligned = align_up(start, alignment)
+        self._add(start, aligned)
+        self.end = aligned + size
+        return aligned
+
+    def release(self, start: int, end: int) -> None:
+        """Give bytes back."""
+        if start in self.start_before:
+            before = self.start_before[start]
+            self._forget(before)
+            start = before
+        if end in self.size_at:
+            size = self.size_at[end]
+            self._forget(end)
+            end += size
+        self._add(start, end)
+
+    def _add(self, start: int, end: int) -> None:
+        if start < end:
+            insort(self.by_size, (end - start, start))
+            self.size_at[start] = end - start
+            self.start_before[end] = start
+
+    def _forget(self, start: int) -> None:
+        size = self.size_at.pop(start)
+        del self.start_before[start + size]
+        del self.by_size[bisect_left(self.by_size, (size, start))]

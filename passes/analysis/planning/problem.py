@@ -5,12 +5,12 @@ SRAM bank) that gets one contiguous block at run time; a *plan* gives each buffe
 get the same bytes when no instruction has both live.
 
 Lifetimes are sets of instruction indices, written as inclusive intervals: a buffer read by instruction 7 and one
-written by instruction 7 are both live at 7, so an operator's inputs and outputs never share memory unless one is
-declared an alias of the other. A lifetime may have holes (several intervals), which control flow and rewritten buffers
-produce.
+written by instruction 7 are both live at 7, so an operator's inputs and outputs never share memory unless the problem
+says that the one may be written over the other (:class:`Share`), or declares it an alias. A lifetime may have holes
+(several intervals), which control flow and rewritten buffers produce.
 
-Aliases (views, in-place results) do not take part in planning: a buffer and all its aliases form a *group* that is
-placed as a whole, is live whenever a member is live, and is aligned so that every member is aligned.
+Aliases (views, results that are to be written in place) do not take part in planning: a buffer and all its aliases form
+a *group* that is placed as a whole, is live whenever a member is live, and is aligned so that every member is aligned.
 
 Bytes are counted in *granules*: the smallest alignment in a pool. Every offset is a multiple of it, so rounding each
 size up to it loses nothing, and makes lower bounds and pool sizes comparable byte for byte. With the one alignment of
@@ -80,6 +80,21 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A result that may be written over an operand.
+
+    ``instruction`` is the last that needs the buffer with key ``operand``, and the one that fills the buffer
+    ``result``: there, and only there, both may have the same bytes, if the result begins ``displacement`` bytes into
+    the operand. Neither is an alias of another buffer.
+    """
+
+    instruction: int
+    operand: int
+    result: int
+    displacement: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """A buffer that is not an alias together with everything that aliases it: the unit of placement.
 
@@ -95,18 +110,19 @@ class Group:
 
 @dataclass(frozen=True)
 class Problem:
-    """Buffers to place, in program order, and the pools that need saying something about.
+    """Buffers to place, in program order, the pools that need saying something about, and what may be done in place.
 
     Raises ``EtirError`` with everything that is wrong (E0701, E0702, E0703) when the problem makes no sense.
     """
 
     buffers: Sequence[Buffer]
     pools: Mapping[int, Pool] = field(default_factory=lambda: dict[int, Pool]())
+    shares: Sequence[Share] = ()
 
     def __post_init__(self) -> None:
         raise_if_errors([*self._malformed_pools(), *self._malformed_buffers()])
         # Aliases can only be followed once keys are known to be unique.
-        raise_if_errors(self._malformed_aliases())
+        raise_if_errors([*self._malformed_aliases(), *self._malformed_shares()])
 
     @cached_property
     def by_key(self) -> dict[int, Buffer]:
@@ -229,6 +245,19 @@ class Problem:
                         f"{root} has fixed offset {root.fixed_offset}, but its alias {b} has alignment {b.alignment}"
                     )
                 )
+        return found
+
+    def _malformed_shares(self) -> list[Diagnostic]:
+        found: list[Diagnostic] = []
+        for share in self.shares:
+            operand, result = self.by_key.get(share.operand), self.by_key.get(share.result)
+            if operand is None or result is None:
+                missing = share.operand if operand is None else share.result
+                found.append(E0702.diagnostic(f"buffer {missing} is to be shared, and does not exist"))
+            elif operand.alias_of is not None or result.alias_of is not None or operand.pool != result.pool:
+                found.append(E0702.diagnostic(f"{result} cannot be written over {operand}: an alias, or another pool"))
+            elif share.displacement < 0 or share.displacement + result.size > operand.size:
+                found.append(E0702.diagnostic(f"{result} is not inside of {operand} at byte {share.displacement}"))
         return found
 
 

@@ -7,8 +7,8 @@ the algorithms, so that a mistake in them cannot hide here. It checks that
 * every offset is a multiple of the buffer's alignment (E0712) and the buffer lies inside its pool (E0713),
 * aliases sit inside their bases as declared and fixed buffers where they were fixed (E0715),
 * no pool is larger than its capacity (E0704), and
-* no two buffers of one pool that are live at the same instruction have a byte in common, unless they belong to one
-  alias group (E0714).
+* no two buffers of one pool that are live at the same instruction have a byte in common (E0714), unless they belong to
+  one alias group, or the one is a result at its place in an operand that dies there (``Problem.shares``).
 
 For the last one it sweeps over time, keeping the address ranges of the buffers that are live. A new range [a, b) meets
 those that contain a, which a segment tree over the addresses finds, and those that begin inside (a, b), which lie next
@@ -130,6 +130,7 @@ def _overlapping_pairs(problem: Problem, plan: Plan, pool: int) -> Iterator[tupl
     owner = [_alias_root(problem, buffer) for buffer in buffers]
     ranges = [(plan.offsets[b.key], plan.offsets[b.key] + b.size) for b in buffers]
     live_ranges = _LiveRanges(ranges)
+    in_place = _in_place(problem, plan)
     # A lifetime includes its last instruction, so at one instruction all births come before the deaths.
     born, dies = 0, 1
     events = sorted(
@@ -145,10 +146,45 @@ def _overlapping_pairs(problem: Problem, plan: Plan, pool: int) -> Iterator[tupl
             continue
         for other in live_ranges.meeting(index):
             pair = (min(index, other), max(index, other))
-            if owner[index] != owner[other] and pair not in reported:
-                reported.add(pair)
-                yield buffers[pair[0]], buffers[pair[1]], instruction
+            if owner[index] == owner[other] or pair in reported:
+                continue
+            reported.add(pair)
+            instructions = in_place.get((buffers[pair[0]].key, buffers[pair[1]].key))
+            at = instruction if instructions is None else _clash(buffers[pair[0]], buffers[pair[1]], instructions)
+            if at is not None:
+                yield buffers[pair[0]], buffers[pair[1]], at
         live_ranges.insert(index)
+
+
+def _in_place(problem: Problem, plan: Plan) -> dict[tuple[int, int], dict[int, None]]:
+    """For pairs of buffers, either one first: the instructions at which the plan writes the one over the other."""
+    found: dict[tuple[int, int], dict[int, None]] = {}
+    for share in problem.shares:
+        operand, result = plan.offsets.get(share.operand), plan.offsets.get(share.result)
+        dies = any(last == share.instruction for _, last in merge_intervals(problem.by_key[share.operand].live))
+        begins = any(first == share.instruction for first, _ in merge_intervals(problem.by_key[share.result].live))
+        if dies and begins and operand is not None and result == operand + share.displacement:
+            for pair in ((share.operand, share.result), (share.result, share.operand)):
+                found.setdefault(pair, {})[share.instruction] = None
+    return found
+
+
+def _clash(first: Buffer, second: Buffer, in_place: dict[int, None]) -> int | None:
+    """The first instruction at which both are live but for those where one is written over the other."""
+    ours, theirs = merge_intervals(first.live), merge_intervals(second.live)
+    i = j = 0
+    while i < len(ours) and j < len(theirs):
+        begin, end = max(ours[i][0], theirs[j][0]), min(ours[i][1], theirs[j][1])
+        if begin <= end and begin not in in_place:
+            return begin
+        if begin < end:
+            # The operand dies at the first: two in a row are never in place.
+            return begin + 1
+        if ours[i][1] < theirs[j][1]:
+            i += 1
+        else:
+            j += 1
+    return None
 
 
 def _alias_root(problem: Problem, buffer: Buffer) -> int:

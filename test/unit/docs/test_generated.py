@@ -66,7 +66,7 @@ def test_every_pass_has_an_entry_with_its_options() -> None:
     from etir.passes.infra.registry import own_passes
 
     assert re.findall(r"^## `([\w-]+)`$", made("passes"), re.MULTILINE) == list(own_passes())
-    assert "| `algorithm` | `auto|naive|greedy|best_fit|search` | `auto` |" in made("passes")
+    assert "| `algorithm` | `auto|naive|greedy|best_fit|search|in_time` | `auto` |" in made("passes")
 
 
 def test_every_id_is_in_the_table_of_its_area() -> None:

@@ -148,7 +148,7 @@ def test_unknown_algorithm():
     with pytest.raises(EtirError, match="no memory planning algorithm 'best'") as refused:
         plan(Problem([]), "best")
     assert refused.value.ids == ("E0705",)
-    assert "auto, naive, greedy, best_fit, search" in str(refused.value)
+    assert "auto, naive, greedy, best_fit, search, in_time" in str(refused.value)
 
 
 def test_over_capacity_names_what_is_alive_at_the_peak():
