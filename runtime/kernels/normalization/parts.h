@@ -33,8 +33,15 @@ template <bool kRows, typename T, typename F>
 ETIR_FLATTEN inline void transform_run(const Source<T>& in, const Sink<T>& out, int64_t offset, int64_t n, const F& f) {
   T from_buffer[kRowBlock];
   T to_buffer[kRowBlock];
-  const T* __restrict p = in.get(offset, n, from_buffer);
-  T* __restrict q = out.place(offset, to_buffer);
+  const T* from = in.get(offset, n, from_buffer);
+  T* to = out.place(offset, to_buffer);
+  if (from == to) {
+    // The result lies over the input.
+    for (int64_t j = 0; j < n; ++j) to[j] = f(to[j], kRows ? 0 : j);
+    return;
+  }
+  const T* __restrict p = from;
+  T* __restrict q = to;
   for (int64_t j = 0; j < n; ++j) q[j] = f(p[j], kRows ? 0 : j);
   out.flush(offset, q, n);
 }

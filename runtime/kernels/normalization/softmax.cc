@@ -27,14 +27,26 @@ struct LargestOp : ExtremeOp<T, true> {
   }
 };
 
+/// out = exp(in - shift); the result may lie over the input.
+template <typename T>
+void exponentials(const T* in, T* out, int64_t n, T shift) {
+  if (in == out) {
+    for (int64_t j = 0; j < n; ++j) out[j] = vexp_nonpositive(out[j] - shift);
+    return;
+  }
+  const T* __restrict p = in;
+  T* __restrict q = out;
+  for (int64_t j = 0; j < n; ++j) q[j] = vexp_nonpositive(p[j] - shift);
+}
+
 /// Softmax of one contiguous row that is also written as T.
 template <typename T>
-void softmax_row(const T* __restrict in, T* __restrict out, int64_t n, T shift) {
+void softmax_row(const T* in, T* out, int64_t n, T shift) {
   const SumOp<T> op;
   detail::Tree<SumOp<T>> total(op);
   for (int64_t i = 0; i < n; i += kRowBlock) {
     const int64_t count = n - i < kRowBlock ? n - i : kRowBlock;
-    for (int64_t j = i; j < i + count; ++j) out[j] = vexp_nonpositive(in[j] - shift);
+    exponentials(in + i, out + i, count, shift);
     total.add(detail::fold_block(out + i, count, op));
   }
   const T scale = T(1) / total.total();

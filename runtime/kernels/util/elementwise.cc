@@ -2,6 +2,8 @@
 // dtypes of tensors and the types that functions compute in.
 #include "kernels/util/elementwise.h"
 
+#include <cstring>
+
 #include "kernels/util/half_blocks.h"
 
 namespace etir {
@@ -144,7 +146,10 @@ void run_row(const ElementwisePlan<kInputs>& plan, char* const* data, const int6
   alignas(16) unsigned char blocks[kInputs + 1][kBlockBytes];
   const void* in[kInputs];
   bool in_place[kInputs];
-  bool whole = plan.result_in_place && (n == 1 || steps[0] == plan.result_size);
+  // Functions take results and inputs that lie apart: a result over an input goes through a block.
+  bool over_input = false;
+  for (int k = 0; k < kInputs; ++k) over_input = over_input || data[k + 1] == data[0];
+  bool whole = plan.result_in_place && !over_input && (n == 1 || steps[0] == plan.result_size);
   const bool result_in_place = whole;
   int64_t largest = plan.result_size;
   for (int k = 0; k < kInputs; ++k) {
@@ -203,6 +208,23 @@ bool is_own_type(const Kind& kind, ScalarType dtype, ScalarType common) {
   return dtype == kind.dtype && (dtype == common || dtype == ScalarType::Bool);
 }
 
+/// Elements [0, n) where all operands are as in run_alike, and the result may lie over an input.
+template <int kInputs>
+void apply_alike(const ElementwiseCall<kInputs>& call, char* out, const void* const* in, int64_t n) {
+  bool over_input = false;
+  for (int k = 0; k < kInputs; ++k) over_input = over_input || in[k] == out;
+  if (!over_input) return call.apply(call.function, out, in, n);
+  alignas(16) unsigned char block[kBlockBytes];
+  const int64_t size = call.result.size, chunk = kBlockBytes / size;
+  for (int64_t begin = 0; begin < n; begin += chunk) {
+    const int64_t count = n - begin < chunk ? n - begin : chunk;
+    const void* at[kInputs];
+    for (int k = 0; k < kInputs; ++k) at[k] = static_cast<const char*>(in[k]) + begin * call.kinds[k].size;
+    call.apply(call.function, block, at, count);
+    std::memcpy(out + begin * size, block, static_cast<size_t>(count * size));
+  }
+}
+
 /// The usual case without any of what is below: all operands are of the types that are computed in, in row-major order
 /// and of the shape that the result has. False, with nothing done, if they are not.
 template <int kInputs>
@@ -221,13 +243,13 @@ bool run_alike(KernelContext& ctx, const ElementwiseCall<kInputs>& call) {
   }
   const int64_t count = out.numel();
   if (count <= kParallelGrain) {
-    call.apply(call.function, out.data, in, count);
+    apply_alike<kInputs>(call, static_cast<char*>(out.data), in, count);
     return true;
   }
   ctx.parallel_for(count, kParallelGrain, [&](int64_t begin, int64_t end) {
     const void* at[kInputs];
     for (int k = 0; k < kInputs; ++k) at[k] = static_cast<const char*>(in[k]) + begin * call.kinds[k].size;
-    call.apply(call.function, static_cast<char*>(out.data) + begin * call.result.size, at, end - begin);
+    apply_alike<kInputs>(call, static_cast<char*>(out.data) + begin * call.result.size, at, end - begin);
   });
   return true;
 }

@@ -165,7 +165,11 @@ class Kernels:
         self.temp_used = 0
 
     def call(
-        self, name: str, arguments: Sequence[Any], outs: Sequence[torch.Tensor | Sequence[torch.Tensor]] = ()
+        self,
+        name: str,
+        arguments: Sequence[Any],
+        outs: Sequence[torch.Tensor | Sequence[torch.Tensor]] = (),
+        over: int | None = None,
     ) -> list[Any]:
         """Run an out-variant kernel, for instance ``aten::add.out``.
 
@@ -173,6 +177,7 @@ class Kernels:
             name: the operator's name.
             arguments: one Python value for each input of the schema, defaults included. Tensors must be dense.
             outs: what the results should look like (dtype, shape, layout); the kernel writes into new, larger buffers.
+            over: the argument whose memory the first result has, which is changed.
 
         Returns:
             The results, in order; for a list of results a list. Arguments that a kernel writes are changed in place.
@@ -194,7 +199,8 @@ class Kernels:
                 args.append(values.add(_TENSORS, values.vector(data, len(indices))))
                 made.append(indices)
             else:
-                args.append(self._out(values, like))  # type: ignore[arg-type]
+                first = over is not None and not made
+                args.append(self._over(values, arguments[over]) if first else self._out(values, like))  # type: ignore[arg-type, index]
                 made.append(args[-1])
         args.append(args[-1] if args else 0)
         payloads = (ctypes.c_uint64 * len(values.payloads))(*values.payloads)
@@ -225,6 +231,14 @@ class Kernels:
         values.kept.append((storage, order))
         self._storages = getattr(self, "_storages", {})
         self._storages[index] = (storage, order, like.dtype)
+        return index
+
+    def _over(self, values: _Values, operand: torch.Tensor) -> int:
+        """A result in the memory of an operand."""
+        order = dim_order(operand)
+        index = values.tensor(operand, True)
+        self._storages = getattr(self, "_storages", {})
+        self._storages[index] = (operand.permute(order).reshape(-1), order, operand.dtype)
         return index
 
     def _read(self, values: _Values, index: int) -> torch.Tensor:
