@@ -136,6 +136,8 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced 
     from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
     from torch.fx.experimental.proxy_tensor import make_fx
 
+    from etir.lowering.import_fx.prims import definitions
+
     overload = _overload(op)
     # A composite operator decomposes itself; the table's functions may end in another set (prims).
     target: Callable[..., Any] | None = overload if overload._can_decompose() else decomposition_table.get(overload)
@@ -148,7 +150,7 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced 
         with warnings.catch_warnings(), torch.no_grad(), enable_python_dispatcher(), _without_effects():
             warnings.simplefilter("ignore")
             function = dispatch_functionalize(_caller(op, target), FunctionalTensorMode())
-            graph = make_fx(function)(*fakes)
+            graph = make_fx(function, decomposition_table=definitions())(*fakes)
     except (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError, LookupError) as error:
         first_line = str(error).strip().split("\n")[0]
         raise E0412.error(f"torch's decomposition of '{op.name}' stops: {first_line}") from error
@@ -156,9 +158,7 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced 
     graph.graph.eliminate_dead_code()
     for node in graph.graph.nodes:
         if node.target is overload:
-            return None
-        if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "prims":
-            return None  # It is as simple as it gets; torch only has another name for it.
+            return None  # It is as simple as it gets: torch only has another name for it.
     return Traced(graph, sizes.names())
 
 

@@ -34,6 +34,8 @@ from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp
 from etir.lowering.import_fx.layouts import dim_orders
 from etir.lowering.import_fx.locations import location_of
 from etir.lowering.import_fx.lowered import CALL, called, memory_format_of, plain_operator, with_memory_format
+from etir.lowering.import_fx.numbers import SHAPE_OPERATORS, known_numbers, shape_numbers
+from etir.lowering.import_fx.prims import definition, expansion
 from etir.lowering.import_fx.storage_copies import (
     STORAGE_COPIES,
     STORAGE_VIEWS,
@@ -220,6 +222,11 @@ class NodeImporter:
         if with_format is not None:
             target, keywords = with_format
             name = str(target)
+        known = known_numbers(node.meta.get("val"), target)
+        if known is not None:
+            return known
+        if definition(target) is not None:
+            return self._expanded(node, target, values, block)
         dtypes = [v for v in flatten([*arguments, *keywords.values()]) if isinstance(v, torch.dtype)]
         if any(dtype not in ELEMENT_TYPES for dtype in dtypes):
             return self._opaque(node, values, block, f"no .pte has elements of {' or '.join(map(str, dtypes))}")
@@ -234,6 +241,9 @@ class NodeImporter:
             made = without_storage_copy(node, name, arguments, keywords, block)
             if made is not None:
                 return made
+        if name in SHAPE_OPERATORS:
+            numbers = shape_numbers(name, node, arguments[0], block)
+            return numbers if numbers is not None else self._opaque(node, values, block, "it reads dynamic strides")
         cls = self._class_of(target, name)
         schema = cls.SCHEMA
         given: dict[str, ArgValue] = {}
@@ -268,6 +278,19 @@ class NodeImporter:
             record_layout(op, node)
         results = [None if v is None and empty is not None else r for v, r in zip(outputs, op.results, strict=True)]
         return restore(node.meta["val"], iter(results)) if outputs else None
+
+    def _expanded(
+        self, node: fx.Node, target: torch._ops.OpOverload, values: dict[fx.Node, Value], block: Block
+    ) -> Value:
+        """An operator of ``prims`` as the operators of ATen that torch runs for it."""
+        found = expansion(node, target)
+        if isinstance(found, str):
+            return self._opaque(node, values, block, found)
+        graph, inputs = found
+        placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+        made: dict[fx.Node, Value] = dict(zip(placeholders, [values[n] for n in inputs], strict=True))
+        outputs = flatten([self.run(graph, made, block)])
+        return restore(node.meta["val"], iter(outputs)) if node.meta["val"] is not None else None
 
     def _inner_tensor(self, outer: Value, name: str, block: Block) -> Value:
         """A part of a weight that is several tensors in one: it stands for itself until a part of it is plain."""

@@ -1,0 +1,94 @@
+"""Operators that give numbers: sizes, strides, counts, what a dtype holds.
+
+What export knows while it traces is a literal, whatever the operator: the graph has been specialized on it. A size that
+it does not know is ``aten.sym_size.int``; everything else that an operator says of a tensor's shape is a product of such
+sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from xdsl.ir import Block, Operation, SSAValue
+
+from etir.dialects.aten import ops as aten
+from etir.dialects.dtypes import i64
+from etir.dialects.sym.ops import ARITHMETIC_OPS
+from etir.lowering.import_fx.structures import Value, as_number, flat_outputs, restore
+
+SHAPE_OPERATORS = frozenset(
+    {
+        "aten.size.int",
+        "aten.size.default",
+        "aten.sym_size.default",
+        "aten.numel.default",
+        "aten.stride.int",
+        "aten.stride.default",
+        "aten.sym_stride.int",
+        "aten.sym_stride.default",
+    }
+)
+"""Operators that read a shape and that no kernel has; ``sym_size.int`` and ``sym_numel`` are primitive operators."""
+
+
+def known_numbers(value: Any, target: torch._ops.OpOverload) -> Value | None:
+    """What an operator gives when these are numbers that export knows: literals in the structure of its results."""
+    returns = target._schema.returns
+    if not returns or target._schema.is_mutable or any("Tensor" in str(r.type) for r in returns):
+        return None
+    flat = flat_outputs(value)
+    if any(type(v) not in (bool, int, float) for v in flat):
+        return None
+    return restore(value, iter(flat))
+
+
+def shape_numbers(name: str, node: fx.Node, tensor: SSAValue, block: Block) -> Value | None:
+    """What one of :data:`SHAPE_OPERATORS` gives, computed from sizes at the end of ``block``; None when its strides are
+    not those of a contiguous tensor.
+    """
+    _, packet, overload = name.split(".")
+    source: Any = node.args[0]
+    fake: torch.Tensor = source.meta["val"]
+    rank = fake.dim()
+    match packet.removeprefix("sym_"):
+        case "size":
+            factors: list[Sequence[int]] = [(d,) for d in range(rank)]
+        case "numel":
+            return _product(fake, tensor, range(rank), 0, block)
+        case _:
+            if not fake.is_contiguous():
+                return None
+            factors = [range(d + 1, rank) for d in range(rank)]
+    least = 0 if "size" in packet else 1  # A stride counts empty dims as if they had one element.
+    if overload == "int":
+        factors = [factors[int(node.args[1])]]  # type: ignore[arg-type]
+    results = tuple(_product(fake, tensor, dims, least, block) for dims in factors)
+    return results[0] if overload == "int" else results
+
+
+def _product(fake: torch.Tensor, tensor: SSAValue, dims: Sequence[int], least: int, block: Block) -> Value:
+    known, result = 1, None
+    for d in dims:
+        size = fake.shape[d]
+        if isinstance(size, int):
+            known *= max(size, least)
+            continue
+        value: SSAValue = _added(aten.sym_size.int.make({"self": tensor, "dim": d}, [i64]), block)
+        if least:
+            value = _arithmetic("sym.max", value, least, block)
+        result = value if result is None else _arithmetic("sym.mul", result, value, block)
+    if result is None:
+        return known
+    return result if known == 1 else _arithmetic("sym.mul", result, known, block)
+
+
+def _arithmetic(name: str, x: SSAValue, y: SSAValue | int, block: Block) -> SSAValue:
+    return _added(ARITHMETIC_OPS[name]([x, as_number(y, block)]), block)
+
+
+def _added(op: Operation, block: Block) -> SSAValue:
+    block.add_op(op)
+    return op.results[0]

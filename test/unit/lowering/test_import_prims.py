@@ -1,0 +1,90 @@
+"""Operators of ``prims``, and operators that give numbers, in exported programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch._prims  # registers the operators
+from torch.export import Dim, export
+
+import etir
+
+aten, prims = torch.ops.aten, torch.ops.prims
+X = torch.randn(4, 6)
+
+
+class Function(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def run(function: Callable[..., Any], x: torch.Tensor = X, *, dynamic: bool = False, target: str = "etir") -> None:
+    """Export, compile, run on etir's runtime, compare with eager; with a dynamic first dim at three sizes."""
+    shapes = ({0: Dim("n", min=2, max=9)},) if dynamic else None
+    program = export(Function(function), (x,), dynamic_shapes=shapes, strict=False)
+    method = etir.runtime.load(etir.compile(program, target=target).buffer)["forward"]
+    for size in (2, 4, 9) if dynamic else (x.shape[0],):
+        given = torch.randn(size, *x.shape[1:]) if dynamic else x
+        wanted = torch.utils._pytree.tree_leaves(function(given.clone()))
+        got = method(given)
+        assert len(got) == len(wanted)
+        for actual, value in zip(got, wanted, strict=True):
+            if isinstance(value, torch.Tensor):
+                torch.testing.assert_close(torch.as_tensor(actual), value, check_stride=False)
+            else:
+                assert type(actual) is type(value) and actual == value
+
+
+PRIMS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "views": lambda x: prims.squeeze(prims.split_dim(prims.collapse_view(prims.view_of(x), 0, 1), 0, 1), [0]),
+    "collapse": lambda x: prims.collapse(x, 0, 1),
+    "broadcast": lambda x: prims.broadcast_in_dim(prims.sum(x, [0]), [3, 6], [1]),
+    "reductions": lambda x: (prims.sum(x, [1]), prims.prod(x, [0]), prims.amax(x, [0, 1])),
+    "casts": lambda x: prims.mul(
+        prims.convert_element_type(x, torch.float64), prims.convert_element_type(-x, torch.float64)
+    ),
+    "iota": lambda x: x + prims.iota(6, start=2, step=3, dtype=torch.int64, device="cpu", requires_grad=False),
+    "a view that is written": lambda x: prims.view_of(y := x.clone()).add_(1) + y,
+    "special functions": lambda x: (prims.erf_inv(x.tanh()), prims.bessel_j0(x), prims.where(x > 0, x, -x)),
+}
+
+
+@pytest.mark.parametrize("name", PRIMS)
+def test_prims(name: str) -> None:
+    run(PRIMS[name])
+
+
+def test_prims_with_dynamic_sizes() -> None:
+    run(lambda x: prims.collapse(x, 0, 1), dynamic=True)
+    run(lambda x: prims.exp(prims.convert_element_type(x, torch.float64)), dynamic=True)
+
+
+NUMBERS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "size": lambda x: (x + 1, aten.sym_size.int(x, 1)),
+    "numel": lambda x: (x + 1, aten.sym_numel(x)),
+    "lists": lambda x: [x * 2, *aten.sym_size(x)],
+    "strides": lambda x: (x * 2, aten.sym_stride.int(x, 0), aten.sym_stride.int(x, 1)),
+    "unused": lambda x: (aten.sym_size.int(x, 0), aten.sym_numel(x), aten.sym_stride.int(x, 0)) and x + 1,
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers(name: str, dynamic: bool) -> None:
+    run(NUMBERS[name], dynamic=dynamic)
+
+
+def test_items() -> None:
+    """What nothing uses goes away; a number that is an output is one."""
+    run(lambda x: (x.sum().item(), x + 1)[1])
+    run(lambda x: (x.sum().item(), x + 1))
+    run(lambda x: [x.amax().item(), x.amin().item()])
