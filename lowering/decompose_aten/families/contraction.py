@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
-from etir.dialects.dtypes import i64
+from etir.dialects.dtypes import i32, i64
 from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.dims import broadcast, wrap, wrap_all
 from etir.lowering.build.promotion import FLOATING, category_of, result_type
@@ -210,6 +210,34 @@ def cross(b: Builder, x: SSAValue, y: SSAValue, dim: int | None) -> SSAValue:
 def trace(b: Builder, x: SSAValue) -> SSAValue:
     """The sum of the ``diagonal``"""
     return b.sum(b(aten.diagonal.default, x), [0])
+
+
+@decomposition(aten._trilinear.default)
+def trilinear(
+    b: Builder,
+    x: SSAValue,
+    y: SSAValue,
+    z: SSAValue,
+    expand_x: Sequence[int],
+    expand_y: Sequence[int],
+    expand_z: Sequence[int],
+    summed: Sequence[int],
+    _unroll: int,
+) -> SSAValue:
+    """The product of three tensors with new dims, summed over dims"""
+    factors = [x, y, z]
+    for i, positions in enumerate((expand_x, expand_y, expand_z)):
+        total = rank(factors[i]) + len(positions)
+        for position in sorted(wrap(p, total) for p in positions):
+            factors[i] = b.unsqueeze(factors[i], position)
+    products = b.mul(b.mul(factors[0], factors[1]), factors[2])
+    return b.sum(products, list(summed)) if summed else products
+
+
+@decomposition(aten._int_mm.default)
+def int_mm(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
+    """``mm`` of 8-bit integers in 32 bits"""
+    return b.mm(b.cast(x, i32), b.cast(y, i32))
 
 
 @decomposition(aten.cdist.default)

@@ -197,3 +197,15 @@ def random_rrelu(
         return b.notify_match_failure("it draws nothing in inference")
     slope = b.add(b.mul(_draw_like(b, aten.rand.default, x), upper - lower), lower)
     return b.where(b.gt(x, 0), x, b.mul(x, slope))
+
+
+@decomposition(aten.rrelu_with_noise_functional.default)
+def rrelu_with_noise(
+    b: Builder, x: SSAValue, noise: SSAValue, lower: float, upper: float, training: bool, _generator: None
+) -> list[SSAValue]:
+    """The slopes are a result too, 1 where ``x`` is positive; in inference nothing is drawn"""
+    if not training:
+        return [b(aten.leaky_relu.default, x, (lower + upper) / 2), noise]
+    slope = b.add(b.mul(_draw_like(b, aten.rand.default, x), upper - lower), lower)
+    slope = b.where(b.gt(x, 0), b.as_tensor(1, element(x)), slope)
+    return [b.mul(x, slope), slope]
