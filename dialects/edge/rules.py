@@ -108,6 +108,7 @@ ORDER_KEEPING = frozenset(
         "aten.upsample_bilinear2d.vec",
         "aten.cat.default",
         "aten.constant_pad_nd.default",
+        "aten.hardswish.default",
     }
 )
 """Besides pointwise operators: those that read and write a channels-last tensor in its own order.

@@ -63,6 +63,7 @@ FLOAT_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": sigmoid,
     "sin": np.sin,
+    "sinc": np.sinc,
     "sinh": np.sinh,
     "sqrt": np.sqrt,
     "tan": np.tan,
@@ -83,6 +84,7 @@ FLOAT_FUNCTION_ALIASES = {
     "special_expit": "sigmoid",
     "special_expm1": "expm1",
     "special_log1p": "log1p",
+    "special_sinc": "sinc",
 }
 
 ROUNDING_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
@@ -371,6 +373,21 @@ def copysign(self: Operand, other: Operand) -> Array:
 @op("aten.logaddexp.default")
 def logaddexp(self: Operand, other: Operand) -> Array:
     return _float_arithmetic(np.logaddexp, self, other)
+
+
+@op("aten.logaddexp2.default")
+def logaddexp2(self: Operand, other: Operand) -> Array:
+    return _float_arithmetic(np.logaddexp2, self, other)
+
+
+@op("aten.heaviside.default")
+def heaviside(self: Array, values: Array) -> Array:
+    return np.where(self == 0, values, to(self > 0, self.dtype))
+
+
+@op("aten.special_xlog1py.default", "aten.special_xlog1py.other_scalar", "aten.special_xlog1py.self_scalar")
+def xlog1py(self: Operand, other: Operand) -> Array:
+    return _float_arithmetic(lambda x, y: np.where((x == 0) & ~np.isnan(y), 0, x * np.log1p(y)), self, other)
 
 
 @op("aten.xlogy.Tensor", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self")

@@ -44,6 +44,7 @@ FAMILIES = (
     "fourier",
     "distance",
     "backward",
+    "losses",
     "pooling_backward",
     "symbolic",
 )

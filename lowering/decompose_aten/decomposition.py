@@ -115,7 +115,7 @@ class Decomposition(OperatorPattern):
             rewriter.notify_match_failure("it computes with a size that is not known while compiling")
             outcome = None
         if outcome is None:
-            _take_back(rewriter)
+            take_back(rewriter)
             return
         results = [outcome] if isinstance(outcome, SSAValue) else list(outcome)
         if narrow is not None:
@@ -123,7 +123,7 @@ class Decomposition(OperatorPattern):
         replace(b, op, results, self.name)
 
 
-def _take_back(rewriter: PatternRewriter) -> None:
+def take_back(rewriter: PatternRewriter) -> None:
     """Erase what was emitted for an operator that stays after all."""
     for made in reversed(rewriter.new_ops):
         Rewriter.erase_op(made)

@@ -1,9 +1,8 @@
 """The pass: which patterns run, and what is preserved.
 
-An operator stays when it is core, a view, named by ``keep``, or in the table of preserved operators and has a
-kernel in the target (``preserved.py``). For all others the hand-written patterns run, one family of operators per
-module of ``families/``, and what has none is decomposed by tracing torch's own decomposition on the operand types
-(``traced.py``).
+An operator stays when it is core, a view, named by ``keep``, or has a kernel in the target (``preserved.py``). For
+all others the hand-written patterns run, one family of operators per module of ``families/``, and what has none is
+decomposed by tracing torch's own decomposition on the operand types (``traced.py``).
 """
 
 from __future__ import annotations

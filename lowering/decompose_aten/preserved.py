@@ -1,11 +1,10 @@
-"""Operators that `decompose-aten` preserves, if the target has a kernel for them.
+"""Operators that `decompose-aten` preserves: those that the target has a kernel for.
 
-Core ATen is what every backend can be expected to know; a kernel that does more in one call saves instructions, and
-for ``linear`` a transposed copy of the weight. The kernel is the operator's out variant in the target's manifest, and
-it must take the call: its element types and ranks.
-
-Two kinds of operators are preserved: those of the table, whose kernel beats the decomposition of etir's own patterns,
-and all that etir has no pattern for, whose kernel beats torch's decomposition (or which torch has none for).
+A kernel does more in one call than the operators that a pattern makes, and was written for the operator: it is exact where
+a formula made of others cancels, it needs no memory for what is between them, and it takes the special values as torch
+does. So where the target has one that takes the call, its element types and ranks, the operator stays. The kernel is the
+operator's out variant in the target's manifest. What is better decomposed all the same is a list with reasons
+(:mod:`~etir.lowering.decompose_aten.exceptions`).
 """
 
 from __future__ import annotations
@@ -24,80 +23,8 @@ from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
 from etir.extensions import registry_cache
 from etir.lowering.build.promotion import scalar_type_of
+from etir.lowering.decompose_aten.exceptions import DECOMPOSED, PIECES
 from etir.targets.manifest import KernelEntry, load
-
-PRESERVED: tuple[str, ...] = (
-    "aten.linear.default",
-    "aten.stack.default",
-    "aten.masked_fill.Scalar",
-    "aten.rsub.Scalar",
-    "aten.floor_divide.default",
-    "aten.glu.default",
-    "aten.logit.default",
-    "aten.roll.default",
-    "aten.as_strided_scatter.default",
-    "aten.tril.default",
-    "aten.pixel_shuffle.default",
-    "aten.pixel_unshuffle.default",
-    "aten.masked_select.default",
-    "aten.repeat_interleave.Tensor",
-    "aten.replication_pad1d.default",
-    "aten.var_mean.correction",
-    "aten.bitwise_left_shift.Tensor",
-    "aten.bitwise_left_shift.Tensor_Scalar",
-    "aten.bitwise_right_shift.Tensor",
-    "aten.bitwise_right_shift.Tensor_Scalar",
-    "aten._upsample_bilinear2d_aa.default",
-    "aten.sort.default",
-    "aten.avg_pool2d_backward.default",
-    "aten.avg_pool3d_backward.default",
-    "aten._adaptive_avg_pool2d_backward.default",
-    "aten._adaptive_avg_pool3d_backward.default",
-    "aten.max_pool2d_with_indices_backward.default",
-    "aten.max_pool3d_with_indices.default",
-    "aten.max_pool3d_with_indices_backward.default",
-    "aten.adaptive_max_pool2d_backward.default",
-    "aten.adaptive_max_pool3d_backward.default",
-    "aten.convolution_backward.default",
-    # Core operators that have a decomposition for targets without a kernel.
-    "aten.adaptive_avg_pool1d.default",
-    "aten.avg_pool1d.default",
-    "aten.avg_pool3d.default",
-    "aten._adaptive_avg_pool3d.default",
-    "aten.convolution.default",
-    "aten.scatter_reduce.two",
-    "aten.col2im.default",
-    # Others that a kernel does in one pass.
-    "aten.histc.default",
-    "aten.cumprod.default",
-    "aten.cummax.default",
-    "aten.cummin.default",
-    "aten.logcumsumexp.default",
-    "aten.im2col.default",
-    "aten.adaptive_max_pool2d.default",
-    "aten.adaptive_max_pool3d.default",
-    "aten.median.dim",
-    "aten.median.default",
-    "aten.nanmedian.dim",
-    "aten.nanmedian.default",
-    "aten.bincount.default",
-    "aten.nonzero_static.default",
-    "aten.linalg_lu_factor_ex.default",
-    "aten.lu_unpack.default",
-    "aten.linalg_solve_triangular.default",
-    "aten.linalg_cholesky_ex.default",
-    "aten.geqrf.default",
-    "aten.linalg_householder_product.default",
-    "aten._embedding_bag.default",
-    "aten._embedding_bag_forward_only.default",
-    "aten.randint.default",
-    "aten.randint.low",
-    "aten.randint_like.default",
-    "aten.randint_like.low_dtype",
-    "aten.randperm.default",
-)
-"""The operators that are preserved where the target has a kernel that takes the call."""
-
 
 SPELLED_OUT = ("quantized_decomposed.", "torchao.")
 """Operators that spell out how a model is quantized: they are preserved for kernels and for any delegate, which claims
@@ -118,7 +45,7 @@ def _kernel(target: str, functional: OpSchema, linked: tuple[str, ...]) -> Kerne
 
 
 class PreservedOps:
-    """The operators to preserve: the ones that the user names, for ``target`` those of the table, and those that a
+    """The operators to preserve: the ones that the user names, those that ``target`` has a kernel for, and those that a
     backend in ``delegates`` (texts like ``xnnpack{fp16=true}``) wants preserved and would claim. ``libraries`` of the
     target are linked besides those that it always has.
 
@@ -145,7 +72,9 @@ class PreservedOps:
             return True
         if op.name.startswith(SPELLED_OUT):
             return bool(self.delegates) or self.has_kernel(op)
-        return op.name in PRESERVED and self.has_kernel(op)
+        if op.name in DECOMPOSED or (self.delegates and op.name in PIECES):
+            return False
+        return self.has_kernel(op)
 
     def has_kernel(self, op: Operation) -> bool:
         """Whether the target has a kernel that takes the call."""

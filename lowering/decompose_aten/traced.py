@@ -32,7 +32,7 @@ from etir.dialects.sym.expr import SymExpr, symbol
 from etir.dialects.text import source_location
 from etir.lowering.build.builder import Builder, declared_ranges, is_tensor
 from etir.lowering.build.sizes import dim_of
-from etir.lowering.decompose_aten.decomposition import OperatorPattern, replace
+from etir.lowering.decompose_aten.decomposition import OperatorPattern, replace, take_back
 from etir.lowering.decompose_aten.legality import is_legal
 from etir.lowering.decompose_aten.preserved import PreservedOps
 from etir.lowering.errors import E0411, E0412
@@ -91,7 +91,12 @@ class TraceDecomposition(OperatorPattern):
             rewriter.notify_match_failure("torch has no decomposition for it")
             return
         b = Builder(rewriter)
-        replace(b, op, import_graph(b, op, traced), self.name)
+        try:
+            replace(b, op, import_graph(b, op, traced), self.name)
+        except EtirError as error:
+            what = f"torch's decomposition of '{op.name}' gives other results than the operator"
+            self.problems[op] = E0412.diagnostic(f"{what}: {error.diagnostics[0].message}", place)
+            take_back(rewriter)
 
 
 @cache

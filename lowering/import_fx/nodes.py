@@ -34,7 +34,7 @@ from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp
 from etir.lowering.import_fx.layouts import dim_orders
 from etir.lowering.import_fx.locations import location_of
 from etir.lowering.import_fx.lowered import CALL, called, memory_format_of, plain_operator, with_memory_format
-from etir.lowering.import_fx.numbers import SHAPE_OPERATORS, known_numbers, shape_numbers
+from etir.lowering.import_fx.numbers import SHAPE_OPERATORS, gives_numbers, known_numbers, shape_numbers
 from etir.lowering.import_fx.prims import definition, expansion
 from etir.lowering.import_fx.storage_copies import (
     STORAGE_COPIES,
@@ -222,6 +222,8 @@ class NodeImporter:
         if with_format is not None:
             target, keywords = with_format
             name = str(target)
+        if not node.users and gives_numbers(target):
+            return None
         known = known_numbers(node.meta.get("val"), target)
         if known is not None:
             return known

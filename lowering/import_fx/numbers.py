@@ -1,8 +1,7 @@
 """Operators that give numbers: sizes, strides, counts, what a dtype holds.
 
 What export knows while it traces is a literal, whatever the operator: the graph has been specialized on it. A size that
-it does not know is ``aten.sym_size.int``; everything else that an operator says of a tensor's shape is a product of such
-sizes.
+it does not know is ``aten.sym_size.int``; everything else that an operator says of a shape is a product of such sizes.
 """
 
 from __future__ import annotations
@@ -34,10 +33,15 @@ SHAPE_OPERATORS = frozenset(
 """Operators that read a shape and that no kernel has; ``sym_size.int`` and ``sym_numel`` are primitive operators."""
 
 
+def gives_numbers(target: torch._ops.OpOverload) -> bool:
+    """Whether an operator has no effect and no result that is a tensor: where nothing uses it, nothing is lost."""
+    returns = target._schema.returns
+    return bool(returns) and not target._schema.is_mutable and not any("Tensor" in str(r.type) for r in returns)
+
+
 def known_numbers(value: Any, target: torch._ops.OpOverload) -> Value | None:
     """What an operator gives when these are numbers that export knows: literals in the structure of its results."""
-    returns = target._schema.returns
-    if not returns or target._schema.is_mutable or any("Tensor" in str(r.type) for r in returns):
+    if not gives_numbers(target):
         return None
     flat = flat_outputs(value)
     if any(type(v) not in (bool, int, float) for v in flat):

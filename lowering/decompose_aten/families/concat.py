@@ -8,10 +8,11 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
-from etir.dialects.dtypes import i1, i64
+from etir.dialects.dtypes import bf16, f16, i1, i64
 from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.dims import broadcast, wrap, wrap_all
+from etir.lowering.build.promotion import FLOATING, category_of
 from etir.lowering.build.sizes import SizeLike
 from etir.lowering.build.sizes import dim as dim_of_size
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
@@ -46,10 +47,14 @@ def stack_along(b: Builder, tensors: Sequence[SSAValue]) -> SSAValue:
 
 
 @decomposition(aten.cat.default)
-def cat(b: Builder, tensors: Sequence[SSAValue], _dim: int) -> SSAValue | None:
-    """A single tensor is itself"""
-    if len(tensors) == 1 and element(tensors[0]) == element(b.rewriter.root.results[0]):
+def cat(b: Builder, tensors: Sequence[SSAValue], dim: int) -> SSAValue | None:
+    """A single tensor is itself; tensors of other types are cast to one that kernels do not convert to"""
+    common = b.declared.element_type
+    if len(tensors) == 1 and element(tensors[0]) == common:
         return tensors[0]
+    mixed = any(element(t) != common for t in tensors)
+    if mixed and (common in (f16, bf16) or category_of(common) > FLOATING):
+        return b(aten.cat.default, [b.cast(t, common) for t in tensors], dim, types=[b.declared])
     return b.notify_match_failure("it joins several tensors")
 
 

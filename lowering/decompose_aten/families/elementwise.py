@@ -304,12 +304,6 @@ def exp2(b: Builder, x: SSAValue) -> SSAValue:
     return b(aten.pow.Scalar, 2.0, x)
 
 
-@decomposition(aten.erfc.default, in_float=True)
-def erfc(b: Builder, x: SSAValue) -> SSAValue:
-    """``1 - erf(x)``"""
-    return b.rsub(b(aten.erf.default, x), 1)
-
-
 @decomposition(aten.frac.default)
 def frac(b: Builder, x: SSAValue) -> SSAValue:
     """``x - trunc(x)``"""

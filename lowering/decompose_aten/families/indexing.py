@@ -143,16 +143,42 @@ def searchsorted(
     """How many elements of the sequence lie before each value"""
     if sorter is not None:
         sequence = b(aten.gather.default, sequence, rank(sequence) - 1, sorter)
-    if rank(sequence) > 1:
-        sequence = b.unsqueeze(sequence, -2)
     return _count_before(b, sequence, x, out_int32, right or side == "right")
 
 
+@decomposition(aten.searchsorted.Scalar, symint_args=("self",))
+def searchsorted_of_number(
+    b: Builder, sequence: SSAValue, x: Scalar, out_int32: bool, right: bool, side: str | None, sorter: SSAValue | None
+) -> SSAValue:
+    """``searchsorted`` of a tensor without dims"""
+    values = b.as_tensor(x, result_type((x, sequence)))
+    return searchsorted(b, sequence, values, out_int32, right, side, sorter)
+
+
+MOST_STEPS = 62
+"""Halvings of a sequence whose length has no upper bound."""
+
+
 def _count_before(b: Builder, sequence: SSAValue, x: SSAValue, out_int32: bool, right: bool) -> SSAValue:
-    """``sum(not (sequence >= x))``, or ``>``; a NaN comes after everything."""
-    at_or_after = b.compare("gt" if right else "ge", sequence, b.unsqueeze(x, rank(x)))
-    count = b.sum(b.logical_not(at_or_after), [rank(at_or_after) - 1])
-    return b.cast(count, i32) if out_int32 else count
+    """Binary search, all values at once: ``not (sequence[middle] >= x)``, or ``>``, goes on in the upper half, so that a
+    NaN comes after everything. The middles are torch's, which decide where the sequence is not sorted.
+    """
+    sizes, last = b.sizes(x), rank(sequence) - 1
+    length = b.largest(dims(sequence)[last])
+    if last == 0:
+        x = b.view(x, [-1])
+    low = b.full(b.sizes(x), 0, i64)
+    high = b.full(b.sizes(x), b.scalar(b.size(sequence, last)), i64)
+    # One element more, which a search that has come to the end may read; what it finds there changes nothing.
+    sequence = b(aten.constant_pad_nd.default, sequence, [0, 1], 0)
+    for _ in range(MOST_STEPS if length is None else length.bit_length()):
+        middle = b(aten.floor_divide.default, b.add(low, high), 2)
+        at_or_after = b.compare("gt" if right else "ge", b(aten.gather.default, sequence, last, middle), x)
+        ended = b.ge(low, high)
+        low = b(aten.where.self, b.logical_or(at_or_after, ended), low, b.add(middle, 1))
+        high = b(aten.where.self, at_or_after, middle, high)
+    found = b.view(low, sizes)
+    return b.cast(found, i32) if out_int32 else found
 
 
 # --- windows and bags -------------------------------------------------------------------------------------------------
@@ -216,7 +242,8 @@ def embedding_bag(
     bags = b.size(offsets, 0) - int(include_last)
     starts = b.slice(offsets, 0, 0, bags) if include_last else offsets
     order = b.cast(b.arange(count), element(starts))
-    bag = b.sub(_count_before(b, starts, order, False, True), 1)
+    before = b(aten.searchsorted.Tensor, starts, order, right=True, types=[tensor_type(i64, dims(order))])
+    bag = b.sub(before, 1)
     valid = None if padding is None else _is_not(b, indices, padding, b.size(weight, 0))
     rows = b(aten.embedding.default, weight, indices)
     if factors is not None:

@@ -6,6 +6,8 @@ line: ``n`` positions by ``m`` sources, of which those that go elsewhere are rep
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import AnyFloat, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
@@ -68,8 +70,11 @@ def scatter_reduce(
         return b(aten.div.Tensor_mode, total, count, rounding_mode="floor")
     others = [d for d in range(rank(x)) if d != position]
     neutral = _neutral(element(x), reduce)
-    if neutral is None or any(dims(x)[d] != dims(index)[d] for d in others):
-        return b.notify_match_failure("the indices do not cover the lines")
+    if neutral is None:
+        return b.notify_match_failure("nothing is neutral in this type")
+    uncovered = [d for d in others if dims(x)[d] != dims(index)[d]]
+    if uncovered:
+        return _of_part(b, x, position, index, source, reduce, include_self, uncovered)
     order = [*others, position]
     x, index, source = (b.permute(v, order) for v in (x, index, source))
     last = rank(x) - 1
@@ -83,3 +88,25 @@ def scatter_reduce(
         folded = b(aten.amax.default if reduce == "amax" else aten.amin.default, filled, [last + 1])
     result = b(_COMBINE[reduce], x, folded) if include_self else b.where(b(aten.any.dim, hit, last + 1), folded, x)
     return b.permute(result, [order.index(d) for d in range(rank(x))])
+
+
+def _of_part(
+    b: Builder,
+    x: SSAValue,
+    dim: int,
+    index: SSAValue,
+    source: SSAValue,
+    reduce: str,
+    include_self: bool,
+    uncovered: Sequence[int],
+) -> SSAValue | None:
+    """The lines that indices reach are reduced and put back among the others."""
+    parts = [x]
+    for d in uncovered:
+        parts.append(b.slice(parts[-1], d, 0, b.sizes(index)[d]))
+    result = scatter_reduce(b, parts[-1], dim, index, source, reduce, include_self)
+    for d, whole in reversed(list(zip(uncovered, parts[:-1], strict=True))):
+        if result is not None:
+            end = b.scalar(b.sizes(index)[d])
+            result = b(aten.slice_scatter.default, whole, result, d, 0, end, types=[whole.type])
+    return result

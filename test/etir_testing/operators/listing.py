@@ -1,0 +1,55 @@
+"""Which operators there are to check: torch's table, as the dispatcher has it.
+
+An operator is *open* where torch defines it by others or says what it means: it has a kernel for
+``CompositeImplicitAutograd`` or ``CompositeExplicitAutograd``, a decomposition, or a reference in ``torch._refs``; and
+everything in ``prims`` is.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from etir.dialects.aten.table import load_table
+from etir.dialects.schema import SchemaKind, parse_schema
+
+_COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+
+
+@cache
+def operators() -> tuple[str, ...]:
+    """Every functional and in-place overload of ``aten`` and ``prims``, in the order of the table."""
+    table = load_table()
+    of_aten = [name for name in table if name.startswith("aten.") and _is_called(table.get(name))]
+    return (*of_aten, *prims())
+
+
+def _is_called(schema: object) -> bool:
+    return getattr(schema, "kind", SchemaKind.OUT) is not SchemaKind.OUT
+
+
+@cache
+def prims() -> tuple[str, ...]:
+    """The overloads of ``prims`` without an ``out`` argument."""
+    import torch._prims
+
+    found: list[str] = []
+    for schema in torch._C._jit_get_all_schemas():
+        if schema.name.startswith("prims::") and _is_called(parse_schema(str(schema))):
+            found.append(f"prims.{schema.name.removeprefix('prims::')}.{schema.overload_name or 'default'}")
+    return tuple(sorted(found))
+
+
+def is_open(name: str) -> bool:
+    """Whether torch says what an operator means by others; see the module."""
+    import torch._refs
+    from torch._decomp import decomposition_table
+
+    namespace, packet, overload = name.split(".")
+    if namespace == "prims":
+        return True
+    qualified = f"{namespace}::{packet}" + ("" if overload == "default" else f".{overload}")
+    if any(torch._C._dispatch_has_kernel_for_dispatch_key(qualified, key) for key in _COMPOSITE):
+        return True
+    operator = getattr(getattr(torch.ops.aten, packet), overload)
+    plain = packet.removesuffix("_") if overload != "default" or not packet.startswith("__") else packet
+    return operator in decomposition_table or hasattr(torch._refs, plain)
