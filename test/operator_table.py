@@ -7,8 +7,8 @@
     python test/operator_table.py --stock          also what the stock runtime's kernels lack
 
 The table is ``etir_testing/operators/operators.json``: the arguments of one call of each functional and in-place
-overload of ``aten`` and ``prims``, and a reason where it does not compile. The exit code is 1 for an internal error, for
-an operator that fails without a reason, and for one that has a reason and runs.
+overload of ``aten`` and ``prims``, and a reason where it does not compile. The exit code is 1 for an internal error,
+for an operator that fails without a reason, and for one that has a reason and runs.
 """
 
 from __future__ import annotations
@@ -95,11 +95,10 @@ def record(jobs: int) -> dict[str, Row]:
     candidates: dict[str, list[OperatorCall]] = {}
     with Progress("torch's samples") as progress:
         keys = list(finding.sources())
-        done = 0
-        for _, answer, _ in Workers(jobs, lambda: lambda key, running: finding.recorded(key)).run(keys):
+        workers = Workers(jobs, lambda: lambda key, running: finding.recorded(key))
+        for done, (_, answer, _) in enumerate(workers.run(keys), 1):
             for name, call in ({} if isinstance(answer, Lost) else answer).items():
                 candidates.setdefault(name, []).append(call)
-            done += 1
             progress.say(f"{done} of {len(keys)}")
     for name, call in finding.listed():
         candidates.setdefault(name, []).append(call)

@@ -1,8 +1,8 @@
 """Operators that are decomposed although the target has a kernel that takes the call, by reason.
 
-The rule is that a kernel wins (:mod:`~etir.lowering.decompose_aten.preserved`). An exception needs a reason that holds for
-every call; how fast a kernel is on one machine today is none, and a kernel that is slower than what it is decomposed
-into is to be mended.
+The rule is that a kernel wins (:mod:`~etir.lowering.decompose_aten.preserved`). An exception needs a reason that
+holds for every call; how fast a kernel is on one machine today is none, and a kernel that is slower than what it is
+decomposed into is to be mended.
 """
 
 from __future__ import annotations

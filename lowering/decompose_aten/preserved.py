@@ -1,10 +1,10 @@
 """Operators that `decompose-aten` preserves: those that the target has a kernel for.
 
-A kernel does more in one call than the operators that a pattern makes, and was written for the operator: it is exact where
-a formula made of others cancels, it needs no memory for what is between them, and it takes the special values as torch
-does. So where the target has one that takes the call, its element types and ranks, the operator stays. The kernel is the
-operator's out variant in the target's manifest. What is better decomposed all the same is a list with reasons
-(:mod:`~etir.lowering.decompose_aten.exceptions`).
+A kernel does more in one call than the operators that a pattern makes, and was written for the operator: it is exact
+where a formula made of others cancels, it needs no memory for what is between them, and it takes the special values
+as torch does. So where the target has one that takes the call, its element types and ranks, the operator stays. The
+kernel is the operator's out variant in the target's manifest. What is better decomposed all the same is a list with
+reasons (:mod:`~etir.lowering.decompose_aten.exceptions`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Operators of ``prims``: each is what torch itself runs for it.
 
 ``prims`` is the set of operators that torch's references end in, and programs may call them: ``prims.iota``,
-``prims.convert_element_type``, ``prims.split_dim``. Torch defines each of them by a function of ATen operators, which it
-checks more strictly than those. The function is called on the fake tensors of the node while ``make_fx`` records it; so
-views stay views of what they view, and sizes are the program's own.
+``prims.convert_element_type``, ``prims.split_dim``. Torch defines each of them by a function of ATen operators, which
+it checks more strictly than those. The function is called on the fake tensors of the node while ``make_fx`` records
+it; so views stay views of what they view, and sizes are the program's own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The complementary error function, plain and scaled, for targets without a kernel.
 
-``1 - erf(x)`` has no digit left where ``erf`` is close to 1. Away from 0 the function is ``exp(-x * x)`` times a rational
-function (W. J. Cody, Rational Chebyshev approximations for the error function, Mathematics of Computation 23, 1969),
-which is what the scaled one is. The square in the exponent is the one of a multiple of 1/16, which is exact, and a small
-rest: its rounding would be multiplied by as much as the exponent is large.
+``1 - erf(x)`` has no digit left where ``erf`` is close to 1. Away from 0 the function is ``exp(-x * x)`` times a
+rational function (W. J. Cody, Rational Chebyshev approximations for the error function, Mathematics of Computation
+23, 1969), which is what the scaled one is. The square in the exponent is the one of a multiple of 1/16, which is
+exact, and a small rest: its rounding would be multiplied by as much as the exponent is large.
 """
 
 from __future__ import annotations

@@ -160,8 +160,8 @@ MOST_STEPS = 62
 
 
 def _count_before(b: Builder, sequence: SSAValue, x: SSAValue, out_int32: bool, right: bool) -> SSAValue:
-    """Binary search, all values at once: ``not (sequence[middle] >= x)``, or ``>``, goes on in the upper half, so that a
-    NaN comes after everything. The middles are torch's, which decide where the sequence is not sorted.
+    """Binary search, all values at once: ``not (sequence[middle] >= x)``, or ``>``, goes on in the upper half, so that
+    a NaN comes after everything. The middles are torch's, which decide where the sequence is not sorted.
     """
     sizes, last = b.sizes(x), rank(sequence) - 1
     length = b.largest(dims(sequence)[last])

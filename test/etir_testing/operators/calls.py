@@ -1,8 +1,8 @@
 """Calls of operators as text, and as programs of one operator.
 
 A call is kept as JSON: positional and keyword arguments, tensors as ``"float32[2,3]"`` (normally distributed),
-``"float32[2,3]+"`` (between 0 and 1) or ``"int64[3]=0,1,2"`` (these numbers). What is drawn depends on the operator's name
-and the position alone. ``{"dtype": "float32"}`` is a dtype, ``{"text": "mean"}`` a string.
+``"float32[2,3]+"`` (between 0 and 1) or ``"int64[3]=0,1,2"`` (these numbers). What is drawn depends on the operator's
+name and the position alone. ``{"dtype": "float32"}`` is a dtype, ``{"text": "mean"}`` a string.
 
 The program calls the overload itself, so that export records it and not what torch's Python function makes of it. An
 operator that writes its arguments gets copies, and the program returns what it wrote.
