@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "backends/xnnpack/xnnpack.h"
 #include "executor/external_data.h"
 #include "executor/method.h"
 #include "executor/program.h"
@@ -54,6 +55,21 @@ struct Pool {
   int count = 0;
 };
 
+// Memory for delegates, freed after the method. Each block ends where what was asked for ends.
+struct DelegatePool {
+  ~DelegatePool() {
+    while (count > 0) std::free(blocks[--count]);
+  }
+  static void* allocate(void* context, size_t bytes, size_t alignment) {
+    DelegatePool& self = *static_cast<DelegatePool*>(context);
+    if (self.count == kMost || bytes > kMostMethodMemory || alignment > 16) return nullptr;
+    return self.blocks[self.count++] = std::malloc(bytes + (bytes == 0));
+  }
+  static constexpr int kMost = 64;
+  void* blocks[kMost];
+  int count = 0;
+};
+
 void run_method(const Program& program, uint32_t index, const ExternalData* external, bool allocator) {
   const MethodMeta meta = program.method_meta(index);
   const uint64_t needed = meta.method_memory_size();
@@ -68,6 +84,7 @@ void run_method(const Program& program, uint32_t index, const ExternalData* exte
     planned[i].data = std::malloc(static_cast<size_t>(planned[i].size) + 1);
   }
   Block memory(static_cast<size_t>(needed)), temp(1 << 16);
+  DelegatePool delegates;
   {
     MethodMemory all;
     all.method.base = static_cast<uint8_t*>(memory.data);
@@ -78,6 +95,9 @@ void run_method(const Program& program, uint32_t index, const ExternalData* exte
     MethodOptions options;
     options.kernels = {&kKernels, 1};
     options.max_instructions = kMostInstructions;
+    options.backends = {&kXnnpackBackend, 1};
+    options.delegates.allocate = DelegatePool::allocate;
+    options.delegates.context = &delegates;
     if (external != nullptr) options.external = {&external, 1};
     Pool pool;
     if (allocator) options.dynamic = {Pool::allocate, &pool, Pool::release};

@@ -175,6 +175,12 @@ class KernelContext {
   RandomState* random = nullptr;
   EventSink events;
 
+  // --- for delegates that call kernels ---
+  /// What temp() gives memory of; what a kernel took is free again when `used` is what it was.
+  Arena& temp_memory() { return temp_; }
+  /// Other arguments: indices of values, behind their count.
+  void set_arguments(const int32_t* args) { args_ = args; }
+
   // --- what a delegate may say ---
   /// Whether anybody wants to hear of events.
   bool watched() const { return events.event != nullptr; }

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "backends/reference/reference.h"
+#include "backends/xnnpack/xnnpack.h"
 #include "platform/describe.h"
 #include "platform/isa.h"
 #include "platform/library.h"
@@ -15,6 +17,8 @@ namespace etir {
 namespace host {
 
 namespace {
+
+const Backend kBuiltIn[] = {kReferenceBackend, kXnnpackBackend};
 
 /// Temporary memory is address space until a kernel touches it.
 constexpr size_t kTempReserve = sizeof(void*) == 8 ? size_t{1} << 32 : size_t{1} << 26;
@@ -45,6 +49,8 @@ std::string own_folder() {
 }
 
 }  // namespace
+
+const BackendTable kBackends = {kBuiltIn, sizeof(kBuiltIn) / sizeof(kBuiltIn[0])};
 
 // --- programs -------------------------------------------------------------------------------------------------------
 

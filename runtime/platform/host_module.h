@@ -25,7 +25,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "backends/reference/reference.h"
 #include "core/data_loader.h"
 #include "core/error.h"
 #include "executor/external_data.h"
@@ -41,13 +40,16 @@ extern const KernelTable kKernels;
 
 namespace host {
 
+/// The backends that are built in: etir's own, and what runs ExecuTorch's XNNPACK delegates.
+extern const BackendTable kBackends;
+
 struct Options {
   const KernelTable* kernels = &kKernels;  ///< those that are linked in
   std::string isa;                         ///< instruction set; empty: ETIR_ISA in the environment, or the best
   int threads = 1;                         ///< threads that one run may use
   size_t temp_bytes = 0;                   ///< most scratch memory of a method; 0: as much as the machine gives
   uint64_t seed = 0;                       ///< seed of the random operators
-  BackendTable backends = {&kReferenceBackend, 1};  ///< what runs delegates, besides those of loaded libraries
+  BackendTable backends = kBackends;       ///< what runs delegates, besides those of loaded libraries
 };
 
 /// One input of a run. A tensor's data are borrowed for the time of the run.
