@@ -23,13 +23,19 @@ Payload = tuple[str, TensorType[Attribute], Blob]
 def payloads(module: ModuleOp) -> Iterator[Payload]:
     """Every payload of ``module`` whose bytes are there, under the name of its symbol or key (made unique).
 
-    What is no tensor (a delegate's bytes) has a type of as many ``ui8``.
+    What is no tensor (a delegate's bytes, a constant of its graph) has a type of as many ``ui8``. Constants of several
+    graphs that have the same bytes are there once.
     """
     names: dict[str, None] = {}
-    for op in module.body.block.ops:
+    inside: dict[Blob, None] = {}
+    for op in module.walk():
         for attribute in op.properties.values():
             if not isinstance(attribute, BlobAttr) or not attribute.data.has_data:
                 continue
+            if op.parent is not module.body.block:
+                if attribute.data in inside:
+                    continue
+                inside[attribute.data] = None
             symbol = op.properties.get("sym_name") or op.properties.get("key")
             name = wanted = symbol.data if isinstance(symbol, StringAttr) else op.name
             count = 0
@@ -47,7 +53,7 @@ def require_payloads(module: ModuleOp) -> None:
     """Raises error E0201, one for all weights, states and blobs whose bytes are not there."""
     missing = [
         (f"@{symbol.data}" if isinstance(symbol, StringAttr) else op.name, op, attribute.data)
-        for op in module.body.block.ops
+        for op in module.walk()
         for attribute in op.properties.values()
         if isinstance(attribute, BlobAttr) and not attribute.data.has_data
         for symbol in (op.properties.get("sym_name") or op.properties.get("key"),)

@@ -144,8 +144,13 @@ def _mlir_to_pte(arguments: argparse.Namespace, console: Console) -> int:
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
 
-    module = read_module(arguments.input, arguments.weights, ToolContext(), console, arguments.replacements)
-    if phase_of(module) != "et":
+    context = ToolContext()
+    module = read_module(arguments.input, arguments.weights, context, console, arguments.replacements)
+    if phase_of(module) == "et":
+        from etir.passes.delegation.lower_delegates import LowerDelegatesPass
+
+        LowerDelegatesPass().run(context, module)
+    else:
         from etir.driver import compile_program
 
         module = compile_program(module, target=arguments.target or "executorch").module
@@ -172,9 +177,16 @@ def _verify_executable(module: ModuleOp, target: str | None) -> None:
 
 
 def _pte_to_mlir(arguments: argparse.Namespace) -> int:
+    from etir.dialects.et.payloads import DelegateOp
     from etir.tools.files import read_pte_module
 
-    _write(arguments, read_pte_module(arguments.input), locations=arguments.locations)
+    module = read_pte_module(arguments.input)
+    if any(isinstance(op, DelegateOp) for op in module.body.block.ops):
+        from etir.passes.delegation.disassemble_delegates import DisassembleDelegatesPass
+        from etir.tools.context import ToolContext
+
+        DisassembleDelegatesPass().run(ToolContext(), module)
+    _write(arguments, module, locations=arguments.locations)
     return OK
 
 

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from etir.backends.api.registry import backend_of_runtime_id
 from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte
@@ -55,16 +56,25 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def select(programs: Iterable[model.Program]) -> dict[str, tuple[str, ...]]:
-    """The operators of some programs, sorted by name, with the element types of the tensors that they are called on."""
+    """The operators of some programs, sorted by name, with the element types of the tensors that they are called on.
+
+    What delegates call, as far as their backends say, comes with no types, which stands for all.
+    """
     found: dict[str, dict[int, None]] = {}
+    inside: dict[str, None] = {}
     for program in programs:
         for plan in program.execution_plan:
+            for delegate in plan.delegates:
+                backend = backend_of_runtime_id(delegate.id)
+                if backend is not None:
+                    inside.update(dict.fromkeys(backend.kernels(memoryview(delegate.data))))
             for chain in plan.chains:
                 for instruction in chain.instructions:
                     if isinstance(instruction, model.KernelCall):
                         name = plan.operators[instruction.op_index].full_name
                         types = found.setdefault(name, {})
                         types |= dict.fromkeys(_dtypes(plan, instruction.args))
+    found.update((name, {}) for name in inside)
     return {name: tuple(_name(ScalarType(dtype)) for dtype in sorted(types)) for name, types in sorted(found.items())}
 
 

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Dialect, Operation
+from xdsl.ir import Block, Dialect, Operation, SSAValue
 
 from etir.backends.api.patterns import Row
 from etir.backends.errors import E1106, E1111
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from etir.interpret.evaluator import Evaluator
+    from etir.lowering.build.builder import Builder
 
 
 @dataclass(frozen=True)
@@ -316,6 +317,27 @@ class Backend(ABC):
         E1108 for one that is damaged; the default says how many bytes there are.
         """
         return f"{len(blob)} bytes of '{self.runtime_id}', which has no disassembler\n"
+
+    def as_function(
+        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], name: str
+    ) -> tuple[FuncOp, tuple[str, ...]] | None:
+        """The blob as a function called ``name`` in the backend's dialect, and the keys of the named data whose bytes
+        are in it now; :meth:`preprocess` makes a blob of it that does the same. None (default) where there is no such
+        form. Raises what :meth:`disassemble` does.
+        """
+        return None
+
+    def lift(
+        self,
+        blob: bytes | memoryview,
+        named_data: Mapping[str, bytes | memoryview],
+        builder: Builder,
+        inputs: Sequence[SSAValue],
+    ) -> list[SSAValue] | None:
+        """What the blob computes from ``inputs`` as edge operators that ``builder`` makes: its outputs. None (default)
+        where the backend does not know. Raises what :meth:`disassemble` does, and E1108 for a part without operators.
+        """
+        return None
 
     def kernels(self, blob: bytes | memoryview) -> tuple[str, ...]:
         """The operators of etir's runtime that a blob calls: a selective build needs them besides the program's."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import Dialect
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Dialect, SSAValue
 
 from etir.backends.api.interface import Artifact, Backend, NamedBlob, Outlined, PartitionSummary, PreservedOp
 from etir.backends.api.patterns import Row, operator_of
 from etir.backends.xnnpack import schema
+
+if TYPE_CHECKING:
+    from etir.interpret.evaluator import Evaluator
+    from etir.lowering.build.builder import Builder
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,49 @@ class XnnpackBackend(Backend):
 
         blob, named = write_blob(from_function(outlined.func))
         return Artifact(blob, {key: NamedBlob(data.data, schema.ALIGNMENT) for key, data in named.items()})
+
+    def as_function(
+        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], name: str
+    ) -> tuple[FuncOp, tuple[str, ...]] | None:
+        from etir.backends.xnnpack.blob_reader import read_blob
+        from etir.backends.xnnpack.text import from_function, to_function
+
+        graph = read_blob(blob, named_data, name)
+        if any(not node.kind.runs for node in graph.nodes):
+            return None
+        function = to_function(graph, name)
+        # What text cannot say (values out of the order of their uses) is no reason to refuse a file.
+        if from_function(function).canonical() != graph.canonical():
+            return None
+        return function, tuple(graph.keys())
+
+    def lift(
+        self,
+        blob: bytes | memoryview,
+        named_data: Mapping[str, bytes | memoryview],
+        builder: Builder,
+        inputs: Sequence[SSAValue],
+    ) -> list[SSAValue]:
+        from etir.backends.xnnpack.blob_reader import read_blob
+        from etir.backends.xnnpack.lift import lift
+
+        return lift(read_blob(blob, named_data), builder, inputs)
+
+    def executable(
+        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], evaluator: Evaluator
+    ) -> Callable[[Sequence[Any]], list[Any]]:
+        """Interpret the operators that the graph stands for, made anew for the sizes of each call."""
+        from etir.backends.xnnpack.blob_reader import read_blob
+        from etir.backends.xnnpack.interpreted import run_graph
+
+        graph = read_blob(blob, named_data)
+        return lambda arguments: run_graph(graph, arguments, evaluator)
+
+    def kernels(self, blob: bytes | memoryview) -> tuple[str, ...]:
+        from etir.backends.xnnpack.blob_reader import read_blob
+        from etir.backends.xnnpack.kernels import kernels_of
+
+        return kernels_of(read_blob(blob))
 
     def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
         from etir.backends.xnnpack.text import disassemble

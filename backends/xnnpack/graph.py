@@ -126,3 +126,13 @@ class Graph:
             tuple(number[v] for v in self.inputs),
             tuple(number[v] for v in self.outputs),
         )
+
+    def keys(self) -> list[str]:
+        """The names of the constants that are looked up by name, and whose bytes are known, in order."""
+        found: dict[str, None] = {}
+        for value in self.values:
+            scales = value.quantization.scales if isinstance(value.quantization, PerChannel | PerBlock) else None
+            for constant in (value.constant, scales):
+                if isinstance(constant, Constant) and constant.key is not None and constant.data is not None:
+                    found[constant.key] = None
+        return list(found)

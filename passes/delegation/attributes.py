@@ -27,6 +27,8 @@ OPTIONS = "backend.options"
 DELEGATE = "backend.delegate"
 LEGAL = "backend.legal"
 """On an outlined function: it is in its backend's own dialect."""
+INLINE = "backend.inline"
+"""On an outlined function: its blob stays in the program's FlatBuffer."""
 
 
 def partition_of(op: Operation) -> tuple[str, int] | None:

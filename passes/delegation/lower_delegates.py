@@ -9,7 +9,8 @@ After::
     et.named_data "8f43..." = #et.blob<"sha256:8f43...", 128> align 16
     et.delegate @forward_xnnpack_0 "XnnpackBackend" = #et.blob<"sha256:51ab...", 712>
 
-Calls keep the symbol that they name; `to-out-variant` turns them into delegate calls. Named data with equal keys is in
+Calls keep the symbol that they name; `to-out-variant` turns them into delegate calls. At the executable level, where
+`disassemble-delegates` makes functions of blobs, it is the same. Named data with equal keys is in
 the module once, whichever delegate asks for it, and has to be equal. What a delegate takes of the memory of etir's
 runtime is an attribute of its ``et.delegate``, for the memory report. Functions of equal content give equal blobs,
 which share a segment of the file.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, SymbolRefAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, SymbolRefAttr, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -30,10 +31,13 @@ from etir.backends.api.registry import Delegate
 from etir.backends.errors import E1111
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.context import EtContext
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.instructions import DelegateCallOp
 from etir.dialects.et.payloads import BESIDE, DelegateOp, NamedDataOp
 from etir.dialects.et.program import ReadStateOp, StateOp, WeightOp, WriteStateOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.literals import int_attr
+from etir.passes.delegation.attributes import INLINE
 from etir.passes.delegation.legalize_delegates import outlined_functions
 from etir.passes.delegation.owned import SHARED
 from etir.passes.infra.base import Pass
@@ -57,7 +61,12 @@ class LowerDelegatesPass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E1111 for named data that differs under one key, and what backends raise themselves."""
         named: dict[str, NamedDataOp] = {op.key.data: op for op in module.body.block.ops if isinstance(op, NamedDataOp)}
-        called = {op.callee.root_reference.data: op for op in module.walk() if isinstance(op, CallDelegateOp)}
+        called: dict[str, Operation] = {}
+        for op in module.walk():
+            if isinstance(op, CallDelegateOp):
+                called[op.callee.root_reference.data] = op
+            elif isinstance(op, DelegateCallOp):
+                called[op.delegate.root_reference.data] = op
         _name_apart(module)
         holders: dict[str, tuple[str, Artifact]] = {}
         found: list[tuple[Delegate, Outlined]] = []
@@ -80,7 +89,10 @@ class LowerDelegatesPass(Pass):
                 made = add_named_data(named, key, item, outlined.name)
                 if made is not None:
                     Rewriter.insert_op(made, point)
-            Rewriter.insert_op(self._delegate(outlined.name, delegate.runtime_id, artifact), point)
+            made_op = self._delegate(outlined.name, delegate.runtime_id, artifact)
+            if INLINE in outlined.func.attributes:
+                made_op.inline = UnitAttr()
+            Rewriter.insert_op(made_op, point)
             Rewriter.erase_op(outlined.func)
         if called:
             _drop_unused(module)
@@ -113,7 +125,7 @@ def _name_apart(module: ModuleOp) -> None:
             names[name] = None
 
 
-def _artifacts(found: list[tuple[Delegate, Outlined]], called: dict[str, CallDelegateOp]) -> list[Artifact]:
+def _artifacts(found: list[tuple[Delegate, Outlined]], called: dict[str, Operation]) -> list[Artifact]:
     """What the backends make of the functions, in order; each backend is given all of its own at once."""
     groups: dict[Backend, list[int]] = {}
     for index, (delegate, _) in enumerate(found):
@@ -127,7 +139,7 @@ def _artifacts(found: list[tuple[Delegate, Outlined]], called: dict[str, CallDel
 
 def _method_of(call: Operation) -> str:
     op: Operation | None = call
-    while op is not None and not isinstance(op, FuncOp):
+    while op is not None and not isinstance(op, FuncOp | MethodOp):
         op = op.parent_op()
     return "" if op is None else op.sym_name.data
 
