@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,12 +24,13 @@ from etir.emit.formats.buffers import Buffer
 from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte
 from etir.emit.pte.writer import write_pte
+from etir.tools import et_translate
 
 from etir_testing import ROOT
 from etir_testing.exports import artifact, digest, versions
 from etir_testing.interop import quantized_classifier
 from etir_testing.interop.quantized_classifier import Classifier, quantized
-from etir_testing.interop.xnnpack_runs import difference, run_stock
+from etir_testing.interop.xnnpack_runs import difference, run_both, run_stock
 from etir_testing.models import gpt, seeding
 from etir_testing.models.gpt import GptBlock
 from etir_testing.models.seeding import seed_weights, seeded_normal
@@ -117,3 +119,20 @@ def test_writing_is_stable(stock: tuple[bytes, tuple[torch.Tensor, ...]]) -> Non
         first, _ = write_blob(graph)
         assert read_blob(first) == graph
         assert write_blob(read_blob(first))[0] == first
+
+
+def test_runs_on_etir(stock: tuple[bytes, tuple[torch.Tensor, ...]]) -> None:
+    """The file as it is, on etir's runtime."""
+    run_both(*stock)
+
+
+def test_program_as_text_runs(stock: tuple[bytes, tuple[torch.Tensor, ...]], tmp_path: Path) -> None:
+    """The whole file as text, with graphs instead of blobs, and back: the same outputs on both runtimes."""
+    data, inputs = stock
+    (tmp_path / "stock.pte").write_bytes(data)
+    assert et_translate.main(["--pte-to-mlir", str(tmp_path / "stock.pte"), "-o", str(tmp_path / "stock.mlir")]) == 0
+    text = (tmp_path / "stock.mlir").read_text()
+    assert "et.delegate @" not in text and "xnn." in text
+    assert et_translate.main(["--mlir-to-pte", str(tmp_path / "stock.mlir"), "-o", str(tmp_path / "again.pte")]) == 0
+    again = (tmp_path / "again.pte").read_bytes()
+    assert difference(run_both(again, inputs), run_stock(data, inputs)) == 0

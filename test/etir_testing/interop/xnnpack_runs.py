@@ -1,4 +1,4 @@
-"""Compiles small modules for XNNPACK, runs them on the stock runtime, and says what the file consists of."""
+"""Compiles small modules for XNNPACK, runs them on both runtimes, and says what the file consists of."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from executorch.runtime import Runtime
 from torch.utils import _pytree as pytree
 
 import etir
+import etir.runtime
 from etir.backends.xnnpack.blob_reader import read_blob
 from etir.backends.xnnpack.graph import Graph
 from etir.emit.pte import model
@@ -57,6 +58,29 @@ def run_stock(data: bytes, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]
     return [output.clone() for output in method.execute(list(inputs))]
 
 
+def run_own(data: bytes, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The outputs of one call on etir's runtime."""
+    found = pytree.tree_leaves(etir.runtime.load(data).forward(*inputs))
+    return [torch.from_dlpack(output).clone() for output in found]
+
+
+def tolerance_of(data: bytes, outputs: Sequence[torch.Tensor]) -> float:
+    """How far outputs may be apart, by :func:`difference`: sums in another order, or a step of small integers."""
+    scaled = any(value.quantization is not None for graph in facts_of(data).graphs for value in graph.values)
+    half = any(output.dtype in (torch.float16, torch.bfloat16) for output in outputs)
+    return 2e-2 if scaled or half else 1e-4
+
+
+def run_both(data: bytes, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The outputs on the stock runtime; those on etir's have to be the same."""
+    outputs = run_stock(data, inputs)
+    own = run_own(data, inputs)
+    assert difference(own, outputs) <= tolerance_of(data, outputs), [
+        (a - b).abs().max() for a, b in zip(own, outputs, strict=False)
+    ]
+    return outputs
+
+
 def compile_and_run(
     module: torch.nn.Module,
     inputs: tuple[torch.Tensor, ...],
@@ -65,12 +89,12 @@ def compile_and_run(
     exported: Any = None,
     delegate: str = "xnnpack",
 ) -> tuple[list[torch.Tensor], list[torch.Tensor], FileFacts]:
-    """Outputs on the stock runtime, eager's, and the facts of the file."""
+    """Outputs on the stock runtime, which etir's agrees with, eager's, and the facts of the file."""
     with torch.no_grad():
         expected = pytree.tree_leaves(module(*inputs))
         program = exported or torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
     data = etir.compile(program, delegates=[delegate]).buffer
-    return run_stock(data, inputs), expected, facts_of(data)
+    return run_both(data, inputs), expected, facts_of(data)
 
 
 def difference(outputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
