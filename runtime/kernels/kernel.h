@@ -178,7 +178,7 @@ class KernelContext {
   // --- for delegates that call kernels ---
   /// What temp() gives memory of; what a kernel took is free again when `used` is what it was.
   Arena& temp_memory() { return temp_; }
-  /// Other arguments: indices of values, behind their count.
+  /// Other arguments: indices of values, after their count.
   void set_arguments(const int32_t* args) { args_ = args; }
 
   // --- what a delegate may say ---

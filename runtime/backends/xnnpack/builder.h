@@ -1,4 +1,4 @@
-// Puts together the calls of a graph: numbers, lists, tensors, and their memory.
+// Makes the calls of a graph: numbers, lists, tensors, and their memory.
 //
 // A graph is made twice: the first time everything is counted and nothing written, the second time in memory of the
 // right size. Code that makes nodes does not see the difference.

@@ -11,7 +11,7 @@
 namespace etir {
 namespace xnnpack {
 
-/// One call; `args` are indices of Graph::values, behind their count.
+/// One call; `args` are indices of Graph::values, after their count.
 struct Call {
   KernelFunction function;
   const int32_t* args;

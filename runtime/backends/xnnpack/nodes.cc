@@ -278,7 +278,7 @@ bool slice(Maker& m, const Kind& kind) {
     return m.bad(offsets.count);
   }
   if (m.out_info.rank != rank) return b.fail(Check::GraphDims, m.at[0], rank);
-  // Dims that stay whole are left out, unless all do.
+  // Dims of which all is wanted are left out, unless they all are.
   int last = rank - 1;
   uint32_t offset[kMaxDims], size[kMaxDims];
   bool whole[kMaxDims];
