@@ -264,7 +264,7 @@ bool reshape(Maker& m, const Kind& kind) {
   int64_t sizes[kMaxDims];
   for (uint32_t d = 0; d < shape.count; ++d) {
     const uint32_t size = m.b.blob().view().number<uint32_t>(shape, d);
-    sizes[d] = size == 0 ? -1 : size;
+    sizes[d] = size == 0 ? -1 : int64_t{size};
   }
   return m.b.call(kind.kernel, {m.at[0], m.b.integers(sizes, m.out_info.rank), m.out}) && m.finish();
 }

@@ -137,6 +137,18 @@ def test_tokens_have_scales_of_their_own() -> None:
     assert np.allclose(got[2], np.round(rows[2] / step) * step, atol=1e-6)
 
 
+def test_the_inferred_dim_of_a_reshape_follows_the_input() -> None:
+    graph = Graph(
+        (Value(FP32, (4, 1, 3)), Value(FP32, (4, 3))),
+        (node("static_reshape", (0,), (1,), new_shape=(0, 3)),),
+        (0,),
+        (1,),
+    )
+    for rows in (4, 1, 2):
+        given = floats(rows, 1, 3)
+        assert np.array_equal(run(graph, given)[0], given.reshape(rows, 3))
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
