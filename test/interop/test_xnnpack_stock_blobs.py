@@ -13,7 +13,7 @@ from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 from xdsl.dialects.func import FuncOp
 
-from etir.backends.api.registry import backend_dialects
+from etir.backends.api.registry import backend_dialects, backend_of_runtime_id
 from etir.backends.xnnpack.blob_reader import read_blob
 from etir.backends.xnnpack.blob_writer import write_blob
 from etir.backends.xnnpack.text import disassemble, from_function
@@ -21,16 +21,18 @@ from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module
 from etir.dialects.verify import verify_module
 from etir.emit.formats.buffers import Buffer
+from etir.emit.from_pte import read_program
 from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte
 from etir.emit.pte.writer import write_pte
+from etir.interpret.interpreter import Interpreter
 from etir.tools import et_translate
 
 from etir_testing import ROOT
 from etir_testing.exports import artifact, digest, versions
 from etir_testing.interop import quantized_classifier
 from etir_testing.interop.quantized_classifier import Classifier, quantized
-from etir_testing.interop.xnnpack_runs import difference, run_both, run_stock
+from etir_testing.interop.xnnpack_runs import difference, run_both, run_stock, tolerance_of
 from etir_testing.models import gpt, seeding
 from etir_testing.models.gpt import GptBlock
 from etir_testing.models.seeding import seed_weights, seeded_normal
@@ -136,3 +138,11 @@ def test_program_as_text_runs(stock: tuple[bytes, tuple[torch.Tensor, ...]], tmp
     assert et_translate.main(["--mlir-to-pte", str(tmp_path / "stock.mlir"), "-o", str(tmp_path / "again.pte")]) == 0
     again = (tmp_path / "again.pte").read_bytes()
     assert difference(run_both(again, inputs), run_stock(data, inputs)) == 0
+
+
+def test_interpreted(stock: tuple[bytes, tuple[torch.Tensor, ...]]) -> None:
+    """The file in the interpreter, which runs the edge operators that its graphs stand for."""
+    data, inputs = stock
+    outputs = Interpreter(read_program(data), runner_of=backend_of_runtime_id).run(list(inputs))
+    expected = run_stock(data, inputs)
+    assert difference(outputs, expected) <= tolerance_of(data, expected)
