@@ -236,7 +236,7 @@ def checks(o: CompileOptions, phase: str) -> Iterator[Step]:
     from etir.passes.et.verify_plan import VerifyPlanPass
 
     yield Step(VerifyCallsPass(o.target, o.link_libraries), "instructions fit the kernels that they call")
-    yield Step(VerifyPlanPass(), "places may have been edited by hand")
+    yield Step(VerifyPlanPass(target=o.target), "places may have been edited by hand")
 
 
 def _link(o: CompileOptions) -> ModulePass:
