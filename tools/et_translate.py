@@ -150,12 +150,11 @@ def _mlir_to_pte(arguments: argparse.Namespace, console: Console) -> int:
         from etir.passes.delegation.lower_delegates import LowerDelegatesPass
 
         LowerDelegatesPass().run(context, module)
+        _verify_executable(module, arguments.target)
     else:
         from etir.driver import compile_program
 
         module = compile_program(module, target=arguments.target or "executorch").module
-    else:
-        _verify_executable(module, arguments.target)
     emission = emit_program(module, EmitOptions(debug_info=arguments.locations))
     if emission.external and arguments.output == "-":
         raise usage_error("external weights are files beside the program: name the program's with -o")
@@ -172,7 +171,7 @@ def _verify_executable(module: ModuleOp, target: str | None) -> None:
     from etir.passes.et.verify_plan import VerifyPlanPass
     from etir.passes.infra.manager import PipelineOptions, run_pipeline
 
-    passes = [VerifyCallsPass(target or ""), VerifyPlanPass()]
+    passes = [VerifyCallsPass(target or ""), VerifyPlanPass(target=target or "")]
     run_pipeline(EtContext(), module, passes, PipelineOptions(collect_errors=True))
 
 

@@ -2,7 +2,7 @@
 
 A mutation changes one thing of a method: a place, a size, an operand, an argument, a kernel's name, a type, the order
 of two instructions. The text is still text that parses. It is refused, or the bytes that come of it compute what the
-text says: the same as the interpreter, which knows no memory plan when every place is taken out of the module.
+text says: the same as the interpreter, which knows no memory plan when the module has no places.
 """
 
 from __future__ import annotations
