@@ -104,7 +104,7 @@ def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
             table[argument.name] = column if isinstance(value, tuple) else column[0]
     if not entry.resizes_output and any(not isinstance(d, int) for r in op.results for d in _dims(r)):
         return False
-    others = {name: value for name, value in given.items() if _is_plain(value)}
+    others: dict[str, Any] = {name: value for name, value in given.items() if _is_plain(value)}
     return entry.check(dtypes, ranks=ranks, others=others, shapes=shapes) is None
 
 

@@ -119,7 +119,7 @@ class StorageReads:
         op.results[0].replace_all_uses_with(new.value)
         Rewriter.erase_op(op)
 
-    def _strided(self, op: SchemaOp, alias: Alias, size: Any, stride: Any, offset: object) -> Alias:
+    def _strided(self, op: SchemaOp, alias: Alias, size: Any, stride: Any, offset: Any) -> Alias:
         type = op.results[0].type
         recorded = _recorded(op, alias)
         own = None if recorded is None else (list(dims_of(alias.type)), recorded[:-1], recorded[-1])
@@ -197,7 +197,7 @@ class StorageReads:
             raise self._error(op, f"the storage is no whole number of elements of {wanted}")
         flat = self._make(aten.view.default, flat, tensor_type(own, [count]), size=[-1])
         for operator, arguments, type in steps:
-            flat = self._make(operator, flat, type, **arguments)
+            flat = self._make(operator, flat, type, same=False, **arguments)
         return flat
 
     def _is_plain(self, op: SchemaOp, alias: Alias) -> bool:
@@ -206,7 +206,8 @@ class StorageReads:
         known = self.layouts.strides(alias)
         seen = None if known is None else is_view_possible(dims_of(alias.type), known, wanted)
         given = [dim_of(s) if isinstance(s, SSAValue) else s for s in stride]
-        return seen is not None and None not in given and same_layout(wanted, seen, tuple(given))
+        numbers = tuple(s for s in given if s is not None)
+        return seen is not None and len(numbers) == len(given) and same_layout(wanted, seen, numbers)
 
     # --- checks -----------------------------------------------------------------------------------------------------
 
@@ -220,7 +221,7 @@ class StorageReads:
         if not all(isinstance(n, int) for n in (*size, *stride, start, count)):
             return
         last = start + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-        if last >= count:
+        if isinstance(count, int) and last >= count:
             raise self._error(op, f"it reads element {last} of a storage of which the program has {count}")
 
     def _check_recorded(self, op: SchemaOp, alias: Alias, recorded: list[int] | None, first: Dim | None) -> None:

@@ -392,7 +392,8 @@ def _strides_of_view(alias: Alias, parent: Strides) -> Strides | None:
             return (*moved, parent[position] if rank else 1)
         case "as_strided":
             given = [dim_of(s) if isinstance(s, SSAValue) else s for s in op.arg("stride")]
-            return None if any(s is None for s in given) else tuple(given)
+            found = tuple(s for s in given if s is not None)
+            return found if len(found) == len(given) else None
         case "real" | "imag":
             return tuple(s * 2 for s in parent)
         case "view_as_real":

@@ -66,8 +66,10 @@ def trained_parameters(program: ExportedProgram) -> list[str]:
 
 def used_tensors(
     programs: Mapping[str, ExportedProgram], mutated: Mapping[str, None]
-) -> dict[tuple[str, str], torch.Tensor]:
-    """The tensors of the module that some method reads or changes, as each program has them: by method and name."""
+) -> tuple[dict[tuple[str, str], torch.Tensor], dict[tuple[str, str], torch.Tensor]]:
+    """The tensors of the module that some method reads or changes, as each program has them, by method and name; and
+    the others.
+    """
     used: dict[str, None] = {}
     for program in programs.values():
         placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
@@ -75,12 +77,16 @@ def used_tensors(
             if spec.kind in WEIGHT_KINDS and spec.target and (node.users or spec.target in mutated):
                 used[spec.target] = None
     tables = {name: {**program.constants, **program.state_dict} for name, program in programs.items()}
-    return {
+    tensors = {
         (name, fqn): table[fqn]
         for name, table in tables.items()
-        for fqn in used
+        for fqn in (*used, *(other for other in table if other not in used))
         if isinstance(table.get(fqn), torch.Tensor)
     }
+    return (
+        {key: tensor for key, tensor in tensors.items() if key[1] in used},
+        {key: tensor for key, tensor in tensors.items() if key[1] not in used},
+    )
 
 
 def _tensors_of_module(program: ExportedProgram) -> dict[fx.Node, str]:

@@ -171,7 +171,9 @@ def _input_paths(program: ExportedProgram, names: Sequence[str], inputs: Mapping
     values = list(inputs.values())
     found: dict[str, SSAValue] = {}
     for path, leaf in pytree.tree_flatten_with_path(arguments)[0]:
-        place, first, rest = path[0], path[1], pytree.keystr(path[2:])
+        place: Any = path[0]
+        first: Any = path[1]
+        rest = pytree.keystr(path[2:])
         is_positional = getattr(place, "idx", 0) == 0
         if not is_positional:
             roots = [f"['{first.key}']"]

@@ -19,16 +19,17 @@ from etir.dialects.sym.ops import ARITHMETIC_OPS
 from etir.lowering.import_fx.structures import Value, as_number, flat_outputs, restore
 
 SHAPE_OPERATORS = frozenset(
-    {
-        "aten.size.int",
-        "aten.size.default",
-        "aten.sym_size.default",
-        "aten.numel.default",
-        "aten.stride.int",
-        "aten.stride.default",
-        "aten.sym_stride.int",
-        "aten.sym_stride.default",
-    }
+    f"aten.{name}"
+    for name in (
+        "size.int",
+        "size.default",
+        "sym_size.default",
+        "numel.default",
+        "stride.int",
+        "stride.default",
+        "sym_stride.int",
+        "sym_stride.default",
+    )
 )
 """Operators that read a shape and that no kernel has; ``sym_size.int`` and ``sym_numel`` are primitive operators."""
 

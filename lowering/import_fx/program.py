@@ -128,7 +128,8 @@ class _ModuleImporter:
         )
         self.problems: list[Diagnostic] = []
         read = [f for p in programs.values() for f in storage_read_tensors(p)]
-        self.groups = groups_of(used_tensors(programs, self.mutated), self.mutated, read)
+        used, unread = used_tensors(programs, self.mutated)
+        self.groups = groups_of(used, self.mutated, read, unread)
 
     def run(self) -> ModuleOp:
         functions: list[FuncOp] = []

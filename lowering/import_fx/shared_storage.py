@@ -40,6 +40,8 @@ class Group:
     start: int
     end: int
     members: dict[Key, torch.Tensor] = field(default_factory=dict)
+    unread: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Tensors of the module with the same bytes that no method reads: ``self.cache`` where only its rows are read."""
 
     @property
     def names(self) -> list[str]:
@@ -49,7 +51,7 @@ class Group:
     @cached_property
     def base(self) -> tuple[str, torch.Tensor]:
         """Name and tensor of what has all bytes of the group. Raises error E0404."""
-        for (_, fqn), tensor in self.members.items():
+        for fqn, tensor in (*((fqn, tensor) for (_, fqn), tensor in self.members.items()), *self.unread.items()):
             if (_first_byte(tensor), _last_byte(tensor)) == (self.start, self.end) and tensor.is_contiguous():
                 return fqn, tensor
         for (_, fqn), tensor in sorted(self.members.items(), key=lambda item: -item[1].element_size()):
@@ -65,12 +67,16 @@ class Group:
 
 
 def groups_of(
-    tensors: Mapping[Key, torch.Tensor], changed: Iterable[str], storage_read: Iterable[str]
+    tensors: Mapping[Key, torch.Tensor],
+    changed: Iterable[str],
+    storage_read: Iterable[str],
+    unread: Mapping[Key, torch.Tensor] | None = None,
 ) -> dict[Key, Group]:
     """The groups among the tensors of all programs that are read as one piece of memory, for each of their members.
 
     ``changed`` are the names of tensors that some method changes, ``storage_read`` of those whose storage an operator
-    like ``as_strided`` reads: these have all of their storage in the group. Raises error E0404.
+    like ``as_strided`` reads: these have all of their storage in the group; ``unread`` are tensors that no method uses,
+    which may give a group its name. Raises error E0404.
     """
     changed, storage_read = set(changed), set(storage_read)
     found: dict[Key, Group] = {}
@@ -82,8 +88,7 @@ def groups_of(
         if key[1] in storage_read and not _is_all_of_its_storage(tensor):
             start = _storage_address(tensor)
             end = start + tensor.untyped_storage().nbytes()
-        space = tensor.untyped_storage()._cdata if isinstance(tensor, FakeTensor) else None
-        spaces.setdefault(space, []).append((start, end, key))
+        spaces.setdefault(_space(tensor), []).append((start, end, key))
     for ranges in spaces.values():
         group: Group | None = None
         for start, end, key in sorted(ranges, key=lambda r: r[0]):
@@ -99,6 +104,12 @@ def groups_of(
             _check_plain(group)
             wanted[key] = group
     _check_names(tensors, wanted, changed)
+    by_range = {(_space(tensors[key]), group.start, group.end): group for key, group in wanted.items()}
+    for (_, fqn), tensor in (unread or {}).items():
+        if _has_memory(tensor):
+            group = by_range.get((_space(tensor), _first_byte(tensor), _last_byte(tensor)))
+            if group is not None:
+                group.unread.setdefault(fqn, tensor)
     return wanted
 
 
@@ -149,12 +160,17 @@ def _has_memory(tensor: torch.Tensor) -> bool:
     return tensor.dtype in ELEMENT_TYPES and tensor.numel() > 0
 
 
+def _space(tensor: torch.Tensor) -> object:
+    """What addresses count in: those of tensors without data do in each storage by itself."""
+    return tensor.untyped_storage()._cdata if isinstance(tensor, FakeTensor) else None
+
+
 def _storage_address(tensor: torch.Tensor) -> int:
     return 0 if isinstance(tensor, FakeTensor) else tensor.untyped_storage().data_ptr()
 
 
 def _first_byte(tensor: torch.Tensor) -> int:
-    return _storage_address(tensor) + tensor.storage_offset() * tensor.element_size()
+    return _storage_address(tensor) + int(tensor.storage_offset()) * tensor.element_size()
 
 
 def _last_byte(tensor: torch.Tensor) -> int:

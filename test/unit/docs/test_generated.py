@@ -80,8 +80,17 @@ def test_every_id_is_in_the_table_of_its_area() -> None:
 def test_every_kernel_of_every_target_has_a_row() -> None:
     from etir.targets.manifest import available, load
 
-    rows = re.findall(r"^\| `([^`]+)` \|", made("kernels"), re.MULTILINE)
+    page = re.sub(r"^### Calls that .*?(?=^## |\Z)", "", made("kernels"), flags=re.MULTILINE | re.DOTALL)
+    rows = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
     assert rows == [name for target in available() for name in load(target).kernels]
+
+
+def test_every_kernel_with_wrong_calls_is_in_the_table_of_them() -> None:
+    from etir.targets.manifest import available, load
+
+    tables = "".join(re.findall(r"^### Calls that .*?(?=^## |\Z)", made("kernels"), re.MULTILINE | re.DOTALL))
+    rows = re.findall(r"^\| `([^`]+)` \|", tables, re.MULTILINE)
+    assert rows == [name for target in available() for name, row in load(target).kernels.items() for _ in row.wrong]
 
 
 def test_an_operator_has_its_decomposition_and_its_kernel() -> None:

@@ -98,7 +98,7 @@ VALUES: list[tuple[str, str, tuple[EValue, ...]]] = [
     ("E0825", "more than 2^63 bytes", (replace(FLOAT, sizes=(1 << 30,) * 3, dim_order=(0, 1, 2)),)),
     ("E0825", "more than 2^63 bytes", (replace(FLOAT, sizes=(1 << 30,) * 3 + (0,), dim_order=(0, 1, 2, 3)),)),
     ("E0832", "storage offset 4 is not 0", (replace(FLOAT, storage_offset=4),)),
-    ("E0832", "DYNAMIC_UNBOUND", (replace(FLOAT, shape_dynamism=TensorShapeDynamism.DYNAMIC_UNBOUND),)),
+    ("E0832", "DYNAMIC_UNBOUND", (replace(PLANNED, shape_dynamism=TensorShapeDynamism.DYNAMIC_UNBOUND),)),
     ("E0830", "layout 128", (replace(FLOAT, layout=128),)),
     ("E0827", "data_buffer_idx is 2, but the constants have 2 entries", (replace(FLOAT, data_buffer_idx=2),)),
     ("E0827", "data_buffer_idx is -1", (replace(FLOAT, data_buffer_idx=-1),)),

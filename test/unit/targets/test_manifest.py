@@ -164,7 +164,10 @@ ROW: dict[str, Any] = {"schema": "a::b(Tensor x) -> Tensor", "dtypes": [{"x": "a
         (lambda d: d["kernels"]["a::b"].pop("schema"), "lacks the field 'schema'"),
         (lambda d: d["kernels"]["a::b"].update(dtypes=[{"x": "RHQ"}]), "'RHQ' is neither a set nor a scalar type"),
         (lambda d: d["kernels"]["a::b"].update(dim_orders="nhwc"), "dim order word 'nhwc'"),
-        (lambda d: d.update(features=["warp"]), "no feature is called 'warp'; there are runtime_memory"),
+        (
+            lambda d: d.update(features=["warp"]),
+            "no feature is called 'warp'; there are dynamic_",
+        ),
     ],
 )
 def test_malformed_manifests(change, words: str):  # type: ignore[no-untyped-def]
