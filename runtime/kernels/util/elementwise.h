@@ -6,8 +6,8 @@
 // conversion loops that all operators share. So code grows with ops x compute types plus dtypes x compute types, never
 // with ops x dtypes x dtypes.
 //
-// The result may have the bytes of an operand that has its dtype, dims and dim order: kernels that only call this work in
-// place (`in_place` in their rows).
+// The result may have the bytes of an operand that has its dtype, dims and dim order: kernels that only call this work
+// in place (`in_place` in their rows).
 //
 // What depends on no operator (checks, broadcasting, the walk over memory, conversions) is compiled once, in
 // elementwise.cc; what this header instantiates for an operator is its loop and a description of its types.
