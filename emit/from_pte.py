@@ -41,9 +41,8 @@ from etir.emit.pte.reader import read_pte
 
 _NUMBERS = (model.Int, model.Bool, model.Double)
 _LISTS = (model.IntList, model.DoubleList, model.BoolList, model.TensorList, model.OptionalTensorList)
-_PRIMITIVE_KERNELS = frozenset(
-    {"aten::sym_size.int", "aten::sym_numel", "aten::_local_scalar_dense", "etir::check_size", "etir::check"}
-)
+_CHECKS = frozenset({"etir::check_size", "etir::check"})
+_PRIMITIVE_KERNELS = frozenset({"aten::sym_size.int", "aten::sym_numel", "aten::_local_scalar_dense"}) | _CHECKS
 _DYNAMIC = {
     model.TensorShapeDynamism.STATIC: None,
     model.TensorShapeDynamism.DYNAMIC_BOUND: "bound",
@@ -207,7 +206,8 @@ class _MethodReader:
             for instruction in chain.instructions:
                 match instruction:
                     case model.KernelCall(op_index, args):
-                        if args and is_primitive(self.kernels[op_index]):
+                        kernel = self.kernels[op_index]
+                        if args and is_primitive(kernel) and kernel not in _CHECKS:
                             found[args[-1]] = None
                     case model.DelegateCall(_, args):
                         found.update(dict.fromkeys(args))

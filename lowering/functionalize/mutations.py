@@ -131,12 +131,15 @@ class Mutations:
         self.check_writable(alias.storage)
         try:
             self._put_back(alias, value)
-        except EtirError:
+        except EtirError as refused:
             # What a view on the way has several times may be there once in the part that is written.
             direct = self._storage_reads.direct(alias)
             if direct is None:
                 raise
-            self._put_back(*direct(value))
+            try:
+                self._put_back(*direct(value))
+            except EtirError:
+                raise refused from None  # It names the view that the program has.
 
     def _put_back(self, alias: Alias, value: SSAValue) -> None:
         held = [(alias, value)]

@@ -208,7 +208,7 @@ DYNAMIC: dict[str, tuple[Any, Calls, Any]] = {
     "reductions": (lambda x: (x.mean(0), x.amax(0), x.softmax(0), x.cumsum(0), x.argmax(0)), _lengths(3, 1, 9), _FIRST),
     "slices": (
         lambda x: (x[1:], x[:-1], x[::2], x[-1], x.flip(0), x.flatten()),
-        _lengths(3, 2, 9),
+        _lengths(3, 5, 9),
         ({0: Dim("k", min=3, max=9)},),
     ),
     "concatenation": (

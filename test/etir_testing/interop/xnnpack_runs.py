@@ -15,13 +15,19 @@ import etir
 import etir.runtime
 from etir.backends.xnnpack.blob_reader import read_blob
 from etir.backends.xnnpack.graph import Graph
+from etir.emit.from_pte import is_primitive
 from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte
+
+_OF_TENSORS = ("executorch_prim::et_view.default", "executorch_prim::et_copy_index.tensor")
 
 
 @dataclass
 class FileFacts:
-    """Graphs of the delegates, kernel calls by operator, and bytes of the tensors that delegate calls pass."""
+    """Graphs of the delegates, kernel calls by operator, and bytes of the tensors that delegate calls pass.
+
+    What computes or checks sizes, which are numbers, is not counted.
+    """
 
     graphs: list[Graph] = field(default_factory=list)
     kernels: Counter[str] = field(default_factory=Counter)
@@ -42,7 +48,9 @@ def facts_of(data: bytes) -> FileFacts:
     facts = FileFacts([read_blob(delegate.data, named) for delegate in plan.delegates])
     for instruction in plan.chains[0].instructions:
         if isinstance(instruction, model.KernelCall):
-            facts.kernels[plan.operators[instruction.op_index].full_name] += 1
+            name = plan.operators[instruction.op_index].full_name
+            if not is_primitive(name) or name in _OF_TENSORS:
+                facts.kernels[name] += 1
         elif isinstance(instruction, model.DelegateCall):
             facts.delegate_calls += 1
             values = [plan.values[i] for i in instruction.args]
