@@ -375,12 +375,17 @@ class ExecutableMethod:
         outs = [cell for argument, cell in tensors if argument.is_write and argument.kwarg_only]
         for number, out in enumerate(outs):
             size = _size(out.type)
+            listed = 0
             for argument, cell in tensors:
+                start, listed = listed, listed + (_size(cell.type) if argument.is_list else 0)
                 if argument.is_write or not np.may_share_memory(out.memory, cell.memory):
                     continue
                 if self._in_place is None:
                     self._in_place = known_in_place_kernels()
-                same = _address(out) == _address(cell) and out.type == cell.type and number == 0
+                if argument.is_list:
+                    same = _address(cell) == _address(out) + start and number == 0
+                else:
+                    same = _address(out) == _address(cell) and out.type == cell.type and number == 0
                 if not (same and argument.name in self._in_place.get(kernel, ())):
                     out.memory[:size] = 0xFF
 

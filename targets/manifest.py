@@ -77,12 +77,13 @@ class KernelEntry:
 
     ``temp`` is an expression over the arguments for the bytes of scratch memory that the kernel asks for, empty for
     none (see :mod:`etir.emit.runtime_memory`). ``kind`` is ``kernel`` or ``prim`` (an operator on values that is called
-    without the trailing return slot); ``library`` is where it lives. A kernel that does not ``resizes_output`` needs
-    its results in their final size. With complex tensors all have to have dims where ``complex_shapes`` is
-    ``with_dims``, and the same ones where it is ``equal``. The first result may have the bytes of one of the operands
-    ``in_place``, where both have the same dtype, dims and dim order: the kernel has read an element before it writes
-    it. ``selected`` are the element types that its tensors may have in a selective build, None where that is no matter.
-    ``wrong`` are the calls that the runtime takes and gets wrong, or ends the process on.
+    without the trailing return slot); ``library`` is where it lives. A kernel that does not ``resizes_output``
+    needs its results in their final size. With complex tensors all have to have dims where ``complex_shapes`` is
+    ``with_dims``, and the same ones where it is ``equal``. The first result may have the bytes of one of the
+    operands ``in_place``, where both have the same dtype, dims and dim order: the kernel has read an element before
+    it writes it. Of a list of tensors each may already be where the result has it. ``selected`` are the element
+    types that its tensors may have in a selective build, None where that is no matter. ``wrong`` are the calls that
+    the runtime takes and gets wrong, or ends the process on.
     """
 
     name: str
@@ -474,7 +475,7 @@ def _limits(limits: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, int]]:
 
 def _check_in_place(entry: KernelEntry) -> None:
     """Raises E0602 for a name in ``in_place`` that is no tensor which the kernel only reads."""
-    operands = [a.name for a in entry.tensor_arguments if not a.is_list and not a.is_write]
+    operands = [a.name for a in entry.tensor_arguments if not a.is_write]
     for name in entry.in_place:
         if name not in operands:
             raise E0602.error(f"{entry.name}: 'in_place' names '{name}', its operands are {', '.join(operands)}")

@@ -3,7 +3,8 @@
 They stand in the entry block before the instructions, one operation for each value of the ``.pte`` file. A buffer
 without ``at`` is not planned yet; ``caller`` marks one whose memory the caller supplies. A view has no instruction: it
 is another value over the same bytes. Types are upper bounds; ``dynamic`` says that the shape changes below them at run
-time.
+time. Two tensors with the same ``sizes`` (an attribute; the dims as expressions of the program's symbols) have the same
+shape then, too.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from etir.dialects.sym.ops import scalar_type
 
 DYNAMISM = ("bound", "unbound")
 """What ``dynamic`` may say: sizes change below the type's, or without a bound."""
+
+SIZES = "et.sizes"
+"""The attribute of a dynamic buffer or view that says its dims: ``{et.sizes = "2, s0 + 1"}``."""
 
 
 @irdl_op_definition
@@ -210,6 +214,12 @@ class ViewOp(IRDLOperation):
         _verify_value_type(self.result.type)
         if self.offset.value.data < 0:
             raise VerifyException("the offset of a view is not negative")
+
+
+def sizes_of(op: BufferOp | ViewOp) -> str | None:
+    """The dims as text, or None when nobody said: of what control flow fills, and of what was read from a file."""
+    found = op.attributes.get(SIZES)
+    return found.data if isinstance(found, StringAttr) else None
 
 
 @irdl_op_definition

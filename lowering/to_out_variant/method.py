@@ -33,7 +33,7 @@ from etir.dialects.et.program import (
     UpdateInputOp,
     WriteStateOp,
 )
-from etir.dialects.et.values import BufferOp, ScalarOp
+from etir.dialects.et.values import SIZES, BufferOp, ScalarOp
 from etir.dialects.et.values import ViewOp as ValueViewOp
 from etir.dialects.literals import scalar_of
 from etir.dialects.sym import expr as sym_expr
@@ -186,7 +186,10 @@ class MethodLowering:
     def buffer(self, source: SSAValue, **options: Any) -> SSAValue:
         """A new buffer for a tensor value."""
         type, dynamic = self.bounded(source.type, source)
-        return self.define(BufferOp(type, dynamic=dynamic, **options), source)
+        op = BufferOp(type, dynamic=dynamic, **options)
+        if dynamic == "bound":
+            op.attributes[SIZES] = _sizes(source.type)
+        return self.define(op, source)
 
     def scalar(self, source: SSAValue, value: bool | float = 0) -> SSAValue:
         """A slot for a number."""
@@ -429,7 +432,10 @@ class MethodLowering:
             return self.define(ValueViewOp(base, type, offset), op.result)
         if offset or (is_static(cast(Any, op.base.type)) and elements(op.base.type) != elements(type)):
             return self._copied_part(op, base, type)
-        view = self.define(ValueViewOp(base, type, dynamic=dynamic, late=True), op.result)
+        late = ValueViewOp(base, type, dynamic=dynamic, late=True)
+        if dynamic is not None:
+            late.attributes[SIZES] = _sizes(op.result.type)
+        view = self.define(late, op.result)
         named = iter([self.literal_or_value(v) for v in op.sizes])
         sizes: list[object] = [d if isinstance(d, int) else next(named, -1) for d in dims_of(cast(Any, op.result.type))]
         self.emit(view_call(base, sizes, view), op)
@@ -519,3 +525,8 @@ class MethodLowering:
             outputs.append(lowered)
         self.checks.finish(op)
         self.emit(ReturnOp(outputs), op)
+
+
+def _sizes(type: Attribute) -> StringAttr:
+    """The dims of a tensor type as text."""
+    return StringAttr(", ".join(map(str, dims_of(cast("TensorType[Attribute]", type)))))

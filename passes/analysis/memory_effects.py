@@ -139,9 +139,11 @@ def memory_of(
     fixed: dict[Operation, tuple[int, int]] | None = None,
     pools: dict[int, Pool] | None = None,
     in_place: InPlaceKernels | None = None,
+    sizes_known: bool = True,
 ) -> MethodMemory:
     """Buffers and lifetimes of a method. ``fixed`` pins buffers to ``(memory id, offset)``; ``in_place`` are the
-    kernels that may write a result over an operand (none, unless given).
+    kernels that may write a result over an operand (none, unless given). ``sizes_known`` False takes dynamic tensors
+    of one type to have one size where nothing says their sizes, as in what was read from a file.
 
     Buffers in the caller's memory and those that are allocated at run time take no part; buffers of state live from the
     start to the end.
@@ -173,17 +175,18 @@ def memory_of(
             )
         )
     by_key = {buffer.key: buffer for buffer in buffers}
-    given = dict.fromkeys(inputs)
-    shares = [
-        share
-        for share in _shares(ctx, instructions, keys, in_place or {})
-        if share.operand not in given and _dies_there(share, by_key)
-    ]
+    found_shares = possible_shares(ctx, instructions, keys, in_place or {}, sizes_known=sizes_known)
+    shares = [share for share in found_shares if _dies_there(share, by_key)]
     return MethodMemory(Problem(buffers, pools or {}, shares), dict(keys), tuple(keys))  # type: ignore[arg-type]
 
 
-def _shares(
-    ctx: EtContext, instructions: Sequence[Operation], keys: dict[Operation, int], in_place: InPlaceKernels
+def possible_shares(
+    ctx: EtContext,
+    instructions: Sequence[Operation],
+    keys: dict[Operation, int],
+    in_place: InPlaceKernels,
+    *,
+    sizes_known: bool = True,
 ) -> Iterator[Share]:
     """What the kernels of calls could write over what they read, if it was not needed any more."""
     for index, op in enumerate(instructions):
@@ -192,7 +195,7 @@ def _shares(
         schema = schema_of_kernel(ctx, op.kernel.data)
         if schema is None:
             continue
-        for found in overwritable(op, schema, in_place):
+        for found in overwritable(op, schema, in_place, sizes_known=sizes_known):
             yield Share(index, keys[found.operand], keys[found.result], found.displacement)
 
 
@@ -205,6 +208,7 @@ def _dies_there(share: Share, buffers: dict[int, Buffer]) -> bool:
     at = share.instruction
     return (
         operand.pool == result.pool
+        and share.displacement % operand.alignment == 0
         and share.displacement % result.alignment == 0
         and any(last == at for _, last in operand.live)
         and any(first == at for first, _ in result.live)

@@ -10,7 +10,12 @@ from etir.tools.probe.runner import load_runtime
 from etir_testing.interop.in_place_stock import Outcome, accepted, run_in_place
 
 MANIFEST = load("executorch")
-ROWS = [name for name, entry in MANIFEST.kernels.items() if entry.in_place]
+ROWS = [
+    name
+    for name, entry in MANIFEST.kernels.items()
+    if entry.in_place and not any(a.is_list for a in entry.tensor_arguments)
+]
+"""What joins or splits tensors is in ``test_in_place_lists.py``."""
 
 
 def test_there_are_rows() -> None:

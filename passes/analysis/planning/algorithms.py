@@ -121,7 +121,8 @@ def plan(problem: Problem, algorithm: str = "auto") -> Plan:
         for variant in variants(problem):
             if all(size <= bounds[pool].bytes for pool, size in found.pool_sizes.items()):
                 break
-            found = _better(problem, found, _plan_groups(variant, algorithm))
+            if any(bound.bytes < found.pool_sizes[pool] for pool, bound in lower_bound(variant).items()):
+                found = _better(problem, found, _plan_groups(variant, algorithm))
     raise_if_errors(_over_capacity(problem, bounds, found.pool_sizes, found.algorithms))
     return found
 

@@ -3,32 +3,89 @@
 A result that is written over an operand makes one buffer of two, which lives as long as both: where there were two
 boxes side by side at one instruction, there is a longer one. A chain of elementwise operators becomes one buffer. When
 both have the same size that saves bytes at the instruction and costs none elsewhere, though a longer box can be harder
-to place; a small result in a large operand keeps all of the operand alive. So this gives variants of a problem, and the
+to place; a small result in a large operand keeps all of the operand alive, and operands that are made where a
+concatenation will have them need all of its bytes from the first one on. So this gives variants of a problem, and the
 planner takes what turns out best (Chaitin 1982, "Register allocation and spilling via graph coloring", calls the same
-step coalescing: two names become one where that interferes with nothing).
+step coalescing: two names become one where that interferes with nothing):
+
+* results of the same size only,
+* wherever possible,
+* parts only where they lower the peak: of the instructions at which most bytes are live, the joins at each are tried,
+  and kept when the peak gets lower.
 
 The variants have no shares: aliases say it all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 
-from etir.passes.analysis.planning.problem import Interval, Problem, Share, align_up, merge_intervals
+from etir.passes.analysis.planning.lower_bound import lower_bound
+from etir.passes.analysis.planning.problem import Problem, Share, align_up
+from etir.passes.analysis.planning.segments import Segments, common
+
+DEFAULT_WORK = 30_000
+"""Buffers looked at to find the parts that lower the peak: a tenth of a second or so."""
 
 
-def variants(problem: Problem) -> list[Problem]:
-    """The problem with results inside of operands: of the same size only, and wherever possible, where that differs."""
+def variants(problem: Problem) -> Iterator[Problem]:
+    """The problem with results inside of operands and operands inside of results, each variant once."""
+    shares = _by_pair(problem.shares)
+    alike = [share for share in shares if _is_alike(problem, share[0])]
+    parts = [share for share in shares if not _is_alike(problem, share[0])]
     found: list[Problem] = []
-    for parts in (False, True):
-        merged = _Sets(problem)
-        for shares in _by_pair(problem.shares):
-            merged.join(shares, parts=parts)
-        made = merged.problem()
+    for chosen in (alike, [*alike, *parts]) if parts else (alike,):
+        made = joined(problem, chosen)
         if made.buffers != problem.buffers and all(made.buffers != other.buffers for other in found):
             found.append(made)
-    return found
+            yield made
+    if parts and found:
+        made = _where_it_helps(problem, alike, parts)
+        if all(made.buffers != other.buffers for other in (problem, *found)):
+            yield made
+
+
+def joined(problem: Problem, shares: Sequence[Sequence[Share]]) -> Problem:
+    """The problem with the operands and results of ``shares`` joined, in this order, where nothing is in the way."""
+    merged = _Sets(problem)
+    for share in shares:
+        merged.join(share)
+    return merged.problem()
+
+
+def _where_it_helps(problem: Problem, alike: list[list[Share]], parts: list[list[Share]]) -> Problem:
+    at: dict[int, list[list[Share]]] = {}
+    for shares in parts:
+        for share in shares:
+            at.setdefault(share.instruction, []).append(shares)
+    chosen: list[list[Share]] = []
+    best = joined(problem, alike)
+    peaks = _peaks(best)
+    tried: dict[int, None] = {}
+    for _ in range(max(DEFAULT_WORK // max(len(problem.buffers), 1), 1)):
+        peak = next((i for _, i in peaks.values() if i is not None and i in at and i not in tried), None)
+        if peak is None:
+            break
+        tried[peak] = None
+        made = joined(problem, [*alike, *chosen, *at[peak]])
+        now = _peaks(made)
+        if all(now[pool][0] <= size for pool, (size, _) in peaks.items()) and now != peaks:
+            best, peaks = made, now
+            chosen += at[peak]
+    return best
+
+
+def _peaks(problem: Problem) -> dict[int, tuple[int, int | None]]:
+    return {pool: (bound.bytes, bound.instruction) for pool, bound in lower_bound(problem).items()}
+
+
+def _is_alike(problem: Problem, share: Share) -> bool:
+    """Whether operand and result are the same bytes, so that joining them costs nothing."""
+    operand, result = problem.by_key[share.operand], problem.by_key[share.result]
+    granule = problem.granules[operand.pool]
+    return not share.displacement and align_up(operand.size, granule) == align_up(result.size, granule)
 
 
 def _by_pair(shares: Sequence[Share]) -> list[list[Share]]:
@@ -46,8 +103,11 @@ class _Sets:
         self.original = problem
         self.place = {buffer.key: (buffer.key, 0) for buffer in problem.buffers}
         self.members: dict[int, list[int]] = {buffer.key: [buffer.key] for buffer in problem.buffers}
-        self.live: dict[int, tuple[Interval, ...]] = {b.key: merge_intervals(b.live) for b in problem.buffers}
-        self.busy: dict[int, dict[int, None]] = {buffer.key: {} for buffer in problem.buffers}
+        self.alignment = {buffer.key: buffer.alignment for buffer in problem.buffers}
+        self.segments: dict[int, Segments] = {
+            b.key: Segments.of(b.key, align_up(b.size, problem.granules[b.pool]), b.live) for b in problem.buffers
+        }
+        self.shares: dict[tuple[int, int, int], int] = {}
         aliased = {b.alias_of[0]: None for b in problem.buffers if b.alias_of is not None}
         self.settled = {
             b.key: None
@@ -55,43 +115,43 @@ class _Sets:
             if b.alias_of is not None or b.fixed_offset is not None or b.key in aliased
         }
 
-    def join(self, shares: Sequence[Share], *, parts: bool) -> None:
-        """Put the result into the operand, unless their sets are in each other's way."""
+    def join(self, shares: Sequence[Share]) -> None:
+        """Put the result into the operand or the operand into the result, unless their sets are in the way."""
         share = shares[0]
         if share.operand in self.settled or share.result in self.settled:
             return
         (first, at_first), (second, at_second) = self.place[share.operand], self.place[share.result]
         if first == second:
             return
-        buffers, granules = self.original.by_key, self.original.granules
-        granule = granules[buffers[first].pool]
-        sizes = [align_up(buffers[root].size, granule) for root in (first, second)]
+        buffers = self.original.by_key
         offset = at_first + share.displacement - at_second
-        if not parts and (sizes[0] != sizes[1] or offset):
-            return
         if offset < 0 or offset + buffers[second].size > buffers[first].size:
             first, second, offset = second, first, -offset
         if offset < 0 or offset + buffers[second].size > buffers[first].size:
             return
-        if offset % max(buffers[key].alignment for key in self.members[second]):
+        if offset % self.alignment[second]:
             return
-        instructions = {share.instruction: None for share in shares}
-        if any(i in self.busy[root] for root in (first, second) for i in instructions):
-            return
-        for begin, end in common(self.live[first], self.live[second]):
-            if begin != end or begin not in instructions:
-                return
-        self._unite(first, second, offset, instructions)
+        for one in shares:
+            self.shares[one.operand, one.result, one.instruction] = one.displacement
+        for here, there in self.segments[first].meeting(self.segments[second], offset):
+            for begin, end in common(here.live, there.live):
+                pairs = list(product(here.at(begin), there.at(begin)))
+                if begin != end or not pairs or not all(self._allowed(*pair, begin) for pair in pairs):
+                    return
+        self._unite(first, second, offset)
 
-    def _unite(self, root: int, other: int, offset: int, instructions: dict[int, None]) -> None:
+    def _allowed(self, one: int, other: int, instruction: int) -> bool:
+        """Whether two buffers may have bytes in common at an instruction: the one is written over the other."""
+        return (one, other, instruction) in self.shares or (other, one, instruction) in self.shares
+
+    def _unite(self, root: int, other: int, offset: int) -> None:
         if len(self.members[other]) > len(self.members[root]) and offset == 0 and self._alike(root, other):
             root, other = other, root
+        self.alignment[root] = max(self.alignment[root], self.alignment[other])
         for key in self.members.pop(other):
             self.place[key] = (root, self.place[key][1] + offset)
             self.members[root].append(key)
-        self.live[root] = merge_intervals([*self.live[root], *self.live.pop(other)])
-        self.busy[root] |= self.busy.pop(other)
-        self.busy[root] |= instructions
+        self.segments[root].add(self.segments.pop(other), offset)
 
     def _alike(self, first: int, second: int) -> bool:
         a, b = self.original.by_key[first], self.original.by_key[second]
@@ -104,18 +164,3 @@ class _Sets:
             for buffer in self.original.buffers
         ]
         return replace(self.original, buffers=buffers, shares=())
-
-
-def common(first: Sequence[Interval], second: Sequence[Interval]) -> list[Interval]:
-    """The instructions in both of two lifetimes (sorted, disjoint inclusive intervals), in the same form."""
-    found: list[Interval] = []
-    i = j = 0
-    while i < len(first) and j < len(second):
-        begin, end = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
-        if begin <= end:
-            found.append((begin, end))
-        if first[i][1] < second[j][1]:
-            i += 1
-        else:
-            j += 1
-    return found

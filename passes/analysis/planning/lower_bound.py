@@ -68,12 +68,15 @@ def _pool_bound(problem: Problem, pool: int, groups: list[Group]) -> PoolBound:
 
 def _saved_in_place(problem: Problem, pool: int) -> dict[int, int]:
     """The bytes that need not be there twice at an instruction whose result may be written over an operand."""
-    saved: dict[tuple[int, int], int] = {}
+    parts: dict[tuple[int, int], dict[int, int]] = {}
     for share in problem.shares:
-        result = problem.by_key[share.result]
+        operand, result = problem.by_key[share.operand], problem.by_key[share.result]
         if result.pool == pool:
-            saved[share.instruction, share.result] = align_up(result.size, problem.granules[pool])
+            inside = parts.setdefault((share.instruction, share.result), {})
+            start, size = max(-share.displacement, 0), min(operand.size, result.size)
+            inside[start] = max(inside.get(start, 0), align_up(size, problem.granules[pool]))
     total: dict[int, int] = {}
-    for (instruction, _), size in saved.items():
-        total[instruction] = total.get(instruction, 0) + size
+    for (instruction, key), inside in parts.items():
+        most = align_up(problem.by_key[key].size, problem.granules[pool])
+        total[instruction] = total.get(instruction, 0) + min(sum(inside.values()), most)
     return total

@@ -13,6 +13,11 @@ static bool check_item(KernelContext& ctx, const Tensor& item, const Tensor& out
   return check_memory(ctx, item, out);
 }
 
+/// Whether an item is already where the result has it: nothing to copy.
+static bool is_there(const Tensor& item, const View& part, ScalarType dtype) {
+  return item.dtype == dtype && same_memory(view_of(item), part);
+}
+
 /// torch takes tensors of shape [0] among tensors of other ranks, and skips them.
 static bool is_skipped(const Tensor& tensor) { return tensor.rank == 1 && tensor.sizes[0] == 0; }
 
@@ -45,15 +50,22 @@ void cat_out(KernelContext& ctx, const TensorList& tensors, int64_t dim, Tensor&
     sizes[axis] += item.sizes[axis];
   }
   if (!ctx.resize(out, sizes, first->rank)) return;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!check_item(ctx, tensors[i], out)) return;
-  }
   const View to = view_of(out);
   int64_t start = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& item = tensors[i];
+    const int64_t size = is_skipped(item) ? 0 : item.sizes[axis];
+    if (size == 0 || !is_there(item, part_of_dim(to, axis, start, size), out.dtype)) {
+      if (!check_item(ctx, item, out)) return;
+    }
+    start += size;
+  }
+  start = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& item = tensors[i];
     if (is_skipped(item)) continue;
-    copy_converted(ctx, view_of(item), item.dtype, part_of_dim(to, axis, start, item.sizes[axis]), out.dtype);
+    const View part = part_of_dim(to, axis, start, item.sizes[axis]);
+    if (!is_there(item, part, out.dtype)) copy_converted(ctx, view_of(item), item.dtype, part, out.dtype);
     start += item.sizes[axis];
   }
 }
@@ -70,12 +82,14 @@ void stack_out(KernelContext& ctx, const TensorList& tensors, int64_t dim, Tenso
   if (!ctx.resize(out, sizes, first.rank + 1)) return;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!same_shape(tensors[i], first)) return ctx.fail(Check::KernelShape, arg::tensors, tensors[i].numel());
-    if (!check_item(ctx, tensors[i], out)) return;
+    View to = part_of_dim(view_of(out), axis, static_cast<int64_t>(i), 1);
+    to.remove(axis);
+    if (!is_there(tensors[i], to, out.dtype) && !check_item(ctx, tensors[i], out)) return;
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     View to = part_of_dim(view_of(out), axis, static_cast<int64_t>(i), 1);
     to.remove(axis);
-    copy_converted(ctx, view_of(tensors[i]), tensors[i].dtype, to, out.dtype);
+    if (!is_there(tensors[i], to, out.dtype)) copy_converted(ctx, view_of(tensors[i]), tensors[i].dtype, to, out.dtype);
   }
 }
 

@@ -96,9 +96,19 @@ inline int checked_dim(KernelContext& ctx, int64_t dim, int rank) {
   strided_copy(ctx, dims, from.data, to.data, to.element);
 }
 
-/// Gives `out` the shape of a view of `self`, and its elements.
+/// Whether two views of one shape and dtype are the same elements of memory.
+inline bool same_memory(const View& a, const View& b) {
+  if (a.data != b.data || a.data == nullptr) return false;
+  for (int d = 0; d < a.rank; ++d) {
+    if (a.sizes[d] != 1 && a.strides[d] != b.strides[d]) return false;
+  }
+  return true;
+}
+
+/// Gives `out` the shape of a view of `self`, and its elements; it may be that part of `self` already.
 [[gnu::noinline]] inline void copy_view(KernelContext& ctx, const View& view, const Tensor& self, Tensor& out) {
-  if (!ctx.resize(out, view.sizes, view.rank) || !check_memory(ctx, self, out)) return;
+  if (!ctx.resize(out, view.sizes, view.rank)) return;
+  if (same_memory(view, view_of(out)) || !check_memory(ctx, self, out)) return;
   copy_elements(ctx, view, view_of(out));
 }
 

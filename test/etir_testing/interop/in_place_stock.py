@@ -70,9 +70,8 @@ def program(entry: KernelEntry, call: InPlaceCall, *, together: bool) -> tuple[b
     assert isinstance(over, model.Tensor) and over.allocation_info is not None
     results: list[int] = []
     for _ in arguments[len(call.arguments) :]:
-        # Results after the first are small: sizes that the kernel sets have an upper bound.
         place = over.allocation_info.memory_offset if together and not results else None
-        like = call.operand if not results else torch.empty_like(call.operand)
+        like = call.operand if not results else _statistic(entry.schema.name, call)
         results.append(tensor(like, place))
         args.append(results[-1])
     args.append(results[0] if len(results) == 1 else add(model.TensorList(tuple(results))))
@@ -87,6 +86,19 @@ def program(entry: KernelEntry, call: InPlaceCall, *, together: bool) -> tuple[b
         non_const_buffer_sizes=(0, size),
     )
     return write_pte(model.Program((plan,), (b"",), ())), given
+
+
+def _statistic(name: str, call: InPlaceCall) -> torch.Tensor:
+    """A result after the first: a mean or a deviation of a normalization, whose kernels do not resize static ones."""
+    shape = call.operand.shape
+    channels = shape[1] if len(shape) > 1 else 1
+    of = {
+        "native_layer_norm": (*shape[:-1], 1),
+        "native_group_norm": (shape[0], 1),
+        "_native_batch_norm_legit": (channels,),
+        "_native_batch_norm_legit_no_training": (0,),
+    }
+    return torch.empty(of.get(name, shape), dtype=call.operand.dtype)
 
 
 def _literal(value: Any) -> model.EValue:

@@ -58,12 +58,12 @@ func.func @lists(%x: tensor<4x3xf32>, %n: tensor<3xi64>) -> (tensor<2x3xf32>, te
 // Sizes are numbers in slots that primitive operators write. Types become upper bounds, and a dynamic view is pointed at
 // its base at run time; it is handed out as a copy, since its place is not known before.
 // CHECK-LABEL: et.method @sizes
-// CHECK-NEXT: %x = et.buffer dynamic : tensor<8x4xf32>
+// CHECK-NEXT: %x = et.buffer dynamic {et.sizes = "s, 4"} : tensor<8x4xf32>
 // CHECK-NEXT: %n = et.scalar 0 : i64
 // CHECK-NEXT: %m = et.scalar 0 : i64
-// CHECK-NEXT: %y = et.buffer dynamic : tensor<8x4xf32>
-// CHECK-NEXT: %v = et.view %y late dynamic : tensor<8x2x2xf32>
-// CHECK-NEXT: %v_1 = et.buffer dynamic : tensor<8x2x2xf32>
+// CHECK-NEXT: %y = et.buffer dynamic {et.sizes = "s, 4"} : tensor<8x4xf32>
+// CHECK-NEXT: %v = et.view %y late dynamic {et.sizes = "s, 2, 2"} : tensor<8x2x2xf32>
+// CHECK-NEXT: %v_1 = et.buffer dynamic {et.sizes = "s, 2, 2"} : tensor<8x2x2xf32>
 // CHECK-NEXT: et.inputs %x
 // CHECK-NEXT: et.call "aten::sym_size.int"(%x, 0, %n)
 // CHECK-NEXT: et.call "executorch_prim::mul.Scalar"(%n, 2, %m)

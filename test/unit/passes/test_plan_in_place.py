@@ -14,6 +14,8 @@ from etir.dialects.et.values import BufferOp
 from etir.dialects.text import parse_module
 from etir.interpret.executable import ExecutableMethod
 from etir.interpret.interpreter import Interpreter
+from etir.passes.analysis.in_place import in_place_kernels
+from etir.passes.analysis.memory_effects import memory_of
 from etir.passes.infra.manager import run_pipeline
 
 TARGETS = ("etir", "executorch")
@@ -108,11 +110,14 @@ def places(text: str, target: str = "etir") -> dict[str | None, int]:
     return {op.result.name_hint: op.place[1] for op in ops if op.place is not None}
 
 
+SIZES = ' dynamic {{et.sizes = "{}, 4"}}'
+"""What a buffer says of sizes that change."""
+
 METHOD = """
 et.method @forward {{
   %x = et.buffer : tensor<8x4xf32>
   %a = et.buffer{a} : tensor<{type}>
-  %b = et.buffer : tensor<{other}>
+  %b = et.buffer{b} : tensor<{other}>
   %y = et.buffer{y} : tensor<{result}>
   et.inputs %x, %b
   {make}
@@ -126,6 +131,7 @@ def method(**changes: str) -> str:
     """A method that adds %b to %a, over which the sum can be written, with some of that changed."""
     parts = {
         "a": "",
+        "b": "",
         "y": "",
         "type": "8x4xf32",
         "other": "8x4xf32",
@@ -146,22 +152,137 @@ def test_in_place() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"outputs": "%y, %x, %a"}, id="the operand is an output"),
+        pytest.param({"outputs": "%y, %x, %a, %b"}, id="the operands are outputs"),
         pytest.param({"call": 'et.call "aten::mm.out"(%a, %b, %y)', "other": "4x4xf32"}, id="a kernel that cannot"),
         pytest.param({"result": "8x4xi32", "call": 'et.call "aten::lt.Tensor_out"(%a, %b, %y)'}, id="another dtype"),
         pytest.param({"a": " dynamic", "y": " dynamic", "other": "1x4xf32"}, id="sizes that may differ"),
-        pytest.param(
-            {"make": 'et.call "aten::mul.out"(%x, %b, %a) -> %a', "call": 'et.call "aten::add.out"(%x, %b, 1, %y)'},
-            id="inputs",
-        ),
+        pytest.param({"a": SIZES.format("s0"), "y": SIZES.format("s1"), "b": SIZES.format("s1")}, id="other sizes"),
     ],
 )
 def test_apart(changes: dict[str, str]) -> None:
     """The result has bytes of its own."""
     found = places(method(**changes))
-    # Where %a is not read at all, its bytes are free.
-    read = ("b", "x") if "make" in changes else ("a", "b", "x")
+    read = ("a", "x") if "b" in changes else ("a", "b", "x")
     assert found["y"] not in [found[name] for name in read]
+
+
+def test_over_an_input() -> None:
+    """The caller's values are copied into the program's memory before each run: an input may be written over."""
+    found = places(method(outputs="%y, %x, %a"))
+    assert found["y"] == found["b"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sizes_that_are_the_same(target: str) -> None:
+    """Dynamic tensors that are said to have one size are written over one another, also through a view."""
+    sizes = SIZES.format("s0")
+    found = places(method(a=sizes, y=sizes, b=sizes), target)
+    assert found["y"] == found["a"]
+    view = f"%v = et.view %a late{sizes} : tensor<8x4xf32>"
+    make = 'et.call "aten::neg.out"(%x, %a) -> %a\n  et.call "executorch_prim::et_view.default"(%a, ints[-1, 4], %v)'
+    text = method(a=" dynamic", y=sizes, b=sizes, make=make, call='et.call "aten::add.out"(%v, %b, 1, %y)')
+    found = places(text.replace("  %b =", f"  {view}\n  %b ="), target)
+    assert found["y"] == found["a"]
+
+
+CAT = """
+et.method @forward {{
+  %x = et.buffer : tensor<1x8x4xf32>
+  %a = et.buffer : tensor<1x8x4xf32>
+  %b = et.buffer : tensor<1x4x4xf32>
+  %s = et.view %x : tensor<1x4x4xf32>
+  %y = et.buffer : tensor<{shape}xf32>
+  et.inputs %x
+  et.call "aten::neg.out"(%x, %a) -> %a
+  et.call "aten::exp.out"(%s, %b) -> %b
+  et.call "aten::cat.out"(tensors[{items}], {dim}, %y) -> %y
+  et.return %y{outputs}
+}}
+"""
+
+
+def shares(text: str, target: str) -> list[tuple[str, str, int]]:
+    """What a target's kernels could write over one another: operand, result and displacement."""
+    module = parse_module(text)
+    method = module.body.block.first_op
+    assert isinstance(method, MethodOp)
+    memory = memory_of(EtContext(), method, in_place=in_place_kernels(target))
+    names = [op.result.name_hint or "" for op in memory.buffers]
+    return [(names[s.operand], names[s.result], s.displacement) for s in memory.problem.shares]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_concatenation(target: str) -> None:
+    """Operands are made where the result has them: rows of 128 and 64 bytes, in either order."""
+    text = CAT.format(shape="1x12x4", items="%a, %b", dim=1, outputs="")
+    assert shares(text, target)[-2:] == [("a", "y", 0), ("b", "y", -128)]
+    text = CAT.format(shape="1x12x4", items="%b, %a", dim=-2, outputs="")
+    assert shares(text, target)[-2:] == [("b", "y", 0), ("a", "y", -64)]
+    # 128 bytes beside an input of 64 are enough: %b is made from %a.
+    text = text.replace('exp.out"(%s,', 'exp.out"(%a,').replace("8x4x", "4x4x").replace("12x4x", "8x4x")
+    found = places(text, target)
+    assert (found["b"], found["a"]) == (found["y"], found["y"] + 64)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("changes", "inside"),
+    [
+        pytest.param({"shape": "1x12x4", "items": "%a, %s", "dim": 1}, [("a", "y", 0)], id="part of a buffer"),
+        pytest.param({"shape": "2x8x4", "items": "%a, %a", "dim": 0}, [], id="twice"),
+        pytest.param({"shape": "1x8x8", "items": "%a, %a", "dim": 2}, [], id="rows in turns"),
+        pytest.param(
+            {"shape": "1x16x4", "items": "%x, %a", "dim": 1}, [("x", "y", 0), ("a", "y", -128)], id="an input"
+        ),
+        pytest.param(
+            {"shape": "1x12x4", "items": "%a, %b", "dim": 1, "outputs": ", %a"}, [("b", "y", -128)], id="kept"
+        ),
+    ],
+)
+def test_concatenation_apart(changes: dict[str, str], inside: list[tuple[str, str, int]]) -> None:
+    """Whole buffers that die there and are there once, and none whose rows do not follow one another."""
+    text = CAT.format(**{"outputs": "", **changes})
+    assert [share for share in shares(text, "etir") if share[1] == "y"] == inside
+    x = np.arange(32, dtype=np.float32).reshape(1, 8, 4)
+    module = parse_module(text)
+    run_pipeline(EtContext(), module, "plan-memory{target=etir},verify-plan{target=etir}")
+    named = {"%x": x, "%a": -x, "%b": np.exp(x[:, :4]), "%s": x[:, :4]}
+    wanted = np.concatenate([named[name] for name in changes["items"].split(", ")], int(changes["dim"]))
+    np.testing.assert_allclose(Interpreter(module, "numpy").run([x])[0], wanted, rtol=1e-6)
+
+
+SPLIT = """
+et.method @forward {{
+  %x = et.buffer : tensor<{shape}xf32>
+  %a = et.buffer : tensor<{shape}xf32>
+  %b = et.buffer : tensor<{part}xf32>
+  %c = et.buffer : tensor<{part}xf32>
+  et.inputs %x
+  et.call "aten::neg.out"(%x, %a) -> %a
+  et.call {call}, tensors[%b, %c]) -> tensors[%b, %c]
+  et.return %b, %c
+}}
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("changes", "inside"),
+    [
+        ({"shape": "8x4", "part": "4x4", "call": '"aten::split_copy.Tensor_out"(%a, 4, 0'}, True),
+        ({"shape": "1x8x4", "part": "1x4x4", "call": '"aten::split_with_sizes_copy.out"(%a, ints[4, 4], -2'}, True),
+        ({"shape": "2x16", "part": "16", "call": '"aten::unbind_copy.int_out"(%a, 0'}, True),
+        ({"shape": "4x8", "part": "4x4", "call": '"aten::split_copy.Tensor_out"(%a, 4, 1'}, False),
+        ({"shape": "16x2", "part": "16", "call": '"aten::unbind_copy.int_out"(%a, 1'}, False),
+    ],
+)
+def test_split(target: str, changes: dict[str, str], inside: bool) -> None:
+    """Parts stay where the tensor has them."""
+    text = SPLIT.format(**changes)
+    wanted = [("a", "b", 0), ("a", "c", 64)] if inside else []
+    assert [share for share in shares(text, target) if share[0] == "a"] == wanted
+    found = places(text, target)
+    if inside:
+        assert (found["b"], found["c"]) == (found["a"], found["a"] + 64)  # type: ignore[operator]
 
 
 def test_dynamic_sizes_of_one_operand() -> None:
