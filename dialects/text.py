@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
 
@@ -144,6 +146,20 @@ class EtParser(DenseLiteralParser):
         return known
 
 
+FRAMES = 5_000
+"""Calls in calls while text is read or written: regions that are nested some 700 deep."""
+
+
+@contextmanager
+def _deep_regions() -> Iterator[None]:
+    frames = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(frames, FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(frames)
+
+
 def parse_module(
     text: str,
     ctx: EtContext | None = None,
@@ -163,8 +179,9 @@ def parse_module(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        parser.start()
-        module = ModuleOp([]) if parser.at_end else parser.parse_module()
+        with _deep_regions():
+            parser.start()
+            module = ModuleOp([]) if parser.at_end else parser.parse_module()
     except (ParseError, VerifyException, ValueError, TypeError, RecursionError) as error:
         raise _parse_error(parser, error, text) from None
     finally:
@@ -188,7 +205,8 @@ def _parse_error(parser: EtParser, error: Exception, text: str) -> EtirError:
         position, message = error.span.start, complete_message(error.msg, error.span.text, text, error.span.start)
     else:
         position = parser.pos if parser.failed_at is None else parser.failed_at
-        message = str(error) or type(error).__name__
+        deep = isinstance(error, RecursionError)
+        message = "regions are nested too deeply" if deep else str(error) or type(error).__name__
     message = message.split("\n")[0].rstrip(".")
     position = min(position, len(text))
     if (unknown := unregistered_name(message)) is None:
@@ -221,7 +239,8 @@ def print_module(op: Operation, *, generic: bool = False, locations: bool = Fals
     """The text of a module or of any operation, with a final newline."""
     stream = StringIO()
     printer = Printer(stream=stream, print_generic_format=generic, print_debuginfo=locations)
-    printer.print_op(op)
+    with _deep_regions():
+        printer.print_op(op)
     return stream.getvalue() + "\n"
 
 

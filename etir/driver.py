@@ -25,6 +25,7 @@ from etir.passes.delegation.report import DelegationReport
 from etir.passes.infra.instrumentation import Instrument, PassRun
 from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.passes.infra.pipeline import pipeline_text
+from etir.passes.infra.room import room
 from etir.phases import phase_of
 from etir.pipeline import Stage, checks, stages
 from etir.program import Program
@@ -54,6 +55,13 @@ def compile_program(
     Raises one :class:`~etir.diagnostics.EtirError` with everything that keeps the program from compiling.
     """
     chosen = compile_options(options, keywords, ("constant_methods", "dump_dir")).resolved()
+    with room():
+        return _compile(program, chosen, constant_methods, dump_dir)
+
+
+def _compile(
+    program: Source, chosen: CompileOptions, constant_methods: Mapping[str, object] | None, dump_dir: str | Path | None
+) -> Program:
     module = module_of(program, chosen, constant_methods)
     ctx = EtContext(dialects=backend_dialects())
     if isinstance(program, ModuleOp):

@@ -86,7 +86,7 @@ E0418 = define(
 )
 E0419 = define(
     "E0419",
-    "the upper bounds of a tensor's dims are too large to plan",
+    "a tensor's dims, or the upper bounds of them, are too large to plan",
     'give smaller bounds when exporting (torch.export.Dim("name", max=...)), or on target etir let it be allocated at '
     'run time: unbounded="allocate", or --unbounded=allocate',
 )

@@ -54,3 +54,8 @@ E0522 = define(
     "there is no state to read and write",
     "state is what a method changes: buffers (register_buffer), and the parameters of a training step",
 )
+E0523 = define(
+    "E0523",
+    "control flow is nested too deeply",
+    "make a loop of what repeats (torch.while_loop, scan), or put one condition after the other instead of inside",
+)

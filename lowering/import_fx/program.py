@@ -17,6 +17,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ConstantArgument,
+    CustomObjArgument,
     InputKind,
     OutputKind,
     SymBoolArgument,
@@ -210,6 +211,9 @@ class _MethodImporter:
         placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         for node, spec in zip(placeholders, signature.input_specs, strict=True):
             self._input(node, spec)
+        if any(node.users and node not in self.values for node in placeholders):
+            # What reads an input without a meaning has none.
+            raise_if_errors(self.module.problems)
         ranges = {str(symbol): _range(bounds) for symbol, bounds in self.program.range_constraints.items()}
         add_guards(self.program, self._argument_names() or (), self.inputs, ranges, self.block)
         importer = NodeImporter(self._lifted_constant, self.module.lowered.symbol, with_layouts=self.with_layouts)
@@ -238,12 +242,11 @@ class _MethodImporter:
                 # Nothing reads it: the program does not carry it.
                 self.values[node] = None
             return
-        if kind is not InputKind.USER_INPUT:
-            self.module.problems.append(
-                E0403.diagnostic(f"method '{self.name}': input '{node.name}' is of kind {kind.name.lower()}")
-            )
-            return
         argument = spec.arg
+        if kind is not InputKind.USER_INPUT or isinstance(argument, CustomObjArgument):
+            if node.users or kind is InputKind.USER_INPUT:
+                self.module.problems.append(self._unknown_input(node, spec))
+            return
         value: Any = argument.value if isinstance(argument, ConstantArgument) else node.meta.get("val")
         attributes: dict[str, Attribute] = {}
         if isinstance(argument, TensorArgument):
@@ -272,6 +275,17 @@ class _MethodImporter:
         self.inputs[node.name] = block_argument
         # The graph was specialized on a fixed value: it stands for itself where the graph still names it.
         self.values[node] = value if isinstance(argument, ConstantArgument) else block_argument
+
+    def _unknown_input(self, node: fx.Node, spec: Any) -> Diagnostic:
+        what = getattr(spec.arg, "class_fqn", None)
+        if what == "torch._C.Generator":
+            return E0403.diagnostic(
+                f"method '{self.name}': input '{node.name}' is a torch.Generator",
+                help="leave the 'generator' of random operators out: a program draws from the runtime's own generator; "
+                "for the same numbers in each run, draw them outside and pass them as an input",
+            )
+        kind = f"an object of class {what}" if what else f"of kind {spec.kind.name.lower()}"
+        return E0403.diagnostic(f"method '{self.name}': input '{node.name}' is {kind}")
 
     def _weight(self, node: fx.Node, spec: Any) -> None:
         fqn = spec.target

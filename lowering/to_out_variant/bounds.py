@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.diagnostics import Diagnostic, SourceLocation
-from etir.dialects.et.layout import Dim, dims_of
+from etir.dialects.et.layout import Dim, dims_of, is_static
 from etir.lowering.errors import E0416, E0419
 
 _TORCH = re.compile(r"s\d+")
@@ -28,10 +28,21 @@ MOST_PLANNED = 1 << 36
 """Bytes of the largest dynamic tensor that is planned: no machine has a memory for bounds whose product is more."""
 
 
+LARGEST = 1 << 62
+"""Bytes of a static tensor that no machine can address; sums of what is below it still are numbers of a file."""
+
+
 def oversized(source: SSAValue, size: int, func: FuncOp, location: SourceLocation | None) -> Diagnostic:
-    """The diagnostic for a dynamic tensor whose upper bounds together are more than any memory."""
+    """The diagnostic for a tensor whose dims, or the upper bounds of them, together are more than any memory."""
     made = f"a result of '{source.owner.name}'" if isinstance(source.owner, Operation) else "an input"
     value = f"%{source.name_hint}" if source.name_hint else made
+    assert isinstance(source.type, TensorType)
+    if is_static(source.type):
+        return E0419.diagnostic(
+            f"{value} of method '{func.sym_name.data}' has {size:,} bytes",
+            location,
+            help="no memory holds it: change the sizes, or what makes it so large",
+        )
     return E0419.diagnostic(
         f"{value} of method '{func.sym_name.data}' has up to {size:,} bytes by the upper bounds of its dims",
         location,

@@ -41,7 +41,7 @@ from etir.dialects.sym.ops import ArithmeticOp, AssertOp
 from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0417
-from etir.lowering.to_out_variant.bounds import MOST_PLANNED, oversized, unbounded_dim
+from etir.lowering.to_out_variant.bounds import LARGEST, MOST_PLANNED, oversized, unbounded_dim
 from etir.lowering.to_out_variant.calls import (
     PRIMITIVES,
     ArgumentList,
@@ -149,9 +149,12 @@ class MethodLowering:
         of dynamic sizes, for what is to be allocated at run time.
         """
         assert isinstance(type, TensorType)
-        if is_static(type):
-            return type, None
         dims = dims_of(type)
+        if is_static(type):
+            size = math.prod(cast("tuple[int, ...]", dims)) * dtype_of(type.element_type).itemsize
+            if size >= LARGEST:
+                self.problems.append(oversized(source, size, self.func, self._location(source)))
+            return type, None
         highest = [dim if isinstance(dim, int) else sym_expr.bounds(dim, self.ranges)[1] for dim in dims]
         known = [size for size in highest if size is not None]
         size = math.prod(max(n, 0) for n in known) * dtype_of(type.element_type).itemsize

@@ -30,9 +30,11 @@ from etir.dialects.context import EtContext
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.values import BufferOp
 from etir.dialects.literals import ints_attr
+from etir.dialects.text import source_location
 from etir.passes.analysis.in_place import in_place_kernels
 from etir.passes.analysis.memory_effects import DEFAULT_ALIGNMENT, memory_of, tensor_bytes
 from etir.passes.analysis.planning.algorithms import plan
+from etir.passes.analysis.planning.errors import E0704
 from etir.passes.analysis.planning.problem import Pool, align_up
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -82,6 +84,15 @@ class PlanMemoryPass(Pass):
                 key = memory.keys[op]
                 if key in found.offsets:
                     op.place = (pool_of[key], found.offsets[key])
+            if max(found.pool_sizes.values(), default=0) >= 1 << 63:
+                problems.append(
+                    E0704.diagnostic(
+                        f"method '{method.sym_name.data}' needs {max(found.pool_sizes.values()):,} bytes of one memory",
+                        source_location(method.location),
+                        help="no machine has as many: change the sizes that the program works on",
+                    )
+                )
+                continue
             highest = max(found.pool_sizes, default=0)
             sizes = [0, *(found.pool_sizes.get(pool, 0) for pool in range(1, highest + 1))]
             method.pools = ints_attr(tuple(sizes))

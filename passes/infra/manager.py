@@ -27,6 +27,7 @@ from etir.passes.infra.pipeline import parse_pipeline, pass_text, pipeline_text
 from etir.passes.infra.report import PassReport, PipelineReport, count_operations
 from etir.passes.infra.reproducer import Reproducer, Settings, write_reproducer
 from etir.passes.infra.rewriting import Observer, PatternError
+from etir.passes.infra.room import room
 from etir.passes.infra.survey import collect_all_errors
 
 
@@ -56,8 +57,15 @@ def run_pipeline(
 
     Raises ``EtirError``: E0502, E0503, E0506 for a wrong pipeline text before anything runs, the verifier's errors for
     a module that is invalid to begin with, else what the failing pass raised, E0504 or E0505. The original exception is
-    the ``__cause__`` of an E0505.
+    the ``__cause__`` of an E0505. E0523 for control flow that is nested too deeply.
     """
+    with room():
+        return _run_pipeline(ctx, module, passes, options)
+
+
+def _run_pipeline(
+    ctx: EtContext, module: ModuleOp, passes: Sequence[ModulePass] | str, options: PipelineOptions
+) -> PipelineReport:
     sequence = parse_pipeline(passes, ctx.diagnostics) if isinstance(passes, str) else tuple(passes)
     options = replace(options, instruments=(*options.instruments, *watchers()))
     report = PipelineReport()
@@ -110,6 +118,8 @@ def _run_one(ctx: EtContext, module: ModuleOp, p: ModulePass, done: PassReport, 
         note = f"in pass '{p.name}'"
         found = [replace(d, notes=(*d.notes, note), pass_name=p.name) for d in error.diagnostics]
         raise EtirError(found) from error
+    except RecursionError:
+        raise
     except Exception as error:  # The one boundary where a pass's bug becomes a diagnostic.
         raise EtirError([unexpected(p, error)]) from (error.__cause__ if isinstance(error, PatternError) else error)
     try:
