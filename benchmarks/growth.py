@@ -36,6 +36,7 @@ SIZES = (1_000, 4_000, 16_000, 50_000)
 STAGES = ("parse", "core", "edge", "backend", "et", "plan", "emit")
 PLANNER = ("plan-memory", "verify-plan")
 BAR = 1.1
+BEGIN, END = "<!-- begin: benchmarks/growth.py -->", "<!-- end: benchmarks/growth.py -->"
 
 
 def chain(count: int) -> Iterator[str]:
@@ -253,10 +254,14 @@ def main() -> int:
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="numbers of operations")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--svg", type=Path, help="draw the figures into this file")
+    parser.add_argument("--document", type=Path, help="put the table into this page, between its markers")
+    parser.add_argument("--figures", type=Path, help="figures that --json wrote, instead of measuring")
     arguments = parser.parse_args()
     rows: list[Figures] = []
     spawn = multiprocessing.get_context("spawn")
-    for shape in arguments.shapes or SHAPES:
+    if arguments.figures is not None:
+        rows += [Figures(**row) for row in json.loads(arguments.figures.read_text(encoding="utf-8"))]
+    for shape in () if arguments.figures is not None else arguments.shapes or SHAPES:
         for size in arguments.sizes:
             with spawn.Pool(1) as pool:
                 rows.append(pool.apply(measure, (shape, size)))
@@ -264,6 +269,10 @@ def main() -> int:
     print(table(rows))
     if arguments.json is not None:
         arguments.json.write_text(json.dumps([vars(row) for row in rows], indent=1), encoding="utf-8")
+    if arguments.document is not None:
+        page = arguments.document.read_text(encoding="utf-8")
+        before, after = page.split(BEGIN)[0], page.split(END)[1]
+        arguments.document.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}", encoding="utf-8")
     if arguments.svg is not None:
         arguments.svg.write_text(svg(rows), encoding="utf-8")
     slow = False

@@ -98,7 +98,7 @@ class _Profile:
 
 def lower_peak(run: Run, work: int = DEFAULT_WORK) -> list[int]:
     """An order in which the peak is lower; the program's own where none is found within ``work``."""
-    best = _Profile(run, range(len(run.after)))
+    own = best = _Profile(run, range(len(run.after)))
     cost = sum(map(len, run.touches)) + len(run.after)
     while work >= cost:
         peak = next((p for p, live in enumerate(best.live) if live == best.peak), None)
@@ -117,7 +117,7 @@ def lower_peak(run: Run, work: int = DEFAULT_WORK) -> list[int]:
             # Where nothing helps at one of several equal peaks, nothing is gained by lowering the others.
             break
         best = better
-    return list(best.order)
+    return list(best.order if best.peak < own.peak else own.order)
 
 
 def _moves(run: Run, now: _Profile, peak: int) -> Iterator[list[int]]:

@@ -139,10 +139,10 @@ class _Method:
         written_first: list[bool] = []
         touches: list[list[int]] = []
         for op in ops:
-            writes = dict.fromkeys(keys.get(_root(v)) for v in effects_of(self.ctx, op).writes)
+            writes = dict.fromkeys(_keys(effects_of(self.ctx, op).writes, keys))
             touched: dict[int, None] = {}
-            for key in dict.fromkeys(keys.get(_root(v)) for v in op.operands):
-                if key is not None and key in planned:
+            for key in dict.fromkeys(_keys(op.operands, keys)):
+                if key in planned:
                     if key not in numbers:
                         numbers[key] = len(numbers)
                         written_first.append(key in writes)
@@ -195,13 +195,14 @@ class _Method:
         prim = op.kernel.data.startswith("executorch_prim::")
         slot = len(op.arguments) - (0 if op.returns is None else count_operands(op.returns.data))
         for position, value in enumerate(op.arguments):
-            things = dict.fromkeys([*_views(value)]) if isinstance(value.type, TensorType) else {value: None}
+            things = list(_views(value)) if isinstance(value.type, TensorType) else [value]
             if isinstance(value.type, TensorType):
                 changes = value in writes or (prim and position == len(op.arguments) - 1)
             else:
                 # Which number a primitive operator writes is the last one, but not said anywhere.
                 changes = isinstance(value.owner, ScalarOp) and (prim or position >= slot)
-            (written if changes else read).update(things)
+            for thing in things:
+                (written if changes else read)[thing] = None
         return read, written
 
 
@@ -213,9 +214,12 @@ def _views(value: SSAValue) -> Iterator[SSAValue]:
         yield value
 
 
-def _root(value: SSAValue) -> Operation | None:
-    """The buffer that holds a tensor's bytes."""
-    return storage_of(value) if isinstance(value.type, TensorType) else None
+def _keys(values: Sequence[SSAValue], keys: dict[Operation, int]) -> Iterator[int]:
+    """The keys of the buffers that hold the bytes of tensors."""
+    for value in values:
+        root = storage_of(value) if isinstance(value.type, TensorType) else None
+        if root is not None and root in keys:
+            yield keys[root]
 
 
 def _put(old: Sequence[Operation], new: Sequence[Operation]) -> None:

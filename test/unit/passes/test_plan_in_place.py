@@ -92,11 +92,14 @@ def outputs_of(text: str, pipeline: str, flag: bool, *, poison: bool) -> list[by
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(max_examples=80, deadline=None)
+@pytest.mark.parametrize("schedule", [False, True])
+@settings(max_examples=60, deadline=None)
 @given(methods(), st.booleans())
-def test_same_values_in_poisoned_memory(target: str, text: str, flag: bool) -> None:
+def test_same_values_in_poisoned_memory(target: str, schedule: bool, text: str, flag: bool) -> None:
     """The plan verifies, and nothing reads a byte that another value has taken or that nobody wrote."""
     pipeline = f"plan-memory{{target={target}}},verify-plan{{target={target}}}"
+    if schedule:
+        pipeline = f"schedule-instructions{{target={target}}},{pipeline}"
     planned = outputs_of(text, pipeline, flag, poison=True)
     apart = outputs_of(text, "plan-memory{algorithm=naive},verify-plan", flag, poison=False)
     assert planned == apart
