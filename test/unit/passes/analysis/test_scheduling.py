@@ -27,9 +27,8 @@ def peak(run: Run, order: list[int]) -> int:
             dies = run.dies[operand] and max(place[i] for i, t in enumerate(run.touches) if operand in t) == position
             begins = run.born[result] and min(place[i] for i, t in enumerate(run.touches) if result in t) == position
             if dies and begins:
-                saved[result] = min(
-                    run.sizes[result], saved.get(result, 0) + min(run.sizes[operand], run.sizes[result])
-                )
+                both = min(run.sizes[operand], run.sizes[result])
+                saved[result] = min(run.sizes[result], saved.get(result, 0) + both)
         highest = max(highest, sum(live.values()) - sum(saved.values()))
     return highest
 
