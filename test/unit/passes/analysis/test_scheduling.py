@@ -66,7 +66,7 @@ def runs(draw: st.DrawFn) -> Run:
 @settings(max_examples=300, deadline=None)
 @given(runs())
 def test_legal_and_not_worse(run: Run) -> None:
-    """What depends stays behind, and the peak is that of the program's order or lower."""
+    """What depends stays after, and the peak is that of the program's order or lower."""
     order = lower_peak(run)
     own = list(range(len(run.after)))
     assert is_legal(run, order)
