@@ -41,7 +41,7 @@ from etir.emit.pte.reader import read_pte
 
 _NUMBERS = (model.Int, model.Bool, model.Double)
 _LISTS = (model.IntList, model.DoubleList, model.BoolList, model.TensorList, model.OptionalTensorList)
-_CHECKS = frozenset({"etir::check_size", "etir::check"})
+_CHECKS = frozenset({"etir::check_size", "etir::check_number", "etir::check"})
 _PRIMITIVE_KERNELS = frozenset({"aten::sym_size.int", "aten::sym_numel", "aten::_local_scalar_dense"}) | _CHECKS
 _DYNAMIC = {
     model.TensorShapeDynamism.STATIC: None,

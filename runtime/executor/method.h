@@ -205,6 +205,7 @@ class Method {
   void call_delegate(KernelContext& ctx, const flat::Table& call);
   bool condition(uint32_t index);
   Error check_shape(uint32_t i, const TensorInput& given, const Tensor& tensor);
+  bool varies(uint32_t i);
 
   const Program* program_ = nullptr;
   flat::Table plan_;

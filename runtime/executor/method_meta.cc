@@ -1,4 +1,6 @@
 // What the file says about a method, read when asked for.
+#include <cstring>
+
 #include "executor/method.h"
 #include "executor/slots.h"
 #include "executor/validator.h"
@@ -94,6 +96,27 @@ uint32_t MethodMeta::num_instructions() const {
   uint32_t count = 0;
   for (uint32_t c = 0; c < chains.count(); ++c) count += chains.table(c).vector(slot::kInstructions).count();
   return count;
+}
+
+bool MethodMeta::input_varies(uint32_t i) const {
+  const int32_t wanted = input_index(i);
+  const flat::Vector chains = plan_.vector(slot::kChains);
+  for (uint32_t c = 0; c < chains.count(); ++c) {
+    const flat::Vector instructions = chains.table(c).vector(slot::kInstructions);
+    for (uint32_t n = 0; n < instructions.count(); ++n) {
+      const flat::Table instruction = instructions.table(n);
+      const auto type = static_cast<InstructionType>(instruction.get<uint8_t>(slot::kInstructionType));
+      if (type != InstructionType::KernelCall) continue;
+      const flat::Table call = instruction.table(slot::kInstructionTable);
+      const flat::Vector args = call.vector(1);
+      const uint32_t op = static_cast<uint32_t>(call.get<int32_t>(0));
+      if (args.count() == 0 || args.get<int32_t>(0) != wanted || op >= num_operators()) continue;
+      const StringView name = operator_name(op);
+      constexpr char kMark[] = "etir::check_number";
+      if (name.size == sizeof(kMark) - 1 && std::memcmp(name.data, kMark, name.size) == 0) return true;
+    }
+  }
+  return false;
 }
 
 StringView MethodMeta::instruction_text(uint32_t i) const {

@@ -100,12 +100,23 @@ Error Method::set_input(uint32_t i, const TensorInput& given) {
   return Error::Ok;
 }
 
+// Whether an input that is a number may be any: one that an instruction "etir::check_number" reads. The others have been
+// written into the program. Looked up once, the answer is kept where tensors have whether they were set.
+bool Method::varies(uint32_t i) {
+  if (input_set_[i] == 0) input_set_[i] = meta().input_varies(i) ? 1 : 2;
+  return input_set_[i] == 1;
+}
+
 Error Method::set_input(uint32_t i, const Value& given) {
   const Error error = prepare();
   if (error != Error::Ok) return error;
   if (i >= inputs_.count()) return fail(Check::InputNumber, i, inputs_.count());
   const Value own = meta().input_value(i);
   if (given.tag != own.tag || own.tag > Tag::Double) return fail(Check::InputKind, i, static_cast<int64_t>(given.tag));
+  if (varies(i)) {
+    values_.payloads[inputs_.get<uint32_t>(i)] = given.payload;
+    return Error::Ok;
+  }
   bool same = true;
   if (own.tag == Tag::Int) same = given.payload.integer == own.payload.integer;
   if (own.tag == Tag::Bool) same = given.payload.boolean == own.payload.boolean;

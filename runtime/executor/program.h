@@ -76,6 +76,8 @@ class MethodMeta {
   Tag value_tag(uint32_t i) const;
   TensorInfo value_tensor(uint32_t i) const;
   uint32_t num_instructions() const;
+  /// Whether an input that is a number may be another one than it was while the program was compiled.
+  bool input_varies(uint32_t i) const;
   /// The text that is the last argument of an instruction; empty where it has none.
   StringView instruction_text(uint32_t i) const;
   uint32_t num_operators() const;

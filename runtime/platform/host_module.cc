@@ -275,6 +275,7 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
   options.external = {external.data(), external.size()};
   options.parallel = module_->pool_.parallel_for();
   options.dynamic.allocate = allocate_dynamic;
+  options.dynamic.release = release_dynamic;
   options.dynamic.context = this;
   options.seed = module_->options_.seed;
   options.backends = {module_->backends_.data(), static_cast<uint32_t>(module_->backends_.size())};
@@ -303,7 +304,8 @@ Status Method::failure(const ErrorRecord& record) const {
   if (record.check == Check::ExternalMissing || record.check == Check::ExternalMismatch) {
     status.message += " ('" + text(meta.value_tensor(static_cast<uint32_t>(record.a)).name) + "')";
   }
-  if (record.check == Check::InputSizes || record.check == Check::ProgramAssertion) {
+  if (record.check == Check::InputSizes || record.check == Check::InputNumbers ||
+      record.check == Check::ProgramAssertion) {
     status.message += ": " + text(meta.instruction_text(static_cast<uint32_t>(record.instruction)));
   }
   if (names_delegate(record.check) && record.a >= 0 && record.a < meta.num_delegates()) {
@@ -342,6 +344,8 @@ void* Method::allocate_dynamic(void* context, void* old, size_t bytes) {
   self.dynamic_.push_back({data, size});
   return data.get();
 }
+
+void Method::release_dynamic(void* context) { static_cast<Method*>(context)->dynamic_.clear(); }
 
 Status Method::run(const std::vector<Input>& inputs, std::vector<Output>* outputs,
                    std::vector<InstructionTime>* times) {
@@ -390,6 +394,8 @@ Status Method::run_locked(const std::vector<Input>& inputs, std::vector<Output>*
       return refusal(Error::InvalidState, "output " + std::to_string(i) + " has no data");
     }
   }
+  // The outputs are copies: what was allocated for this run is not kept until the next one.
+  if (!dynamic_.empty()) method_.reset();
   return {};
 }
 

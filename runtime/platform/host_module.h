@@ -188,6 +188,7 @@ class Method {
   Output read(const Value& value);
   static void* allocate_delegate(void* context, size_t bytes, size_t alignment);
   static void* allocate_dynamic(void* context, void* old, size_t bytes);
+  static void release_dynamic(void* context);
 
   std::shared_ptr<Module> module_;
   uint32_t index_;

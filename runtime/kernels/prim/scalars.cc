@@ -117,6 +117,10 @@ Scalar of_doubles(Op op, double a, double b) {
 // result = a op b.
 void binary(KernelContext& ctx, Op op, ScalarArgument left, ScalarArgument right, ScalarResult result) {
   const Scalar a = ctx.scalar(left), b = ctx.scalar(right);
+  if (op <= Op::Mul && (a.tag == Tag::Bool || b.tag == Tag::Bool)) {
+    const ScalarArgument wrong = a.tag == Tag::Bool ? left : right;
+    return ctx.fail(Check::KernelArgument, static_cast<int64_t>(wrong), ctx.scalar(wrong).to<int64_t>());
+  }
   if (a.tag != Tag::Double && b.tag != Tag::Double) {
     const int64_t divisor = b.to<int64_t>();
     if (divisor == 0 && op >= Op::FloorDiv && op <= Op::TrueDiv) return ctx.fail(Check::KernelDivisionByZero);
