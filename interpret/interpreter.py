@@ -42,7 +42,7 @@ from etir.dialects.et.weights import payload_of
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema import SchemaKind
 from etir.dialects.schema_op import SchemaOp
-from etir.dialects.signatures import requirements_of
+from etir.dialects.signatures import input_names, requirements_of
 from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, AssertOp, DimOp
 from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.sym.requirements import Requirements
@@ -132,6 +132,7 @@ class Interpreter:
         """Run one function above the executable level."""
         block = func.body.block
         checked = self.check_inputs([a.type for a in block.args], inputs)
+        _check_numbers(func, checked)
         self._check_sizes(func, checked)
         laid_out = self._laid_out(func, checked)
         values: dict[SSAValue, Any] = dict(zip(block.args, laid_out, strict=True))
@@ -183,7 +184,9 @@ class Interpreter:
         if known is None:
             ranges = {name: op.range for name, op in self.symbols.items() if isinstance(op, DimOp)}
             known = self._requirements[func] = requirements_of(func, ranges)
-        shapes = [tuple(v.shape) if self.evaluator.is_tensor(v) else None for v in inputs]
+        shapes = [
+            tuple(v.shape) if self.evaluator.is_tensor(v) else (v,) if isinstance(v, int) else None for v in inputs
+        ]
         broken = [f"{rule.text}, not {size}" for rule, size in known.broken(shapes)]
         if broken:
             raise E1002.error("; ".join(broken))
@@ -247,6 +250,20 @@ _STORAGE_OPERATORS = frozenset(
 def _order(op: Operation) -> tuple[int, ...] | None:
     """The dim order in memory of what ``op`` reads, where an importer recorded one."""
     return recorded_order(op.attributes.get(DIM_ORDERS))
+
+
+def _check_numbers(func: FuncOp, inputs: Sequence[Any]) -> None:
+    """Raises error E1002 for an input that export has written into the program, and that is another one now."""
+    for index, attributes in enumerate([] if func.arg_attrs is None else func.arg_attrs.data):
+        fixed = attributes.data.get("et.value")
+        if fixed is None:
+            continue
+        value = fixed.data if isinstance(fixed, StringAttr) else scalar_of(fixed)
+        given = inputs[index]
+        if given != value and not (given != given and value != value):
+            raise E1002.error(
+                f"input '{input_names(func)[index]}' is {given!r}, the program was compiled for {value!r}"
+            )
 
 
 class _Frame:

@@ -9,11 +9,13 @@ every other dim with the symbol has to agree. With s0 in [4, 64], ``dims = [s0, 
 As in torch's own guards, a least size of 1 or 2 is no requirement: it says that the program was not specialized on
 smaller ones, which it takes. Inputs of fixed shape are left out, since every runtime compares those. Runtimes compare
 the number of elements with what there is room for, too: a rule that says no more is ``counted``.
+
+An input that is a number which varies has a rule, too, in the place of dim 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -25,7 +27,10 @@ Ranges: TypeAlias = Mapping[str, tuple[int, int | None]]
 LARGEST = 2**31 - 1
 """The largest size that a file can hold."""
 
-_UNSPECIALIZED = 2
+SMALLEST, GREATEST = -(2**63), 2**63 - 1
+"""What an input that is a number may be where nothing is said of it."""
+
+UNSPECIALIZED = 2
 """Least sizes up to this one are no requirement."""
 
 
@@ -54,6 +59,8 @@ class SizeRule:
     step: int
     text: str
     """The rule in words, with the names of the input and of the dim."""
+    number: bool = False
+    """Whether the input is the number itself."""
     counted: bool = False
     """Whether it says no more than the number of elements that there is room for, the other dims being fixed."""
 
@@ -83,8 +90,11 @@ class Requirements:
                 yield rule, shape[rule.dim]
 
 
-def requirements(shapes: Sequence[Sequence[Size] | None], ranges: Ranges, names: Sequence[str]) -> Requirements:
-    """The rules of inputs with these dims (None for what is no tensor), by the declared ranges of symbols.
+def requirements(
+    shapes: Sequence[Sequence[Size] | None], ranges: Ranges, names: Sequence[str], numbers: Collection[int] = ()
+) -> Requirements:
+    """The rules of inputs with these dims (None for what is no tensor), by the declared ranges of symbols. The inputs
+    ``numbers`` are numbers, whose size is their only dim.
 
     A dim is left out when a symbol of it has no source.
     """
@@ -93,8 +103,15 @@ def requirements(shapes: Sequence[Sequence[Size] | None], ranges: Ranges, names:
     for input, shape in enumerate(shapes):
         if shape is None or not any(isinstance(size, SymExpr) for size in shape):
             continue
-        found = [_rule(input, dim, size, sources, ranges, names) for dim, size in enumerate(shape)]
+        is_number = input in numbers
+        whats = [
+            f"input '{names[input]}'" if is_number else f"dim {i} of input '{names[input]}'" for i in range(len(shape))
+        ]
+        found = [_rule(input, dim, size, sources, ranges, names, whats[dim]) for dim, size in enumerate(shape)]
         given = [rule for rule in found if rule is not None]
+        if is_number:
+            rules += [_of_number(rule) for rule in given]
+            continue
         alone = sum(isinstance(size, SymExpr) for size in shape) == 1
         rules += [replace(r, counted=True) if alone and r.low == 0 and r.step == 1 else r for r in given]
     return Requirements(sources, tuple(rules))
@@ -129,9 +146,8 @@ def _linear(size: SymExpr) -> tuple[str, int, int] | None:
 
 
 def _rule(
-    input: int, dim: int, size: Size, sources: Mapping[str, Source], ranges: Ranges, names: Sequence[str]
+    input: int, dim: int, size: Size, sources: Mapping[str, Source], ranges: Ranges, names: Sequence[str], what: str
 ) -> SizeRule | None:
-    what = f"dim {dim} of input '{names[input]}'"
     if isinstance(size, int):
         return SizeRule(input, dim, size, size, 1, f"{what} is {size}")
     told = _linear(size)
@@ -142,16 +158,22 @@ def _rule(
         return SizeRule(input, dim, size, size, 1, f"{what} is {size}{_where(size, sources, names)}")
     name, factor, offset = told
     low, high = ranges.get(name, (0, None))
-    least = factor * low + offset if low > _UNSPECIALIZED else offset
+    least = factor * low + offset if low > UNSPECIALIZED else offset
     most = LARGEST if high is None else factor * high + offset
     text = f"{what} is '{size}'"
     if factor != 1:
         text += f", a multiple of {factor}" + (f" plus {offset}" if offset else "")
-    if low > _UNSPECIALIZED:
+    if least != offset:
         text += f", at least {least}"
     if high is not None:
         text += f", at most {most}"
     return SizeRule(input, dim, least, most, factor, text)
+
+
+def _of_number(rule: SizeRule) -> SizeRule:
+    """The rule of a number, which may be negative, or larger than a size, where nothing else is said."""
+    low = SMALLEST if rule.low == 0 and rule.step == 1 else rule.low
+    return replace(rule, number=True, low=low, high=GREATEST if rule.high == LARGEST else rule.high)
 
 
 def _where(size: SymExpr, sources: Mapping[str, Source], names: Sequence[str]) -> str:

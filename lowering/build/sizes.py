@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from etir.dialects.aten import ops as aten
 from etir.dialects.edge import ops as edge
 from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.signatures import number_input
 from etir.dialects.sym.atoms import Kind
 from etir.dialects.sym.expr import SymExpr, as_expr, sym_max, sym_min, symbol
 from etir.dialects.sym.normal import operands_of
@@ -32,7 +34,8 @@ MAX_PRODUCERS = 32
 class SizePool:
     """Where the runtime scalars of one rewrite come from: each expression gets one value, created once.
 
-    ``sources`` are the tensors whose dims are the sizes to start from, ``insert`` puts operations into the program,
+    ``sources`` are the tensors whose dims are the sizes to start from, and numbers, of which ``numbers`` tells the size
+    where their operations do not; ``insert`` puts operations into the program,
     and ``op_class`` gives the operator of the level that the program is at for the one of ATen.
     """
 
@@ -41,10 +44,14 @@ class SizePool:
         insert: Callable[[Operation], Operation],
         sources: Iterable[SSAValue],
         op_class: Callable[[type[SchemaOp]], type[SchemaOp]],
+        numbers: Mapping[SSAValue, Dim] | None = None,
     ):
         self.insert = insert
         self.op_class = op_class
+        sources = list(sources)
         self.sources = [s for s in sources if isinstance(s.type, TensorType)]
+        scalars = (s for s in sources if not isinstance(s.type, TensorType))
+        self.numbers = {s: dim_of(s) for s in scalars} if numbers is None else numbers
         self.values: dict[SymExpr, SSAValue] = {}
 
     def size_of(self, tensor: SSAValue, dim: int) -> SizeLike:
@@ -90,7 +97,8 @@ class SizePool:
                 factor = given.substitute({name: 1}) - rest
                 if factor * symbol(name) + rest == given and int(factor) > 0:
                     return (self.size_of(source, i) - int(rest)) // int(factor)
-        return None
+        number = next((value for value, size in self.numbers.items() if size == symbol(name)), None)
+        return None if number is None else Size(self, symbol(name), lambda: number)
 
     def _read(self, tensor: SSAValue, dim: int) -> SSAValue:
         op = self.op_class(aten.sym_size.int).make({"self": tensor, "dim": dim}, [i64])
@@ -234,6 +242,9 @@ _EXPRESSIONS: dict[str, Callable[..., Dim]] = {
 
 def dim_of(value: SSAValue, budget: int = MAX_PRODUCERS) -> Dim | None:
     """What is known about a runtime scalar from the operations that compute it: a dim, or None."""
+    if isinstance(value, BlockArgument):
+        func = value.block.parent_op()
+        return number_input(func, value.index) if isinstance(func, FuncOp) and value.block is func.body.block else None
     if not isinstance(value, OpResult) or budget <= 0:
         return None
     op = value.op

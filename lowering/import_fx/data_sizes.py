@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
@@ -11,7 +11,9 @@ from xdsl.dialects.func import FuncOp
 from etir.dialects.control.ops import CondOp, yielded
 from etir.dialects.et.layout import dims_of
 from etir.dialects.schema_op import SchemaOp
-from etir.dialects.sym.expr import SymExpr, bounds
+from etir.dialects.sym.expr import SymExpr, as_expr, bounds
+from etir.dialects.sym.ops import ArithmeticOp, AssertOp
+from etir.lowering.build.sizes import dim_of
 
 _CHOOSES = (
     "aten._unique2.default",
@@ -22,15 +24,44 @@ _CHOOSES = (
 """Operators whose results hold some of the elements, or of the slices along ``dim``, of their input."""
 
 
-def implied_bounds(func: FuncOp, ranges: Mapping[str, tuple[int, int | None]]) -> dict[str, int]:
-    """The largest value of symbols that are a size of what such an operator, or ``cond``, gives."""
+_ORDERS = {"sym.le": True, "sym.lt": True, "sym.ge": False, "sym.gt": False}
+"""Comparisons of numbers, by whether the first one is the smaller one."""
+
+
+def implied_bounds(
+    func: FuncOp, ranges: Mapping[str, tuple[int, int | None]], asserted: Sequence[tuple[SymExpr, SymExpr]] = ()
+) -> dict[str, int]:
+    """The largest value of symbols that are a size of what such an operator, or ``cond``, gives, or that the program
+    asserts not to be larger than another size: the pairs ``asserted``, and what ``func`` asserts of its inputs."""
     found: dict[str, int] = {}
     while True:  # A bound may follow from another one, which is found inside of a region or after it.
         known = {name: (low, found.get(name, high) if high is None else high) for name, (low, high) in ranges.items()}
-        more = _chosen_sizes(func, known) | _branch_sizes(func, known)
+        more = _chosen_sizes(func, known) | _branch_sizes(func, known) | _asserted_sizes(func, asserted, known)
         if more.keys() <= found.keys():
             return found
         found |= {name: most for name, most in more.items() if name not in found}
+
+
+def _asserted_sizes(
+    func: FuncOp, asserted: Sequence[tuple[SymExpr, SymExpr]], ranges: Mapping[str, tuple[int, int | None]]
+) -> dict[str, int]:
+    """Symbols that are at most another size: ``torch._check(n <= x.shape[0])``."""
+    pairs = list(asserted)
+    for op in func.body.block.ops:
+        made = op.condition.owner if isinstance(op, AssertOp) else None
+        if not isinstance(made, ArithmeticOp) or made.name not in _ORDERS:
+            continue
+        sides = [dim_of(argument) for argument in made.arguments]
+        known = [as_expr(side) for side in sides if side is not None]
+        if len(known) == 2:
+            small, large = known if _ORDERS[made.name] else reversed(known)
+            pairs.append((small, large))
+    found: dict[str, int] = {}
+    for small, large in pairs:
+        most = bounds(large, ranges)[1]
+        if str(small) in small.symbols and most is not None:
+            found[str(small)] = min(most, found.get(str(small), most))
+    return found
 
 
 def _branch_sizes(func: FuncOp, ranges: Mapping[str, tuple[int, int | None]]) -> dict[str, int]:

@@ -8,9 +8,10 @@ integer expressions of sizes: those guards are about Python objects that no prog
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from torch.export import ExportedProgram
@@ -20,8 +21,9 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from etir.diagnostics import EtirError
 from etir.dialects.et.layout import dims_of
-from etir.dialects.sym.expr import SymExpr, as_expr, bounds, sym_max, sym_min
+from etir.dialects.sym.expr import SymExpr, as_expr, bounds, from_sympy, sym_max, sym_min
 from etir.dialects.sym.ops import AssertOp, arithmetic
+from etir.dialects.sym.requirements import SMALLEST, UNSPECIALIZED
 from etir.lowering.build.sizes import SizePool
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {
@@ -51,21 +53,34 @@ _FUNCTIONS: dict[str, Callable[..., SymExpr]] = {
 }
 
 Ranges = Mapping[str, tuple[int, int | None]]
+Sizes = Mapping[str, SymExpr]
+
+MAX_POWER = 8
+"""The largest exponent of a size that becomes a product."""
 
 
 def add_guards(
-    program: ExportedProgram, names: Sequence[str], inputs: Mapping[str, SSAValue], ranges: Ranges, block: Block
+    program: ExportedProgram,
+    names: Sequence[str],
+    inputs: Mapping[str, SSAValue],
+    labels: Sequence[str],
+    numbers: Mapping[SSAValue, SymExpr],
+    ranges: Ranges,
+    block: Block,
 ) -> None:
     """Append the assertions to ``block``.
 
     ``names`` are those of the arguments of ``forward``, ``inputs`` the values of the program's inputs by the names of
-    its placeholders, ``ranges`` those of torch's symbols.
+    its placeholders, ``labels`` what messages call them, ``numbers`` the sizes of those that are numbers,
+    ``ranges`` those of torch's symbols.
     """
-    guards: Sequence[str] = getattr(program, "_guards_code", ())
-    if not guards:
-        return
     found = _input_paths(program, names, inputs)
-    pool = SizePool(lambda op: _added(block, op), inputs.values(), lambda cls: cls)
+    guards = [*getattr(program, "_guards_code", ()), *_of_derived_dims(program, found)]
+    sizes = _sizes(found, numbers)
+    enforced = _enforced(ranges, numbers.values())
+    labeled = dict(zip(inputs.values(), labels, strict=True))
+    words = {path: labeled[value] for path, value in found.items()}
+    pool = SizePool(lambda op: _added(block, op), inputs.values(), lambda cls: cls, numbers)
     for text in dict.fromkeys(guards):
         try:
             tree = ast.parse(text, mode="eval").body
@@ -73,10 +88,31 @@ def add_guards(
             continue
         parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
         for part in parts:
-            _add(part, found, ranges, pool, block)
+            _add(part, sizes, words, enforced, pool, block)
 
 
-def _add(part: ast.expr, inputs: Mapping[str, SSAValue], ranges: Ranges, pool: SizePool, block: Block) -> None:
+def _of_derived_dims(program: ExportedProgram, inputs: Mapping[str, SSAValue]) -> list[str]:
+    """The least sizes of dims like ``2 * k - 1``, which have ranges of their own."""
+    least: dict[SymExpr, int] = {}
+    for size, span in program.range_constraints.items():
+        if not size.is_Symbol and span.lower.is_Integer and span.lower > UNSPECIALIZED:
+            least[from_sympy(size)] = int(span.lower)
+    found: list[str] = []
+    for path, value in inputs.items() if least else ():
+        for i, dim in enumerate(dims_of(value.type) if isinstance(value.type, TensorType) else ()):
+            low = least.pop(dim, None) if isinstance(dim, SymExpr) else None
+            if low is not None:
+                found.append(f"{path}.size()[{i}] >= {low}")
+    return found
+
+
+def _enforced(ranges: Ranges, numbers: Iterable[SymExpr]) -> dict[str, tuple[int, int | None]]:
+    """The ranges that are checked already: small least sizes are not, and numbers may be negative."""
+    lowest = {name: SMALLEST for size in numbers for name in size.symbols}
+    return {name: (low if low > UNSPECIALIZED else lowest.get(name, 0), high) for name, (low, high) in ranges.items()}
+
+
+def _add(part: ast.expr, sizes: Sizes, words: Mapping[str, str], ranges: Ranges, pool: SizePool, block: Block) -> None:
     """One comparison, or a chain of them."""
     if not isinstance(part, ast.Compare):
         return
@@ -84,27 +120,25 @@ def _add(part: ast.expr, inputs: Mapping[str, SSAValue], ranges: Ranges, pool: S
     for left, comparison, right in zip(terms, part.ops, terms[1:], strict=False):
         name = _COMPARISONS.get(type(comparison))
         try:
-            a, b = _expression(left, inputs), _expression(right, inputs)
+            a, b = _expression(left, sizes), _expression(right, sizes)
         except EtirError:  # A division by zero.
             continue
         if name is None or a is None or b is None or _holds(name, a, b, ranges):
             continue
-        if name == "ne" and any(e.is_const and int(e) in (0, 1) for e in (a, b)):
-            continue  # Torch takes 0 and 1 for special sizes; the operators of a program do not.
-        sizes = [int(e) if e.is_const else pool.evaluate(e) for e in (a, b)]
-        if any(size is None for size in sizes):
+        sides = [int(e) if e.is_const else pool.evaluate(e) for e in (a, b)]
+        if any(side is None for side in sides):
             continue
-        numbers = [pool.scalar(size) for size in sizes if size is not None]
+        numbers = [pool.scalar(side) for side in sides if side is not None]
         condition = _added(block, arithmetic(name, *numbers))
-        text = _in_words(ast.Compare(left, [comparison], [right]), inputs)
+        text = _in_words(ast.Compare(left, [comparison], [right]), words)
         _added(block, AssertOp(condition.results[0], text))
 
 
-def _in_words(comparison: ast.Compare, inputs: Mapping[str, SSAValue]) -> str:
+def _in_words(comparison: ast.Compare, words: Mapping[str, str]) -> str:
     """``x.size(0) % 4 == 0``"""
     text = ast.unparse(comparison)
-    for path, value in inputs.items():
-        text = text.replace(f"{path}.size()", f"{value.name_hint or path}.size()")
+    for path, word in words.items():
+        text = text.replace(path, word)
     return re.sub(r"\.size\(\)\[(\d+)\]", r".size(\1)", text)
 
 
@@ -132,55 +166,72 @@ def _holds(name: str, a: SymExpr, b: SymExpr, ranges: Ranges) -> bool:
             return high is not None and high < 0
 
 
-def _expression(node: ast.expr, inputs: Mapping[str, SSAValue]) -> SymExpr | None:
+def _expression(node: ast.expr, sizes: Sizes) -> SymExpr | None:
     """The expression over the symbols of the inputs' types; None for what is no integer of sizes."""
     match node:
         case ast.Constant(value=int(value)):
             return as_expr(value)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = _expression(operand, inputs)
+            inner = _expression(operand, sizes)
             return None if inner is None else -inner
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(exponent))) if 0 < exponent <= MAX_POWER:
+            base = _expression(left, sizes)
+            return None if base is None else as_expr(math.prod([base] * (exponent - 1), start=base))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _applied(_OPERATORS[type(op)], (left, right), inputs)
+            return _applied(_OPERATORS[type(op)], (left, right), sizes)
         case ast.Call(func=ast.Name(id=name), args=args) if name in _FUNCTIONS:
-            return _applied(_FUNCTIONS[name], args, inputs)
-        case ast.Subscript(
-            value=ast.Call(func=ast.Attribute(value=source, attr="size"), args=[]), slice=ast.Constant(value=int(dim))
-        ):
-            value = inputs.get(ast.unparse(source))
-            if value is None or not isinstance(value.type, TensorType) or dim >= value.type.get_num_dims():
-                return None
-            return as_expr(dims_of(value.type)[dim])
+            return _applied(_FUNCTIONS[name], args, sizes)
         case _:
-            return None
+            return sizes.get(ast.unparse(node))
 
 
-def _applied(
-    function: Callable[..., SymExpr], nodes: Sequence[ast.expr], inputs: Mapping[str, SSAValue]
-) -> SymExpr | None:
-    operands = [_expression(node, inputs) for node in nodes]
+def _applied(function: Callable[..., SymExpr], nodes: Sequence[ast.expr], sizes: Sizes) -> SymExpr | None:
+    operands = [_expression(node, sizes) for node in nodes]
     return None if any(o is None for o in operands) else as_expr(function(*operands))
 
 
+def _sizes(inputs: Mapping[str, SSAValue], numbers: Mapping[SSAValue, SymExpr]) -> dict[str, SymExpr]:
+    """Sizes by the expressions that guards have for them, ``L['x'].size()[0]``, and numbers, ``L['n']``."""
+    found: dict[str, SymExpr] = {}
+    for path, value in inputs.items():
+        if isinstance(value.type, TensorType):
+            found |= {f"{path}.size()[{i}]": as_expr(d) for i, d in enumerate(dims_of(value.type))}
+        elif value in numbers:
+            found[path] = numbers[value]
+    return found
+
+
 def _input_paths(program: ExportedProgram, names: Sequence[str], inputs: Mapping[str, SSAValue]) -> dict[str, SSAValue]:
-    """Inputs by the expression that guards have for them: ``L['x']``, ``L['pair'][0]``, ``L['args'][1]``."""
+    """Inputs by the expressions that guards have for them: ``L['x']``, ``L['pair'][0]``, ``L['rest'][1]`` of ``*rest``,
+    and ``L['flat_args'][3]``, the number of the input, where torch has traced the bytecode."""
     spec: Any = program.call_spec.in_spec
     if spec is None:
         return {}
     arguments = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
     values = list(inputs.values())
     found: dict[str, SSAValue] = {}
-    for path, leaf in pytree.tree_flatten_with_path(arguments)[0]:
+    others: dict[str, SSAValue] = {}
+    for path, leaf in pytree.tree_flatten_with_path(arguments, is_leaf=lambda value: value is None)[0]:
+        if leaf is None or leaf >= len(values):
+            continue
         place: Any = path[0]
         first: Any = path[1]
         rest = pytree.keystr(path[2:])
-        is_positional = getattr(place, "idx", 0) == 0
-        if not is_positional:
-            roots = [f"['{first.key}']"]
-        else:
-            roots = [f"['args'][{first.idx}]"]
-            if first.idx < len(names):
-                roots.append(f"['{names[first.idx]}']")
-        if leaf < len(values):
-            found.update({ast.unparse(ast.parse(f"L{root}{rest}", mode="eval")): values[leaf] for root in roots})
-    return found
+        others[_spelled("flat_args", leaf)] = values[leaf]
+        if getattr(place, "idx", 0) != 0:
+            found[f"L['{first.key}']{rest}"] = values[leaf]
+            others[f"L['kwargs']['{first.key}']{rest}"] = values[leaf]
+            continue
+        others[_spelled("args", first.idx) + rest] = values[leaf]
+        if first.idx >= len(names):
+            continue
+        name: str = names[int(first.idx)]
+        found[f"L['{name}']{rest}"] = values[leaf]
+        several = re.fullmatch(r"(.+)_(\d+)", name)
+        if several is not None:
+            others[_spelled(several[1], int(several[2])) + rest] = values[leaf]
+    return {**others, **found}
+
+
+def _spelled(name: str, index: int) -> str:
+    return f"L['{name}'][{index}]"

@@ -34,7 +34,13 @@ from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp
 from etir.lowering.import_fx.layouts import dim_orders
 from etir.lowering.import_fx.locations import location_of
 from etir.lowering.import_fx.lowered import CALL, called, memory_format_of, plain_operator, with_memory_format
-from etir.lowering.import_fx.numbers import SHAPE_OPERATORS, gives_numbers, known_numbers, shape_numbers
+from etir.lowering.import_fx.numbers import (
+    SHAPE_OPERATORS,
+    gives_numbers,
+    is_said_anyway,
+    known_numbers,
+    shape_numbers,
+)
 from etir.lowering.import_fx.prims import definition, expansion
 from etir.lowering.import_fx.storage_copies import (
     STORAGE_COPIES,
@@ -186,6 +192,8 @@ class NodeImporter:
             return self._attribute(graph_module, str(target), block)
         if node.op != "call_function":
             return self._opaque(node, values, block, f"a node of kind {node.op}")
+        if is_said_anyway(node):
+            return None
         if target is operator.getitem:
             container, index = node.args
             return values[container][index]  # type: ignore[index]

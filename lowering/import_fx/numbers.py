@@ -6,6 +6,7 @@ it does not know is ``aten.sym_size.int``; everything else that an operator says
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +16,10 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import i64
+from etir.dialects.sym.expr import SymExpr, as_expr
 from etir.dialects.sym.ops import ARITHMETIC_OPS
 from etir.lowering.import_fx.structures import Value, as_number, flat_outputs, restore
+from etir.lowering.import_fx.types import dim_of
 
 SHAPE_OPERATORS = frozenset(
     f"aten.{name}"
@@ -38,6 +41,41 @@ def gives_numbers(target: torch._ops.OpOverload) -> bool:
     """Whether an operator has no effect and no result that is a tensor: where nothing uses it, nothing is lost."""
     returns = target._schema.returns
     return bool(returns) and not target._schema.is_mutable and not any("Tensor" in str(r.type) for r in returns)
+
+
+_NOT_NEGATIVE = ("aten.sym_storage_offset.default", "aten.storage_offset.default", "aten.sym_stride.int")
+"""Numbers that torch asserts to be at least 0 where they depend on data. They always are."""
+
+
+def is_said_anyway(node: fx.Node) -> bool:
+    """Whether a node only serves an assertion that holds for every program: ``_assert_scalar(storage_offset >= 0)``."""
+    if str(node.target) in _NOT_NEGATIVE:
+        return bool(node.users) and all(map(_is_not_negative, node.users))
+    return _is_not_negative(node)
+
+
+def _is_not_negative(node: fx.Node) -> bool:
+    if node.target is not operator.ge or node.args[1] != 0 or not isinstance(node.args[0], fx.Node):
+        return False
+    asserted = (user.target is torch.ops.aten._assert_scalar.default for user in node.users)
+    return str(node.args[0].target) in _NOT_NEGATIVE and all(asserted)
+
+
+def asserted_orders(graph: fx.Graph) -> list[tuple[SymExpr, SymExpr]]:
+    """Pairs of sizes whose first one the graph asserts to be the smaller one, or equal."""
+    found: list[tuple[SymExpr, SymExpr]] = []
+    for node in graph.nodes:
+        condition = node.args[0] if node.target is torch.ops.aten._assert_scalar.default else None
+        value = condition.meta.get("val") if isinstance(condition, fx.Node) else None
+        if not isinstance(value, torch.SymBool) or not isinstance(condition, fx.Node):
+            continue
+        sides = [side.meta.get("val") if isinstance(side, fx.Node) else side for side in condition.args]
+        dims = [as_expr(dim_of(side)) for side in sides if isinstance(side, (int, torch.SymInt))]
+        if len(dims) == 2 and condition.target in (operator.le, operator.lt):
+            found.append((dims[0], dims[1]))
+        elif len(dims) == 2 and condition.target in (operator.ge, operator.gt):
+            found.append((dims[1], dims[0]))
+    return found
 
 
 def known_numbers(value: Any, target: torch._ops.OpOverload) -> Value | None:

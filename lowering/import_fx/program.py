@@ -53,8 +53,10 @@ from etir.dialects.et.program import (
     WriteStateOp,
 )
 from etir.dialects.literals import scalar_attr
+from etir.dialects.signatures import SIZE, number_input
 from etir.dialects.sym.expr import symbol as symbol_expr
 from etir.dialects.sym.ops import DimOp
+from etir.dialects.sym.text import parse
 from etir.lowering.errors import E0402, E0403, E0404
 from etir.lowering.import_fx.changed_tensors import (
     WEIGHT_KINDS,
@@ -71,6 +73,8 @@ from etir.lowering.import_fx.guards import add_guards
 from etir.lowering.import_fx.layouts import changes_tensors, input_attributes, reads_storage, recorded_order
 from etir.lowering.import_fx.lowered import LoweredModules
 from etir.lowering.import_fx.nodes import INNER_TENSOR, NodeImporter, WrappedTensor
+from etir.lowering.import_fx.number_inputs import rename_numbers, varying_number
+from etir.lowering.import_fx.numbers import asserted_orders
 from etir.lowering.import_fx.shared_storage import Group, groups_of, view_into
 from etir.lowering.import_fx.structures import as_number
 from etir.lowering.import_fx.trees import dump_arguments, dump_tree
@@ -215,7 +219,14 @@ class _MethodImporter:
             # What reads an input without a meaning has none.
             raise_if_errors(self.module.problems)
         ranges = {str(symbol): _range(bounds) for symbol, bounds in self.program.range_constraints.items()}
-        add_guards(self.program, self._argument_names() or (), self.inputs, ranges, self.block)
+        numbers = {
+            v: parse(t.data)
+            for v, a in zip(self.inputs.values(), self.argument_attributes, strict=True)
+            if isinstance(t := a.data.get(SIZE), StringAttr)
+        }
+        add_guards(
+            self.program, self._argument_names() or (), self.inputs, self._input_names(), numbers, ranges, self.block
+        )
         importer = NodeImporter(self._lifted_constant, self.module.lowered.symbol, with_layouts=self.with_layouts)
         outputs = importer.run(self.program.graph_module, self.values, self.block)
         results = self._outputs(outputs)
@@ -255,6 +266,7 @@ class _MethodImporter:
                 attributes |= input_attributes(value, order_of(type))
         elif isinstance(argument, (SymIntArgument, SymFloatArgument, SymBoolArgument)):
             type = type_of_value(value)
+            attributes |= varying_number(value)
         elif value is None or isinstance(value, (bool, int, float, str)):
             type = type_of_value(value)
             if isinstance(value, str):
@@ -404,8 +416,7 @@ class _MethodImporter:
     def _metadata(self) -> dict[str, Attribute]:
         call = self.program.call_spec
         in_spec, out_spec = dump_arguments(call.in_spec, self._argument_names()), dump_tree(call.out_spec)
-        arguments = arguments_of(parse_structure(in_spec))
-        inputs = leaf_names(arguments, len(self.inputs), "input")
+        inputs = self._input_names()
         outputs = leaf_names(parse_structure(out_spec), len(self.output_names), "output")
         return {
             "et.in_spec": StringAttr(in_spec),
@@ -414,6 +425,12 @@ class _MethodImporter:
             "et.output_names": _names(outputs, self.output_names),
             **({} if self.training is None else {"et.training": self.training.attribute}),
         }
+
+    def _input_names(self) -> list[str]:
+        """What the inputs are called, one name for each."""
+        in_spec = dump_arguments(self.program.call_spec.in_spec, self._argument_names())
+        names = leaf_names(arguments_of(parse_structure(in_spec)), len(self.inputs), "input")
+        return [name or other for name, other in zip(names, self.inputs, strict=True)]
 
     def _argument_names(self) -> Sequence[str] | None:
         """What the user's ``forward`` calls its arguments: as torch recorded it, else as the graph calls its inputs."""
@@ -436,9 +453,13 @@ class _MethodImporter:
             for dim in value.type.encoding.data.dims or ()
             for symbol in dim.symbols
         )
+        sizes = [
+            size for number in range(len(func.body.block.args)) if (size := number_input(func, number)) is not None
+        ]
+        used |= dict.fromkeys(symbol for size in sizes for symbol in size.symbols)
         constraints = {str(symbol): _range(bounds) for symbol, bounds in self.program.range_constraints.items()}
         ranges = {symbol: constraints.get(symbol, (0, None)) for symbol in used}
-        implied, names = implied_bounds(func, ranges), user_names(self.program)
+        implied, names = implied_bounds(func, ranges, asserted_orders(self.program.graph)), user_names(self.program)
         renamed: dict[str, str] = {}
         own: list[str] = []
         for symbol, (low, high) in ranges.items():
@@ -511,6 +532,7 @@ def _rename_symbols(func: FuncOp, renamed: dict[str, str]) -> None:
         new = Rewriter.replace_value_with_new_type(value, tensor_type(type.element_type, dims, order_of(type)))
         if isinstance(value, BlockArgument) and isinstance(new, BlockArgument):
             new.location = value.location
+    rename_numbers(func, mapping)
     block = func.body.block
     last = block.last_op
     assert last is not None

@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.et.layout import Dim, dims_of, is_static
+from etir.dialects.signatures import input_names, number_input
 from etir.lowering.errors import E0416, E0419
 
 _TORCH = re.compile(r"s\d+")
@@ -55,6 +56,16 @@ def unbounded_dim(symbol: str, dim: Dim, source: SSAValue, func: FuncOp, locatio
     value = f"%{source.name_hint}" if source.name_hint else made
     whose = f"the size '{dim}' of {value} in method '{func.sym_name.data}'"
     places = _places(symbol, func)
+    names = input_names(func)
+    numbers = [names[i] for i in range(len(func.body.block.args)) if str(number_input(func, i)) == symbol]
+    if numbers:
+        return E0416.diagnostic(
+            f"the number '{numbers[0]}', an input, has no upper bound: {whose} cannot be planned",
+            location,
+            help=f'export with {numbers[0]} = torch.export.Dim("{numbers[0]}", max={_EXAMPLE}) in '
+            f'dynamic_shapes={{"{numbers[0]}": {numbers[0]}}}, or say in the model how large it gets: '
+            f"torch._check({numbers[0]} <= {_EXAMPLE})",
+        )
     if not places:
         return E0416.diagnostic(
             f"dim '{symbol}' has no upper bound: {whose} cannot be planned",

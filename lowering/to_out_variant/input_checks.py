@@ -2,8 +2,9 @@
 
 ``dialects/sym/requirements.py`` has the rules. Two forms, by what the target's runtime has:
 
-* ``kernel``: ``et.call "etir::check_size"(%x, 1, 8, 8, 1, "dim 1 of input 'x' is 8")``, one instruction for a dim. It
-  compares a few numbers; its text is read only when it fails.
+* ``kernel``: ``et.call "etir::check_size"(%x, 1, 8, 8, 1, "dim 1 of input 'x' is 8")``, one instruction for a dim, and
+  ``etir::check_number`` for an input that is a number: that it stands there tells the runtime that the number may vary.
+  It compares a few numbers; its text is read only when it fails.
 * ``jump``: primitive operators compute whether the rule holds, and ``et.jump_false`` goes to a block on the end of the
   method, whose one instruction adds two bools, which runtimes refuse. Nothing follows that block, so that no value is
   alive in it and the memory plan is what it was.
@@ -22,7 +23,7 @@ from etir.dialects.et.values import ScalarOp
 from etir.dialects.signatures import requirements_of
 from etir.dialects.sym.atoms import Kind
 from etir.dialects.sym.ops import AssertOp
-from etir.dialects.sym.requirements import LARGEST, Size, SizeRule
+from etir.dialects.sym.requirements import GREATEST, LARGEST, SMALLEST, Size, SizeRule
 from etir.lowering.build.sizes import evaluate_dim
 from etir.lowering.to_out_variant.calls import PRIMITIVES, ArgumentList, primitive_call
 
@@ -49,15 +50,15 @@ class InputChecks:
         func = self.lowering.func
         self.required = requirements_of(func, self.lowering.ranges)
         for rule in (rule for rule in self.required.rules if not rule.counted):
-            argument = func.body.block.args[rule.input]
-            assert isinstance(argument.type, TensorType)
-            tensor = self.lowering.inputs[argument]
+            given = self.lowering.inputs[func.body.block.args[rule.input]]
             low = self._number(rule.low)
             high = low if rule.high == rule.low else self._number(rule.high)
-            if self.form == "kernel":
-                self._call("etir::check_size", (tensor, rule.dim, low, high, rule.step, rule.text))
+            if self.form == "kernel" and rule.number:
+                self._call("etir::check_number", (given, low, high, rule.step, rule.text))
+            elif self.form == "kernel":
+                self._call("etir::check_size", (given, rule.dim, low, high, rule.step, rule.text))
             else:
-                self._compare(rule, self._size(tensor, rule.dim), low, high)
+                self._compare(rule, given if rule.number else self._size(given, rule.dim), low, high)
 
     def assertion(self, op: AssertOp) -> None:
         """Check a number of the program."""
@@ -95,8 +96,9 @@ class InputChecks:
         value = self.symbols.get(name)
         if value is None:
             source = self.required.sources[name]
-            tensor = self.lowering.inputs[self.lowering.func.body.block.args[source.input]]
-            number = _Number(self, self._size(tensor, source.dim)) - source.offset
+            given = self.lowering.inputs[self.lowering.func.body.block.args[source.input]]
+            size = self._size(given, source.dim) if isinstance(given.type, TensorType) else given
+            number = _Number(self, size) - source.offset
             value = self.symbols[name] = (number // source.factor).value
         return _Number(self, value)
 
@@ -129,9 +131,9 @@ class InputChecks:
         if rule.low == rule.high:
             self._jump(self.compute("eq", size, low, False))
             return
-        if rule.low != 0:
+        if rule.low not in (0, SMALLEST):
             self._jump(self.compute("ge", size, low, False))
-        if rule.high != LARGEST:
+        if rule.high not in (LARGEST, GREATEST):
             self._jump(self.compute("le", size, high, False))
         if rule.step != 1:
             distance = self.compute("sub", size, low)

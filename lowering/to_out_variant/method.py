@@ -36,6 +36,7 @@ from etir.dialects.et.program import (
 from etir.dialects.et.values import SIZES, BufferOp, ScalarOp
 from etir.dialects.et.values import ViewOp as ValueViewOp
 from etir.dialects.literals import scalar_of
+from etir.dialects.signatures import EXAMPLE
 from etir.dialects.sym import expr as sym_expr
 from etir.dialects.sym.ops import ArithmeticOp, AssertOp
 from etir.dialects.sym.ops import ConstantOp as SymConstantOp
@@ -213,6 +214,7 @@ class MethodLowering:
         elif isinstance(value, StringAttr):
             lowered = self.define(StringOp(value.data), argument)
         else:
+            value = attributes.get(EXAMPLE) if value is None else value
             lowered = self.scalar(argument, 0 if value is None else cast(Any, scalar_of(value)))
         self.values[argument] = self.inputs[argument] = lowered
         return lowered

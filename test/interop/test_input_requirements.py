@@ -52,14 +52,14 @@ REQUIREMENTS: dict[str, Row] = {
     "sizes of the form 2 k + 1": (
         lambda x: x[1:].reshape(2, -1).sum(1),
         ({0: 2 * K + 1},),
-        [((7,),), ((3,),), ((13,),)],
-        [(((8,),), "dim 0 of input 'args_0'"), (((15,),), "")],
+        [((7,),), ((5,),), ((13,),)],
+        [(((8,),), "dim 0 of input 'args_0'"), (((15,),), ""), (((3,),), "(-1 + args_0.size(0)) // 2 != 1")],
     ),
     "a size computed from another input's": (
         lambda x, y: x[1:] + y,
         ({0: K + 1}, {0: K}),
-        [((5, 3), (4, 3)), ((2, 3), (1, 3))],
-        [(((5, 3), (5, 3)), "dim 0 of input")],
+        [((5, 3), (4, 3)), ((3, 3), (2, 3))],
+        [(((5, 3), (5, 3)), "dim 0 of input"), (((2, 3), (1, 3)), "-1 + args_0.size(0) != 1")],
     ),
     "divisibility that was found while tracing": (
         lambda x: x.reshape(-1, 4).sum(1),

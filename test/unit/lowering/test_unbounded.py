@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.export import Dim, export
+from torch.utils import _pytree as pytree
 
 import etir
 from etir.diagnostics import EtirError
@@ -120,3 +121,68 @@ def test_the_tool_has_the_option(tmp_path: object, capsys: pytest.CaptureFixture
     assert "allocated at run time" in capsys.readouterr().out
     x = torch.randn(1000)
     assert torch.equal(etir.runtime.load(folder / "x.pte").forward(x)[0], torch.relu(x))
+
+
+class Chain(nn.Module):
+    """Operators on results without a bound, and a choice among them."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        chosen = x[x > 0]
+        rows = (chosen.reshape(-1, 1) @ torch.ones(1, 3)).sort(0).values
+        joined = torch.cat([rows, rows * 2], 0).view(-1)[::2].cumsum(0)
+        far = chosen[chosen > 0.5]
+        either = torch.cond(x.sum() > 0, lambda v: v * 2, lambda v: v.flip(0) + 1, (chosen,))
+        return joined, (chosen[:, None] - chosen[None, :]).abs().sum(1), far, torch.nonzero(far > 1), either
+
+
+class Repeated(nn.Module):
+    """A loop that carries what has no bound."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from torch._higher_order_ops.while_loop import while_loop
+
+        start = (torch.tensor(0), x[x > 0])
+        return while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2 + v.sum()), start)[1]
+
+
+@pytest.mark.parametrize("model", [Chain(), Repeated()])
+def test_chains_and_control_flow(model: nn.Module) -> None:
+    inputs = (torch.randn(5, 7),)
+    exported = export(model, inputs, dynamic_shapes={"x": {0: Dim("rows")}})
+    runtime = etir.runtime.load(etir.compile(exported, target="etir", unbounded="allocate"))
+    for x in (*inputs, torch.randn(300, 7) + 1, torch.randn(9, 7) - 1, torch.zeros(2, 7), *inputs):
+        for got, expected in zip(runtime.forward(x), pytree.tree_leaves(exported.module()(x)), strict=True):
+            torch.testing.assert_close(torch.as_tensor(got), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_memory_is_freed() -> None:
+    """A thousand runs take no more memory than the first ones; each allocates 400 kB for its results alone."""
+
+    def resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    program = _compiled(Rows(), (torch.randn(3, 4), torch.randn(4, 2)), {"x": {0: Dim("rows", min=2)}, "w": {}})
+    runtime = etir.runtime.load(program)
+    inputs = (torch.randn(10_000, 4), torch.randn(4, 2))
+    for _ in range(20):
+        runtime.forward(*inputs)
+    before = resident()
+    for _ in range(1000):
+        runtime.forward(*inputs)
+    assert resident() - before < 20_000_000
+
+
+def test_another_size_is_a_bound() -> None:
+    class Count(nn.Module):
+        def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+            count = n.item()
+            torch._check(count >= 0)
+            torch._check(count <= x.shape[0])
+            return x[:count] * 2
+
+    inputs = (torch.randn(5, 2), torch.tensor(3))
+    exported = export(Count(), inputs, dynamic_shapes={"x": {0: Dim("rows", max=9)}, "n": None})
+    for target in ("etir", "executorch"):
+        runtime = etir.runtime.load(etir.compile(exported, target=target))
+        assert torch.equal(runtime.forward(*inputs)[0], inputs[0][:3] * 2)
