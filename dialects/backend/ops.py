@@ -47,7 +47,7 @@ class ViewOp(IRDLOperation):
 
     ``offset`` counts elements of the result; 0 when left out. The element type may change between static types. A
     result with several dynamic dims names their sizes at run time, in order: ``backend.view %x sizes(%b, %t : i64,
-    i64) : T1 -> T2``; with one dynamic dim the size follows from the rest.
+    i64) : T1 -> T2``; that of a single one follows from the rest, unless another dim is 0.
     """
 
     name = "backend.view"
@@ -96,7 +96,8 @@ class ViewOp(IRDLOperation):
         if self.element_offset < 0:
             raise VerifyException("the offset of a view is not negative")
         dynamic = sum(1 for dim in result.get_shape() if dim == DYNAMIC_INDEX)
-        if len(self.sizes) != (dynamic if dynamic > 1 else 0):
+        follows = dynamic == 1 and 0 not in result.get_shape()
+        if len(self.sizes) != (0 if follows else dynamic):
             raise VerifyException(f"a view with {dynamic} dynamic dims does not take {len(self.sizes)} sizes")
 
 

@@ -152,6 +152,12 @@ class Builder:
         """A size argument of the rewritten operation as a size; None when nothing is known about it."""
         return self.pool.given(value) if isinstance(value, SSAValue) else value
 
+    def as_sizes(self, values: Sequence[Any]) -> list[SizeLike] | None:
+        """A list of size arguments as sizes; None when nothing is known about one."""
+        sizes = [self.as_size(value) for value in values]
+        known = [size for size in sizes if size is not None]
+        return known if len(known) == len(sizes) else None
+
     def scalar(self, size: SizeLike) -> int | SSAValue:
         """A size as a scalar among the arguments of an operator."""
         return size.value if isinstance(size, Size) else size

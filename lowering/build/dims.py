@@ -75,9 +75,8 @@ def as_int_if_const(dim: Dim) -> Dim:
 
 def exact_quotient(total: Dim, part: Dim) -> Dim:
     """``total / part``, which has no remainder: the ``-1`` of a reshape."""
-    if isinstance(total, int) and isinstance(part, int):
-        return total // part if part else 0
-    return as_int_if_const(total // part)
+    total, part = as_int_if_const(total), as_int_if_const(part)
+    return 0 if part == 0 else as_int_if_const(total // part)
 
 
 def slice_length(size: Dim, start: Dim | None, end: Dim | None, step: int) -> Dim:
@@ -103,7 +102,7 @@ def slice_length(size: Dim, start: Dim | None, end: Dim | None, step: int) -> Di
     return as_int_if_const(length if step == 1 else ceildiv(length, step))
 
 
-def window_count(size: Dim, kernel: Dim, stride: int, padding: int, dilation: int = 1, ceil_mode: bool = False) -> Dim:
+def window_count(size: Dim, kernel: Dim, stride: Dim, padding: Dim, dilation: Dim = 1, ceil_mode: bool = False) -> Dim:
     """How many windows of a convolution or of a pooling fit along one dim.
 
     With ``ceil_mode`` a last window may hang over the end, if it starts inside the input or its left padding.
@@ -112,7 +111,7 @@ def window_count(size: Dim, kernel: Dim, stride: int, padding: int, dilation: in
     if not ceil_mode:
         return as_int_if_const(reach // stride + 1)
     count = -(-reach // stride) + 1
-    if isinstance(count, int) and isinstance(size, int):
+    if isinstance(count, int) and isinstance(size, int) and isinstance(stride, int) and isinstance(padding, int):
         return count - 1 if (count - 1) * stride >= size + padding else count
     # The last window starts at or after the end exactly when the count by starting points is the smaller one.
     return as_int_if_const(sym_min(count, ceildiv(size + padding, stride)))

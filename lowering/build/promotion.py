@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ComplexType, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.dtypes import BY_TORCH_NAME, bf16, dtype_of, f16, f32, f64, i1, i8, i32, i64, ui8
+from etir.lowering.build.sizes import Size
 
 Operand: TypeAlias = SSAValue | bool | int | float | complex
 """A tensor, a runtime scalar (a value of type i64, f64 or i1) or a literal."""
@@ -79,7 +80,7 @@ def scalar_type_of(value: Operand) -> Attribute:
         return f32 if value.type == f64 else value.type
     if isinstance(value, bool):
         return i1
-    if isinstance(value, int):
+    if isinstance(value, (int, Size)):
         return i64
     return f32 if isinstance(value, float) else _COMPLEX_OF[f32]
 

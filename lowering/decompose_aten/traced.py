@@ -35,6 +35,7 @@ from etir.lowering.build.sizes import dim_of
 from etir.lowering.decompose_aten.decomposition import OperatorPattern, replace, take_back
 from etir.lowering.decompose_aten.legality import is_legal
 from etir.lowering.decompose_aten.preserved import PreservedOps
+from etir.lowering.decompose_aten.size_facts import RELATIONS, Fact, choose_sizes, known_facts, range_of
 from etir.lowering.errors import E0411, E0412
 from etir.lowering.functionalize.storage_reads import as_copies
 from etir.passes.infra.rewriting import PatternRewriter
@@ -68,6 +69,7 @@ class TraceDecomposition(OperatorPattern):
         super().__init__(_candidates(), preserved, problems)
         self.only = only
         self._ranges: Ranges | None = None
+        self._facts: tuple[Fact, ...] = ()
 
     def rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Replace ``op`` by what torch's decomposition of it does."""
@@ -82,8 +84,9 @@ class TraceDecomposition(OperatorPattern):
             return
         if self._ranges is None:
             self._ranges = declared_ranges(op)
+            self._facts = known_facts(op)
         try:
-            traced = trace(op, self._ranges)
+            traced = trace(op, self._ranges, self._facts)
         except EtirError as error:
             self.problems[op] = error.diagnostics[0].at(place)
             return
@@ -109,18 +112,21 @@ def _candidates() -> tuple[str, ...]:
 # --- recording --------------------------------------------------------------------------------------------------------
 
 
-def trace(op: SchemaOp, ranges: Ranges) -> Traced | None:
+def trace(op: SchemaOp, ranges: Ranges, facts: Sequence[Fact] = ()) -> Traced | None:
     """What torch's decomposition does for the types and literals of ``op``; None when torch has none.
 
-    Raises E0412 when the decomposition cannot be recorded, or only for some of the sizes in ``ranges``.
+    Raises E0412 when the decomposition cannot be recorded, or only for some of the sizes in ``ranges`` for which
+    ``facts`` hold.
     """
     inputs = _run_time_inputs(op)
     numbers = tuple(str(dim_of(v)) for v in inputs if not is_tensor(v))
     literals = tuple(sorted(op.properties.items()))
-    key = (op.name, tuple(v.type for v in inputs), literals, numbers, tuple(sorted(ranges.items())))
+    names = {name for v in inputs for name in _symbols(v)}
+    facts = [fact for fact in facts if names.issuperset(fact.symbols)]
+    key = (op.name, tuple(v.type for v in inputs), literals, numbers, tuple(sorted(ranges.items())), tuple(facts))
     traced = _cache.get(key)
     if traced is None:
-        traced = _record(op, inputs, ranges)
+        traced = _record(op, inputs, ranges, facts)
         if traced is None:
             return None
         if len(_cache) >= MAX_CACHED:
@@ -133,7 +139,13 @@ def _run_time_inputs(op: SchemaOp) -> list[SSAValue]:
     return list(op.operands)
 
 
-def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced | None:
+def _symbols(value: SSAValue) -> list[str]:
+    """The symbols of a tensor's dims, or of a number."""
+    dims = dims_of(value.type) if isinstance(value.type, TensorType) else (dim_of(value),)
+    return [name for d in dims if isinstance(d, SymExpr) for name in d.symbols]
+
+
+def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges, facts: Sequence[Fact]) -> Traced | None:
     import torch
     from torch._decomp import decomposition_table
     from torch._dispatch.python import enable_python_dispatcher
@@ -148,10 +160,11 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges) -> Traced 
     target: Callable[..., Any] | None = overload if overload._can_decompose() else decomposition_table.get(overload)
     if target is None:
         return None
-    sizes = _SymbolicSizes(ranges)
+    sizes = _SymbolicSizes(ranges, choose_sizes([name for v in inputs for name in _symbols(v)], ranges, facts))
     mode = FakeTensorMode(shape_env=sizes.environment, allow_non_fake_inputs=True)
     try:
         fakes = [sizes.fake(v, mode) for v in inputs]
+        sizes.assume(facts)
         with warnings.catch_warnings(), torch.no_grad(), enable_python_dispatcher(), _without_effects():
             warnings.simplefilter("ignore")
             function = dispatch_functionalize(_caller(op, target), FunctionalTensorMode())
@@ -221,11 +234,13 @@ def _caller(op: SchemaOp, target: Callable[..., Any]) -> Callable[..., Any]:
 class _SymbolicSizes:
     """The symbols of the operand types as torch's: a hint inside of the declared range, and that range."""
 
-    def __init__(self, ranges: Ranges):
+    def __init__(self, ranges: Ranges, hints: Mapping[str, int]):
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         self.environment = ShapeEnv()
         self.ranges = ranges
+        self.hints = hints
+        self.known = 0
         self.sizes: dict[str, Any] = {}
 
     def size(self, name: str) -> Any:
@@ -235,11 +250,8 @@ class _SymbolicSizes:
             from torch.fx.experimental.symbolic_shapes import DimDynamic, StrictMinMaxConstraint
             from torch.utils._sympy.value_ranges import ValueRanges
 
-            low, high = self.ranges.get(name, (2, None))
-            low = max(low, 2)
-            high = max(high if high is not None else 2**31 - 1, low)
-            # Different symbols get different hints, and none that is a size of something else by chance.
-            hint = min(low + 1009 + 2 * len(self.sizes), high)
+            low, high = range_of(name, self.ranges)
+            hint = self.hints[name]
             source = ConstantSource(f"__{name}")
             constraint = StrictMinMaxConstraint(vr=ValueRanges(low, high), warn_only=False)
             made = self.environment.create_symbol(
@@ -271,14 +283,28 @@ class _SymbolicSizes:
             made = torch.empty([sizes[d] for d in order], dtype=TORCH_DTYPES[value.type.element_type])
             return made.permute([order.index(d) for d in range(len(order))])
 
+    def assume(self, facts: Sequence[Fact]) -> None:
+        """Let torch know what holds for the sizes, so that it does not ask for it."""
+        for fact in facts:
+            if fact.holds(self.hints):
+                bool(RELATIONS[fact.relation](self.evaluate(fact.left), self.evaluate(fact.right)))
+        self.known = len(self.environment.guards)
+
     def check(self, op: SchemaOp, graph: GraphModule) -> None:
         """Raise E0412 when the graph is not valid for all sizes, or has sizes that are no function of the inputs'."""
         import sympy
         import torch
+        from torch.utils._sympy.value_ranges import ValueRanges
+
+        from etir.lowering.decompose_aten.size_proofs import always_holds
 
         names = self._torch_names()
-        if self.environment.guards:
-            asked = self.environment.guards[0].expr
+        # Not those of the environment, which every question narrows down.
+        ranges = {s.node.expr: ValueRanges(*range_of(name, self.ranges)) for name, s in self.sizes.items()}
+        for guard in self.environment.guards[self.known :]:
+            asked = guard.expr
+            if always_holds(asked, ranges):
+                continue
             ours = {s: sympy.Symbol(names.get(str(s), str(s))) for s in asked.free_symbols}
             raise E0412.error(f"torch's decomposition of '{op.name}' is only valid for {asked.xreplace(ours)}")
         for node in graph.graph.nodes:

@@ -22,8 +22,10 @@ from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import Argument, OpSchema, SchemaKind
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.sym.expr import sym_min
 from etir.dialects.text import source_location
 from etir.lowering.build.builder import is_tensor
+from etir.lowering.build.dims import as_int_if_const
 from etir.lowering.build.inference import infer
 from etir.lowering.build.promotion import result_type
 from etir.lowering.errors import E0413
@@ -407,16 +409,19 @@ class Mutations:
 
     def fill_diagonal(self, op: SchemaOp, alias: Alias) -> SSAValue:
         """The contents after ``fill_diagonal_`` of a matrix."""
-        dims = [d for d in dims_of(alias.type) if isinstance(d, int)]
-        if len(dims) != 2 or alias.type.get_num_dims() != 2 or (op.arg("wrap") and dims[0] > dims[1]):
-            raise self._error("is supported for matrices of known size that do not wrap", "use index_put or where")
-        diagonal = tensor_type(alias.type.element_type, [min(dims)])
-        fill = self.emit.full(op.arg("fill_value"), diagonal, lambda: alias.value)
-        return self.emit(
-            aten.diagonal_scatter.default,
-            alias.type,
-            {"self": self.aliases.current(alias), "src": fill},
-        )
+        dims = dims_of(alias.type)
+        known = [d for d in dims if isinstance(d, int)]
+        wide = len(set(dims)) == 1 or (len(known) == 2 and known[0] <= known[1])
+        if len(dims) != 2 or (op.arg("wrap") and not wide):
+            raise self._error("is supported for matrices that do not wrap", "use index_put or where")
+        contents = self.aliases.current(alias)
+        diagonal = tensor_type(alias.type.element_type, [as_int_if_const(sym_min(*dims))])
+        if len(known) == 2:
+            fill = self.emit.full(op.arg("fill_value"), diagonal, lambda: alias.value)
+        else:
+            given = self.emit(aten.diagonal.default, diagonal, {"self": contents})
+            fill = self.emit(aten.full_like.default, diagonal, {"self": given, "fill_value": op.arg("fill_value")})
+        return self.emit(aten.diagonal_scatter.default, alias.type, {"self": contents, "src": fill})
 
 
 _FILLS: dict[str, Callable[[Mutations, SchemaOp, Alias], SSAValue]] = {

@@ -159,11 +159,11 @@ def _named_sizes(
 ) -> list[SSAValue | int] | None:
     """Where the sizes of the result's dynamic dims come from: a value, or a dim of the operand; None if from nowhere.
 
-    With at most one dynamic dim none is needed.
+    With at most one dynamic dim none is needed, unless there are no elements, which tell nothing.
     """
     dims = dims_of(result)
     dynamic = [i for i, d in enumerate(dims) if not isinstance(d, int)]
-    if len(dynamic) <= 1:
+    if not dynamic or (len(dynamic) == 1 and 0 not in dims):
         return []
     written = op.size if isinstance(op, edge.aten.view_copy.default) else ()
     found: list[SSAValue | int] = []

@@ -11,6 +11,7 @@ import etir
 
 from etir_testing.opinfo import dynamic
 from etir_testing.opinfo.dynamic import dynamic_outcome
+from etir_testing.opinfo.dynamic_calls import calls, sample_of
 from etir_testing.opinfo.op_samples import OneOp, Sample
 from etir_testing.opinfo.op_stages import Outcome
 
@@ -56,3 +57,11 @@ def test_wrong_numbers_at_another_size_are_seen(monkeypatch: pytest.MonkeyPatch)
 def test_sizes_that_the_program_does_not_take_do_not_count() -> None:
     assert outcome(lambda x: x.reshape(2, 2), torch.ones(4)).stage == "export"
     assert outcome(lambda x: x[3], torch.arange(4.0)).stage == "ok"
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_operands_that_models_have_as_constants(part: int) -> None:
+    for number, (name, call) in enumerate(calls().items()):
+        if number % 8 == part:
+            found = dynamic_outcome(sample_of(name, call))
+            assert (found.stage, found.message) == ("ok", ""), name

@@ -61,9 +61,9 @@ class Call:
         """A list of sizes as dims. Raises ``TypeError`` when nothing is known about an entry."""
         return tuple(size_as_dim(size) for size in self[name])
 
-    def ints(self, name: str, rank: int) -> tuple[int, ...]:
-        """A list of literals with one entry for each of ``rank`` dims; a single one counts for all."""
-        values = tuple(cast(Sequence[int], self[name]))
+    def ints(self, name: str, rank: int) -> tuple[Dim, ...]:
+        """A list of numbers with one entry for each of ``rank`` dims; a single one counts for all."""
+        values = self.sizes(name)
         return values * rank if len(values) == 1 else values
 
     def tensors(self) -> list[SSAValue]:

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 from etir.dialects.dtypes import f32, i64
 from etir.dialects.et.layout import Dim, is_contiguous, order_of, tensor_type
 from etir.lowering.build.dims import agree, product, window_count
-from etir.lowering.build.inference import Call, contiguous, rule
+from etir.lowering.build.inference import Call, contiguous, rule, size_as_dim
 from etir.lowering.build.promotion import to_floating
 
 Tensor = TensorType[Attribute]
@@ -53,7 +53,7 @@ def convolution(call: Call) -> Tensor:
     """Windows along each spatial dim; transposed: the input size that has that many windows."""
     dims, kernel = call.dims("input"), call.dims("weight")
     spatial = len(kernel) - 2
-    per_group = kernel[0] if call["transposed"] else kernel[1] * int(call["groups"])
+    per_group = kernel[0] if call["transposed"] else kernel[1] * size_as_dim(call["groups"])
     agree(dims[-spatial - 1], per_group, "the channels of input and weight")
     stride, padding, dilation, extra = (
         call.ints(name, spatial) for name in ("stride", "padding", "dilation", "output_padding")
@@ -65,7 +65,7 @@ def convolution(call: Call) -> Tensor:
             sizes.append((size - 1) * stride[i] - 2 * padding[i] + dilation[i] * (window - 1) + extra[i] + 1)
         else:
             sizes.append(window_count(size, window, stride[i], padding[i], dilation[i]))
-    channels = kernel[1] * int(call["groups"]) if call["transposed"] else kernel[0]
+    channels = kernel[1] * size_as_dim(call["groups"]) if call["transposed"] else kernel[0]
     return _ordered_like(call.type("input"), [*dims[: -spatial - 1], channels, *sizes])
 
 

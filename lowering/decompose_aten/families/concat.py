@@ -13,7 +13,7 @@ from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.dims import broadcast, wrap, wrap_all
 from etir.lowering.build.promotion import FLOATING, category_of
-from etir.lowering.build.sizes import SizeLike
+from etir.lowering.build.sizes import SizeLike, product
 from etir.lowering.build.sizes import dim as dim_of_size
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 from etir.lowering.decompose_aten.families.rearrange import at_least
@@ -185,6 +185,8 @@ def _neighbors(b: Builder, x: SSAValue, position: int) -> tuple[SSAValue, SSAVal
 @decomposition(aten.diff.default)
 def diff(b: Builder, x: SSAValue, n: int, dim: int, before: SSAValue | None, after: SSAValue | None) -> SSAValue:
     """Differences of neighbors, ``n`` times"""
+    if n == 0:
+        return x  # Without what comes before and after.
     position = wrap(dim, rank(x))
     x = b.cat([t for t in (before, x, after) if t is not None], position)
     size = dims(x)[position]
@@ -201,10 +203,8 @@ def trapezoid(b: Builder, y: SSAValue, dx: float, dim: int) -> SSAValue:
     return b.mul(b.sum(b.add(*_neighbors(b, y, position)), [position]), dx / 2)
 
 
-@decomposition(aten.trapezoid.x, aten.trapz.x)
-def trapezoid_at(b: Builder, y: SSAValue, x: SSAValue, dim: int) -> SSAValue:
-    """``sum((y[1:] + y[:-1]) * (x[1:] - x[:-1])) / 2``"""
-    position = wrap(dim, rank(y))
+def _areas(b: Builder, y: SSAValue, x: SSAValue, position: int) -> SSAValue:
+    """Twice the area between each element of ``y`` and the next one, for places ``x``, which may have fewer dims."""
     at = position
     if rank(x) == 1:
         shape: list[Any] = [1] * rank(y)
@@ -212,8 +212,36 @@ def trapezoid_at(b: Builder, y: SSAValue, x: SSAValue, dim: int) -> SSAValue:
         x = b.view(x, shape)
     else:
         at = position - rank(y) + rank(x)
-    area = b.mul(b.add(*_neighbors(b, y, position)), b.sub(*_neighbors(b, x, at)))
-    return b.div(b.sum(area, [position - rank(y)]), 2)
+    return b.mul(b.add(*_neighbors(b, y, position)), b.sub(*_neighbors(b, x, at)))
+
+
+@decomposition(aten.trapezoid.x, aten.trapz.x)
+def trapezoid_at(b: Builder, y: SSAValue, x: SSAValue, dim: int) -> SSAValue:
+    """``sum((y[1:] + y[:-1]) * (x[1:] - x[:-1])) / 2``"""
+    position = wrap(dim, rank(y))
+    return b.div(b.sum(_areas(b, y, x, position), [position - rank(y)]), 2)
+
+
+@decomposition(aten.cumulative_trapezoid.x)
+def cumulative_trapezoid_at(b: Builder, y: SSAValue, x: SSAValue, dim: int) -> SSAValue:
+    """``cumsum((y[1:] + y[:-1]) * (x[1:] - x[:-1])) / 2``"""
+    position = wrap(dim, rank(y))
+    return b.div(b(aten.cumsum.default, _areas(b, y, x, position), position - rank(y)), 2)
+
+
+@decomposition(aten._chunk_cat.default)
+def chunk_cat(b: Builder, tensors: Sequence[SSAValue], dim: int, count: int) -> SSAValue:
+    """``cat`` of tensors as chunks: [..., chunks, elements of one], with zeros where a dim is no multiple"""
+    position = wrap(dim, rank(tensors[0]))
+    rows: list[SSAValue] = []
+    for x in tensors:
+        sizes = b.sizes(x)
+        each = (sizes[position] + (count - 1)) // count
+        missing = each * count - sizes[position]
+        if not isinstance(missing, int) or missing:
+            x = b(aten.constant_pad_nd.default, x, [0, 0] * (rank(x) - 1 - position) + [0, missing], 0)
+        rows.append(b.view(x, [*sizes[:position], count, each * product(sizes[position + 1 :])]))
+    return b.cat(rows, position + 1)
 
 
 @decomposition(aten.sum_to_size.default)

@@ -6,7 +6,6 @@ constant folding does to weights.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
@@ -29,10 +28,9 @@ rename(
 
 
 def _rows(b: Builder, x: SSAValue) -> SSAValue:
-    """All dims but the last one as one; a number where it is known, as -1 says nothing of tensors without elements."""
-    leading = dims(x)[:-1]
-    known = [d for d in leading if isinstance(d, int)]
-    return b.view(x, [math.prod(known) if len(known) == len(leading) else -1, b.size(x, -1)])
+    """All dims but the last one as one, whose size is given, as -1 says nothing of tensors without elements."""
+    *outer, last = b.sizes(x)
+    return b.view(x, [product(outer), last])
 
 
 @decomposition(aten.linear.default)

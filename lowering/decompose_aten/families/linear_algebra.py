@@ -16,9 +16,10 @@ from xdsl.ir import Attribute, SSAValue
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import BY_TYPE, i32
 from etir.dialects.et.layout import tensor_type
-from etir.lowering.build.builder import Builder, dims, element, is_tensor, rank
+from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.dims import broadcast
 from etir.lowering.build.inference import tensor_type_of
+from etir.lowering.build.sizes import SizeLike, dim, maximum, minimum, product
 from etir.lowering.decompose_aten.decomposition import decomposition
 
 
@@ -46,6 +47,11 @@ def _triangular(
     return b(aten.linalg_solve_triangular.default, a, x, upper=upper, left=left, unitriangular=unit, types=[type])
 
 
+def _shorter(b: Builder, a: SSAValue) -> SizeLike:
+    """The smaller one of a matrix's sides."""
+    return minimum(b.size(a, -2), b.size(a, -1))
+
+
 def _identity(b: Builder, a: SSAValue) -> SSAValue:
     """Identity matrices in the shape of ``a``."""
     size, type = dims(a)[-1], element(a)
@@ -58,10 +64,9 @@ def _identity(b: Builder, a: SSAValue) -> SSAValue:
 
 def _lu(b: Builder, a: SSAValue, pivot: bool = True) -> tuple[SSAValue, ...]:
     """LU, pivots and info of square or rectangular matrices."""
-    rows, columns = dims(a)[-2:]
-    shorter = min(rows, columns) if isinstance(rows, int) and isinstance(columns, int) else rows
     batch = dims(a)[:-2]
-    types = [tensor_type(element(a), dims(a)), tensor_type(i32, [*batch, shorter]), tensor_type(i32, batch)]
+    pivots = tensor_type(i32, [*batch, dim(_shorter(b, a))])
+    types = [tensor_type(element(a), dims(a)), pivots, tensor_type(i32, batch)]
     return b.results(aten.linalg_lu_factor_ex.default, a, pivot=pivot, types=types)
 
 
@@ -150,7 +155,9 @@ def inverse(b: Builder, a: SSAValue, _check_errors: bool) -> Sequence[SSAValue |
 
 @decomposition(aten.cholesky.default)
 def cholesky(b: Builder, a: SSAValue, upper: bool) -> SSAValue:
-    """``linalg_cholesky_ex``"""
+    """``linalg_cholesky_ex``; what has no elements stays, whatever its sides are"""
+    if 0 in dims(a):
+        return a
     types = [tensor_type(element(a), dims(a)), tensor_type(i32, dims(a)[:-2])]
     return b.results(aten.linalg_cholesky_ex.default, a, upper=upper, types=types)[0]
 
@@ -189,14 +196,15 @@ def triangular_solve(
 # --- QR ---------------------------------------------------------------------------------------------------------------
 
 
-def _pad_columns(b: Builder, a: SSAValue, count: int) -> SSAValue:
+def _pad_columns(b: Builder, a: SSAValue, count: SizeLike) -> SSAValue:
     """The first ``count`` columns, zeros after the last one."""
-    columns = dims(a)[-1]
-    assert isinstance(columns, int)
-    if columns >= count:
+    columns = b.size(a, -1)
+    if dim(minimum(columns, count)) == dim(count):
         return b.slice(a, -1, 0, count)
-    zeros = b.full([*b.sizes(a)[:-1], count - columns], 0.0, element(a))
-    return b.cat([a, zeros], -1)
+    missing = maximum(count, columns) - columns
+    zeros = b.full([*b.sizes(a)[:-1], missing], 0.0, element(a))
+    type = tensor_type(element(a), [*dims(a)[:-1], dim(maximum(count, columns))])
+    return b.slice(b(aten.cat.default, [a, zeros], rank(a) - 1, types=[type]), -1, 0, count)
 
 
 def _householder(b: Builder, a: SSAValue, tau: SSAValue) -> SSAValue:
@@ -204,29 +212,23 @@ def _householder(b: Builder, a: SSAValue, tau: SSAValue) -> SSAValue:
 
 
 @decomposition(aten.linalg_qr.default)
-def qr(b: Builder, a: SSAValue, mode: str) -> Sequence[SSAValue | None] | None:
+def qr(b: Builder, a: SSAValue, mode: str) -> Sequence[SSAValue | None]:
     """``geqrf``, its upper triangle, and the product of its reflections"""
-    rows, columns = dims(a)[-2:]
-    if not isinstance(rows, int) or not isinstance(columns, int):
-        return b.notify_match_failure("it has a dynamic size")
-    shorter = min(rows, columns)
-    types = [tensor_type(element(a), dims(a)), tensor_type(element(a), [*dims(a)[:-2], shorter])]
+    shorter = _shorter(b, a)
+    types = [tensor_type(element(a), dims(a)), tensor_type(element(a), [*dims(a)[:-2], dim(shorter)])]
     packed, tau = b.results(aten.geqrf.default, a, types=types)
     r = packed if mode == "complete" else b.slice(packed, -2, 0, shorter)
     r = b(aten.triu.default, r)
     if mode == "r":
         return [b.full([0], 0.0, element(a)), r]
-    width = rows if mode == "complete" else shorter
+    width = b.size(a, -2) if mode == "complete" else shorter
     return [_householder(b, _pad_columns(b, packed, width), tau), r]
 
 
 @decomposition(aten.ormqr.default)
-def ormqr(b: Builder, a: SSAValue, tau: SSAValue, other: SSAValue, left: bool, transpose: bool) -> SSAValue | None:
+def ormqr(b: Builder, a: SSAValue, tau: SSAValue, other: SSAValue, left: bool, transpose: bool) -> SSAValue:
     """The product of all reflections, as a matrix, times the other one"""
-    rows, columns = dims(a)[-2:]
-    if not isinstance(rows, int) or not isinstance(columns, int):
-        return b.notify_match_failure("it has a dynamic size")
-    q = _householder(b, _pad_columns(b, a, rows), tau)
+    q = _householder(b, _pad_columns(b, a, b.size(a, -2)), tau)
     q = _transposed(b, q) if transpose else q
     return _matmul(b, q, other) if left else _matmul(b, other, q)
 
@@ -234,33 +236,123 @@ def ormqr(b: Builder, a: SSAValue, tau: SSAValue, other: SSAValue, left: bool, t
 # --- singular values --------------------------------------------------------------------------------------------------
 
 
-@decomposition(aten.linalg_pinv.atol_rtol_tensor)
-def pinv(b: Builder, a: SSAValue, atol: SSAValue | None, rtol: SSAValue | None, hermitian: bool) -> SSAValue | None:
-    """The inverse of the singular values (or eigenvalues) above the tolerance, between the singular vectors"""
-    rows, columns = dims(a)[-2:]
-    if not isinstance(rows, int) or not isinstance(columns, int):
-        return b.notify_match_failure("it has a dynamic size")
-    batch, shorter, type = dims(a)[:-2], min(rows, columns), element(a)
+def _spectrum(b: Builder, a: SSAValue, hermitian: bool) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """Left vectors, singular values or eigenvalues, right vectors, with ``left * values @ right = a``."""
+    batch, type = dims(a)[:-2], element(a)
+    rows, columns, shorter = dims(a)[-2], dims(a)[-1], dim(_shorter(b, a))
     row = tensor_type(type, [*batch, shorter])
-    if rows == 0 or columns == 0:
-        return _transposed(b, a)
     if hermitian:
         values, vectors = b.results(aten._linalg_eigh.default, a, types=[row, tensor_type(type, dims(a))])
-        left, right = vectors, _transposed(b, vectors)
-        size = b.abs(values)
-    else:
-        types = [tensor_type(type, [*batch, rows, shorter]), row, tensor_type(type, [*batch, shorter, columns])]
-        left, values, right = b.results(aten._linalg_svd.default, a, types=types)
-        size = values
+        return vectors, values, _transposed(b, vectors)
+    types = [tensor_type(type, [*batch, rows, shorter]), row, tensor_type(type, [*batch, shorter, columns])]
+    left, values, right = b.results(aten._linalg_svd.default, a, types=types)
+    return left, values, right
+
+
+def _exceeding(b: Builder, a: SSAValue, size: SSAValue, atol: SSAValue | None, rtol: SSAValue | None) -> SSAValue:
+    """Which singular values are above the tolerance, ``max(atol, rtol * largest)``.
+
+    ``rtol`` is the machine epsilon times the longer side by default, and 0 where ``atol`` is positive.
+    """
+    type = element(a)
     largest = b.amax(size, [-1], True)
-    default = BY_EPSILON[BY_TYPE[type].torch_name] * max(rows, columns) if atol is None and rtol is None else 0.0
-    limit: Any = b.mul(largest, b.unsqueeze(rtol, rank(rtol)) if rtol is not None else default)
-    if atol is not None:
-        limit = b(aten.maximum.default, limit, b.unsqueeze(atol, rank(atol)))
-    limit = b.cast(limit, type) if is_tensor(limit) else limit
-    inverse_values = b.where(b.gt(size, limit), b.reciprocal(values), 0.0)
+    longer = b.scalar(maximum(b.size(a, -2), b.size(a, -1)))
+    epsilon = BY_EPSILON[BY_TYPE[type].torch_name]
+    limit = b.mul(largest, epsilon * longer if isinstance(longer, int) else epsilon)
+    limit = limit if isinstance(longer, int) else b.mul(limit, longer)  # type: ignore[arg-type]
+    absolute = None if atol is None else b.unsqueeze(atol, rank(atol))
+    if rtol is not None:
+        limit = b.mul(largest, b.unsqueeze(rtol, rank(rtol)))
+    elif absolute is not None:
+        limit = b.where(b.gt(absolute, 0.0), 0.0, limit)
+    if absolute is not None:
+        limit = b(aten.maximum.default, limit, b.cast(absolute, element(limit)))
+    return b.gt(size, b.cast(limit, type))
+
+
+@decomposition(aten.linalg_pinv.atol_rtol_tensor)
+def pinv(b: Builder, a: SSAValue, atol: SSAValue | None, rtol: SSAValue | None, hermitian: bool) -> SSAValue:
+    """The inverse of the singular values (or eigenvalues) above the tolerance, between the singular vectors"""
+    if 0 in dims(a)[-2:]:
+        return _transposed(b, a)
+    left, values, right = _spectrum(b, a, hermitian)
+    counts = _exceeding(b, a, b.abs(values) if hermitian else values, atol, rtol)
+    inverse_values = b.where(counts, b.reciprocal(values), 0.0)
     scaled = b.mul(_transposed(b, right), b.unsqueeze(inverse_values, rank(inverse_values) - 1))
     return _matmul(b, scaled, _transposed(b, left))
+
+
+@decomposition(aten.linalg_matrix_rank.atol_rtol_tensor)
+def matrix_rank(
+    b: Builder, a: SSAValue, atol: SSAValue | None, rtol: SSAValue | None, hermitian: bool
+) -> SSAValue | None:
+    """How many singular values (or magnitudes of eigenvalues) are above the tolerance"""
+    if 0 in dims(a)[-2:]:
+        return b.notify_match_failure("there are no elements")
+    _, values, _ = _spectrum(b, a, hermitian)
+    counts = _exceeding(b, a, b.abs(values) if hermitian else values, atol, rtol)
+    return b.sum(counts, [-1])
+
+
+@decomposition(aten.linalg_matrix_norm.default)
+def spectral_norm(
+    b: Builder, a: SSAValue, order: Any, positions: Sequence[int], keepdim: bool, type: Attribute | None
+) -> SSAValue | None:
+    """The largest singular value, or for -2 the smallest"""
+    if isinstance(order, SSAValue) or abs(order) != 2:
+        return b.notify_match_failure("it is no norm of singular values")
+    a = b.cast(a, type) if type is not None else a
+    pair = [d % rank(a) for d in positions]
+    moved = b.permute(a, [*(d for d in range(rank(a)) if d not in pair), *pair])
+    row = tensor_type(element(a), [*dims(moved)[:-2], dim(_shorter(b, moved))])
+    values = b(aten.linalg_svdvals.default, moved, types=[row])
+    norm = b.amax(values, [-1]) if order > 0 else b(aten.amin.default, values, [-1])
+    return b.view(norm, [1 if i in pair else size for i, size in enumerate(b.sizes(a))]) if keepdim else norm
+
+
+@decomposition(aten.linalg_matrix_power.default, aten.matrix_power.default)
+def matrix_power(b: Builder, a: SSAValue, n: int) -> SSAValue:
+    """Squares, multiplied where the exponent has a bit; of the inverse for a negative one"""
+    if n == 0:
+        return _identity(b, a)
+    if n < 0:
+        types = [tensor_type(element(a), dims(a)), tensor_type(i32, dims(a)[:-2])]
+        a = b.results(aten.linalg_inv_ex.default, a, types=types)[0]
+    square, result, rest = a, None, abs(n)
+    while rest:
+        if rest & 1:
+            result = square if result is None else _matmul(b, result, square)
+        rest >>= 1
+        square = _matmul(b, square, square) if rest else square
+    assert result is not None
+    return result
+
+
+@decomposition(aten.linalg_tensorsolve.default)
+def tensorsolve(b: Builder, a: SSAValue, x: SSAValue, order: Sequence[int] | None) -> SSAValue:
+    """``_linalg_solve_ex`` of the leading dims as rows, the others as columns"""
+    if order is not None:
+        moved = [d % rank(a) for d in order]
+        a = b.permute(a, [*(d for d in range(rank(a)) if d not in moved), *moved])
+    shape = b.sizes(a)[rank(x) :]
+    count = product(b.sizes(x))
+    matrix, right = b.view(a, [count, count]), b.view(x, [count])
+    square = tensor_type(element(a), [dim(count)] * 2)
+    types = [tensor_type(element(a), [dim(count)]), square, tensor_type(i32, [dim(count)]), tensor_type(i32, [])]
+    return b.view(b.results(aten._linalg_solve_ex.default, matrix, right, types=types)[0], shape)
+
+
+@decomposition(aten.linalg_vander.default, symint_args=("N",))
+def vander(b: Builder, x: SSAValue, given: Any) -> SSAValue | None:
+    """Products of a column of ones and the elements, over and over"""
+    count = b.size(x, -1) if given is None else b.as_size(given)
+    if count is None or rank(x) == 0:
+        return b.notify_match_failure("the number of columns is not known")
+    type = element(b.rewriter.root.results[0])
+    column = b.unsqueeze(b.cast(x, type), rank(x))
+    spread = b.expand(column, [*b.sizes(x), count])
+    is_first = b.eq(b.arange(count), 0)
+    return b(aten.cumprod.default, b.where(is_first, b.full([], 1, type), spread), rank(x))
 
 
 BY_EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}

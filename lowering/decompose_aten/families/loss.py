@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
+from etir.dialects.dtypes import i64
 from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.promotion import FLOATING, category_of
 from etir.lowering.decompose_aten.decomposition import decomposition
@@ -152,3 +153,39 @@ def cross_entropy_loss(
         loss = b.mul(loss, b.view(weight, [-1, *[1] * (rank(x) - 1 - position)]))
     loss = b.neg(b.sum(loss, [position]))
     return reduced(b, loss, reduction)
+
+
+@decomposition(aten.multi_margin_loss.default, in_float=True)
+def multi_margin_loss(
+    b: Builder, x: SSAValue, target: SSAValue, p: float, margin: float, weight: SSAValue | None, reduction: int
+) -> SSAValue:
+    """``mean(max(0, margin - x[target] + x) ** p)`` over all classes but the target"""
+    classes = b.size(x, -1)
+    rows = b.view(x, [1, classes]) if rank(x) == 1 else x
+    wanted = b.view(target, [b.size(rows, 0), 1])
+    own = b(aten.gather.default, rows, 1, wanted)
+    z = b.clamp(b.add(b.sub(rows, own), margin), 0)
+    z = b.mul(z, z) if p == 2 else z
+    z = z if weight is None else b.mul(z, b(aten.gather.default, b.expand(weight, b.sizes(rows)), 1, wanted))
+    z = b.where(b.eq(b.arange(classes), wanted), 0.0, z)
+    return reduced(b, _of_rows(b, x, b.mean(z, [1]), reduction), reduction)
+
+
+@decomposition(aten.multilabel_margin_loss.default, in_float=True)
+def multilabel_margin_loss(b: Builder, x: SSAValue, target: SSAValue, reduction: int) -> SSAValue:
+    """``sum(max(0, 1 - x[target] + x)) / classes`` over targets before the first -1 and other classes"""
+    classes = b.size(x, -1)
+    rows, wanted = (b.view(t, [1, classes]) if rank(t) == 1 else t for t in (x, target))
+    is_end = b.cast(b.lt(wanted, 0), i64)
+    counts = b.eq(b(aten.cumsum.default, is_end, 1), 0)
+    own = b(aten.gather.default, rows, 1, b.where(counts, wanted, 0))
+    z = b.clamp(b.add(b.sub(b.unsqueeze(rows, 1), b.unsqueeze(own, 2)), 1.0), 0)
+    is_pair = b.logical_and(b.eq(b.unsqueeze(wanted, 2), b.arange(classes)), b.unsqueeze(counts, 2))
+    others = b.logical_not(b(aten.any.dim, is_pair, 1, True))
+    z = b.where(b.logical_and(b.unsqueeze(counts, 2), others), z, 0.0)
+    return reduced(b, _of_rows(b, x, b.sum(b.mean(z, [2]), [1]), reduction), reduction)
+
+
+def _of_rows(b: Builder, x: SSAValue, losses: SSAValue, reduction: int) -> SSAValue:
+    """A loss for each row; of a single one that is no batch, without a dim."""
+    return b.view(losses, []) if rank(x) == 1 and reduction == NONE else losses

@@ -260,6 +260,20 @@ def tensor_split_at(
     return [b(aten.slice.Tensor, x, position, start, end) for start, end in pairwise(bounds)]
 
 
+@decomposition(aten.tensor_split.tensor_indices_or_sections)
+def tensor_split_at_data(b: Builder, x: SSAValue, places: SSAValue, dim: int) -> Sequence[SSAValue] | None:
+    """``slice`` between the elements of a vector"""
+    results = b.rewriter.root.results
+    if rank(places) != 1 or dims(places)[0] != len(results) - 1:
+        return b.notify_match_failure("the number of parts depends on data")
+    position = wrap(dim, rank(x))
+    indices = [b.select(places, 0, i) for i in range(len(results) - 1)]
+    numbers = [b(aten._local_scalar_dense.default, index, types=[i64]) for index in indices]
+    ends: list[Any] = [0, *numbers, 2**63 - 1]
+    parts = zip(pairwise(ends), results, strict=True)
+    return [b(aten.slice.Tensor, x, position, start, end, types=[part.type]) for (start, end), part in parts]
+
+
 def _split_dim(b: Builder, x: SSAValue, dim: int | None) -> int:
     if dim is not None:
         return wrap(dim, rank(x))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -179,9 +180,15 @@ def msort(b: Builder, x: SSAValue) -> SSAValue:
     return b.results(aten.sort.default, x, 0, False)[0]
 
 
-@decomposition(aten.kthvalue.default)
-def kthvalue(b: Builder, x: SSAValue, k: SizeLike, dim: int, keepdim: bool) -> list[SSAValue]:
+@decomposition(aten.kthvalue.default, symint_args=("k",), name="kthvalue")
+def kthvalue_at(b: Builder, x: SSAValue, given: Any, dim: int, keepdim: bool) -> list[SSAValue] | None:
     """The last of the ``k`` smallest elements that ``topk`` gives"""
+    k = b.as_size(given)
+    return b.notify_match_failure("nothing is known about k") if k is None else kthvalue(b, x, k, dim, keepdim)
+
+
+def kthvalue(b: Builder, x: SSAValue, k: SizeLike, dim: int, keepdim: bool) -> list[SSAValue]:
+    """The last of the ``k`` smallest elements that ``topk`` gives."""
     if rank(x) == 0:
         return [x, b.full([], 0, element(b.rewriter.root.results[1]))]
     position = wrap(dim, rank(x))

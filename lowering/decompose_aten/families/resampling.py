@@ -14,9 +14,9 @@ from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import f32, i64
-from etir.dialects.et.layout import dims_of
+from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.lowering.build.builder import Builder, Operator, dims, element, rank
-from etir.lowering.build.sizes import SizeLike
+from etir.lowering.build.sizes import Size, SizeLike
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.resampling_dynamic import Axis, cubic, nearest_exact, smooth
 
@@ -36,11 +36,13 @@ def _core(
     size: Sequence[Any] | None,
     scales: Sequence[float] | None,
     align_corners: bool | None,
+    wanted: Sequence[Dim] | None = None,
 ) -> SSAValue:
-    """``upsample_<name>2d.vec`` of the last two dims, by sizes or by scales."""
+    """``upsample_<name>2d.vec`` of the last two dims, by sizes or by scales; ``wanted`` are the dims of the result."""
     options: dict[str, Any] = {} if align_corners is None else {"align_corners": align_corners}
     operator = aten.upsample_nearest2d.vec if name == "nearest" else aten.upsample_bilinear2d.vec
-    return b(operator, x, output_size=size, scale_factors=scales, **options)
+    types = None if wanted is None else [tensor_type(element(x), [*dims(x)[:-2], *wanted])]
+    return b(operator, x, output_size=size, scale_factors=scales, types=types, **options)
 
 
 def _size_or_scales(
@@ -79,6 +81,21 @@ def upsample_bilinear2d(
     )
 
 
+def _targets(b: Builder, size: Sequence[Any] | None) -> list[SizeLike] | None:
+    """Sizes that the program computes, which the result is declared to have."""
+    if size is None:
+        return None
+    declared = dims_of(b.declared)[-len(size) :]
+    return [_target(b, given, wanted) for given, wanted in zip(size, declared, strict=True)]
+
+
+def _target(b: Builder, given: Any, wanted: Dim) -> SizeLike:
+    known = b.as_size(given)
+    if known is not None or isinstance(wanted, int):
+        return wanted if known is None else known  # type: ignore[return-value]
+    return Size(b.pool, wanted, lambda: given)
+
+
 def _one_dim(
     b: Builder,
     name: str,
@@ -90,23 +107,22 @@ def _one_dim(
     """The form for two dims with a height of 1."""
     wide_size = None if size is None else [1, *size]
     wide_scales = None if scales is None else [1.0, *scales]
-    return b.squeeze(_core(b, name, b.unsqueeze(x, -2), wide_size, wide_scales, align_corners), -2)
+    wanted = [1, dims_of(b.declared)[-1]]
+    return b.squeeze(_core(b, name, b.unsqueeze(x, -2), wide_size, wide_scales, align_corners, wanted), -2)
 
 
-@decomposition(aten.upsample_nearest1d.vec)
-def upsample_nearest1d(
-    b: Builder, x: SSAValue, size: Sequence[SizeLike] | None, scales: Sequence[float] | None
-) -> SSAValue:
+@decomposition(aten.upsample_nearest1d.vec, symint_args=("output_size",))
+def upsample_nearest1d(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Sequence[float] | None) -> SSAValue:
     """``upsample_nearest2d`` with a height of 1"""
-    return _one_dim(b, "nearest", x, size, scales, None)
+    return _one_dim(b, "nearest", x, _targets(b, size), scales, None)
 
 
-@decomposition(aten.upsample_linear1d.vec)
+@decomposition(aten.upsample_linear1d.vec, symint_args=("output_size",))
 def upsample_linear1d(
-    b: Builder, x: SSAValue, size: Sequence[SizeLike] | None, align_corners: bool, scales: Sequence[float] | None
+    b: Builder, x: SSAValue, size: Sequence[Any] | None, align_corners: bool, scales: Sequence[float] | None
 ) -> SSAValue:
     """``upsample_bilinear2d`` with a height of 1"""
-    return _one_dim(b, "bilinear", x, size, scales, align_corners)
+    return _one_dim(b, "bilinear", x, _targets(b, size), scales, align_corners)
 
 
 @decomposition(aten.upsample_nearest1d.default)
@@ -141,6 +157,7 @@ def _three_dims(
 ) -> SSAValue:
     """The form for two dims over height and width, then over depth with all columns side by side."""
     batch, channels, depth, height, width = b.sizes(x)
+    wanted = dims_of(b.declared)[-3:]
     planes = _core(
         b,
         name,
@@ -148,28 +165,28 @@ def _three_dims(
         None if size is None else size[1:],
         None if scales is None else scales[1:],
         align_corners,
+        wanted[1:],
     )
     new_height, new_width = b.sizes(planes)[-2:]
     columns = b.view(planes, [batch, channels, depth, new_height * new_width])
     across = None if size is None else [size[0], new_height * new_width]
-    resized = _core(b, name, columns, across, None if scales is None else [scales[0], 1.0], align_corners)
+    sides = [wanted[0], dims(columns)[-1]]
+    resized = _core(b, name, columns, across, None if scales is None else [scales[0], 1.0], align_corners, sides)
     return b.view(resized, [batch, channels, b.size(resized, 2), new_height, new_width])
 
 
-@decomposition(aten.upsample_nearest3d.vec)
-def upsample_nearest3d(
-    b: Builder, x: SSAValue, size: Sequence[SizeLike] | None, scales: Sequence[float] | None
-) -> SSAValue:
+@decomposition(aten.upsample_nearest3d.vec, symint_args=("output_size",))
+def upsample_nearest3d(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Sequence[float] | None) -> SSAValue:
     """``upsample_nearest2d`` twice"""
-    return _three_dims(b, "nearest", x, size, scales, None)
+    return _three_dims(b, "nearest", x, _targets(b, size), scales, None)
 
 
-@decomposition(aten.upsample_trilinear3d.vec)
+@decomposition(aten.upsample_trilinear3d.vec, symint_args=("output_size",))
 def upsample_trilinear3d(
-    b: Builder, x: SSAValue, size: Sequence[SizeLike] | None, align_corners: bool, scales: Sequence[float] | None
+    b: Builder, x: SSAValue, size: Sequence[Any] | None, align_corners: bool, scales: Sequence[float] | None
 ) -> SSAValue:
     """``upsample_bilinear2d`` twice"""
-    return _three_dims(b, "bilinear", x, size, scales, align_corners)
+    return _three_dims(b, "bilinear", x, _targets(b, size), scales, align_corners)
 
 
 # --- other interpolations ---------------------------------------------------------------------------------------------
@@ -181,7 +198,7 @@ def _axes(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: Scales | 
     declared = dims_of(b.declared)[-count:]
     for i, given in enumerate(b.sizes(x)[-count:]):
         scale = None if not scales else scales[i]
-        wanted = b.pool.evaluate(declared[i]) if size is None else b.as_size(size[i])
+        wanted = b.pool.evaluate(declared[i]) if size is None else _target(b, size[i], declared[i])
         if wanted is None:
             return b.notify_match_failure("a size is dynamic")
         found.append(Axis(given, wanted, scale))

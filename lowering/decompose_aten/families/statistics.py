@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.aten import ops as aten
+from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.build.builder import Builder, element, rank
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.promotion import FLOATING, category_of, result_type
@@ -104,10 +105,13 @@ def _real(b: Builder, x: SSAValue, dtype: Attribute | None) -> SSAValue | None:
 def vector_norm_of_type(
     b: Builder, x: SSAValue, order: float | None, dim: Dims, keepdim: bool, dtype: Attribute | None
 ) -> SSAValue | None:
-    """A norm over all dims, or over the given ones; a norm of matrices only where it is the Frobenius norm"""
+    """A norm over all dims, or over the given ones; of matrices the Frobenius norm, or ``linalg_matrix_norm``"""
     matrix = isinstance(b.rewriter.root, aten.linalg_norm.default) and order is not None
     if matrix and len(positions(x, dim)) == 2 and not isinstance(dim, int):
-        return b.notify_match_failure("it is a norm of matrices")
+        if order not in (2, -2):
+            return b.notify_match_failure("it is a norm of matrices")
+        type = tensor_type(element(x) if dtype is None else dtype, dims_of(b.declared))
+        return b(aten.linalg_matrix_norm.default, x, order, positions(x, dim), keepdim, dtype=dtype, types=[type])
     real = _real(b, x, dtype)
     return None if real is None else vector_norm(b, real, order, dim, keepdim)
 
@@ -151,6 +155,19 @@ def matrix_norm(
         return b.notify_match_failure("it needs singular values")
     real = _real(b, x, dtype)
     return None if real is None else vector_norm(b, real, 2, dim, keepdim)
+
+
+# --- quantiles --------------------------------------------------------------------------------------------------------
+
+
+@decomposition(aten.quantile.scalar, aten.nanquantile.scalar)
+def quantile_of_number(
+    b: Builder, x: SSAValue, q: float, dim: int | None, keepdim: bool, interpolation: str
+) -> SSAValue:
+    """The form whose quantile is a tensor"""
+    operator = aten.nanquantile.default if "nan" in b.rewriter.root.name else aten.quantile.default
+    wanted = b.full([], float(q), element(x))
+    return b(operator, x, wanted, dim, keepdim, interpolation=interpolation, types=[b.declared])
 
 
 # --- distances --------------------------------------------------------------------------------------------------------

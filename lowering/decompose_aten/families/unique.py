@@ -17,6 +17,7 @@ from etir.dialects.dtypes import i1, i64
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.dims import wrap
+from etir.lowering.build.sizes import SizeLike, product
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.families.creation import MAX_CONSTANT
 from etir.lowering.decompose_aten.families.reduction import previous
@@ -268,12 +269,10 @@ def segment_reduce(
 @decomposition(aten.fractional_max_pool2d.default, aten.fractional_max_pool3d.default)
 def fractional_max_pool(
     b: Builder, x: SSAValue, kernel: Sequence[int], output: Sequence[int], samples: SSAValue
-) -> Sequence[SSAValue] | None:
+) -> Sequence[SSAValue]:
     """The largest element of each window; where windows are follows from the random numbers"""
     spatial = 2 if "2d" in b.rewriter.root.name else 3
-    sizes = dims(x)[-spatial:]
-    if any(not isinstance(d, int) for d in sizes):
-        return b.notify_match_failure("it has a dynamic size")
+    sizes = b.sizes(x)[-spatial:]
     batched = rank(x) == spatial + 2
     data = x if batched else b.unsqueeze(x, 0)
     lead = b.sizes(data)[:2]
@@ -281,7 +280,6 @@ def fractional_max_pool(
     output = list(output) * (spatial if len(output) == 1 else 1)
     flat: SSAValue | None = None
     for axis, size in enumerate(sizes):
-        assert isinstance(size, int)
         # Samples hold one number for each axis, the last axis first.
         sample = b.select(samples, 2, spatial - 1 - axis)
         starts = _window_starts(b, sample, size, kernel[axis], output[axis])  # [N, C, out]
@@ -291,13 +289,13 @@ def fractional_max_pool(
         for other in range(spatial):
             shape += [output[axis], kernel[axis]] if other == axis else [1, 1]
         position = b.view(position, shape)
-        flat = position if flat is None else b.add(b.mul(flat, size), position)
+        flat = position if flat is None else b.add(b.mul(flat, b.scalar(size)), position)
     assert flat is not None
     # [N, C, out..., kernel...], then one row of candidates for each result.
     order = [0, 1, *(2 + 2 * i for i in range(spatial)), *(3 + 2 * i for i in range(spatial))]
     window = math.prod(kernel)
     flat = b.view(b.permute(flat, order), [*lead, math.prod(output) * window])
-    elements = b.view(data, [*lead, math.prod(d for d in sizes if isinstance(d, int))])
+    elements = b.view(data, [*lead, product(sizes)])
     candidates = b.view(b(aten.gather.default, elements, 2, flat), [*lead, *output, window])
     values, place = b.results(aten.max.dim, candidates, -1, False)
     flat = b.view(flat, [*lead, *output, window])
@@ -305,13 +303,18 @@ def fractional_max_pool(
     return [values, chosen] if batched else [b.squeeze(values, 0), b.squeeze(chosen, 0)]
 
 
-def _window_starts(b: Builder, sample: SSAValue, size: int, kernel: int, count: int) -> SSAValue:
+def _window_starts(b: Builder, sample: SSAValue, size: SizeLike, kernel: int, count: int) -> SSAValue:
     """``trunc((i + u) * alpha) - trunc(u * alpha)``; the last window ends at the end."""
+    last = b(aten.full.default, [*b.sizes(sample), 1], b.scalar(size - kernel), dtype=i64)
     if count == 1:
-        return b.full([*b.sizes(sample), 1], size - kernel, i64)
-    alpha = (size - kernel) / (count - 1)
+        return last
+    alpha: float | SSAValue
+    if isinstance(size, int):
+        alpha = (size - kernel) / (count - 1)
+    else:
+        reach = b(aten.full.default, [], b.scalar(size - kernel), dtype=i64)
+        alpha = b.div(b.cast(reach, element(sample)), float(count - 1))
     place = b.unsqueeze(sample, 2)
     index = b.arange(count - 1, element(sample))
     moved = b.sub(b.trunc(b.mul(b.add(index, place), alpha)), b.trunc(b.mul(place, alpha)))
-    last = b.full([*b.sizes(sample), 1], size - kernel, i64)
     return b.cat([b.cast(moved, i64), last], 2)

@@ -4,6 +4,8 @@ Every dim of every tensor operand that has at least two elements is left to torc
 symbol, makes it the same symbol as another, or fixes it where the operator needs that. So dims vary that models usually
 have as constants: those of a convolution's weight, the channels of a normalization, the last dim of attention.
 
+What no bound is known for, as results of ``nonzero``, is allocated when the program runs.
+
 The program runs at the sample's own sizes, at larger ones, and where each symbol has its lower bound. Tensors of other
 sizes are drawn from the elements of the sample's. Sizes that eager does not take, as the arguments that are no tensors
 stay what they are, do not count; neither do those that the exported program does not take, or at which it is not eager,
@@ -87,7 +89,7 @@ def _stage_of(sample: Sample) -> tuple[str, str]:
     if not any(isinstance(size, torch.SymInt) for shape in shapes for size in shape):
         return "export", "torch fixes every size"
     try:
-        method = etir.runtime.load(etir.compile(program, target="etir").buffer)["forward"]
+        method = etir.runtime.load(etir.compile(program, target="etir", unbounded="allocate").buffer)["forward"]
     except EtirError as error:
         return stage_of_error(error), first_diagnostic(error)
     except Exception as error:  # A traceback is a bug of the compiler, whatever its type.
@@ -155,7 +157,12 @@ def _shapes(program: ExportedProgram) -> list[Sequence[Any]]:
     """The sizes of the program's inputs: ints, and ``SymInt`` where they are dynamic."""
     names = dict.fromkeys(program.graph_signature.user_inputs)
     nodes = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in names]
-    return [n.meta["val"].shape for n in nodes]
+    return [[_known(size) for size in n.meta["val"].shape] for n in nodes]
+
+
+def _known(size: Any) -> Any:
+    """A size that torch has fixed as an int: it may leave a ``SymInt`` of a number."""
+    return int(size) if isinstance(size, torch.SymInt) and size.node.expr.is_number else size
 
 
 def _sizes(
@@ -192,5 +199,8 @@ def _drawn(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     count = int(torch.Size(shape).numel())
     if not tensor.numel():
         return torch.zeros(shape, dtype=tensor.dtype)
-    chosen = torch.randint(tensor.numel(), (count,), generator=torch.Generator().manual_seed(count))
+    source = torch.Generator().manual_seed(count)
+    # Every element once before one is there twice: statistics of equal elements would be those of rounding errors.
+    rounds = [torch.randperm(tensor.numel(), generator=source) for _ in range(-(-count // tensor.numel()))]
+    chosen = torch.cat([torch.empty(0, dtype=torch.int64), *rounds])[:count]
     return tensor.detach().resolve_conj().resolve_neg().reshape(-1)[chosen].reshape(shape)

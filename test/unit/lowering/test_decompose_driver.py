@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ import torch
 
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
+from etir.dialects.sym.expr import symbol
 from etir.dialects.text import parse_module
 from etir.extensions import is_own
 from etir.lowering.decompose_aten import traced
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass, hand_written
+from etir.lowering.decompose_aten.size_facts import Fact
 from etir.lowering.verify_core_aten import VerifyCoreAtenPass
 from etir.passes.infra.rewriting import Observer, PatternError
 
@@ -151,9 +154,19 @@ def test_graphs_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_graph_for_some_sizes_only_is_refused() -> None:
-    module, _ = one_op_module("aten.quantile.scalar", [X, 0.3, 0], {}, {0: [0]})
+    """A decomposition may ask what holds for all sizes, or what the program asserts, and nothing else."""
+    n, m = symbol("n"), symbol("m")
+    fact = Fact("le", n, m)
+    sizes = traced._SymbolicSizes({"n": (2, 9), "m": (2, 9)}, {"n": 5, "m": 6})
+    op: Any = SimpleNamespace(name="aten.relu.default")
+    graph: Any = SimpleNamespace(graph=SimpleNamespace(nodes=[]))
+    first, second = sizes.size("n"), sizes.size("m")
+    sizes.assume([fact])
+    assert first <= second and first < first * second
+    sizes.check(op, graph)
+    assert first > 4
     with pytest.raises(EtirError, match="only valid for") as caught:
-        DecomposeAtenPass().run(EtContext(), module)
+        sizes.check(op, graph)
     assert caught.value.ids == ("E0412",)
 
 

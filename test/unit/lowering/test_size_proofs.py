@@ -1,0 +1,49 @@
+"""Comparisons of sizes that hold for all sizes in their ranges, against all of them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import sympy
+from torch.utils._sympy.functions import FloorDiv, Mod
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from etir.dialects.sym.expr import symbol
+from etir.lowering.decompose_aten.size_facts import Fact, choose_sizes
+from etir.lowering.decompose_aten.size_proofs import always_holds
+
+S, T, U = (sympy.Symbol(name, integer=True, positive=True) for name in "stu")
+RANGES: dict[Any, Any] = {S: ValueRanges(2, 9), T: ValueRanges(2, 7), U: ValueRanges(3, 6)}
+
+ASKED = [
+    (S * sympy.Min(T, U) > S, True),
+    (sympy.Ne(Mod(S, S * (FloorDiv(T, 2) + 1)), 0), True),
+    (S * T > 3, True),
+    (S * T > 4, False),
+    (sympy.Ne(S, T), False),
+    (sympy.Ne(S, T + 9), True),
+    (S * U >= S + S, True),
+    (T <= S + 5, True),
+    (T <= S + 4, False),
+    (sympy.Ne(Mod(S, 4), 0), False),
+    (sympy.Eq(S, T), False),
+]
+
+
+@pytest.mark.parametrize(("asked", "holds"), ASKED, ids=str)
+def test_against_all_sizes(asked: Any, holds: bool) -> None:
+    assert always_holds(asked, RANGES) == holds
+    spans = [range(int(RANGES[s].lower), int(RANGES[s].upper) + 1) for s in (S, T, U)]
+    every = all(bool(asked.subs(dict(zip((S, T, U), sizes, strict=True)))) for sizes in itertools.product(*spans))
+    assert every == holds
+
+
+def test_sizes_for_which_facts_hold() -> None:
+    a, b, c = (symbol(name) for name in "abc")
+    ranges = {"a": (2, 14), "b": (2, 14), "c": (2, None)}
+    assert len(set(choose_sizes("abc", ranges, ()).values())) == 3
+    facts = (Fact("le", a + 3, b), Fact("eq", c % 4, symbol("a") * 0), Fact("gt", a * b, c))
+    sizes = choose_sizes("abc", ranges, facts)
+    assert all(fact.holds(sizes) for fact in facts)
