@@ -100,8 +100,8 @@ Error Method::set_input(uint32_t i, const TensorInput& given) {
   return Error::Ok;
 }
 
-// Whether an input that is a number may be any: one that an instruction "etir::check_number" reads. The others have been
-// written into the program. Looked up once, the answer is kept where tensors have whether they were set.
+// Whether an input that is a number may be any: one that an instruction "etir::check_number" reads. The others have
+// been written into the program. Looked up once, the answer is kept where tensors have whether they were set.
 bool Method::varies(uint32_t i) {
   if (input_set_[i] == 0) input_set_[i] = meta().input_varies(i) ? 1 : 2;
   return input_set_[i] == 1;

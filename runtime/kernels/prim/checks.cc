@@ -18,8 +18,8 @@ void prim_check_size(KernelContext& ctx, const Tensor& self, ScalarArgument dim,
   if (!holds) ctx.fail(Check::InputSizes, axis, size);
 }
 
-// An input that is a number is among `low`, `low + step`, ... up to `high`. It may be of another kind, of which nothing is
-// said: the instruction stands for that the input varies.
+// An input that is a number is among `low`, `low + step`, ... up to `high`. It may be of another kind, of which nothing
+// is said: the instruction stands for that the input varies.
 void prim_check_number(KernelContext& ctx, ScalarArgument self, ScalarArgument low, ScalarArgument high,
                        ScalarArgument step, StringView) {
   if (ctx.tag(self) != Tag::Int) return;
