@@ -67,6 +67,18 @@ hard_clip.__module__ = "elsewhere"
 decomposition("lib.clip.default", replace=True)(hard_clip)
 assert b"aten::clamp" in compile(CLIP) and b"aten::tanh" not in compile(CLIP)
 """,
+    "a decomposition that needs a size": """
+DYNAMIC = CLIP.replace("tensor<2xf32>", "tensor<?xf32, #et.layout<dims = [s0]>>")
+DYNAMIC = DYNAMIC.replace("func.func", "sym.dim @s0 in [2, 8]\\nfunc.func")
+assert b"lib::clip" in compile(DYNAMIC)
+@decomposition("lib.clip.default", name="rows")
+def rows(b, x, limit):
+    assert x.type.has_static_shape()
+    return b.mul(x, 1.0 / x.type.get_shape()[0])
+assert b"aten::mul" in compile(CLIP)
+said = failure(compile, DYNAMIC)
+assert said == "E0423 'lib.clip.default' has no decomposition for dynamic sizes; it has s0 as dim 0 of 'x'", said
+""",
     "a decomposition of etir's": """
 before = compile(RELU)
 assert b"aten::hardtanh" in before or b"aten::clamp" in before
