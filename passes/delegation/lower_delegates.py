@@ -160,7 +160,8 @@ def _drop_unused(module: ModuleOp) -> None:
     used = {}
     for op in module.walk():
         beside = op.attributes.get(BESIDE) if isinstance(op, DelegateOp) else None
-        for symbol in (op.properties.get("symbol"), *(beside.data if isinstance(beside, ArrayAttr) else ())):
+        named = op.properties.get("symbol"), op.properties.get("state")
+        for symbol in (*named, *(beside.data if isinstance(beside, ArrayAttr) else ())):
             if isinstance(symbol, SymbolRefAttr):
                 used[symbol.root_reference.data] = None
     for op in list(module.body.block.ops):
