@@ -160,8 +160,8 @@ def multi_margin_loss(
     b: Builder, x: SSAValue, target: SSAValue, p: float, margin: float, weight: SSAValue | None, reduction: int
 ) -> SSAValue:
     """``mean(max(0, margin - x[target] + x) ** p)`` over all classes but the target"""
-    classes = b.size(x, -1)
-    rows = b.view(x, [1, classes]) if rank(x) == 1 else x
+    classes = b.size(x, -1) if rank(x) else 1
+    rows = b.view(x, [1, classes]) if rank(x) <= 1 else x
     wanted = b.view(target, [b.size(rows, 0), 1])
     own = b(aten.gather.default, rows, 1, wanted)
     z = b.clamp(b.add(b.sub(rows, own), margin), 0)
@@ -174,8 +174,8 @@ def multi_margin_loss(
 @decomposition(aten.multilabel_margin_loss.default, in_float=True)
 def multilabel_margin_loss(b: Builder, x: SSAValue, target: SSAValue, reduction: int) -> SSAValue:
     """``sum(max(0, 1 - x[target] + x)) / classes`` over targets before the first -1 and other classes"""
-    classes = b.size(x, -1)
-    rows, wanted = (b.view(t, [1, classes]) if rank(t) == 1 else t for t in (x, target))
+    classes = b.size(x, -1) if rank(x) else 1
+    rows, wanted = (b.view(t, [1, classes]) if rank(t) <= 1 else t for t in (x, target))
     is_end = b.cast(b.lt(wanted, 0), i64)
     counts = b.eq(b(aten.cumsum.default, is_end, 1), 0)
     own = b(aten.gather.default, rows, 1, b.where(counts, wanted, 0))
@@ -188,4 +188,4 @@ def multilabel_margin_loss(b: Builder, x: SSAValue, target: SSAValue, reduction:
 
 def _of_rows(b: Builder, x: SSAValue, losses: SSAValue, reduction: int) -> SSAValue:
     """A loss for each row; of a single one that is no batch, without a dim."""
-    return b.view(losses, []) if rank(x) == 1 and reduction == NONE else losses
+    return b.view(losses, []) if rank(x) <= 1 and reduction == NONE else losses

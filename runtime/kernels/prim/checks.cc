@@ -6,7 +6,7 @@ namespace etir {
 
 // A dim of an input has a size among `low`, `low + step`, ... up to `high`.
 void prim_check_size(KernelContext& ctx, const Tensor& self, ScalarArgument dim, ScalarArgument low,
-                     ScalarArgument high, ScalarArgument step, StringView) {
+                     ScalarArgument high, ScalarArgument step, StringView /*what*/) {
   const int64_t axis = ctx.integer(dim);
   if (axis < 0 || axis >= self.rank) return ctx.fail(Check::KernelDim, axis, self.rank);
   const int64_t size = self.size(static_cast<int>(axis)), first = ctx.integer(low), distance = ctx.integer(step);
@@ -21,7 +21,7 @@ void prim_check_size(KernelContext& ctx, const Tensor& self, ScalarArgument dim,
 // An input that is a number is among `low`, `low + step`, ... up to `high`. It may be of another kind, of which nothing
 // is said: the instruction stands for that the input varies.
 void prim_check_number(KernelContext& ctx, ScalarArgument self, ScalarArgument low, ScalarArgument high,
-                       ScalarArgument step, StringView) {
+                       ScalarArgument step, StringView /*what*/) {
   if (ctx.tag(self) != Tag::Int) return;
   const int64_t number = ctx.integer(self), first = ctx.integer(low), distance = ctx.integer(step);
   bool holds = number >= first && number <= ctx.integer(high);
@@ -33,7 +33,7 @@ void prim_check_number(KernelContext& ctx, ScalarArgument self, ScalarArgument l
 }
 
 // A number of the program is true.
-void prim_check(KernelContext& ctx, ScalarArgument condition, StringView) {
+void prim_check(KernelContext& ctx, ScalarArgument condition, StringView /*what*/) {
   if (!ctx.scalar(condition).to<bool>()) ctx.fail(Check::ProgramAssertion);
 }
 

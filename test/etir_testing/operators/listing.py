@@ -27,14 +27,20 @@ def _is_called(schema: object) -> bool:
     return getattr(schema, "kind", SchemaKind.OUT) is not SchemaKind.OUT
 
 
+_WITHOUT_FUNCTION = ("uniform", "view_of_dtype")
+"""Operators of ``torch._prims`` that no function there calls."""
+
+
 @cache
 def prims() -> tuple[str, ...]:
-    """The overloads of ``prims`` without an ``out`` argument."""
+    """The overloads of ``prims`` without an ``out`` argument, but for what torch's compiler adds when imported."""
     import torch._prims
 
     found: list[str] = []
     for schema in torch._C._jit_get_all_schemas():
-        if schema.name.startswith("prims::") and _is_called(parse_schema(str(schema))):
+        packet = schema.name.removeprefix("prims::")
+        is_own = hasattr(torch._prims, packet) or packet in _WITHOUT_FUNCTION
+        if schema.name.startswith("prims::") and is_own and _is_called(parse_schema(str(schema))):
             found.append(f"prims.{schema.name.removeprefix('prims::')}.{schema.overload_name or 'default'}")
     return tuple(sorted(found))
 

@@ -20,26 +20,10 @@ class Gather(torch.nn.Module):
         return torch.index_select(y, 0, rows)  # the line that fails
 
 
-class Add(torch.nn.Module):
-    """Two tensors whose sizes agree when it is exported."""
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        z = x * x
-        return torch.add(z, y)  # the line that fails
-
-
 def gather() -> etir.Program:
     """Needs rows below 3."""
     example = (torch.ones(3, 4), torch.tensor([0, 1]))
     return etir.compile(torch.export.export(Gather(), example), target="etir")
-
-
-def add() -> etir.Program:
-    """Needs as many rows in ``x`` as in ``y``."""
-    n = torch.export.Dim("n", max=8)
-    example = (torch.ones(3, 4), torch.ones(3, 4))
-    shapes = {"x": {0: n}, "y": {0: n}}
-    return etir.compile(torch.export.export(Add(), example, dynamic_shapes=shapes), target="etir")
 
 
 def decoded(record: str, program: etir.Program, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:

@@ -359,7 +359,7 @@ def test_memory_and_profile() -> None:
     x = torch.randn(4, 3)
     method = program(Affine(), x)["forward"]
     memory = method.memory
-    assert memory.method > 0 and sum(memory.planned) >= 2 * x.nbytes
+    assert memory.method > 0 and sum(memory.planned) >= x.nbytes  # The result may be written over the input.
     assert memory.total == memory.method + sum(memory.planned) + memory.temp
     profile = method.profile(x)
     torch.testing.assert_close(profile.outputs, [Affine()(x)])

@@ -8,7 +8,14 @@ import pytest
 
 from etir_testing.runtime.builds import build, preset_of_tests, selection
 
-OPERATORS = ("aten::add.out", "aten::copy_", "aten::mul.out", "executorch_prim::et_view.default")
+OPERATORS = (
+    "aten::add.out",
+    "aten::copy_",
+    "aten::index_select.out",
+    "aten::mul.Scalar_out",
+    "aten::mul.out",
+    "executorch_prim::et_view.default",
+)
 
 
 @pytest.fixture(scope="module")

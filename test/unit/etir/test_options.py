@@ -87,6 +87,7 @@ OPTIONS: dict[str, CompileOptions] = {
     "link_libraries": CompileOptions(link_libraries=("custom_ops",), delegates=("xnnpack",)),
     "plan_inputs": CompileOptions(plan_inputs=False),
     "plan_outputs": CompileOptions(plan_outputs=False),
+    "unbounded": CompileOptions(target="etir", unbounded="allocate"),
     "share_state": CompileOptions(share_state=True),
     "external_weights": CompileOptions(external_weights=(ExternalFile("a b", ("*.weight",)), ExternalFile("rest"))),
     "external_state": CompileOptions(external_state=(ExternalFile("none", ("ca*",)),), delegates=("xnnpack",)),
