@@ -272,7 +272,7 @@ inline bool scalar_bytes(KernelContext& ctx, const Scalar& scalar, int position,
                          unsigned char* bytes) {
   bool fits = false;
   const bool known = dispatch<~DtypeSet{0}>(dtype, [&](auto tag) {
-    typename decltype(tag)::type value;
+    typename decltype(tag)::type value{};
     fits = scalar_as(scalar, &value);
     if (fits) std::memcpy(bytes, &value, sizeof(value));
   });
