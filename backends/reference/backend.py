@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr, TensorType
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
 
 from etir.backends.api.interface import Artifact, Backend, Outlined
 from etir.backends.api.patterns import ANY, Condition, Match, Row, operator_of
@@ -95,6 +96,12 @@ class ReferenceBackend(Backend):
             Condition("etir's runtime has a kernel that takes the call", _has_kernel),
         )
         return [Row(node(ANY), conditions, "any operator")]
+
+    def preserves(self, op: Operation, options: ReferenceOptions) -> bool | None:
+        """What has one kernel on the target has one in the delegate, which then gives the same bits."""
+        from etir.lowering.decompose_aten.preserved import PreservedOps
+
+        return PreservedOps(TARGET, ()).preserves(op)
 
     def preprocess(self, outlined: Outlined, options: ReferenceOptions) -> Artifact:
         """Compile the function as a program of its own."""

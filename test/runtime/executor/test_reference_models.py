@@ -18,14 +18,11 @@ SPLIT = {
     "mobilenet_v2": "aten.add.Tensor",
     "resnet18": "aten.max_pool2d_with_indices.default",
     "gpt_block": "aten._softmax.default",
-    "llama_block": "aten.sigmoid.default",
+    "llama_block": "aten.silu.default",
     "two_conds": "aten.mul.Tensor",
     "dynamic_encoder": "aten.native_layer_norm.default",
 }
 """An operator that splits each model into several delegates when it is left to the method's own kernels."""
-
-PIECES = ("llama_block",)
-"""Models with an operator (``silu``) that is one kernel of etir's, but pieces for the delegate: it rounds otherwise."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +47,4 @@ def test_same_bits(library: Any, name: str) -> None:
         got = outputs(library, name, [delegate], partition={"own_state": True})
         for ours, theirs in zip(got, expected, strict=True):
             for a, b in zip(ours, theirs, strict=True):
-                if name in PIECES:
-                    torch.testing.assert_close(a, b, rtol=2e-6, atol=2e-6)
-                else:
-                    assert torch.equal(a, b), delegate
+                assert torch.equal(a, b), delegate
