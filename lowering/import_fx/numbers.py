@@ -14,6 +14,7 @@ import torch
 from torch import fx
 from xdsl.ir import Block, Operation, SSAValue
 
+from etir.diagnostics import EtirError
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import i64
 from etir.dialects.sym.expr import SymExpr, as_expr
@@ -70,7 +71,10 @@ def asserted_orders(graph: fx.Graph) -> list[tuple[SymExpr, SymExpr]]:
         if not isinstance(value, torch.SymBool) or not isinstance(condition, fx.Node):
             continue
         sides = [side.meta.get("val") if isinstance(side, fx.Node) else side for side in condition.args]
-        dims = [as_expr(dim_of(side)) for side in sides if isinstance(side, (int, torch.SymInt))]
+        try:
+            dims = [as_expr(dim_of(side)) for side in sides if isinstance(side, (int, torch.SymInt))]
+        except EtirError:
+            continue  # A number that is no size (1 if a bool holds, else 0): the assertion stays, it bounds no dim.
         if len(dims) == 2 and condition.target in (operator.le, operator.lt):
             found.append((dims[0], dims[1]))
         elif len(dims) == 2 and condition.target in (operator.ge, operator.gt):

@@ -32,7 +32,7 @@ def run(function: Callable[..., Any], x: torch.Tensor = X, *, dynamic: bool = Fa
     shapes = ({0: Dim("n", min=2, max=9)},) if dynamic else None
     program = export(Function(function), (x,), dynamic_shapes=shapes, strict=False)
     method = etir.runtime.load(etir.compile(program, target=target).buffer)["forward"]
-    for size in (2, 4, 9) if dynamic else (x.shape[0],):
+    for size in (2, 4, 9) if dynamic else (0,):
         given = torch.randn(size, *x.shape[1:]) if dynamic else x
         wanted = torch.utils._pytree.tree_leaves(function(given.clone()))
         got = method(given)
@@ -88,3 +88,9 @@ def test_items() -> None:
     run(lambda x: (x.sum().item(), x + 1)[1])
     run(lambda x: (x.sum().item(), x + 1))
     run(lambda x: [x.amax().item(), x.amin().item()])
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_item_of_a_bool(value: bool) -> None:
+    """torch asserts that the number 1 or 0 that it stands for is between 0 and 1, which bounds no size."""
+    run(lambda x: x.item(), torch.tensor(value))
