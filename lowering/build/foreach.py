@@ -22,6 +22,8 @@ def single_operator(many: OpSchema) -> OpSchema | None:
 
 def _is_of_one(one: OpSchema, many: OpSchema) -> bool:
     """Whether ``one`` takes an item where ``many`` takes a list of tensors, and an item or the same otherwise."""
+    if any(b.optional and not a.optional for a, b in zip(one.arguments, many.arguments, strict=False)):
+        return False
     rest = one.arguments[len(many.arguments) :]
     if len(one.arguments) < len(many.arguments) or len(one.returns) != 1 or not all(a.has_default for a in rest):
         return False
@@ -32,4 +34,6 @@ def _is_of_one(one: OpSchema, many: OpSchema) -> bool:
 def arguments_of_one(one: OpSchema, many: OpSchema, given: Mapping[str, Any], index: int) -> dict[str, Any]:
     """What ``one`` is called with for item ``index`` of the lists that ``many`` was given."""
     pairs = zip(one.arguments, many.arguments, strict=False)
-    return {a.name: given[b.name][index] if b.is_list else given[b.name] for a, b in pairs}
+    found = {a.name: given[b.name][index] if b.is_list else given[b.name] for a, b in pairs}
+    # None is what an optional argument of the one means by its default.
+    return {a.name: found[a.name] for a in one.arguments if found.get(a.name) is not None}

@@ -33,6 +33,7 @@ from etir.dialects.text import source_location
 from etir.lowering.build.builder import Builder, declared_ranges, is_tensor
 from etir.lowering.build.sizes import dim_of
 from etir.lowering.decompose_aten.decomposition import OperatorPattern, replace, take_back
+from etir.lowering.decompose_aten.formulas import formulas
 from etir.lowering.decompose_aten.legality import is_legal
 from etir.lowering.decompose_aten.preserved import PreservedOps
 from etir.lowering.decompose_aten.size_facts import RELATIONS, Fact, choose_sizes, known_facts, range_of
@@ -157,7 +158,9 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges, facts: Seq
 
     overload = _overload(op)
     # A composite operator decomposes itself; the table's functions may end in another set (prims).
-    target: Callable[..., Any] | None = overload if overload._can_decompose() else decomposition_table.get(overload)
+    target: Callable[..., Any] | None = formulas().get(op.name)
+    if target is None:
+        target = overload if overload._can_decompose() else decomposition_table.get(overload)
     if target is None:
         return None
     sizes = _SymbolicSizes(ranges, choose_sizes([name for v in inputs for name in _symbols(v)], ranges, facts))
@@ -220,7 +223,8 @@ def _caller(op: SchemaOp, target: Callable[..., Any]) -> Callable[..., Any]:
         given = op.given_args()
         arguments = [a for a in op.SCHEMA.arguments if a.name in given]
         # Parameters of Python decompositions have other names than the schema's: all but keyword-only ones by position.
-        last = max((op.SCHEMA.index[a.name] for a in arguments if not a.kwarg_only), default=-1)
+        needed = [a for a in op.SCHEMA.arguments if a.name in given or not a.has_default]
+        last = max((op.SCHEMA.index[a.name] for a in needed if not a.kwarg_only), default=-1)
         values_by_name = op.args()
         positional = [plain(a.name, values_by_name[a.name]) for a in op.SCHEMA.arguments[: last + 1]]
         result = target(*positional, **{a.name: plain(a.name, given[a.name]) for a in arguments if a.kwarg_only})
@@ -375,12 +379,18 @@ def _renamed(type: Attribute, symbols: Mapping[str, SymExpr]) -> Attribute:
 
 
 def _constant(b: Builder, tensor: Any) -> SSAValue:
-    """A tensor that the graph holds."""
+    """A tensor that the graph holds. Raises E0412 for one without elements of its own, as ``vmap`` makes."""
+    import torch
+
     from etir.lowering.import_fx.types import ELEMENT_TYPES
 
     element = ELEMENT_TYPES[tensor.dtype]
-    if BY_TYPE[element].numpy_name is None:
-        import torch
-
-        return b.cast(b.constant(tensor.detach().to(torch.float32).numpy(), ELEMENT_TYPES[torch.float32]), element)
-    return b.constant(tensor.detach().numpy(), element)
+    narrow = BY_TYPE[element].numpy_name is None
+    try:
+        elements = (tensor.detach().to(torch.float32) if narrow else tensor.detach()).numpy()
+    except RuntimeError as error:
+        first_line = str(error).split("\n")[0]
+        raise E0412.error(f"torch's decomposition has a constant without elements: {first_line}") from error
+    value = b.constant(elements, ELEMENT_TYPES[torch.float32] if narrow else element)
+    value = value if tensor.dim() else b.view(value, [])  # a constant has one dim at least
+    return b.cast(value, element) if narrow else value

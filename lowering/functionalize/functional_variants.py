@@ -90,7 +90,8 @@ class FunctionalVariants:
         own = sum(not r.is_write for r in schema.returns)
         wanted = _signature(schema.arguments)
         other = _OTHER_NAMES.get(schema.name)
-        names = [f"{schema.name.rstrip('_')}_functional", schema.name] + ([] if other is None else [other])
+        plain = schema.name.rstrip("_")
+        names = [f"{plain}_functional", *dict.fromkeys((schema.name, plain)), *([] if other is None else [other])]
         for name in names:
             for candidate in self._overloads(schema.namespace, name, schema.overload):
                 exact = name == other or len(candidate.returns) == own + written

@@ -49,9 +49,12 @@ _HIDDEN: dict[str, tuple[str, bool]] = {
     "aten.native_batch_norm.default": ("training", True),
     "aten._batch_norm_impl_index.default": ("training", False),
     "aten.cudnn_batch_norm.default": ("training", False),
-    "aten.instance_norm.default": ("use_input_stats", False),
+    "aten.instance_norm.default": ("use_input_stats", True),
 }
 """Operators that change running statistics without saying so: the flag that makes them, whether that is supported."""
+
+_OTHER_NAMES_OF_POINTWISE = frozenset({"arctan2", "divide", "multiply", "subtract"})
+"""Composite operators, which the table does not call pointwise, of operands that promote."""
 
 _COMPARISONS = frozenset(
     {
@@ -301,6 +304,11 @@ class Mutations:
         first, counterpart = op.SCHEMA.arguments[0].name, functional.arguments[0].name
         if first in given and first not in functional.index:
             given = {counterpart: given.pop(first), **given}
+        # ``bernoulli_`` has a default where ``bernoulli`` has none.
+        complete = op.args()
+        for argument in functional.arguments:
+            if argument.name not in given and not argument.has_default and argument.name in complete:
+                given[argument.name] = complete[argument.name]
         return given
 
     def _types(
@@ -366,6 +374,9 @@ class Mutations:
                 "use batch_norm, with both statistics or with none",
             )
         self.aliases.refresh(op)
+        if op.SCHEMA.name == "instance_norm":
+            self._instance_norm(op, statistics)
+            return
         names = (
             "input",
             "weight",
@@ -389,6 +400,31 @@ class Mutations:
         for old, new in zip(op.results, results, strict=False):
             new.name_hint = old.name_hint
             old.replace_all_uses_with(new)
+        self.aliases.removed.append(op)
+
+    def _instance_norm(self, op: SchemaOp, statistics: Sequence[Alias]) -> None:
+        """The norm without statistics, and those of the batch's items averaged into the running ones."""
+        given = op.given_args()
+        x: SSAValue = op.arg("input")  # type: ignore[assignment]
+        assert isinstance(x.type, TensorType)
+        rank, kind = x.type.get_num_dims(), x.type.element_type
+        items = tensor_type(kind, dims_of(x.type)[:2])
+        apart = {"self": x, "dim": list(range(2, rank)), "correction": 1, "keepdim": False}
+        seen = self.emit.results(aten.var_mean.correction, apart, [items, items])[::-1]
+        momentum = op.arg("momentum")
+        for alias, value in zip(statistics, seen, strict=True):
+            averaged = tensor_type(kind, dims_of(x.type)[1:2])
+            mean = self.emit.results(aten.mean.dim, {"self": value, "dim": [0], "keepdim": False}, [averaged])[0]
+            mean = self.emit.fit(mean, alias.type, lambda alias=alias: self.aliases.current(alias))
+            old = self.aliases.current(alias)
+            lerp = {"self": old, "end": mean, "weight": momentum}
+            self.write(alias, self.emit.results(aten.lerp.Scalar, lerp, [alias.type])[0])
+        plain = {k: v for k, v in given.items() if k not in ("running_mean", "running_var")}
+        new = self.emit.results(
+            aten.instance_norm.default, {**plain, "running_mean": None, "running_var": None}, [op.results[0].type]
+        )[0]
+        new.name_hint = op.results[0].name_hint
+        op.results[0].replace_all_uses_with(new)
         self.aliases.removed.append(op)
 
     # --- fills ------------------------------------------------------------------------------------------------------
@@ -459,7 +495,7 @@ def _element(functional: OpSchema, arguments: dict[str, ArgValue], target: Tenso
         return i1
     if functional.name == "float_power":
         return f64
-    if "p" not in load_table().flags(functional.op_name):
+    if "p" not in load_table().flags(functional.op_name) and functional.name not in _OTHER_NAMES_OF_POINTWISE:
         return target.element_type
     operands: list[Any] = [
         value

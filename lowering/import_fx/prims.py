@@ -1,9 +1,10 @@
-"""Operators of ``prims``: each is what torch itself runs for it.
+"""Operators of ``prims``, and of torch's Python library: each is what torch itself runs for it.
 
 ``prims`` is the set of operators that torch's references end in, and programs may call them: ``prims.iota``,
 ``prims.convert_element_type``, ``prims.split_dim``. Torch defines each of them by a function of ATen operators, which
 it checks more strictly than those. The function is called on the fake tensors of the node while ``make_fx`` records
-it; so views stay views of what they view, and sizes are the program's own.
+it; so views stay views of what they view, and sizes are the program's own. What the library computes is in
+``library.py``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from etir.lowering.import_fx.library import LIBRARY
+
 NAMESPACE = "prims"
 
 OWN = frozenset({"prims.fma.default"})
@@ -25,7 +28,9 @@ OWN = frozenset({"prims.fma.default"})
 
 @cache
 def definition(target: torch._ops.OpOverload) -> Callable[..., Any] | None:
-    """The function of ATen operators that an operator of ``prims`` stands for; None for all others."""
+    """What an operator of ``prims``, or of torch's library, is in operators of ATen; None for others."""
+    if str(target) in LIBRARY:
+        return LIBRARY[str(target)]
     if target.namespace != NAMESPACE or str(target) in OWN:
         return None
     return getattr(target, "impl_aten", None)

@@ -10,6 +10,7 @@ import torch
 from etir_testing import TESTS
 from etir_testing.operators import arguments
 from etir_testing.operators.calls import OperatorCall, decoded, encoded
+from etir_testing.operators.document import PAGE, page
 from etir_testing.operators.listing import operators
 from etir_testing.operators.table import Row, is_internal, outcome, problems, reasons, rows
 from etir_testing.opinfo.op_stages import Outcome
@@ -51,6 +52,15 @@ def test_operators(name: str, request: pytest.FixtureRequest) -> None:
     call = TABLE[name].call
     assert call is not None
     assert problems([outcome(name, call)], TABLE) == []
+
+
+def test_the_page_is_current() -> None:
+    """``python test/operator_table.py --stock --write`` writes it."""
+    assert PAGE.read_text(encoding="utf-8") == page(TABLE, reasons(), torch.__version__.split("+")[0])
+
+
+def test_no_operator_is_left_unlooked_at() -> None:
+    assert [name for name, row in TABLE.items() if row.reason == "no arguments"] == []
 
 
 # --- the harness ------------------------------------------------------------------------------------------------------

@@ -164,6 +164,11 @@ def conv_with_kernel_size(
     padding: Sequence[Any],
 ) -> SSAValue | None:
     """``convolution``"""
+    if any(
+        isinstance(d, int) and isinstance(k, int) and d != k
+        for d, k in zip(dims(weight)[2:], kernel_size, strict=False)
+    ):
+        return b.notify_match_failure("the kernel has another size than the one that is given")
     return convolution(b, x, weight, bias, stride, padding, (1,), 1)
 
 

@@ -73,6 +73,8 @@ rename(
         (aten.special_xlogy.default, aten.xlogy.Tensor),
         (aten.special_xlogy.self_scalar, aten.xlogy.Scalar_Self),
         (aten.special_xlogy.other_scalar, aten.xlogy.Scalar_Other),
+        (aten._neg_view.default, aten.neg.default),
+        (aten._neg_view_copy.default, aten.neg.default),
         (aten.__lshift__.Scalar, aten.bitwise_left_shift.Tensor_Scalar),
         (aten.__rshift__.Scalar, aten.bitwise_right_shift.Tensor_Scalar),
         (aten.max.other, aten.maximum.default),
@@ -89,6 +91,12 @@ def square(b: Builder, x: SSAValue) -> SSAValue:
     """``x * x``, of bools as integers"""
     x = b.cast(x, i64) if element(x) == i1 else x
     return b.mul(x, x)
+
+
+@decomposition(aten._fw_primal.default, aten._fw_primal_copy.default)
+def primal(b: Builder, x: SSAValue, _level: int) -> SSAValue:
+    """``alias``"""
+    return b(aten.alias.default, x)
 
 
 @decomposition(aten.sgn.default)

@@ -16,8 +16,14 @@ from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import i32, i64
 from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.dims import broadcast
+from etir.lowering.build.promotion import FLOATING, category_of
 from etir.lowering.decompose_aten.decomposition import decomposition
 from etir.lowering.decompose_aten.loops import scan
+
+
+def conjugate(b: Builder, x: SSAValue) -> SSAValue:
+    """``x`` with imaginary parts negated; of real types ``x`` itself."""
+    return b(aten._conj_physical.default, x, types=[x.type]) if category_of(element(x)) > FLOATING else x
 
 
 class _Matrices:
@@ -222,7 +228,7 @@ def householder_product(b: Builder, a: SSAValue, factors: SSAValue) -> SSAValue 
         (q,), (k, tau) = carried, slices
         below = b.where(b.gt(m.rows, k), m.take(packed, 2, k), 0.0)
         mirror = b.where(b.eq(m.rows, k), 1.0, below)
-        product = b.bmm(b.permute(mirror, [0, 2, 1]), q)
+        product = b.bmm(conjugate(b, b.permute(mirror, [0, 2, 1])), q)
         return [b.sub(q, b.mul(b.mul(b.view(tau, [m.count, 1, 1]), mirror), product))], []
 
     identity = b.cast(b.eq(m.rows, m.columns), element(a))

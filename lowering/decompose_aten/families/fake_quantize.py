@@ -46,8 +46,8 @@ def _quantized(
 
 
 def _number(b: Builder, x: SSAValue) -> SSAValue:
-    """A tensor with one element as one without dims."""
-    return b.view(x, []) if rank(x) else x
+    """The first element of a tensor, the only one that torch reads, as a tensor without dims."""
+    return b.select(b.view(x, [-1]), 0, 0) if rank(x) else x
 
 
 def _along(b: Builder, parameter: SSAValue, x: SSAValue, axis: int) -> SSAValue:

@@ -21,6 +21,7 @@ from etir.lowering.build.dims import broadcast
 from etir.lowering.build.inference import tensor_type_of
 from etir.lowering.build.sizes import SizeLike, dim, maximum, minimum, product
 from etir.lowering.decompose_aten.decomposition import decomposition
+from etir.lowering.decompose_aten.families.factorizations import conjugate
 
 
 def _type(b: Builder, index: int) -> TensorType[Attribute]:
@@ -229,7 +230,7 @@ def qr(b: Builder, a: SSAValue, mode: str) -> Sequence[SSAValue | None]:
 def ormqr(b: Builder, a: SSAValue, tau: SSAValue, other: SSAValue, left: bool, transpose: bool) -> SSAValue:
     """The product of all reflections, as a matrix, times the other one"""
     q = _householder(b, _pad_columns(b, a, b.size(a, -2)), tau)
-    q = _transposed(b, q) if transpose else q
+    q = conjugate(b, _transposed(b, q)) if transpose else q
     return _matmul(b, q, other) if left else _matmul(b, other, q)
 
 

@@ -215,7 +215,7 @@ def _constants(axes: Sequence[Axis]) -> list[tuple[int, int, float | None]] | No
     return found
 
 
-def _step(given: int, wanted: int, scale: float | None, align_corners: bool) -> float:
+def interpolation_step(given: int, wanted: int, scale: float | None, align_corners: bool) -> float:
     """How far apart the outputs are on the input."""
     if align_corners:
         return (given - 1) / (wanted - 1) if wanted > 1 else 0.0
@@ -234,7 +234,7 @@ def _nearest_exact(b: Builder, x: SSAValue, size: Sequence[Any] | None, scales: 
             x = nearest_exact(b, x, 2 + i, axis)
         return x
     for i, (given, wanted, scale) in enumerate(targets):
-        index = nearest_positions(wanted, given, _step(given, wanted, scale, False))
+        index = nearest_positions(wanted, given, interpolation_step(given, wanted, scale, False))
         x = b(aten.index_select.default, x, 2 + i, b.constant(index, i64))
     return x
 
@@ -281,7 +281,7 @@ def _weighted(
 
     matrices: list[Any] = []
     for given, wanted, scale in targets:
-        step = _step(given, wanted, scale, align_corners)
+        step = interpolation_step(given, wanted, scale, align_corners)
         if kind is not None:
             matrices.append(constants.smooth_weights(given, wanted, step, kind))
         else:

@@ -173,16 +173,23 @@ def quantile_of_number(
 # --- distances --------------------------------------------------------------------------------------------------------
 
 
+def _norm_of_difference(b: Builder, x: SSAValue, order: float, dim: int | None, keepdim: bool) -> SSAValue:
+    if category_of(element(x)) > FLOATING:
+        dims = None if dim is None else [dim]
+        return b(aten.linalg_vector_norm.default, x, order, dims, keepdim, types=[b.declared])
+    return vector_norm(b, x, order, dim, keepdim)
+
+
 @decomposition(aten.dist.default, in_float=True)
 def dist(b: Builder, x: SSAValue, y: SSAValue, order: float) -> SSAValue:
     """The norm of the difference"""
-    return vector_norm(b, b.sub(x, y), order, None, False)
+    return _norm_of_difference(b, b.sub(x, y), order, None, False)
 
 
 @decomposition(aten.pairwise_distance.default, in_float=True)
 def pairwise_distance(b: Builder, x: SSAValue, y: SSAValue, order: float, eps: float, keepdim: bool) -> SSAValue:
     """The norm of ``x - y + eps`` along the last dim"""
-    return vector_norm(b, b.add(b.sub(x, y), eps), order, -1, keepdim)
+    return _norm_of_difference(b, b.add(b.sub(x, y), eps), order, -1, keepdim)
 
 
 @decomposition(aten.cosine_similarity.default, in_float=True)

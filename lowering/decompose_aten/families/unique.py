@@ -146,9 +146,10 @@ def _unique_elements(b: Builder, x: SSAValue, sort: bool, inverse: bool, counts:
     return [values, _nothing(b) if places is None else b.view(places, b.sizes(x)), how_often or _nothing(b)]
 
 
-def _unique_along(
-    b: Builder, x: SSAValue, dim: int, sort: bool, inverse: bool, counts: bool
-) -> Sequence[SSAValue | None] | None:
+def _unique_along(b: Builder, x: SSAValue, dim: int, sort: bool) -> Sequence[SSAValue | None] | None:
+    """The rows, the place of each of the original ones among them and how many are equal; torch gives all three
+    whether they are asked for or not.
+    """
     position = wrap(dim, rank(x))
     others = [d for i, d in enumerate(dims(x)) if i != position]
     if any(not isinstance(d, int) for d in others) or any(d == 0 for d in dims(x)):
@@ -166,7 +167,7 @@ def _unique_along(
         order = step if order is None else b(aten.index_select.default, order, 0, step)
     if order is not None:
         rows = b(aten.index_select.default, rows, 0, order)
-    values, places, how_often = _unique(b, rows, order, inverse, counts)
+    values, places, how_often = _unique(b, rows, order, True, True)
     type = b.declared
     count = dims(values)[0]
     shape = tensor_type(element(x), [count, *others])
@@ -174,12 +175,13 @@ def _unique_along(
     back = [moved.index(i) for i in range(rank(x))]
     if back != list(range(rank(x))):
         values = b(aten.permute.default, values, back, types=[type])
-    return [values, *(r or _unless_unused(b, i) for i, r in ((1, places), (2, how_often)))]
+    return [values, places, how_often]
 
 
-def _unless_unused(b: Builder, index: int) -> SSAValue | None:
-    """An empty result, if anything uses it: torch declares it with the size of the others."""
-    return None if b.rewriter.root.results[index].first_use is None else _nothing(b)
+@decomposition(aten._unique.default)
+def unique_with_inverse(b: Builder, x: SSAValue, _sorted: bool, inverse: bool) -> Sequence[SSAValue | None]:
+    """``sort``, and the elements that differ from the one before them"""
+    return _unique_elements(b, x, True, inverse, False)[:2]
 
 
 @decomposition(aten._unique2.default)
@@ -190,10 +192,10 @@ def unique(b: Builder, x: SSAValue, _sorted: bool, inverse: bool, counts: bool) 
 
 @decomposition(aten.unique_dim.default)
 def unique_dim(
-    b: Builder, x: SSAValue, dim: int, _sorted: bool, inverse: bool, counts: bool
+    b: Builder, x: SSAValue, dim: int, _sorted: bool, _inverse: bool, _counts: bool
 ) -> Sequence[SSAValue | None] | None:
     """Rows sorted by their last element first, and those that differ from the one before them"""
-    return _unique_along(b, x, dim, True, inverse, counts)
+    return _unique_along(b, x, dim, True)
 
 
 @decomposition(aten.unique_consecutive.default)
@@ -203,15 +205,15 @@ def unique_consecutive(
     """The elements, or rows, that differ from the one before them"""
     if dim is None:
         return _unique_elements(b, x, False, inverse, counts)
-    return _unique_along(b, x, dim, False, inverse, counts)
+    return _unique_along(b, x, dim, False)
 
 
 @decomposition(aten.unique_dim_consecutive.default)
 def unique_dim_consecutive(
-    b: Builder, x: SSAValue, dim: int, inverse: bool, counts: bool
+    b: Builder, x: SSAValue, dim: int, _inverse: bool, _counts: bool
 ) -> Sequence[SSAValue | None] | None:
     """The rows that differ from the one before them"""
-    return _unique_along(b, x, dim, False, inverse, counts)
+    return _unique_along(b, x, dim, False)
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------

@@ -8,9 +8,11 @@ the arguments of the functional one of its name. For what is left, arguments are
 from __future__ import annotations
 
 import itertools
+import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -148,6 +150,8 @@ def _made(
                 continue
             args.append(None)
             continue
+        if argument.name == "device":
+            continue  # the CPU, which calls need not say
         value, shape = _value(argument, str(argument.type), shape, others, dtype)
         if argument.kwarg_only:
             kwargs[argument.name] = value
@@ -204,8 +208,43 @@ def listed() -> Iterator[tuple[str, OperatorCall]]:
             continue
 
 
+WRITTEN = Path(__file__).with_name("written.json")
+"""Calls of operators whose arguments fit only each other."""
+
+
+@cache
+def written() -> dict[str, OperatorCall]:
+    """The calls of ``written.json``, which come before all others."""
+    rows = json.loads(WRITTEN.read_text(encoding="utf-8"))
+    return {name: OperatorCall(tuple(row["args"]), row.get("kwargs", {})) for name, row in rows.items()}
+
+
+def choices(name: str, found: Mapping[str, Sequence[OperatorCall]]) -> list[OperatorCall]:
+    """The calls to try for an operator, the best first: what is written for it, what was found, and the same of the
+    operators that take the same arguments.
+    """
+    alike = [name, *siblings(name)]
+    here = [written()[n] for n in alike if n in written()]
+    return here + [call for n in alike for call in sorted(found.get(n, []), key=preference)]
+
+
+def siblings(name: str) -> tuple[str, ...]:
+    """The overloads that take the same arguments: functional, in place, and with other names for them."""
+    namespace, packet, overload = name.split(".")
+    others = [sibling(name)]
+    if overload.endswith("out"):
+        plain = overload.removesuffix("out").removesuffix("_") or "default"
+        others.append(f"{namespace}.{packet}.{plain}")
+    if overload.endswith("generator"):
+        plain = overload.removesuffix("generator").removesuffix("_") or "default"
+        others.append(f"{namespace}.{packet}.{plain}")
+    return tuple(others)
+
+
 def sibling(name: str) -> str:
     """The functional overload of an in-place one, and the other way round."""
     namespace, packet, overload = name.split(".")
+    if packet.startswith("__i") and packet.endswith("__"):
+        return f"{namespace}.__{packet[3:]}.{overload}"
     other = packet[:-1] if packet.endswith("_") and not packet.endswith("__") else f"{packet}_"
     return f"{namespace}.{other}.{overload}"

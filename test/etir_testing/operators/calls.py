@@ -113,7 +113,15 @@ def decoded(name: str, call: OperatorCall) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a call of operator ``name``: new tensors, the same numbers every time."""
     generator = torch.Generator().manual_seed(zlib.crc32(name.replace("_.", ".").encode()))
     args = [_decoded(value, generator) for value in call.args]
-    return args, {key: _decoded(value, generator) for key, value in call.kwargs.items()}
+    kwargs = {key: _decoded(value, generator) for key, value in call.kwargs.items()}
+    needed = overload_of(name)._schema.arguments[len(args) :]
+    missing = [a for a in needed if a.kwarg_only and a.name not in kwargs]
+    for argument in missing:
+        if argument.name == "device" and name.startswith("prims."):
+            kwargs["device"] = torch.device("cpu")
+        elif not argument.has_default_value() and str(argument.type).startswith("Optional"):
+            kwargs[argument.name] = None
+    return args, kwargs
 
 
 def _decoded(value: Any, generator: torch.Generator) -> Any:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import torch
+
 from etir.dialects.aten.table import load_table
 from etir.dialects.schema import SchemaKind, parse_schema
 
@@ -59,3 +61,42 @@ def is_open(name: str) -> bool:
     operator = getattr(getattr(torch.ops.aten, packet), overload)
     plain = packet.removesuffix("_") if overload != "default" or not packet.startswith("__") else packet
     return operator in decomposition_table or hasattr(torch._refs, plain)
+
+
+# --- operators that eager cannot be shown a call of -------------------------------------------------------------------
+
+_CPU = ("CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+
+_WORDS = (
+    ("sparse", ("sparse", "coalesce", "smm", "spmm", "sspaddmm", "hspmm", "_spsolve", "_nnz", "_dimI", "_dimV", "_cslt",
+                "_to_dense", "_values", "crow", "ccol_", "col_indices", "row_indices", "csr")),
+    ("nested", ("nested", "jagged", "padded_tensor")),
+    ("quantized storage", ("quantize", "q_scale", "q_zero_point", "q_per_channel", "qscheme", "int_repr", "fbgemm",
+                           "_wrapped_", "_prepacked", "affine_quantized", "int4pack", "_dyn_quant")),
+    ("backend", ("cudnn", "miopen", "mkldnn", "mps", "_triton", "_efficient_attention", "_flash_attention", "_cufft",
+                 "_xla", "overrideable", "pin_memory", "_nnpack")),
+)  # fmt: skip
+"""Words of an operator's name that say why there is no call of it on dense tensors of the CPU."""
+
+_BOOKKEEPING = ("_backward.default", "retain_grad", "_make_dual", "get_gradients", "_test_", "_philox", "device_put",
+                "_thnn_fused", "_foobar", "_fw_primal", "xor_sum", "_resize_output", "record_stream",
+                "amp_update_scale.out")  # fmt: skip
+
+
+def reason_without_call(name: str) -> str:
+    """Why no call is known that eager takes, from the kernels that torch has for an operator, and from its name."""
+    namespace, packet, overload = name.split(".")
+    values = ("values", "values_copy", "indices", "indices_copy", "_indices_copy")
+    for reason, words in _WORDS:
+        if any(word in packet for word in words) or (reason == "sparse" and packet in values):
+            return reason
+    if "Storage" in overload:
+        return "memory"
+    if overload == "out" or overload.endswith("_out"):
+        return "no functional form"
+    qualified = f"{namespace}::{packet}" + ("" if overload == "default" else f".{overload}")
+    if not any(torch._C._dispatch_has_kernel_for_dispatch_key(qualified, key) for key in _CPU):
+        return "backend"
+    if any(word in name for word in _BOOKKEEPING):
+        return "internal"
+    return "no arguments"

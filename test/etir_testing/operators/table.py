@@ -28,6 +28,8 @@ class Row:
 
     call: OperatorCall | None
     reason: str = ""
+    stock: str = ""
+    """The id of the error with which it does not link for the stock runtime."""
 
 
 def rows() -> dict[str, Row]:
@@ -35,7 +37,7 @@ def rows() -> dict[str, Row]:
     found: dict[str, Row] = {}
     for name, row in json.loads(TABLE.read_text(encoding="utf-8")).items():
         call = OperatorCall(tuple(row["args"]), row.get("kwargs", {})) if "args" in row else None
-        found[name] = Row(call, row.get("reason", ""))
+        found[name] = Row(call, row.get("reason", ""), row.get("stock", ""))
     return found
 
 
@@ -55,6 +57,8 @@ def write(table: Mapping[str, Row]) -> None:
                 entry["kwargs"] = dict(row.call.kwargs)
         if row.reason:
             entry["reason"] = row.reason
+        if row.stock:
+            entry["stock"] = row.stock
         lines.append(f"  {json.dumps(name)}: {json.dumps(entry)}")
     TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 

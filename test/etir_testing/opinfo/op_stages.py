@@ -169,6 +169,8 @@ def compare(got: list[Any], expected: Any, program: Any, sample: Sample) -> tupl
 
 def _difference(actual: Any, value: Any) -> str:
     """How a result differs from eager's; empty when it does not."""
+    if value is None:
+        return "" if actual is None else "a result that eager does not have"
     if not isinstance(value, torch.Tensor):
         same = actual is value or _same_number(actual, value)
         return "" if same else f"a {type(value).__name__} is not what eager gives"
@@ -228,6 +230,8 @@ def _orders(sample: Sample, got: Any, wanted: Any) -> bool:
 
 def _selects(sample: Sample, results: list[Any]) -> bool:
     """Whether the second of two results are positions in the first input where the first result's elements stand."""
+    if any(r is None for r in results):
+        return False
     values, indices = (torch.as_tensor(r) for r in results)
     source = sample.tensors[0] if sample.tensors else None
     if indices.dtype != torch.int64 or values.shape != indices.shape or source is None or source.dtype != values.dtype:
