@@ -39,7 +39,7 @@ from etir.dialects.aten.base import AtenOp
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
-from etir.dialects.control.ops import YieldOp
+from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
 from etir.dialects.dtypes import dtype_of, f32, f64, i1, i64
 from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp, edge_class, edge_op
@@ -112,16 +112,20 @@ class _Lowering:
                 continue
             if isinstance(op, OpaqueOp):
                 self.opaque.setdefault((op.target.data, str(op.attributes.get("reason"))), []).append(op)
+            if isinstance(op, (WhileOp, ScanOp)):
+                for index, argument in enumerate(op.regions[-1].block.args):
+                    op.operands[index] = self.in_order(op.operands[index], _order(argument.type), op)
             for region in op.regions:
                 for inner in region.blocks:
                     self.block(inner)
             if isinstance(op, UpdateInputOp) and isinstance(op.input.type, TensorType):
                 # The caller's tensor is where the value goes: a copy of it would be changed instead.
                 op.operands[1] = self.in_order(op.value, order_of(op.input.type), op)
-            elif isinstance(op, (YieldOp, WriteStateOp)):
-                # These must agree with types declared elsewhere, which are contiguous (state, results).
-                for index, operand in enumerate(op.operands):
-                    op.operands[index] = self.in_order(operand, None, op)
+            elif isinstance(op, WriteStateOp):
+                op.operands[0] = self.in_order(op.operands[0], None, op)  # state is contiguous
+            elif isinstance(op, YieldOp):
+                for index, order in enumerate(_result_orders(op)):
+                    op.operands[index] = self.in_order(op.operands[index], order, op)
 
     def operator(self, op: AtenOp) -> None:
         """Lower one operator."""
@@ -299,6 +303,24 @@ class _Lowering:
 _MEMORY_FORMAT_OPS = frozenset(
     {"aten._to_copy.default", "aten.clone.default", "aten.contiguous.default", "aten.empty.memory_format"}
 )
+
+
+def _order(type: Attribute) -> tuple[int, ...] | None:
+    return order_of(type) if isinstance(type, TensorType) else None
+
+
+def _result_orders(op: YieldOp) -> list[tuple[int, ...] | None]:
+    """The dim orders that what is around a region declares for what it yields: contiguous for slices of a result."""
+    parent = op.parent_op()
+    types: Sequence[Attribute] = ()
+    if isinstance(parent, CondOp):
+        types = parent.outputs.types
+    elif isinstance(parent, WhileOp):
+        types = parent.outputs.types if op.parent is parent.body.block else ()
+    elif isinstance(parent, ScanOp):
+        types = parent.outputs.types[: len(parent.inits)]
+    orders = [_order(type) for type in types]
+    return [*orders, *[None] * (len(op.operands) - len(orders))]
 
 
 def with_order(type: Attribute, order: tuple[int, ...] | None) -> Attribute:

@@ -5,9 +5,10 @@
     python test/generated_programs.py --seed 17 --seed 23      these, with their source
     python test/generated_programs.py --count 100 --first 5000 from another number on
 
-A program that torch itself does not export, or exports to something else than eager runs, counts for nothing; there may
-be one in twenty. Every other program has to compile for both targets and agree with eager over several calls on both
-runtimes. One that does not is made as small as it gets and printed as torch source, and the exit code is 1.
+A program that torch itself does not run or export, or exports to something else than eager runs, counts for nothing;
+there may be one in twenty. Every other program has to compile for both targets and agree with eager over several calls
+on both runtimes. One that does not is made as small as it gets and printed as torch source, and the exit code is 1. An
+error of a documented limit is counted apart: two programs in a thousand may be refused.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from etir_testing.generated.program_check import HEADER, Outcome, check
+from etir_testing.generated.program_check import HEADER, NOT_OURS, Outcome, check
 from etir_testing.generated.program_shrink import shrink
 from etir_testing.generated.program_writer import Writer
 
-REFUSED = 0.05
+REFUSED_BY_TORCH = 0.05
 """The share of programs that torch may refuse."""
+REFUSED = 0.002
+"""The share of the others that a documented limit may refuse."""
 
 
 def run(seed: int) -> Outcome:
@@ -53,7 +56,7 @@ def outcomes(first: int, count: int, jobs: int) -> Iterator[Outcome]:
         results: Iterator[Outcome] = map(run, itertools.count(first))
         for outcome in results:
             yield outcome
-            found += outcome.stage == "ok"
+            found += outcome.stage == "ok" or outcome.stage.startswith("refused")
             if found == count:
                 return
     with multiprocessing.get_context("spawn").Pool(jobs, _quiet, maxtasksperchild=200) as pool:
@@ -61,7 +64,7 @@ def outcomes(first: int, count: int, jobs: int) -> Iterator[Outcome]:
             size = min(200, max(count - found, 8))
             for outcome in pool.imap(run, range(first, first + size)):
                 yield outcome
-                found += outcome.stage == "ok"
+                found += outcome.stage == "ok" or outcome.stage.startswith("refused")
                 if found == count:
                     return
             first += size
@@ -72,7 +75,7 @@ def show(seed: int) -> None:
     """Print a program that fails, made small."""
     program = Writer(seed).write()
     outcome = check(program)
-    if outcome.stage not in ("ok", "export"):
+    if outcome.stage not in NOT_OURS:
         program, outcome = shrink(program, outcome)
     print(f"{HEADER}{program.source()}\n# {outcome.stage}: {outcome.message}\n", flush=True)
 
@@ -98,17 +101,31 @@ def main() -> int:
         if arguments.json is not None:
             with arguments.json.open("a") as out:
                 out.write(json.dumps(asdict(outcome)) + "\n")
-        if outcome.stage not in ("ok", "export"):
+        if outcome.stage not in NOT_OURS:
             print(f"{outcome.seed}: {outcome.stage}: {outcome.message}", flush=True)
             failed.append(outcome.seed)
     total = sum(stages.values())
     print(f"{total} programs in {time.monotonic() - start:.0f} s: {dict(stages)}")
     for seed in failed[:5]:
         show(seed)
-    if stages["export"] > REFUSED * total + 2:
-        print(f"torch refused {stages['export']} programs: the generator writes too many that are not valid")
-        return 1
-    return int(bool(failed))
+    return verdict(stages)
+
+
+def verdict(stages: Mapping[str, int]) -> int:
+    """Print how the counts compare with the bars; 1 when one is missed."""
+    total = sum(stages.values())
+    by_torch = sum(stages.get(stage, 0) for stage in NOT_OURS if stage != "ok")
+    refused = sum(count for stage, count in stages.items() if stage.startswith("refused"))
+    ours = total - by_torch
+    wrong = ours - refused - stages.get("ok", 0)
+    print(f"{ours} programs that torch exports: {wrong} wrong or with an error, {refused} refused by a documented limit")
+    missed = [f"{wrong} programs are wrong or end with an error"] if wrong else []
+    if refused > REFUSED * ours:
+        missed.append(f"{refused} of {ours} programs are refused, {REFUSED:.1%} may be")
+    if by_torch > REFUSED_BY_TORCH * total + 2:
+        missed.append(f"torch refuses {by_torch} programs: the generator writes too many that are not valid")
+    print("\n".join(missed) or "every bar is met")
+    return int(bool(missed))
 
 
 if __name__ == "__main__":

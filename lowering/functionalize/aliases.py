@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from xdsl.dialects.builtin import LocationAttr, UnknownLoc
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 
+from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import GetWeightOp, ReadStateOp
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
@@ -125,6 +126,12 @@ class Alias:
         """Filled in by ``strides.py``."""
         self.handles: list[SSAValue] = []
         """The values of the program that are this tensor."""
+
+
+def _is_same_but_order(a: Attribute, b: Attribute) -> bool:
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
+        return False
+    return a.encoding != b.encoding and a.element_type == b.element_type and dims_of(a) == dims_of(b)
 
 
 class AliasSets:
@@ -243,8 +250,13 @@ class AliasSets:
                 self._set(alias, result, version)
 
     def refresh(self, op: Operation, start: int = 0) -> None:
-        """Make the operands of ``op`` what its tensors hold now."""
+        """Make the operands of ``op`` what its tensors hold now.
+
+        Where the types of results or of regions are bound to those of operands, a dim order that only the changed
+        tensor has is undone.
+        """
         of = self.of
+        bound = not isinstance(op, SchemaOp)
         operands = op.operands
         for index in range(start, len(operands)):
             operand = operands[index]
@@ -252,6 +264,8 @@ class AliasSets:
             if alias is not None:
                 value = self.current(alias)
                 if value is not operand:
+                    if bound and _is_same_but_order(value.type, operand.type):
+                        value = self.emit.ordered(value, tensor_of(operand))
                     operands[index] = value
 
     def any_value(self, op: Operation) -> None:

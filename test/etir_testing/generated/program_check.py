@@ -8,6 +8,7 @@ to agree.
 from __future__ import annotations
 
 import functools
+import inspect
 import linecache
 import sys
 import types
@@ -38,9 +39,26 @@ TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
 def make(shape: Sequence[int], dtype: torch.dtype, seed: int) -> torch.Tensor:
     """Values of a tensor: small ones, the same for the same number."""
     generator = torch.Generator().manual_seed(seed)
-    if dtype.is_floating_point:
-        return torch.randn(tuple(shape), generator=generator).to(dtype)
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(tuple(shape), generator=generator, dtype=dtype if dtype.is_complex else None).to(dtype)
     return torch.randint(0, 2 if dtype is torch.bool else 6, tuple(shape), generator=generator).to(dtype)
+
+
+def hostile(shape: Sequence[int], dtype: torch.dtype, seed: int) -> torch.Tensor:
+    """The same with special values in half of the places: the limits of the dtype, infinities, NaN, -0.0."""
+    values = make(shape, dtype, seed)
+    if dtype.is_complex or dtype is torch.bool:
+        return values
+    if dtype.is_floating_point:
+        limits = torch.finfo(dtype)
+        extremes = [float("inf"), -float("inf"), float("nan"), -0.0, 0.0, limits.max, limits.min, limits.tiny, 0.5, -1]
+    else:
+        limits = torch.iinfo(dtype)
+        extremes = [limits.max, limits.min, limits.max - 1, limits.min + 1, 0, 1]
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.tensor(extremes, dtype=dtype)
+    drawn = table[torch.randint(0, len(extremes), tuple(shape), generator=generator)]
+    return torch.where(torch.rand(tuple(shape), generator=generator) < 0.5, drawn, values)
 
 
 # --- control flow in plain Python -----------------------------------------------------------------------------------
@@ -77,27 +95,25 @@ def _scan(function: Callable[..., Any], carry: Any, xs: Any, reverse: bool = Fal
 
 EAGER = {"cond": _cond, "while_loop": _while_loop, "map_over": _map_over, "scan": _scan}
 TORCH = {"cond": torch.cond, "while_loop": torch_while_loop, "map_over": torch_map, "scan": torch_scan}
-HEADER = """\
+HEADER = f"""\
+from __future__ import annotations
+
 import torch
 from torch import cond
 from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
+{inspect.getsource(make)}
 
-def make(shape, dtype, seed):
-    generator = torch.Generator().manual_seed(seed)
-    if dtype.is_floating_point:
-        return torch.randn(tuple(shape), generator=generator).to(dtype)
-    return torch.randint(0, 2 if dtype is torch.bool else 6, tuple(shape), generator=generator).to(dtype)
-
+{inspect.getsource(hostile)}
 
 """
 """What precedes a program that is printed, so that it runs on its own."""
 
 
-def build(program: Program, control: dict[str, Any]) -> tuple[torch.nn.Module, Callable[[int], tuple[Any, ...]]]:
-    """The module, and its inputs by call. The source has a name, so that tracebacks and locations show it."""
+def build(program: Program, control: dict[str, Any]) -> tuple[Any, Callable[[int], tuple[Any, ...]], Any]:
+    """The module, its inputs by call, and its dynamic dims. The source has a name, so that tracebacks and locations show it."""
     source = program.source()
     name = f"generated_{program.seed}.py"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
@@ -105,9 +121,9 @@ def build(program: Program, control: dict[str, Any]) -> tuple[torch.nn.Module, C
     module = types.ModuleType("generated_program")
     sys.modules[module.__name__] = module
     space = module.__dict__
-    space.update(torch=torch, make=make, **control)
+    space.update(torch=torch, make=make, hostile=hostile, **control)
     exec(compile(source, name, "exec"), space)
-    return space["Generated"]().eval(), space["inputs"]
+    return space["Generated"]().eval(), space["inputs"], space.get("dynamic_shapes")
 
 
 # --- running --------------------------------------------------------------------------------------------------------
@@ -115,7 +131,12 @@ def build(program: Program, control: dict[str, Any]) -> tuple[torch.nn.Module, C
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a program: ``ok``, or the stage that said no and why."""
+    """What became of a program: ``ok``, or the stage that said no and why.
+
+    ``eager`` and ``export`` are torch's own refusals. ``refused by TARGET`` is an error of a documented limit, with its
+    ids in the message; ``internal error of TARGET`` any other error of a compilation. ``wrong on TARGET`` are values
+    that differ from eager, ``run on TARGET`` calls that end with an error.
+    """
 
     seed: int
     stage: str
@@ -135,11 +156,23 @@ def _plain(values: Sequence[Any]) -> list[Any]:
     return [torch.as_tensor(v).detach().clone() if isinstance(v, torch.Tensor) else v for v in values]
 
 
-def _calls(call: Callable[[list[Any]], Any], inputs: Inputs) -> list[Call]:
+class _Other(torch.nn.Module):
+    """The second method of a module, as what ``torch.export`` takes."""
+
+    def __init__(self, state: Any):
+        super().__init__()
+        self.state = state
+
+    def forward(self, *args: Any) -> Any:
+        return self.state.other(*args)
+
+
+def _calls(methods: Sequence[Callable[[list[Any]], Any]], inputs: Inputs) -> list[Call]:
+    """Calls of one method after another, and so on."""
     found: list[Call] = []
     for step in range(CALLS):
         given = list(inputs(step))
-        outputs = _plain(_leaves(call(given)))
+        outputs = _plain(_leaves(methods[step % len(methods)](given)))
         found.append((outputs, _plain(given)))
     return found
 
@@ -158,71 +191,134 @@ def difference(got: Sequence[Call], expected: Sequence[Call]) -> str | None:
 
 
 def _value_difference(got: Any, expected: Any) -> str | None:
+    if isinstance(expected, float) and isinstance(got, float):
+        got, expected = torch.tensor(got, dtype=torch.float32), torch.tensor(expected, dtype=torch.float32)
     if not isinstance(expected, torch.Tensor):
         return None if type(got) is type(expected) and got == expected else f"{got!r} for {expected!r}"
     if not isinstance(got, torch.Tensor) or got.dtype != expected.dtype or got.shape != expected.shape:
         return f"{got!r} for {expected!r}"
-    if not expected.dtype.is_floating_point:
+    if not expected.dtype.is_floating_point and not expected.dtype.is_complex:
         return None if torch.equal(got, expected) else f"{got} for {expected}"
-    finite = expected[expected.isfinite()]
-    size = 1.0 if finite.numel() == 0 else max(1.0, float(finite.abs().max()))
-    tolerance = TOLERANCES.get(expected.dtype, 1e-4) * size
-    if torch.allclose(got.double(), expected.double(), rtol=0, atol=tolerance, equal_nan=True):
+    tolerance = TOLERANCES.get(expected.dtype, 1e-4)
+    wide = torch.complex128 if expected.dtype.is_complex else torch.float64
+    # Values at the limits of a dtype say nothing about what the others may differ by.
+    usual = expected[expected.isfinite() & (expected.abs() < 1e4)].abs()
+    size = max(1.0, float(usual.max())) if usual.numel() else 1.0
+    if torch.allclose(got.to(wide), expected.to(wide), rtol=tolerance, atol=tolerance * size, equal_nan=True):
         return None
     return f"{got} for {expected}"
 
 
-def _etir_run(data: bytes, inputs: Inputs) -> list[Call]:
-    method = etir.runtime.load(data).forward
-    return _calls(lambda given: list(method(*given)), inputs)
+LIMITS = ("E0404", "E0410", "E0413", "E0416", "E0417", "E0418", "E0419", "E0603", "E0604", "E0606")
+"""What documented limits say. Any other error for a program that torch exports is one of the compiler."""
 
 
-def _stock_run(data: bytes, inputs: Inputs) -> list[Call]:
+NOT_OURS = ("ok", "eager", "export")
+"""Stages that are no failure."""
+
+
+def _refusal(error: EtirError, target: str) -> str:
+    known = all(d.id.id in LIMITS for d in error.diagnostics)
+    return f"refused by {target}" if known else f"internal error of {target}"
+
+
+def _etir_run(data: bytes, names: Sequence[str], inputs: Inputs) -> list[Call]:
+    loaded = etir.runtime.load(data)
+    return _calls([lambda given, m=loaded[name]: list(m(*given)) for name in names], inputs)
+
+
+def _stock_run(data: bytes, names: Sequence[str], inputs: Inputs) -> list[Call]:
     loaded = portable_lib._load_for_executorch_from_buffer(data)
-    return _calls(lambda given: loaded.run_method("forward", tuple(given)), inputs)
+    return _calls([lambda given, name=name: loaded.run_method(name, tuple(given)) for name in names], inputs)
 
 
 RUNTIMES = {"etir": _etir_run, "executorch": _stock_run}
 
 
+def _eager_run(program: Program, names: Sequence[str], inputs: Inputs) -> list[Call]:
+    module = build(program, EAGER)[0]
+    return _calls([lambda given, m=getattr(module, name): m(*given) for name in names], inputs)
+
+
+def _export(program: Program, names: Sequence[str]) -> dict[str, torch.export.ExportedProgram]:
+    module, inputs, dims = build(program, TORCH)
+    found: dict[str, torch.export.ExportedProgram] = {}
+    for name in names:
+        method = module if name == "forward" else _Other(module)
+        own = (tuple(dims),) if dims is not None and name != "forward" else dims
+        strict = program.strict and name == "forward"
+        found[name] = torch.export.export(method, inputs(0), dynamic_shapes=own, strict=strict)
+    return found
+
+
 def check(program: Program, runtimes: Sequence[str] = ("etir", "executorch")) -> Outcome:
-    """Export, compile and run a program."""
+    """Export, compile and run a program.
+
+    Two methods have their state in common on etir's runtime. The bindings of the stock runtime give each its own.
+    """
     failed = functools.partial(Outcome, program.seed)
-    module, inputs = build(program, EAGER)
+    names = ["forward", "other"] if program.other_outputs else ["forward"]
+    inputs = build(program, EAGER)[1]
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            expected = _calls(lambda given: module(*given), inputs)
+            together = _eager_run(program, names, inputs)
+            apart = [_eager_run(program, [name], inputs) for name in names] if len(names) > 1 else [together]
         except Exception as error:
             return failed("eager", f"{type(error).__name__}: {error}")
         torch._dynamo.reset()
         try:
-            exported = torch.export.export(build(program, TORCH)[0], inputs(0), strict=program.strict)
+            exported = _export(program, names)
         except Exception as error:
             return failed("export", f"{type(error).__name__}: {error}")
     for target in runtimes:
+        shared = len(names) > 1 and target == "etir"
         try:
-            data = etir.compile(exported, target=target).buffer
+            given = exported if len(names) > 1 else exported["forward"]
+            data = etir.compile(given, target=target, share_state=shared).buffer
         except EtirError as error:
-            return failed(f"compile for {target}", str(error))
+            return failed(_refusal(error, target), str(error))
         except Exception as error:
-            return failed(f"traceback for {target}", f"{type(error).__name__}: {error}")
-        try:
-            got = RUNTIMES[target](data, inputs)
-        except (RuntimeFailure, RuntimeError) as error:
-            return failed(f"run on {target}", str(error))
-        why = difference(got, expected)
-        if why is not None:
-            stage = f"wrong on {target}" if _is_faithful(exported, inputs, expected) else "export"
-            return failed(stage, why)
+            return failed(f"internal error of {target}", f"{type(error).__name__}: {error}")
+        runs = [(names, together)] if shared or len(names) == 1 else [([n], e) for n, e in zip(names, apart)]
+        for called, expected in runs:
+            try:
+                got = RUNTIMES[target](data, called, inputs)
+            except (RuntimeFailure, RuntimeError) as error:
+                stage = f"run on {target}" if _takes(exported, called, inputs) else "export"
+                return failed(stage, str(error))
+            why = difference(got, expected)
+            if why is not None:
+                stage = f"wrong on {target}" if _is_faithful(exported, called, inputs, expected) else "export"
+                return failed(stage, why)
     return failed("ok")
 
 
-def _is_faithful(exported: torch.export.ExportedProgram, inputs: Inputs, expected: Sequence[Call]) -> bool:
-    """Whether torch's own run of the exported program gives what eager gives."""
-    module = exported.module()
+def _takes(exported: dict[str, torch.export.ExportedProgram], names: Sequence[str], inputs: Inputs) -> bool:
+    """Whether torch's guards of the exported programs let the inputs pass."""
+    try:
+        modules = [exported[name].module() for name in names]
+        for step in range(CALLS):
+            modules[step % len(names)](*inputs(step))
+    except AssertionError:
+        return False
+    except Exception:
+        return True
+    return True
+
+
+def _is_faithful(
+    exported: dict[str, torch.export.ExportedProgram], names: Sequence[str], inputs: Inputs, expected: Sequence[Call]
+) -> bool:
+    """Whether torch's own run of the exported program gives what eager gives.
+
+    Methods that share state are more than torch runs; then every program counts as faithful.
+    """
+    if len(names) > 1:
+        return True
+    module = exported[names[0]].module()
     with torch.no_grad():
         try:
-            return difference(_calls(lambda given: module(*given), inputs), expected) is None
+            return difference(_calls([lambda given: module(*given)], inputs), expected) is None
         except Exception:
             return True

@@ -18,15 +18,20 @@ Other = Callable[[], str]
 FLOATS = (torch.float32, torch.float64)
 HALVES = (torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8)
+KINDS = {
+    torch.bool: 0,
+    **dict.fromkeys(INTEGERS, 1),
+    **dict.fromkeys(HALVES, 2),
+    **dict.fromkeys(FLOATS, 3),
+    torch.complex64: 4,
+}
+"""The dtypes of programs. One of a lower kind can be an operand where the result has a higher one."""
+_NAMES = ("bool", "int", "half", "float", "complex")
 
 
 def kind_of(tensor: torch.Tensor) -> str:
-    """``float``, ``half``, ``int`` or ``bool``."""
-    if tensor.dtype in FLOATS:
-        return "float"
-    if tensor.dtype in HALVES:
-        return "half"
-    return "bool" if tensor.dtype is torch.bool else "int"
+    """``float``, ``half``, ``int``, ``bool`` or ``complex``."""
+    return _NAMES[KINDS[tensor.dtype]]
 
 
 def _dim(r: random.Random, t: torch.Tensor) -> int:
@@ -88,7 +93,7 @@ def view(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
         f"{a}.view({list(_view_sizes(r, t))})",
         f"{a}.reshape({list(_view_sizes(r, t))})",
         f"{a}.view_as({a})",
-        f"{a}.expand({[r.randint(1, 3), *t.shape]})",
+        f"{a}.expand({r.randint(1, 3)}, *{a}.shape)",
         f"torch.atleast_2d({a})",
         f"torch.nn.functional.dropout({a}, 0.5, False)",
     ]
@@ -110,8 +115,11 @@ def view(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
         ]
     if rank >= 2:
         choices += [f"{a}.mT", f"{a}.diagonal({r.randint(-1, 1)}, 0, 1)", f"{a}.flatten(0, 1)"]
+        choices += [f"{a}.view({a}.shape[0], -1)", f"{a}.reshape({a}.shape[-1], -1)", f"{a}.flatten(-2)"]
     if rank <= 2:
         choices.append(f"{a}.t()")
+    if t.is_complex():
+        choices += [f"torch.view_as_real({a})", f"{a}.real", f"{a}.imag"] * 2
     return r.choice(choices)
 
 
@@ -127,7 +135,8 @@ def _view_sizes(r: random.Random, t: torch.Tensor) -> list[int]:
 
 def pure(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
     """A new tensor computed from ``a``."""
-    own = {"float": _floats, "half": _halves, "int": _integers, "bool": _bools}[kind_of(t)]
+    kinds = {"float": _floats, "half": _halves, "int": _integers, "bool": _bools, "complex": _complexes}
+    own = kinds[kind_of(t)]
     return r.choice([own, own, own, _any])(r, a, t, other)
 
 
@@ -144,10 +153,16 @@ def _any(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
         f"{a}.clone().contiguous()",
         f"{a} == {other()}",
         f"{a} != {other()}",
-        f"{a}.new_full({list(t.shape)}, 1)",
-        f"{a}.to(torch.float32) * 0.5",
+        f"{a}.new_full({a}.shape, 1)",
+        f"torch.cat([{a}.reshape(-1), {other()}.reshape(-1)])",
+        f"{a}.expand(2, *{a}.shape).clone()",
     ]
-    if rank:
+    if not t.is_complex():
+        choices.append(f"{a}.to(torch.float32) * 0.5")
+    choices += [
+        f"{a} * {a}.shape[{dim}]" if rank else f"{a} * {a}.numel()",
+    ]
+    if rank and t.numel():
         choices += [
             f"torch.cat([{a}, {a}], {dim})",
             f"{a}.flip({dim})",
@@ -159,7 +174,7 @@ def _any(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
         ]
     if rank == 1:
         choices.append(f"torch.diag({a})")
-    if rank >= 2:
+    if rank >= 2 and t.numel():
         choices += [f"{a}.tril()", f"{a}.triu(1)", f"{a}[{_index(r, t.shape[0], 2)}, {_index(r, t.shape[1], 2)}]"]
     return r.choice(choices)
 
@@ -220,6 +235,29 @@ def _halves(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
             f"{a}.to(torch.float32)",
             f"{a}.clamp(-1, 1)",
             f"torch.maximum({a}, {other()})",
+            f"{a} * {other()} * 0.25",
+            f"torch.tanh({a})",
+            f"{a}.mean()",
+            f"{a}.to({r.choice(HALVES)})",
+            f"{a} > {other()}",
+            f"({a} > 0.137).to(torch.int16)",
+        ]
+    )
+
+
+def _complexes(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
+    return r.choice(
+        [
+            f"({a} + {other()}) * 0.5",
+            f"{a} - {other()}",
+            f"{a} * {other()}",
+            f"{a} * (0.5 - 0.25j)",
+            f"{a}.abs()",
+            f"{a}.conj()",
+            f"-{a}",
+            f"torch.view_as_real({a}).clone()",
+            f"torch.complex({a}.real, {a}.imag)",
+            f"{a}.sum()",
         ]
     )
 
@@ -275,7 +313,7 @@ def mutation(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
     kind = kind_of(t)
     rank, dim = t.dim(), _dim(r, t)
     size = t.shape[dim] if rank else 1
-    literal = {"float": "0.3", "half": "0.5", "int": "3", "bool": "True"}[kind]
+    literal = {"float": "0.3", "half": "0.5", "int": "3", "bool": "True", "complex": "0.5j"}[kind]
     choices = [
         f"{a}.copy_({other()})",
         f"{a}.copy_({other()})",
@@ -286,7 +324,7 @@ def mutation(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
         f"{a}.masked_fill_({a} == {other()}, {literal})",
         f"{a}.eq_({other()})",
     ]
-    if rank:
+    if rank and t.numel():
         one = f"torch.zeros({[1] * rank}, dtype=torch.int64)"
         choices += [
             f"{a}[{_index(r, t.shape[0], 2)}] = {literal}",
@@ -316,7 +354,7 @@ def mutation(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
             f"torch.nn.functional.relu({a}, inplace=True)",
             f"{a}.sin_()",
         ]
-        if rank:
+        if rank and t.numel():
             choices += [
                 f"{a}.index_add_({dim}, torch.tensor([{size - 1}]), {a}.clone().narrow({dim}, 0, 1))",
                 f"{a}.index_put_(({_index(r, t.shape[0], 1)},), {a}.clone()[:1], accumulate=True)",
@@ -333,6 +371,8 @@ def mutation(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
             f"{a}.clamp_(0, 9)",
             f"{a} //= 2",
         ]
+    if kind == "complex":
+        choices += [f"{a}.add_({other()})", f"{a}.mul_(0.5)", f"{a}.mul_({other()})", f"torch.view_as_real({a}).abs_()"]
     if kind == "bool":
         choices += [f"{a}.logical_not_()", f"{a}.logical_and_({other()})", f"{a} |= {other()}", f"{a} ^= {other()}"]
     return r.choice(choices)
@@ -349,11 +389,49 @@ def resizing(r: random.Random, a: str, t: torch.Tensor) -> str:
     return r.choice(choices)
 
 
-def predicate(r: random.Random, a: str, t: torch.Tensor) -> str:
-    """A bool of one element from ``a``, different from call to call."""
+def many(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
+    """Two tensors from ``a``."""
+    dim = _dim(r, t)
+    choices = [
+        f"torch.broadcast_tensors({a}, {other()})",
+        f"torch._foreach_add([{a}, {other()}], 1)" if kind_of(t) != "bool" else f"({a}.any(), {a}.all())",
+        f"[{a}.clone(), {a}]",
+    ]
+    if t.dim():
+        choices += [
+            f"{a}.chunk(2, {dim})",
+            f"{a}.tensor_split(2, {dim})",
+            f"{a}.split([1, {t.shape[dim] - 1}], {dim})",
+            f"{a}.unbind({dim})[:2]",
+        ]
+        if not t.is_complex():
+            choices.append(f"torch.sort({a}, {dim}, stable=True)")
+        if kind_of(t) == "float":
+            choices += [f"{a}.max({dim})", f"torch.var_mean({a}, {dim}, correction=0)", f"{a}.topk(1, {dim})"]
+    return r.choice(choices)
+
+
+def number(r: random.Random, a: str, t: torch.Tensor) -> tuple[str, str]:
+    """A number from ``a`` and its kind, ``int`` or ``float``."""
     kind = kind_of(t)
+    choices = [(f"{a}.numel()", "int"), (f"{a}.stride({_dim(r, t)})" if t.dim() else f"{a}.dim()", "int")]
+    if kind == "float" and t.numel():
+        choices += [(f"{a}.mean().item()", "float"), (f"float({a}.sum())", "float"), (f"{a}.amax().item()", "float")]
+    elif kind == "bool":
+        choices += [(f"{a}.sum().item()", "int")]
+    elif kind == "int":
+        choices += [(f"{a}.sum().item()", "int"), (f"({a}.sum() % 5).item()", "int")]
+    return r.choice(choices)
+
+
+def predicate(r: random.Random, a: str, t: torch.Tensor, *, special: bool = False) -> str:
+    """A bool of one element from ``a``, different from call to call; for ``special`` values no order of sums decides."""
+    kind = kind_of(t)
+    if kind == "complex":
+        return f"torch.view_as_real({a}).sum() > 0.137"
     if kind == "bool":
         return r.choice([f"{a}.any()", f"{a}.all()"])
     if kind == "int":
         return r.choice([f"{a}.sum() % 2 == 0", f"{a}.sum() > 3", f"({a}.sum() % 3).item() > 0"])
-    return f"{a}.to(torch.float32).sum() > {r.choice([-0.41, 0.137, 0.77])}"
+    limit = r.choice([-0.41, 0.137, 0.77])
+    return f"({a} > {limit}).any()" if special else f"{a}.to(torch.float32).sum() > {limit}"

@@ -77,11 +77,20 @@ class Program:
     parameters: dict[str, str] = field(default_factory=dict)
     """Expressions of the initial values by name."""
     buffers: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Statements that define members as views of others, by name."""
     inputs: dict[str, str] = field(default_factory=dict)
     """Expressions of the values for call number ``step``."""
+    shapes: dict[str, str] = field(default_factory=dict)
+    """Their shapes."""
+    sizes: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Dynamic dims: the sizes of the calls. The first is that of the export, the second the lower bound."""
     statements: list[Statement] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     """Expressions of what is returned, at the top of the structure."""
+    other: list[Statement] = field(default_factory=list)
+    """Statements of a second method over the same state, with the same inputs."""
+    other_outputs: list[str] = field(default_factory=list)
     strict: bool = False
     """How it is exported."""
 
@@ -90,10 +99,31 @@ class Program:
         lines = ["class Generated(torch.nn.Module):", "    def __init__(self):", "        super().__init__()"]
         lines += [f"        self.{n} = torch.nn.Parameter({e})" for n, e in self.parameters.items()]
         lines += [f'        self.register_buffer("{n}", {e})' for n, e in self.buffers.items()]
-        lines += ["", f"    def forward(self, {', '.join(self.inputs)}):"]
-        lines += block_lines(self.statements, "        ")
-        outputs = ", ".join(self.outputs)
-        lines += [f"        return ({outputs}{',' if len(self.outputs) == 1 else ''})", ""]
+        lines += [f"        {text}" for text in self.aliases.values()]
+        lines += self._method("forward", self.statements, self.outputs)
+        if self.other_outputs:
+            lines += self._method("other", self.other, self.other_outputs)
+        lines += [""]
+        for name, (first, lower, upper) in self.sizes.items():
+            lines += [f'{name} = torch.export.Dim("{name}", min={lower}, max={max(first, upper)})']
+        if self.sizes:
+            lines += [f"dynamic_shapes = ({', '.join(self._dims(name) for name in self.inputs)},)", ""]
         values = ", ".join(self.inputs.values())
-        lines += ["", "def inputs(step):", f"    return ({values},)", ""]
+        lines += ["", "def inputs(step):"]
+        lines += [f"    {name} = {sizes}[step % 3]" for name, sizes in self.sizes.items()]
+        lines += [f"    return ({values},)", ""]
         return "\n".join(lines)
+
+    def _method(self, name: str, statements: Sequence[Statement], outputs: Sequence[str]) -> Iterator[str]:
+        yield ""
+        yield f"    def {name}(self, {', '.join(self.inputs)}):"
+        yield from block_lines(statements, "        ")
+        yield f"        return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})"
+
+    def _dims(self, name: str) -> str:
+        """The dynamic dims of an input as ``torch.export`` takes them."""
+        if name not in self.shapes:
+            return "None"
+        dims = enumerate(part.strip() for part in self.shapes[name].strip("()").split(","))
+        named = [f"{i}: {part}" for i, part in dims if any(size in part for size in self.sizes)]
+        return f"{{{', '.join(named)}}}"
