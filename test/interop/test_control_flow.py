@@ -14,6 +14,9 @@ from torch._higher_order_ops.map import map as map_op  # noqa: E402
 from torch._higher_order_ops.scan import scan  # noqa: E402
 from torch._higher_order_ops.while_loop import while_loop  # noqa: E402
 
+import etir  # noqa: E402
+import etir.runtime  # noqa: E402
+
 from etir_testing.interop.control_flow import chained, cond, count_up, nested  # noqa: E402
 from etir_testing.interop.program_runs import Function, check_program, f32  # noqa: E402
 
@@ -224,3 +227,20 @@ def test_map_over_dynamic_rows() -> None:
     rows = torch.export.Dim("rows", min=2, max=9)
     calls = [(f32(n, 3, seed=n),) for n in (4, 9, 2, 5)]
     check_program(Function(function), calls, dynamic_shapes=((({0: rows},)),))
+
+
+def test_rows_of_dynamic_sizes() -> None:
+    """The first row says how large the rows of a call are: the bound, and the call before, may have had larger ones."""
+
+    class Rows(torch.nn.Module):
+        def forward(self, rows, x):
+            return map_op(lambda row, x: x - row * 0.25, rows, x)
+
+    n = torch.export.Dim("n", min=2, max=7)
+    example = (torch.arange(3.0), f32(2, 4))
+    program = torch.export.export(Rows(), example, dynamic_shapes=({}, {1: n}))
+    loaded = etir.runtime.load(etir.compile(program, target="etir").buffer)
+    for size in (4, 2, 7, 3):
+        rows, x = torch.arange(3.0), f32(2, size)
+        (got,) = loaded.forward(rows, x)
+        assert torch.equal(torch.as_tensor(got), torch.stack([x - row * 0.25 for row in rows]))

@@ -113,8 +113,9 @@ void prim_et_copy_index(KernelContext& ctx, Tensor& copy_to, const Tensor& copy_
   if (!to.is_row_major() || !from.is_row_major()) return ctx.fail(Check::KernelDimOrder, to.is_row_major() ? from : to);
   int64_t sizes[kMaxRank];
   sizes[0] = row + 1;
-  // The first row says what the others have to be like where nothing bounds them.
-  const bool is_open = to.dynamism == Dynamism::Unbound && row == 0;
+  // The first row says what the others have to be like: of a result of dynamic shape, whose sizes are an upper bound
+  // before, or those of the last call.
+  const bool is_open = to.dynamism != Dynamism::Static && row == 0;
   for (int d = 0; d < from.rank; ++d) {
     sizes[d + 1] = from.sizes[d];
     if (!is_open && to.sizes[d + 1] != from.sizes[d]) return ctx.fail(Check::KernelShape, copy_from, from.sizes[d]);
