@@ -293,7 +293,9 @@ class _MethodEmitter:
                 blob = payload_of(state.value, state.type)
                 if "external" in state.attributes:
                     return _tensor(op.result.type, op.dynamic, place, 0, self.pools.outside(state, blob))
-                return _tensor(op.result.type, op.dynamic, place, self.pools.initial(blob))
+                # The stock runtime does not find initial bytes that there are none of.
+                initial = self.pools.initial(blob) if blob.size else 0
+                return _tensor(op.result.type, op.dynamic, place, initial)
         return _tensor(op.result.type, op.dynamic, place, 0)
 
     def _view(self, op: ViewOp) -> model.Tensor:

@@ -59,7 +59,7 @@ def _data(
         source = symbols.get(symbol)
         if not isinstance(value, model.Tensor) or value.is_external or not isinstance(source, (WeightOp, StateOp)):
             continue
-        if source.value is None:
+        if source.value is None or (isinstance(op, BufferOp) and value.nbytes == 0):
             continue
         assert isinstance(source.type, TensorType)
         expected = payload_of(source.value, source.type).data

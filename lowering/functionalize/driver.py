@@ -34,6 +34,7 @@ from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
 from etir.dialects.aten.opaque import operator_of
 from etir.dialects.aten.recorded_layout import DIM_ORDERS
 from etir.dialects.context import EtContext
+from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import (
     GetWeightOp,
     ReadStateOp,
@@ -270,6 +271,8 @@ class _Method:
 
     def _final_write(self, storage: Storage) -> Operation | None:
         original, value = storage.original, storage.root.value
+        if 0 in dims_of(storage.root.type):
+            return None  # there is nothing to write
         if storage.origin is Origin.INPUT:
             return UpdateInputOp(original, value)
         if storage.origin is Origin.STATE:

@@ -51,10 +51,11 @@ class Group:
     @cached_property
     def base(self) -> tuple[str, torch.Tensor]:
         """Name and tensor of what has all bytes of the group. Raises error E0404."""
-        for fqn, tensor in (*((fqn, tensor) for (_, fqn), tensor in self.members.items()), *self.unread.items()):
+        named = sorted(self.members.items(), key=lambda item: is_lifted(item[0][1]))
+        for fqn, tensor in (*((fqn, tensor) for (_, fqn), tensor in named), *self.unread.items()):
             if (_first_byte(tensor), _last_byte(tensor)) == (self.start, self.end) and tensor.is_contiguous():
                 return fqn, tensor
-        for (_, fqn), tensor in sorted(self.members.items(), key=lambda item: -item[1].element_size()):
+        for (_, fqn), tensor in sorted(named, key=lambda item: -item[1].element_size()):
             size = tensor.element_size()
             distance = _first_byte(tensor) - self.start
             if distance % size == 0 and (self.end - self.start) % size == 0:
@@ -135,8 +136,10 @@ def _check_names(tensors: Mapping[Key, torch.Tensor], groups: Mapping[Key, Group
     seen: dict[str, tuple[str, list[str]]] = {}
     for key in tensors:
         program, fqn = key
+        if is_lifted(fqn):
+            continue
         group = groups.get(key)
-        names = [fqn] if group is None else sorted(group.names)
+        names = [fqn] if group is None else sorted(n for n in group.names if not is_lifted(n))
         before = seen.setdefault(fqn, (program, names))
         if before[1] != names and (fqn in changed or any(n in changed for n in (*names, *before[1]))):
             raise E0404.error(
@@ -144,6 +147,11 @@ def _check_names(tensors: Mapping[Key, torch.Tensor], groups: Mapping[Key, Group
                 f"{_others(before[1], fqn)} in method '{before[0]}'",
                 help="export the methods from one module, and compile the programs without saving them one by one",
             )
+
+
+def is_lifted(fqn: str) -> bool:
+    """Whether a name is one that ``torch.export`` gave to a constant without name: it means another one elsewhere."""
+    return fqn.rpartition(".")[2].startswith("lifted_tensor_")
 
 
 def _others(names: list[str], fqn: str) -> str:

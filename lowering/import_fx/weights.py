@@ -55,4 +55,5 @@ def _bytes_of(tensor: torch.Tensor) -> memoryview:
         return memoryview(b"")
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
+    # A row of one element may have any stride, which another element size does not take.
+    return tensor.reshape(-1).as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy().data

@@ -213,3 +213,74 @@ def test_saved_programs(tmp_path: Any) -> None:
         for _ in range(2):
             for a, b in zip(loaded.forward(torch.ones(1, 3)), reference(torch.ones(1, 3)), strict=True):
                 torch.testing.assert_close(torch.as_tensor(a), b)
+
+
+def test_one_element_with_any_stride() -> None:
+    """The stride of a dim of size 1 says nothing; bytes of another width are read all the same."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("b", torch.arange(9.0).reshape(3, 3))
+            self.one = self.b.as_strided((1,), (8,), 3)
+            self.weight = torch.arange(4.0).as_strided((1,), (3,), 2)
+
+        def forward(self, x: Any) -> Any:
+            self.b.add_(x)
+            return self.one * 1, self.b * 1, self.weight * x
+
+    assert_agrees(Model(), [torch.tensor(2.0)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64])
+@pytest.mark.parametrize("shape", [(0,), (2, 0)])
+def test_empty_state(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """State without elements has no bytes to begin with, and none to write."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("b", torch.zeros(shape, dtype=dtype))
+
+        def forward(self, x: Any) -> Any:
+            self.b.mul_(2)
+            return self.b, x * 1
+
+    assert_agrees(Model(), [torch.tensor(2.0)])
+
+
+@pytest.mark.parametrize("through", ["copy", "flat"])
+def test_constants_of_methods_have_names_of_their_own(through: str) -> None:
+    """``torch.export`` numbers constants without name in each method: equal names are no equal tensors."""
+
+    class State(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("b", torch.arange(9.0).reshape(3, 3))
+            self.copy = self.b.contiguous()
+            self.flat = self.b.flatten()
+
+        def forward(self, x: Any) -> Any:
+            getattr(self, through).view(-1)[torch.tensor([1])] = x
+            return self.copy * 1, self.flat * 1
+
+    class Other(nn.Module):
+        def __init__(self, state: State) -> None:
+            super().__init__()
+            self.state = state
+
+        def forward(self, x: Any) -> Any:
+            self.state.flat.index_copy_(0, torch.tensor([8]), x.reshape(1))
+            return self.state.flat * 1
+
+    state, x = State(), torch.tensor(100.0)
+    other = Other(state)
+    with torch.no_grad():
+        programs = {"forward": torch.export.export(state, (x,)), "other": torch.export.export(other, (x,))}
+        loaded = etir.runtime.load(etir.compile(programs, target="etir", share_state=True).buffer)
+        for name, module in (("other", other), ("forward", state), ("other", other)):
+            expected = module(x)
+            for got, want in zip(
+                loaded[name](x), expected if isinstance(expected, tuple) else (expected,), strict=True
+            ):
+                assert torch.equal(torch.as_tensor(got), want)
