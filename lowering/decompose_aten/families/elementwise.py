@@ -207,6 +207,24 @@ def isclose(b: Builder, x: SSAValue, y: SSAValue, rtol: float, atol: float, equa
     return b.logical_or(close, near)
 
 
+@decomposition(
+    aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor, symint_args=ALL
+)
+def compare_doubles(b: Builder, x: SSAValue, y: TensorOrScalar) -> SSAValue | None:
+    """A comparison of float64 with another dtype, with both in float64: kernels may compare them in float32"""
+    if not is_tensor(x) or not is_tensor(y) or element(x) == element(y) or result_type((x, y)) != f64:
+        return b.notify_match_failure("it is not of float64 and another dtype")
+    return b(type(b.rewriter.root), b.cast(x, f64), b.cast(y, f64))
+
+
+@decomposition(aten.sign.default)
+def sign(b: Builder, x: SSAValue) -> SSAValue:
+    """``(x > 0) - (x < 0)``, which is 0 for NaN"""
+    if element(x) == i1:
+        return x
+    return b.sub(b.cast(b.gt(x, 0), element(x)), b.cast(b.lt(x, 0), element(x)))
+
+
 @decomposition(aten.signbit.default)
 def signbit(b: Builder, x: SSAValue) -> SSAValue:
     """``x < 0``; for floating point ``atan2(x, -1) < 0``, which sees the sign of zero"""
