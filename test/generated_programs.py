@@ -118,7 +118,9 @@ def verdict(stages: Mapping[str, int]) -> int:
     refused = sum(count for stage, count in stages.items() if stage.startswith("refused"))
     ours = total - by_torch
     wrong = ours - refused - stages.get("ok", 0)
-    print(f"{ours} programs that torch exports: {wrong} wrong or with an error, {refused} refused by a documented limit")
+    print(
+        f"{ours} programs that torch exports: {wrong} wrong or with an error, {refused} refused by a documented limit"
+    )
     missed = [f"{wrong} programs are wrong or end with an error"] if wrong else []
     if refused > REFUSED * ours:
         missed.append(f"{refused} of {ours} programs are refused, {REFUSED:.1%} may be")

@@ -113,7 +113,10 @@ from torch._higher_order_ops.while_loop import while_loop
 
 
 def build(program: Program, control: dict[str, Any]) -> tuple[Any, Callable[[int], tuple[Any, ...]], Any]:
-    """The module, its inputs by call, and its dynamic dims. The source has a name, so that tracebacks and locations show it."""
+    """The module, its inputs by call, and its dynamic dims.
+
+    The source has a name, so that tracebacks and locations show it.
+    """
     source = program.source()
     name = f"generated_{program.seed}.py"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
@@ -217,7 +220,8 @@ NOT_OURS = ("ok", "eager", "export")
 """Stages that are no failure."""
 
 
-def _refusal(error: EtirError, target: str) -> str:
+def refusal(error: EtirError, target: str) -> str:
+    """The stage of a program that a compilation refuses."""
     known = all(d.id.id in LIMITS for d in error.diagnostics)
     return f"refused by {target}" if known else f"internal error of {target}"
 
@@ -237,7 +241,7 @@ RUNTIMES = {"etir": _etir_run, "executorch": _stock_run}
 
 def _eager_run(program: Program, names: Sequence[str], inputs: Inputs) -> list[Call]:
     module = build(program, EAGER)[0]
-    return _calls([lambda given, m=getattr(module, name): m(*given) for name in names], inputs)
+    return _calls([lambda given, name=name: getattr(module, name)(*given) for name in names], inputs)
 
 
 def _export(program: Program, names: Sequence[str]) -> dict[str, torch.export.ExportedProgram]:
@@ -248,7 +252,15 @@ def _export(program: Program, names: Sequence[str]) -> dict[str, torch.export.Ex
         own = (tuple(dims),) if dims is not None and name != "forward" else dims
         strict = program.strict and name == "forward"
         found[name] = torch.export.export(method, inputs(0), dynamic_shapes=own, strict=strict)
+    if difference([(_state(module), [])], [(_state(build(program, TORCH)[0]), [])]) is not None:
+        raise ValueError("tracing changed the module")
     return found
+
+
+def _state(module: Any) -> list[Any]:
+    """Copies of all tensors of a module."""
+    members = {**dict(module.named_buffers()), **module.__dict__}
+    return _plain([value for _, value in sorted(members.items()) if isinstance(value, torch.Tensor)])
 
 
 def check(program: Program, runtimes: Sequence[str] = ("etir", "executorch")) -> Outcome:
@@ -258,10 +270,10 @@ def check(program: Program, runtimes: Sequence[str] = ("etir", "executorch")) ->
     """
     failed = functools.partial(Outcome, program.seed)
     names = ["forward", "other"] if program.other_outputs else ["forward"]
-    inputs = build(program, EAGER)[1]
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            inputs = build(program, EAGER)[1]
             together = _eager_run(program, names, inputs)
             apart = [_eager_run(program, [name], inputs) for name in names] if len(names) > 1 else [together]
         except Exception as error:
@@ -277,10 +289,12 @@ def check(program: Program, runtimes: Sequence[str] = ("etir", "executorch")) ->
             given = exported if len(names) > 1 else exported["forward"]
             data = etir.compile(given, target=target, share_state=shared).buffer
         except EtirError as error:
-            return failed(_refusal(error, target), str(error))
+            return failed(refusal(error, target), str(error))
         except Exception as error:
             return failed(f"internal error of {target}", f"{type(error).__name__}: {error}")
-        runs = [(names, together)] if shared or len(names) == 1 else [([n], e) for n, e in zip(names, apart)]
+        runs = (
+            [(names, together)] if shared or len(names) == 1 else [([n], e) for n, e in zip(names, apart, strict=False)]
+        )
         for called, expected in runs:
             try:
                 got = RUNTIMES[target](data, called, inputs)

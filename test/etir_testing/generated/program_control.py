@@ -14,7 +14,6 @@ from etir_testing.generated.program_operators import kind_of, predicate
 from etir_testing.generated.program_scope import LARGEST, Scope, is_plain, new_like, storage_of
 from etir_testing.generated.program_text import Body, Statement
 
-
 Worlds = list[torch.Tensor]
 """A tensor at each of the program's sizes."""
 
@@ -295,5 +294,3 @@ def _shape(scope: Scope, like: Worlds) -> str:
         if _same_types(scope, name, like, dtype=False):
             return f"{name}.shape"
     raise _Impossible
-
-

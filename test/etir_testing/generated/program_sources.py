@@ -74,9 +74,7 @@ class Sources:
 
     def _metas(self, text: str, shape: str, dtype: torch.dtype) -> list[torch.Tensor]:
         channels_last = "channels_last" in text
-        made = [
-            torch.empty(eval(shape, dict(world)), dtype=dtype, device="meta") for world in worlds(self.program)
-        ]
+        made = [torch.empty(eval(shape, dict(world)), dtype=dtype, device="meta") for world in worlds(self.program)]
         return [t.to(memory_format=torch.channels_last) for t in made] if channels_last else made
 
     def _member(self, scope: Scope, name: str, values: list[torch.Tensor], *, frozen: bool = False) -> None:

@@ -46,8 +46,9 @@ def storage(r: random.Random, a: str, t: torch.Tensor, other: Callable[[], str])
         size = t.shape[dim]
         choices += [
             f"{a}.unfold({dim}, {r.randint(1, max(size, 1))}, {r.randint(1, 3)})",
-            f"{a}.as_strided(({size},), ({a}.stride({dim}),), {t.storage_offset()})",
         ]
+        if t.numel():
+            choices.append(f"{a}.as_strided(({size},), ({a}.stride({dim}),), {t.storage_offset()})")
         if t.dtype in INTEGERS:
             choices.append(f"{a}.view({INTEGERS[t.dtype]})")
     if rank == 4:

@@ -32,7 +32,7 @@ DEPTH = 3
 """How deep control flow is nested."""
 _AUGMENTED = re.compile(r"^\S+ (\+|//|\||\^|-|\*)= ")
 _STORED = re.compile(r"^\S+\[.*\] = (\S+)$")
-_FIXES_SIZES = re.compile(r"\.(unbind|tensor_split)\(")
+_FIXES_SIZES = re.compile(r"\.(unbind|tensor_split|chunk|unfold)\(")
 """What torch makes dynamic sizes constant or even for."""
 _NOT_FOR_META = (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError, AttributeError)
 """What torch says to operands that do not fit."""
@@ -97,6 +97,7 @@ class Writer(ControlFlow):
         other.own.clear()
         self.block(self.program.other, other, self.r.randint(2, 6))
         self.calls = calls
+        self.numbers.clear()
         names = [n for n in other.own if n in other.tensors] + [n for n in other.tensors if n.startswith("self.")]
         self.program.other_outputs += self.r.sample(names, min(len(names), self.r.randint(1, 4)))
 
@@ -204,8 +205,8 @@ class Writer(ControlFlow):
         return name
 
     def _value(self, statements: list[Statement], scope: Scope, write: Callable[..., str]) -> None:
+        reads_storage = write in (storage, from_storage)
         for _ in range(20):
-            reads_storage = write in (storage, from_storage)
             source = self.pick(scope, lambda t: not reads_storage or storage_of(t) not in scope.passed)
             assert source is not None
             tensor = scope.tensors[source]
