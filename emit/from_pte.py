@@ -8,7 +8,7 @@ become one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, ModuleOp, NameLoc, StringAttr, UnknownLoc
@@ -31,13 +31,14 @@ from etir.dialects.et.instructions import (
 from etir.dialects.et.layout import tensor_type
 from etir.dialects.et.payloads import DelegateOp, NamedDataOp
 from etir.dialects.et.program import GetWeightOp, NoneOp, StateOp, StringOp, WeightOp
-from etir.dialects.et.values import BufferOp, ScalarOp
+from etir.dialects.et.values import BufferOp, ScalarOp, ViewOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.emit.errors import E0863, E0864
 from etir.emit.formats.buffers import Buffer
 from etir.emit.ptd.model import FlatTensor
 from etir.emit.pte import model
 from etir.emit.pte.reader import read_pte
+from etir.emit.unwritten import unwritten
 
 _NUMBERS = (model.Int, model.Bool, model.Double)
 _LISTS = (model.IntList, model.DoubleList, model.BoolList, model.TensorList, model.OptionalTensorList)
@@ -87,7 +88,7 @@ class _Reader:
         self.external = external
         self.symbols: list[Operation] = []
         self._constants: dict[tuple[object, Attribute], str] = {}
-        self._states: dict[tuple[int, Attribute, str | None], str] = {}
+        self._states: dict[tuple[str, Attribute, tuple[int, int]], str] = {}
         self._taken: dict[str, None] = dict.fromkeys(plan.name for plan in program.execution_plan)
 
     def name(self, wanted: str) -> str:
@@ -130,9 +131,16 @@ class _Reader:
         raise E0863.error(f"the program keeps '{fqn}' in a .ptd file, and no given file has it")
 
     def state(self, index: int, tensor: model.Tensor, type: Attribute) -> str:
-        """The state of a tensor with initial bytes, or with a name."""
+        """The state of a tensor with initial bytes, with a name, or with what a run leaves to the next."""
         fqn = None if tensor.extra_tensor_info is None else tensor.extra_tensor_info.fully_qualified_name
+        place = tensor.allocation_info
+        # Methods have the first memory each for itself; in others a buffer of one name and place is the same one.
+        shared = (fqn, type, (place.memory_id, place.memory_offset)) if fqn and place and place.memory_id > 1 else None
+        if shared in self._states:
+            return self._states[shared]
         name = self.name(_symbol(fqn) if fqn else f"state_{index}")
+        if shared is not None:
+            self._states[shared] = name
         value = None
         attributes: dict[str, Attribute] = {"fqn": StringAttr(fqn)} if fqn else {}
         if tensor.is_external:
@@ -162,6 +170,7 @@ class _MethodReader:
     def __init__(self, reader: _Reader, plan: model.ExecutionPlan):
         self.reader = reader
         self.plan = plan
+        self.unwritten = unwritten(plan)
         self.values: dict[int, SSAValue] = {}
         self.definitions: list[Operation] = []
         self.kernels = [op.full_name for op in plan.operators]
@@ -169,8 +178,8 @@ class _MethodReader:
     def run(self) -> MethodOp:
         plan = self.plan
         written = self._written()
-        for index, value in enumerate(plan.values):
-            op = self._definition(index, value, written)
+        for index in self._in_order():
+            op = self._definition(index, plan.values[index], written)
             if op is not None:
                 if isinstance(op.location, UnknownLoc):
                     op.location = NameLoc(StringAttr(f"value {index}"), UnknownLoc())
@@ -195,6 +204,19 @@ class _MethodReader:
         if any(chain.stacktrace is not None for chain in plan.chains):
             method.attributes["stacktrace"] = StringAttr("kept")
         return method
+
+    def _in_order(self) -> Iterator[int]:
+        """The numbers of values; a view that comes before its base in the file comes after it here."""
+        bases = {**self.unwritten.views, **self.unwritten.late}
+        done: dict[int, None] = {}
+        for index in range(len(self.plan.values)):
+            waiting: list[int] = []
+            step: int | None = index
+            while step is not None and step not in done:
+                waiting.append(step)
+                step = bases.get(step)
+            done.update(dict.fromkeys(reversed(waiting)))
+            yield from reversed(waiting)
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -247,8 +269,13 @@ class _MethodReader:
             place = (tensor.allocation_info.memory_id, tensor.allocation_info.memory_offset)
         if place is None and (tensor.data_buffer_idx or tensor.is_external):
             return GetWeightOp(self.reader.constant(tensor, type), type)
+        if (base := self.unwritten.views.get(index)) is not None:
+            return ViewOp(self.values[base], type, dynamic=dynamic)
+        if (base := self.unwritten.late.get(index)) is not None:
+            return ViewOp(self.values[base], type, dynamic=dynamic, late=True)
         has_name = tensor.extra_tensor_info is not None and bool(tensor.extra_tensor_info.fully_qualified_name)
-        state = self.reader.state(index, tensor, type) if tensor.data_buffer_idx or has_name else None
+        is_state = bool(tensor.data_buffer_idx) or has_name or index in self.unwritten.states
+        state = self.reader.state(index, tensor, type) if is_state else None
         op = BufferOp(type, state=state, dynamic=dynamic, place=place)
         if place is None and not op.is_allocated:
             op.caller = BufferOp(type, caller=True).caller
