@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -23,6 +24,7 @@ from etir.backends.xnnpack.graph import (
     Quantization,
     Value,
 )
+from etir.backends.xnnpack.shapes import result_dims
 from etir.backends.xnnpack.types import TensorInfo, XnnTensorType, info_error, xnn_type
 from etir.dialects.et.weights import BlobAttr
 from etir.dialects.text import print_module, source_location
@@ -36,7 +38,7 @@ def disassemble(data: Buffer, named: Mapping[str, Buffer] | None = None, name: s
 
 def to_function(graph: Graph, name: str) -> FuncOp:
     """The graph as a function; constants stand before their first use. Raises E1108 when values do not fit."""
-    types = [_type_of(i, value) for i, value in enumerate(graph.values)]
+    types = [_type_of(i, value) for i, value in enumerate(_with_dims_of_nodes(graph))]
     block = Block(arg_types=[types[i] for i in graph.inputs])
     values: dict[int, SSAValue] = dict(zip(graph.inputs, block.args, strict=True))
     for node in graph.nodes:
@@ -60,6 +62,25 @@ def to_function(graph: Graph, name: str) -> FuncOp:
     block.add_op(ReturnOp(*results))
     function = FunctionType.from_lists([types[i] for i in graph.inputs], [v.type for v in results])
     return FuncOp(name, function, Region(block))
+
+
+def _with_dims_of_nodes(graph: Graph) -> list[Value]:
+    """The values, with the dims that nodes give where the blob has the same ones in another order.
+
+    The stock pipeline says of the result of a convert before a convolution that it is (N, C, H, W), while the node
+    gives the dims of its operand, which is (N, H, W, C). XNNPACK, and etir's runtime, take what the nodes give.
+    """
+    values = list(graph.values)
+    for node in graph.nodes:
+        operands = [values[i].dims for i in node.operands if i is not None]
+        for index in node.outputs:
+            try:
+                dims = result_dims(node.kind, operands, node.attributes)
+            except ValueError:
+                continue  # The verifier says why.
+            if sorted(dims) == sorted(values[index].dims):
+                values[index] = replace(values[index], dims=dims)
+    return values
 
 
 def _constant(block: Block, value: Value, type: XnnTensorType, index: int) -> SSAValue:
