@@ -5,55 +5,23 @@
 #include "backends/xnnpack/builder.h"
 #include "backends/xnnpack/calls.h"
 #include "backends/xnnpack/nodes.h"
+#include "backends/xnnpack/packed.h"
 
 namespace etir {
 namespace xnnpack {
 
 namespace {
 
-// Floats from the integers of a constant. Scales are floats, or bfloat16 where `halves` says so.
-void dequantize(const ValueInfo& info, const uint8_t* data, const uint8_t* scales, bool halves, float* to) {
-  const auto scale_at = [&](uint32_t i) {
-    if (scales == nullptr) return info.scale;
-    if (halves) return static_cast<float>(BFloat16::from_bits(flat::read<uint16_t>(scales + 2 * size_t{i})));
-    return flat::read<float>(scales + 4 * size_t{i});
-  };
-  const uint32_t last = info.rank == 0 ? 1 : info.dims[info.rank - 1];
-  if (info.count == 0) return;
-  // Elements that follow each other with one scale.
-  uint32_t inner = info.count;
-  if (info.scaling() == Scaling::Block) inner = info.block;
+// Floats from the integers of 32 bits of a bias.
+void dequantize(const ValueInfo& info, const uint8_t* data, const uint8_t* scales, float* to) {
+  uint32_t inner = 1, channels = 1;
   if (info.scaling() == Scaling::Channel) {
-    inner = 1;
     for (uint32_t d = info.channel + 1; d < info.rank; ++d) inner *= info.dims[d];
+    channels = info.dims[info.channel];
   }
-  const uint32_t channels = info.scaling() == Scaling::Channel ? info.dims[info.channel] : info.count / inner;
-  for (uint32_t i = 0; i < info.count;) {
-    const float scale = scale_at(i / inner % channels);
-    const uint32_t end = i + inner;
-    switch (info.datatype) {
-      case kQint32:
-      case kQcint32:
-        for (; i < end; ++i) to[i] = static_cast<float>(flat::read<int32_t>(data + 4 * size_t{i})) * scale;
-        break;
-      case kQcint4:
-      case kQbint4: {
-        // Two to a byte, the even column below; eight stands for zero.
-        const size_t row_bytes = (size_t{last} + 1) / 2;
-        for (; i < end; ++i) {
-          const uint32_t column = i % last;
-          const uint8_t both = data[i / last * row_bytes + column / 2];
-          to[i] = static_cast<float>((column % 2 == 0 ? both & 15 : both >> 4) - 8) * scale;
-        }
-        break;
-      }
-      case kQuint8:
-        for (; i < end; ++i) to[i] = static_cast<float>(data[i] - info.zero_point) * scale;
-        break;
-      default:
-        for (; i < end; ++i) to[i] = static_cast<float>(static_cast<int8_t>(data[i]) - info.zero_point) * scale;
-        break;
-    }
+  for (uint32_t i = 0; i < info.count; ++i) {
+    const float scale = scales == nullptr ? info.scale : flat::read<float>(scales + 4 * size_t{i / inner % channels});
+    to[i] = static_cast<float>(flat::read<int32_t>(data + 4 * size_t{i})) * scale;
   }
 }
 
@@ -114,8 +82,14 @@ class Loader {
     if (data == nullptr) return false;
     states_[i] = kKnown;
     const int32_t slot = static_cast<int32_t>(i);
-    builder_.define(i, held_as(info), info.rank, info.dims, Storage::Constant);
     const Scaling scaling = info.scaling();
+    if (scaling != Scaling::Token && is_packed(info)) {
+      const uint32_t bytes = static_cast<uint32_t>(info.nbytes());
+      builder_.define(i, ScalarType::Byte, 1, &bytes, Storage::Constant);
+      builder_.set_data(slot, data);
+      return true;
+    }
+    builder_.define(i, held_as(info), info.rank, info.dims, Storage::Constant);
     if (scaling == Scaling::Token) return blob_.fail(Check::GraphDatatype, i, info.datatype);
     if (scaling == Scaling::None) {
       if (reinterpret_cast<uintptr_t>(data) % element_size(held_as(info)) != 0) {
@@ -125,16 +99,14 @@ class Loader {
       return true;
     }
     const uint8_t* scales = nullptr;
-    const bool in_buffer = info.scale_constant != 0, halves = in_buffer && scaling == Scaling::Block;
-    if (in_buffer) {
-      scales =
-          blob_.constant(i, info.scale_constant, uint64_t{info.scale_count} * (halves ? 2 : 4), !builder_.counting());
+    if (info.scale_constant != 0) {
+      scales = blob_.constant(i, info.scale_constant, uint64_t{info.scale_count} * 4, !builder_.counting());
       if (scales == nullptr) return false;
     } else if (scaling != Scaling::Tensor) {
       scales = blob_.view().bytes(info.scales);
     }
     float* to = reinterpret_cast<float*>(builder_.constant_memory(uint64_t{info.count} * sizeof(float)));
-    if (to != nullptr) dequantize(info, data, scales, halves, to);
+    if (to != nullptr) dequantize(info, data, scales, to);
     builder_.set_data(slot, to);
     return true;
   }
