@@ -67,7 +67,7 @@ class Found:
             return f"{self.stage}: {self.error}"
         return (
             f"{'FAILED, ' if self.failed() else ''}difference {self.difference:.1e} (stock from eager "
-            f"{self.noise:.1e}), {self.nodes} nodes, {self.integer_nodes} on integers, apart by {self.steps:.2f} steps, "
+            f"{self.noise:.1e}), {self.nodes} nodes, {self.integer_nodes} on integers, {self.steps:.2f} steps, "
             f"{self.seconds[0]:.3f} s stock, {self.seconds[1]:.3f} s etir"
         )
 

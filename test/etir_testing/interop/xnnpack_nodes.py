@@ -16,6 +16,7 @@ from etir.backends.xnnpack import schema
 from etir.backends.xnnpack.blob_writer import write_blob
 from etir.backends.xnnpack.datatypes import BY_NAME
 from etir.backends.xnnpack.graph import Constant, Graph, Node, PerBlock, PerChannel, PerTensor, PerToken, Value
+from etir.backends.xnnpack.text import from_function, to_function
 from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model, writer
 
@@ -121,6 +122,8 @@ def steps_apart(graph: Graph) -> Iterator[tuple[Node, float]]:
     Of a result that is no integer, a step is 1e-4 of its largest magnitude. Nodes of one kind, shape and attributes are
     looked at once.
     """
+    # As text and back, so that values have the dims that their nodes give.
+    graph = from_function(to_function(graph, "graph"))
     seen: set[Any] = set()
     for node in integer_nodes(graph):
         key = str((node.kind.name, node.attributes, node.clamp, [_signature(graph.values[i]) for i in _used(node)]))
