@@ -1,0 +1,26 @@
+"""A small entry of the zoo in each form that the stock pipeline has for XNNPACK: `test/stock_files.py`, in part."""
+
+from __future__ import annotations
+
+import pytest
+
+from etir.runtime import is_available
+
+from etir_testing.interop.stock_forms import FORM_NAMES, examine
+from etir_testing.interop.stock_lowering import FORMS
+from etir_testing.models.zoo_table import ENTRIES
+
+pytestmark = pytest.mark.skipif(not is_available(), reason="etir's native runtime is not installed")
+
+
+def test_forms_are_named() -> None:
+    assert list(FORMS) == list(FORM_NAMES)
+
+
+@pytest.mark.parametrize("form", FORM_NAMES)
+def test_decoder(form: str) -> None:
+    """A decoder with state: both runtimes agree, each integer operator within a step, and text comes back."""
+    (found,) = examine(ENTRIES["llama2_decode"], [form], None)
+    assert found.stage == "done" and not found.failed(), found.sentence()
+    assert (found.nodes > 0) == (form != "portable")
+    assert (found.integer_nodes > 0) == (form not in ("portable", "fp32"))
