@@ -1,5 +1,5 @@
 // The kinds of nodes, one row each: the family that makes it, its kernel, the flags that it may have.
-#include "backends/xnnpack/maker.h"
+#include "backends/xnnpack/node_builder.h"
 
 namespace etir {
 namespace xnnpack {
@@ -74,7 +74,7 @@ uint32_t flags_slot(const Kind& kind) {
 
 }  // namespace
 
-bool Maker::read(const Kind** kind) {
+bool NodeBuilder::read(const Kind** kind) {
   if (!b.blob().node(index_, &node)) return false;
   if (node.kind >= kNumKinds || kKinds[node.kind].make == nullptr) {
     return b.fail(Check::GraphNode, index_, node.kind);
@@ -100,7 +100,7 @@ ScalarType held_as(const ValueInfo& info) {
 }
 
 bool add_node(Builder& builder, uint8_t* states, uint32_t index) {
-  Maker maker(builder, states, index);
+  NodeBuilder maker(builder, states, index);
   const Kind* kind;
   return maker.read(&kind) && kind->make(maker, *kind) && builder.blob().intact();
 }

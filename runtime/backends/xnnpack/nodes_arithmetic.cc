@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "backends/xnnpack/calls.h"
-#include "backends/xnnpack/maker.h"
+#include "backends/xnnpack/node_builder.h"
 
 namespace etir {
 namespace xnnpack {
@@ -17,33 +17,33 @@ constexpr uint32_t kFewVectors = 16;
 
 }  // namespace
 
-bool unary(Maker& m, const Kind& kind) {
+bool unary(NodeBuilder& m, const Kind& kind) {
   if (!m.operand(0, 0) || !m.result(1) || !m.settle()) return false;
   return m.b.call(kind.kernel, {m.at[0], m.out}) && m.finish();
 }
 
-bool binary(Maker& m, const Kind& kind) {
+bool binary(NodeBuilder& m, const Kind& kind) {
   if (!m.operand(0, 0) || !m.operand(1, 1) || !m.result(2) || !m.settle()) return false;
   return m.b.call(kind.kernel, {m.at[0], m.at[1], m.out}) && m.finish();
 }
 
 // add and sub, whose kernels have a factor.
-bool sum(Maker& m, const Kind& kind) {
+bool sum(NodeBuilder& m, const Kind& kind) {
   if (!m.operand(0, 0) || !m.operand(1, 1) || !m.result(2) || !m.settle()) return false;
   return m.b.call(kind.kernel, {m.at[0], m.at[1], m.b.integer(1), m.out}) && m.finish();
 }
 
-bool softmax(Maker& m, const Kind& kind) {
+bool softmax(NodeBuilder& m, const Kind& kind) {
   if (!m.operand(0, 0) || !m.result(1) || !m.settle()) return false;
   return m.b.call(kind.kernel, {m.at[0], m.b.integer(-1), m.b.boolean(false), m.out}) && m.finish();
 }
 
-bool gelu(Maker& m, const Kind& kind) {
+bool gelu(NodeBuilder& m, const Kind& kind) {
   if (!m.operand(0, 0) || !m.result(1) || !m.settle()) return false;
   return m.b.call(kind.kernel, {m.at[0], m.b.text("none"), m.out}) && m.finish();
 }
 
-bool sloped(Maker& m, const Kind& kind) {
+bool sloped(NodeBuilder& m, const Kind& kind) {
   const float slope = m.b.blob().view().get<float>(m.node.table, 0);
   if (!m.operand(0, 1) || !m.result(2) || !m.settle()) return false;
   const int32_t factor = m.b.real(slope);
@@ -53,7 +53,7 @@ bool sloped(Maker& m, const Kind& kind) {
 }
 
 // max(x, 0) + slope * min(x, 0)
-bool prelu(Maker& m, const Kind&) {
+bool prelu(NodeBuilder& m, const Kind&) {
   if (!m.operand(0, 0) || !m.operand(1, 1) || !m.result(2) || !m.settle()) return false;
   Builder& b = m.b;
   const int32_t low = b.real(-INFINITY), zero = b.real(0.0), high = b.real(INFINITY);
@@ -66,7 +66,7 @@ bool prelu(Maker& m, const Kind&) {
 }
 
 // clamp, copy and convert: what finish() does with the result is all that they are.
-bool copy(Maker& m, const Kind&) {
+bool copy(NodeBuilder& m, const Kind&) {
   if (!m.operand(0, 0) || !m.result(1)) return false;
   Builder& b = m.b;
   const int32_t out = m.out;
@@ -90,7 +90,7 @@ bool copy(Maker& m, const Kind&) {
   return b.call("aten::_to_copy.out", {m.at[0], b.boolean(false), b.none(), out}) && m.finish();
 }
 
-bool fully_connected(Maker& m, const Kind& kind) {
+bool fully_connected(NodeBuilder& m, const Kind& kind) {
   if (!m.operand(0, 0) || !m.packed_operand(1, 1) || !m.operand(2, 2, true) || !m.result(3) || !m.settle()) {
     return false;
   }
@@ -119,7 +119,7 @@ bool fully_connected(Maker& m, const Kind& kind) {
   return m.b.call(kind.kernel, {m.at[0], filter, m.have(2) ? m.at[2] : m.b.none(), m.out}) && m.finish();
 }
 
-bool matmul(Maker& m, const Kind& kind) {
+bool matmul(NodeBuilder& m, const Kind& kind) {
   if (!m.operand(0, 0) || !m.operand(1, 1) || !m.result(2) || !m.settle()) return false;
   int32_t right = m.at[1];
   const int rank = m.in[1].rank;

@@ -1,11 +1,11 @@
 // Nodes on images: pools, resizing, and convolutions of all kinds.
 #include "backends/xnnpack/calls.h"
-#include "backends/xnnpack/maker.h"
+#include "backends/xnnpack/node_builder.h"
 
 namespace etir {
 namespace xnnpack {
 
-bool global_pool(Maker& m, const Kind& kind) {
+bool global_pool(NodeBuilder& m, const Kind& kind) {
   if (!m.operand(0, 0) || !m.result(1) || !m.settle()) return false;
   if (m.in[0].rank != 4) return m.b.fail(Check::GraphDims, m.at[0], m.in[0].rank);
   const int64_t dims[] = {1, 2};
@@ -13,7 +13,7 @@ bool global_pool(Maker& m, const Kind& kind) {
   return m.b.call(kind.kernel, {m.at[0], m.b.integers(dims, 2), m.b.boolean(keep), m.b.none(), m.out}) && m.finish();
 }
 
-bool resize(Maker& m, const Kind& kind) {
+bool resize(NodeBuilder& m, const Kind& kind) {
   int64_t sizes[2];
   if (!m.size(0, 1, &sizes[0]) || !m.size(1, 1, &sizes[1])) return false;
   if (!m.operand(0, 2) || !m.result(3) || !m.settle()) return false;
@@ -29,7 +29,7 @@ bool resize(Maker& m, const Kind& kind) {
 }
 
 // Padding (top, right, bottom, left), then six numbers for height and width.
-bool pooling(Maker& m, const Kind& kind) {
+bool pooling(NodeBuilder& m, const Kind& kind) {
   const bool indices = kind.number == 21;
   int64_t fields[10] = {0, 0, 0, 0, 1, 1, 1, 1, 1, 1};
   for (uint32_t i = 0; i < (indices ? 6 : 10); ++i) {
@@ -79,7 +79,7 @@ struct Convolution {
 
 // The filter as torch's weight, over the elements as they lie. Its dims here are those of XNNPACK: (O, H, W, I) for
 // convolutions, where a transposed one has the outputs of all groups in O; (1, H, W, C * M) for depthwise ones.
-bool filter_of(Maker& m, const Kind& kind, const Convolution& c, int32_t* filter) {
+bool filter_of(NodeBuilder& m, const Kind& kind, const Convolution& c, int32_t* filter) {
   const ValueInfo& info = m.in[1];
   Builder& b = m.b;
   const bool depthwise = kind.number == 13, transposed = kind.number == 39;
@@ -120,7 +120,7 @@ bool filter_of(Maker& m, const Kind& kind, const Convolution& c, int32_t* filter
 
 }  // namespace
 
-bool convolution(Maker& m, const Kind& kind) {
+bool convolution(NodeBuilder& m, const Kind& kind) {
   Convolution c;
   const bool transposed = kind.number == 39;
   for (uint32_t i = 0; i < 4; ++i) {

@@ -1,11 +1,11 @@
 // Nodes that move elements and compute nothing.
 #include "backends/xnnpack/calls.h"
-#include "backends/xnnpack/maker.h"
+#include "backends/xnnpack/node_builder.h"
 
 namespace etir {
 namespace xnnpack {
 
-bool transpose(Maker& m, const Kind& kind) {
+bool transpose(NodeBuilder& m, const Kind& kind) {
   if (!m.operand(0, 2) || !m.result(3) || !m.settle()) return false;
   const Items perm = m.list(1);
   if (perm.count != m.field(0) || perm.count != m.in[0].rank) return m.bad(perm.count);
@@ -14,7 +14,7 @@ bool transpose(Maker& m, const Kind& kind) {
   return m.b.call(kind.kernel, {m.at[0], m.b.integers(dims, m.in[0].rank), m.out}) && m.finish();
 }
 
-bool reshape(Maker& m, const Kind& kind) {
+bool reshape(NodeBuilder& m, const Kind& kind) {
   if (!m.operand(0, 2) || !m.result(3) || !m.settle()) return false;
   const Items shape = m.list(1);
   if (shape.count != m.field(0) || shape.count != m.out_info.rank) return m.bad(shape.count);
@@ -26,7 +26,7 @@ bool reshape(Maker& m, const Kind& kind) {
   return m.b.call(kind.kernel, {m.at[0], m.b.integers(sizes, m.out_info.rank), m.out}) && m.finish();
 }
 
-bool slice(Maker& m, const Kind& kind) {
+bool slice(NodeBuilder& m, const Kind& kind) {
   if (!m.operand(0, 3) || !m.result(4) || !m.settle()) return false;
   Builder& b = m.b;
   const Items offsets = m.list(1), sizes = m.list(2);
@@ -63,7 +63,7 @@ bool slice(Maker& m, const Kind& kind) {
   return m.finish();
 }
 
-bool pad(Maker& m, const Kind& kind) {
+bool pad(NodeBuilder& m, const Kind& kind) {
   const float value = m.b.blob().view().get<float>(m.node.table, 2);
   if (!m.operand(0, 3) || !m.result(4) || !m.settle()) return false;
   const Items before = m.list(0), after = m.list(1);
@@ -79,7 +79,7 @@ bool pad(Maker& m, const Kind& kind) {
   return m.b.call(kind.kernel, {m.at[0], m.b.integers(paddings, 2 * rank), m.b.real(value), m.out}) && m.finish();
 }
 
-bool concatenate(Maker& m, const Kind& kind) {
+bool concatenate(NodeBuilder& m, const Kind& kind) {
   static constexpr uint8_t kSlots[] = {1, 2, 3, 4, 7};
   const int count = kind.number == 38 ? 5 : kind.number - 30;
   for (int i = 0; i < count; ++i) {

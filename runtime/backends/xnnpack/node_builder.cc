@@ -1,4 +1,4 @@
-#include "backends/xnnpack/maker.h"
+#include "backends/xnnpack/node_builder.h"
 
 #include "backends/xnnpack/calls.h"
 
@@ -12,14 +12,14 @@ constexpr uint8_t kChannelsLast[] = {0, 2, 3, 1};
 
 }  // namespace
 
-bool Maker::size(uint32_t slot, uint32_t least, int64_t* to) {
+bool NodeBuilder::size(uint32_t slot, uint32_t least, int64_t* to) {
   const uint32_t value = field(slot);
   if (value < least || value > kMostAttribute) return bad(value);
   *to = value;
   return true;
 }
 
-bool Maker::packed_operand(int i, uint32_t slot, bool optional) {
+bool NodeBuilder::packed_operand(int i, uint32_t slot, bool optional) {
   const uint32_t value = field(slot);
   if (optional && value == kInvalidId) return true;
   if (value >= b.blob().num_values() || states_[value] != kKnown) {
@@ -32,7 +32,7 @@ bool Maker::packed_operand(int i, uint32_t slot, bool optional) {
   return true;
 }
 
-bool Maker::packed_arguments(int i, int32_t* args) {
+bool NodeBuilder::packed_arguments(int i, int32_t* args) {
   const ValueInfo& info = in[i];
   const Scaling scaling = info.scaling();
   const uint32_t value = static_cast<uint32_t>(at[i]), last = info.rank == 0 ? 1 : info.dims[info.rank - 1];
@@ -61,7 +61,7 @@ bool Maker::packed_arguments(int i, int32_t* args) {
   return true;
 }
 
-bool Maker::unpacked(int i) {
+bool NodeBuilder::unpacked(int i) {
   int32_t args[kPackedArguments + 1];
   if (!packed_arguments(i, args)) return false;
   at[i] = args[kPackedArguments] = b.tensor(ScalarType::Float, in[i].rank, in[i].dims, Storage::Planned);
@@ -69,7 +69,7 @@ bool Maker::unpacked(int i) {
   return true;
 }
 
-bool Maker::result(uint32_t slot) {
+bool NodeBuilder::result(uint32_t slot) {
   const uint32_t value = field(slot);
   if (value >= b.blob().num_values() || states_[value] == kKnown) return b.fail(Check::GraphResult, index_, value);
   if (!b.blob().value(value, &out_info)) return false;
@@ -79,7 +79,7 @@ bool Maker::result(uint32_t slot) {
   return true;
 }
 
-bool Maker::settle(bool always_float) {
+bool NodeBuilder::settle(bool always_float) {
   dtype = held_as(out_info);
   for (int i = 0; i < count_; ++i) {
     if (have(i) && held_as(in[i]) != dtype) always_float = true;
@@ -95,7 +95,7 @@ bool Maker::settle(bool always_float) {
   return true;
 }
 
-bool Maker::finish() {
+bool NodeBuilder::finish() {
   const int32_t value = static_cast<int32_t>(out_value_);
   if (node.clamps) b.call(limit, {out, out, b.real(node.low), b.real(node.high)});
   if (out != value && !b.call("aten::_to_copy.out", {out, b.boolean(false), b.none(), value})) return false;
@@ -108,13 +108,13 @@ bool Maker::finish() {
   return b.blob().intact();
 }
 
-int32_t as_image(Maker& m, int32_t slot, const ValueInfo& info) {
+int32_t as_image(NodeBuilder& m, int32_t slot, const ValueInfo& info) {
   const uint32_t dims[] = {info.dims[0], info.dims[3], info.dims[1], info.dims[2]};
   const int32_t result = m.b.alias_of(slot, 4, dims, kChannelsLast);
   m.b.call(alias, {slot, result, m.b.integer(0), m.b.integer(3), m.b.integer(1), m.b.integer(2)});
   return result;
 }
-void from_image(Maker& m, int32_t image, int32_t slot) {
+void from_image(NodeBuilder& m, int32_t image, int32_t slot) {
   m.b.call(alias, {image, slot, m.b.integer(0), m.b.integer(2), m.b.integer(3), m.b.integer(1)});
 }
 

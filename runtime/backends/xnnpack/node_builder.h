@@ -19,9 +19,9 @@ constexpr uint32_t kMostAttribute = 1u << 30;
 struct Kind;
 
 /// One node while its calls are made.
-class Maker {
+class NodeBuilder {
  public:
-  Maker(Builder& builder, uint8_t* states, uint32_t index) : b(builder), states_(states), index_(index) {}
+  NodeBuilder(Builder& builder, uint8_t* states, uint32_t index) : b(builder), states_(states), index_(index) {}
 
   bool read(const Kind** kind);
   uint32_t field(uint32_t slot) { return b.blob().view().get<uint32_t>(node.table, slot); }
@@ -67,38 +67,38 @@ class Maker {
 
 /// A kind of nodes: the function that makes it, a kernel for those that have one, flags that it may have.
 struct Kind {
-  bool (*make)(Maker& m, const Kind& kind);
+  bool (*make)(NodeBuilder& m, const Kind& kind);
   const char* kernel;
   uint8_t flags;
   uint8_t number;
 };
 
 // (N, H, W, C) as (N, C, H, W) whose channels are innermost, and back.
-int32_t as_image(Maker& m, int32_t slot, const ValueInfo& info);
-void from_image(Maker& m, int32_t image, int32_t slot);
+int32_t as_image(NodeBuilder& m, int32_t slot, const ValueInfo& info);
+void from_image(NodeBuilder& m, int32_t image, int32_t slot);
 
 // Families of nodes. Elementwise ones and products (nodes_arithmetic.cc):
-bool unary(Maker& m, const Kind& kind);
-bool binary(Maker& m, const Kind& kind);
-bool sum(Maker& m, const Kind& kind);
-bool softmax(Maker& m, const Kind& kind);
-bool gelu(Maker& m, const Kind& kind);
-bool sloped(Maker& m, const Kind& kind);
-bool prelu(Maker& m, const Kind& kind);
-bool copy(Maker& m, const Kind& kind);
-bool fully_connected(Maker& m, const Kind& kind);
-bool matmul(Maker& m, const Kind& kind);
+bool unary(NodeBuilder& m, const Kind& kind);
+bool binary(NodeBuilder& m, const Kind& kind);
+bool sum(NodeBuilder& m, const Kind& kind);
+bool softmax(NodeBuilder& m, const Kind& kind);
+bool gelu(NodeBuilder& m, const Kind& kind);
+bool sloped(NodeBuilder& m, const Kind& kind);
+bool prelu(NodeBuilder& m, const Kind& kind);
+bool copy(NodeBuilder& m, const Kind& kind);
+bool fully_connected(NodeBuilder& m, const Kind& kind);
+bool matmul(NodeBuilder& m, const Kind& kind);
 // What moves elements (nodes_shape.cc):
-bool transpose(Maker& m, const Kind& kind);
-bool reshape(Maker& m, const Kind& kind);
-bool slice(Maker& m, const Kind& kind);
-bool pad(Maker& m, const Kind& kind);
-bool concatenate(Maker& m, const Kind& kind);
+bool transpose(NodeBuilder& m, const Kind& kind);
+bool reshape(NodeBuilder& m, const Kind& kind);
+bool slice(NodeBuilder& m, const Kind& kind);
+bool pad(NodeBuilder& m, const Kind& kind);
+bool concatenate(NodeBuilder& m, const Kind& kind);
 // What works on images (nodes_image.cc):
-bool global_pool(Maker& m, const Kind& kind);
-bool resize(Maker& m, const Kind& kind);
-bool pooling(Maker& m, const Kind& kind);
-bool convolution(Maker& m, const Kind& kind);
+bool global_pool(NodeBuilder& m, const Kind& kind);
+bool resize(NodeBuilder& m, const Kind& kind);
+bool pooling(NodeBuilder& m, const Kind& kind);
+bool convolution(NodeBuilder& m, const Kind& kind);
 
 }  // namespace xnnpack
 }  // namespace etir
