@@ -1,4 +1,5 @@
 // Primitive operators on tensors: their sizes, their only element, views of them, and rows of a growing result.
+#include <algorithm>
 #include <cstring>
 
 #include "core/count.h"
@@ -120,7 +121,10 @@ void prim_et_copy_index(KernelContext& ctx, Tensor& copy_to, const Tensor& copy_
     sizes[d + 1] = from.sizes[d];
     if (!is_open && to.sizes[d + 1] != from.sizes[d]) return ctx.fail(Check::KernelShape, copy_from, from.sizes[d]);
   }
+  // Rows come in order: those before this one are there.
+  if (!is_open && row > to.sizes[0]) return ctx.fail(Check::KernelIndex, row, to.sizes[0]);
   const size_t nbytes = from.nbytes();
+  const size_t kept = std::min(static_cast<size_t>(row) * nbytes, to.nbytes());
   // A result of fixed shape has all its rows from the start.
   const bool has_row = to.dynamism == Dynamism::Static && row < to.sizes[0];
   const void* before = to.data;
@@ -128,7 +132,7 @@ void prim_et_copy_index(KernelContext& ctx, Tensor& copy_to, const Tensor& copy_
   if (nbytes == 0) return;
   // An allocator that had to take another block leaves the rows so far in the old one.
   if (to.data != before && to.data != nullptr && before != nullptr) {
-    std::memcpy(to.data, before, static_cast<size_t>(row) * nbytes);
+    std::memcpy(to.data, before, kept);
   }
   if (from.data == nullptr || to.data == nullptr)
     return ctx.fail(Check::KernelNoData, from.data == nullptr ? from : to);
