@@ -9,7 +9,7 @@ shape then, too.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, cast
 
 from xdsl.dialects.builtin import (
     FlatSymbolRefAttr,
@@ -214,6 +214,9 @@ class ViewOp(IRDLOperation):
         _verify_value_type(self.result.type)
         if self.offset.value.data < 0:
             raise VerifyException("the offset of a view is not negative")
+        elements = [cast("TensorType[Attribute]", v.type).element_type for v in (self.base, self.result)]
+        if elements[1] == i1 != elements[0]:
+            raise VerifyException(f"bytes of {elements[0]} are no bools: a bool is the byte 0 or 1 (B4)")
 
 
 def sizes_of(op: BufferOp | ViewOp) -> str | None:

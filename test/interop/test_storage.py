@@ -284,3 +284,17 @@ def test_constants_of_methods_have_names_of_their_own(through: str) -> None:
                 loaded[name](x), expected if isinstance(expected, tuple) else (expected,), strict=True
             ):
                 assert torch.equal(torch.as_tensor(got), want)
+
+
+class BytesAsBools(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.cat([x.view(torch.bool), torch.ones(2)])
+
+
+@pytest.mark.parametrize("target", ["etir", "executorch"])
+def test_a_byte_that_is_not_0_or_1_is_true(target: str) -> None:
+    # Eager itself gives the bytes as numbers, which torch leaves undefined.
+    x = torch.tensor([0.0, 1.0, -2.5])
+    program = etir.compile(export(BytesAsBools(), (x,)), target=target)
+    expected = torch.cat([(x.view(torch.uint8) != 0).float(), torch.ones(2)])
+    assert torch.equal(etir.runtime.load(program).forward(x)[0], expected)

@@ -5,9 +5,11 @@ At this level values are immutable, so that a copy is its input.
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
+from etir.dialects.dtypes import i1, ui8
 from etir.dialects.et.layout import order_of
 from etir.lowering.build.builder import Builder, element
 from etir.lowering.build.inference import tensor_type_of
@@ -55,6 +57,17 @@ def to_copy(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
     if element(x) != wanted.element_type or order_of(given) != order_of(wanted):
         return b.notify_match_failure("it changes the element type or the dim order")
     return x
+
+
+@decomposition(aten.view.dtype, aten.view_copy.dtype)
+def bytes_as_bools(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
+    """``ne`` of each byte and 0 where the result is bool: kernels read the byte of a bool as the number 0 or 1"""
+    wanted = b.declared
+    if wanted.element_type != i1 or element(x) == i1:
+        return b.notify_match_failure("the result is not bool")
+    number = TensorType(ui8, wanted.get_shape(), wanted.encoding)
+    raw = x if element(x) == number.element_type else b(aten.view.dtype, x, number.element_type, types=[number])
+    return b(aten.ne.Scalar, raw, 0, types=[wanted])
 
 
 @decomposition(aten.clone.default, aten.contiguous.default)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
@@ -214,7 +215,8 @@ def compare_doubles(b: Builder, x: SSAValue, y: TensorOrScalar) -> SSAValue | No
     """A comparison of float64 with another dtype, with both in float64: kernels may compare them in float32"""
     if not is_tensor(x) or not is_tensor(y) or element(x) == element(y) or result_type((x, y)) != f64:
         return b.notify_match_failure("it is not of float64 and another dtype")
-    return b(type(b.rewriter.root), b.cast(x, f64), b.cast(y, f64))
+    comparison = cast("Operator", type(b.rewriter.root))
+    return b(comparison, b.cast(x, f64), b.cast(y, f64))
 
 
 @decomposition(aten.sign.default)

@@ -134,3 +134,12 @@ et.method @twice {
 ^end:
   et.return
 }
+
+// -----
+
+et.method @bools {
+  %x = et.buffer : tensor<2xf32>
+  // expected-error @below [E0301] {{bytes of f32 are no bools: a bool is the byte 0 or 1 (B4)}}
+  %y = et.view %x : tensor<8xi1>
+  et.return %y
+}
