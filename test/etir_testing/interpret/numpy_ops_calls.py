@@ -120,6 +120,9 @@ def arithmetic() -> Iterator[Call]:
     yield call("special_xlogy.default", x.abs(), y.abs())
     yield call("special_xlogy.other_scalar", x.abs(), 2.0)
     yield call("special_xlogy.self_scalar", 2.0, x.abs())
+    yield call("special_xlog1py.other_scalar", x.abs(), 2.0)
+    yield call("special_xlog1py.self_scalar", 2.0, x.abs())
+    yield call("special_sinc.default", torch.tensor([0.0, 0.5, -1.25, 3.0]))
     for name in ("clip.default", "clamp.default"):
         yield call(name, x, -0.5, 0.5)
         yield call(name, n, 0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from etir.emit.pte.model import Bool, Double, Int, IntList
+from etir.emit.pte.model import Bool, Double, Int, IntList, String
 
 from etir_testing.runtime.executor import ExecutorError, Method, Program, build_executor
 from etir_testing.runtime.programs import BOUND, Builder
@@ -214,3 +214,36 @@ def test_rows(library: Any, index: int, check: str | None) -> None:
         return
     with pytest.raises(ExecutorError, match=check):
         method(value)
+
+
+# --- what a program requires of its inputs ---
+
+
+@pytest.mark.parametrize(("size", "fits"), [(3, True), (5, True), (7, True), (4, False), (2, False), (8, False)])
+def test_check_size(library: Any, size: int, fits: bool) -> None:
+    b = Builder()
+    x = b.input(b.tensor(2, 8, dynamism=BOUND))
+    b.call("etir::check_size", x, b.int(1), b.int(3), b.int(7), b.int(2), b.value(String("input x, dim 1")))
+    b.outputs.append(x)
+    method = Method(Program(library, b.pte()))
+    if fits:
+        assert method(torch.ones(2, size))[0].shape == (2, size)
+        return
+    with pytest.raises(ExecutorError, match="InputSizes"):
+        method(torch.ones(2, size))
+
+
+@pytest.mark.parametrize(
+    ("number", "fits"), [(-4, True), (2, True), (-5, False), (0, False), (BIG, False), (-BIG - 1, False)]
+)
+def test_check_number(library: Any, number: int, fits: bool) -> None:
+    b = Builder()
+    given = b.int(number)
+    b.call("etir::check_number", given, b.int(-4), b.int(2), b.int(3), b.value(String("input n")))
+    b.outputs.append(given)
+    method = Method(Program(library, b.pte(check=False)))
+    if fits:
+        assert method()[0] == number
+        return
+    with pytest.raises(ExecutorError, match="InputNumbers"):
+        method()
