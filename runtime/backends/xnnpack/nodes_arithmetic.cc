@@ -99,11 +99,13 @@ bool fully_connected(NodeBuilder& m, const Kind& kind) {
   if (is_packed(m.in[1])) {
     const bool few = image.rank > 0 && uint64_t{image.count} <= uint64_t{kFewVectors} * image.dims[image.rank - 1];
     const bool fits = !m.have(2) || (m.in[2].rank == 1 && m.in[2].count == m.in[1].dims[0]);
-    if (few && fits && m.flags == 0 && m.dtype == ScalarType::Float) {
+    if (few && fits && is_in_steps(m.in[1]) && m.flags == 0 && m.dtype == ScalarType::Float) {
       int32_t args[kPackedArguments + 4];
       if (!m.packed_arguments(1, args)) return false;
+      const int32_t arranged = m.temporary(image.dims, image.rank);
+      m.b.call(arrange, {m.at[0], arranged, m.b.integer(packed_step(m.in[1].datatype))});
       int32_t* more = args + kPackedArguments;
-      more[0] = m.at[0], more[1] = m.have(2) ? m.at[2] : m.b.none(), more[2] = m.out;
+      more[0] = arranged, more[1] = m.have(2) ? m.at[2] : m.b.none(), more[2] = m.out;
       more[3] = m.b.integer(m.in[1].dims[0]);
       m.b.call(linear_packed, args, kPackedArguments + 4);
       return m.finish();

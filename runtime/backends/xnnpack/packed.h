@@ -19,8 +19,15 @@ constexpr int kPackedArguments = 9;
 
 /// (packed..., to): floats of all elements.
 void unpack(KernelContext& ctx);
-/// (packed..., from, bias or none, to, rows): a fully connected layer over floats whose filter, (rows, elements of a
-/// row), is unpacked piece by piece on the stack: for few vectors at a time.
+
+/// Columns that linear_packed() reads in one step: 16 bytes of them.
+constexpr uint32_t packed_step(uint8_t datatype) { return 128u / kDatatypes[datatype].bits; }
+/// Whether linear_packed() can read a filter of two dims: each scale belongs to whole steps of a row, or to whole rows.
+bool is_in_steps(const ValueInfo& filter);
+/// (from, to, step): every vector (the last dim) in the order in which linear_packed() reads it.
+void arrange(KernelContext& ctx);
+/// (packed..., arranged, bias or none, to, rows): a fully connected layer over floats whose filter, (rows, elements of
+/// a row), is multiplied as it is packed: for few vectors at a time.
 void linear_packed(KernelContext& ctx);
 
 }  // namespace xnnpack
