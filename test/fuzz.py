@@ -6,7 +6,8 @@ UndefinedBehaviorSanitizer.
 
 Builds ``runtime/executor/program_fuzz.cc`` with the preset ``fuzz``: clang's libFuzzer and all kernels, for the element
 types that most programs use. Runs it on the seeds of ``etir_testing.runtime.fuzz_corpus``. A mutator
-that walks the tables of ``.pte`` and ``.ptd`` files (``runtime/executor/file_mutator.h``) makes most of the changes.
+that walks the tables of ``.pte`` and ``.ptd`` files, and of XNNPACK delegates in them
+(``runtime/executor/file_mutator.h``), makes most of the changes.
 What crashes, hangs or leaks is kept in ``--artifacts``, and the exit code is not 0.
 """
 

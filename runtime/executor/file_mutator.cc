@@ -3,31 +3,19 @@
 #include <cstring>
 #include <vector>
 
-#include "core/flatbuffer_reader.h"
-#include "core/flatbuffer_schema.h"
+#include "backends/xnnpack/blob_places.h"
+#include "executor/file_places.h"
 
 namespace etir {
 
 namespace {
 
-using flat::read;
+using Kind = PlaceKind;
 
-enum class Kind : uint8_t { Number, Count, Offset, Union, Layout };
-
-/// Something that can be changed: `width` bytes. Of an offset, `table` is what it leads to, kNumTables for a vector.
-struct Place {
-  uint32_t at;
-  uint8_t width;
-  Kind kind;
-  uint8_t table;
-};
-
-constexpr uint32_t kMostPlaces = 4096;
-constexpr uint32_t kMostItems = 64;  // of one vector
-
-class Walker {
+// The tables of the two file formats.
+class Walker : public PlaceWalker {
  public:
-  Walker(const uint8_t* base, size_t size) : base_(base), size_(size) {
+  Walker(const uint8_t* base, size_t size, std::vector<Place>& places) : PlaceWalker(base, 0, size, places) {
     for (int i = 0; i < flat::kNumTables; ++i) {
       starts_.push_back(i == 0 ? 0 : starts_[static_cast<size_t>(i) - 1] + flat::kFieldCounts[i - 1]);
     }
@@ -37,59 +25,13 @@ class Walker {
     uint64_t root;
     if (follow(0, schema, &root)) walk_table(root, schema);
   }
-  const std::vector<Place>& places() const { return places_; }
 
  private:
-  bool inside(uint64_t at, uint64_t width) const { return at + width <= size_; }
-
-  void add(uint64_t at, uint8_t width, Kind kind, uint8_t table = flat::kNumTables) {
-    if (places_.size() < kMostPlaces) places_.push_back({static_cast<uint32_t>(at), width, kind, table});
-  }
-
-  bool follow(uint64_t at, uint8_t table, uint64_t* to) {
-    if (!inside(at, 4) || places_.size() >= kMostPlaces) return false;
-    add(at, 4, Kind::Offset, table);
-    *to = at + read<uint32_t>(base_ + at);
-    return inside(*to, 4);
-  }
-
-  void walk_vector(uint64_t at, uint8_t item_size) {
-    uint64_t vector;
-    if (!follow(at, flat::kNumTables, &vector)) return;
-    add(vector, 4, Kind::Count);
-    const uint32_t count = read<uint32_t>(base_ + vector);
-    for (uint32_t i = 0; i < count && i < kMostItems; ++i) {
-      const uint64_t item = vector + 4 + uint64_t{i} * item_size;
-      if (!inside(item, item_size)) return;
-      add(item, item_size, Kind::Number);
-    }
-  }
-
-  void walk_tables(uint64_t at, uint8_t schema) {
-    uint64_t vector;
-    if (!follow(at, flat::kNumTables, &vector)) return;
-    add(vector, 4, Kind::Count);
-    const uint32_t count = read<uint32_t>(base_ + vector);
-    uint64_t table;
-    for (uint32_t i = 0; i < count; ++i) {
-      if (!follow(vector + 4 + uint64_t{4} * i, schema, &table)) return;
-      walk_table(table, schema);
-    }
-  }
-
   void walk_table(uint64_t position, uint8_t schema) {
-    const int64_t vtable = static_cast<int64_t>(position) - read<int32_t>(base_ + position);
-    if (vtable < 0 || !inside(static_cast<uint64_t>(vtable), 4)) return;
-    const uint32_t slots = (read<uint16_t>(base_ + vtable) - 4u) / 2u;
     const flat::FieldSchema* fields = flat::kFields + starts_[schema];
     uint8_t type = 0;
-    for (uint32_t slot = 0; slot < flat::kFieldCounts[schema] && slot < slots; ++slot) {
-      const uint64_t entry = static_cast<uint64_t>(vtable) + 4 + 2 * slot;
-      if (!inside(entry, 2)) return;
-      const uint16_t offset = read<uint16_t>(base_ + entry);
-      add(entry, 2, Kind::Layout);
-      const uint64_t at = position + offset;
-      if (offset == 0 || !inside(at, 8)) continue;
+    walk_fields(position, flat::kFieldCounts[schema], [&](uint32_t slot, uint64_t at) {
+      const uint8_t table = fields[slot].table;
       uint64_t target;
       switch (fields[slot].kind & flat::kKindMask) {
         case flat::kScalar1:
@@ -111,28 +53,25 @@ class Walker {
           walk_vector(at, 8);
           break;
         case flat::kTables:
-          walk_tables(at, fields[slot].table);
+          walk_tables(at, table, [&](uint64_t item) { walk_table(item, table); });
           break;
         case flat::kOneTable:
-          if (follow(at, fields[slot].table, &target)) walk_table(target, fields[slot].table);
+          if (follow(at, table, &target)) walk_table(target, table);
           break;
         case flat::kUnion:
           type = base_[at];
           add(at, 1, Kind::Union);
           break;
         default: {
-          if (type == 0 || type > fields[slot].table) break;
+          if (type == 0 || type > table) break;
           const uint8_t chosen = static_cast<uint8_t>(fields[slot - 1].table + type - 1);
           if (follow(at, chosen, &target)) walk_table(target, chosen);
         }
       }
-    }
+    });
   }
 
-  const uint8_t* base_;
-  size_t size_;
   std::vector<int> starts_;
-  std::vector<Place> places_;
 };
 
 uint64_t load(const uint8_t* data, const Place& place) {
@@ -164,8 +103,12 @@ uint64_t odd_number(FuzzRandom& random) {
                                    1024,
                                    65535,
                                    0x7ffffffe,
+                                   0x7f7fffff,
+                                   0x7f800000,
+                                   0x7fc00000,
                                    0x7fffffff,
                                    0x80000000,
+                                   0xff800000,
                                    0xfffffffe,
                                    0xffffffff,
                                    0x100000000,
@@ -187,7 +130,7 @@ void mutate_place(uint8_t* data, size_t size, const std::vector<Place>& places, 
   const Place& other = places[random.below(places.size())];
   switch (place.kind) {
     case Kind::Union:
-      store(data, place, random.below(13));
+      store(data, place, random.below(random.below(4) == 0 ? 256 : 13));
       return;
     case Kind::Offset:
       // To another table of the same kind, most of the time; offsets go up.
@@ -215,7 +158,7 @@ void mutate_place(uint8_t* data, size_t size, const std::vector<Place>& places, 
       store(data, place, value + random.below(9) - 4);
       break;
     case 2:
-      store(data, place, random.below(place.width == 1 ? 32 : 64));
+      store(data, place, random.below(random.below(2) == 0 ? 8 : 64));
       break;
     case 3:
       if (other.width == place.width && other.kind == place.kind) store(data, place, load(data, other));
@@ -232,9 +175,14 @@ void mutate_place(uint8_t* data, size_t size, const std::vector<Place>& places, 
 
 bool mutate_file(uint8_t* data, size_t size, FuzzRandom& random) {
   if (size < 16 || size > UINT32_MAX) return false;
-  Walker walker(data, size);
-  walker.walk(std::memcmp(data + 4, "FT01", 4) == 0 ? flat::kFlatTensor : flat::kProgram);
-  const std::vector<Place>& places = walker.places();
+  std::vector<Place> places, in_blobs;
+  // What a delegate's graph says, more often than not: a file's own tables are many more.
+  if (random.below(4) != 0) xnnpack::blob_places(data, size, in_blobs);
+  if (!in_blobs.empty()) {
+    places.swap(in_blobs);
+  } else {
+    Walker(data, size, places).walk(std::memcmp(data + 4, "FT01", 4) == 0 ? flat::kFlatTensor : flat::kProgram);
+  }
   if (places.empty()) return false;
   const size_t times = 1 + random.below(4);
   for (size_t i = 0; i < times; ++i) {

@@ -1,4 +1,4 @@
-"""The seeds of the fuzzers: small programs of four kinds. The last two are made when they are needed, so that a new
+"""The seeds of the fuzzers: small programs of five kinds. The last three are made when they are needed, so that a new
 kernel has a seed at once; the first two are files in ``test/corpus``.
 
     python test/fuzz_corpus.py
@@ -9,6 +9,7 @@ writes the files again, which needs the stock exporter.
   data, external data), where it is small;
 * ``found-*``: what the fuzzers found once, which no script makes: these files are kept;
 * ``hand-*``: loops, jumps, moves, state and shapes that no exporter writes;
+* ``xnnpack-*``: delegates with every kind of node and every way to pack constants (``xnnpack_graphs``);
 * ``kernels-*``: every kernel of the manifest, called once with arguments of the right kinds, four methods to a file.
 
 An input is four bytes and a ``.pte``; runtime/executor/program_fuzz.cc says what the four bytes are.
@@ -29,6 +30,7 @@ from etir.emit.pte import model
 from etir.emit.pte.model import IntList
 
 from etir_testing.runtime.programs import BOUND, Builder
+from etir_testing.runtime.xnnpack_graphs import graphs, program
 
 CORPUS = TESTS / "corpus"
 MOST_BYTES = 8192
@@ -162,9 +164,14 @@ def hand_seeds() -> dict[str, bytes]:
     return {f"hand-{name}": data for name, data in programs().items()} | {"hand-experts": bytes(4) + experts()}
 
 
+def delegate_seeds() -> dict[str, bytes]:
+    """Delegates that load and run."""
+    return {f"xnnpack-{name}": bytes(4) + program(graph) for name, graph in graphs().items()}
+
+
 def made_seeds() -> dict[str, bytes]:
     """The inputs that are no files, by name."""
-    return hand_seeds() | kernel_seeds()
+    return hand_seeds() | delegate_seeds() | kernel_seeds()
 
 
 def main() -> int:

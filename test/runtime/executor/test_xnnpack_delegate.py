@@ -13,61 +13,14 @@ import etir.runtime
 from etir.backends.xnnpack import schema
 from etir.backends.xnnpack.blob_writer import write_blob
 from etir.backends.xnnpack.datatypes import BY_NAME
-from etir.backends.xnnpack.graph import Constant, Graph, Node, PerChannel, PerTensor, PerToken, Value
+from etir.backends.xnnpack.graph import Constant, Graph, Node, PerBlock, PerChannel, PerTensor, PerToken, Value
 from etir.dialects.et.weights import Blob
-from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model, writer
 from etir.runtime.errors import RuntimeFailure
 
-FP32 = BY_NAME["fp32"]
-_TYPES = {"fp32": "FLOAT", "qint8": "CHAR", "quint8": "BYTE", "int32": "INT", "fp16": "HALF"}
+from etir_testing.runtime.xnnpack_graphs import FP32, constant, floats, graphs, node, program
 
-
-def node(name: str, operands: tuple[int | None, ...], outputs: tuple[int, ...], **given: object) -> Node:
-    """A node; what is not given is 0, and ``clamp`` no range."""
-    kind = schema.NODE_BY_NAME[name]
-    clamp = given.pop("clamp", None)
-    attributes = {a: 0.0 if a in kind.floats else () if a in kind.lists else 0 for a in kind.attributes}
-    return Node(kind, operands, outputs, {**attributes, **given}, clamp)  # type: ignore[arg-type]
-
-
-def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
-
-def constant(array: np.ndarray, name: str = "fp32", quantization: object = None) -> Value:
-    data = array.tobytes()
-    return Value(BY_NAME[name], array.shape, Constant(len(data), None, Blob.of(data)), quantization)  # type: ignore[arg-type]
-
-
-def program(graph: Graph, blob: bytes | None = None) -> bytes:
-    """A program of one delegate call, whose tensors are those of the graph."""
-    values: list[model.Tensor] = []
-    for index in (*graph.inputs, *graph.outputs):
-        value = graph.values[index]
-        order = tuple(range(len(value.dims)))
-        values.append(
-            model.Tensor(
-                ScalarType[_TYPES[value.datatype.name]],
-                value.dims,
-                order,
-                shape_dynamism=model.TensorShapeDynamism.DYNAMIC_BOUND,
-                allocation_info=model.AllocationDetails(1, 4096 * len(values)),
-            )
-        )
-    data = write_blob(graph)[0] if blob is None else blob
-    inputs = tuple(range(len(graph.inputs)))
-    plan = model.ExecutionPlan(
-        "forward",
-        tuple(values),
-        inputs,
-        tuple(range(len(inputs), len(values))),
-        (model.Chain((model.DelegateCall(0, tuple(range(len(values)))),)),),
-        (),
-        (model.BackendDelegate("XnnpackBackend", data),),
-        (0, 4096 * len(values)),
-    )
-    return writer.write_pte(model.Program((plan,), (b"",)))
+_NUMPY = {"fp32": np.float32, "fp16": np.float16, "qint8": np.int8, "quint8": np.uint8}
 
 
 def run(graph: Graph, *inputs: np.ndarray) -> list[np.ndarray]:
@@ -83,6 +36,22 @@ def failure(data: bytes, *inputs: np.ndarray) -> RuntimeFailure:
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", graphs())
+def test_every_kind_runs(name: str) -> None:
+    """The graphs that the fuzzers start from."""
+    graph = graphs()[name]
+    inputs = [np.ones(graph.values[i].dims, _NUMPY[graph.values[i].datatype.name]) for i in graph.inputs]
+    assert len(run(graph, *inputs)) == len(graph.outputs)
+
+
+def test_graphs_have_every_kind_and_packed_datatype() -> None:
+    values = [value for graph in graphs().values() for value in graph.values]
+    kinds = {node.kind.name for graph in graphs().values() for node in graph.nodes}
+    assert kinds == {kind.name for kind in schema.NODES if kind.runs}
+    packed = {value.datatype.name for value in values if value.constant is not None}
+    assert packed >= {"quint8", "qint8", "qcint8", "qcint4", "qbint4", "qcint32"}
 
 
 def test_arg_max_pooling() -> None:
@@ -121,6 +90,52 @@ def test_four_bits_have_the_even_column_below() -> None:
     (got,) = run(graph, np.array([[1.0, 10.0, 100.0]], np.float32))
     # (1, -1, 2) times 0.5, and (-8, 7, 0) times 2.
     assert got.tolist() == [[0.5 * (1 - 10 + 200), 2.0 * (-8 + 70)]]
+
+
+@pytest.mark.parametrize("vectors", [1, 2, 3, 4, 7, 17])
+@pytest.mark.parametrize("columns", [1, 31, 32, 95, 128])
+@pytest.mark.parametrize("name", ["qcint8", "quint8", "qcint4", "qbint4"])
+def test_packed_weights_of_all_widths(name: str, columns: int, vectors: int) -> None:
+    """Whole steps and what is left of a row, alone and for several vectors at once: as numpy multiplies."""
+    rows, random = 5, np.random.default_rng(columns)
+    x = floats(vectors, columns, seed=vectors)
+    scales = random.uniform(0.1, 1.0, rows).astype(np.float32)
+    quantization: PerChannel | PerTensor | PerBlock = PerChannel(0, tuple(scales.tolist()), rows)
+    zero, factors = 0, scales[:, None]
+    if name == "quint8":
+        zero, factors = 131, np.full((rows, 1), 0.25, np.float32)
+        quantization = PerTensor(0.25, zero)
+    elif name == "qbint4":
+        block = 32 if columns % 32 == 0 else columns
+        blocks = np.arange(1, rows * columns // block + 1, dtype=np.float32) / 16
+        quantization = PerBlock(0, block, tuple(blocks.tolist()), len(blocks))
+        factors = np.repeat(blocks.reshape(rows, -1), block, axis=1)
+    if name.endswith("8"):
+        signed = name == "qcint8"
+        integers = random.integers(-128 if signed else 0, 128 if signed else 256, (rows, columns))
+        data = integers.astype(np.int8 if signed else np.uint8)
+    else:
+        integers = random.integers(-8, 8, (rows, columns))
+        stored = np.pad(integers + 8, ((0, 0), (0, columns % 2)), constant_values=9).astype(np.uint8)
+        data = stored[:, ::2] | stored[:, 1::2] << 4
+    blob = Blob.of(data.tobytes())
+    weight = Value(BY_NAME[name], (rows, columns), Constant(len(blob.data), None, blob), quantization)
+    bias = floats(rows)
+    graph = Graph(
+        (Value(FP32, (vectors, columns)), weight, constant(bias), Value(FP32, (vectors, rows))),
+        (node("fully_connected", (0, 1, 2), (3,)),),
+        (0,),
+        (3,),
+    )
+    expected = x.astype(np.float64) @ ((integers - zero) * factors).T.astype(np.float64) + bias
+    (got,) = run(graph, x)
+    assert np.abs(got - expected).max() <= 1e-6 * max(1.0, np.abs(x).sum() * np.abs((integers - zero) * factors).max())
+
+
+def test_a_bias_from_outside_has_all_its_numbers() -> None:
+    graph = graphs()["linear_given_bias"]
+    assert run(graph, floats(1, 8), floats(3))[0].shape == (1, 3)
+    assert failure(program(graph), floats(1, 8), floats(2)).check == "GraphRun"
 
 
 def test_tokens_have_scales_of_their_own() -> None:
