@@ -30,9 +30,10 @@ from etir.dialects.et.instructions import (
 from etir.dialects.et.values import BufferOp, ViewOp
 from etir.dialects.schema import OpSchema
 from etir.dialects.text import source_location
+from etir.passes.analysis.handles import with_handles
 from etir.passes.analysis.in_place import InPlaceKernels, overwritable
 from etir.passes.analysis.planning.liveness import Instruction, live_intervals
-from etir.passes.analysis.planning.problem import Buffer, Pool, Problem, Share
+from etir.passes.analysis.planning.problem import Buffer, Interval, Pool, Problem, Share
 
 DEFAULT_ALIGNMENT = 16
 """Bytes; what ExecuTorch's planner aligns every tensor to."""
@@ -81,7 +82,7 @@ def effects_of(ctx: EtContext, op: Operation) -> Effects:
         # is a full one: nothing can have put anything there.
         return Effects(tensors, tensors, ())
     if isinstance(op, MoveOp):
-        return Effects(tensors[:1], tensors[1:], ())
+        return Effects(tensors[:1], tensors[1:], tensors[1:])
     return Effects(tensors)
 
 
@@ -157,6 +158,8 @@ def memory_of(
     outputs = [b for op in instructions if isinstance(op, ReturnOp) for b in _keys(op.arguments, keys)]
     persistent = [key for op, key in keys.items() if op.state is not None]  # type: ignore[attr-defined]
     live = live_intervals(program, inputs=inputs, outputs=outputs, persistent=persistent)
+    if any(isinstance(op, MoveOp) and isinstance(op.target.type, TensorType) for op in instructions):
+        live = _with_handles(live, instructions, program, keys, fixed)
     buffers: list[Buffer] = []
     for op, key in keys.items():
         assert isinstance(op, BufferOp)
@@ -178,6 +181,24 @@ def memory_of(
     found_shares = possible_shares(ctx, instructions, keys, in_place or {}, sizes_known=sizes_known)
     shares = [share for share in found_shares if _dies_there(share, by_key)]
     return MethodMemory(Problem(buffers, pools or {}, shares), dict(keys), tuple(keys))  # type: ignore[arg-type]
+
+
+def _with_handles(
+    live: dict[int, tuple[Interval, ...]],
+    instructions: Sequence[Operation],
+    program: Sequence[Instruction],
+    keys: dict[Operation, int],
+    fixed: dict[Operation, tuple[int, int]],
+) -> dict[int, tuple[Interval, ...]]:
+    moves: dict[int, tuple[int | None, int]] = {}
+    for index, op in enumerate(instructions):
+        target = storage_of(op.target) if isinstance(op, MoveOp) else None
+        if isinstance(op, MoveOp) and target is not None:
+            source = storage_of(op.source)
+            moves[index] = (None if source is None else keys[source], keys[target])
+    places = {key: (fixed.get(op, key), tensor_bytes(op.results[0].type)) for op, key in keys.items()}
+    ways = [[i + 1] if row.successors is None else row.successors for i, row in enumerate(program)]
+    return with_handles(live, moves, ways, places)
 
 
 def possible_shares(

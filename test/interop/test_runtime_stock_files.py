@@ -152,8 +152,7 @@ VIEWS: dict[str, Callable[[], Sample]] = {
 }
 
 
-# `verify-plan` takes what a branch in a loop moves for live in all of the loop, where the stock plan shares its bytes.
-NO_TEXT = ("external", "cond_in_map")
+NO_TEXT = ("external",)
 
 
 @pytest.mark.parametrize("name", [name for name in (*SAMPLES, *MORE, *VIEWS) if name not in NO_TEXT])

@@ -105,3 +105,44 @@ et.method @view_outside pools [0, 32] {
   et.inputs %y
   et.return %v
 }
+
+// -----
+
+// CHECK-NOT: error
+// A handle of the branches' results, whose own bytes %p has meanwhile; both results are at one place.
+et.method @moved pools [0, 96] {
+  %x = et.buffer at <1, 32> : tensor<8xf32>
+  %p = et.buffer at <1, 64> : tensor<i1>
+  %h = et.buffer at <1, 64> : tensor<8xf32>
+  %a = et.buffer at <1, 0> : tensor<8xf32>
+  %b = et.buffer at <1, 0> : tensor<8xf32>
+  et.inputs %x, %p
+  et.jump_false %p, ^no, ^yes
+^yes:
+  et.call "aten::relu.out"(%x, %a) -> %a
+  et.move %a to %h
+  et.jump ^end
+^no:
+  et.call "aten::neg.out"(%x, %b) -> %b
+  et.move %b to %h
+  et.next ^end
+^end:
+  et.return %h
+}
+
+// -----
+
+// CHECK: error[E0714]: '%a {{.*}}' and '%c {{.*}}' share bytes
+et.method @moved_and_overwritten pools [0, 128] {
+  %x = et.buffer at <1, 32> : tensor<8xf32>
+  %h = et.buffer at <1, 64> : tensor<8xf32>
+  %a = et.buffer at <1, 0> : tensor<8xf32>
+  %c = et.buffer at <1, 0> : tensor<8xf32>
+  %d = et.buffer at <1, 96> : tensor<8xf32>
+  et.inputs %x
+  et.call "aten::relu.out"(%x, %a) -> %a
+  et.move %a to %h
+  et.call "aten::neg.out"(%x, %c) -> %c
+  et.call "aten::mul.out"(%c, %h, %d) -> %d
+  et.return %d
+}
