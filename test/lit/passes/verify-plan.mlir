@@ -108,7 +108,7 @@ et.method @view_outside pools [0, 32] {
 
 // -----
 
-// CHECK-NOT: error
+// CHECK-NOT: {{%[bhp] \(}}
 // A handle of the branches' results, whose own bytes %p has meanwhile; both results are at one place.
 et.method @moved pools [0, 96] {
   %x = et.buffer at <1, 32> : tensor<8xf32>
