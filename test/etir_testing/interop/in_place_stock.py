@@ -19,7 +19,7 @@ from etir.emit.pte import model, write_pte
 from etir.targets.manifest import KernelEntry
 from etir.tools.probe.call import TORCH_DTYPES
 
-from etir_testing.runtime.in_place_calls import InPlaceCall, in_place_calls, same_bits
+from etir_testing.runtime.in_place_calls import InPlaceCall, in_place_calls, same_bits, statistic
 from etir_testing.runtime.kernels import dim_order
 
 _SCALAR_TYPES = {dtype: number for number, dtype in TORCH_DTYPES.items()}
@@ -71,7 +71,7 @@ def program(entry: KernelEntry, call: InPlaceCall, *, together: bool) -> tuple[b
     results: list[int] = []
     for _ in arguments[len(call.arguments) :]:
         place = over.allocation_info.memory_offset if together and not results else None
-        like = call.operand if not results else _statistic(entry.schema.name, call)
+        like = call.operand if not results else statistic(entry.schema.name, call)
         results.append(tensor(like, place))
         args.append(results[-1])
     args.append(results[0] if len(results) == 1 else add(model.TensorList(tuple(results))))
@@ -86,19 +86,6 @@ def program(entry: KernelEntry, call: InPlaceCall, *, together: bool) -> tuple[b
         non_const_buffer_sizes=(0, size),
     )
     return write_pte(model.Program((plan,), (b"",), ())), given
-
-
-def _statistic(name: str, call: InPlaceCall) -> torch.Tensor:
-    """A result after the first: a mean or a deviation of a normalization, whose kernels do not resize static ones."""
-    shape = call.operand.shape
-    channels = shape[1] if len(shape) > 1 else 1
-    of = {
-        "native_layer_norm": (*shape[:-1], 1),
-        "native_group_norm": (shape[0], 1),
-        "_native_batch_norm_legit": (channels,),
-        "_native_batch_norm_legit_no_training": (0,),
-    }
-    return torch.empty(of.get(name, shape), dtype=call.operand.dtype)
 
 
 def _literal(value: Any) -> model.EValue:

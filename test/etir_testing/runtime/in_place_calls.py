@@ -75,7 +75,7 @@ def _argument(
     order: torch.memory_format | None,
 ) -> Any:
     if "norm" in schema.name:
-        special = _of_norm(argument, shape, dtype)
+        special = _of_norm(schema, argument, shape, dtype)
         if special is not NotImplemented:
             return special
     if argument.kind is Kind.TENSOR:
@@ -93,7 +93,7 @@ def _argument(
     )
 
 
-def _of_norm(argument: Argument, shape: tuple[int, ...], dtype: torch.dtype | None) -> Any:
+def _of_norm(schema: OpSchema, argument: Argument, shape: tuple[int, ...], dtype: torch.dtype | None) -> Any:
     """The arguments of normalizations: parameters of the channels, and sizes."""
     channels = shape[1] if len(shape) > 1 else 1
     pixels = 1
@@ -104,9 +104,25 @@ def _of_norm(argument: Argument, shape: tuple[int, ...], dtype: torch.dtype | No
         return sizes[argument.name]
     if argument.name in ("weight", "bias") and argument.optional:
         return None
+    if argument.name == "training":
+        return all(a.name != "running_mean" for a in schema.arguments)
     if argument.name in ("running_mean", "running_var") and dtype is not None:
         return torch.ones(channels, dtype=dtype)
     return NotImplemented
+
+
+def statistic(name: str, call: InPlaceCall) -> torch.Tensor:
+    """Like a result after the first: a mean or a deviation of a normalization, whose shape kernels ask for."""
+    shape = call.operand.shape
+    channels = shape[1] if len(shape) > 1 else 1
+    of = {
+        "native_layer_norm": (*shape[:-1], 1),
+        "native_group_norm": (shape[0], 1),
+        "_native_batch_norm_legit": (channels,),
+        "native_batch_norm": (channels,),
+        "_native_batch_norm_legit_no_training": (0,),
+    }
+    return torch.empty(of.get(name, shape), dtype=call.operand.dtype)
 
 
 def values(shape: tuple[int, ...], dtype: torch.dtype, seed: int, order: torch.memory_format | None) -> torch.Tensor:
