@@ -12,7 +12,8 @@ it wrote. A delegate writes what is read later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from etir.emit.pte import model
@@ -42,6 +43,7 @@ def unwritten(plan: model.ExecutionPlan) -> Unwritten:
     for index in times:
         by_elements.setdefault(_elements(plan.values[index]), []).append(index)
     found = Unwritten(late=_late_views(plan))
+    bases = ChainMap(found.views, found.late)
     for index, at in times.items():
         tensor = plan.values[index]
         assert isinstance(tensor, model.Tensor)
@@ -50,10 +52,12 @@ def unwritten(plan: model.ExecutionPlan) -> Unwritten:
         if _has_contents(tensor):
             continue
         others = [i for i in by_elements[_elements(tensor)] if i != index and plan.values[i] != tensor]
-        bases = [(_last_before(times[i].writes, at.reads[0]), i) for i in others]
-        latest = max(((when, i) for when, i in bases if when is not None), default=None)
+        written = [(_last_before(times[i].writes, at.reads[0]), i) for i in others]
+        latest = max(((when, i) for when, i in written if when is not None), default=None)
         if latest is not None and not at.writes:
-            found.views[index] = latest[1]
+            # A file may name a view of the tensor as its base; then it is none.
+            if not _leads_to(bases, latest[1], index):
+                found.views[index] = latest[1]
         elif latest is None and at.writes:
             found.states[index] = None
     return found
@@ -82,7 +86,7 @@ def _late_views(plan: model.ExecutionPlan) -> dict[int, int]:
     return found
 
 
-def _leads_to(bases: dict[int, int], start: int, end: int) -> bool:
+def _leads_to(bases: Mapping[int, int], start: int, end: int) -> bool:
     while start != end and start in bases:
         start = bases[start]
     return start == end

@@ -1,0 +1,35 @@
+"""Tensors of files that no instruction writes: no file makes the reader run without end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from etir.dialects.et.values import ViewOp
+from etir.emit.from_pte import read_program
+from etir.emit.pte import model, read_pte, write_pte
+
+from etir_testing import TESTS
+
+
+def test_views_of_each_other() -> None:
+    """An ``et_view`` of what would be a view of its result, all at one place."""
+    data = (TESTS / "corpus" / "stock-dynamic").read_bytes()[4:]
+    program = read_pte(data)
+    (plan,) = program.execution_plan
+    names = [operator.full_name for operator in plan.operators]
+    tensors = [i for i, v in enumerate(plan.values) if isinstance(v, model.Tensor) and v.sizes in ((9, 6), (18, 3))]
+    values = list(plan.values)
+    for index in tensors:
+        tensor = values[index]
+        assert isinstance(tensor, model.Tensor)
+        values[index] = replace(tensor, allocation_info=model.AllocationDetails(1, 0))
+
+    def swapped(call: model.Instruction) -> model.Instruction:
+        if isinstance(call, model.KernelCall) and names[call.op_index] == "executorch_prim::et_view.default":
+            return replace(call, args=(call.args[2], call.args[1], call.args[0]))
+        return call
+
+    chains = tuple(replace(c, instructions=tuple(map(swapped, c.instructions))) for c in plan.chains)
+    changed = replace(plan, values=tuple(values), chains=chains)
+    module = read_program(write_pte(replace(program, execution_plan=(changed,))))
+    assert sum(isinstance(op, ViewOp) for op in module.walk()) == 1
