@@ -234,6 +234,15 @@ def ormqr(b: Builder, a: SSAValue, tau: SSAValue, other: SSAValue, left: bool, t
     return _matmul(b, q, other) if left else _matmul(b, other, q)
 
 
+# --- eigenvalues ------------------------------------------------------------------------------------------------------
+
+
+@decomposition(aten._linalg_eigvals.default)
+def eigenvalues(b: Builder, a: SSAValue) -> SSAValue:
+    """``linalg_eigvals``"""
+    return b(aten.linalg_eigvals.default, a, types=[_type(b, 0)])
+
+
 # --- singular values --------------------------------------------------------------------------------------------------
 
 

@@ -62,20 +62,6 @@ void solve(const double* a, int64_t n, int64_t row, int64_t col, bool upper, boo
   }
 }
 
-/// Which matrix of `tensor` goes with matrix `index` of a result whose batch has the sizes of `out`.
-int64_t batch_of(const Tensor& tensor, const Tensor& out, int64_t index) {
-  int64_t found = 0, stride = 1;
-  for (int d = out.rank - 3; d >= 0; --d) {
-    const int64_t position = index % out.sizes[d];
-    index /= out.sizes[d];
-    const int own = d - (out.rank - tensor.rank);
-    if (own < 0) continue;
-    if (tensor.sizes[own] != 1) found += position * stride;
-    stride *= tensor.sizes[own];
-  }
-  return found;
-}
-
 }  // namespace
 
 /// linalg_lu_factor_ex(A, pivot, check_errors; LU, pivots, info). Temp: one matrix of doubles and its pivots.
@@ -178,26 +164,11 @@ void linalg_solve_triangular_out(KernelContext& ctx, const Tensor& self, const T
   if (!square(ctx, self, &a) || !matrices(ctx, B, &b)) return;
   const Tensor& other = B;
   const bool unit = unitriangular;
-  for (const Tensor* tensor : {&B, static_cast<const Tensor*>(&out)}) {
-    if (tensor->dtype == self.dtype) continue;
-    return ctx.fail(Check::KernelDtypeMismatch, *tensor, static_cast<int64_t>(tensor->dtype));
-  }
+  if (B.dtype != self.dtype) return ctx.fail(Check::KernelDtypeMismatch, B, static_cast<int64_t>(B.dtype));
   if ((left ? b.rows : b.cols) != a.rows) return ctx.fail(Check::KernelShape, B, left ? b.rows : b.cols);
-  int64_t sizes[kMaxRank];
-  const int rank = self.rank > other.rank ? self.rank : other.rank;
-  for (int d = 0; d < rank - 2; ++d) {
-    const int own = d - (rank - self.rank), its = d - (rank - other.rank);
-    const int64_t x = own < 0 ? 1 : self.sizes[own], y = its < 0 ? 1 : other.sizes[its];
-    if (x != y && x != 1 && y != 1) return ctx.fail(Check::KernelShape, B, y);
-    sizes[d] = x == 1 ? y : x;
-  }
-  sizes[rank - 2] = b.rows;
-  sizes[rank - 1] = b.cols;
-  if (!ctx.resize(out, sizes, rank)) return;
-  if (!out.is_row_major()) return ctx.fail(Check::KernelDimOrder, out);
+  if (!prepare_broadcast(ctx, out, self, B)) return;
   const int64_t total = out.numel();
   if (total == 0) return;
-  if (out.data == nullptr) return ctx.fail(Check::KernelNoData, out);
   double* matrix = ctx.temp_array<double>(a.size());
   double* right = ctx.temp_array<double>(b.size());
   if (matrix == nullptr || right == nullptr) return;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -116,6 +117,145 @@ def test_eigh(kernels: Kernels, shape: tuple[int, ...], side: str) -> None:
     values, none = kernels.call("aten::_linalg_eigh.eigenvalues", [a, side, False], [wanted[0], torch.empty(0)])
     _close(values, wanted[0])
     assert none.numel() == 0
+
+
+def _eigenvalues(kernels: Kernels, a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    dtype = torch.complex64 if a.dtype in SINGLE else torch.complex128
+    results = [torch.empty(a.shape[:-1], dtype=dtype), torch.empty(a.shape, dtype=dtype)]
+    values, vectors = kernels.call("aten::linalg_eig.out", [a], results)
+    (alone,) = kernels.call("aten::linalg_eigvals.out", [a], [results[0]])
+    torch.testing.assert_close(alone, values, rtol=1e-4 if a.dtype in SINGLE else 1e-9, atol=0, equal_nan=True)
+    return values, vectors
+
+
+def _check_eigenvectors(a: torch.Tensor, values: torch.Tensor, vectors: torch.Tensor) -> None:
+    """A v = lambda v, norms of 1, and of the complex vectors of a real matrix a largest component that is real."""
+    size = max(float(a.abs().max()), 1e-300) if a.numel() else 1.0
+    scaled = (a / size).to(vectors.dtype)
+    _close(scaled @ vectors, vectors * (values / size).unsqueeze(-2))
+    _close(vectors.abs().square().sum(-2), torch.ones(values.shape, dtype=vectors.real.dtype))
+    if not a.numel():
+        return
+    largest = vectors.abs() >= vectors.abs().amax(-2, keepdim=True) * (1 - 1e-6)
+    assert ((vectors.imag == 0) & largest).any(-2).all()
+    if a.is_complex():
+        return
+    # Conjugate pairs are neighbors, the eigenvalue with a positive imaginary part first.
+    for matrix, columns in zip(values.view(-1, a.shape[-1]), vectors.view(-1, *a.shape[-2:]), strict=True):
+        for k in range(len(matrix)):
+            if matrix[k].imag > 0:
+                assert matrix[k + 1] == matrix[k].conj()
+                assert torch.equal(columns[:, k + 1], columns[:, k].conj())
+            assert matrix[k].imag >= 0 or matrix[k - 1].imag > 0
+
+
+def _sorted(values: torch.Tensor) -> torch.Tensor:
+    """Eigenvalues, whose order is nobody's promise, by their parts, near ones of which count as equal."""
+    size = (float(values.abs().max()) or 1.0) if len(values) else 1.0
+    order = sorted(range(len(values)), key=lambda i: (round(float(values[i].real) / size, 3), float(values[i].imag)))
+    return values[order]
+
+
+SINGLE = (torch.float32, torch.complex64)
+GENERAL = [*DTYPES, torch.complex64, torch.complex128]
+
+
+@pytest.mark.parametrize("shape", [*SQUARE, (2, 2), (20, 20), (2, 0, 3, 3)])
+@pytest.mark.parametrize("dtype", GENERAL)
+def test_eig(kernels: Kernels, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    a = _random(shape, dtype)
+    values, vectors = _eigenvalues(kernels, a)
+    _check_eigenvectors(a, values, vectors)
+    wanted = torch.linalg.eigvals(a)
+    flat = [math.prod(shape[:-2]), shape[-1]]
+    for x, y in zip(values.view(flat), wanted.view(flat), strict=True):
+        _close(_sorted(x), _sorted(y))
+
+
+_GRADES = torch.diag(10.0 ** torch.arange(-12, 12, 4, dtype=torch.float64))
+_ROTATION = torch.linalg.qr(_random((8, 8)))[0]
+_PAIRS = torch.block_diag(*[torch.tensor([[1.0, 2], [-2, 1]], dtype=torch.float64)] * 4)
+SPECIAL = {
+    "identity": torch.eye(4),
+    "zeros": torch.zeros(3, 3),
+    "one chain": torch.diag(torch.ones(4), 1),
+    "one chain, transposed": torch.diag(torch.ones(4), -1),
+    "lower triangle": _random((6, 6)).tril(),
+    "upper triangle": _random((6, 6)).triu(),
+    "cyclic": torch.eye(8).roll(1, 0),
+    "quarter turn": torch.tensor([[0.0, 1], [-1, 0]]),
+    "rank 1": torch.ones(7, 7),
+    "integers": torch.arange(1.0, 17).view(4, 4),
+    "huge": 1e250 * _random((6, 6)),
+    "tiny": 1e-250 * _random((6, 6)),
+    "to be balanced": _GRADES @ _random((6, 6)) @ _GRADES.inverse(),
+    "graded": _GRADES @ _random((6, 6)) @ _GRADES,
+    "orthogonal": _ROTATION,
+    "equal pairs": _ROTATION @ _PAIRS @ _ROTATION.mT,
+    "antisymmetric": _random((8, 8)) - _random((8, 8)).mT,
+    "two rows, equal eigenvalues": torch.tensor([[1.0, 1], [-1, 3]]),
+    "two rows, triangle below": torch.tensor([[1.0, 0], [5, 1]]),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_eig_of_special_matrices(kernels: Kernels, name: str, dtype: torch.dtype) -> None:
+    a = SPECIAL[name].to(dtype).contiguous()
+    values, vectors = _eigenvalues(kernels, a)
+    _check_eigenvectors(a, values, vectors)
+    size = float(a.abs().max()) or 1.0
+    # A multiple eigenvalue moves by a root of the machine's precision.
+    torch.testing.assert_close(values.sum() / size, torch.linalg.eigvals(a).sum() / size, rtol=1e-9, atol=1e-6)
+
+
+def test_eigenvalues_of_what_is_not_finite_are_nan(kernels: Kernels) -> None:
+    for value in (torch.nan, torch.inf):
+        values, vectors = _eigenvalues(kernels, torch.tensor([[1.0, value], [2.0, 3.0]]))
+        assert values.isnan().all()
+        assert vectors.isnan().all()
+
+
+@pytest.mark.parametrize("shape", [*SQUARE, (2, 2), (3, 3), (20, 20)])
+@pytest.mark.parametrize("dtype", GENERAL)
+@pytest.mark.parametrize("hermitian", [True, False])
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_ldl(kernels: Kernels, shape: tuple[int, ...], dtype: torch.dtype, hermitian: bool, diagonal: bool) -> None:
+    a = _random(shape, dtype)
+    a = a + (a.mH if hermitian else a.mT)
+    if not diagonal and shape[-1] > 1:  # then blocks of two rows
+        a = a - torch.diag_embed(a.diagonal(dim1=-2, dim2=-1))
+    wanted = _plain(torch.linalg.ldl_factor_ex(a.contiguous(), hermitian=hermitian))
+    got = kernels.call("aten::linalg_ldl_factor_ex.out", [a.contiguous(), hermitian, False], wanted)
+    assert torch.equal(got[1], wanted[1])
+    assert torch.equal(got[2], wanted[2])
+    torch.testing.assert_close(got[0], wanted[0], rtol=1e-3 if dtype in SINGLE else 1e-9, atol=1e-4)
+    side = _random((*shape[:-1], 3), dtype)
+    (solved,) = kernels.call("aten::linalg_ldl_solve.out", [*got[:2], side, hermitian], [side])
+    _close(a @ solved, side)
+
+
+def test_ldl_of_singular_matrices(kernels: Kernels) -> None:
+    for a in (torch.zeros(3, 3), torch.ones(3, 3), torch.diag(torch.tensor([1.0, 0.0, 2.0]))):
+        wanted = _plain(torch.linalg.ldl_factor_ex(a))
+        for x, y in zip(kernels.call("aten::linalg_ldl_factor_ex.out", [a, False, False], wanted), wanted, strict=True):
+            assert torch.equal(x, y)
+
+
+def test_ldl_solve_broadcasts(kernels: Kernels) -> None:
+    a = _positive((2, 1, 3, 3))
+    factors = _plain(torch.linalg.ldl_factor(a))
+    side = _random((5, 3, 2))
+    # Torch itself reads beyond the pivots here.
+    (got,) = kernels.call("aten::linalg_ldl_solve.out", [*factors, side, False], [torch.empty(2, 5, 3, 2).double()])
+    _close(a @ got, side.expand(2, -1, -1, -1))
+
+
+@pytest.mark.parametrize("pivots", [[0, 2], [3, 2], [1, -2], [-3, -3], [-1, 2]])
+def test_ldl_pivots_out_of_range(kernels: Kernels, pivots: list[int]) -> None:
+    arguments = [torch.eye(2), torch.tensor(pivots, dtype=torch.int32), torch.eye(2), False]
+    with pytest.raises(KernelFailure, match="KernelIndex"):
+        kernels.call("aten::linalg_ldl_solve.out", arguments, [torch.eye(2)])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
