@@ -17,7 +17,7 @@
 namespace etir {
 
 constexpr double kUnit = std::numeric_limits<double>::epsilon();
-/// Steps for one eigenvalue; every tenth takes shifts that are no estimate, in case that the others run in a circle.
+/// Steps for one eigenvalue; every tenth takes shifts that are no estimate, in case that the others repeat themselves.
 constexpr int kSteps = 300;
 
 /// The first row of the block that ends with row `last` and has no zero below its diagonal, not before `first`.

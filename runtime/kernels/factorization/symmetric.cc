@@ -66,7 +66,7 @@ struct Symmetric {
     return best;
   }
 
-  /// A block of one row is taken out of what is below it.
+  /// A block of one row is eliminated from what is below it.
   void eliminate_one(int64_t k) const {
     const Symmetric& m = *this;
     const T inverse = T(1) / m(k, k);
@@ -78,7 +78,7 @@ struct Symmetric {
     for (int64_t i = k + 1; i < n; ++i) m(i, k) *= inverse;
   }
 
-  /// A block of two rows is taken out of what is below it.
+  /// A block of two rows is eliminated from what is below it.
   void eliminate_two(int64_t k) const {
     const Symmetric& m = *this;
     const T between = m(k + 1, k), scale = kHermitian ? T(std::abs(between)) : between, phase = between / scale;
