@@ -9,12 +9,12 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
-from etir.dialects.dtypes import bf16, f16, f32, i32, i64
+from etir.dialects.dtypes import bf16, f16, f32, f64, i32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.build.builder import Builder, Scalar, TensorOrScalar, dims, element, is_tensor, rank
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.promotion import result_type
-from etir.lowering.build.sizes import SizeLike, product
+from etir.lowering.build.sizes import SizeLike, dim, product
 from etir.lowering.decompose_aten.constants import window_positions
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 
@@ -228,16 +228,52 @@ def embedding_bag(
     weight: SSAValue,
     indices: SSAValue,
     offsets: SSAValue,
-    _by_frequency: bool,
+    by_frequency: bool,
     mode: int,
-    _sparse: bool,
+    sparse: bool,
     factors: SSAValue | None,
     include_last: bool,
     padding: int | None = None,
 ) -> Sequence[SSAValue | None] | None:
+    """``_embedding_bag_forward_only``, whose padding is a row of its own or none"""
+    if any(result.first_use is not None for result in b.rewriter.root.results[1:]):
+        return b.notify_match_failure("its bookkeeping is used")
+    rows, columns = b.sizes(weight)
+    if padding is not None and padding < 0:
+        if not isinstance(rows, int):
+            return _bags(b, weight, indices, offsets, mode, factors, include_last, padding)
+        padding += rows
+    given, count, type = b.size(offsets, 0), b.size(indices, 0), element(weight)
+    # What torch's shortest way through a sum leaves out is empty.
+    bags = given - int(include_last)
+    size = given if mode == SUM else bags
+    lists = [0 if mode == SUM and type != f64 and padding is None else count, size, size]
+    integers = [tensor_type(element(indices), [dim(n)]) for n in lists]
+    if mode == MAX:
+        integers[2] = tensor_type(element(indices), [dim(size), dim(columns)])
+    results = b.results(
+        aten._embedding_bag_forward_only.default, weight, indices, offsets, by_frequency, mode, sparse, factors,
+        include_last, -1 if padding is None else padding,
+        types=[tensor_type(type, [dim(bags), dim(columns)]), *integers],
+    )  # fmt: skip
+    return [results[0], None, None, None]
+
+
+@decomposition(aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
+def embedding_bag_kernel(
+    b: Builder, weight: SSAValue, indices: SSAValue, offsets: SSAValue, _by_frequency: bool, mode: int, _sparse: bool,
+    factors: SSAValue | None, include_last: bool, padding: int,
+) -> Sequence[SSAValue | None] | None:  # fmt: skip
     """``embedding``, summed by bag with ``index_put``, or ``scatter_reduce`` to the maximum"""
     if any(result.first_use is not None for result in b.rewriter.root.results[1:]):
         return b.notify_match_failure("its bookkeeping is used")
+    return _bags(b, weight, indices, offsets, mode, factors, include_last, None if padding < 0 else padding)
+
+
+def _bags(
+    b: Builder, weight: SSAValue, indices: SSAValue, offsets: SSAValue, mode: int, factors: SSAValue | None,
+    include_last: bool, padding: int | None,
+) -> Sequence[SSAValue | None]:  # fmt: skip
     count, type = b.size(indices, 0), element(weight)
     bags = b.size(offsets, 0) - int(include_last)
     starts = b.slice(offsets, 0, 0, bags) if include_last else offsets
@@ -268,16 +304,6 @@ def embedding_bag(
     ones = b.full([count], 1, type) if valid is None else b.cast(valid, type)
     counts = _put(b, b.full([bags], 0, type), 0, bag, ones, True)
     return [b.div(total, b.unsqueeze(b.clamp(counts, 1), 1)), None, None, None]
-
-
-@decomposition(aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
-def embedding_bag_kernel(
-    b: Builder, weight: SSAValue, indices: SSAValue, offsets: SSAValue, by_frequency: bool, mode: int, sparse: bool,
-    factors: SSAValue | None, include_last: bool, padding: int,
-) -> Sequence[SSAValue | None] | None:  # fmt: skip
-    """As ``embedding-bag``; no row is padding where its number is negative"""
-    known = None if padding < 0 else padding
-    return embedding_bag(b, weight, indices, offsets, by_frequency, mode, sparse, factors, include_last, known)
 
 
 def _is_not(b: Builder, indices: SSAValue, padding: int, rows: SizeLike) -> SSAValue:
@@ -314,8 +340,8 @@ def as_strided_scatter(
     import numpy as np
 
     places = np.full(tuple(size), offset or 0, np.int64)
-    for dim, (n, step) in enumerate(zip(size, stride, strict=True)):
-        places += np.arange(n).reshape([-1 if i == dim else 1 for i in range(len(size))]) * step
+    for d, (n, step) in enumerate(zip(size, stride, strict=True)):
+        places += np.arange(n).reshape([-1 if i == d else 1 for i in range(len(size))]) * step
     flat = b.view(x, [product(b.sizes(x))])
     values = b.view(source, [places.size])
     written = b(aten.index_put.default, flat, [b.constant(places.reshape(-1), i64)], values)

@@ -96,9 +96,9 @@ void put_auxiliary(const Tensor& out, int64_t row, int64_t column, int64_t value
   is_wide(out) ? store(at, value) : store(at, static_cast<int32_t>(value));
 }
 
-/// Computes one bag, the indices [begin, end).
+/// Computes one bag, the indices [begin, end), of which those from `rest` on are counted only.
 template <typename T>
-void reduce_bag(const Bags& bags, int64_t bag, int64_t begin, int64_t end, IndexGuard& guard) {
+void reduce_bag(const Bags& bags, int64_t bag, int64_t begin, int64_t end, int64_t rest, IndexGuard& guard) {
   using A = accumulate_t<T>;
   constexpr int64_t kColumns = 64;
   const View weight(bags.weight), out(bags.out);
@@ -114,6 +114,10 @@ void reduce_bag(const Bags& bags, int64_t bag, int64_t begin, int64_t end, Index
       if (!guard.check(index, rows)) return;
       if (first == 0) put_auxiliary(bags.offset2bag, i, 0, bag);
       if (index == bags.padding) continue;
+      if (i >= rest) {
+        ++used;
+        continue;
+      }
       const char* row = weight.data + index * weight.strides[0] + first * weight.strides[1];
       if (bags.mode == kMax) {
         for (int64_t c = 0; c < m; ++c) {
@@ -174,13 +178,17 @@ void embedding_bag(KernelContext& ctx, const Tensor& weight, const Tensor& indic
   const int64_t n = indices.sizes[0];
   const bool wide = is_wide(offsets);
   const auto offset = [&](int64_t i) { return load_index(offsets.ptr<const char>() + i * (wide ? 8 : 4), wide); };
+  const bool leaves_rest = last_is_end && padding < 0 && mode != kMax && weight.dtype != ScalarType::Double;
   IndexGuard guard;
   dispatch<kFloats>(weight.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (int64_t bag = 0; bag < bags.count && !guard.bad(); ++bag) {
-      const int64_t begin = offset(bag), end = bag + 1 < given ? offset(bag + 1) : n;
-      if (begin < 0 || begin > end || end > n || (bag == 0 && begin != 0)) return guard.note(begin, n);
-      reduce_bag<T>(bags, bag, begin, end, guard);
+      const int64_t begin = offset(bag), next = bag + 1 < given ? offset(bag + 1) : n;
+      if (begin < 0 || begin > next || next > n || (bag == 0 && begin != 0)) return guard.note(begin, n);
+      // Indices after the end that the offsets name are part of the last bag, or, where torch has kernels of their own,
+      // of its size alone.
+      const int64_t end = bag + 1 < bags.count ? next : n;
+      reduce_bag<T>(bags, bag, begin, end, leaves_rest ? next : n, guard);
     }
   });
   guard.report(ctx);

@@ -193,7 +193,10 @@ def _sizes(
 
 
 def _drawn(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """A tensor of another shape with elements of ``tensor``; itself where the shape is the same."""
+    """A tensor of another shape with elements of ``tensor``; itself where the shape is the same.
+
+    Integers that ascend, as offsets do, ascend again.
+    """
     if tuple(tensor.shape) == shape:
         return tensor
     count = int(torch.Size(shape).numel())
@@ -203,4 +206,7 @@ def _drawn(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     # Every element once before one is there twice: statistics of equal elements would be those of rounding errors.
     rounds = [torch.randperm(tensor.numel(), generator=source) for _ in range(-(-count // tensor.numel()))]
     chosen = torch.cat([torch.empty(0, dtype=torch.int64), *rounds])[:count]
-    return tensor.detach().resolve_conj().resolve_neg().reshape(-1)[chosen].reshape(shape)
+    elements = tensor.detach().resolve_conj().resolve_neg().reshape(-1)
+    if tensor.dim() == 1 and not tensor.dtype.is_floating_point and torch.equal(elements, elements.sort().values):
+        return elements[chosen].sort().values
+    return elements[chosen].reshape(shape)
