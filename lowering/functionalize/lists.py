@@ -32,11 +32,11 @@ def take_lists_apart(method: FuncOp, emit: Emitter) -> None:
         emit.at(op)
         if op.name.startswith(PREFIX) and mutates(op):
             _change_each(op, emit)
-        if op.name not in _LISTS:
+        if op.name not in LISTS:
             continue
         tensors: Sequence[SSAValue] = op.arg("tensors")
         for index, (tensor, result) in enumerate(zip(tensors, op.results, strict=True)):
-            value = _LISTS[op.name](emit, op, tensors, tensor, index)
+            value = LISTS[op.name](emit, op, tensors, tensor, index)
             value.name_hint = result.name_hint
             result.replace_all_uses_with(value)
         Rewriter.erase_op(op)
@@ -86,9 +86,10 @@ def _at_least(emit: Emitter, op: SchemaOp, tensors: Sequence[SSAValue], tensor: 
     return emit(aten_op(f"aten.{op.SCHEMA.name}.default"), op.results[index].type, {"self": tensor})
 
 
-_LISTS: dict[str, Callable[[Emitter, SchemaOp, Sequence[SSAValue], SSAValue, int], SSAValue]] = {
+LISTS: dict[str, Callable[[Emitter, SchemaOp, Sequence[SSAValue], SSAValue, int], SSAValue]] = {
     "aten.broadcast_tensors.default": _broadcast,
     "aten.meshgrid.default": _grid,
     "aten.meshgrid.indexing": _grid,
     **{f"aten.atleast_{n}d.Sequence": _at_least for n in (1, 2, 3)},
 }
+"""Their results share memory with the operands, one by one."""

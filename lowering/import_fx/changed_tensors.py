@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from etir.dialects.aten.table import load_table
+from etir.lowering.functionalize.lists import LISTS
 from etir.lowering.functionalize.views import viewed_argument
 from etir.lowering.import_fx.structures import flatten
 
@@ -112,11 +113,24 @@ def _note_uses(
             continue
         if isinstance(node.target, torch._ops.OpOverload):
             _note_operator(node, node.target, roots, written, read)
-        elif getattr(node.target, "__name__", "") == "getitem" and node.args[0] in roots:
-            # One of the results of a view operator that has several: split, unbind, chunk.
-            roots[node] = roots[node.args[0]]
+        elif getattr(node.target, "__name__", "") == "getitem":
+            source = _viewed_by_item(node)
+            if source in roots:
+                roots[node] = roots[source]
         elif isinstance(node.target, torch._ops.HigherOrderOperator):
             _note_nested_uses(graph_module, node, roots, written, read)
+
+
+def _viewed_by_item(item: fx.Node) -> fx.Node:
+    """What one of the results of an operator may be a view of: of ``split``, ``unbind`` and ``chunk`` the tensor that
+    the operator itself is a view of, of ``broadcast_tensors`` and its like the operand of the same number.
+    """
+    source, index = item.args
+    assert isinstance(source, fx.Node)
+    if str(source.target) not in LISTS:
+        return source
+    found = flatten(list(source.args))[int(index)]  # type: ignore[arg-type]
+    return found if isinstance(found, fx.Node) else source
 
 
 def _note_operator(

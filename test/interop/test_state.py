@@ -256,3 +256,32 @@ def test_tensors_that_are_no_buffers_keep_their_changes() -> None:
         for step in steps:
             for wanted in expected:
                 torch.testing.assert_close([t.clone() for t in step(x)], wanted)
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda x, cache: torch.broadcast_tensors(x, cache)[1],
+        lambda x, cache: torch.meshgrid(x[0, 0], cache[1, :, 0], indexing="ij")[1][0],
+        lambda x, cache: torch.atleast_3d(x, cache)[1],
+        lambda x, cache: cache.split(3, 1)[1],
+        lambda x, cache: torch.nn.functional.dropout(cache.unbind(1)[2], training=False),
+    ],
+    ids=["broadcast_tensors", "meshgrid", "atleast_3d", "split", "unbind"],
+)
+@pytest.mark.parametrize("target", ["etir", "executorch"])
+def test_state_that_changes_through_one_view_of_several(views: Callable[..., Any], target: str) -> None:
+    """Each result of an operator on lists is a view of its own operand, which the program has to keep."""
+
+    class Viewed(Cached):
+        def forward(self, x: Any) -> Any:
+            views(x, self.cache).add_(1)
+            return self.cache.clone()
+
+    x = torch.ones(SHAPE)
+    model = Viewed(lambda cache: cache, 0.5)
+    run = runs(etir.compile(torch.export.export(model, (x,)), target=target), target)
+    model = copy.deepcopy(model)
+    for _ in range(3):
+        (got,) = run(x)
+        assert torch.equal(torch.as_tensor(got), model(x))
