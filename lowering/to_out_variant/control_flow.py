@@ -138,9 +138,13 @@ def lower_scan(lowering: MethodLowering, op: ScanOp) -> None:
         lowering.values[argument] = piece
     _lower_body(lowering, op.body.block)
     values = [lowering.lower(v) for v in yielded(op.body)]
-    for target, value in zip(stacked, values[len(carried) :], strict=True):
+    rows = list(zip(yielded(op.body), values, strict=True))[len(carried) :]
+    for target, (value, lowered) in zip(stacked, rows, strict=True):
+        row = _as_tensor(lowering, lowered, op)
+        if isinstance(value.type, TensorType) and not is_static(value.type):
+            _size_rows(lowering, op, target, row, index)
         call = ArgumentList.empty()
-        for item in (target, _as_tensor(lowering, value, op), index):
+        for item in (target, row, index):
             call.add(item)
         lowering.emit(call.call("executorch_prim::et_copy_index.tensor", None, ()), op)
     lowering.copy_all(list(zip(carried, values[: len(carried)], strict=True)), op)
@@ -150,6 +154,24 @@ def lower_scan(lowering: MethodLowering, op: ScanOp) -> None:
     lowering.emit(JumpFalseOp(done, head, end), op)
     lowering.blocks.append(end)
     lowering.emit(primitive_call("executorch_prim::sub.Scalar", [index, count], index), op)
+
+
+def _size_rows(lowering: MethodLowering, op: ScanOp, target: SSAValue, row: SSAValue, index: SSAValue) -> None:
+    """``eq index, 0; jump_false, go on; target = unsqueeze(row)``: the first row says how large the others are.
+
+    ``et_copy_index`` adds rows to what is there, and the result has the sizes of its bound, or of the call before.
+    """
+    is_first = lowering.define(ScalarOp(False), op)
+    lowering.emit(primitive_call("executorch_prim::eq.Scalar", [index, 0], is_first), op)
+    first, on = Block(), Block()
+    lowering.emit(JumpFalseOp(is_first, on, first), op)
+    lowering.blocks.append(first)
+    call = ArgumentList.empty()
+    for item in (row, 0, target):
+        call.add(item)
+    lowering.emit(call.call("aten::unsqueeze_copy.out", (OPERAND,), [target]), op)
+    lowering.emit(NextOp(on), op)
+    lowering.blocks.append(on)
 
 
 def _as_tensor(lowering: MethodLowering, value: SSAValue, op: Operation) -> SSAValue:

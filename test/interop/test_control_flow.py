@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("executorch.extension.pybindings.portable_lib")
+portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
 from torch._higher_order_ops.map import map as map_op  # noqa: E402
 from torch._higher_order_ops.scan import scan  # noqa: E402
@@ -240,7 +240,8 @@ def test_rows_of_dynamic_sizes() -> None:
     example = (torch.arange(3.0), f32(2, 4))
     program = torch.export.export(Rows(), example, dynamic_shapes=({}, {1: n}))
     loaded = etir.runtime.load(etir.compile(program, target="etir").buffer)
+    stock = portable_lib._load_for_executorch_from_buffer(etir.compile(program, target="executorch").buffer)
     for size in (4, 2, 7, 3):
         rows, x = torch.arange(3.0), f32(2, size)
-        (got,) = loaded.forward(rows, x)
-        assert torch.equal(torch.as_tensor(got), torch.stack([x - row * 0.25 for row in rows]))
+        for (got,) in (loaded.forward(rows, x), stock.forward((rows, x))):
+            assert torch.equal(torch.as_tensor(got), torch.stack([x - row * 0.25 for row in rows]))
