@@ -5,10 +5,12 @@ An entry names the calls that it is about, what becomes of them, and why; all th
     {"dtypes": {"self": "Char+Short+Int+Long"}, "why": "the remainder of a negative number has the wrong sign"}
     {"ranks": {"self": [0, 0]}, "is": {"dim": "nonempty"}, "effect": "abort", "why": "..."}
     {"empty": ["self"], "why": "..."}
+    {"narrowed": ["self", "other"], "why": "computed in the type of the tensor of rank 0"}
     {"values": "NaN", "why": "the largest value is another than PyTorch's, which is NaN"}
 
 ``dtypes`` are constraints of :mod:`etir.targets.rules`, on numbers too (``"beta": "is(0, 0.0)"``), ``ranks`` the least
-and greatest rank of arguments, ``empty`` arguments without elements. ``effect`` is ``wrong`` (the default) or
+and greatest rank of arguments, ``empty`` arguments without elements. ``narrowed`` are arguments of which one of rank 0
+has a wider type than those that have dims, in whose type PyTorch computes. ``effect`` is ``wrong`` (the default) or
 ``abort``: the process ends. What depends on ``values`` is known at run time only: the link check lets it pass, and the
 reference of kernels says it. ``python -m etir.tools.probe.hostile`` finds what to write here.
 """
@@ -19,10 +21,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from etir.targets.dtypes import can_cast, promote_all
 from etir.targets.errors import E0602
 from etir.targets.rules import Call, Constraint, Shape, parse_constraint
 
-_FIELDS = ("dtypes", "ranks", "empty", "values", "effect", "why")
+_FIELDS = ("dtypes", "ranks", "empty", "narrowed", "values", "effect", "why")
 _EFFECTS = {"wrong": "wrong result", "abort": "ends the process"}
 
 
@@ -35,6 +38,7 @@ class Wrong:
     dtypes: Mapping[str, Constraint] = field(default_factory=dict[str, Constraint])
     ranks: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     empty: tuple[str, ...] = ()
+    narrowed: tuple[str, ...] = ()
     values: str = ""
 
     @staticmethod
@@ -51,6 +55,7 @@ class Wrong:
             {name: parse_constraint(text) for name, text in dtypes.items()},
             {name: (least, greatest) for name, (least, greatest) in ranks.items()},
             tuple(entry.get("empty", ())),
+            tuple(entry.get("narrowed", ())),
             entry.get("values", ""),
         )
 
@@ -61,6 +66,8 @@ class Wrong:
         for name, (least, greatest) in self.ranks.items():
             if not any(least <= rank <= greatest for rank in ranks.get(name, ())):
                 return False
+        if self.narrowed and not _is_narrowed(call, self.narrowed, ranks):
+            return False
         return all(any(0 in shape for shape in shapes.get(name, ())) for name in self.empty)
 
     @property
@@ -71,5 +78,19 @@ class Wrong:
             f"rank of {name} {low}" + (f" to {high}" if high != low else "") for name, (low, high) in self.ranks.items()
         ]
         about += [f"{name} empty" for name in self.empty]
+        about += [f"one of {', '.join(self.narrowed)} of rank 0 and a wider type"] if self.narrowed else []
         about += [self.values] if self.values else []
         return f"{self.effect} for {', '.join(about)} ({self.why})"
+
+
+def _is_narrowed(call: Call, names: Sequence[str], ranks: Mapping[str, Sequence[int]]) -> bool:
+    """Whether PyTorch's common type of some tensors is narrower than one of them.
+
+    Of tensors in one category (integers, floating point) those of rank 0 have no say if others have dims.
+    """
+    own = [(t, r) for n in names for t, r in zip(call.tensors.get(n, ()), ranks.get(n, ()), strict=False)]
+    common = promote_all(t for t, rank in own if rank)
+    if common is None:
+        return False
+    wide = promote_all([common, *(t for t, rank in own if not rank)])
+    return wide is not None and wide != common and can_cast(wide, common)

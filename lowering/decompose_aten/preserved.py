@@ -109,10 +109,10 @@ def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is what it will be at run time: a number, a flag, or a list of them."""
+    """Whether a value is what it will be at run time: a number, a flag, a word, or a list of them."""
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
-    return isinstance(value, (bool, int, float))
+    return isinstance(value, (bool, int, float, str))
 
 
 def _dims(value: SSAValue) -> tuple[Dim, ...]:

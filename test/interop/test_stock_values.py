@@ -56,3 +56,83 @@ def test_comparisons_of_doubles_with_others(compare: Callable[..., Any], other: 
     doubles = torch.tensor([1 + 1e-12, 2.5e-308, 2.0**24 + 1], dtype=torch.float64)
     agree(compare, doubles, other)
     agree(compare, other, doubles)
+
+
+F64 = torch.float64
+WIDE = torch.tensor([[2**53 + 1, -(2**53) - 3, 2**24 + 1], [5, -7, -(2**62)]])
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dims", [(0,), (-1,), (0, 1)])
+def test_sums_of_wide_types(dims: tuple[int, ...], keepdim: bool) -> None:
+    """Exact, where the kernel adds in float32."""
+    agree(lambda x: x.sum(dims, keepdim), torch.tensor([[1 + 2.0**-40, 1e30, 3], [2.0**40, 1, 3]], dtype=F64))
+    agree(lambda x: x.sum(dims, keepdim), WIDE)
+    agree(lambda x: x.sum(dims, keepdim), WIDE.int())
+
+
+def test_sums_of_nothing_and_of_single_numbers() -> None:
+    agree(lambda x: x.sum(1), torch.zeros(3, 0, dtype=torch.int64))
+    agree(lambda x: x.sum(1), torch.zeros(0, 3, dtype=torch.int64))
+    agree(torch.sum, torch.tensor(2**53 + 1))
+    agree(torch.sum, torch.tensor(1 + 2.0**-40, dtype=F64))
+
+
+def test_sum_of_dynamic_sizes() -> None:
+    rows, columns = torch.export.Dim("rows", max=9), torch.export.Dim("columns", max=9)
+    model = Applied(lambda x: x.sum((0, 2)))
+    example = torch.full((3, 2, 4), 2**24 + 1)
+    program = torch.export.export(model, (example,), dynamic_shapes=(({0: rows, 2: columns},),))
+    calls = [(torch.full((n, 2, m), 2**24 + 1),) for n, m in ((3, 4), (9, 9), (2, 3))]
+    assert_same(stock(etir.compile(program, target="executorch").buffer, calls), eager(model, calls), "stock", 0)
+
+
+def test_running_sums_of_16_bits() -> None:
+    """In float32: the kernel rounds every sum, and stays at 256."""
+    agree(lambda x: x.cumsum(0)[-1], torch.ones(700, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_division_of_integers(dtype: torch.dtype) -> None:
+    """Remainders have torch's signs, and no quotient is computed in floating point."""
+    large = torch.iinfo(dtype).max
+    x = torch.tensor([-7, 7, -large, large, 3, -large - 1], dtype=dtype)
+    y = torch.tensor([2, -2, 3, -3, 5, 7], dtype=dtype)
+    for function in (torch.remainder, torch.fmod, torch.floor_divide):
+        agree(function, x, y)
+        agree(lambda t, f=function: f(t, -5), x)
+    for mode in ("trunc", "floor"):
+        agree(lambda t, u, m=mode: torch.div(t, u, rounding_mode=m), x, y)
+        agree(lambda t, m=mode: torch.div(t, 3, rounding_mode=m), x)
+
+
+def test_rounding_of_integers() -> None:
+    agree(lambda x: x.ceil() + x.floor() * 2, torch.tensor([2**53 + 1, -(2**24) - 1]))
+
+
+BINARY = {
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "eq": torch.eq,
+    "lt": torch.lt,
+    "ge": torch.ge,
+    "fmod": torch.fmod,
+    "remainder": torch.remainder,
+    "div": torch.div,
+    "floor_divide": torch.floor_divide,
+    "clamp": lambda x, y: torch.clamp(x, y, y),
+}
+
+
+@pytest.mark.parametrize("function", BINARY.values(), ids=BINARY)
+def test_tensors_of_rank_0_and_a_wider_type(function: Callable[..., Any]) -> None:
+    """They are computed in the type of the other operand, to which torch converts them."""
+    agree(function, torch.tensor([1, -3, 100], dtype=torch.int8), torch.tensor(300))
+    agree(function, torch.tensor([1.0, 3.0, 1e30]), torch.tensor(1.0 + 2.0**-40, dtype=F64))
+
+
+def test_integers_beyond_16_bits() -> None:
+    """They become infinite before they are multiplied."""
+    half = torch.tensor([0.0, 1.0, -1000.0], dtype=torch.float16)
+    agree(torch.mul, half, torch.tensor([70000, 70000, 3]))
+    agree(torch.lt, torch.tensor([2048.0, 3.0], dtype=torch.float16), torch.tensor([2049, 3]))

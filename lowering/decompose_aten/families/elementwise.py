@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
@@ -206,17 +205,6 @@ def isclose(b: Builder, x: SSAValue, y: SSAValue, rtol: float, atol: float, equa
     difference = b.abs(b.sub(b.cast(x, element(y)) if element(x) == i1 else x, y))
     near = b.logical_and(b.lt(difference, math.inf), b.le(difference, allowed))
     return b.logical_or(close, near)
-
-
-@decomposition(
-    aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor, symint_args=ALL
-)
-def compare_doubles(b: Builder, x: SSAValue, y: TensorOrScalar) -> SSAValue | None:
-    """A comparison of float64 with another dtype, with both in float64: kernels may compare them in float32"""
-    if not is_tensor(x) or not is_tensor(y) or element(x) == element(y) or result_type((x, y)) != f64:
-        return b.notify_match_failure("it is not of float64 and another dtype")
-    comparison = cast("Operator", type(b.rewriter.root))
-    return b(comparison, b.cast(x, f64), b.cast(y, f64))
 
 
 @decomposition(aten.sign.default)

@@ -19,7 +19,26 @@ def test_calls_that_end_the_stock_process_are_refused() -> None:
 def test_what_depends_on_values_is_said_and_not_refused() -> None:
     stock = load("executorch")
     assert stock.kernels["aten::max_pool2d_with_indices.out"].wrong[0].values == "NaN"
-    assert stock.check_call("aten::floor.out", {"self": 4, "out": 4}) is None
+    assert stock.check_call("aten::gelu.out", {"self": 6, "out": 6}) is None
+
+
+def test_a_tensor_of_rank_0_that_is_converted_to_a_narrower_type() -> None:
+    """Integers of 64 bits beside some of 8 bits are; integers beside floating point are not, nor what has dims."""
+    stock, kernel = load("executorch"), "aten::maximum.out"
+    narrow, out = (2, 3), (2, 3)
+    for self, other, dims, is_wrong in (
+        (1, 4, (), True),
+        (6, 7, (), True),
+        (6, 4, (), False),
+        (4, 1, (), False),
+        (1, 4, (3,), False),
+    ):
+        for names, shapes in ((("self", "other"), (narrow, dims)), (("other", "self"), (narrow, dims))):
+            types = dict(zip(names, (self, other), strict=True))
+            given = {**dict(zip(names, shapes, strict=True)), "out": out}
+            common = self if is_wrong or self > other else other
+            found = stock.check_call(kernel, {**types, "out": common}, shapes=given)
+            assert (found is not None and "computed in the type of both" in found) == is_wrong, (types, dims, found)
 
 
 def test_unknown_fields_are_errors() -> None:
