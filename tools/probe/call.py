@@ -167,6 +167,36 @@ class Call:
         mutable = tuple(initial) if len(initial) > 1 else ()
         return write_pte(model.Program((plan,), tuple(constants), mutable))
 
+    def natural(self) -> tuple[ScalarType, ...]:
+        """The types of ``base``, with those that PyTorch's functional operator gives its results: what programs have.
+
+        Those of ``base`` where there is no such operator.
+        """
+        inputs = [_contents(t.spec, i, t.spec.base) for i, t in enumerate(self.tensors) if t.is_input]
+        packet = getattr(getattr(torch.ops, self.schema.namespace), self.schema.name)
+        names = [a.name for a in self._inputs]
+        for overload in packet.overloads():
+            op = getattr(packet, overload)
+            if [a.name for a in op._schema.arguments] != names or any(a.alias_info for a in op._schema.arguments):
+                continue
+            tensors = iter(inputs)
+            values = {a.name: _torch_value(v, tensors) for a, v in zip(self._inputs, self.sample.args, strict=True)}
+            try:
+                found = op(**values)
+            except _REFUSALS:
+                continue
+            results = [
+                r for r in (found if isinstance(found, tuple | list) else (found,)) if isinstance(r, torch.Tensor)
+            ]
+            if len(results) != len(self.results):
+                continue
+            known = {own: scalar for scalar, own in TORCH_DTYPES.items()}
+            types = list(self.base.dtypes)
+            for index, result in zip(self.results, results, strict=True):
+                types[index] = known[result.dtype]
+            return tuple(types)
+        return self.base.dtypes
+
     def reference(self, dtypes: Sequence[ScalarType]) -> list[torch.Tensor] | None:
         """What PyTorch's operator of the same name writes for these types, ``None`` where it refuses them.
 
@@ -446,11 +476,18 @@ def _contents(spec: T, slot: int, dtype: ScalarType) -> torch.Tensor:
             values = (count + 1) % 2
         case "zero":
             values = count * 0
-        case "special" | "negative" | "extreme" | "offset":
+        case "special" | "negative" | "extreme" | "offset" | "precise":
             return _hostile(spec, slot, dtype)
         case _:
             values = count % int(spec.fill.removeprefix("index"))
     return values.reshape(spec.shape).to(TORCH_DTYPES.get(dtype) or _STORED_AS.get(dtype, torch.uint8))
+
+
+_PRECISE: dict[ScalarType, list[float]] = {
+    ScalarType.DOUBLE: [1 + 2.0**-40, 3.0 - 2.0**-44, 1e30, 2.5, 1 - 2.0**-45],
+    ScalarType.LONG: [2**53 + 1, -(2**53) - 3, 2**24 + 1, 5, -(2**54) + 2],
+    ScalarType.INT: [2**24 + 1, -(2**24) - 3, 2**26 + 7, 5, -(2**25) + 1],
+}
 
 
 def _hostile(spec: T, slot: int, dtype: ScalarType) -> torch.Tensor:
@@ -470,6 +507,9 @@ def _hostile(spec: T, slot: int, dtype: ScalarType) -> torch.Tensor:
             return torch.tensor([numbers[(i + slot) % len(numbers)] for i in range(count)], dtype=own).reshape(
                 spec.shape
             )
+        case "precise" if dtype in _PRECISE:
+            own_values = [_PRECISE[dtype][(i * 3 + slot) % 5] for i in range(count)]
+            return torch.tensor(own_values, dtype=own).reshape(spec.shape)
         case "offset":
             base = (
                 60 if own in (torch.int8, torch.uint8) else 1000 if own in (torch.float16, torch.bfloat16) else 100_000

@@ -1,7 +1,8 @@
 """``python -m etir.tools.probe.hostile``: call the kernels of the installed runtime with what nobody tests with.
 
-For every sample of every kernel of a manifest: NaN and infinities, negative and extreme numbers, values far from zero,
-dims of rank 0, empty tensors, other numbers for every number. Each case runs in a child process and is compared with
+For every sample of every kernel of a manifest: NaN and infinities, negative and extreme numbers, values far from zero
+or with all the bits that the type has, operands of two types, dims of rank 0, empty and long tensors, other numbers for
+every number. Each case runs in a child process and is compared with
 PyTorch. What the manifest accepts, and the runtime gets wrong or ends the process on, is printed: an entry for the
 ``wrong`` of the kernel's row, or something to mend.
 """
@@ -9,6 +10,7 @@ PyTorch. What the manifest accepts, and the runtime gets wrong or ends the proce
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,10 +26,10 @@ from etir.tools.probe.check import samples_of
 from etir.tools.probe.runner import Outcome, load_runtime, run_cases
 from etir.tools.probe.sample import Argument, Fill, Sample, T
 
-FILLS: tuple[Fill, ...] = ("special", "negative", "extreme", "offset", "zero")
+FILLS: tuple[Fill, ...] = ("special", "negative", "extreme", "offset", "precise", "zero")
 """Contents that a probe puts into the data of a sample."""
 DTYPES = tuple(ScalarType[n] for n in ("FLOAT", "DOUBLE", "HALF", "BFLOAT16", "LONG", "INT", "CHAR", "BYTE", "BOOL"))
-SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (5,), (0, 3), (3, 0), (2, 1, 3))
+SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (5,), (0, 3), (3, 0), (2, 1, 3), (2, 700))
 INTS = (-(2**62), -9, -2, -1, 0, 1, 2, 9, 2**62)
 FLOATS = (-1.5, 0.0, 0.5, 1e30, float("inf"), float("-inf"), float("nan"))
 LISTS: tuple[tuple[int, ...], ...] = ((), (0,), (-1,), (0, 0), (0, 1), (1,))
@@ -57,6 +59,7 @@ class Finding:
 def attempts(entry: KernelEntry) -> Iterator[Attempt]:
     """The hostile samples of a kernel: one thing of a sample is changed in each."""
     for number, sample in enumerate(samples_of(entry.name)):
+        yield Attempt(entry.name, f"sample {number}", sample)
         for what, args in _changed(sample.args):
             yield Attempt(entry.name, f"sample {number}, {what}", replace(sample, args=tuple(args)))
         if sample.outs is None:
@@ -107,44 +110,48 @@ def _changed(args: Sequence[Argument], fills: Sequence[Fill] = FILLS) -> Iterato
                 yield f"argument {index} = {value}", [value if i == index else a for i, a in enumerate(args)]
 
 
-def _typed(sample: Sample, dtype: ScalarType) -> Sample:
+def _is_open(argument: Any) -> bool:
+    """Whether a tensor's type is the probe's to choose."""
+    return isinstance(argument, T) and (argument.fill in DATA_FILLS + FILLS) and argument.dtype is None
+
+
+def _typed(sample: Sample, dtypes: Sequence[ScalarType]) -> Sample:
+    """The sample with types for its data, the last one for all that are left."""
+    left = list(dtypes)
+
     def typed(argument: Any) -> Any:
-        if (
-            isinstance(argument, T)
-            and (argument.fill in DATA_FILLS or argument.fill in FILLS)
-            and argument.dtype is None
-        ):
-            return replace(argument, dtype=dtype)
+        if _is_open(argument):
+            return replace(argument, dtype=left.pop(0) if len(left) > 1 else left[0])
         return tuple(map(typed, argument)) if isinstance(argument, tuple) else argument
 
     return replace(sample, args=tuple(map(typed, sample.args)))
 
 
+def _dtypes(sample: Sample, dtypes: Sequence[ScalarType]) -> Iterator[tuple[ScalarType, ...]]:
+    """One type for all data; two, in both orders, where the kernel may take operands of different types."""
+    yield from ((dtype,) for dtype in dtypes)
+    if 2 <= sum(map(_is_open, sample.args)) <= 3:
+        yield from itertools.permutations(dtypes, 2)
+
+
 def jobs(entry: KernelEntry, dtypes: Sequence[ScalarType] = DTYPES) -> Iterator[tuple[Attempt, Call, Case]]:
-    """The calls to run: those that PyTorch runs and the manifest accepts."""
+    """The calls to run: those that PyTorch runs and the manifest accepts, with results of the types that it gives."""
     seen: dict[str, None] = {}
     for attempt in attempts(entry):
-        for dtype in dtypes:
-            sample = _typed(attempt.sample, dtype)
+        for chosen in _dtypes(attempt.sample, dtypes):
+            sample = _typed(attempt.sample, chosen)
             if repr(sample) in seen:
                 continue
             seen[repr(sample)] = None
             try:
                 call = Call(entry.name, entry.schema, sample, is_prim=entry.kind == "prim")
+                types = call.natural()
             except (ValueError, RuntimeError, IndexError, TypeError, OverflowError):
                 continue
-            wide = tuple(
-                dtype
-                if not t.is_input and d is ScalarType.FLOAT and dtype.name in ("DOUBLE", "HALF", "BFLOAT16")
-                else d
-                for t, d in zip(call.tensors, call.base.dtypes, strict=True)
-            )
-            for types in dict.fromkeys([call.base.dtypes, wide]):
-                reason = entry.check(
-                    call.by_name(types), call.by_name(call.base.dim_orders), others=call.others, shapes=call.shapes
-                )
-                if reason is None and call.reference(types) is not None:
-                    yield attempt, call, Case(types, call.base.dim_orders)
+            orders = call.base.dim_orders
+            reason = entry.check(call.by_name(types), call.by_name(orders), others=call.others, shapes=call.shapes)
+            if reason is None and call.reference(types) is not None:
+                yield attempt, call, Case(types, orders)
 
 
 def probe(runtime: Any, entries: Sequence[KernelEntry]) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ from etir.tools.probe.call import TORCH_DTYPES, Call, Case
 _SECONDS_PER_CASE = 20.0
 _RAN_SO_FAR = 255
 _HALF = (ScalarType.HALF, ScalarType.BFLOAT16, ScalarType.COMPLEXHALF)
+_SINGLE = (ScalarType.FLOAT, ScalarType.COMPLEXFLOAT)
 
 
 class Outcome(IntEnum):
@@ -132,14 +133,25 @@ def compare(call: Call, case: Case, results: Sequence[Any]) -> Outcome:
     expected = call.reference(case.dtypes) if results else None
     if expected is None:
         return Outcome.RAN
-    tolerance = 2e-2 if any(d in _HALF for d in case.dtypes) else 1e-4
-    return Outcome.SAME if all(map(_close, results, expected, repeat(tolerance))) else Outcome.WRONG
+    return Outcome.SAME if all(map(_close, results, expected, repeat(tolerance(case)))) else Outcome.WRONG
+
+
+def tolerance(case: Case) -> float:
+    """What the types of a case cost: where all that are not integers are Double, the results have to be."""
+    if any(d in _HALF for d in case.dtypes):
+        return 2e-2
+    return 1e-10 if not any(d in _SINGLE for d in case.dtypes) else 1e-4
 
 
 def _close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> bool:
-    """Equal up to ``tolerance`` times the greatest magnitude, which is what low-precision accumulation costs."""
+    """Equal up to ``tolerance`` times the greatest magnitude, which is what low-precision accumulation costs.
+
+    Integers are equal.
+    """
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return False
+    if not actual.is_floating_point() and not actual.is_complex():
+        return torch.equal(actual, expected)
     wide = torch.complex128 if actual.is_complex() else torch.float64
     actual, expected = actual.to(wide), expected.to(wide)
     finite = expected[expected.isfinite()].abs()

@@ -9,7 +9,7 @@ from etir.emit.formats.scalar_type import ScalarType
 
 Fill = (
     Literal["data", "signed", "unit", "sparse", "small", "mask", "index2", "index3", "zero"]
-    | Literal["special", "negative", "extreme", "offset"]
+    | Literal["special", "negative", "extreme", "offset", "precise"]
 )
 
 
@@ -20,7 +20,8 @@ class T:
     ``data`` counts 1 to 4, ``signed`` -2 to 2 in halves, ``small`` 1 to 3, ``unit`` alternates 0 and 1,
     ``sparse`` is 1 in one of 8 places: Float. ``mask`` alternates 1 and 0: Bool.
     What is hostile: ``special`` has NaN, infinities and signed zeros among small numbers, ``negative`` -7 to -1,
-    ``extreme`` the ends of the type, ``offset`` small differences far from zero. ``indexN`` counts 0 to N-1: Long.
+    ``extreme`` the ends of the type, ``offset`` small differences far from zero, ``precise`` what only the type itself
+    holds: numbers that a computation in a narrower one rounds. ``indexN`` counts 0 to N-1: Long.
     ``zero`` is zeros: Float. ``dtype`` and ``dim_order`` replace the usual ones.
     ``exclude`` lists types with which the argument means something that the other shapes do not fit.
     """
