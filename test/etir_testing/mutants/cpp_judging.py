@@ -1,0 +1,223 @@
+"""What the tests of the native runtime say of its mutants.
+
+The preset ``release`` is built once. A mutant is then compiled as CMake would compile it, from a folder that comes
+first on the path of headers, and linked before the libraries, from which the linker takes what is missing: a source is
+one object; a header's mutant is in every source of the core that includes it and in the header's own C++ test.
+
+First the C++ tests run, then, in forks of a process that has imported everything, the tests in Python that call the
+executor's library.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from etir_testing import ROOT
+from etir_testing.mutants.judging import Say, Verdict
+from etir_testing.mutants.mutant import Mutant
+from etir_testing.mutants.suites import ForkedTests, Lost, in_fork, pytest_in_process
+
+SUITES = tuple(
+    f"test/runtime/executor/test_{name}.py"
+    for name in (
+        "bad_input",
+        "executor_invalid",
+        "executor_method",
+        "executor_prims",
+        "executor_stock",
+        "fuzz_corpus",
+        "memory_budget",
+        "reference_delegate",
+        "reference_models",
+    )
+)
+"""Those that call the library; the others of the folder build with sanitizers, or call the Python package's module."""
+UNIT_TEST, LIBRARY = "etir_unit_test", "etir_executor_test"
+OPTIMIZATION = "-O1"
+"""Compiles faster than what is shipped, and does the same."""
+SECONDS = 20.0
+"""For the C++ tests, which take a tenth of one."""
+SCRATCH = ROOT / "build" / "mutants" / "native"
+
+
+class NotCompiled(Exception):
+    """The compiler does not take the mutant."""
+
+
+class Native:
+    """The build whose objects mutants replace."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        text = self._run("ninja", "-t", "commands", UNIT_TEST, LIBRARY).splitlines()
+        # ``: && /usr/bin/c++ ... && :`` are links; without the launcher that keeps what was compiled: it would be full.
+        self._compile = {found[1]: command for command in text if (found := re.search(r" -c (\S+)$", command))}
+        self._link = {
+            name: next(command for command in text if re.search(rf" -o \S*{name}(\.so)? ", command))
+            for name in (UNIT_TEST, LIBRARY)
+        }
+        self._includes = self._headers()
+
+    def _run(self, *command: str) -> str:
+        return subprocess.run(command, cwd=self.folder, check=True, capture_output=True, text=True).stdout
+
+    def _headers(self) -> dict[str, list[str]]:
+        """Header to the sources that include it, all as absolute paths."""
+        found: dict[str, list[str]] = {}
+        wanted = {re.search(r" -o (\S+) ", command)[1]: source for source, command in self._compile.items()}  # type: ignore[index]
+        current = None
+        for line in self._run("ninja", "-t", "deps").splitlines():
+            if line and not line.startswith(" "):
+                current = wanted.get(line.partition(":")[0])
+            elif line and current is not None:
+                header = str((self.folder / line.strip()).resolve())
+                found.setdefault(header, []).append(current)
+        return found
+
+    def sources_with(self, path: str) -> list[str]:
+        """What has to be compiled when the file at ``path`` (relative to the checkout) changes."""
+        place = str(ROOT / path)
+        if place in self._compile:
+            return [place]
+        own_test = str(ROOT / path.replace(".h", "_test.cc"))
+        core = [str(ROOT / "runtime" / name) for name in ("core", "executor")]
+        return [
+            source
+            for source in self._includes.get(place, [])
+            if source == own_test or (source.startswith(tuple(core)) and not source.endswith("_test.cc"))
+        ]
+
+    def build(self, path: str, text: str) -> dict[str, Path]:
+        """Compile and link: the unit test's program and the library. Raises NotCompiled."""
+        overlay = SCRATCH / "overlay"
+        relative = Path(path).relative_to("runtime")
+        subprocess.run(["rm", "-rf", str(overlay)], check=True)
+        (overlay / relative).parent.mkdir(parents=True)
+        (overlay / relative).write_text(text)
+        objects: list[str] = []
+        for source in self.sources_with(path):
+            mutated = overlay / Path(source).relative_to(ROOT / "runtime")
+            if not mutated.exists():  # Beside the header, where ``#include "x.h"`` looks first.
+                mutated.parent.mkdir(parents=True, exist_ok=True)
+                mutated.write_text(Path(source).read_text())
+            made = overlay / f"{len(objects)}.o"
+            command = _compile_command(self._compile[source], mutated, made, overlay)
+            done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+            if done.returncode:
+                raise NotCompiled(done.stderr)
+            objects.append(str(made))
+        tests = [o for o, s in zip(objects, self.sources_with(path), strict=True) if s.endswith("_test.cc")]
+        built: dict[str, Path] = {}
+        for name, command in self._link.items():
+            built[name] = SCRATCH / name
+            given = objects if name == UNIT_TEST else [o for o in objects if o not in tests]
+            self._link_one(command, built[name], given, replaced=bool(tests) and name == UNIT_TEST, path=path)
+        return built
+
+    def _link_one(self, command: str, out: Path, objects: Sequence[str], *, replaced: bool, path: str) -> None:
+        words = shlex.split(command.removeprefix(": && ").partition(" && ")[0])
+        if replaced:  # The header's own test is there once, in its mutated form.
+            own = Path(path).stem + "_test.cc.o"
+            words = [word for word in words if Path(word).name != own]
+        words[words.index("-o") + 1] = str(out)
+        first = next(i for i, word in enumerate(words) if word.endswith(".o"))
+        done = subprocess.run(
+            [*words[:first], *objects, *words[first:]], cwd=self.folder, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise NotCompiled(done.stderr)
+
+
+def _compile_command(command: str, source: Path, made: Path, overlay: Path) -> list[str]:
+    words = shlex.split(command)
+    words = words[next(i for i, word in enumerate(words) if re.search(r"(g|c|clang)\+\+(-\d+)?$", word)) :]
+    kept = [word for word in words[1:] if word not in ("-MD", "-Werror", "-Wall", "-Wextra", "-O3")]
+    for option in ("-MT", "-MF", "-o", "-c"):
+        at = kept.index(option)
+        del kept[at : at + 2]
+    return [words[0], "-w", OPTIMIZATION, f"-I{overlay}", *kept, "-o", str(made), "-c", str(source)]
+
+
+def judge(
+    mutants: Iterable[Mutant], files: Mapping[str, str], count: int, known: Mapping[str, Verdict], say: Say
+) -> list[Mutant]:
+    """Judge the first ``count`` of the mutants that compile; those. Imports the compiler."""
+    from etir_testing.runtime.builds import build
+
+    native = Native(build("release", UNIT_TEST, LIBRARY))
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    judged: list[Mutant] = []
+
+    def body(tests: ForkedTests) -> None:
+        names = _by_time(tests)
+        for mutant in mutants:
+            if len(judged) == count:
+                break
+            verdict = known.get(mutant.id)
+            if verdict is None:
+                verdict = _verdict(native, mutant, files[mutant.path], tests, names)
+                say(mutant, verdict)
+            if verdict.status != "no mutant":
+                judged.append(mutant)
+
+    pytest_in_process(SUITES, ForkedTests(body, with_lit=False))
+    return judged
+
+
+def _by_time(tests: ForkedTests) -> list[str]:
+    """The tests that pass without a mutant, the fastest first."""
+    seconds: dict[str, float] = {}
+
+    def body(report: Callable[[Any], None]) -> None:
+        for name, passed, took in tests.run(tests.names()):
+            report([name, passed, took])
+
+    for found in in_fork(body, lambda _: 300.0):
+        if not isinstance(found, Lost) and found[1]:
+            seconds[found[0]] = found[2]
+    return sorted(seconds, key=lambda name: (seconds[name] > 1.0, seconds[name]))
+
+
+def _verdict(native: Native, mutant: Mutant, source: str, tests: ForkedTests, names: Sequence[str]) -> Verdict:
+    try:
+        built = native.build(mutant.path, mutant.apply(source))
+    except NotCompiled:
+        return Verdict("no mutant")
+    try:
+        done = subprocess.run([str(built[UNIT_TEST])], capture_output=True, text=True, timeout=SECONDS, cwd=SCRATCH)
+    except subprocess.TimeoutExpired:
+        return Verdict("timeout", "C++ tests")
+    if done.returncode:
+        failed = re.search(r"(\w+_test\.cc)[:\s]", done.stdout + done.stderr)
+        return Verdict("killed", f"C++ tests{': ' + failed[1] if failed else ''}")
+
+    def body(report: Callable[[Any], None]) -> None:
+        from etir_testing.runtime import executor, kernels
+
+        library = executor.kernel_library
+
+        def replaced(name: str, **how: Any) -> Path:
+            return built[LIBRARY] if name == LIBRARY else library(name, **how)
+
+        executor.kernel_library = kernels.kernel_library = replaced
+        running = tests.run(names)
+        for name in names:
+            report([name, True])
+            _, passed, _ = next(running)
+            if not passed:
+                report([name, False])
+                return
+
+    name = ""
+    for report in in_fork(body, lambda _: 60.0):
+        if isinstance(report, Lost):
+            return Verdict("timeout" if report.why == "timeout" else "killed", name)
+        name, passed = report
+        if not passed:
+            return Verdict("killed", name)
+    return Verdict("survived", tests=len(names))

@@ -1,0 +1,166 @@
+"""What the tests say of mutants: which test fails, or that all pass.
+
+Every mutant is put into a fork, where the tests that run its lines run, the fastest first, until one fails, takes far
+longer than it should, or ends the process. Mutants of what runs at import are first, in forks of a process that has
+imported everything but the compiler; then the compiler is imported and tests are collected, once for all others.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from etir_testing import ROOT
+from etir_testing.mutants.applying import LoadedFunctions, import_mutated
+from etir_testing.mutants.measuring import Measured, import_all
+from etir_testing.mutants.mutant import Mutant
+from etir_testing.mutants.suites import LIT, ForkedTests, Lost, in_fork, pytest_in_process
+
+PRELOADED = (
+    "hypothesis",
+    "numpy",
+    "torch",
+    "torch.export",
+    "torch.testing",
+    "xdsl.dialects.builtin",
+    "xdsl.parser",
+    "xdsl.printer",
+    "xdsl.pattern_rewriter",
+)
+"""What the compiler and its tests import, and is not the compiler."""
+
+COLLECTION_SECONDS = 120.0
+MOST_TESTS = 400
+"""Of a mutant in code that everything runs; what the four hundred fastest do not see is looked at by hand."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``status`` is ``killed``, ``timeout``, ``survived`` or ``unreached``; ``by`` the test, ``seconds`` of tests."""
+
+    status: str
+    by: str = ""
+    tests: int = 0
+
+
+Say = Callable[[Mutant, Verdict], None]
+
+
+@dataclass
+class Judge:
+    """Judges mutants of ``files`` (path and text) by what was measured."""
+
+    files: Mapping[str, str]
+    measured: Measured
+    say: Say
+    most_tests: int = MOST_TESTS
+
+    def judge(self, mutants: Sequence[Mutant], paths: Sequence[str], packages: Sequence[str]) -> None:
+        """Judge all of them. Imports the compiler: call it in a process of its own."""
+        later: list[Mutant] = []
+        for name in PRELOADED:
+            importlib.import_module(name)
+        for mutant in mutants:
+            if not self.tests_of(mutant) and not self._runs_at_import(mutant):
+                self.say(mutant, Verdict("unreached"))
+            elif self._runs_at_import(mutant):
+                self.say(mutant, self._at_import(mutant))
+            else:
+                later.append(mutant)
+        if not later:
+            return
+        import_all(packages)
+
+        unfit: list[Mutant] = []
+
+        def body(tests: ForkedTests) -> None:
+            functions = LoadedFunctions(ROOT)
+            for mutant in later:
+                verdict = self._in_loaded(mutant, tests, functions)
+                if verdict is None:
+                    unfit.append(mutant)
+                else:
+                    self.say(mutant, verdict)
+
+        pytest_in_process(paths, ForkedTests(body))
+        for mutant in unfit:
+            self.say(mutant, Verdict("at import"))
+
+    def tests_of(self, mutant: Mutant) -> list[str]:
+        """The tests that run its lines; for what runs at import those of its whole file."""
+        first, last = mutant.line, mutant.last_line
+        if self._runs_at_import(mutant):
+            first, last = 1, 1 << 30
+        numbers = self._numbers(mutant.path, first, last)
+        return [self.measured.names[number] for number in numbers[: self.most_tests]]
+
+    def _numbers(self, path: str, first: int, last: int) -> list[int]:
+        if last < 1 << 30:
+            return self.measured.tests_of(path, first, last)
+        lines = [int(line) for line in self.measured.lines.get(path, {})]
+        return self.measured.tests_of(path, min(lines), max(lines)) if lines else []
+
+    def _runs_at_import(self, mutant: Mutant) -> bool:
+        return self.measured.is_imported(mutant.path, mutant.line, mutant.last_line)
+
+    def _limit(self, report: Any) -> float:
+        return COLLECTION_SECONDS if report is None else 10.0 + 10.0 * float(report[2])
+
+    def _verdict(self, reports: Iterator[Any]) -> Verdict:
+        """The verdict of what a fork reports: before each test its name, and after it whether it passed."""
+        name, count = "import", 0
+        for report in reports:
+            if isinstance(report, Lost):
+                return Verdict("timeout" if report.why == "timeout" else "killed", name, count)
+            state, name, _ = report
+            count += state == "start"
+            if state == "failed":
+                return Verdict("killed", name, count)
+        return Verdict("survived", "", count)
+
+    def _run(self, tests: ForkedTests, names: Sequence[str], report: Callable[[Any], None]) -> None:
+        seconds = dict(zip(self.measured.names, self.measured.seconds, strict=True))
+        running = tests.run([name for name in names if name in tests.items or name in tests.lit])
+        for name in names:
+            if name not in tests.items and name not in tests.lit:
+                continue
+            report(("start", name, seconds[name]))
+            _, passed, _ = next(running)
+            if not passed:
+                report(("failed", name, 0))
+                return
+
+    def _in_loaded(self, mutant: Mutant, tests: ForkedTests, functions: LoadedFunctions) -> Verdict | None:
+        source = self.files[mutant.path]
+        names = self.tests_of(mutant)
+
+        def body(report: Callable[[Any], None]) -> None:
+            if not functions.mutate(mutant.path, source, mutant.apply(source)):
+                report(("failed", "not applied", 0))
+                return
+            self._run(tests, names, report)
+
+        verdict = self._verdict(in_fork(body, self._limit))
+        return None if verdict.by == "not applied" else verdict
+
+    def _at_import(self, mutant: Mutant) -> Verdict:
+        names = self.tests_of(mutant)[:40]
+
+        def body(report: Callable[[Any], None]) -> None:
+            import_mutated(ROOT, mutant.path, mutant.apply(self.files[mutant.path]))
+            importlib.import_module(module_name(mutant.path))
+            paths = list(dict.fromkeys(name.partition("::")[0] for name in names if not name.startswith(LIT)))
+            plugin = ForkedTests(lambda tests: self._run(tests, names, report))
+            code = pytest_in_process(paths or ["test/unit/meta/test_exports.py"], plugin)
+            if not plugin.items and code:
+                report(("failed", "collection", 0))
+
+        return self._verdict(in_fork(body, self._limit))
+
+
+def module_name(path: str) -> str:
+    """``lowering/a/b.py`` is the module ``etir.lowering.a.b``."""
+    name = "etir." + path.removesuffix(".py").replace("/", ".")
+    return name.removesuffix(".__init__")

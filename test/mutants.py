@@ -1,0 +1,169 @@
+"""How many small faults in the sources the tests see.
+
+    python test/mutants.py --seed 1 --count 300              mutants of lowering/, passes/ and emit/
+    python test/mutants.py --seed 1 --count 300 --list       their differences, and nothing is run
+    python test/mutants.py --seed 1 --count 100 --native     mutants of runtime/core/ and runtime/executor/
+    python test/mutants.py --only lowering/errors.py:10:     those of the sample that are there
+    python test/mutants.py --measure                         measure again which test runs which line
+
+The first run measures which test runs which line (``build/mutants/measured.json``; do it again after changes), which
+takes as long as the tests themselves. Verdicts are added to ``build/mutants/verdicts.jsonl``; those that are there are
+not asked for again, unless ``--again`` is given, which judges survivors again. The exit code is 1 when fewer than
+``--bar`` percent are killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+
+# Before anything imports torch: on several threads a fork would wait for those that it does not have.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+from etir_testing import ROOT
+from etir_testing.mutants import cpp_judging, cpp_mutants, python_mutants
+from etir_testing.mutants.judging import Judge, Verdict
+from etir_testing.mutants.measuring import Measured, measure
+from etir_testing.mutants.mutant import Mutant, sample
+
+FOLDERS = ("lowering", "passes", "emit")
+SUITES = (
+    "test/unit/lowering",
+    "test/unit/passes",
+    "test/unit/emit",
+    "test/unit/backends",
+    "test/unit/targets",
+    "test/unit/dialects",
+    "test/unit/interpret",
+    "test/unit/etir",
+    "test/unit/tools",
+    "test/unit/meta",
+    "test/interop",
+    "test/generated",
+    "test/runtime/executor",
+    "test/opinfo",
+)
+"""The tests beside lit's, which are always there."""
+STATE = ROOT / "build" / "mutants"
+MEASURED = STATE / "measured.json"
+VERDICTS = STATE / "verdicts.jsonl"
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--native", action="store_true", help="mutants of runtime/core and runtime/executor")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, help="default: 300, with --native 100")
+    parser.add_argument("--only", action="append", help="mutants whose id begins with this (repeatable)")
+    parser.add_argument("--list", action="store_true", help="print the differences, and do nothing else")
+    parser.add_argument("--measure", action="store_true", help="measure which test runs which line, and stop")
+    parser.add_argument("--suite", action="append", help="measure these test files or folders (repeatable)")
+    parser.add_argument("--again", action="store_true", help="judge again what has survived")
+    parser.add_argument("--bar", type=float, default=90.0)
+    arguments = parser.parse_args()
+    os.chdir(ROOT)
+    suites = arguments.suite or SUITES
+    if arguments.measure or (not arguments.native and not arguments.list and not MEASURED.exists()):
+        _in_child(lambda: measure(FOLDERS, suites, MEASURED, print_now))
+        if arguments.measure:
+            return 0
+    count = arguments.count or (100 if arguments.native else 300)
+    if arguments.native:
+        files = dict(cpp_mutants.sources(ROOT))
+        found = [mutant for path, source in files.items() for mutant in cpp_mutants.mutants_of(path, source)]
+        mutants = list(sample(found, arguments.seed, lambda mutant: True))
+    else:
+        files = dict(python_mutants.sources(ROOT, FOLDERS))
+        mutants = python_mutants.sample_of(files, count, arguments.seed)
+    if arguments.only:
+        mutants = [mutant for mutant in mutants if mutant.id.startswith(tuple(arguments.only))]
+    if arguments.list:
+        for mutant in mutants[:count]:
+            print(f"{mutant.id}\n{mutant.diff(files[mutant.path])}\n")
+        return 0
+    known = verdicts()
+    if arguments.again:
+        known = {name: verdict for name, verdict in known.items() if verdict.status not in ("survived", "unreached")}
+    say = _Log(files)
+    if arguments.native:
+        _in_child(lambda: cpp_judging.judge(mutants, files, count, known, say))
+        judged = verdicts()
+        mutants = [m for m in mutants if m.id in judged and judged[m.id].status != "no mutant"][:count]
+    else:
+        rest = [mutant for mutant in mutants if mutant.id not in known]
+        judge = Judge(files, Measured.load(MEASURED), say)
+        _in_child(lambda: judge.judge(rest, suites, [f"etir.{folder}" for folder in FOLDERS]))
+    return report(mutants, arguments.bar)
+
+
+class _Log:
+    """Prints and writes verdicts."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.files = files
+        self.start = time.monotonic()
+
+    def __call__(self, mutant: Mutant, verdict: Verdict) -> None:
+        print_now(f"{time.monotonic() - self.start:6.0f} s  {mutant.id}  {verdict.status} {verdict.by}")
+        entry = {"id": mutant.id, **asdict(verdict), "diff": mutant.diff(self.files[mutant.path])}
+        VERDICTS.parent.mkdir(parents=True, exist_ok=True)
+        with VERDICTS.open("a") as out:
+            out.write(json.dumps(entry) + "\n")
+
+
+def verdicts() -> dict[str, Verdict]:
+    """What was said so far, the latest of each."""
+    if not VERDICTS.exists():
+        return {}
+    found = [json.loads(line) for line in VERDICTS.read_text().splitlines()]
+    return {entry["id"]: Verdict(entry["status"], entry["by"], entry["tests"]) for entry in found}
+
+
+def report(mutants: Sequence[Mutant], bar: float) -> int:
+    """The figures by folder, and what is left."""
+    known = verdicts()
+    total, killed = Counter[str](), Counter[str]()
+    for mutant in mutants:
+        folder = re.match(r"(runtime/)?[^/]+", mutant.path)
+        assert folder is not None
+        is_killed = mutant.id in known and known[mutant.id].status in ("killed", "timeout")
+        for name in (folder[0], "all"):
+            total[name] += 1
+            killed[name] += is_killed
+        if not is_killed:
+            print(f"{known[mutant.id].status if mutant.id in known else 'unknown':10} {mutant.id}")
+    for name in sorted(total, key=lambda name: (name == "all", name)):
+        print(f"{name:18} {killed[name]:4} of {total[name]:4} killed, {100 * killed[name] / total[name]:.1f} %")
+    return int(100 * killed["all"] < bar * total["all"])
+
+
+def print_now(text: str) -> None:
+    """For whoever watches."""
+    print(text, flush=True)
+
+
+def _in_child(body: Callable[[], None]) -> None:
+    """In a process of its own, which imports the compiler and is gone afterwards."""
+    process = os.fork()
+    if process == 0:
+        code = 1
+        try:
+            body()
+            code = 0
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    if os.waitpid(process, 0)[1]:
+        sys.exit("it did not come to its end")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
