@@ -4,9 +4,9 @@
     python test/mutants.py --seed 1 --count 300 --list       their differences, and nothing is run
     python test/mutants.py --seed 1 --count 100 --native     mutants of runtime/core/ and runtime/executor/
     python test/mutants.py --only lowering/errors.py:10:     those of the sample that are there
-    python test/mutants.py --measure                         measure again which test runs which line
+    python test/mutants.py --measure --suite test/interop    measure besides which lines these tests run
 
-The first run measures which test runs which line (``build/mutants/measured.json``; do it again after changes), which
+The first run measures which test runs which line (``build/mutants/measured.json``, to be deleted after changes), which
 takes as long as the tests themselves. Verdicts are added to ``build/mutants/verdicts.jsonl``; those that are there are
 not asked for again, unless ``--again`` is given, which judges survivors again. The exit code is 1 when fewer than
 ``--bar`` percent are killed.
@@ -29,7 +29,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from etir_testing import ROOT
 from etir_testing.mutants import cpp_judging, cpp_mutants, python_mutants
-from etir_testing.mutants.judging import Judge, Verdict
+from etir_testing.mutants.judging import UNFIT, Judge, Verdict
 from etir_testing.mutants.measuring import Measured, measure
 from etir_testing.mutants.mutant import Mutant, sample
 
@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="default: 300, with --native 100")
     parser.add_argument("--only", action="append", help="mutants whose id begins with this (repeatable)")
     parser.add_argument("--list", action="store_true", help="print the differences, and do nothing else")
-    parser.add_argument("--measure", action="store_true", help="measure which test runs which line, and stop")
+    parser.add_argument("--measure", action="store_true", help="measure tests that are not measured yet, and stop")
     parser.add_argument("--suite", action="append", help="measure these test files or folders (repeatable)")
     parser.add_argument("--again", action="store_true", help="judge again what has survived")
     parser.add_argument("--bar", type=float, default=90.0)
@@ -100,7 +100,10 @@ def main() -> int:
     else:
         rest = [mutant for mutant in mutants if mutant.id not in known]
         judge = Judge(files, Measured.load(MEASURED), say)
-        _in_child(lambda: judge.judge(rest, suites, [f"etir.{folder}" for folder in FOLDERS]))
+        _in_child(lambda: judge.judge(rest, [f"etir.{folder}" for folder in FOLDERS]))
+        judged = verdicts()
+        unfit = [mutant for mutant in rest if judged[mutant.id].status == UNFIT]
+        _in_child(lambda: judge.judge_at_import(unfit))
     return report(mutants, arguments.bar)
 
 

@@ -31,9 +31,13 @@ PRELOADED = (
 )
 """What the compiler and its tests import, and is not the compiler."""
 
+UNFIT = "at import"
+"""The status of mutants that cannot be put into functions that exist: for ``judge_at_import``."""
 COLLECTION_SECONDS = 120.0
 MOST_TESTS = 400
 """Of a mutant in code that everything runs; what the four hundred fastest do not see is looked at by hand."""
+MOST_TESTS_AT_IMPORT = 100
+"""Their files have to be collected for each mutant."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +61,14 @@ class Judge:
     say: Say
     most_tests: int = MOST_TESTS
 
-    def judge(self, mutants: Sequence[Mutant], paths: Sequence[str], packages: Sequence[str]) -> None:
+    def judge(self, mutants: Sequence[Mutant], packages: Sequence[str]) -> None:
         """Judge all of them. Imports the compiler: call it in a process of its own."""
         later: list[Mutant] = []
-        for name in PRELOADED:
-            importlib.import_module(name)
         for mutant in mutants:
             if not self.tests_of(mutant) and not self._runs_at_import(mutant):
                 self.say(mutant, Verdict("unreached"))
             elif self._runs_at_import(mutant):
-                self.say(mutant, self._at_import(mutant))
+                self.judge_at_import([mutant])
             else:
                 later.append(mutant)
         if not later:
@@ -84,23 +86,35 @@ class Judge:
                 else:
                     self.say(mutant, verdict)
 
-        pytest_in_process(paths, ForkedTests(body))
+        pytest_in_process(test_files(self.measured.names), ForkedTests(body))
         for mutant in unfit:
-            self.say(mutant, Verdict("at import"))
+            self.say(mutant, Verdict(UNFIT))
+
+    def judge_at_import(self, mutants: Sequence[Mutant]) -> None:
+        """Judge mutants in processes that have not imported the compiler yet, as this one."""
+        for name in PRELOADED:
+            importlib.import_module(name)
+        for mutant in mutants:
+            self.say(mutant, self._at_import(mutant))
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """The tests that run its lines; for what runs at import those of its whole file."""
-        first, last = mutant.line, mutant.last_line
+        """The tests that run its lines; those of its whole file, too, where these run at import."""
+        numbers = self.measured.tests_of(mutant.path, mutant.line, mutant.last_line)
         if self._runs_at_import(mutant):
-            first, last = 1, 1 << 30
-        numbers = self._numbers(mutant.path, first, last)
+            of_file = self.measured.tests_of(mutant.path, 1, self.measured.last_line(mutant.path))
+            numbers = [*numbers[:MOST_TESTS_AT_IMPORT], *self._spread(of_file)[:MOST_TESTS_AT_IMPORT]]
+            numbers = list(dict.fromkeys(numbers))
         return [self.measured.names[number] for number in numbers[: self.most_tests]]
 
-    def _numbers(self, path: str, first: int, last: int) -> list[int]:
-        if last < 1 << 30:
-            return self.measured.tests_of(path, first, last)
-        lines = [int(line) for line in self.measured.lines.get(path, {})]
-        return self.measured.tests_of(path, min(lines), max(lines)) if lines else []
+    def _spread(self, numbers: Sequence[int]) -> list[int]:
+        """The first of every test file, then the second of every file, and so on."""
+        turns: dict[str, int] = {}
+        order: list[tuple[int, int]] = []
+        for number in numbers:
+            file = self.measured.names[number].partition("::")[0]
+            turns[file] = turns.get(file, -1) + 1
+            order.append((turns[file], number))
+        return [number for _, number in sorted(order, key=lambda pair: pair[0])]
 
     def _runs_at_import(self, mutant: Mutant) -> bool:
         return self.measured.is_imported(mutant.path, mutant.line, mutant.last_line)
@@ -146,18 +160,23 @@ class Judge:
         return None if verdict.by == "not applied" else verdict
 
     def _at_import(self, mutant: Mutant) -> Verdict:
-        names = self.tests_of(mutant)[:40]
+        names = self.tests_of(mutant)
 
         def body(report: Callable[[Any], None]) -> None:
             import_mutated(ROOT, mutant.path, mutant.apply(self.files[mutant.path]))
             importlib.import_module(module_name(mutant.path))
-            paths = list(dict.fromkeys(name.partition("::")[0] for name in names if not name.startswith(LIT)))
             plugin = ForkedTests(lambda tests: self._run(tests, names, report))
-            code = pytest_in_process(paths or ["test/unit/meta/test_exports.py"], plugin)
+            # Without a path pytest would collect everything.
+            code = pytest_in_process(test_files(names) or ["test/unit/meta/test_exports.py"], plugin)
             if not plugin.items and code:
                 report(("failed", "collection", 0))
 
         return self._verdict(in_fork(body, self._limit))
+
+
+def test_files(names: Sequence[str]) -> list[str]:
+    """The files of tests that are not lit's."""
+    return list(dict.fromkeys(name.partition("::")[0] for name in names if not name.startswith(LIT)))
 
 
 def module_name(path: str) -> str:

@@ -57,6 +57,10 @@ class Measured:
         found = {number for line in range(first, last + 1) for number in of_path.get(str(line), ())}
         return sorted(found, key=lambda number: (self.seconds[number], number))
 
+    def last_line(self, path: str) -> int:
+        """The last line of the file that a test runs, or 0."""
+        return max(map(int, self.lines.get(path, {})), default=0)
+
     def is_imported(self, path: str, first: int, last: int) -> bool:
         """Whether one of the lines runs before any test."""
         return any(first <= line <= last for line in self.imported.get(path, ()))
@@ -110,18 +114,19 @@ class Meter:
 
 
 def measure(folders: Sequence[str], paths: Sequence[str], place: Path, say: Callable[[str], None]) -> None:
-    """Run everything once, and write what is known after each file of tests to ``place``.
+    """Run every test once that ``place`` does not know, and write what is known there after each file of tests.
 
     Imports the compiler: call it in a process of its own.
     """
-    found = Measured()
+    found = Measured.load(place) if place.exists() else Measured()
+    known = set(found.names)
     meter = Meter(folders)
     meter.start("import")
     import_all([f"etir.{folder}" for folder in folders])
 
     def body(tests: ForkedTests) -> None:
         found.imported = meter.stop()["import"]
-        for group, names in itertools.groupby(tests.names(), key=_file):
+        for group, names in itertools.groupby((name for name in tests.names() if name not in known), key=_file):
             start = time.monotonic()
             for name, seconds, lines in _group(tests, folders, list(names)):
                 found.add(name, seconds, lines)

@@ -35,6 +35,23 @@ func.func @operands(%x: tensor<2x3xf32>, %y: tensor<4x5xf32>) -> tensor<2x5xf32>
 
 // -----
 
+// Everything that has to be equal in a product: batches, what is multiplied, channels; and in what is joined.
+// CHECK: error[E0310]: 'aten.bmm.default' takes operands that do not fit: the batches have the sizes 2 and 3
+// CHECK: error[E0310]: 'aten.bmm.default' takes operands that do not fit: the dims that are multiplied have the sizes 4 and 5
+// CHECK: error[E0310]: 'aten.addmm.default' takes operands that do not fit: the dims that are multiplied have the sizes 4 and 2
+// CHECK: error[E0310]: 'aten.linear.default' takes operands that do not fit: the dims that are multiplied have the sizes 4 and 5
+// CHECK: error[E0310]: 'aten.cat.default' takes operands that do not fit: dim 1 of the tensors that are joined have the sizes
+func.func @products(%a: tensor<2x3x4xf32>, %b: tensor<3x4x5xf32>, %c: tensor<2x5x3xf32>, %m: tensor<2x4xf32>, %n: tensor<7x5xf32>) {
+  %0 = aten.bmm.default(%a, %b) : (tensor<2x3x4xf32>, tensor<3x4x5xf32>) -> tensor<2x3x5xf32>
+  %1 = aten.bmm.default(%a, %c) : (tensor<2x3x4xf32>, tensor<2x5x3xf32>) -> tensor<2x3x3xf32>
+  %2 = aten.addmm.default(%m, %m, %m) : (tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  %3 = aten.linear.default(%a, %n) : (tensor<2x3x4xf32>, tensor<7x5xf32>) -> tensor<2x3x7xf32>
+  %4 = aten.cat.default([%m, %n]) : (tensor<2x4xf32>, tensor<7x5xf32>) -> tensor<9x4xf32>
+  func.return
+}
+
+// -----
+
 // A symbolic size that no value of the symbol makes equal.
 // CHECK: error[E0310]: 'aten.relu.default' gives result 0 type
 sym.dim @s0 in [2, 16]

@@ -16,6 +16,7 @@ func.func @forward(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tens
   // EXPLAIN: explain-match: apply-pdl: 'silu' left 'aten.mul.Tensor' alone: a block argument stands where a result of 'aten.sigmoid.default' is expected
   %3 = aten.mul.Tensor(%x, %y) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   // EXPLAIN: explain-match: 'silu': 1 rewrites, 2 near misses
+  // TRACE-NOT: aten.mul.Tensor' alone
   // TRACE: trace-op: after apply-pdl: 1 operations 'aten.silu'
   // TRACE: trace-op: after dce: 1 operations 'aten.silu'
   func.return %1, %2, %3 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>

@@ -11,6 +11,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
 from etir.emit.pte.reader import read_pte
 from etir.interpret.interpreter import Interpreter
+from etir.passes.delegation.partition import summary_of
 from etir.passes.infra.manager import run_pipeline
 
 CHAIN = """
@@ -100,3 +101,22 @@ def test_constants_of_partitions_inside_and_around_a_branch(way: str) -> None:
         parse_module(BRANCHES), delegates=["xnnpack"], partition={"shared_constants": way}, link_backends=[]
     )
     assert program.delegation is not None and len(program.delegation.backends[0].partitions) == 3
+
+
+def test_what_a_cost_model_sees_of_a_partition() -> None:
+    """Bytes that go in and out, each tensor once, and those of constants apart from them."""
+    module = parse_module("""
+et.weight @w : tensor<3xf32> = #et.synthetic<seed = 3> {fqn = "w"}
+func.func @forward(%x: tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf64>) {
+  %w = et.get_weight @w : tensor<3xf32>
+  %0 = edge.aten.mul.Tensor(%x, %w) : (tensor<4x3xf32>, tensor<3xf32>) -> tensor<4x3xf32>
+  %1 = edge.aten.add.Tensor(%0, %x) : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  %2 = edge.dim_order_ops._to_dim_order_copy.default(%1, dtype = f64, dim_order = [0, 1]) : (tensor<4x3xf32>) -> tensor<4x3xf64>
+  func.return %1, %2 : tensor<4x3xf32>, tensor<4x3xf64>
+}
+""")
+    ops = [op for op in module.walk() if op.name.startswith("edge.")]
+    whole = summary_of(ops, {})
+    assert (whole.input_bytes, whole.output_bytes, whole.constant_bytes) == (48, 48 + 96, 12)
+    last = summary_of(ops[1:2], {})
+    assert (last.ops, last.input_bytes, last.output_bytes, last.constant_bytes) == ((ops[1],), 96, 48, 0)

@@ -27,7 +27,7 @@ from etir.passes.infra.instrumentation import Instrument, PassRun, PrintIR, Trac
 from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.passes.infra.report import merge_reports
 from etir.passes.infra.reproducer import Reproducer, Settings, read_reproducer
-from etir.passes.infra.rewriting import Observer, Pattern, PatternRewriter, apply_patterns_greedily
+from etir.passes.infra.rewriting import Observer, Pattern, PatternRewriter, apply_patterns_greedily, fuse_locations
 
 TEXT = """
 func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -173,6 +173,29 @@ def test_a_crash_becomes_a_diagnostic_with_its_cause(ctx: EtContext, module: Mod
     assert diagnostic.message == "pass 'crash' failed: IndexError: list index out of range"
     assert diagnostic.notes[0].startswith(f"raised in run, {__file__}:")
     assert isinstance(caught.value.__cause__, IndexError)
+
+
+def test_a_crash_that_has_a_cause_of_its_own_is_the_pass_s(ctx: EtContext, module: ModuleOp) -> None:
+    """``raise ... from ...`` in a pass is no pattern's crash, which has the same form."""
+
+    def crash(ctx: EtContext, module: ModuleOp) -> None:
+        try:
+            raise KeyError("a")
+        except KeyError as error:
+            raise ValueError("no entry") from error
+
+    with pytest.raises(EtirError) as caught:
+        run_pipeline(ctx, module, [CallPass(crash)])
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.id.id, diagnostic.message) == ("E0505", "pass 'call' failed: ValueError: no entry")
+
+
+def test_the_location_of_what_stands_for_one_place_is_that_place(module: ModuleOp) -> None:
+    """Fused are different places only, each once."""
+    first, second, *_ = _relus(module)
+    assert first.location != second.location
+    assert fuse_locations([first]) == fuse_locations([first, first]) == first.location
+    assert fuse_locations([first, second]) not in (first.location, second.location)
 
 
 def test_a_pass_s_own_errors_keep_their_ids_and_name_the_pass(ctx: EtContext, module: ModuleOp) -> None:

@@ -1,0 +1,116 @@
+"""The page ``docs/internals/mutants.md``: how many mutants are killed, and why the others are not.
+
+What is known is data: ``found.json`` holds the figures of the last runs and the mutants that no test killed, each with
+its difference and a reason. ``kind`` says what it is:
+
+* ``equivalent``: no input of the function tells it from the original, or what it tells is not behavior (speed, a text);
+* ``killed since``: a hole, and the name of the test that was written for it;
+* ``hole``: a test could see it, and none does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from etir_testing import TESTS
+
+DATA = Path(__file__).with_name("found.json")
+PAGE = TESTS.parent / "docs" / "internals" / "mutants.md"
+KINDS = {
+    "killed since": "A test was written",
+    "equivalent": "Equivalent to the original",
+    "hole": "Not seen by any test",
+}
+
+_HEAD = """\
+# Mutants
+
+How strong the tests are, measured: small faults are put into the sources, one at a time (`<` becomes `<=`, a condition
+is always true, a statement is gone, a number is one off), and the tests run. A mutant that makes one fail, hang or end
+the process is killed; one that does not has survived. `python test/mutants.py` does it, `--native` for the C++ runtime;
+the seed decides the sample, so that anyone can repeat it. {sample}
+
+{figures}
+
+Each survivor was looked at. Where a test could have seen it one was written, which kills it now; the others do what the
+original does, or are left for the reason that stands beside them. The figures count survivors that have got a test
+since as survivors in the first column, and as killed in the second.
+"""
+
+
+@dataclass
+class Survivor:
+    """A mutant that no test had killed: ``test`` is the one that does now."""
+
+    id: str
+    diff: str
+    kind: str
+    reason: str
+    test: str = ""
+
+
+@dataclass
+class Run:
+    """One sample: by folder how many were made and how many of them were killed at first."""
+
+    command: str
+    folders: dict[str, tuple[int, int]] = field(default_factory=dict)
+    survivors: list[Survivor] = field(default_factory=list)
+
+
+def load() -> list[Run]:
+    """What ``found.json`` holds."""
+    runs: list[Mapping[str, object]] = json.loads(DATA.read_text()) if DATA.exists() else []
+    found: list[Run] = []
+    for run in runs:
+        survivors = [Survivor(**entry) for entry in run["survivors"]]  # type: ignore[attr-defined]
+        folders = {name: tuple(counts) for name, counts in run["folders"].items()}  # type: ignore[attr-defined]
+        found.append(Run(str(run["command"]), folders, survivors))
+    return found
+
+
+def save(runs: Sequence[Run]) -> None:
+    """Write ``found.json`` and the page."""
+    DATA.write_text(json.dumps([asdict(run) for run in runs], indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(runs))
+
+
+def page(runs: Sequence[Run]) -> str:
+    """The page's markdown."""
+    commands = " and ".join(f"`{run.command}`" for run in runs)
+    lines = [
+        "| folder | mutants | killed at first | killed now | equivalent |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for run in runs:
+        for folder, (total, killed) in run.folders.items():
+            of_folder = [s for s in run.survivors if s.id.startswith(f"{folder}/")]
+            since = sum(s.kind == "killed since" for s in of_folder)
+            equivalent = sum(s.kind == "equivalent" for s in of_folder)
+            lines.append(
+                f"| `{folder}/` | {total} | {killed} ({_percent(killed, total)}) | "
+                f"{killed + since} ({_percent(killed + since, total)}) | {equivalent} |"
+            )
+    parts = [_HEAD.format(sample=f"The samples are those of {commands}.", figures="\n".join(lines))]
+    for kind, title in KINDS.items():
+        found = [s for run in runs for s in run.survivors if s.kind == kind]
+        if found:
+            parts.append(f"## {title}\n\n" + "\n".join(_entry(s) for s in sorted(found, key=lambda s: _place(s.id))))
+    return "\n".join(parts)
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / max(whole, 1):.0f} %"
+
+
+def _place(name: str) -> tuple[str, int]:
+    path, line, *_ = name.split(":")
+    return path, int(line)
+
+
+def _entry(survivor: Survivor) -> str:
+    test = f" Now: `{survivor.test}`." if survivor.test else ""
+    return f"`{survivor.id}`: {survivor.reason}{test}\n\n```diff\n{survivor.diff}\n```\n"
