@@ -111,7 +111,8 @@ func.func @forward(%x: tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf64>) {
   %w = et.get_weight @w : tensor<3xf32>
   %0 = edge.aten.mul.Tensor(%x, %w) : (tensor<4x3xf32>, tensor<3xf32>) -> tensor<4x3xf32>
   %1 = edge.aten.add.Tensor(%0, %x) : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
-  %2 = edge.dim_order_ops._to_dim_order_copy.default(%1, dtype = f64, dim_order = [0, 1]) : (tensor<4x3xf32>) -> tensor<4x3xf64>
+  %2 = edge.dim_order_ops._to_dim_order_copy.default(%1, dtype = f64, dim_order = [0, 1])
+    : (tensor<4x3xf32>) -> tensor<4x3xf64>
   func.return %1, %2 : tensor<4x3xf32>, tensor<4x3xf64>
 }
 """)
