@@ -51,7 +51,7 @@ def unwritten(plan: model.ExecutionPlan) -> Unwritten:
             continue
         if _has_contents(tensor):
             continue
-        others = [i for i in by_elements[_elements(tensor)] if i != index and plan.values[i] != tensor]
+        others = [i for i in by_elements[_elements(tensor)] if i != index]
         written = [(_last_before(times[i].writes, at.reads[0]), i) for i in others]
         latest = max(((when, i) for when, i in written if when is not None), default=None)
         if latest is not None and not at.writes:

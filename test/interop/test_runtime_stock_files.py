@@ -133,6 +133,14 @@ class Cache(nn.Module):
         return (self.kept * 2).view(2, 12).exp().view(3, 8) + self.kept.reshape(3, 8)
 
 
+class SameViews(nn.Module):
+    """A view of the same dims as its base, which comes where another tensor of these bytes was before."""
+
+    def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        y = (-torch.neg(x) * z).unsqueeze(2)
+        return y.view(3, 8, 1).expand(3, 8, 2) * 2
+
+
 class DynamicViews(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(x).view(-1, 3)
@@ -149,6 +157,7 @@ def _dynamic_views() -> Sample:
 VIEWS: dict[str, Callable[[], Sample]] = {
     "cache": lambda: _plain(Cache(), (torch.randn(4, 6),), (torch.randn(4, 6),)),
     "dynamic_views": _dynamic_views,
+    "same_views": lambda: _plain(SameViews(), (torch.randn(3, 8), torch.randn(3, 8))),
 }
 
 
