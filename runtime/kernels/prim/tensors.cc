@@ -1,5 +1,4 @@
 // Primitive operators on tensors: their sizes, their only element, views of them, and rows of a growing result.
-#include <algorithm>
 #include <cstring>
 
 #include "core/count.h"
@@ -40,20 +39,16 @@ void prim_local_scalar_dense(KernelContext& ctx, const Tensor& self, ScalarResul
       return ctx.set(result, static_cast<double>(*self.ptr<float>()));
     case ScalarType::Double:
       return ctx.set(result, static_cast<double>(*self.ptr<double>()));
-    case ScalarType::Byte:
-      return ctx.set(result, static_cast<int64_t>(*self.ptr<uint8_t>()));
-    case ScalarType::Char:
-      return ctx.set(result, static_cast<int64_t>(*self.ptr<int8_t>()));
-    case ScalarType::Short:
-      return ctx.set(result, static_cast<int64_t>(*self.ptr<int16_t>()));
-    case ScalarType::UInt16:
-      return ctx.set(result, static_cast<int64_t>(*self.ptr<uint16_t>()));
-    case ScalarType::Int:
-      return ctx.set(result, static_cast<int64_t>(*self.ptr<int32_t>()));
-    case ScalarType::UInt32:
-      return ctx.set(result, static_cast<int64_t>(*self.ptr<uint32_t>()));
-    default:
-      return ctx.set(result, static_cast<int64_t>(*self.ptr<int64_t>()));
+    default: {
+      // Integers of all widths are little-endian.
+      int64_t number = 0;
+      const size_t size = element_size(self.dtype);
+      std::memcpy(&number, self.data, size);
+      const int rest = static_cast<int>(64 - 8 * size);
+      const bool has_sign =
+          self.dtype == ScalarType::Char || self.dtype == ScalarType::Short || self.dtype == ScalarType::Int;
+      return ctx.set(result, has_sign ? static_cast<int64_t>(static_cast<uint64_t>(number) << rest) >> rest : number);
+    }
   }
 }
 
@@ -121,10 +116,9 @@ void prim_et_copy_index(KernelContext& ctx, Tensor& copy_to, const Tensor& copy_
     sizes[d + 1] = from.sizes[d];
     if (!is_open && to.sizes[d + 1] != from.sizes[d]) return ctx.fail(Check::KernelShape, copy_from, from.sizes[d]);
   }
-  // Rows come in order: those before this one are there.
+  // Rows come in order: those before this one are there, and have its size.
   if (!is_open && row > to.sizes[0]) return ctx.fail(Check::KernelIndex, row, to.sizes[0]);
   const size_t nbytes = from.nbytes();
-  const size_t kept = std::min(static_cast<size_t>(row) * nbytes, to.nbytes());
   // A result of fixed shape has all its rows from the start.
   const bool has_row = to.dynamism == Dynamism::Static && row < to.sizes[0];
   const void* before = to.data;
@@ -132,7 +126,7 @@ void prim_et_copy_index(KernelContext& ctx, Tensor& copy_to, const Tensor& copy_
   if (nbytes == 0) return;
   // An allocator that had to take another block leaves the rows so far in the old one.
   if (to.data != before && to.data != nullptr && before != nullptr) {
-    std::memcpy(to.data, before, kept);
+    std::memcpy(to.data, before, static_cast<size_t>(row) * nbytes);
   }
   if (from.data == nullptr || to.data == nullptr)
     return ctx.fail(Check::KernelNoData, from.data == nullptr ? from : to);
