@@ -14,6 +14,7 @@ from etir.dialects.et.layout import order_of
 from etir.lowering.build.builder import Builder, element
 from etir.lowering.build.inference import tensor_type_of
 from etir.lowering.decompose_aten.decomposition import decomposition
+from etir.lowering.decompose_aten.families.float8 import format_of, from_float8, to_float8
 
 
 def _converted(b: Builder, x: SSAValue) -> SSAValue:
@@ -52,8 +53,13 @@ def to(b: Builder, x: SSAValue, *_options: object) -> SSAValue:
 
 @decomposition(aten._to_copy.default)
 def to_copy(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
-    """The input where neither the type nor the dim order changes."""
+    """The input where neither the type nor the dim order changes; 8-bit floats by a table."""
     wanted, given = b.declared, tensor_type_of(x)
+    if element(x) != wanted.element_type and order_of(given) == order_of(wanted):
+        if format_of(element(x)) is not None:
+            return from_float8(b, x, wanted.element_type)
+        if format_of(wanted.element_type) is not None:
+            return to_float8(b, x, wanted.element_type)
     if element(x) != wanted.element_type or order_of(given) != order_of(wanted):
         return b.notify_match_failure("it changes the element type or the dim order")
     return x
@@ -103,7 +109,13 @@ def identity(b: Builder, x: SSAValue, *_options: object) -> SSAValue | None:
     return x
 
 
-@decomposition(aten.conj_physical.default, aten._conj_physical.default, aten.conj.default, aten._conj.default)
+@decomposition(
+    aten.conj_physical.default,
+    aten._conj_physical.default,
+    aten.conj.default,
+    aten._conj.default,
+    aten._conj_copy.default,
+)
 def conjugate(b: Builder, x: SSAValue) -> SSAValue | None:
     """The input, for real types; ``_conj_physical`` for complex ones."""
     if element(x) == element(b.rewriter.root.results[0]) and "complex" not in str(element(x)):

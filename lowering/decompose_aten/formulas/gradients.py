@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -162,7 +163,9 @@ def replication_pad_backward(gradient: Tensor, x: Tensor, padding: Ints) -> Tens
 def grid_sampler_backward(
     gradient: Tensor, x: Tensor, grid: Tensor, mode: int, padding: int, align: bool, mask: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """By element and by place: the sampling is linear in both between the grid's points."""
+    """By element and by place: the sampling is linear in both between the grid's points, or a cubic of the place."""
+    if mode == 2:
+        return _bicubic_sampler_backward(gradient, x, grid, padding, align, mask)
     dims = x.dim() - 2
     size = x.shape[2:]
     places = [_unnormalized(grid[..., d], size[dims - 1 - d], align) for d in range(dims)]
@@ -202,6 +205,51 @@ def grid_sampler_backward(
     return by_x.reshape(x.shape) if mask[0] else None, by_grid if mask[1] else None
 
 
+def _bicubic_sampler_backward(
+    gradient: Tensor, x: Tensor, grid: Tensor, padding: int, align: bool, mask: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Four rows times four columns around each place; points, not places, are moved by the padding."""
+    batch, channels, height, width = x.shape
+    sizes = (width, height)
+    places = [_unnormalized(grid[..., d], sizes[d], align) for d in range(2)]
+    lows = [torch.floor(p) for p in places]
+    weights = [_cubic_weights(p - low) for p, low in zip(places, lows, strict=True)]
+    flat, out = x.reshape(batch, channels, -1), gradient.reshape(batch, channels, -1)
+    by_x = torch.zeros_like(flat)
+    by_place = [torch.zeros_like(p) for p in places]
+    points: list[list[tuple[Tensor, Tensor]]] = []
+    for d in range(2):
+        moved = [_placed(lows[d] + offset, sizes[d], padding, align)[0] for offset in (-1, 0, 1, 2)]
+        # A reflected point may lie between two: torch takes the one before.
+        points.append([(p.clamp(0, sizes[d] - 1).to(torch.int64), (p >= 0) & (p <= sizes[d] - 1)) for p in moved])
+    for (i, (row, row_inside)), (j, (column, column_inside)) in product(enumerate(points[1]), enumerate(points[0])):
+        where = (row * width + column).reshape(batch, 1, -1).expand(batch, channels, -1)
+        inside = (row_inside & column_inside).to(x.dtype)
+        total = weights[0][0][j] * weights[1][0][i] * inside
+        by_x = by_x.scatter_add(2, where, out * total.reshape(batch, 1, -1))
+        pulled = (flat.gather(2, where) * out).sum(1).reshape(places[0].shape) * inside
+        by_place[0] = by_place[0] + pulled * weights[0][1][j] * weights[1][0][i]
+        by_place[1] = by_place[1] + pulled * weights[0][0][j] * weights[1][1][i]
+    scales = [(size - align) / 2 for size in sizes]
+    by_grid = torch.stack([p * s for p, s in zip(by_place, scales, strict=True)], -1)
+    return by_x.reshape(x.shape) if mask[0] else None, by_grid if mask[1] else None
+
+
+def _cubic_weights(t: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """The weights of the four points around a place ``t`` after the second one, and their slopes (Keys 1981)."""
+    a = -0.75
+
+    def near(s: Tensor) -> tuple[Tensor, Tensor]:
+        return ((a + 2) * s - (a + 3)) * s * s + 1, (3 * (a + 2) * s - 2 * (a + 3)) * s
+
+    def far(s: Tensor) -> tuple[Tensor, Tensor]:
+        return ((a * s - 5 * a) * s + 8 * a) * s - 4 * a, (3 * a * s - 10 * a) * s + 8 * a
+
+    pairs = [far(t + 1), near(t), near(1 - t), far(2 - t)]
+    slopes = [pairs[0][1], pairs[1][1], -pairs[2][1], -pairs[3][1]]
+    return [weight for weight, _ in pairs], slopes
+
+
 def _unnormalized(place: Tensor, size: int, align: bool) -> Tensor:
     return (place + 1) / 2 * (size - 1) if align else ((place + 1) * size - 1) / 2
 
@@ -225,6 +273,58 @@ def _placed(place: Tensor, size: int, padding: int, align: bool) -> tuple[Tensor
         slope = torch.where(odd, -slope, slope)
     slope = torch.where((place <= 0) | (place >= size - 1), 0.0, slope)
     return place.clamp(0, size - 1), slope
+
+
+# --- alignments -------------------------------------------------------------------------------------------------------
+
+
+@formula("_ctc_loss_backward.default", "_ctc_loss_backward.Tensor")
+def ctc_loss_backward(
+    gradient: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    steps: Tensor | Sequence[int],
+    lengths: Tensor | Sequence[int],
+    losses: Tensor,
+    log_alpha: Tensor,
+    blank: int,
+    zero_infinity: bool = False,
+) -> Tensor:
+    """From the likelihoods of all alignments' beginnings, which are given, and of their ends (Graves et al., 2006)."""
+    steps, lengths = (v if isinstance(v, Tensor) else torch.tensor(list(v)) for v in (steps, lengths))
+    steps, lengths = steps.unsqueeze(1), lengths.unsqueeze(1)
+    most, batch, width = *log_probs.shape[:2], log_alpha.shape[2]
+    order = torch.arange((width - 1) // 2)
+    if targets.dim() == 1:
+        starts = torch.cumsum(lengths, 0) - lengths
+        targets = targets[(starts + order).clamp(0, max(targets.shape[0] - 1, 0))]
+    # Labels with blanks around them.
+    blanks = torch.full([batch, order.shape[0]], blank)
+    pairs = torch.stack([blanks, targets[:, : order.shape[0]].to(torch.int64)], 2).flatten(1)
+    labels = torch.cat([pairs, torch.full([batch, 1], blank)], 1)
+    labels = torch.where(torch.arange(width) <= 2 * lengths, labels, blank)
+    own = log_probs.gather(2, labels.expand(most, batch, width))
+    nothing = torch.full([batch, width], -math.inf, dtype=log_probs.dtype)
+    last = (torch.arange(width) == 2 * lengths) | (torch.arange(width) == 2 * lengths - 1)
+    may_skip = labels != torch.cat([labels[:, 2:], labels[:, :2]], 1)
+    rest, rows = nothing, [nothing] * most
+    for t in reversed(range(most)):
+        next_one = torch.cat([rest[:, 1:], nothing[:, :1]], 1)
+        after = torch.where(may_skip, torch.cat([rest[:, 2:], nothing[:, :2]], 1), -math.inf)
+        total = torch.logsumexp(torch.stack([rest, next_one, after]), 0) + own[t]
+        first = torch.where(last, own[t], -math.inf)
+        rest = rows[t] = torch.where(steps == t + 1, first, torch.where(steps > t + 1, total, -math.inf))
+    joint = log_alpha.transpose(0, 1) + torch.stack(rows)
+    joint = torch.where(torch.arange(width) <= 2 * lengths, joint, -math.inf)
+    peak = joint.amax(2, keepdim=True)
+    peak = torch.where(peak.isinf(), 0.0, peak)
+    sums = torch.zeros_like(log_probs).scatter_add(2, labels.expand(most, batch, width), (joint - peak).exp())
+    by_class = (sums.log() + peak + losses.reshape(1, batch, 1) - log_probs).exp()
+    result = (log_probs.exp() - by_class) * gradient.reshape(1, batch, 1)
+    counts = torch.arange(most).reshape(most, 1, 1) < steps.reshape(1, batch, 1)
+    if zero_infinity:
+        counts = counts & (losses.reshape(1, batch, 1) != math.inf)
+    return torch.where(counts, result, 0.0)
 
 
 # --- distances and norms ----------------------------------------------------------------------------------------------
@@ -327,7 +427,9 @@ def fake_quantize_learnable_backward(
     gradient: Tensor, x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int, factor: float = 1.0
 ) -> tuple[Tensor, Tensor, Tensor]:
     """By the input, the scale and the zero, which are learned (Esser et al., 2020, arXiv:1902.08153)."""
-    by_x, by_scale, by_zero = _learned(gradient, x, scale.reshape(-1)[0], zero.reshape(-1)[0], low, high)
+    # Torch rounds the zero here in another way than forward and by channel: negative ones upwards.
+    level = torch.trunc((zero.reshape(-1)[0] + 0.5).clamp(low, high))
+    by_x, by_scale, by_zero = _learned(gradient, x, scale.reshape(-1)[0], level, low, high)
     return by_x, (by_scale.sum() * factor).reshape(1), (by_zero.sum() * factor).reshape(1)
 
 
@@ -338,14 +440,14 @@ def fake_quantize_learnable_by_channel_backward(
     """The same with parameters for each channel."""
     shape = [-1 if d == axis else 1 for d in range(x.dim())]
     others = [d for d in range(x.dim()) if d != axis]
-    by_x, by_scale, by_zero = _learned(gradient, x, scale.reshape(shape), zero.reshape(shape), low, high)
+    level = torch.round(zero).clamp(low, high)
+    by_x, by_scale, by_zero = _learned(gradient, x, scale.reshape(shape), level.reshape(shape), low, high)
     return by_x, by_scale.sum(others) * factor, by_zero.sum(others) * factor
 
 
 def _learned(
-    gradient: Tensor, x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int
+    gradient: Tensor, x: Tensor, scale: Tensor, level: Tensor, low: int, high: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    level = torch.round(zero).clamp(low, high)
     inverse = 1.0 / scale
     place = torch.round(x * inverse + level)
     inside = (place >= low) & (place <= high)

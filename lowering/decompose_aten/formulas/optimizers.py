@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -196,20 +197,28 @@ def moving_average_fake_quantize(
 
 def _range_parameters(low: Tensor, high: Tensor, smallest: int, largest: int, symmetric: bool) -> tuple[Tensor, Tensor]:
     """Scale and zero of integers from ``smallest`` to ``largest`` that stand for ``low`` to ``high``."""
-    low, high = low.clamp(max=0.0).double(), high.clamp(min=0.0).double()
+    low, high = low.double(), high.double()
+    steps = largest - smallest
+    spans = (low < 0) & (high > 0)
     if symmetric:
-        bound = torch.maximum(-low, high * 1.0)
-        half = (largest - smallest) // 2
-        low, high = -bound, torch.maximum(bound, torch.maximum(low, high)) * 1.0
-        del half
-    scale = ((high - low) / (largest - smallest)).float()
+        below, above = -(steps // 2 + 1), steps // 2
+        unit = torch.maximum((low / below).abs(), (high / above).abs())
+        low, high = torch.where(spans, unit * below, low), torch.where(spans, unit * above, high)
+    low, high = low.clamp(max=0.0), high.clamp(min=0.0)
+    scale = ((high - low) / steps).float()
     scale = torch.where((scale == 0) | (1 / scale).isinf(), 0.1, scale)
-    scale = scale.clamp(min=6.1e-5)
-    wide = scale.double()
-    from_low, from_high = smallest - low / wide, largest - high / wide
-    error_low = abs(smallest) + (low / wide).abs()
-    error_high = abs(largest) + (high / wide).abs()
+    # Small ranges get wider.
+    least = float(np.float32(6.1e-5))
+    is_small, factor = scale < least, (torch.full_like(scale, least) / scale).double()
+    wider_low = torch.where(low == 0, low, torch.where(high == 0, -least * steps, low * factor))
+    wider_high = torch.where(low == 0, least * steps, torch.where(high == 0, high, high * factor))
+    low, high = torch.where(is_small, wider_low, low), torch.where(is_small, wider_high, high)
+    single = torch.where(is_small, least, scale)
+    scale = single.double()
+    from_low, from_high = smallest - low / scale, largest - high / scale
+    error_low = abs(smallest) - (low / scale).abs()
+    error_high = abs(largest) - (high / scale).abs()
     zero = torch.where(error_low < error_high, from_low, from_high)
     if symmetric:
-        zero = torch.full_like(zero, float((smallest + largest + 1) // 2 if smallest >= 0 else 0))
-    return scale, zero.clamp(smallest, largest).round()
+        zero = torch.where(spans, (smallest + largest) / 2, zero)
+    return single, zero.clamp(smallest, largest).round()

@@ -109,13 +109,13 @@ class CustomWithoutOut(nn.Module):
 
 
 # CHECK-LABEL: === DtypeWithoutKernel
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0604]: 'edge.dim_order_ops._to_dim_order_copy.default': kernel 'dim_order_ops::_to_dim_order_copy.out' of executorch 1.5.1: unsupported dtypes: 'out' is FLOAT8E4M3FN, must be one of BYTE, CHAR, SHORT, INT, LONG, FLOAT, DOUBLE, HALF, BOOL, BFLOAT16
-# CHECK-NEXT: return x.to(torch.float8_e4m3fn)
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0604]: 'edge.dim_order_ops._to_dim_order_copy.default': kernel 'dim_order_ops::_to_dim_order_copy.out' of executorch 1.5.1: unsupported dtypes: 'out' is FLOAT8E4M3FNUZ, must be one of BYTE, CHAR, SHORT, INT, LONG, FLOAT, DOUBLE, HALF, BOOL, BFLOAT16
+# CHECK-NEXT: return x.to(torch.float8_e4m3fnuz)
 # CHECK-NEXT: note: in pass 'verify-link'
 # CHECK-NEXT: help: Insert the cast or copy that the message suggests, or decompose the operator.
 class DtypeWithoutKernel(nn.Module):
     def forward(self, x):
-        return x.to(torch.float8_e4m3fn)
+        return x.to(torch.float8_e4m3fnuz)
 
     example = (X,)
 
@@ -141,19 +141,19 @@ class ComplexLeft(nn.Module):
 # CHECK-NEXT: other = twice(x)
 # CHECK-NEXT: note: in pass 'verify-link'
 # CHECK-NEXT: help: register errors::twice.out with the same arguments and 'Tensor(a!) out', or decompose the operator
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0604]: 'edge.dim_order_ops._to_dim_order_copy.default': kernel 'dim_order_ops::_to_dim_order_copy.out' of executorch 1.5.1: unsupported dtypes: 'out' is FLOAT8E4M3FN, must be one of BYTE, CHAR, SHORT, INT, LONG, FLOAT, DOUBLE, HALF, BOOL, BFLOAT16
-# CHECK-NEXT: wide = y.to(torch.float8_e4m3fn)
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0604]: 'edge.dim_order_ops._to_dim_order_copy.default': kernel 'dim_order_ops::_to_dim_order_copy.out' of executorch 1.5.1: unsupported dtypes: 'out' is FLOAT8E4M3FNUZ, must be one of BYTE, CHAR, SHORT, INT, LONG, FLOAT, DOUBLE, HALF, BOOL, BFLOAT16
+# CHECK-NEXT: wide = y.to(torch.float8_e4m3fnuz)
 # CHECK-NEXT: note: in pass 'verify-link'
 # CHECK-NEXT: help: Insert the cast or copy that the message suggests, or decompose the operator.
 # CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0416]: dim 'rows', which is dim 0 of input 'y', has no upper bound: the size 'rows' of %y in method 'forward' cannot be planned
-# CHECK-NEXT: wide = y.to(torch.float8_e4m3fn)
+# CHECK-NEXT: wide = y.to(torch.float8_e4m3fnuz)
 # CHECK-NEXT: note: in pass 'to-out-variant'
 # CHECK-NEXT: help: export with rows = torch.export.Dim("rows", max=1024) in dynamic_shapes={"y": {0: rows}}
 class SeveralProblems(nn.Module):
     def forward(self, x, y):
         values = torch.poisson(x)
         other = twice(x)
-        wide = y.to(torch.float8_e4m3fn)
+        wide = y.to(torch.float8_e4m3fnuz)
         return values, other, wide, y + 1
 
     example = (torch.ones(3, 3), X)
