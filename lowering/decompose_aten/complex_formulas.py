@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from xdsl.ir import Attribute
 
 from etir.dialects.aten import ops as aten
-from etir.dialects.dtypes import BY_TORCH_NAME
+from etir.dialects.dtypes import BY_TORCH_NAME, i1
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.builder import Builder, Operator, Relation, dims, element, is_tensor, rank
@@ -118,6 +118,15 @@ def _with_number(call: Call) -> Parts:
 
 def _same(call: Call) -> Parts:
     return call.parts["self"]
+
+
+def _cast(call: Call) -> Parts:
+    """To bool what is not zero; to other real types the real part."""
+    b, (real, imaginary) = call.b, call.parts["self"]
+    if element(call.op.results[0]) != i1:
+        return real, imaginary
+    first = b.compare("ne", real, 0.0)
+    return (first if imaginary is None else b.logical_or(first, b.compare("ne", imaginary, 0.0))), None
 
 
 def _variance(call: Call) -> Parts:
@@ -452,7 +461,7 @@ FORMULAS: dict[Operator, Formula] = {
     aten.where.self: _each("self", "other"),
     aten.constant_pad_nd.default: _with_number,
     aten.scatter.value: _with_number,
-    aten._to_copy.default: _same,
+    aten._to_copy.default: _cast,
     aten.neg.default: _negated,
     aten._conj_physical.default: _conjugate,
     aten.abs.default: _magnitude,

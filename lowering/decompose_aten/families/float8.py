@@ -1,7 +1,7 @@
 """Casts from and to 8-bit floats, of which no kernel takes any: by a table of their numbers.
 
 An 8-bit float is one of 256 numbers, and its code counts them, the sign apart, from the smallest to the largest. So a
-cast from it is a look-up, and a cast to it counts the limits between neighbors that the magnitude has reached. A limit
+cast from it is a lookup, and a cast to it counts the limits between neighbors that the magnitude has reached. A limit
 is the mean of two neighbors, and where the even code is the smaller one, the number after it: ties go to even codes.
 """
 

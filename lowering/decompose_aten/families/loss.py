@@ -126,9 +126,9 @@ def nll_loss(
 def nll_loss_forward(
     b: Builder, x: SSAValue, target: SSAValue, weight: SSAValue | None, reduction: int, ignored: int
 ) -> list[SSAValue]:
-    """``-x[target]``, and the sum of the weights"""
+    """``-x[target]``, and the sum of the weights, which torch leaves out for several losses"""
     loss, total = _nll(b, x, target, weight, reduction, ignored)
-    return [loss, b.as_tensor(0, element(x)) if reduction == NONE else total]
+    return [loss, b.as_tensor(0, element(x)) if reduction == NONE and rank(x) > 1 else total]
 
 
 @decomposition(aten.cross_entropy_loss.default, in_float=True)

@@ -333,6 +333,15 @@ def scaled_mm_by_recipe(
     return scaled_mm(x, y, x_scales[0], y_scales[0], bias, None, out_dtype)
 
 
+@formula("renorm.default")
+def renorm(x: Tensor, order: float, position: int, most: float) -> Tensor:
+    """Slices that are longer than ``most`` get that length; norms of 16-bit types are in single precision."""
+    others = [d for d in range(x.dim()) if d != position % x.dim()]
+    dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
+    norms = torch.linalg.vector_norm(x, order, others, keepdim=True, dtype=dtype)
+    return x * torch.where(norms > most, most / (norms + 1e-7), 1.0).to(x.dtype)
+
+
 @formula("embedding_renorm.default")
 def embedding_renorm(weight: Tensor, indices: Tensor, most: float, order: float) -> Tensor:
     """Rows that are looked up and longer than ``most`` get that length."""

@@ -73,6 +73,11 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.nll_loss2d.default", (IMAGE, torch.randint(3, (2, 6, 7))), {}),
     ("aten.nll_loss_forward.default", (M, LABELS, CLASS_WEIGHTS, 1, -100), {}),
     ("aten.nll_loss_forward.default", (M, LABELS, None, 0, -100), {}),
+    *(
+        ("aten.nll_loss_forward.default", (M[0], LABELS[0], w, r, -100), {})
+        for w in (None, CLASS_WEIGHTS)
+        for r in (0, 2)
+    ),
     *[("aten.cross_entropy_loss.default", (M, LABELS, w, r), {}) for w in (None, CLASS_WEIGHTS) for r in (0, 1, 2)],
     ("aten.cross_entropy_loss.default", (M, PROBABILITIES, CLASS_WEIGHTS, 1, -100, 0.1), {}),
     ("aten.cross_entropy_loss.default", (M[0], PROBABILITIES[0]), {}),

@@ -86,3 +86,11 @@ def test_gradients_of_alignments(blank: int) -> None:
             gradient = torch.randn(3, generator=generator)
             rest = (losses, log_alpha, blank, zero_infinity)
             _same("_ctc_loss_backward.default", gradient, log_probs, targets, steps, lengths, *rest, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("order", [0.5, 1.0, 2.0, torch.inf])
+def test_slices_of_a_longest_norm(dtype: torch.dtype, order: float) -> None:
+    x = 3 * torch.randn(4, 5, 3, generator=torch.Generator().manual_seed(0))
+    for position in (0, 1, -1):
+        _same("renorm.default", x.to(dtype), order, position, 2.0, tolerance=1e-2)
