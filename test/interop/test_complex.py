@@ -73,7 +73,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (c64(3, 5),),
     ),
     "running products": (lambda x: (x.prod(), x.prod(1), x.prod(0, keepdim=True), x[:, :0].prod(1)), (c64(3, 5),)),
-    "truth": (lambda x: (x.to(torch.bool), (x * 1j).imag.to(torch.bool)), (torch.tensor([0, 1j, 1, -1 - 2j]),)),
+    "to bool": (lambda x: (x.to(torch.bool), (x * 1j).imag.to(torch.bool)), (torch.tensor([0, 1j, 1, -1 - 2j]),)),
     "wide": (lambda x: (x.sum(0, dtype=torch.complex128), x.to(torch.complex128) * 2, x.prod(1)), (c64(3, 4),)),
     "powers": (lambda x: (x**2, x**3, x**-1, x**-2, x**0.5, x**-0.5, x**2.5, x**0, x.square(), x.rsqrt()), (c64(6),)),
     "roots": (lambda x: x.sqrt(), (torch.tensor([0j, -4 + 0j, 4 + 0j, 2j, -2j, -3 - 1e-4j, 1e30 + 1e30j]),)),
