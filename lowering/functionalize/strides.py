@@ -63,12 +63,12 @@ def has_odd_layout(name: str) -> bool:
 
 
 def contiguous_strides(dims: Sequence[Dim], order: Sequence[int] | None = None) -> Strides:
-    """The strides of a dense tensor with its dims in ``order``, outermost first."""
+    """The strides of a dense tensor with its dims in ``order``, outermost first. As in torch an empty dim counts as 1."""
     strides: list[Dim] = [1] * len(dims)
     step: Dim = 1
     for position in reversed(range(len(dims)) if order is None else list(order)):
         strides[position] = step
-        step = step * dims[position]
+        step = step * (1 if dims[position] == 0 else dims[position])
     return tuple(strides)
 
 
@@ -79,6 +79,8 @@ def same_layout(dims: Sequence[Dim], a: Strides, b: Strides) -> bool:
 
 def dim_order(dims: Sequence[Dim], strides: Strides) -> tuple[int, ...] | None:
     """The dims from the outermost to the innermost one; None when the elements leave gaps in memory or overlap."""
+    if 0 in dims:
+        return tuple(range(len(dims)))
     left = [i for i, size in enumerate(dims) if size != 1]
     # Dims of size 1 take no room: they are the outermost ones.
     order = [i for i, size in enumerate(dims) if size == 1]
