@@ -63,7 +63,7 @@ def has_odd_layout(name: str) -> bool:
 
 
 def contiguous_strides(dims: Sequence[Dim], order: Sequence[int] | None = None) -> Strides:
-    """The strides of a dense tensor with its dims in ``order``, outermost first. As in torch an empty dim counts as 1."""
+    """The strides of a dense tensor with its dims in ``order``, outermost first; in torch an empty dim counts as 1."""
     strides: list[Dim] = [1] * len(dims)
     step: Dim = 1
     for position in reversed(range(len(dims)) if order is None else list(order)):

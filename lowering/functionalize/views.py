@@ -21,6 +21,7 @@ from etir.dialects.schema import OpSchema, SchemaKind
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.builder import is_tensor
 from etir.lowering.build.dims import wrap
+from etir.lowering.build.sizes import dim_of
 from etir.lowering.functionalize.aliases import Alias
 from etir.lowering.functionalize.emitter import SymInt, Tensor, tensor_of, with_element
 from etir.lowering.functionalize.expand_scatter import of_written_copies
@@ -28,6 +29,7 @@ from etir.lowering.functionalize.permutations import permutation, squeezed
 from etir.lowering.functionalize.strides import (
     Layouts,
     Strides,
+    dim_order,
     is_view_possible,
     memory_format_strides,
     same_layout,
@@ -336,8 +338,11 @@ def _as_strided(step: Step) -> SSAValue:
     op = step.op
     size, stride = op.arg("size"), op.arg("stride")
     if not all(isinstance(n, int) for n in (*size, *stride)):
-        raise step.unsupported("several of its elements may be one element in memory")
-    if _overlaps(size, stride) and not (step.fills and step.written[0] is step.alias):
+        numbers = [dim_of(n) if isinstance(n, SSAValue) else n for n in stride]
+        known = tuple(n for n in numbers if n is not None)
+        if len(known) < len(numbers) or dim_order(dims_of(step.type), known) is None:
+            raise step.unsupported("several of its elements may be one element in memory")
+    elif _overlaps(size, stride) and not (step.fills and step.written[0] is step.alias):
         raise step.unsupported("several of its elements are one element in memory")
     source, size, stride = step.new, list(size), list(stride)
     for dim, (count, distance) in enumerate(zip(size, stride, strict=True)):

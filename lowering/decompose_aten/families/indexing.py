@@ -13,6 +13,7 @@ from etir.dialects.dtypes import bf16, f16, f32, f64, i32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.build.builder import Builder, Scalar, TensorOrScalar, dims, element, is_tensor, rank
 from etir.lowering.build.dims import wrap
+from etir.lowering.build.inference import size_as_dim
 from etir.lowering.build.promotion import result_type
 from etir.lowering.build.sizes import SizeLike, dim, product
 from etir.lowering.decompose_aten.constants import window_positions
@@ -345,4 +346,22 @@ def as_strided_scatter(
     flat = b.view(x, [product(b.sizes(x))])
     values = b.view(source, [places.size])
     written = b(aten.index_put.default, flat, [b.constant(places.reshape(-1), i64)], values)
+    return b.view(written, b.sizes(x))
+
+
+@decomposition(aten.as_strided_scatter.default, symint_args=("size", "stride", "storage_offset"))
+def dense_scatter(
+    b: Builder, x: SSAValue, source: SSAValue, size: Sequence[Any], stride: Sequence[Any], offset: Any
+) -> SSAValue | None:
+    """``slice_scatter`` into the elements in row-major order, where the strides are those of consecutive elements"""
+    strides, start = b.as_sizes(stride), b.as_size(0 if offset is None else offset)
+    if strides is None or start is None:
+        return b.notify_match_failure("nothing is known about a stride or the offset")
+    sizes = b.sizes(source)
+    if any(size_as_dim(s) != size_as_dim(product(sizes[i + 1 :])) for i, s in enumerate(strides) if sizes[i] != 1):
+        return b.notify_match_failure("it leaves gaps, or has another order")
+    line, count = b.view(source, [product(sizes)]), product(b.sizes(x))
+    if start == 0 and size_as_dim(product(sizes)) == size_as_dim(count):
+        return b.view(line, b.sizes(x))
+    written = b(aten.slice_scatter.default, b.view(x, [count]), line, 0, start, start + product(sizes))
     return b.view(written, b.sizes(x))
