@@ -34,8 +34,8 @@ PRELOADED = (
 UNFIT = "at import"
 """The status of mutants that cannot be put into functions that exist: for ``judge_at_import``."""
 COLLECTION_SECONDS = 120.0
-MOST_TESTS = 400
-"""Of a mutant in code that everything runs; what the four hundred fastest do not see is looked at by hand."""
+MOST_TESTS = 150
+"""Of a mutant in code that everything runs; what the fastest do not see is looked at by hand."""
 MOST_TESTS_AT_IMPORT = 100
 """Their files have to be collected for each mutant."""
 

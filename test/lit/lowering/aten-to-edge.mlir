@@ -57,6 +57,20 @@ func.func @promotion(%x: tensor<2xi64>, %b: tensor<2xi1>) -> (tensor<2xf32>, ten
   func.return %0, %1, %2 : tensor<2xf32>, tensor<2xi64>, tensor<2xi64>
 }
 
+// Beside a 0-d tensor a number has the tensor's type as long as it fits.
+// CHECK-LABEL: func.func @beside_scalars
+func.func @beside_scalars(%x: tensor<i32>, %u: tensor<ui8>) -> (tensor<i32>, tensor<i32>, tensor<i64>, tensor<ui8>) {
+  // CHECK-NEXT: et.constant dense<2147483647> : tensor<i32>
+  // CHECK: et.constant dense<-2147483648> : tensor<i32>
+  // CHECK: et.constant dense<2147483648> : tensor<i64>
+  // CHECK: et.constant dense<255> : tensor<ui8>
+  %0 = aten.maximum.default(%x, 2147483647) : (tensor<i32>) -> tensor<i32>
+  %1 = aten.maximum.default(%x, -2147483648) : (tensor<i32>) -> tensor<i32>
+  %2 = aten.maximum.default(%x, 2147483648) : (tensor<i32>) -> tensor<i64>
+  %3 = aten.maximum.default(%u, 255) : (tensor<ui8>) -> tensor<ui8>
+  func.return %0, %1, %2, %3 : tensor<i32>, tensor<i32>, tensor<i64>, tensor<ui8>
+}
+
 // E4: memory formats become dim orders. Pointwise operators and convolutions keep the order of their operand; where a
 // kernel does not, or where operands disagree, a copy to the contiguous order comes first.
 // CHECK-LABEL: func.func @orders

@@ -80,6 +80,14 @@ def test_creation(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     check(name, *args, **kwargs)
 
 
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 8])
+@pytest.mark.parametrize("name", ["bartlett", "blackman", "hamming", "hann", "kaiser"])
+def test_windows_of_every_length(name: str, length: int, periodic: bool) -> None:
+    """One element has no period, and of two the last is where the window ends."""
+    check(f"aten.{name}_window.periodic", length, periodic, dtype=torch.float64)
+
+
 @pytest.mark.parametrize(
     ("name", "args"),
     [

@@ -29,6 +29,11 @@ ASKED = [
     (T <= S + 4, False),
     (sympy.Ne(Mod(S, 4), 0), False),
     (sympy.Eq(S, T), False),
+    # An even number of factors below zero, and factors whose signs are not known.
+    ((1 - S) * (1 - T) > 0, True),
+    ((S - 4) * (T - 4) > 0, False),
+    ((S - 4) * (T - 4) >= 0, False),
+    ((S - 4) * (1 - T) <= 0, False),
 ]
 
 
