@@ -10,10 +10,17 @@
 func.func @left(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   // CHECK-NOT: edge.aten.hardswish.default(%x)
   // NONE-NOT: edge.aten.hardswish.default(%x)
+  // What it is decomposed into is at the edge level again.
+  // CHECK-NOT: {{= aten[.]}}
+  // NONE-NOT: {{= aten[.]}}
   // CHECK: edge.aten.hardswish.default(%y) {backend.partition
   // TAKEN: edge.aten.hardswish.default(%x) : (
   // NONE: edge.aten.hardswish.default(%y) {backend.partition = "reference:0"}
   %0 = edge.aten.hardswish.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
   %1 = edge.aten.hardswish.default(%y) {backend.partition = "reference:0"} : (tensor<4xf32>) -> tensor<4xf32>
+  // CHECK-NOT: {{= aten[.]}}
+  // CHECK: func.return
+  // NONE-NOT: {{= aten[.]}}
+  // NONE: func.return
   func.return %0, %1 : tensor<4xf32>, tensor<4xf32>
 }

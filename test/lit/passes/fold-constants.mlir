@@ -102,3 +102,18 @@ func.func @regions(%p: i1, %x: tensor<2xf32>) -> tensor<2xf32> {
   }
   func.return %1 : tensor<2xf32>
 }
+
+// -----
+
+// What is made of no weight is named like the value, if that has a name.
+// CHECK: et.weight @folded : tensor<64x64xf32>
+// CHECK: et.weight @table : tensor<64x64xf32>
+// CHECK-LABEL: func.func @names
+func.func @names() -> (tensor<64x64xf32>, tensor<64x64xf32>) {
+  // CHECK-NEXT: %table = et.get_weight @table
+  // CHECK-NEXT: %{{.*}} = et.get_weight @folded
+  %table = edge.aten.full.default(size = [64, 64], fill_value = 2.0) : () -> tensor<64x64xf32>
+  %0 = edge.aten.full.default(size = [64, 64], fill_value = 3.0) : () -> tensor<64x64xf32>
+  %1 = edge.aten.neg.default(%0) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  func.return %table, %1 : tensor<64x64xf32>, tensor<64x64xf32>
+}

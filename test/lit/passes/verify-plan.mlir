@@ -98,6 +98,18 @@ et.method @no_place pools [0, 32] {
 
 // -----
 
+// A buffer may stand at an odd byte when its elements do, and so may a view into it; other elements may not.
+// CHECK: error[E0712]: {{.*}}%v
+et.method @view_between_elements pools [0, 32] {
+  %y = et.buffer at <1, 0> : tensor<32xui8>
+  %u = et.view %y at 3 : tensor<5xui8>
+  %v = et.view %y at 6 : tensor<4xf32>
+  et.inputs %y
+  et.return %u, %v
+}
+
+// -----
+
 // CHECK: error[E0711]: view %v ends 48 bytes into a buffer of 32
 et.method @view_outside pools [0, 32] {
   %y = et.buffer at <1, 0> : tensor<8xf32>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,7 +172,7 @@ def test_a_crash_becomes_a_diagnostic_with_its_cause(ctx: EtContext, module: Mod
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.id.id == "E0505"
     assert diagnostic.message == "pass 'crash' failed: IndexError: list index out of range"
-    assert diagnostic.notes[0].startswith(f"raised in run, {__file__}:")
+    assert re.fullmatch(rf"raised in run, {re.escape(__file__)}:\d+", diagnostic.notes[0])
     assert isinstance(caught.value.__cause__, IndexError)
 
 
@@ -188,6 +189,15 @@ def test_a_crash_that_has_a_cause_of_its_own_is_the_pass_s(ctx: EtContext, modul
         run_pipeline(ctx, module, [CallPass(crash)])
     (diagnostic,) = caught.value.diagnostics
     assert (diagnostic.id.id, diagnostic.message) == ("E0505", "pass 'call' failed: ValueError: no entry")
+
+
+def test_a_crash_in_what_a_pass_calls_names_both_places(ctx: EtContext, module: ModuleOp) -> None:
+    with pytest.raises(EtirError) as caught:
+        run_pipeline(ctx, module, [CallPass(lambda ctx, module: json.loads("{"))])
+    (diagnostic,) = caught.value.diagnostics
+    assert re.fullmatch(
+        rf"raised in <lambda>, {re.escape(__file__)}:\d+, which called raw_decode, decoder.py:\d+", diagnostic.notes[0]
+    )
 
 
 def test_the_location_of_what_stands_for_one_place_is_that_place(module: ModuleOp) -> None:
