@@ -89,7 +89,7 @@ def main() -> int:
         for mutant in mutants[:count]:
             print(f"{mutant.id}\n{mutant.diff(files[mutant.path])}\n")
         return 0
-    known = verdicts()
+    known = earlier = verdicts()
     if arguments.again:
         known = {name: verdict for name, verdict in known.items() if verdict.status not in ("survived", "unreached")}
     say = _Log(files)
@@ -99,7 +99,7 @@ def main() -> int:
         mutants = [m for m in mutants if m.id in judged and judged[m.id].status != "no mutant"][:count]
     else:
         rest = [mutant for mutant in mutants if mutant.id not in known]
-        judge = Judge(files, Measured.load(MEASURED), say)
+        judge = Judge(files, Measured.load(MEASURED), say, earlier)
         _in_child(lambda: judge.judge(rest, [f"etir.{folder}" for folder in FOLDERS]))
         judged = verdicts()
         unfit = [mutant for mutant in rest if judged[mutant.id].status == UNFIT]
@@ -127,7 +127,7 @@ def verdicts() -> dict[str, Verdict]:
     if not VERDICTS.exists():
         return {}
     found = [json.loads(line) for line in VERDICTS.read_text().splitlines()]
-    return {entry["id"]: Verdict(entry["status"], entry["by"], entry["tests"]) for entry in found}
+    return {entry["id"]: Verdict(*(entry[key] for key in ("status", "by", "tests", "known"))) for entry in found}
 
 
 def report(mutants: Sequence[Mutant], bar: float) -> int:

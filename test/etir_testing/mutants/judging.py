@@ -1,15 +1,15 @@
 """What the tests say of mutants: which test fails, or that all pass.
 
 Every mutant is put into a fork, where the tests that run its lines run, the fastest first, until one fails, takes far
-longer than it should, or ends the process. Mutants of what runs at import are first, in forks of a process that has
-imported everything but the compiler; then the compiler is imported and tests are collected, once for all others.
+longer than it should, or ends the process. The compiler is imported and tests are collected once, for all mutants of
+functions; those of what runs at import have forks of a process that has imported everything but the compiler.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from etir_testing import ROOT
@@ -34,9 +34,9 @@ PRELOADED = (
 UNFIT = "at import"
 """The status of mutants that cannot be put into functions that exist: for ``judge_at_import``."""
 COLLECTION_SECONDS = 120.0
-MOST_TESTS = 150
+MOST_TESTS = 60
 """Of a mutant in code that everything runs; what the fastest do not see is looked at by hand."""
-MOST_TESTS_AT_IMPORT = 100
+MOST_TESTS_AT_IMPORT = 40
 """Their files have to be collected for each mutant."""
 
 
@@ -47,6 +47,8 @@ class Verdict:
     status: str
     by: str = ""
     tests: int = 0
+    known: int = 0
+    """How many tests were measured then."""
 
 
 Say = Callable[[Mutant, Verdict], None]
@@ -59,23 +61,23 @@ class Judge:
     files: Mapping[str, str]
     measured: Measured
     say: Say
+    earlier: Mapping[str, Verdict] = field(default_factory=dict)
+    """What was said by fewer tests, which are not run again."""
     most_tests: int = MOST_TESTS
 
     def judge(self, mutants: Sequence[Mutant], packages: Sequence[str]) -> None:
         """Judge all of them. Imports the compiler: call it in a process of its own."""
         later: list[Mutant] = []
+        unfit: list[Mutant] = []
         for mutant in mutants:
             if not self.tests_of(mutant) and not self._runs_at_import(mutant):
-                self.say(mutant, Verdict("unreached"))
+                before = self.earlier.get(mutant.id, Verdict("unreached"))
+                self._say(mutant, Verdict(before.status, before.by, before.tests))
             elif self._runs_at_import(mutant):
-                self.judge_at_import([mutant])
+                unfit.append(mutant)
             else:
                 later.append(mutant)
-        if not later:
-            return
         import_all(packages)
-
-        unfit: list[Mutant] = []
 
         def body(tests: ForkedTests) -> None:
             functions = LoadedFunctions(ROOT)
@@ -84,18 +86,22 @@ class Judge:
                 if verdict is None:
                     unfit.append(mutant)
                 else:
-                    self.say(mutant, verdict)
+                    self._say(mutant, verdict)
 
-        pytest_in_process(test_files(self.measured.names), ForkedTests(body))
+        if later:
+            pytest_in_process(test_files(self.measured.names), ForkedTests(body))
         for mutant in unfit:
-            self.say(mutant, Verdict(UNFIT))
+            self._say(mutant, Verdict(UNFIT))
 
     def judge_at_import(self, mutants: Sequence[Mutant]) -> None:
         """Judge mutants in processes that have not imported the compiler yet, as this one."""
         for name in PRELOADED:
             importlib.import_module(name)
         for mutant in mutants:
-            self.say(mutant, self._at_import(mutant))
+            self._say(mutant, self._at_import(mutant))
+
+    def _say(self, mutant: Mutant, verdict: Verdict) -> None:
+        self.say(mutant, replace(verdict, known=len(self.measured.names)))
 
     def tests_of(self, mutant: Mutant) -> list[str]:
         """The tests that run its lines; those of its whole file, too, where these run at import."""
@@ -104,7 +110,11 @@ class Judge:
             of_file = self.measured.tests_of(mutant.path, 1, self.measured.last_line(mutant.path))
             numbers = [*numbers[:MOST_TESTS_AT_IMPORT], *self._spread(of_file)[:MOST_TESTS_AT_IMPORT]]
             numbers = list(dict.fromkeys(numbers))
-        return [self.measured.names[number] for number in numbers[: self.most_tests]]
+        known = self.earlier[mutant.id].known if mutant.id in self.earlier else 0
+        new = [number for number in numbers if number >= known]
+        names = [self.measured.names[number] for number in new[: self.most_tests]]
+        # lit's tools are forks of this process, as new processes would be as long as no other test has run in it.
+        return sorted(names, key=lambda name: not name.startswith(LIT))
 
     def _spread(self, numbers: Sequence[int]) -> list[int]:
         """The first of every test file, then the second of every file, and so on."""
@@ -157,7 +167,16 @@ class Judge:
             self._run(tests, names, report)
 
         verdict = self._verdict(in_fork(body, self._limit))
-        return None if verdict.by == "not applied" else verdict
+        if verdict.by == "not applied":
+            return None
+        if verdict.tests > 1 and verdict.status == "killed":
+            # Was it the mutant, or what the tests before have left in the process?
+            last, names = verdict.by, [verdict.by]
+            alone = self._verdict(in_fork(body, self._limit))
+            if alone.status == "survived":
+                names = [name for name in self.tests_of(mutant) if name != last]
+                return replace(self._verdict(in_fork(body, self._limit)), tests=len(names))
+        return verdict
 
     def _at_import(self, mutant: Mutant) -> Verdict:
         names = self.tests_of(mutant)

@@ -11,7 +11,7 @@ import torch
 from etir.dialects.text import parse_module
 
 from etir_testing.lowering.evaluate import evaluate
-from etir_testing.lowering.one_op import check, decompose
+from etir_testing.lowering.one_op import check, decompose, one_op_module
 
 torch.manual_seed(0)
 X = torch.randn(3, 4) * 3
@@ -173,3 +173,12 @@ def test_dynamic() -> None:
     assert check("aten.isfinite.default", X, dynamic={0: [0]}) == ["aten.abs.default", "aten.lt.Scalar"]
     check("aten.isfinite.default", INTS, dynamic={0: [0, 1]})
     check("aten.where.ScalarOther", MASK, X, 2.0, dynamic={0: [0], 1: [0, 1]})
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.25, 0.75, 1.0])
+def test_interpolation_starts_from_the_nearer_end(weight: float) -> None:
+    """Ends of different magnitude: from the far one the small number would be lost. Bits are torch's."""
+    start, end = torch.tensor([1e8, 1.0, -3e7]), torch.tensor([1.0, 1e8, 0.3])
+    module, tensors = one_op_module("aten.lerp.Scalar", (start, end, weight), {})
+    decompose(module)
+    assert torch.equal(evaluate(module, tensors)[0], torch.lerp(start, end, weight))
