@@ -65,7 +65,8 @@ def test_the_file_is_sorted_by_library_and_name(stock: Manifest):
 @pytest.mark.parametrize(
     ("op", "dtypes", "others", "works"),
     [
-        ("aten::add.out", [S.INT, S.HALF, S.HALF], {"alpha": 1}, True),
+        ("aten::add.out", [S.FLOAT, S.HALF, S.FLOAT], {"alpha": 1}, True),
+        ("aten::add.out", [S.INT, S.HALF, S.HALF], {"alpha": 1}, False),
         ("aten::add.out", [S.INT, S.HALF, S.INT], {"alpha": 1}, False),
         ("aten::add.out", [S.INT, S.INT, S.INT], {"alpha": 2.5}, False),
         ("aten::mm.out", [S.FLOAT, S.FLOAT, S.FLOAT], {}, True),
