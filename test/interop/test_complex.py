@@ -91,6 +91,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x, i: (x.gather(1, i), x.scatter(1, i, x), x.scatter(1, i, 2.0), x.scatter_add(1, i, x)),
         (c64(3, 4), torch.tensor([[0, 1, 3], [3, 2, 0], [1, 1, 2]])),
     ),
+    "numbers that kernels do not take": (
+        lambda x, i: (torch.full_like(x, 1j) + x, x.new_full((3,), 2 - 1j) * x[0, 0], x.masked_fill(x.real > 0, 0.5j),
+                      x.scatter(1, i, 0.5j), torch.add(x, x, alpha=1j), torch.sub(x, x, alpha=2j)),
+        (c64(3, 4), torch.tensor([[0, 1, 3]])),
+    ),
     "written": (written, (c64(4),)),
     "transforms": (
         lambda x: (torch.fft.fft(x), torch.fft.ifft(x), torch.fft.fft(x, dim=0), torch.fft.fft2(x, norm="ortho")),

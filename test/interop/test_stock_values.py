@@ -136,3 +136,28 @@ def test_integers_beyond_16_bits() -> None:
     half = torch.tensor([0.0, 1.0, -1000.0], dtype=torch.float16)
     agree(torch.mul, half, torch.tensor([70000, 70000, 3]))
     agree(torch.lt, torch.tensor([2048.0, 3.0], dtype=torch.float16), torch.tensor([2049, 3]))
+
+
+def test_extrema_of_empty_tensors() -> None:
+    """Results without elements; the kernel ends the process."""
+    agree(lambda x: x.amax(1), torch.zeros(0, 3))
+    agree(lambda x: x.amin(1, keepdim=True), torch.zeros(0, 3))
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+def test_sums_of_rank_0_along_a_dim(dim: int) -> None:
+    """The number itself; the kernel ends the process."""
+    agree(lambda x: x.sum(dim), torch.tensor(2.5))
+    agree(lambda x: x.sum(dim), torch.tensor(2.5, dtype=torch.float16))
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 5])
+def test_powers_of_integers(exponent: int) -> None:
+    """They wrap around, and have all their bits."""
+    agree(lambda x: x**exponent, torch.tensor([100000, -3, 2**31 - 1], dtype=torch.int32))
+    agree(lambda x: x**exponent, torch.tensor([100, -3], dtype=torch.int8))
+
+
+def test_mean_of_one_element() -> None:
+    agree(lambda x: torch.var_mean(x, correction=0)[1], torch.tensor([3.0]))
+    agree(lambda x: torch.var_mean(x)[1], torch.tensor(3.0))

@@ -298,3 +298,41 @@ def test_a_byte_that_is_not_0_or_1_is_true(target: str) -> None:
     program = etir.compile(export(BytesAsBools(), (x,)), target=target)
     expected = torch.cat([(x.view(torch.uint8) != 0).float(), torch.ones(2)])
     assert torch.equal(etir.runtime.load(program).forward(x)[0], expected)
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (3, 0, 2)])
+def test_strides_of_empty_tensors(shape: tuple[int, ...]) -> None:
+    """An empty dim counts as 1 in them, and nothing is read."""
+
+    class Model(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.as_strided((0,), (1,), 0), x.t().as_strided((0, 2), (1, 1)) if x.dim() == 2 else x * x.stride(0)
+
+    assert_agrees(Model(), [torch.zeros(shape)])
+
+
+def whole(x: Any, y: Any) -> Any:
+    x.as_strided(x.shape, x.stride()).lerp_(y, 0.5)
+    return x * 2
+
+
+def rows(x: Any, y: Any) -> Any:
+    x.as_strided((2, x.shape[1]), (x.shape[1], 1), x.shape[1]).add_(y[:2])
+    return x * 2
+
+
+@pytest.mark.parametrize("change", [whole, rows])
+def test_writes_through_strides_of_dynamic_sizes(change: Any) -> None:
+    """Elements that follow one another do not overlap, whatever the sizes are."""
+
+    class Model(nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return (change(x, y),)
+
+    n = torch.export.Dim("n", min=2, max=8)
+    program = torch.export.export(Model(), (torch.ones(3, 4), torch.ones(3, 4)), dynamic_shapes=({1: n}, {1: n}))
+    calls = [(torch.randn(3, k), torch.randn(3, k)) for k in (4, 2, 8)]
+    expected = eager(Model(), calls)
+    own = etir.runtime.load(etir.compile(program, target="etir").buffer)
+    assert_same(trace(lambda flat: own.forward(*flat), calls), expected, "etir", 1e-6)
+    assert_same(stock(etir.compile(program, target="executorch").buffer, calls), expected, "stock", 1e-6)

@@ -25,7 +25,8 @@ def _filled(b: Builder, sizes: Any, value: Scalar) -> SSAValue:
     type = b.declared
     if not isinstance(value, SSAValue):
         category = BY_TYPE[type.element_type].category
-        value = bool(value) if category == 0 else int(value.real) if category == 1 else float(value.real)
+        if category < 3 or not value.imag:
+            value = bool(value) if category == 0 else int(value.real) if category == 1 else float(value.real)
     return b(aten.full.default, sizes, value, dtype=type.element_type, types=[type])
 
 

@@ -113,6 +113,15 @@ def rsub(b: Builder, x: SSAValue, other: TensorOrScalar, alpha: float) -> SSAVal
     return b.add(b.neg(x) if alpha == 1 else b.mul(x, -alpha), other)
 
 
+@decomposition(aten.add.Tensor, aten.sub.Tensor)
+def add_complex_multiple(b: Builder, x: SSAValue, other: TensorOrScalar, alpha: Scalar) -> SSAValue | None:
+    """``x + other * alpha`` for a complex number, which is no argument of a kernel"""
+    if not isinstance(alpha, complex) or not is_tensor(other):
+        return b.notify_match_failure("the factor is real")
+    operator = aten.add.Tensor if isinstance(b.rewriter.root, aten.add.Tensor) else aten.sub.Tensor
+    return b(operator, x, b.mul(other, alpha))
+
+
 @decomposition(aten.clamp_min.default, symint_args=("min",))
 def clamp_min(b: Builder, x: SSAValue, low: Scalar) -> SSAValue:
     """``clamp`` from below"""

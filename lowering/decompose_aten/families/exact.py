@@ -184,3 +184,12 @@ def variance_of_halves(b: Builder, x: SSAValue, dim: Dims, correction: float | N
         return b.notify_match_failure("they do not have 16 bits")
     wide = b(aten.var.correction, b.cast(x, f32), dim, correction=correction, keepdim=keepdim)
     return b.cast(wide, element(x))
+
+
+@decomposition(aten.amax.default, aten.amin.default)
+def extremum_of_nothing(b: Builder, x: SSAValue, dim: Dims, keepdim: bool) -> SSAValue | None:
+    """An empty tensor"""
+    sizes = dims(b.rewriter.root.results[0])
+    if 0 not in sizes or not all(isinstance(d, int) for d in sizes):
+        return b.notify_match_failure("its result has elements")
+    return b.full([d for d in sizes if isinstance(d, int)], 0, element(x))

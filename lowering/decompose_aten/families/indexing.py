@@ -83,6 +83,14 @@ def take(b: Builder, x: SSAValue, index: SSAValue) -> SSAValue:
     return b(aten.index.Tensor, b.view(x, [-1]), [index])
 
 
+@decomposition(aten.scatter.value)
+def scatter_complex(b: Builder, x: SSAValue, dim: int, index: SSAValue, value: Scalar) -> SSAValue | None:
+    """``scatter`` of a tensor of the complex number, which is no argument of a kernel"""
+    if not isinstance(value, complex):
+        return b.notify_match_failure("the number is real")
+    return b(aten.scatter.src, x, dim, index, b.full(b.sizes(index), value, element(x)))
+
+
 @decomposition(aten.scatter.reduce)
 def scatter_reduced(b: Builder, x: SSAValue, dim: int, index: SSAValue, source: SSAValue, reduce: str) -> SSAValue:
     """``scatter_add``, or ``scatter_reduce`` of products"""

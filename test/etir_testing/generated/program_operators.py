@@ -389,8 +389,8 @@ def resizing(r: random.Random, a: str, t: torch.Tensor) -> str:
     return r.choice(choices)
 
 
-def many(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
-    """Two tensors from ``a``."""
+def many(r: random.Random, a: str, t: torch.Tensor, other: Other, *, special: bool = False) -> str:
+    """Two tensors from ``a``; for ``special`` values no mean: the order of additions decides it."""
     dim = _dim(r, t)
     choices = [
         f"torch.broadcast_tensors({a}, {other()})",
@@ -407,7 +407,8 @@ def many(r: random.Random, a: str, t: torch.Tensor, other: Other) -> str:
         if not t.is_complex():
             choices.append(f"torch.sort({a}, {dim}, stable=True)")
         if kind_of(t) == "float":
-            choices += [f"{a}.max({dim})", f"torch.var_mean({a}, {dim}, correction=0)"]
+            choices.append(f"{a}.max({dim})")
+            choices.append(f"{a}.min({dim})" if special else f"torch.var_mean({a}, {dim}, correction=0)")
     return r.choice(choices)
 
 

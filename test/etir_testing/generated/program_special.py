@@ -1,6 +1,6 @@
 """The operators of programs whose values are special: infinities, NaN, zeros with a sign, the limits of dtypes.
 
-None of them depends on an order of additions: with values at the limits two right results may differ then.
+None of them depends on an order of additions, or on the sign of a NaN: two right results may differ then.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def _floats(r: random.Random, a: str, other: Callable[[], str]) -> list[str]:
         f"{a}.clamp(-1, 1)",
         f"torch.isfinite({a})",
         f"torch.isinf({a})",
-        f"torch.signbit({a})",
-        f"torch.copysign({a}, {other()})",
+        f"torch.signbit(torch.nan_to_num({a}))",
+        f"torch.copysign({a}, torch.nan_to_num({other()}))",
         f"torch.floor({a})",
         f"torch.round({a})",
         f"torch.trunc({a})",

@@ -32,7 +32,7 @@ DEPTH = 3
 """How deep control flow is nested."""
 _AUGMENTED = re.compile(r"^\S+ (\+|//|\||\^|-|\*)= ")
 _STORED = re.compile(r"^\S+\[.*\] = (\S+)$")
-_FIXES_SIZES = re.compile(r"\.(unbind|tensor_split|chunk|unfold)\(")
+_FIXES_SIZES = re.compile(r"\.(unbind|tensor_split|chunk|split|unfold)\(")
 """What torch makes dynamic sizes constant or even for."""
 _NOT_FOR_META = (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError, AttributeError)
 """What torch says to operands that do not fit."""
@@ -228,7 +228,8 @@ class Writer(ControlFlow):
             source = self.pick(scope)
             assert source is not None
             tensor = scope.tensors[source]
-            text = many(self.r, source, tensor, lambda t=tensor: self._operand(scope, t, changed=False))
+            operand = lambda t=tensor: self._operand(scope, t, changed=False)  # noqa: E731
+            text = many(self.r, source, tensor, operand, special=self.special)
             names = (self.name(), self.name())
             if self._run(statements, scope, f"{', '.join(names)} = {text}", names):
                 for name in names:
