@@ -96,6 +96,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
                       x.scatter(1, i, 0.5j), torch.add(x, x, alpha=1j), torch.sub(x, x, alpha=2j)),
         (c64(3, 4), torch.tensor([[0, 1, 3]])),
     ),
+    "splits": (lambda x: (*x.split(2), *x.split([1, 3], 1), *x.tensor_split(2, 1), *x.unbind(0)), (c64(3, 4),)),
     "written": (written, (c64(4),)),
     "transforms": (
         lambda x: (torch.fft.fft(x), torch.fft.ifft(x), torch.fft.fft(x, dim=0), torch.fft.fft2(x, norm="ortho")),

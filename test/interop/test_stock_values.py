@@ -161,3 +161,9 @@ def test_powers_of_integers(exponent: int) -> None:
 def test_mean_of_one_element() -> None:
     agree(lambda x: torch.var_mean(x, correction=0)[1], torch.tensor([3.0]))
     agree(lambda x: torch.var_mean(x)[1], torch.tensor(3.0))
+
+
+@pytest.mark.parametrize(("float_type", "integers"), [(torch.float32, torch.int32), (F64, torch.int64)])
+def test_concatenations_of_types_of_one_size(float_type: torch.dtype, integers: torch.dtype) -> None:
+    """The kernel copies their bytes as they are."""
+    agree(lambda x, y: torch.cat([x, y]), torch.ones(2, dtype=float_type), torch.tensor([3, -4], dtype=integers))

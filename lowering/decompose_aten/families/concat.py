@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
-from etir.dialects.dtypes import bf16, f16, i1, i64
+from etir.dialects.dtypes import bf16, f16, f32, f64, i1, i32, i64
 from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.dims import broadcast, wrap, wrap_all
@@ -52,8 +52,10 @@ def cat(b: Builder, tensors: Sequence[SSAValue], dim: int) -> SSAValue | None:
     common = b.declared.element_type
     if len(tensors) == 1 and element(tensors[0]) == common:
         return tensors[0]
-    mixed = any(element(t) != common for t in tensors)
-    if mixed and (common in (f16, bf16) or category_of(common) > FLOATING):
+    others = [element(t) for t in tensors if element(t) != common]
+    # Of the same number of bytes, which kernels may copy as they are.
+    alike = any((other, common) in ((i32, f32), (i64, f64)) for other in others)
+    if others and (alike or common in (f16, bf16) or category_of(common) > FLOATING):
         return b(aten.cat.default, [b.cast(t, common) for t in tensors], dim, types=[b.declared])
     return b.notify_match_failure("it joins several tensors")
 

@@ -15,9 +15,10 @@ from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import dims_of
 from etir.dialects.sym.ops import arithmetic
-from etir.lowering.build.builder import Builder, Relation, dims, rank
+from etir.lowering.build.builder import Builder, Relation, dims, element, rank
 from etir.lowering.build.dims import wrap, wrap_all
 from etir.lowering.build.inference import tensor_type_of
+from etir.lowering.build.promotion import FLOATING, category_of
 from etir.lowering.build.sizes import Size, SizeLike, product
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
 
@@ -210,6 +211,28 @@ def _split(b: Builder, x: SSAValue, sizes: Sequence[SizeLike], position: int) ->
         return [x]
     types = [r.type for r in b.rewriter.root.results]
     return b.results(aten.split_with_sizes.default, x, sizes, wrap(position, rank(x)), types=types)
+
+
+@decomposition(aten.split_with_sizes.default, symint_args=("split_sizes",))
+def split_complex(b: Builder, x: SSAValue, split_sizes: Sequence[Any], dim: int) -> list[SSAValue] | None:
+    """A slice for each part of a complex tensor; of others it is core ATen"""
+    sizes = b.as_sizes(split_sizes)
+    if category_of(element(x)) <= FLOATING or sizes is None:
+        return b.notify_match_failure("it is not complex")
+    parts: list[SSAValue] = []
+    start: SizeLike = 0
+    for size in sizes:
+        parts.append(b.slice(x, dim, start, start + size))
+        start = start + size
+    return parts
+
+
+@decomposition(aten.unbind.int)
+def unbind_complex(b: Builder, x: SSAValue, dim: int) -> list[SSAValue] | None:
+    """A ``select`` for each entry of a complex tensor; of others it is one kernel"""
+    if category_of(element(x)) <= FLOATING:
+        return b.notify_match_failure("it is not complex")
+    return [b.select(x, dim, index) for index in range(len(b.rewriter.root.results))]
 
 
 def _parts(b: Builder, total: SizeLike, part: SizeLike) -> list[SizeLike]:
