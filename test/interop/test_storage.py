@@ -138,6 +138,24 @@ def test_names_of_one_tensor() -> None:
     assert_agrees(Model(), [torch.ones(3)])
 
 
+class ThroughDropout(nn.Module):
+    """Writes to what ``dropout`` gives in inference, which is its operand, though the schema does not say so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        base = torch.arange(6.0)
+        self.register_buffer("first", base[:4])
+        self.register_buffer("second", base[2:])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        nn.functional.dropout(self.first, 0.5, False).add_(x)
+        return self.second.clone()
+
+
+def test_a_write_through_a_view_that_no_schema_tells() -> None:
+    assert_agrees(ThroughDropout(), [torch.ones(4)])
+
+
 def test_rows_without_their_cache() -> None:
     """No name has all of the memory: overlapping windows are one state of all of it."""
 

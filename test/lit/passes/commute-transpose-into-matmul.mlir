@@ -37,3 +37,20 @@ func.func @square(%q: tensor<4x32x16xf32>, %k: tensor<4x32x16xf32>) -> tensor<4x
   %s = edge.aten.bmm.default(%q, %t) : (tensor<4x32x16xf32>, tensor<4x16x32xf32>) -> tensor<4x32x32xf32>
   func.return %s : tensor<4x32x32xf32>
 }
+
+// -----
+
+// Leading dims that are not known are merged by a view whose other shape is not written down: as it was.
+
+sym.dim @s in [1, 8]
+
+// CHECK-LABEL: func.func @dynamic_heads
+func.func @dynamic_heads(%q: tensor<?x1x16xf32, #et.layout<dims = [s * 2, 1, 16]>>, %k: tensor<?x2x32x16xf32, #et.layout<dims = [s, 2, 32, 16]>>) -> tensor<?x1x32xf32, #et.layout<dims = [s * 2, 1, 32]>> {
+  // CHECK: %[[T:.*]] = edge.aten.permute_copy.default(%k
+  // CHECK: %[[M:.*]] = edge.aten.view_copy.default(%[[T]]
+  // CHECK: edge.aten.bmm.default(%q, %[[M]])
+  %t = edge.aten.permute_copy.default(%k, dims = [0, 1, 3, 2]) : (tensor<?x2x32x16xf32, #et.layout<dims = [s, 2, 32, 16]>>) -> tensor<?x2x16x32xf32, #et.layout<dims = [s, 2, 16, 32]>>
+  %m = edge.aten.view_copy.default(%t, size = [-1, 16, 32]) : (tensor<?x2x16x32xf32, #et.layout<dims = [s, 2, 16, 32]>>) -> tensor<?x16x32xf32, #et.layout<dims = [s * 2, 16, 32]>>
+  %s = edge.aten.bmm.default(%q, %m) : (tensor<?x1x16xf32, #et.layout<dims = [s * 2, 1, 16]>>, tensor<?x16x32xf32, #et.layout<dims = [s * 2, 16, 32]>>) -> tensor<?x1x32xf32, #et.layout<dims = [s * 2, 1, 32]>>
+  func.return %s : tensor<?x1x32xf32, #et.layout<dims = [s * 2, 1, 32]>>
+}
