@@ -80,6 +80,12 @@ def erfcx(b: Builder, x: SSAValue) -> SSAValue:
     return b(aten.where.self, b.le(magnitude, NEAR), b.mul(growth, b.rsub(b(aten.erf.default, x), 1)), far)
 
 
+@decomposition(aten.special_ndtr.default, in_float=True)
+def ndtr(b: Builder, x: SSAValue) -> SSAValue:
+    """``erfc(-x / sqrt(2)) / 2``: the left tail is no difference from 1"""
+    return b.mul(b(aten.erfc.default, b.mul(x, -math.sqrt(0.5)), types=[x.type]), 0.5)
+
+
 def _exp_of_square(b: Builder, x: SSAValue, sign: float) -> SSAValue:
     """``exp(sign * x * x)`` for ``x >= 0``."""
     x = b.clamp(x, None, _LARGEST)

@@ -48,6 +48,21 @@ double gamma_of_large(double a, double x, bool upper) {
   return upper ? tail + rest : tail - rest;
 }
 
+/// Q(a, x) for a below 1 and x up to 1, where P(a, x) is near 1 and no difference from it would be left. With the
+/// series of A&S 6.5.29 P is u (1 + v), with u = x^a / gamma(1 + a).
+double upper_gamma_of_small(double a, double x) {
+  constexpr double kEuler = 0.57721566490153286, kZeta2 = 1.6449340668482264, kZeta3 = 1.2020569031595943,
+                   kZeta4 = 1.0823232337111382;
+  const double near_zero = a * (-kEuler + a * (kZeta2 / 2 + a * (-kZeta3 / 3 + a * kZeta4 / 4)));
+  const double exponent = a * std::log(x) - (a < 1e-3 ? near_zero : std::lgamma(1 + a));
+  double power = 1, sum = 0;
+  for (int k = 1; k < 40; ++k) {
+    power *= -x / k;
+    sum += power / (a + k);
+  }
+  return -std::expm1(exponent) - std::exp(exponent) * a * sum;
+}
+
 /// The regularized incomplete gamma function, lower or upper.
 double incomplete_gamma(double a, double x, bool upper) {
   if (std::isnan(a) || std::isnan(x) || a < 0 || x < 0) return kNaN;
@@ -57,6 +72,7 @@ double incomplete_gamma(double a, double x, bool upper) {
   if (std::isinf(a)) return std::isinf(x) ? kNaN : zero;
   if (std::isinf(x)) return one;
   if (a > 1e6) return gamma_of_large(a, x, upper);
+  if (upper && a < 1 && x <= 1) return upper_gamma_of_small(a, x);
   const double factor = std::exp(a * std::log(x) - x - std::lgamma(a));
   if (x <= 1 || x <= a) {
     double term = 1 / a, sum = term;

@@ -154,7 +154,8 @@ inline float vtanh(float x) {
   const detail::Reduced reduced = detail::reduce_by_ln2(2.0f * (magnitude > 10.0f ? 10.0f : magnitude));
   const float scale = detail::power_of_two(reduced.n);
   const float minus_one = detail::madd(scale, detail::expm1_reduced(reduced.rest), scale - 1.0f);
-  return std::copysign(minus_one / (minus_one + 2.0f), x);
+  // Below this x is the nearest float.
+  return magnitude < 2.4e-4f ? x : std::copysign(minus_one / (minus_one + 2.0f), x);
 }
 inline double vtanh(double x) { return std::tanh(x); }
 

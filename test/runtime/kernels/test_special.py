@@ -120,3 +120,11 @@ def test_frexp(kernels: Kernels, dtype: torch.dtype) -> None:
     assert torch.equal(got[0], wanted[0]) and torch.equal(got[1], wanted[1])
     with pytest.raises(KernelFailure):
         kernels.call("aten::frexp.Tensor_out", [x], [wanted[0], wanted[1].long()])
+
+
+def test_igammac_of_small_parameters(kernels: Kernels) -> None:
+    """a * E1(x) for tiny a, where a difference from 1 has no digit; torch's own doubles are off by a factor."""
+    for a, x, wanted in [(1e-30, 1.0, 2.1938393439552028e-31), (1e-30, 0.5, 5.597735947761608e-31)]:
+        arguments = [torch.tensor([v], dtype=torch.float64) for v in (a, x)]
+        (got,) = kernels.call("aten::igammac.out", arguments, [arguments[0]])
+        assert abs(got.item() / wanted - 1) < 1e-14
