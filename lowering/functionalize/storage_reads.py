@@ -25,6 +25,7 @@ from etir.dialects.aten.base import AtenOp
 from etir.dialects.aten.recorded_layout import SELF_LAYOUT
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
 from etir.dialects.et.layout import Dim, dims_of, tensor_type
+from etir.dialects.et.program import GetWeightOp, ReadStateOp
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
 from etir.lowering.build.builder import is_tensor
@@ -231,7 +232,9 @@ class StorageReads:
         strides = self.layouts.strides(alias)
         origin = scaled(input_offset(alias.storage.original), alias.storage.root.type, alias.type)
         wrong = strides is not None and not same_layout(dims_of(alias.type), strides, tuple(recorded[:-1]))
-        if isinstance(first, int) and isinstance(origin, int) and first + origin != recorded[-1]:
+        # Export gives attributes that change, and are no buffers, the offset 0; ours is that of the tensor itself.
+        is_lost = not recorded[-1] and isinstance(alias.storage.original.owner, (GetWeightOp, ReadStateOp))
+        if isinstance(first, int) and isinstance(origin, int) and first + origin != recorded[-1] and not is_lost:
             wrong = True
         if wrong:
             raise self._error(

@@ -354,3 +354,19 @@ def test_writes_through_strides_of_dynamic_sizes(change: Any) -> None:
     own = etir.runtime.load(etir.compile(program, target="etir").buffer)
     assert_same(trace(lambda flat: own.forward(*flat), calls), expected, "etir", 1e-6)
     assert_same(stock(etir.compile(program, target="executorch").buffer, calls), expected, "stock", 1e-6)
+
+
+def test_storage_of_an_attribute_that_changes() -> None:
+    """Export gives it the offset 0; it starts in the middle of the buffer that it is a view of."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("b", torch.arange(9.0))
+            self.a = self.b.as_strided((2, 1), (2, 8), 3)
+
+        def forward(self, x: Any) -> Any:
+            self.a.mul_(x)
+            return self.a.as_strided((3,), (2,), 1) + x, self.a.as_strided((2,), (1,)) * 1, self.b * 1
+
+    assert_agrees(Model(), [torch.tensor(2.0)])
