@@ -119,7 +119,7 @@ def add_complex_multiple(b: Builder, x: SSAValue, other: TensorOrScalar, alpha: 
     if not isinstance(alpha, complex) or not is_tensor(other):
         return b.notify_match_failure("the factor is real")
     operator = aten.add.Tensor if isinstance(b.rewriter.root, aten.add.Tensor) else aten.sub.Tensor
-    return b(operator, x, b.mul(other, alpha))
+    return b(operator, x, b(aten.mul.Scalar, other, alpha))
 
 
 @decomposition(aten.clamp_min.default, symint_args=("min",))
