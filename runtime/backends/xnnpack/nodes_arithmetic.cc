@@ -15,6 +15,25 @@ constexpr uint8_t kColumns[] = {1, 0};
 // made in temporary memory first, and multiplied by the kernel.
 constexpr uint32_t kFewVectors = 16;
 
+// Trailing dims that share a scale in a value with scales of its own. XNNPACK makes a fully connected layer of a
+// convolution of single pixels, so that what one of these reads has a scale for each pixel.
+int64_t dims_of_token(NodeBuilder& m) {
+  if (m.out_info.rank != 4 || m.out_info.nonbatch != 3) return m.out_info.nonbatch;
+  static constexpr uint8_t kOnes[] = {4, 5, 6, 7, 12};
+  Blob& blob = m.b.blob();
+  for (uint32_t i = 0; i < blob.num_nodes(); ++i) {
+    Node node;
+    if (!blob.node(i, &node)) break;
+    const auto field = [&](uint32_t slot) { return blob.view().get<uint32_t>(node.table, slot); };
+    if (node.kind != 7 || field(15) != static_cast<uint32_t>(m.out)) continue;
+    bool single = true;
+    for (uint32_t slot = 0; slot < 4; ++slot) single = single && field(slot) == 0;
+    for (const uint8_t slot : kOnes) single = single && field(slot) == 1;
+    return single ? 1 : m.out_info.nonbatch;
+  }
+  return m.out_info.nonbatch;
+}
+
 }  // namespace
 
 bool unary(NodeBuilder& m, const Kind& kind) {
@@ -84,7 +103,7 @@ bool copy(NodeBuilder& m, const Kind&) {
     return b.blob().intact();
   }
   if (floats && m.out_info.scaling() == Scaling::Token) {
-    b.call(round_by_token, {m.at[0], out, b.integer(m.out_info.nonbatch)});
+    b.call(round_by_token, {m.at[0], out, b.integer(dims_of_token(m))});
     return b.blob().intact();
   }
   return b.call("aten::_to_copy.out", {m.at[0], b.boolean(false), b.none(), out}) && m.finish();

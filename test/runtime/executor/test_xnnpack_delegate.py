@@ -152,6 +152,29 @@ def test_tokens_have_scales_of_their_own() -> None:
     assert np.allclose(got[2], np.round(rows[2] / step) * step, atol=1e-6)
 
 
+@pytest.mark.parametrize(("stride", "expected"), [(1, [255.0, 2.55]), (2, [255.0, 3.0])])
+def test_single_pixels_have_scales_of_their_own(stride: int, expected: list[float]) -> None:
+    """What a convolution of one pixel reads, which XNNPACK makes a fully connected layer; not with a stride."""
+    ones = {f"{one}_{side}": 1 for one in ("kernel", "dilation") for side in ("height", "width")}
+    ones |= {f"subsampling_{side}": stride for side in ("height", "width")}
+    graph = Graph(
+        (
+            Value(FP32, (1, 1, 3, 1)),
+            Value(BY_NAME["qdint8"], (1, 1, 3, 1), None, PerToken(3)),
+            constant(np.ones((1, 1, 1, 1), np.int8), "qcint8", PerChannel(0, (1.0,), 1)),
+            Value(FP32, (1, 1, 3, 1)),
+        ),
+        (
+            node("convert", (0,), (1,)),
+            node("conv2d", (1, 2, None), (3,), group_input_channels=1, group_output_channels=1, groups=1, **ones),
+        ),
+        (0,),
+        (3,),
+    )
+    (got,) = run(graph, np.array([255.0, 0.0, 2.55], np.float32).reshape(1, 1, 3, 1))
+    assert np.allclose(got.reshape(-1)[[0, -1]], expected, atol=1e-5)
+
+
 def test_the_inferred_dim_of_a_reshape_follows_the_input() -> None:
     graph = Graph(
         (Value(FP32, (4, 1, 3)), Value(FP32, (4, 3))),
