@@ -27,6 +27,8 @@ from etir.targets.rules import Call, Constraint, Shape, parse_constraint
 
 _FIELDS = ("dtypes", "ranks", "empty", "narrowed", "values", "effect", "why")
 _EFFECTS = {"wrong": "wrong result", "abort": "ends the process"}
+EFFECTS = tuple(_EFFECTS.values())
+"""What the reasons begin with for which a call is refused."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, seen in _by_kernel(observed):
         found_unsafe = [o for o in seen if o.is_unsafe]
         found_strict = [o for o in seen if o.is_strict]
-        if manifest.kernels[name].dtypes.rows and not any(o.is_agreed for o in seen):
+        if manifest.kernels[name].dtypes.rows and not any(o.is_agreed or o.is_known_wrong for o in seen):
             idle.append(name)
         unsafe += len(found_unsafe)
         strict += len(found_strict)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etir.targets.manifest import KernelEntry
+from etir.targets.wrong import EFFECTS
 from etir.tools.probe.call import Call, Case
 from etir.tools.probe.library_samples import CUSTOM_SAMPLES, PRIM_SAMPLES, QUANTIZED_SAMPLES
 from etir.tools.probe.runner import Outcome, run_cases
@@ -37,8 +38,13 @@ class Observation:
 
     @property
     def is_strict(self) -> bool:
-        """The manifest refuses what PyTorch agrees that the runtime gets right."""
-        return self.reason is not None and self.outcome is Outcome.SAME
+        """The manifest refuses what PyTorch agrees that the runtime gets right; not what is wrong for other values."""
+        return self.reason is not None and not self.is_known_wrong and self.outcome is Outcome.SAME
+
+    @property
+    def is_known_wrong(self) -> bool:
+        """The manifest refuses it because of ``wrong`` in the row."""
+        return self.reason is not None and self.reason.startswith(EFFECTS)
 
     @property
     def is_agreed(self) -> bool:
