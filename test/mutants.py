@@ -9,7 +9,8 @@
 The first run measures which test runs which line (``build/mutants/measured.json``, to be deleted after changes), which
 takes as long as the tests themselves. Verdicts are added to ``build/mutants/verdicts.jsonl``; those that are there are
 not asked for again, unless ``--again`` is given, which judges survivors again. The exit code is 1 when fewer than
-``--bar`` percent are killed.
+``--bar`` percent are killed. ``--write`` keeps the figures and the survivors in ``etir_testing/mutants/found.json``,
+where each gets a reason by hand, and writes ``docs/internals/mutants.md``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 import time
 from collections import Counter
@@ -28,8 +28,8 @@ from dataclasses import asdict
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from etir_testing import ROOT
-from etir_testing.mutants import cpp_judging, cpp_mutants, python_mutants
-from etir_testing.mutants.judging import UNFIT, Judge, Verdict
+from etir_testing.mutants import cpp_judging, cpp_mutants, document, python_mutants
+from etir_testing.mutants.judging import KILLED, UNFIT, Judge, Verdict
 from etir_testing.mutants.measuring import Measured, measure
 from etir_testing.mutants.mutant import Mutant, sample
 
@@ -67,6 +67,7 @@ def main() -> int:
     parser.add_argument("--measure", action="store_true", help="measure tests that are not measured yet, and stop")
     parser.add_argument("--suite", action="append", help="measure these test files or folders (repeatable)")
     parser.add_argument("--again", action="store_true", help="judge again what has survived")
+    parser.add_argument("--write", action="store_true", help="write the figures and survivors, and their page")
     parser.add_argument("--bar", type=float, default=90.0)
     arguments = parser.parse_args()
     os.chdir(ROOT)
@@ -104,6 +105,12 @@ def main() -> int:
         judged = verdicts()
         unfit = [mutant for mutant in rest if judged[mutant.id].status == UNFIT]
         _in_child(lambda: judge.judge_at_import(unfit))
+    if arguments.write:
+        judged = verdicts()
+        command = (
+            f"python test/mutants.py --seed {arguments.seed} --count {len(mutants)}{' --native' * arguments.native}"
+        )
+        document.update(command, [(m, judged[m.id], m.diff(files[m.path])) for m in mutants])
     return report(mutants, arguments.bar)
 
 
@@ -135,10 +142,8 @@ def report(mutants: Sequence[Mutant], bar: float) -> int:
     known = verdicts()
     total, killed = Counter[str](), Counter[str]()
     for mutant in mutants:
-        folder = re.match(r"(runtime/)?[^/]+", mutant.path)
-        assert folder is not None
-        is_killed = mutant.id in known and known[mutant.id].status in ("killed", "timeout")
-        for name in (folder[0], "all"):
+        is_killed = mutant.id in known and known[mutant.id].status in KILLED
+        for name in (document.folder_of(mutant), "all"):
             total[name] += 1
             killed[name] += is_killed
         if not is_killed:

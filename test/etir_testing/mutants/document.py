@@ -11,11 +11,14 @@ its difference and a reason. ``kind`` says what it is:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from etir_testing import TESTS
+from etir_testing.mutants.judging import KILLED, Verdict
+from etir_testing.mutants.mutant import Mutant
 
 DATA = Path(__file__).with_name("found.json")
 PAGE = TESTS.parent / "docs" / "internals" / "mutants.md"
@@ -59,28 +62,60 @@ class Run:
     command: str
     folders: dict[str, tuple[int, int]] = field(default_factory=dict)
     survivors: list[Survivor] = field(default_factory=list)
+    note: str = ""
+    """By which tests, where that were not all."""
 
 
-def load() -> list[Run]:
-    """What ``found.json`` holds."""
-    runs: list[Mapping[str, object]] = json.loads(DATA.read_text()) if DATA.exists() else []
-    found: list[Run] = []
-    for run in runs:
-        survivors = [Survivor(**entry) for entry in run["survivors"]]  # type: ignore[attr-defined]
-        folders = {name: tuple(counts) for name, counts in run["folders"].items()}  # type: ignore[attr-defined]
-        found.append(Run(str(run["command"]), folders, survivors))
-    return found
+def load() -> dict[str, Run]:
+    """What ``found.json`` holds, by command."""
+    runs: list[dict[str, Any]] = json.loads(DATA.read_text()) if DATA.exists() else []
+    return {
+        run["command"]: Run(
+            run["command"],
+            {name: (total, killed) for name, (total, killed) in run["folders"].items()},
+            [Survivor(**entry) for entry in run["survivors"]],
+            run["note"],
+        )
+        for run in runs
+    }
 
 
-def save(runs: Sequence[Run]) -> None:
-    """Write ``found.json`` and the page."""
-    DATA.write_text(json.dumps([asdict(run) for run in runs], indent=1, ensure_ascii=False) + "\n")
-    PAGE.write_text(page(runs))
+def update(command: str, found: Sequence[tuple[Mutant, Verdict, str]]) -> None:
+    """Write ``found.json`` and the page after a run of ``command``: its mutants, what was said of each, differences.
+
+    Reasons that are there stay. A survivor of before that is killed now has its test beside it; a new one is a hole
+    until somebody has looked at it.
+    """
+    runs = load()
+    before = {entry.id: entry for entry in runs[command].survivors} if command in runs else {}
+    run = Run(command, note=runs[command].note if command in runs else "")
+    for mutant, verdict, diff in found:
+        is_killed = verdict.status in KILLED
+        entry = before.get(mutant.id)
+        if entry is None and not is_killed:
+            entry = Survivor(mutant.id, diff, "hole", "Not looked at yet.")
+        if entry is not None:
+            if is_killed:
+                entry = replace(entry, kind="killed since", test=verdict.by)
+            run.survivors.append(entry)
+        folder = folder_of(mutant)
+        total, killed = run.folders.get(folder, (0, 0))
+        run.folders[folder] = (total + 1, killed + (entry is None))
+    runs[command] = run
+    DATA.write_text(json.dumps([asdict(run) for run in runs.values()], indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(list(runs.values())))
+
+
+def folder_of(mutant: Mutant) -> str:
+    """``lowering``, or ``runtime/core``."""
+    parts = mutant.path.split("/")
+    return "/".join(parts[: 2 if parts[0] == "runtime" else 1])
 
 
 def page(runs: Sequence[Run]) -> str:
     """The page's markdown."""
     commands = " and ".join(f"`{run.command}`" for run in runs)
+    notes = "".join(f" {run.note}" for run in runs if run.note)
     lines = [
         "| folder | mutants | killed at first | killed now | equivalent |",
         "| --- | ---: | ---: | ---: | ---: |",
@@ -94,7 +129,7 @@ def page(runs: Sequence[Run]) -> str:
                 f"| `{folder}/` | {total} | {killed} ({_percent(killed, total)}) | "
                 f"{killed + since} ({_percent(killed + since, total)}) | {equivalent} |"
             )
-    parts = [_HEAD.format(sample=f"The samples are those of {commands}.", figures="\n".join(lines))]
+    parts = [_HEAD.format(sample=f"The samples are those of {commands}.{notes}", figures="\n".join(lines))]
     for kind, title in KINDS.items():
         found = [s for run in runs for s in run.survivors if s.kind == kind]
         if found:

@@ -8,6 +8,7 @@ functions; those of what runs at import have forks of a process that has importe
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,9 +34,11 @@ PRELOADED = (
 
 UNFIT = "at import"
 """The status of mutants that cannot be put into functions that exist: for ``judge_at_import``."""
+KILLED = ("killed", "timeout")
+"""The statuses of mutants that a test has seen."""
 COLLECTION_SECONDS = 120.0
-MOST_TESTS = 60
-"""Of a mutant in code that everything runs; what the fastest do not see is looked at by hand."""
+MOST_SECONDS = 10.0
+"""Of tests for a mutant in code that everything runs; what the fastest do not see is looked at by hand."""
 MOST_TESTS_AT_IMPORT = 40
 """Their files have to be collected for each mutant."""
 
@@ -63,7 +66,7 @@ class Judge:
     say: Say
     earlier: Mapping[str, Verdict] = field(default_factory=dict)
     """What was said by fewer tests, which are not run again."""
-    most_tests: int = MOST_TESTS
+    most_seconds: float = MOST_SECONDS
 
     def judge(self, mutants: Sequence[Mutant], packages: Sequence[str]) -> None:
         """Judge all of them. Imports the compiler: call it in a process of its own."""
@@ -112,9 +115,11 @@ class Judge:
             numbers = list(dict.fromkeys(numbers))
         known = self.earlier[mutant.id].known if mutant.id in self.earlier else 0
         new = [number for number in numbers if number >= known]
-        names = [self.measured.names[number] for number in new[: self.most_tests]]
         # lit's tools are forks of this process, as new processes would be as long as no other test has run in it.
-        return sorted(names, key=lambda name: not name.startswith(LIT))
+        new.sort(key=lambda number: not self.measured.names[number].startswith(LIT))
+        total = itertools.accumulate(self.measured.seconds[number] for number in new)
+        names = [self.measured.names[number] for number in new]
+        return [name for name, before in zip(names, total, strict=True) if before < self.most_seconds] or names[:1]
 
     def _spread(self, numbers: Sequence[int]) -> list[int]:
         """The first of every test file, then the second of every file, and so on."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from etir_testing.mutants import cpp_mutants, python_mutants
+from etir_testing.mutants import cpp_mutants, document, python_mutants
 from etir_testing.mutants.applying import LoadedFunctions, import_mutated
 from etir_testing.mutants.measuring import Measured
 from etir_testing.mutants.mutant import Mutant
@@ -262,6 +262,14 @@ def test_native_mutants() -> None:
         ("arithmetic", "for (int i = 0; i < 4; --i) p += a;"),
         ("arithmetic", "for (int i = 0; i < 4; ++i) p -= a;"),
     }
+
+
+def test_the_page_is_current() -> None:
+    """``python test/mutants.py --write`` writes it."""
+    runs = document.load()
+    assert document.PAGE.read_text(encoding="utf-8") == document.page(list(runs.values()))
+    for run in runs.values():
+        assert all(entry.kind in document.KINDS and entry.reason for entry in run.survivors)
 
 
 def test_the_sources_are_found() -> None:
