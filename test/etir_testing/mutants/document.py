@@ -11,6 +11,7 @@ its difference and a reason. ``kind`` says what it is:
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,19 +29,24 @@ KINDS = {
     "hole": "Not seen by any test",
 }
 
+NOT_SEEN = "Not looked at yet."
+"""The reason of a survivor before there is one."""
+
 _HEAD = """\
 # Mutants
 
 How strong the tests are, measured: small faults are put into the sources, one at a time (`<` becomes `<=`, a condition
 is always true, a statement is gone, a number is one off), and the tests run. A mutant that makes one fail, hang or end
 the process is killed; one that does not has survived. `python test/mutants.py` does it, `--native` for the C++ runtime;
-the seed decides the sample, so that anyone can repeat it. {sample}
+the seed decides the sample, so that anyone can repeat it.
+
+{sample}
 
 {figures}
 
-Each survivor was looked at. Where a test could have seen it one was written, which kills it now; the others do what the
-original does, or are left for the reason that stands beside them. The figures count survivors that have got a test
-since as survivors in the first column, and as killed in the second.
+Survivors are looked at one by one. Where a test can see one it is written, and kills it; others do what the original
+does, or are left for the reason that stands beside them{open}. Survivors that have got a test since count as survivors
+in the third column, and as killed in the fourth.
 """
 
 
@@ -93,7 +99,7 @@ def update(command: str, found: Sequence[tuple[Mutant, Verdict, str]]) -> None:
         is_killed = verdict.status in KILLED
         entry = before.get(mutant.id)
         if entry is None and not is_killed:
-            entry = Survivor(mutant.id, diff, "hole", "Not looked at yet.")
+            entry = Survivor(mutant.id, diff, "hole", NOT_SEEN)
         if entry is not None:
             if is_killed:
                 entry = replace(entry, kind="killed since", test=verdict.by)
@@ -129,7 +135,10 @@ def page(runs: Sequence[Run]) -> str:
                 f"| `{folder}/` | {total} | {killed} ({_percent(killed, total)}) | "
                 f"{killed + since} ({_percent(killed + since, total)}) | {equivalent} |"
             )
-    parts = [_HEAD.format(sample=f"The samples are those of {commands}.{notes}", figures="\n".join(lines))]
+    unseen = sum(s.reason.endswith(NOT_SEEN) for run in runs for s in run.survivors)
+    is_open = f"; {unseen} wait for that" if unseen else ""
+    sample = textwrap.fill(f"The samples are those of {commands}.{notes}", 120, break_on_hyphens=False)
+    parts = [_HEAD.format(sample=sample, figures="\n".join(lines), open=is_open)]
     for kind, title in KINDS.items():
         found = [s for run in runs for s in run.survivors if s.kind == kind]
         if found:
