@@ -16,6 +16,13 @@ def test_calls_that_end_the_stock_process_are_refused() -> None:
         assert stock.check_call("aten::narrow_copy.out", amax, others={"dim": dim}) == reason
 
 
+def test_integers_beside_16_bits_are_refused() -> None:
+    stock = load("executorch")
+    assert stock.check_call("aten::add.out", [3, 5, 5], others={"alpha": 1}) == (
+        "wrong result: the integers are not rounded to the type of the result"
+    )
+
+
 def test_what_depends_on_values_is_said_and_not_refused() -> None:
     stock = load("executorch")
     assert stock.kernels["aten::max_pool2d_with_indices.out"].wrong[0].values == "NaN"
