@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
