@@ -69,8 +69,13 @@ def expansion(node: fx.Node, target: torch._ops.OpOverload) -> tuple[fx.GraphMod
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            graph = make_fx(call, decomposition_table=definitions())(*(n.meta["val"] for n in inputs))
+            graph = make_fx(call, decomposition_table=definitions())(*(_own(n.meta["val"]) for n in inputs))
     except (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError, LookupError) as error:
         first_line = (str(error).strip() or type(error).__name__).split("\n")[0]
         return f"what torch runs for it stops: {first_line}"
     return graph, inputs
+
+
+def _own(value: Any) -> Any:
+    """A tensor of the program as another object: one that a definition resized would not be the program's any more."""
+    return value.detach() if isinstance(value, torch.Tensor) else value
