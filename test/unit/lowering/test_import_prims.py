@@ -94,3 +94,14 @@ def test_items() -> None:
 def test_item_of_a_bool(value: bool) -> None:
     """torch asserts that the number 1 or 0 that it stands for is between 0 and 1, which bounds no size."""
     run(lambda x: x.item(), torch.tensor(value))
+
+
+def test_a_program_is_the_same_after_its_import() -> None:
+    """A definition that resizes its operand must not resize the program's tensor."""
+
+    class Resized(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ops.prims.resize.default(x.clone(), [2, 3])
+
+    program = torch.export.export(Resized(), (torch.ones(3, 3),))
+    assert str(etir.import_program(program)) == str(etir.import_program(program))
