@@ -11,7 +11,7 @@ from etir_testing.operators.table import Row
 
 PAGE: Path = TESTS.parent / "docs" / "reference" / "torch_operators.md"
 
-# Behind other pages in the search: it has nearly every word.
+# Other pages come first in the search: this one has nearly every word.
 _HEAD = """---
 search:
   boost: 0.1
