@@ -356,8 +356,9 @@ class ExecutableMethod:
                 continue
             arguments[argument.name] = value
         for argument in functional.arguments:
-            # A functional overload that creates a tensor needs the dtype that the out variant reads off its out.
-            if argument.name == "dtype" and argument.name not in schema.index and outs:
+            # A functional overload that creates a tensor needs the dtype that the out variant reads off its out; a
+            # reduction that is given none computes in that of its out, too.
+            if argument.name == "dtype" and arguments.get("dtype") is None and outs:
                 arguments["dtype"] = self.cells[outs[0]].type.element_type
         results = flat(self.evaluator.call(functional, arguments))
         for out, result in zip([o for o in outs if o is not None], results, strict=False):

@@ -94,3 +94,24 @@ def test_a_loop_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.ids == ("E1005",) and "the loop ran 100 times" in str(error)
     error = refused(METHODS, [], "endless")
     assert error.ids == ("E1005",) and "the method ran 100 instructions" in str(error)
+
+
+SUM_TO_INTEGERS = """
+et.method @forward pools [0, 48] {
+  %x = et.buffer at <1, 0> : tensor<3xf32>
+  %y = et.buffer at <1, 16> : tensor<i32>
+  et.inputs %x
+  et.call "aten::sum.IntList_out"(%x, ints[0], false, none, %y) -> %y
+  et.return %y
+}
+"""
+
+
+@pytest.mark.parametrize("evaluator", ["numpy", "torch"])
+def test_a_reduction_computes_in_the_dtype_of_its_out(evaluator: str) -> None:
+    """As torch's out variants and both runtimes do, where no dtype is given: elements lose their fractions first."""
+    if evaluator == "torch":
+        pytest.importorskip("torch")
+    x = np.array([1.75, 1.75, -0.5], np.float32)
+    (found,) = run_module(parse_module(SUM_TO_INTEGERS), [x], evaluator=evaluator)
+    assert int(np.asarray(found)) == 2
