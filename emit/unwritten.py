@@ -49,7 +49,7 @@ def unwritten(plan: model.ExecutionPlan) -> Unwritten:
         assert isinstance(tensor, model.Tensor)
         if index in found.late or not at.reads or (at.writes and at.writes[0] <= at.reads[0]):
             continue
-        if _has_contents(tensor):
+        if _has_contents(tensor) or not tensor.nbytes:  # one without bytes needs nothing that writes it
             continue
         others = [i for i in by_elements[_elements(tensor)] if i != index]
         written = [(_last_before(times[i].writes, at.reads[0]), i) for i in others]
