@@ -83,7 +83,8 @@ def erfcx(b: Builder, x: SSAValue) -> SSAValue:
 @decomposition(aten.special_ndtr.default, in_float=True)
 def ndtr(b: Builder, x: SSAValue) -> SSAValue:
     """``erfc(-x / sqrt(2)) / 2``: the left tail is no difference from 1"""
-    return b.mul(b(aten.erfc.default, b.mul(x, -math.sqrt(0.5)), types=[x.type]), 0.5)
+    scaled = b.mul(x, -math.sqrt(0.5))
+    return b.mul(b(aten.erfc.default, scaled, types=[scaled.type]), 0.5)
 
 
 def _exp_of_square(b: Builder, x: SSAValue, sign: float) -> SSAValue:

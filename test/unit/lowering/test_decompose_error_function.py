@@ -45,4 +45,6 @@ def test_special_values(name: str) -> None:
 
 def test_integers_and_half() -> None:
     check("aten.erfc.default", torch.arange(-3, 4))
+    check("aten.special_ndtr.default", torch.arange(-3, 4))
+    check("aten.special_ndtr.default", torch.tensor([True, False]))
     check("aten.erfc.default", torch.linspace(-3, 3, 50).half(), tolerance=1e-3)
