@@ -43,13 +43,14 @@ if TYPE_CHECKING:
 BUILT_IN: dict[str, str] = {
     "xnnpack": "etir.backends.xnnpack.backend:BACKEND",
     "reference": "etir.backends.reference.backend:BACKEND",
+    "native": "etir.backends.native.backend:BACKEND",
 }
 """Backend name to ``module:instance``."""
 
 FAMILIES: dict[str, str] = {"executorch": "etir.backends.bridge.backend:BridgedBackend"}
 """What stands before the colon of a backend's name to ``module:class``, which is given what stands after it."""
 
-BUILT_IN_DIALECTS: dict[str, str] = {"xnn": "xnnpack"}
+BUILT_IN_DIALECTS: dict[str, str] = {"native": "native", "xnn": "xnnpack"}
 """Dialect name to the built-in backend that has it, so that reading text asks no entry point for these."""
 
 GROUP = "etir.backends"

@@ -1,0 +1,72 @@
+"""The backend ``native``: what it declares to the passes of delegation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Dialect
+
+from etir.backends.api.interface import Artifact, Backend, Outlined, PartitionSummary, PreservedOp
+from etir.backends.api.patterns import Row, operator_of
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class NativeOptions:
+    """``cc`` is the compiler (zig, clang, gcc or a path; empty takes the first that is there), ``cpus`` the processors
+    that code is made for (empty: all of the host's family).
+    """
+
+    cc: str = ""
+    cpus: tuple[str, ...] = ()
+
+
+class NativeBackend(Backend):
+    """Fused machine code for float32."""
+
+    name = "native"
+    runtime_id = "EtirNativeBackend"
+    version = str(VERSION)
+    Options = NativeOptions
+    dialect_name = "native"
+    contiguous_boundary = True
+
+    def rows(self, options: NativeOptions) -> Sequence[Row]:
+        """Operators of the templates, and views between them."""
+        from etir.backends.native.rows import claimed
+
+        return claimed()
+
+    def preserved_ops(self, options: NativeOptions) -> Sequence[PreservedOp]:
+        """Operators that decomposition would take apart."""
+        from etir.backends.native.rows import PRODUCTS
+
+        return [PreservedOp(name) for name in PRODUCTS]
+
+    def decline(self, partition: PartitionSummary, options: NativeOptions) -> str | None:
+        """Without a product the kernels are as good."""
+        from etir.backends.native.rows import PRODUCTS
+
+        products = sum(operator_of(op) in PRODUCTS for op in partition.ops)
+        return None if products else "no product, which the kernels do as well"
+
+    def dialect(self) -> Dialect | None:
+        """Groups of operators."""
+        from etir.backends.native.dialect import NATIVE
+
+        return NATIVE
+
+    def legalize(self, outlined: Outlined, options: NativeOptions) -> None:
+        """Pass ``native-group``."""
+        from etir.backends.native.passes.native_group import group_operators
+
+        group_operators(outlined.func)
+
+    def preprocess(self, outlined: Outlined, options: NativeOptions) -> Artifact:
+        """Code for every processor."""
+        raise NotImplementedError
+
+
+BACKEND = NativeBackend()

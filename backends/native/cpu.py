@@ -1,0 +1,65 @@
+"""Processors, as data: one file of ``targets/cpus`` each.
+
+What a schedule depends on and what a compiler is told, no more. A variant of a program is made for one of them; the
+runtime takes the best that the machine has (``processor_has`` in ``runtime/platform/isa.h`` knows the same names).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from etir.backends.native.errors import E1160
+
+FOLDER = Path(__file__).resolve().parent.parent.parent / "targets" / "cpus"
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """A processor: ``vector`` floats are one vector, of which there are ``registers``; ``fma`` multiply-adds (of
+    vectors) and ``loads`` loads start in a cycle; caches in bytes. ``fma`` is 0 where there is no such instruction.
+    """
+
+    name: str
+    family: str
+    flags: tuple[str, ...]
+    vector: int
+    registers: int
+    fma: int
+    loads: int
+    l1: int
+    l2: int
+
+
+@cache
+def cpu(name: str) -> Cpu:
+    """The processor called ``name``. Raises E1160 for one that nobody described."""
+    path = FOLDER / f"{name}.json"
+    if not path.is_file():
+        raise E1160.error(f"no processor '{name}' is described; known are {', '.join(known())}")
+    row = json.loads(path.read_text(encoding="utf-8"))
+    return Cpu(name, **{**row, "flags": tuple(row["flags"])})
+
+
+@cache
+def known() -> tuple[str, ...]:
+    """The names of all processors, sorted."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+
+
+def family_of_host() -> str:
+    """The family of the machine that compiles: the instruction sets that it runs are of it."""
+    machine = platform.machine().lower()
+    return {"amd64": "x86-64", "x86_64": "x86-64", "arm64": "aarch64"}.get(machine, machine)
+
+
+def of_family(family: str) -> tuple[Cpu, ...]:
+    """The processors of a family, the widest vectors first. Raises E1160 when there is none."""
+    found = sorted((cpu(name) for name in known()), key=lambda c: (-c.vector, c.name))
+    found = [c for c in found if c.family == family]
+    if not found:
+        raise E1160.error(f"no processor of the family '{family}' is described")
+    return tuple(found)

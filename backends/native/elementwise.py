@@ -1,0 +1,161 @@
+"""Edge operators that compute each element from the elements at the same place: what they are in a body.
+
+One function for an operator, which builds ``arith`` and ``math`` operations on numbers of f32. What is in this table is
+what ``epilogue`` and ``map`` take.
+"""
+
+from __future__ import annotations
+
+import math as m
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import FloatAttr, TensorType
+from xdsl.ir import Block, Operation, SSAValue
+
+from etir.backends.native.tile import f32
+from etir.dialects.schema_op import SchemaOp
+
+Number = SSAValue | float
+
+
+class Body:
+    """Builds operations at the end of a body; numbers are f32 values or Python floats."""
+
+    def __init__(self, block: Block, values: Mapping[SSAValue, SSAValue]):
+        self.block = block
+        self.values: dict[SSAValue, SSAValue] = dict(values)
+        self._constants: dict[str, SSAValue] = {}
+
+    def constant(self, value: float) -> SSAValue:
+        """A number, once."""
+        key = float(value).hex()
+        if key not in self._constants:
+            self._constants[key] = self._add(arith.ConstantOp(FloatAttr(float(value), f32)))
+        return self._constants[key]
+
+    def of(self, value: Any) -> SSAValue:
+        """The number that stands for a tensor of the group, or for a literal."""
+        if isinstance(value, SSAValue):
+            return self.values.get(value, value)
+        return self.constant(float(value))
+
+    def _add(self, op: Operation) -> SSAValue:
+        self.block.add_op(op)
+        return op.results[0]
+
+    def make(self, op: type[Operation], *operands: Number) -> SSAValue:
+        """The result of an operation."""
+        return self._add(op(*(self.of(v) for v in operands)))
+
+    def add(self, x: Number, y: Number) -> SSAValue:
+        """x + y"""
+        return self.make(arith.AddfOp, x, y)
+
+    def sub(self, x: Number, y: Number) -> SSAValue:
+        """x - y"""
+        return self.make(arith.SubfOp, x, y)
+
+    def mul(self, x: Number, y: Number) -> SSAValue:
+        """x * y"""
+        return self.make(arith.MulfOp, x, y)
+
+    def div(self, x: Number, y: Number) -> SSAValue:
+        """x / y"""
+        return self.make(arith.DivfOp, x, y)
+
+    def at_least(self, x: Number, bound: Number) -> SSAValue:
+        """The larger of two; NaN if one is."""
+        return self.make(arith.MaximumfOp, x, bound)
+
+    def at_most(self, x: Number, bound: Number) -> SSAValue:
+        """The smaller of two; NaN if one is."""
+        return self.make(arith.MinimumfOp, x, bound)
+
+    def clamp(self, x: Number, low: float | None, high: float | None) -> SSAValue:
+        """``x`` between two bounds, of which either may be missing."""
+        x = self.of(x)
+        if low is not None and low != -m.inf:
+            x = self.at_least(x, low)
+        return self.at_most(x, high) if high is not None and high != m.inf else x
+
+    def sigmoid(self, x: Number) -> SSAValue:
+        """1 / (1 + e^-x)"""
+        return self.div(1.0, self.add(self.make(math.ExpOp, self.make(arith.NegfOp, x)), 1.0))
+
+    def select(self, comparison: str, x: Number, y: Number, then: Number, otherwise: Number) -> SSAValue:
+        """``then`` where the comparison holds."""
+        holds = self._add(arith.CmpfOp(self.of(x), self.of(y), comparison))
+        return self._add(arith.SelectOp(holds, self.of(then), self.of(otherwise)))
+
+
+Expand = Callable[[Body, Any], SSAValue]
+
+
+def _scaled(b: Body, other: Any, alpha: float) -> SSAValue:
+    return b.of(other) if alpha == 1 else b.mul(other, alpha)
+
+
+def _gelu(b: Body, op: Any) -> SSAValue:
+    x = b.of(op.arg("self"))
+    if op.arg("approximate") == "tanh":
+        cube = b.mul(b.mul(b.mul(x, x), x), 0.044715)
+        inner = b.mul(b.add(x, cube), m.sqrt(2 / m.pi))
+        return b.mul(b.mul(x, 0.5), b.add(b.make(math.TanhOp, inner), 1.0))
+    return b.mul(b.mul(x, 0.5), b.add(b.make(math.ErfOp, b.mul(x, m.sqrt(0.5))), 1.0))
+
+
+def _elu(b: Body, op: Any) -> SSAValue:
+    x = b.of(op.arg("self"))
+    scale, alpha, inner = (float(op.arg(n)) for n in ("scale", "alpha", "input_scale"))
+    negative = b.mul(b.sub(b.make(math.ExpOp, b.mul(x, inner)), 1.0), alpha * scale)
+    return b.select("ogt", x, 0.0, b.mul(x, scale), negative)
+
+
+def _binary(combine: Callable[[Body, Any, Any], SSAValue]) -> Expand:
+    return lambda b, op: combine(b, op.arg("self"), op.arg("other"))
+
+
+def _unary(make: Callable[[Body, SSAValue], SSAValue]) -> Expand:
+    return lambda b, op: make(b, b.of(op.arg("self")))
+
+
+ELEMENTWISE: dict[str, Expand] = {
+    "aten.add.Tensor": lambda b, op: b.add(op.arg("self"), _scaled(b, op.arg("other"), op.arg("alpha"))),
+    "aten.add.Scalar": lambda b, op: b.add(op.arg("self"), op.arg("other") * op.arg("alpha")),
+    "aten.sub.Tensor": lambda b, op: b.sub(op.arg("self"), _scaled(b, op.arg("other"), op.arg("alpha"))),
+    "aten.sub.Scalar": lambda b, op: b.sub(op.arg("self"), op.arg("other") * op.arg("alpha")),
+    "aten.mul.Tensor": _binary(Body.mul),
+    "aten.mul.Scalar": _binary(Body.mul),
+    "aten.div.Tensor": _binary(Body.div),
+    "aten.div.Scalar": _binary(Body.div),
+    "aten.maximum.default": _binary(Body.at_least),
+    "aten.minimum.default": _binary(Body.at_most),
+    "aten.relu.default": _unary(lambda b, x: b.at_least(x, 0.0)),
+    "aten.neg.default": _unary(lambda b, x: b.make(arith.NegfOp, x)),
+    "aten.abs.default": _unary(lambda b, x: b.make(math.AbsFOp, x)),
+    "aten.exp.default": _unary(lambda b, x: b.make(math.ExpOp, x)),
+    "aten.erf.default": _unary(lambda b, x: b.make(math.ErfOp, x)),
+    "aten.tanh.default": _unary(lambda b, x: b.make(math.TanhOp, x)),
+    "aten.sqrt.default": _unary(lambda b, x: b.make(math.SqrtOp, x)),
+    "aten.rsqrt.default": _unary(lambda b, x: b.div(1.0, b.make(math.SqrtOp, x))),
+    "aten.reciprocal.default": _unary(lambda b, x: b.div(1.0, x)),
+    "aten.sigmoid.default": _unary(Body.sigmoid),
+    "aten.silu.default": _unary(lambda b, x: b.mul(x, b.sigmoid(x))),
+    "aten.gelu.default": _gelu,
+    "aten.elu.default": _elu,
+    "aten.hardtanh.default": lambda b, op: b.clamp(op.arg("self"), op.arg("min_val"), op.arg("max_val")),
+    "aten.clamp.default": lambda b, op: b.clamp(op.arg("self"), op.arg("min"), op.arg("max")),
+    "aten.hardsigmoid.default": _unary(lambda b, x: b.div(b.clamp(b.add(x, 3.0), 0.0, 6.0), 6.0)),
+    "aten.hardswish.default": _unary(lambda b, x: b.div(b.mul(x, b.clamp(b.add(x, 3.0), 0.0, 6.0)), 6.0)),
+    "aten.leaky_relu.default": lambda b, op: b.select(
+        "ogt", op.arg("self"), 0.0, op.arg("self"), b.mul(op.arg("self"), op.arg("negative_slope"))
+    ),
+}
+"""Operator, without its level, to what builds its element."""
+
+
+def tensors(op: SchemaOp) -> list[SSAValue]:
+    """The tensor operands of an operator, each once."""
+    return list(dict.fromkeys(v for v in op.operands if isinstance(v.type, TensorType)))

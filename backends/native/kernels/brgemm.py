@@ -1,0 +1,306 @@
+"""``tile.brgemm``: products, with what follows them while the sums are in registers.
+
+A register tile is ``m`` rows by ``n`` vectors of columns: for each step of depth ``n`` loads, ``m`` broadcasts and
+``m n`` multiply-adds. The columns of a panel of b lie together, so that b is read in order. Depth is cut into slices
+that let the rows of a stay in the second cache; between slices the sums rest in c. Rows are shared out evenly: 197 rows
+in tiles of up to 14 are two of 14 and thirteen of 13, not fourteen of 14 and one of 1. Products of up to three rows take
+several panels at once, so that there are enough sums to hide the latency of a multiply-add.
+
+After Georganas et al., "Harnessing Deep Learning via a Single Building Block", IPDPS 2020 (the batch-reduce product).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.template import (
+    CFunction,
+    Template,
+    body_function,
+    integers,
+    is_light,
+    run_body,
+    template,
+)
+from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
+
+DEPTH = 384
+FEW_ROWS = 3
+
+
+def panel_of(cpu: Cpu) -> int:
+    """The columns of a panel: the same for all processors of a family, which read one copy of the weights."""
+    return 32 if cpu.family == "x86-64" else 16
+
+
+def shared_out(rows: int, most: int) -> tuple[int, int, int]:
+    """Rows in tiles of nearly the same height: how many tiles, how many are higher by one, the height of the others."""
+    tiles = -(-rows // most)
+    return tiles, rows % tiles, rows // tiles
+
+
+@template(BrgemmOp)
+class Brgemm(Template):
+    """Products of a matrix and panels."""
+
+    name = "brgemm"
+
+    def schedule(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:
+        """Vectors of a tile divide a panel; all registers but those for b and one for a are sums."""
+        m, k = shape_of(op.a)[-2:]
+        panel = shape_of(op.b)[-1]
+        vectors = max(v for v in (1, 2, 3, 4) if panel % (v * cpu.vector) == 0 and v <= (4 if cpu.vector == 4 else 2))
+        if cpu.registers == 16 and vectors == 4:
+            vectors = 2
+        rows = (cpu.registers - vectors - 1) // vectors
+        rows = min(rows, 14)
+        if m <= FEW_ROWS:
+            panels = shape_of(op.b)[-3]
+            wide = min(panels, max(1, (cpu.registers - 2) // ((m + 1) * vectors)), 4)
+            return {"tile": [m, vectors], "depth": k, "panels": wide}
+        slices = -(-k // DEPTH)
+        depth = -(-k // slices)
+        block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
+        return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m)}
+
+    def illegal(self, op: BrgemmOp, cpu: Cpu) -> str | None:
+        rows, vectors = integers(op, "tile", (0, 0))
+        (depth,), (wide,) = integers(op, "depth", (0,)), integers(op, "panels", (1,))
+        panel = shape_of(op.b)[-1]
+        if rows < 1 or vectors < 1 or depth < 1 or wide < 1:
+            return "tile, depth and panels are positive"
+        if panel % (vectors * cpu.vector):
+            return f"{vectors} vectors of {cpu.vector} floats do not divide a panel of {panel}"
+        if (rows + 1) * vectors * wide + 1 > cpu.registers + vectors * wide:
+            return f"a tile of {rows} x {vectors * wide} vectors needs more than {cpu.registers} registers"
+        if wide > 1 and (vectors * cpu.vector != panel or depth < shape_of(op.a)[-1]):
+            return "several panels at once need whole panels and the whole depth"
+        if any(strides_of(v.type)[-1] not in (0, 1) for v in (op.c, *op.extra)):
+            return "columns of c and of the extra operands lie side by side, or are one"
+        return None
+
+    def c(self, op: BrgemmOp, cpu: Cpu) -> CFunction:
+        """Units are pairs of a block of rows and a panel (or several), of each product of the batch."""
+        return _Printer(op, cpu).function()
+
+    def numpy(self, op: BrgemmOp, operands: Sequence[Any]) -> None:
+        import numpy as np
+
+        a, b, c, *extra = operands
+        n = c.shape[-1]
+        columns = np.moveaxis(b, -3, -2).reshape(*b.shape[:-3], b.shape[-2], -1)[..., :n]
+        product = np.matmul(a.astype(np.float64), columns.astype(np.float64)).astype(np.float32)
+        c[...] = run_body(op.body.block, [product, *extra])
+
+
+class _Printer:
+    def __init__(self, op: BrgemmOp, cpu: Cpu):
+        self.op, self.cpu = op, cpu
+        self.m, self.k = shape_of(op.a)[-2:]
+        self.n = shape_of(op.c)[-1]
+        self.panels, _, self.panel = shape_of(op.b)[-3:]
+        self.rows, self.vectors = integers(op, "tile", (1, 1))
+        (self.depth,) = integers(op, "depth", (self.k,))
+        (self.block,) = integers(op, "rows", (self.m,))
+        (self.wide,) = integers(op, "panels", (1,))
+        self.lda, self.ldc = strides_of(op.a.type)[-2], strides_of(op.c.type)[-2]
+        self.extra = [strides_of(e.type)[-2:] for e in op.extra]
+        self.slices = -(-self.k // self.depth)
+        self.light = is_light(op.body.block)
+        self.tiles: dict[str, str] = {}
+
+    def function(self) -> CFunction:
+        batch = shape_of(self.op.c)[:-2]
+        count = 1
+        for extent in batch:
+            count *= extent
+        blocks = -(-self.m // self.block)
+        groups = -(-self.panels // self.wide)
+        units = count * blocks * groups
+        lines = [
+            f"for (long p = 0; p < {self.k}; p += {self.depth}) {{",
+            f"  const long depth = {self.k} - p < {self.depth} ? {self.k} - p : {self.depth};",
+            f"  const int first = p == 0, last = p + {self.depth} >= {self.k};",
+            "  for (long unit = begin; unit < end; ++unit) {",
+            f"    const long group = unit % {groups}, block = unit / {groups} % {blocks};",
+            *self._addresses(batch, blocks * groups),
+            *(f"    {line}" for line in self._block(blocks)),
+            "  }",
+            "}",
+        ]
+        helpers = (body_function(self.op.body.block), *self.tiles.values())
+        work = 2 * self.m * self.n * self.k * count / units
+        return CFunction("\n".join(lines), units, max(1, int(200_000 / work)), helpers)
+
+    def _addresses(self, batch: Sequence[int], per_item: int) -> list[str]:
+        """The addresses of this unit's item of the batch."""
+        operands = [self.op.a, self.op.b, self.op.c, *self.op.extra]
+        names = ["a", "b", "c", *(f"e{i}" for i in range(len(self.extra)))]
+        lines: list[str] = []
+        if batch:
+            lines.append(f"    long item = unit / {per_item};")
+        positions: list[str] = []
+        for d in reversed(range(len(batch))):
+            lines.append(f"    const long d{d} = item % {batch[d]}; item /= {batch[d]};")
+            positions.append(f"d{d}")
+        if batch:
+            lines.append("    (void)item;")
+        for i, (name, operand) in enumerate(zip(names, operands, strict=True)):
+            strides = strides_of(operand.type)
+            terms = "".join(f" + d{d} * {strides[d]}" for d in range(len(batch)) if strides[d])
+            kind = "float*" if name == "c" else "const float*"
+            lines.append(f"    {kind} const {name} = p{i}{terms};")
+        return lines
+
+    def _block(self, blocks: int) -> list[str]:
+        """The tiles of a block of rows, for whole panels and for the last one if it is cut."""
+        lines = [
+            f"const long r0 = block * {self.block};",
+            f"const long rows = {self.m} - r0 < {self.block} ? {self.m} - r0 : {self.block};"
+            if blocks > 1
+            else f"const long rows = {self.m};",
+        ]
+        del lines[1:]
+        width = self.vectors * self.cpu.vector
+        cut = self.n % self.panel
+        rest = self.panels % self.wide
+        heights = [self.block] if blocks == 1 else [self.block, self.m - self.block * (blocks - 1)]
+        for number, height in enumerate(dict.fromkeys(heights)):
+            last_only = len(set(heights)) > 1
+            if last_only:
+                lines.append(f"if (block {'<' if number == 0 else '=='} {blocks - 1}) {{")
+            whole = self.panels - (1 if cut else 0)
+            lines += self._panels(height, width, cut, rest, whole)
+            if last_only:
+                lines.append("}")
+        return lines
+
+    def _panels(self, height: int, width: int, cut: int, rest: int, whole: int) -> list[str]:
+        if self.wide > 1:
+            groups = -(-self.panels // self.wide)
+            plain = groups - (1 if cut or rest else 0)
+            lines: list[str] = []
+            if plain:
+                lines += [f"if (group < {plain}) {{", *self._rows(height, "0", self.wide, width), "}"]
+            if plain < groups:
+                count = self.panels - plain * self.wide
+                last = cut or self.panel
+                lines += [f"if (group == {plain}) {{", *self._rows(height, "0", count, width, last), "}"]
+            return lines
+        lines = []
+        parts = self.panel // width
+        if whole:
+            lines.append(f"if (group < {whole}) {{")
+            for part in range(parts):
+                lines += self._rows(height, str(part * width), 1, width)
+            lines.append("}")
+        if cut:
+            lines.append(f"if (group == {whole}) {{")
+            for part in range(-(-cut // width)):
+                lines += self._rows(height, str(part * width), 1, width, min(width, cut - part * width))
+            lines.append("}")
+        return lines
+
+    def _rows(self, height: int, column: str, wide: int, width: int, last: int = 0) -> list[str]:
+        """Calls that do all rows of a block for one range of columns; ``last`` columns of the last panel are there."""
+        tiles, higher, low = shared_out(height, self.rows)
+        lines: list[str] = ["{", "  long r = r0;"]
+        offset = f"group * {self.wide * self.k * self.panel} + p * {self.panel}"
+        for count, rows in ((higher, low + 1), (tiles - higher, low)):
+            if not count:
+                continue
+            name = self._tile(rows, wide, width, last)
+            at = f"group * {self.wide * self.panel} + {column}"
+            extras = "".join(
+                f", e{i} + r * {row}" + (f" + {at}" if one else "") for i, (row, one) in enumerate(self.extra)
+            )
+            call = f"{name}(a + r * {self.lda} + p, b + {offset} + {column}, c + r * {self.ldc} + {at}{extras}, depth, first, last);"
+            lines += [f"  for (long t = 0; t < {count}; ++t, r += {rows}) {call}"]
+        return [*lines, "}"]
+
+    def _tile(self, rows: int, wide: int, width: int, last: int) -> str:
+        """The function of a register tile, made when it is first asked for."""
+        name = f"@_{rows}x{wide}" + (f"_{last}" if last else "")
+        if name not in self.tiles:
+            self.tiles[name] = "\n".join(self._tile_lines(name, rows, wide, width, last))
+        return name
+
+    def _tile_lines(self, name: str, rows: int, wide: int, width: int, last: int) -> list[str]:
+        lanes = self.cpu.vector
+        columns: list[tuple[int, int, int]] = []  # offset in c, offset in b, lanes
+        for panel in range(wide):
+            there = last if last and panel == wide - 1 else min(width, self.panel)
+            if wide == 1 and not last:
+                there = width
+            for v in range(-(-there // lanes)):
+                at = panel * self.panel + v * lanes
+                columns.append((at, panel * self.k * self.panel + v * lanes, min(lanes, there - v * lanes)))
+        extras = "".join(f", const float* e{i}" for i in range(len(self.extra)))
+        out = [
+            f"ETIR_NOINLINE void {name}(const float* a, const float* b, float* c{extras}, long depth, int first, int last) {{"
+        ]
+        sums = [(i, j) for i in range(rows) for j in range(len(columns))]
+        names = ", ".join(f"s{i}_{j}" for i, j in sums)
+        out.append(f"  vf {names};")
+        if self.slices > 1:
+            out.append("  if (first) {")
+        out += [f"    s{i}_{j} = vset(0.0f);" for i, j in sums]
+        if self.slices > 1:
+            out.append("  } else {")
+            out += [f"    s{i}_{j} = {self._load('c', i * self.ldc, 1, columns[j])};" for i, j in sums]
+            out.append("  }")
+        out.append("  for (long k = 0; k < depth; ++k) {")
+        out += [f"    const vf w{j} = vload(b + {column[1]});" for j, column in enumerate(columns)]
+        for i in range(rows):
+            products = " ".join(f"s{i}_{j} += x{i} * w{j};" for j in range(len(columns)))
+            out.append(f"    const vf x{i} = vset(a[{i * self.lda}]); {products}")
+        out += [f"    a += 1; b += {self.panel};", "  }"]
+        if self.slices == 1:
+            out.append("  (void)first; (void)last;")
+        out += self._finish(rows, columns)
+        out.append("}")
+        return out
+
+    def _finish(self, rows: int, columns: list[tuple[int, int, int]]) -> list[str]:
+        """The body, on registers where it is short, else in a loop over the rows once the sums are stored."""
+        sums = [(i, j) for i in range(rows) for j in range(len(columns))]
+        stores = [f"    {self._store(i * self.ldc, columns[j], f's{i}_{j}')}" for i, j in sums]
+        is_plain = len(list(self.op.body.block.ops)) == 1 and not self.extra
+        if is_plain:
+            return stores
+        lines: list[str] = []
+        if self.light:
+            for i, j in sums:
+                parts = [f"s{i}_{j}"] + [
+                    self._load(f"e{x}", i * row, one, columns[j]) for x, (row, one) in enumerate(self.extra)
+                ]
+                lines.append(f"    s{i}_{j} = @_body({', '.join(parts)});")
+            lines = lines if self.slices == 1 else ["  if (last) {", *lines, "  }"]
+            return [*lines, *stores]
+        lines += stores
+        if self.slices > 1:
+            lines.append("  if (!last) return;")
+        lines.append(f"  for (long i = 0; i < {rows}; ++i) {{")
+        for j, column in enumerate(columns):
+            parts = [self._load("c", 0, 1, column)] + [
+                self._load(f"e{x}", 0, one, column) for x, (_, one) in enumerate(self.extra)
+            ]
+            result = f"@_body({', '.join(parts)})"
+            lines.append(f"    {self._store(0, column, result)}")
+        steps = "".join(f" e{x} += {row};" for x, (row, _) in enumerate(self.extra) if row)
+        lines += [f"    c += {self.ldc};{steps}", "  }"]
+        return lines
+
+    def _load(self, name: str, row: int, one: int, column: tuple[int, int, int]) -> str:
+        if not one:
+            return f"vset({name}[{row}])"
+        at = row + column[0]
+        whole = column[2] == self.cpu.vector
+        return f"vload({name} + {at})" if whole else f"vload_some({name} + {at}, {column[2]})"
+
+    def _store(self, row: int, column: tuple[int, int, int], value: str) -> str:
+        at = row + column[0]
+        whole = column[2] == self.cpu.vector
+        return f"vstore(c + {at}, {value});" if whole else f"vstore_some(c + {at}, {value}, {column[2]});"

@@ -1,0 +1,136 @@
+"""``tile.softmax`` and ``tile.norm``: sums and largest numbers along the last dim, then one walk that writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import SSAValue
+
+from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.loops import addresses, collapsed, outer_indices
+from etir.backends.native.kernels.template import CFunction, Template, float_text, template
+from etir.backends.native.tile import NormOp, SoftmaxOp, shape_of, strides_of
+
+
+def _contiguous(op: SoftmaxOp | NormOp) -> str | None:
+    one = all(strides_of(v.type)[-1] == 1 or shape_of(v)[-1] == 1 for v in (op.x, op.out))
+    return None if one else "elements of a row lie side by side"
+
+
+def _rows(x: SSAValue, out: SSAValue, body: list[str]) -> tuple[str, int, int]:
+    """A loop over rows of ``x`` and ``o``, how many there are, and how many are worth a thread."""
+    shape = shape_of(out)
+    strides = [strides_of(v.type)[:-1] for v in (x, out)]
+    dims, steps = collapsed(shape[:-1], strides) if len(shape) > 1 else ([1], [[1], [1]])
+    lines = [
+        "for (long row = begin; row < end; ++row) {",
+        *(f"  {line}" for line in outer_indices(dims)),
+        *(f"  {line}" for line in addresses(len(dims), steps, ["x", "o"], 1)),
+        *(f"  {line}" for line in body),
+        "}",
+    ]
+    return "\n".join(lines), math.prod(dims), max(1, 2048 // shape[-1])
+
+
+def _walk(n: int, lanes: int, whole: str, some: str) -> list[str]:
+    """The statements ``whole`` for every vector at ``j``, and ``some`` for the last ``n % lanes`` elements."""
+    lines = []
+    if n >= lanes:
+        lines.append(f"for (long j = 0; j < {n // lanes * lanes}; j += {lanes}) {{ {whole} }}")
+    if n % lanes:
+        lines.append(f"{{ const long j = {n // lanes * lanes}; {some} }}")
+    return lines
+
+
+@template(SoftmaxOp)
+class Softmax(Template):
+    """The largest element is subtracted first, so that nothing overflows."""
+
+    name = "softmax"
+
+    def illegal(self, op: SoftmaxOp, cpu: Cpu) -> str | None:
+        return _contiguous(op)
+
+    def c(self, op: SoftmaxOp, cpu: Cpu) -> CFunction:
+        n, lanes = shape_of(op.x)[-1], cpu.vector
+        rest = n % lanes
+        # Lanes that are not there must not win; exp makes 0 of them.
+        padded = f"vselect(vlanes() < vset_int({rest}), vload_some(x + j, {rest}), vset(-__builtin_inff()))"
+        body = [
+            "vf most = vset(-__builtin_inff());",
+            *_walk(n, lanes, "most = vmax(most, vload(x + j));", f"most = vmax(most, {padded});"),
+            "const vf shift = vset(vlargest(most));",
+            "vf sums = vset(0.0f);",
+            *_walk(
+                n,
+                lanes,
+                "const vf e = vexp(vload(x + j) - shift); vstore(o + j, e); sums += e;",
+                f"const vf e = vselect(vlanes() < vset_int({rest}), vexp({padded} - shift), vset(0.0f)); "
+                f"vstore_some(o + j, e, {rest}); sums += e;",
+            ),
+            "const vf scale = vset(1.0f / vsum(sums));",
+            *_walk(
+                n,
+                lanes,
+                "vstore(o + j, vload(o + j) * scale);",
+                f"vstore_some(o + j, vload_some(o + j, {rest}) * scale, {rest});",
+            ),
+        ]
+        return CFunction(*_rows(op.x, op.out, body))
+
+    def numpy(self, op: SoftmaxOp, operands: Sequence[Any]) -> None:
+        import numpy as np
+
+        x, out = operands
+        with np.errstate(all="ignore"):
+            e = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
+            out[...] = e / e.sum(-1, keepdims=True)
+
+
+@template(NormOp)
+class Norm(Template):
+    """The mean first, then the squares of the differences from it: sums of squares alone lose digits."""
+
+    name = "norm"
+
+    def illegal(self, op: NormOp, cpu: Cpu) -> str | None:
+        return _contiguous(op)
+
+    def c(self, op: NormOp, cpu: Cpu) -> CFunction:
+        n, lanes = shape_of(op.x)[-1], cpu.vector
+        rest = n % lanes
+        assert isinstance(op.eps, FloatAttr)
+        some = f"vload_some(x + j, {rest})"
+        off = f"vselect(vlanes() < vset_int({rest}), {some} - mean, vset(0.0f))"
+        whole, last = "(vload(x + j) - mean) * scale", f"({some} - mean) * scale"
+        if op.parameters:
+            whole = f"{whole} * vload(p2 + j) + vload(p3 + j)"
+            last = f"{last} * vload_some(p2 + j, {rest}) + vload_some(p3 + j, {rest})"
+        body = [
+            "vf sums = vset(0.0f), squares = vset(0.0f);",
+            *_walk(n, lanes, "sums += vload(x + j);", f"sums += {some};"),
+            f"const vf mean = vset(vsum(sums) * {float_text(1 / n)});",
+            *_walk(
+                n,
+                lanes,
+                "const vf d = vload(x + j) - mean; squares += d * d;",
+                f"const vf d = {off}; squares += d * d;",
+            ),
+            f"const vf variance = vset(vsum(squares) * {float_text(1 / n)} + {float_text(op.eps.value.data)});",
+            "const vf scale = 1.0f / vsqrt(variance);",
+            *_walk(n, lanes, f"vstore(o + j, {whole});", f"vstore_some(o + j, {last}, {rest});"),
+        ]
+        return CFunction(*_rows(op.x, op.out, body))
+
+    def numpy(self, op: NormOp, operands: Sequence[Any]) -> None:
+        import numpy as np
+
+        x, out, *parameters = operands
+        wide = x.astype(np.float64)
+        off = wide - wide.mean(-1, keepdims=True)
+        assert isinstance(op.eps, FloatAttr)
+        result = off / np.sqrt((off * off).mean(-1, keepdims=True) + op.eps.value.data)
+        out[...] = result * parameters[0] + parameters[1] if parameters else result

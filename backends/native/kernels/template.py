@@ -1,0 +1,159 @@
+"""What a template is: C for one operation with all its strides, and what the operation means.
+
+The C of an operation is one function that takes the addresses of its operands, in order, and does a part of its units
+of work: ``(arguments, begin, end)`` of a loop that threads share. Strides and sizes are constants in it. Equal
+operations of a program have equal text, and share one function.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from etir.backends.native.cpu import Cpu
+from etir.backends.native.tile import TemplateOp, YieldOp
+
+
+@dataclass(frozen=True)
+class CFunction:
+    """The C of an operation.
+
+    ``body`` are statements that do the units from ``begin`` to ``end`` on the operands ``p0``, ``p1``, ...; ``helpers``
+    are functions before it, ``@`` in whose names and uses stands for the name of this one. ``units`` is how many units
+    there are, ``grain`` the least that is worth a thread.
+    """
+
+    body: str
+    units: int
+    grain: int = 1
+    helpers: tuple[str, ...] = ()
+
+
+class Template(ABC):
+    """One template. The instance is registered by :func:`template`."""
+
+    name: ClassVar[str]
+    """What its functions are called in the C."""
+
+    def schedule(self, op: Any, cpu: Cpu) -> dict[str, Any]:
+        """The schedule that is taken where the operation has none, by a model of the processor."""
+        return {}
+
+    def illegal(self, op: Any, cpu: Cpu) -> str | None:
+        """Why ``op`` cannot be done with its schedule on the processor, or None."""
+        return None
+
+    @abstractmethod
+    def c(self, op: Any, cpu: Cpu) -> CFunction:
+        """The C of ``op``."""
+
+    @abstractmethod
+    def numpy(self, op: Any, operands: Sequence[Any]) -> None:
+        """Do what ``op`` means on arrays, one for each operand in order; the written ones are changed in place."""
+
+
+REGISTERED: dict[type[TemplateOp], Template] = {}
+T = TypeVar("T", bound=type[Template])
+
+
+def template(op: type[TemplateOp]) -> Callable[[T], T]:
+    """Register the decorated class for an operation."""
+
+    def register(cls: T) -> T:
+        REGISTERED[op] = cls()
+        return cls
+
+    return register
+
+
+def integers(op: TemplateOp, name: str, default: Sequence[int]) -> tuple[int, ...]:
+    """Entry ``name`` of an operation's schedule: a number or a list of numbers."""
+    found = None if op.schedule is None else op.schedule.data.get(name)
+    if isinstance(found, IntegerAttr):
+        return (found.value.data,)
+    if isinstance(found, ArrayAttr):
+        return tuple(item.value.data for item in found if isinstance(item, IntegerAttr))
+    return tuple(default)
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+_BINARY = {
+    arith.AddfOp: "({} + {})", arith.SubfOp: "({} - {})", arith.MulfOp: "({} * {})", arith.DivfOp: "({} / {})",
+}  # fmt: skip
+_UNARY = {
+    arith.NegfOp: "(-{})", math.ExpOp: "vexp({})", math.TanhOp: "vtanh({})", math.ErfOp: "verf({})",
+    math.SqrtOp: "vsqrt({})", math.AbsFOp: "vabs({})",
+}  # fmt: skip
+_COMPARISONS = {"oeq": "==", "one": "!=", "olt": "<", "ole": "<=", "ogt": ">", "oge": ">=", "une": "!="}
+HEAVY = (math.ExpOp, math.TanhOp, math.ErfOp, math.SqrtOp, arith.DivfOp)
+"""Operations of which a body has so many instructions that it stands in a loop rather than in every register tile."""
+
+
+def is_light(block: Block) -> bool:
+    """Whether a body is a few instructions."""
+    return not any(isinstance(op, HEAVY) for op in block.ops)
+
+
+def body_function(block: Block) -> str:
+    """``vf @_body(vf v0, vf v1, ...)``: a body on vectors."""
+    names: dict[SSAValue, str] = {arg: f"v{i}" for i, arg in enumerate(block.args)}
+    lines: list[str] = []
+    for op in block.ops:
+        if isinstance(op, YieldOp):
+            lines.append(f"  return {names[op.values[0]]};")
+            continue
+        names[op.results[0]] = name = f"v{len(names)}"
+        kind = "vi" if isinstance(op, arith.CmpfOp) else "vf"
+        lines.append(f"  const {kind} {name} = {_expression(op, names)};")
+    parameters = ", ".join(f"vf {names[arg]}" for arg in block.args)
+    return "\n".join([f"ETIR_INLINE vf @_body({parameters or 'void'}) {{", *lines, "}"])
+
+
+def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
+    operands = [names[v] for v in op.operands]
+    if isinstance(op, arith.ConstantOp):
+        assert isinstance(op.value, FloatAttr)
+        return f"vset({float_text(op.value.value.data)})"
+    if type(op) in _BINARY:
+        return _BINARY[type(op)].format(*operands)
+    if type(op) in _UNARY:
+        return _UNARY[type(op)].format(*operands)
+    if isinstance(op, (arith.MaximumfOp, arith.MinimumfOp)):
+        function = "vmax" if isinstance(op, arith.MaximumfOp) else "vmin"
+        if isinstance(op.rhs.owner, arith.ConstantOp):
+            return f"{function}_bound({operands[1]}, {operands[0]})"
+        return f"{function}({operands[0]}, {operands[1]})"
+    if isinstance(op, arith.CmpfOp):
+        sign = _COMPARISONS[arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]]
+        return f"({operands[0]} {sign} {operands[1]})"
+    if isinstance(op, arith.SelectOp):
+        return f"vselect({operands[0]}, {operands[1]}, {operands[2]})"
+    raise NotImplementedError(op.name)
+
+
+def float_text(value: float) -> str:
+    """A C literal of exactly this float."""
+    if value != value:
+        return "__builtin_nanf(\"\")"
+    if value in (float("inf"), float("-inf")):
+        return "__builtin_inff()" if value > 0 else "-__builtin_inff()"
+    return f"{float(value).hex()}f"
+
+
+def run_body(block: Block, values: Sequence[Any]) -> Any:
+    """A body on arrays, in float32."""
+    from etir.backends.native.meanings import evaluate
+
+    found: dict[SSAValue, Any] = dict(zip(block.args, values, strict=True))
+    for op in block.ops:
+        if isinstance(op, YieldOp):
+            return found[op.values[0]]
+        found[op.results[0]] = evaluate(op, [found[v] for v in op.operands])
+    raise AssertionError("a body ends with tile.yield")

@@ -1,0 +1,207 @@
+// Vectors of floats for generated code: the vector types of GCC and clang, and for each instruction set what they lack.
+//
+// ETIR_VW is the number of floats of a vector: 16 with AVX-512, 8 with AVX2, 4 with SSE2 and NEON. Everything else is
+// ordinary arithmetic on the type `vf`, which compilers make one instruction of. Functions of one float have the same
+// names with an s in front and the same results: remainders are computed like whole vectors.
+//
+// NaN is kept by everything here; a maximum or minimum of a NaN is NaN, as in torch.
+#ifndef ETIR_NATIVE_VEC_H
+#define ETIR_NATIVE_VEC_H
+
+#include <stdint.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+typedef float vf __attribute__((vector_size(4 * ETIR_VW)));
+typedef int32_t vi __attribute__((vector_size(4 * ETIR_VW)));
+typedef float vf_anywhere __attribute__((vector_size(4 * ETIR_VW), aligned(4), may_alias));
+
+#define ETIR_INLINE static inline __attribute__((always_inline, unused))
+#define ETIR_NOINLINE static __attribute__((noinline))
+
+ETIR_INLINE vf vload(const float* from) { return *(const vf_anywhere*)from; }
+ETIR_INLINE void vstore(float* to, vf x) { *(vf_anywhere*)to = x; }
+ETIR_INLINE vf vset(float x) { return x - (vf){0}; }
+ETIR_INLINE vi vset_int(int32_t x) { return x - (vi){0}; }
+
+// The first `count` floats; the others are 0 and not written.
+ETIR_INLINE vf vload_some(const float* from, long count) {
+#if ETIR_VW == 16 && defined(__AVX512F__)
+  return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+#elif ETIR_VW == 8 && defined(__AVX2__)
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return (vf)_mm256_maskload_ps(from, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), lanes));
+#else
+  vf x = {0};
+  for (long i = 0; i < count; ++i) x[i] = from[i];
+  return x;
+#endif
+}
+ETIR_INLINE void vstore_some(float* to, vf x, long count) {
+#if ETIR_VW == 16 && defined(__AVX512F__)
+  _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)x);
+#elif ETIR_VW == 8 && defined(__AVX2__)
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  _mm256_maskstore_ps(to, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), lanes), (__m256)x);
+#else
+  for (long i = 0; i < count; ++i) to[i] = x[i];
+#endif
+}
+
+// Floats that lie `stride` apart.
+ETIR_INLINE vf vgather(const float* from, long stride) {
+  vf x;
+  for (int i = 0; i < ETIR_VW; ++i) x[i] = from[i * stride];
+  return x;
+}
+ETIR_INLINE vf vgather_some(const float* from, long stride, long count) {
+  vf x = {0};
+  for (int i = 0; i < count; ++i) x[i] = from[i * stride];
+  return x;
+}
+ETIR_INLINE void vscatter(float* to, long stride, vf x, long count) {
+  for (int i = 0; i < count; ++i) to[i * stride] = x[i];
+}
+
+// 0, 1, 2, ...
+ETIR_INLINE vi vlanes(void) {
+  vi x;
+  for (int i = 0; i < ETIR_VW; ++i) x[i] = i;
+  return x;
+}
+
+// Where a lane of `where` is all ones `x`, where it is 0 `y`.
+ETIR_INLINE vf vselect(vi where, vf x, vf y) { return (vf)((where & (vi)x) | (~where & (vi)y)); }
+
+// `bound` is no NaN; x may be one, and then is the result.
+ETIR_INLINE vf vmax_bound(vf bound, vf x) {
+#if ETIR_VW == 16 && defined(__AVX512F__)
+  return (vf)_mm512_max_ps((__m512)bound, (__m512)x);
+#elif ETIR_VW == 8 && defined(__AVX2__)
+  return (vf)_mm256_max_ps((__m256)bound, (__m256)x);
+#elif ETIR_VW == 4 && defined(__SSE2__)
+  return (vf)_mm_max_ps((__m128)bound, (__m128)x);
+#elif ETIR_VW == 4 && defined(__ARM_NEON)
+  return (vf)vmaxq_f32((float32x4_t)bound, (float32x4_t)x);
+#else
+  return vselect(bound > x, bound, x);
+#endif
+}
+ETIR_INLINE vf vmin_bound(vf bound, vf x) {
+#if ETIR_VW == 16 && defined(__AVX512F__)
+  return (vf)_mm512_min_ps((__m512)bound, (__m512)x);
+#elif ETIR_VW == 8 && defined(__AVX2__)
+  return (vf)_mm256_min_ps((__m256)bound, (__m256)x);
+#elif ETIR_VW == 4 && defined(__SSE2__)
+  return (vf)_mm_min_ps((__m128)bound, (__m128)x);
+#elif ETIR_VW == 4 && defined(__ARM_NEON)
+  return (vf)vminq_f32((float32x4_t)bound, (float32x4_t)x);
+#else
+  return vselect(bound < x, bound, x);
+#endif
+}
+ETIR_INLINE vf vmax(vf x, vf y) { return vselect(x != x, x, vmax_bound(x, y)); }
+ETIR_INLINE vf vmin(vf x, vf y) { return vselect(x != x, x, vmin_bound(x, y)); }
+
+ETIR_INLINE vf vabs(vf x) { return (vf)((vi)x & vset_int(0x7fffffff)); }
+ETIR_INLINE vf vsign_of(vf magnitude, vf sign) {
+  return (vf)(((vi)magnitude & vset_int(0x7fffffff)) | ((vi)sign & vset_int((int32_t)0x80000000)));
+}
+
+ETIR_INLINE vf vsqrt(vf x) {
+#if ETIR_VW == 16 && defined(__AVX512F__)
+  return (vf)_mm512_sqrt_ps((__m512)x);
+#elif ETIR_VW == 8 && defined(__AVX2__)
+  return (vf)_mm256_sqrt_ps((__m256)x);
+#elif ETIR_VW == 4 && defined(__SSE2__)
+  return (vf)_mm_sqrt_ps((__m128)x);
+#elif ETIR_VW == 4 && defined(__aarch64__)
+  return (vf)vsqrtq_f32((float32x4_t)x);
+#else
+  for (int i = 0; i < ETIR_VW; ++i) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+#endif
+}
+
+// In pairs: the error grows with the logarithm of the number of lanes.
+ETIR_INLINE float vsum(vf x) {
+  float part[ETIR_VW];
+  for (int i = 0; i < ETIR_VW; ++i) part[i] = x[i];
+  for (int width = ETIR_VW / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) part[i] += part[i + width];
+  }
+  return part[0];
+}
+ETIR_INLINE float vlargest(vf x) {
+  float largest = x[0];
+  for (int i = 1; i < ETIR_VW; ++i) largest = x[i] > largest || x[i] != x[i] ? x[i] : largest;
+  return largest;
+}
+
+// --- functions. Polynomials are least-maximum fits in float64 of the stated range; errors are relative, of the
+// polynomial before it is rounded to floats. ---------------------------------------------------------------------------
+
+// 2^n for -252 <= n <= 254 in two factors, so that results below the normal numbers and infinity come out.
+ETIR_INLINE vf vscale(vf x, vi n) {
+  const vi half = n >> 1;
+  const vf first = (vf)((half + 127) << 23), second = (vf)((n - half + 127) << 23);
+  return x * first * second;
+}
+
+// exp: x = n ln 2 + r with |r| <= ln(2) / 2, e^r = 1 + r + r^2 q(r) (error 3.4e-9).
+ETIR_INLINE vf vexp(vf x) {
+  const vf bounded = vmin_bound(vset(89.0f), vmax_bound(vset(-105.0f), x));
+  // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
+  const vf shifted = bounded * 1.44269504f + 12582912.0f;
+  const vi n = (vi)shifted - vset_int(0x4b400000);
+  const vf whole = shifted - 12582912.0f;
+  const vf r = (bounded - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  vf q = vset(0.0013951717410236597f);
+  q = q * r + 0.008369598537683487f;
+  q = q * r + 0.0416661873459816f;
+  q = q * r + 0.16666512191295624f;
+  q = q * r + 0.5f;
+  return vscale((q * r) * r + r + 1.0f, n);
+}
+
+ETIR_INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
+
+// tanh: below 0.65 x + x^3 p(x^2) (error 6.4e-9), above 1 - 2 / (e^2|x| + 1).
+ETIR_INLINE vf vtanh(vf x) {
+  const vf size = vabs(x), square = x * x;
+  vf p = vset(-0.005528624635189772f);
+  p = p * square + 0.02048330567777157f;
+  p = p * square - 0.05369296297430992f;
+  p = p * square + 0.1333089917898178f;
+  p = p * square - 0.3333326280117035f;
+  const vf near = vsign_of(x + x * square * p, x);
+  const vf far = 1.0f - 2.0f / (vexp(size + size) + 1.0f);
+  return vselect(size < 0.65f, near, vselect(x != x, x, vsign_of(far, x)));
+}
+
+// erf: below 1 x p(x^2) (error 1.2e-9), above 1 - e^-q(|x|), whose q is fitted to -log(erfc) on [1, 3.95] (error of erf
+// 1.0e-9); beyond, erf is 1 in float.
+ETIR_INLINE vf verf(vf x) {
+  const vf size = vmin_bound(vset(3.95f), vabs(x)), square = size * size;
+  vf p = vset(7.889119297033176e-05f);
+  p = p * square - 0.0008020841050893068f;
+  p = p * square + 0.005189535208046436f;
+  p = p * square - 0.026854444295167923f;
+  p = p * square + 0.11283600330352783f;
+  p = p * square - 0.3761262595653534f;
+  p = p * square + 1.1283791065216064f;
+  vf q = vset(-0.0001855748560046777f);
+  q = q * size + 0.002939615398645401f;
+  q = q * size - 0.021805349737405777f;
+  q = q * size + 0.10303743183612823f;
+  q = q * size + 0.6382256150245667f;
+  q = q * size + 1.1270400285720825f;
+  q = q * size + 0.00035370929981581867f;
+  const vf far = vsign_of(1.0f - vexp(-q), x);
+  return vselect(size < 1.0f, x * p, vselect(x != x, x, far));
+}
+
+#endif

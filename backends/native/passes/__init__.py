@@ -1,0 +1,1 @@
+"""Passes of the levels ``native`` and ``tile``, one to a file."""

@@ -1,0 +1,113 @@
+"""``native-group``: which operators are one loop nest.
+
+Before::
+
+    %1 = edge.aten.linear.default(%x, %w, %b) : ...
+    %2 = edge.aten.gelu.default(%1) : ...
+
+After::
+
+    %2 = native.group "product" (%x, %w, %b) { ... linear, gelu ... } : ...
+
+A root pulls in what follows it while the tensor in between has no other reader, has the same shape, and the next
+operator is elementwise: rule ``epilogue`` for products, ``map`` for elementwise operators. A product whose result is
+only viewed before an elementwise operator keeps its group; the view stands between two groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.dialect import GroupOp, YieldOp
+from etir.backends.native.elementwise import ELEMENTWISE
+from etir.backends.native.rows import PRODUCTS
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.context import EtContext
+from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
+
+ROOTS: dict[str, str] = {
+    **dict.fromkeys(PRODUCTS, "product"),
+    **dict.fromkeys(ELEMENTWISE, "map"),
+    "aten._softmax.default": "softmax",
+    "aten.native_layer_norm.default": "norm",
+}
+"""Operator to the kind of the group that it is the root of."""
+
+
+def group_operators(func: FuncOp) -> None:
+    """Put every operator of ``func`` that a template computes into a group."""
+    block = func.body.block
+    for op in list(block.ops):
+        if op.parent is not block or not isinstance(op, EdgeOp):
+            continue
+        kind = ROOTS.get(operator_of(op))
+        if kind is not None:
+            _make_group(kind, _members(kind, op))
+
+
+def _members(kind: str, root: Operation) -> list[Operation]:
+    """The root and what it pulls in, in order."""
+    members = [root]
+    while kind in ("product", "map"):
+        result = members[-1].results[0]
+        user = _only_user(result)
+        if not isinstance(user, EdgeOp) or user.parent is not root.parent:
+            break
+        if operator_of(user) not in ELEMENTWISE or _shape(user.results[0]) != _shape(result):
+            break
+        members.append(user)
+    return members
+
+
+def _shape(value: SSAValue) -> tuple[int, ...]:
+    return cast("TensorType[Attribute]", value.type).get_shape()
+
+
+def _only_user(value: SSAValue) -> Operation | None:
+    """The operation that reads a value, if there is exactly one."""
+    users = list(dict.fromkeys(use.operation for use in value.uses))
+    return users[0] if len(users) == 1 else None
+
+
+def _make_group(kind: str, members: list[Operation]) -> None:
+    inside = {result for op in members for result in op.results}
+    inputs = list(dict.fromkeys(v for op in members for v in op.operands if v not in inside))
+    last = members[-1]
+    block = Block(arg_types=[v.type for v in inputs])
+    values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
+    for op in members:
+        clone = op.clone(values)
+        clone.location = op.location
+        block.add_op(clone)
+    result = last.results[0]
+    block.add_op(YieldOp(values[result]))
+    group = GroupOp(kind, inputs, [result.type], Region(block))
+    group.location = members[0].location
+    group.outputs[0].name_hint = result.name_hint
+    parent = last.parent
+    assert parent is not None
+    parent.insert_op_after(group, last)
+    result.replace_all_uses_with(group.outputs[0])
+    for op in reversed(members):
+        parent.erase_op(op)
+
+
+@register_pass
+@dataclass(frozen=True)
+class NativeGroupPass(Pass):
+    """Put edge operators of a native delegate into groups that are one loop nest each"""
+
+    name = "native-group"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Every outlined function of the module that is given to ``native``."""
+        for func in module.body.block.ops:
+            if isinstance(func, FuncOp) and "backend.delegate" in func.attributes:
+                group_operators(func)

@@ -1,0 +1,49 @@
+"""``tile-plan``: places of buffers in the arena, reused where their lives do not overlap.
+
+Before ``%m = tile.buffer : memref<197x3072xf32>``, after ``%m = tile.buffer at 605184 : memref<197x3072xf32>``. The
+planner is the one that places tensors of methods (``passes/analysis/planning``).
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.func import FuncOp
+from xdsl.dialects.memref import ReinterpretCastOp
+from xdsl.ir import SSAValue
+
+from etir.backends.native.tile import BufferOp, TemplateOp, extent_of
+from etir.passes.analysis.planning.algorithms import plan
+from etir.passes.analysis.planning.problem import Buffer, Problem
+
+ALIGNMENT = 64
+
+
+def plan_function(func: FuncOp) -> int:
+    """Give every buffer of ``func`` its place; the bytes of the arena, a multiple of 64."""
+    base: dict[SSAValue, SSAValue] = {}
+    live: dict[SSAValue, list[int]] = {}
+    for number, op in enumerate(func.body.block.ops):
+        if isinstance(op, BufferOp):
+            base[op.result] = op.result
+        elif isinstance(op, ReinterpretCastOp) and op.source in base:
+            base[op.results[0]] = base[op.source]
+        elif isinstance(op, TemplateOp):
+            for operand in op.operands:
+                if operand in base:
+                    live.setdefault(base[operand], []).append(number)
+    buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
+    if not buffers:
+        return 0
+    problem = _problem(buffers, live)
+    placed = plan(problem)
+    for key, op in enumerate(buffers):
+        op.properties["at"] = IntegerAttr(placed.offsets[key], i64)
+    return placed.pool_sizes[1]
+
+
+def _problem(buffers: list[BufferOp], live: dict[SSAValue, list[int]]) -> Problem:
+    items: list[Buffer] = []
+    for key, op in enumerate(buffers):
+        at = live.get(op.result, [0])
+        items.append(Buffer(key, 4 * extent_of(op.result.type), ((min(at), max(at)),), ALIGNMENT))
+    return Problem(items)

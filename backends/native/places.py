@@ -1,0 +1,98 @@
+"""Where a tensor's elements are while a function is lowered to ``tile``: a memref's start and strides.
+
+Views cost nothing: a permutation, a slice or a broadcast is another place in the same memory. Only a reader that needs
+elements side by side, or a view that strides cannot express, makes a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from etir.backends.native.tile import row_major
+
+
+@dataclass(frozen=True)
+class Place:
+    """Elements of ``base``, a memref: the first at ``offset`` floats from its start, dims at ``strides`` floats."""
+
+    base: SSAValue
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        dense = row_major(self.shape)
+        return all(s == d for n, s, d in zip(self.shape, self.strides, dense, strict=True) if n != 1)
+
+    def permuted(self, order: Sequence[int]) -> Place:
+        """Dims in another order."""
+        shape, strides = [self.shape[d] for d in order], [self.strides[d] for d in order]
+        return Place(self.base, tuple(shape), tuple(strides), self.offset)
+
+    def broadcast(self, shape: Sequence[int]) -> Place:
+        """The same elements for every index of new and of longer dims."""
+        lead = len(shape) - len(self.shape)
+        strides = [0] * lead
+        for n, given, s in zip(shape[lead:], self.shape, self.strides, strict=True):
+            assert given in (n, 1)
+            strides.append(s if given == n and n != 1 else 0)
+        return Place(self.base, tuple(shape), tuple(strides), self.offset)
+
+    def sliced(self, dim: int, start: int, count: int, step: int = 1) -> Place:
+        """``count`` indices of a dim, from ``start``."""
+        shape, strides = [*self.shape], [*self.strides]
+        shape[dim] = count
+        offset = self.offset + start * strides[dim]
+        strides[dim] *= step
+        return Place(self.base, tuple(shape), tuple(strides), offset)
+
+    def selected(self, dim: int, index: int) -> Place:
+        """One index of a dim, which is gone."""
+        there = self.sliced(dim, index, 1)
+        shape, strides = [*there.shape], [*there.strides]
+        del shape[dim], strides[dim]
+        return Place(self.base, tuple(shape), tuple(strides), there.offset)
+
+    def viewed(self, shape: Sequence[int]) -> Place | None:
+        """The same elements in order under other dims, or None where strides cannot say it.
+
+        Dims of both sides are matched in runs of equal products, as torch's ``computeStride`` does; a run can be
+        viewed when its old dims are one loop.
+        """
+        wanted = tuple(shape)
+        if math.prod(wanted) == 0:
+            return Place(self.base, wanted, row_major(wanted), self.offset)
+        old = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
+        strides: list[int] = [0] * len(wanted)
+        at = len(old)
+        new = len(wanted)
+        while new > 0:
+            if wanted[new - 1] == 1:
+                new -= 1
+                continue
+            at -= 1
+            run, step = old[at]
+            have, need = run, 1
+            first = new
+            while True:
+                if need < have:
+                    new -= 1
+                    need *= wanted[new]
+                elif have < need:
+                    at -= 1
+                    if old[at][1] != have * step:
+                        return None
+                    have *= old[at][0]
+                else:
+                    break
+            size = step
+            for d in reversed(range(new, first)):
+                strides[d] = size
+                size *= wanted[d]
+        return Place(self.base, wanted, tuple(strides), self.offset)

@@ -1,0 +1,164 @@
+"""A function of the ``tile`` level as C.
+
+Every operation becomes a function of its template; equal texts are one function. The entry calls them one after
+another with addresses that are constants from the start of an input, a weight or the arena::
+
+    int32_t etir_native_forward(const struct etir_native_call* call)
+
+The text includes ``vec.h``, so that it is one file that any C compiler takes, also that of a microcontroller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.memref import ReinterpretCastOp
+from xdsl.ir import SSAValue
+
+from etir.backends.native.cpu import Cpu
+from etir.backends.native.errors import E1164
+from etir.backends.native.kernels import template_of
+from etir.backends.native.kernels.template import CFunction
+from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of
+from etir.dialects.text import source_location
+
+CALL = """\
+// What the runtime gives; the layout is fixed (runtime/backends/native/call.h).
+struct etir_native_call {
+  const void* const* inputs;
+  void* const* outputs;
+  const void* const* weights;
+  uint8_t* arena;
+  const int64_t* sizes;
+  void* pool;
+  void (*run)(void* pool, int64_t count, int64_t grain, void (*part)(void* given, int64_t begin, int64_t end),
+              void* given);
+};
+
+static void etir_parallel(const struct etir_native_call* call, int64_t count, int64_t grain,
+                          void (*part)(void* given, int64_t begin, int64_t end), void* given) {
+  if (call->run == 0 || count <= grain) {
+    part(given, 0, count);
+  } else {
+    call->run(call->pool, count, grain, part, given);
+  }
+}
+"""
+ENTRY = "etir_native_entry"
+
+
+@dataclass(frozen=True)
+class CSource:
+    """The C of a function for one processor; ``weights`` are what it reads by index."""
+
+    text: str
+    weights: tuple[WeightOp, ...]
+    arena_bytes: int
+
+
+@cache
+def _header() -> str:
+    return (Path(__file__).parent / "kernels" / "vec.h").read_text(encoding="utf-8")
+
+
+def weights_of(func: FuncOp) -> tuple[WeightOp, ...]:
+    """The weights that a function reads, in the order in which the entry is given them."""
+    return tuple(op for op in func.body.block.ops if isinstance(op, WeightOp))
+
+
+def print_c(func: FuncOp, cpu: Cpu, entry: str = ENTRY) -> CSource:
+    """The C of ``func`` for a processor. Raises E1164 for a schedule that it cannot do."""
+    return _Printer(func, cpu).source(entry)
+
+
+class _Printer:
+    def __init__(self, func: FuncOp, cpu: Cpu):
+        self.func, self.cpu = func, cpu
+        self.weights = weights_of(func)
+        self.functions: dict[str, str] = {}
+        self.counts: dict[str, int] = {}
+        self.texts: list[str] = []
+        self.address: dict[SSAValue, str] = {}
+        self.arena_bytes = 0
+
+    def source(self, entry: str) -> CSource:
+        block = self.func.body.block
+        inputs = len(self.func.function_type.inputs) - _outputs(self.func)
+        for i, arg in enumerate(block.args):
+            kind = f"((const float*)call->inputs[{i}])" if i < inputs else f"((float*)call->outputs[{i - inputs}])"
+            self.address[arg] = kind
+        numbers = {op: i for i, op in enumerate(self.weights)}
+        calls: list[str] = []
+        for op in block.ops:
+            if isinstance(op, WeightOp):
+                self.address[op.result] = f"((const float*)call->weights[{numbers[op]}])"
+            elif isinstance(op, BufferOp):
+                assert op.at is not None, "places are planned"
+                at = op.at.value.data
+                self.address[op.result] = f"((float*)(call->arena + {at}))"
+                self.arena_bytes = max(self.arena_bytes, at + 4 * extent_of(op.result.type))
+            elif isinstance(op, ReinterpretCastOp):
+                (offset,) = op.static_offsets.get_values()
+                base = self.address[op.source]
+                self.address[op.results[0]] = f"({base} + {offset})" if offset else base
+            elif isinstance(op, TemplateOp):
+                calls.append(self._call(op))
+            else:
+                assert isinstance(op, ReturnOp), op.name
+        text = "\n".join(
+            [
+                f"#define ETIR_VW {self.cpu.vector}",
+                _header(),
+                CALL,
+                *self.texts,
+                f"__attribute__((visibility(\"default\"))) int32_t {entry}(const struct etir_native_call* call) {{",
+                *(f"  {call}" for call in calls),
+                "  return 0;",
+                "}",
+                "",
+            ]
+        )
+        return CSource(text, self.weights, self.arena_bytes)
+
+    def _call(self, op: TemplateOp) -> str:
+        template = template_of(op)
+        if (reason := template.illegal(op, self.cpu)) is not None:
+            raise E1164.error(f"{op.name} on {self.cpu.name}: {reason}", source_location(op.location))
+        name = self._function(template.name, template.c(op, self.cpu), len(op.operands))
+        operands = ", ".join(f"(void*){self.address[v]}" for v in op.operands)
+        return f"{name}(call, (void* []){{{operands}}});"
+
+    def _function(self, base: str, function: CFunction, count: int) -> str:
+        """The name of a function with this text."""
+        key = "\0".join([base, str(count), function.body, str(function.units), *function.helpers])
+        if key not in self.functions:
+            number = self.counts.get(base, 0)
+            self.counts[base] = number + 1
+            name = f"{base}{number}"
+            self.functions[key] = name
+            self.texts += [helper.replace("@", name) + "\n" for helper in function.helpers]
+            declared = [f"  float* const p{i} = ((float**)given)[{i}];" for i in range(count)]
+            self.texts.append(
+                "\n".join(
+                    [
+                        f"static void {name}_part(void* given, int64_t begin, int64_t end) {{",
+                        *declared,
+                        *(f"  {line.replace('@', name)}" for line in function.body.splitlines()),
+                        "}",
+                        f"static void {name}(const struct etir_native_call* call, void** given) {{",
+                        f"  etir_parallel(call, {function.units}, {function.grain}, {name}_part, given);",
+                        "}",
+                        "",
+                    ]
+                )
+            )
+        return self.functions[key]
+
+
+def _outputs(func: FuncOp) -> int:
+    """How many of the arguments, the last ones, are outputs."""
+    found = func.attributes["native.outputs"]
+    return found.value.data  # type: ignore[union-attr]

@@ -1,0 +1,323 @@
+"""The ``tile`` dialect: what will be executed, as operations on memory with strides.
+
+A function of this level works on memrefs of float32. ``tile.weight`` are packed bytes of the program, ``tile.buffer``
+are places in the arena, ``memref.reinterpret_cast`` looks at the same bytes in another way (a broadcast operand has
+strides of 0). Every other operation is one micro-kernel template of ``kernels/``, which has its legality, its cost, its
+C and its meaning::
+
+    func.func @forward_native_0(%x: memref<197x768xf32>, %y: memref<197x3072xf32>) {
+      %w = tile.weight "fc.weight" <panel = 32> : memref<96x768x32xf32>
+      %b = tile.weight "fc.bias" : memref<197x3072xf32, strided<[0, 1]>>
+      tile.brgemm %x, %w, %y (%b) {tile = [14, 2], depth = 384} : memref<197x768xf32>, ... {
+      ^bb0(%sum: f32, %bias: f32):
+        %0 = arith.addf %sum, %bias : f32
+        tile.yield %0 : f32
+      }
+      func.return
+    }
+
+A body computes one element from scalars with ``arith`` and ``math``; templates make vectors of it. Its first argument
+is what the template has computed, if it computes something, the others are the elements of the extra operands at the
+same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import (
+    DictionaryAttr,
+    Float32Type,
+    IntAttr,
+    IntegerAttr,
+    MemRefType,
+    NoneAttr,
+    StridedLayoutAttr,
+    StringAttr,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    lazy_traits_def,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    var_operand_def,
+)
+from xdsl.traits import HasParent, IsTerminator
+from xdsl.utils.exceptions import VerifyException
+
+f32 = Float32Type()
+
+
+def memref(shape: Sequence[int], strides: Sequence[int] | None = None) -> MemRefType[Attribute]:
+    """The type of floats in memory; ``strides`` count floats, None is row-major."""
+    if strides is None or tuple(strides) == row_major(shape):
+        return MemRefType(f32, shape)
+    return MemRefType(f32, shape, StridedLayoutAttr([*strides]))
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a dense tensor."""
+    strides: list[int] = []
+    size = 1
+    for extent in reversed(shape):
+        strides.append(size)
+        size *= extent
+    return tuple(reversed(strides))
+
+
+def strides_of(type: Attribute) -> tuple[int, ...]:
+    """The strides of a memref, in floats."""
+    assert isinstance(type, MemRefType)
+    if isinstance(type.layout, NoneAttr):
+        return row_major(type.get_shape())
+    assert isinstance(type.layout, StridedLayoutAttr)
+    return tuple(s.data for s in type.layout.strides if isinstance(s, IntAttr))
+
+
+def shape_of(value: SSAValue) -> tuple[int, ...]:
+    """The dims of a memref."""
+    assert isinstance(value.type, MemRefType)
+    return value.type.get_shape()
+
+
+def extent_of(type: Attribute) -> int:
+    """The floats from the first element of a memref to the end of its last one."""
+    assert isinstance(type, MemRefType)
+    shape = type.get_shape()
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides_of(type), strict=True))
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """What a body computes."""
+
+    name = "tile.yield"
+    values = var_operand_def()
+    traits = lazy_traits_def(lambda: (IsTerminator(), HasParent(BrgemmOp, MapOp)))
+    assembly_format = "$values attr-dict `:` type($values)"
+
+    def __init__(self, *values: SSAValue):
+        super().__init__(operands=[values])
+
+
+@irdl_op_definition
+class WeightOp(IRDLOperation):
+    """Bytes of the program in the order in which they are read. ``panel`` columns lie together where it is given: a
+    matrix [k, n] is [n / panel, k, panel], padded with zeros. ``transposed`` says that the weight is [n, k].
+    """
+
+    name = "tile.weight"
+    symbol = prop_def(StringAttr)
+    panel = opt_prop_def(IntegerAttr)
+    transposed = opt_prop_def(IntegerAttr)
+    result = result_def(MemRefType)
+    assembly_format = "$symbol (`panel` $panel^)? (`transposed` $transposed^)? attr-dict `:` type($result)"
+
+    def __init__(self, symbol: str, type: Attribute, panel: int = 0, transposed: bool = False):
+        super().__init__(
+            properties={
+                "symbol": StringAttr(symbol),
+                "panel": IntegerAttr(panel, i64) if panel else None,
+                "transposed": IntegerAttr(1, i64) if transposed else None,
+            },
+            result_types=[type],
+        )
+
+
+@irdl_op_definition
+class BufferOp(IRDLOperation):
+    """A place in the arena; ``at`` is its offset in bytes once it is planned."""
+
+    name = "tile.buffer"
+    at = opt_prop_def(IntegerAttr)
+    result = result_def(MemRefType)
+    assembly_format = "(`at` $at^)? attr-dict `:` type($result)"
+
+    def __init__(self, type: Attribute, at: int | None = None):
+        super().__init__(
+            properties={"at": None if at is None else IntegerAttr(at, i64)}, result_types=[type]
+        )
+
+
+class TemplateOp(IRDLOperation):
+    """An operation that a template of ``kernels/`` executes; reads all operands but the last of ``writes``."""
+
+    schedule = opt_prop_def(DictionaryAttr)
+
+    def reads(self) -> list[SSAValue]:
+        """The memory that is read."""
+        raise NotImplementedError
+
+    def writes(self) -> list[SSAValue]:
+        """The memory that is written."""
+        raise NotImplementedError
+
+
+def _verify_body(region: Region, count: int) -> None:
+    block = region.block
+    if len(block.args) != count or any(arg.type != f32 for arg in block.args):
+        raise VerifyException(f"the body takes {count} numbers of f32")
+    last = block.last_op
+    if not isinstance(last, YieldOp) or len(last.values) != 1 or last.values[0].type != f32:
+        raise VerifyException("the body ends with tile.yield of one f32")
+
+
+@irdl_op_definition
+class BrgemmOp(TemplateOp):
+    """``c = body(a b, extra)``: a [..., m, k], b packed [..., n / panel, k, panel], c [..., m, n], extra as c."""
+
+    name = "tile.brgemm"
+    a = operand_def(MemRefType)
+    b = operand_def(MemRefType)
+    c = operand_def(MemRefType)
+    extra = var_operand_def(MemRefType)
+    body = region_def("single_block")
+    assembly_format = (
+        "$a `,` $b `,` $c `(` $extra `)` (`schedule` $schedule^)? attr-dict `:` type($a) `,` type($b) `,` type($c) "
+        "`(` type($extra) `)` $body"
+    )
+
+    def __init__(self, a: SSAValue, b: SSAValue, c: SSAValue, extra: Sequence[SSAValue], body: Region):
+        super().__init__(operands=[a, b, c, extra], regions=[body])
+
+    def reads(self) -> list[SSAValue]:
+        return [self.a, self.b, *self.extra]
+
+    def writes(self) -> list[SSAValue]:
+        return [self.c]
+
+    def verify_(self) -> None:
+        a, b, c = (shape_of(v) for v in (self.a, self.b, self.c))
+        if len(a) < 2 or len(b) != len(a) + 1 or len(c) != len(a) or not a[:-2] == b[:-3] == c[:-2]:
+            raise VerifyException("a is [..., m, k], b [..., panels, k, panel] and c [..., m, n]")
+        if a[-1] != b[-2] or a[-2] != c[-2] or not (b[-3] - 1) * b[-1] < c[-1] <= b[-3] * b[-1]:
+            raise VerifyException(f"dims of a {a}, b {b} and c {c} do not fit")
+        if strides_of(self.a.type)[-1] != 1 and a[-1] != 1:
+            raise VerifyException("elements of a row of a lie side by side")
+        if any(shape_of(e) != c for e in self.extra):
+            raise VerifyException("extra operands have the shape of c")
+        _verify_body(self.body, 1 + len(self.extra))
+
+
+@irdl_op_definition
+class PackOp(TemplateOp):
+    """``to = from`` in panels: from [..., k, n] with any strides, to [..., n / panel, k, panel], padded with zeros."""
+
+    name = "tile.pack"
+    source = operand_def(MemRefType)
+    to = operand_def(MemRefType)
+    assembly_format = "$source `,` $to (`schedule` $schedule^)? attr-dict `:` type($source) `,` type($to)"
+
+    def __init__(self, source: SSAValue, to: SSAValue):
+        super().__init__(operands=[source, to])
+
+    def reads(self) -> list[SSAValue]:
+        return [self.source]
+
+    def writes(self) -> list[SSAValue]:
+        return [self.to]
+
+    def verify_(self) -> None:
+        source, to = shape_of(self.source), shape_of(self.to)
+        fits = len(source) >= 2 and len(to) == len(source) + 1 and source[:-2] == to[:-3] and source[-2] == to[-2]
+        if not fits or not (to[-3] - 1) * to[-1] < source[-1] <= to[-3] * to[-1]:
+            raise VerifyException(f"{to} are no panels of {source}")
+
+
+@irdl_op_definition
+class MapOp(TemplateOp):
+    """``out = body(inputs)`` element by element; inputs have the shape of the output, by strides of 0 if need be."""
+
+    name = "tile.map"
+    out = operand_def(MemRefType)
+    inputs = var_operand_def(MemRefType)
+    body = region_def("single_block")
+    assembly_format = (
+        "$out `(` $inputs `)` (`schedule` $schedule^)? attr-dict `:` type($out) `(` type($inputs) `)` $body"
+    )
+
+    def __init__(self, out: SSAValue, inputs: Sequence[SSAValue], body: Region):
+        super().__init__(operands=[out, inputs], regions=[body])
+
+    def reads(self) -> list[SSAValue]:
+        return [*self.inputs]
+
+    def writes(self) -> list[SSAValue]:
+        return [self.out]
+
+    def verify_(self) -> None:
+        if any(shape_of(v) != shape_of(self.out) for v in self.inputs):
+            raise VerifyException("inputs have the shape of the output")
+        _verify_body(self.body, len(self.inputs))
+
+
+@irdl_op_definition
+class SoftmaxOp(TemplateOp):
+    """``out = softmax(x)`` along the last dim."""
+
+    name = "tile.softmax"
+    x = operand_def(MemRefType)
+    out = operand_def(MemRefType)
+    assembly_format = "$x `,` $out (`schedule` $schedule^)? attr-dict `:` type($x) `,` type($out)"
+
+    def __init__(self, x: SSAValue, out: SSAValue):
+        super().__init__(operands=[x, out])
+
+    def reads(self) -> list[SSAValue]:
+        return [self.x]
+
+    def writes(self) -> list[SSAValue]:
+        return [self.out]
+
+    def verify_(self) -> None:
+        if shape_of(self.x) != shape_of(self.out) or not shape_of(self.x):
+            raise VerifyException("input and output have one shape of at least one dim")
+
+
+@irdl_op_definition
+class NormOp(TemplateOp):
+    """``out = (x - mean) / sqrt(variance + eps) * scale + shift`` along the last dim; scale and shift are [n]."""
+
+    name = "tile.norm"
+    x = operand_def(MemRefType)
+    out = operand_def(MemRefType)
+    parameters = var_operand_def(MemRefType)
+    eps = prop_def(Attribute)
+    assembly_format = (
+        "$x `,` $out `(` $parameters `)` `eps` $eps (`schedule` $schedule^)? attr-dict `:` type($x) `,` type($out) "
+        "`(` type($parameters) `)`"
+    )
+
+    def __init__(self, x: SSAValue, out: SSAValue, parameters: Sequence[SSAValue], eps: Attribute):
+        super().__init__(operands=[x, out, parameters], properties={"eps": eps})
+
+    def reads(self) -> list[SSAValue]:
+        return [self.x, *self.parameters]
+
+    def writes(self) -> list[SSAValue]:
+        return [self.out]
+
+    def verify_(self) -> None:
+        shape = shape_of(self.x)
+        if shape != shape_of(self.out) or not shape or len(self.parameters) not in (0, 2):
+            raise VerifyException("input and output have one shape; there are scale and shift, or neither")
+        if any(shape_of(p) != shape[-1:] for p in self.parameters):
+            raise VerifyException("scale and shift have the last dim")
+
+
+def body_of(count: int) -> Region:
+    """An empty body of ``count`` numbers."""
+    return Region(Block(arg_types=[f32] * count))
+
+
+TEMPLATES: tuple[type[TemplateOp], ...] = (BrgemmOp, PackOp, MapOp, SoftmaxOp, NormOp)
+TILE = Dialect("tile", [YieldOp, WeightOp, BufferOp, *TEMPLATES], [])
