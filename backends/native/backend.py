@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Dialect
@@ -66,7 +66,26 @@ class NativeBackend(Backend):
 
     def preprocess(self, outlined: Outlined, options: NativeOptions) -> Artifact:
         """Code for every processor."""
-        raise NotImplementedError
+        from etir.backends.native.compile import compile_function
+
+        return compile_function(outlined, options.cpus, options.cc)
+
+    def kernels(self, blob: bytes | memoryview) -> tuple[str, ...]:
+        """The operators of the fallback."""
+        from etir.backends.native.blob import read_blob
+        from etir.backends.reference.backend import BACKEND as REFERENCE
+
+        return REFERENCE.kernels(read_blob(blob).fallback)
+
+    def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
+        """The images by processor, size and digest, and the program of the fallback."""
+        from etir.backends.native.blob import read_blob
+        from etir.backends.reference.backend import BACKEND as REFERENCE
+
+        found = read_blob(blob)
+        lines = [f"// version {VERSION}, arena of {found.arena_bytes} bytes"]
+        lines += [f"// {v.cpu}: {len(v.image.code)} bytes, sha256 {v.digest.hex()}" for v in found.variants]
+        return "\n".join(lines) + "\n" + REFERENCE.disassemble(found.fallback, {})
 
 
 BACKEND = NativeBackend()

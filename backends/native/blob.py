@@ -1,0 +1,161 @@
+"""The blob of the delegate ``native``: what is called with what, images of code, and a program for when code is refused.
+
+====== ===== =======================================================================================
+offset bytes what
+====== ===== =======================================================================================
+0      4     ``ETNC``
+4      4     version of this format
+8      8     number of inputs, number of outputs
+16     12    number of weights, of variants, of constants
+28     4     bytes of the arena, whose start is a multiple of 64
+32     8     offset and bytes of the fallback: a blob of the reference delegate
+40     24    0
+64           rows of inputs and outputs: the rank and eight sizes, 36 bytes each
+             rows of weights: offset and bytes of the key, bytes of the data, 0
+             rows of constants: offset and bytes of the name, number of the weight, panel, k, n, 1 for [n, k], 0
+             rows of variants: offset and bytes of the processor's name, offset and bytes of the image, its entry, 0,
+             SHA-256 of the image
+             texts; the fallback, at a multiple of 16; images, at multiples of 64
+====== ===== =======================================================================================
+
+All numbers are little-endian and of 32 bits. Weights are named data of the program, in the order in which code is given
+them. Constants are what the program of the fallback reads by name: a weight as it lies, or taken out of its panels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from etir.backends.errors import E1103, E1108
+from etir.backends.native.image import Image
+
+MAGIC = b"ETNC"
+VERSION = 1
+MAX_RANK = 8
+_HEADER = struct.Struct("<4s9I24x")
+_TENSOR = struct.Struct("<9I")
+_WEIGHT = struct.Struct("<4I")
+_CONSTANT = struct.Struct("<8I")
+_VARIANT = struct.Struct("<6I32s")
+
+
+@dataclass(frozen=True)
+class Constant:
+    """What the fallback reads: ``name`` is weight number ``weight``; in panels of ``panel`` columns, 0 for as it is."""
+
+    name: str
+    weight: int
+    panel: int = 0
+    k: int = 0
+    n: int = 0
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Code for one processor."""
+
+    cpu: str
+    image: Image
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the image."""
+        return hashlib.sha256(self.image.code).digest()
+
+
+@dataclass(frozen=True)
+class NativeBlob:
+    """The parts of a blob; ``shapes`` are those of the inputs and then of the outputs, ``weights`` keys and bytes."""
+
+    inputs: int
+    shapes: tuple[tuple[int, ...], ...]
+    arena_bytes: int
+    weights: tuple[tuple[str, int], ...]
+    constants: tuple[Constant, ...]
+    variants: tuple[Variant, ...]
+    fallback: bytes = field(repr=False)
+
+
+def write_blob(blob: NativeBlob) -> bytes:
+    """The bytes of a blob."""
+    rows = bytearray()
+    tail = bytearray()
+    start = (
+        _HEADER.size
+        + _TENSOR.size * len(blob.shapes)
+        + _WEIGHT.size * len(blob.weights)
+        + _CONSTANT.size * len(blob.constants)
+        + _VARIANT.size * len(blob.variants)
+    )
+
+    def put(data: bytes, alignment: int = 1) -> tuple[int, int]:
+        tail.extend(bytes(-(start + len(tail)) % alignment))
+        at = start + len(tail)
+        tail.extend(data)
+        return at, len(data)
+
+    for shape in blob.shapes:
+        rows += _TENSOR.pack(len(shape), *shape, *[0] * (MAX_RANK - len(shape)))
+    for key, size in blob.weights:
+        rows += _WEIGHT.pack(*put(key.encode()), size, 0)
+    for c in blob.constants:
+        rows += _CONSTANT.pack(*put(c.name.encode()), c.weight, c.panel, c.k, c.n, int(c.transposed), 0)
+    names = [put(v.cpu.encode()) for v in blob.variants]
+    fallback = put(blob.fallback, 16)
+    for name, variant in zip(names, blob.variants, strict=True):
+        rows += _VARIANT.pack(*name, *put(variant.image.code, 64), variant.image.entry, 0, variant.digest)
+    counts = (len(blob.weights), len(blob.variants), len(blob.constants))
+    outputs = len(blob.shapes) - blob.inputs
+    return _HEADER.pack(MAGIC, VERSION, blob.inputs, outputs, *counts, blob.arena_bytes, *fallback) + rows + tail
+
+
+def read_blob(data: bytes | memoryview) -> NativeBlob:
+    """Parse a blob. Raises E1108 for what is none, or damaged, and E1103 for another version."""
+    view = memoryview(data)
+    if view.nbytes < _HEADER.size or view[:4] != MAGIC:
+        raise E1108.error(f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes at least")
+    _, version, inputs, outputs, weights, variants, constants, arena, at, size = _HEADER.unpack_from(view)
+    if version != VERSION:
+        raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION}")
+    try:
+        return _read(view, inputs, outputs, (weights, constants, variants), arena, (at, size))
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise E1108.error(f"a blob of the delegate 'native' ends early or is damaged: {error}") from error
+
+
+def _read(
+    view: memoryview, inputs: int, outputs: int, counts: Sequence[int], arena: int, fallback: tuple[int, int]
+) -> NativeBlob:
+    place = _HEADER.size
+
+    def part(at: int, size: int) -> bytes:
+        if at + size > view.nbytes:
+            raise IndexError(f"bytes {at} to {at + size} of {view.nbytes}")
+        return bytes(view[at : at + size])
+
+    def rows(row: struct.Struct, count: int) -> list[tuple[int, ...]]:
+        nonlocal place
+        part(place, row.size * count)
+        found = [row.unpack_from(view, place + row.size * i) for i in range(count)]
+        place += row.size * count
+        return found
+
+    tensors = rows(_TENSOR, inputs + outputs)
+    if any(row[0] > MAX_RANK for row in tensors):
+        raise IndexError("a tensor has too many dims")
+    weights = rows(_WEIGHT, counts[0])
+    constants = rows(_CONSTANT, counts[1])
+    variants = rows(_VARIANT, counts[2])
+    return NativeBlob(
+        inputs,
+        tuple(tuple(row[1 : 1 + row[0]]) for row in tensors),
+        arena,
+        tuple((part(row[0], row[1]).decode(), row[2]) for row in weights),
+        tuple(Constant(part(r[0], r[1]).decode(), r[2], r[3], r[4], r[5], bool(r[6])) for r in constants),
+        tuple(Variant(part(r[0], r[1]).decode(), Image(part(r[2], r[3]), r[4])) for r in variants),
+        part(*fallback),
+    )

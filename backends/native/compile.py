@@ -1,0 +1,151 @@
+"""From a function of groups to a blob: code for each processor, packed weights, and the fallback."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.func import FuncOp
+
+from etir.backends.api.interface import Artifact, NamedBlob, Outlined
+from etir.backends.native.blob import Constant, NativeBlob, Variant, write_blob
+from etir.backends.native.cc import compiler, shared_object
+from etir.backends.native.cpu import Cpu, cpu, family_of_host, of_family
+from etir.backends.native.dialect import GroupOp, YieldOp
+from etir.backends.native.image import flat_image
+from etir.backends.native.kernels import template_of
+from etir.backends.native.kernels.brgemm import panel_of
+from etir.backends.native.packing import packed
+from etir.backends.native.passes.native_to_tile import lower_function
+from etir.backends.native.passes.tile_plan import plan_function
+from etir.backends.native.print_c import ENTRY, print_c, weights_of
+from etir.backends.native.tile import TemplateOp, WeightOp, shape_of
+from etir.dialects.et.program import GetWeightOp
+
+ALIGNMENT = 64
+OBJECT_BYTES = 256
+"""What the runtime half takes for itself, besides three pointers for each argument and weight."""
+
+
+def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str) -> Artifact:
+    """The blob of an outlined function, for each of ``cpus`` (empty: all of the host's family)."""
+    chosen = [cpu(name) for name in cpus] if cpus else list(of_family(family_of_host()))
+    using = compiler(cc)
+    func = tile_function(outlined, chosen[0])
+    arena = plan_function(func)
+    variants: list[Variant] = []
+    for target in chosen:
+        scheduled = func.clone()
+        choose_schedules(scheduled, target)
+        source = print_c(scheduled, target)
+        variants.append(Variant(target.name, flat_image(shared_object(source.text, target, using), ENTRY)))
+    weights, named, constants = _weights(outlined, weights_of(func))
+    fallback = _fallback(outlined)
+    inputs = len(outlined.func.body.block.args)
+    shapes = tuple(shape_of(arg) for arg in func.body.block.args)
+    blob = NativeBlob(inputs, shapes, arena, weights, constants, tuple(variants), fallback.blob)
+    return Artifact(
+        write_blob(blob),
+        named_data=named,
+        method_memory=fallback.method_memory + OBJECT_BYTES + 24 * (len(shapes) + len(weights)),
+        method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + 12 * (len(shapes) + len(weights)),
+        temp_memory=max(fallback.temp_memory, arena + ALIGNMENT),
+    )
+
+
+def tile_function(outlined: Outlined, target: Cpu) -> FuncOp:
+    """The ``tile`` level of an outlined function, without places and schedules."""
+    module = lower_function(outlined.func, panel_of(target))
+    func = module.body.block.first_op
+    assert isinstance(func, FuncOp)
+    return func
+
+
+def choose_schedules(func: FuncOp, target: Cpu) -> None:
+    """Give every operation without a schedule the one that its template's model of the processor takes."""
+    for op in func.body.block.ops:
+        if not isinstance(op, TemplateOp) or op.schedule is not None:
+            continue
+        chosen = template_of(op).schedule(op, target)
+        if chosen:
+            entries = {
+                name: ArrayAttr([IntegerAttr(v, i64) for v in value])
+                if isinstance(value, list)
+                else IntegerAttr(value, i64)
+                for name, value in chosen.items()
+            }
+            op.properties["schedule"] = DictionaryAttr(entries)
+
+
+def _weights(
+    outlined: Outlined, read: Sequence[WeightOp]
+) -> tuple[tuple[tuple[str, int], ...], dict[str, NamedBlob], tuple[Constant, ...]]:
+    """Keys and bytes of the weights that code reads, their data, and where the fallback finds each weight."""
+    import numpy as np
+
+    rows: list[tuple[str, int]] = []
+    named: dict[str, NamedBlob] = {}
+    found: dict[str, Constant] = {}
+    shapes = {
+        op.symbol.root_reference.data: op.result.type.get_shape()
+        for op in outlined.func.body.block.ops
+        if isinstance(op, GetWeightOp)
+    }
+
+    def add(data: bytes) -> int:
+        key = "native." + hashlib.sha256(data).hexdigest()[:32]
+        named[key] = NamedBlob(data, ALIGNMENT)
+        rows.append((key, len(data)))
+        return len(rows) - 1
+
+    for op in read:
+        symbol = op.symbol.data
+        given = np.frombuffer(outlined.weight(symbol).data, np.float32).reshape(shapes[symbol])
+        number = add(packed(op, given).tobytes())
+        if op.panel is None:
+            found[symbol] = Constant(symbol, number)
+        elif symbol not in found:
+            panels, k, panel = shape_of(op.result)
+            n = shapes[symbol][0] if op.transposed is not None else shapes[symbol][1]
+            found[symbol] = Constant(symbol, number, panel, k, n, op.transposed is not None)
+    for symbol in shapes:
+        if symbol not in found:
+            found[symbol] = Constant(symbol, add(bytes(outlined.weight(symbol).data)))
+    return tuple(rows), named, tuple(found[symbol] for symbol in sorted(found))
+
+
+def _fallback(outlined: Outlined) -> Artifact:
+    """The function on the kernels, as the reference delegate has it, its weights left to the delegate around it."""
+    from etir.backends.reference.backend import BACKEND, ReferenceOptions
+
+    module = ModuleOp([op.clone() for op in outlined.module.body.block.ops if op is not outlined.func])
+    func = outlined.func.clone()
+    func.location = outlined.func.location
+    ungroup(func)
+    module.body.block.add_op(func)
+    symbols = {}
+    for op in module.body.block.ops:
+        name = op.properties.get("sym_name")
+        if isinstance(name, StringAttr):
+            symbols[name.data] = op
+    for op in func.body.block.ops:
+        if isinstance(op, GetWeightOp):
+            symbols[op.symbol.root_reference.data].attributes["external"] = StringAttr("native")
+    return BACKEND.preprocess(Outlined(outlined.ctx, module, func, symbols), ReferenceOptions())
+
+
+def ungroup(func: FuncOp) -> None:
+    """Take operators out of their groups again."""
+    block = func.body.block
+    for group in [op for op in block.ops if isinstance(op, GroupOp)]:
+        values = dict(zip(group.body.block.args, group.inputs, strict=True))
+        for op in group.body.block.ops:
+            if isinstance(op, YieldOp):
+                for result, value in zip(group.outputs, op.values, strict=True):
+                    result.replace_all_uses_with(values[value])
+                break
+            clone = op.clone(values)
+            clone.location = op.location
+            block.insert_op_before(clone, group)
+        block.erase_op(group)
