@@ -11,6 +11,7 @@
 #include "core/span.h"
 #include "core/value.h"
 #include "executor/external_data.h"
+#include "executor/native_code.h"
 #include "executor/program.h"
 #include "kernels/kernel.h"
 
@@ -48,6 +49,8 @@ class BackendInit {
   /// What the method around the delegate was loaded with: kernels, threads, external data, allocators. Not kept longer
   /// than init() runs.
   const MethodOptions& options() const { return options_; }
+  /// Constants for a program inside of this delegate; by default none.
+  ConstantSource constants;
   /// Says why init() fails; returns the check's error, for init() to return. Without it the record says BackendInit.
   Error fail(Check check, int64_t a = -1, int64_t b = -1) {
     record_.check = check;

@@ -37,6 +37,7 @@
 #include "core/value.h"
 #include "executor/backend.h"
 #include "executor/external_data.h"
+#include "executor/native_code.h"
 #include "executor/program.h"
 #include "kernels/kernel.h"
 
@@ -77,6 +78,8 @@ struct MethodOptions {
   uint64_t max_instructions = 10000000;      ///< instructions of one execute(); 0: no limit
   DelegateAllocator delegates;               ///< where delegates get memory when method memory has no more
   EventSink events;                          ///< hears of what goes on in delegates
+  NativeCode native;                         ///< whether machine code of the file is run; by default not
+  ConstantSource constants;                  ///< constants that neither the file nor external data has
   /// Methods of the same program whose delegates this one uses where it has equal ones (backend, data, compile specs)
   /// and the backend lets it: those are initialized once. They must outlive this one and not run at the same time.
   Span<const Method* const> share;

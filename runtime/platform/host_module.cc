@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "backends/native/native.h"
 #include "backends/reference/reference.h"
 #include "backends/xnnpack/xnnpack.h"
+#include "platform/code.h"
 #include "platform/describe.h"
 #include "platform/isa.h"
 #include "platform/library.h"
@@ -18,7 +20,7 @@ namespace host {
 
 namespace {
 
-const Backend kBuiltIn[] = {kReferenceBackend, kXnnpackBackend};
+const Backend kBuiltIn[] = {kReferenceBackend, kXnnpackBackend, kNativeBackend};
 
 /// Temporary memory is address space until a kernel touches it.
 constexpr size_t kTempReserve = sizeof(void*) == 8 ? size_t{1} << 32 : size_t{1} << 26;
@@ -278,6 +280,9 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
   options.dynamic.release = release_dynamic;
   options.dynamic.context = this;
   options.seed = module_->options_.seed;
+  options.native = native_code();
+  options.native.policy = module_->options_.native;
+  options.native.listed = {module_->options_.listed.data(), module_->options_.listed.size()};
   options.backends = {module_->backends_.data(), static_cast<uint32_t>(module_->backends_.size())};
   options.delegates.allocate = allocate_delegate;
   options.delegates.context = this;

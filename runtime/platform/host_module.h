@@ -50,6 +50,9 @@ struct Options {
   size_t temp_bytes = 0;                   ///< most scratch memory of a method; 0: as much as the machine gives
   uint64_t seed = 0;                       ///< seed of the random operators
   BackendTable backends = kBackends;       ///< what runs delegates, besides those of loaded libraries
+  /// Whether machine code of the file is run; what it stands for runs on kernels otherwise.
+  NativeCode::Policy native = NativeCode::Policy::Refuse;
+  std::vector<ImageDigest> listed;  ///< with NativeCode::Policy::Listed: the images that are
 };
 
 /// One input of a run. A tensor's data are borrowed for the time of the run.

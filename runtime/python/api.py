@@ -6,13 +6,13 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard, cast
 
 from etir.runtime.arguments import Arguments
 from etir.runtime.containers import rebuild
 from etir.runtime.errors import E1207, E1208, E1213, RuntimeFailure, one_frame, usage_failure
 from etir.runtime.info import MethodMemory, Profile, ScalarInfo, Signature, TensorInfo, info_of, signature_text
-from etir.runtime.library import native
+from etir.runtime.library import native as native_library
 from etir.runtime.state import State
 from etir.runtime.structure import Structure, leaf_names, parse_structure
 
@@ -46,6 +46,7 @@ def load(
     mmap: bool = False,
     temp_bytes: int | None = None,
     seed: int = 0,
+    native: Literal["refuse", "trusted"] | Sequence[str] | None = None,
 ) -> Program:
     """Load a ``.pte`` file. All of it is checked now; methods are loaded at their first use.
 
@@ -58,9 +59,13 @@ def load(
         mmap: map files into memory instead of reading them. Nothing may change them while the program is in use.
         temp_bytes: the most scratch memory of each method; by default what the machine gives.
         seed: of the random operators.
+        native: whether machine code of the file is run: ``"refuse"``, ``"trusted"``, or the SHA-256 digests (as
+            hexadecimal text) of the images that may be. By default what ``etir.compile`` returned in this process is
+            trusted, and a file is not. What is refused runs on kernels.
 
     Raises RuntimeFailure (ids E12xx).
     """
+    trusted, listed = _native_policy(native, _is_compiled(program))
     if threads < 1:
         raise usage_failure(E1213, f"threads is {threads}; a run needs at least 1")
     sources: list[Source] = []
@@ -71,10 +76,27 @@ def load(
     if _is_compiled(program):
         sources = sources if data is not None else list(program.external.values())
         program = program.buffer
-    handle = native().Program(
-        _source(program), [_source(s) for s in sources], isa or "", threads, mmap, temp_bytes or 0, seed
+    handle = native_library().Program(
+        _source(program), [_source(s) for s in sources], isa or "", threads, mmap, temp_bytes or 0, seed, trusted, listed
     )
     return Program(handle)
+
+
+def _native_policy(native: str | Sequence[str] | None, is_compiled: bool) -> tuple[bool, list[bytes]]:
+    """Whether all machine code may be run, and the digests of what else may be."""
+    if native is None:
+        return is_compiled, []
+    if isinstance(native, str):
+        if native in ("refuse", "trusted"):
+            return native == "trusted", []
+        raise usage_failure(E1213, f"native is 'refuse', 'trusted' or a list of digests, not '{native}'")
+    try:
+        digests = [bytes.fromhex(text) for text in native]
+    except ValueError:
+        digests = []
+    if len(digests) != len(native) or any(len(digest) != 32 for digest in digests):
+        raise usage_failure(E1213, "native lists SHA-256 digests: 64 hexadecimal digits each")
+    return False, digests
 
 
 def _is_compiled(program: Source | Compiled) -> TypeGuard[Compiled]:

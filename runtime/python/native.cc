@@ -146,12 +146,21 @@ class PythonMethod {
 class PythonProgram {
  public:
   PythonProgram(nb::handle source, nb::list external, const std::string& isa, int threads, bool map, size_t temp_bytes,
-                uint64_t seed) {
+                uint64_t seed, bool trusted, nb::list listed) {
     host::Options options;
     options.isa = isa;
     options.threads = threads;
     options.temp_bytes = temp_bytes;
     options.seed = seed;
+    if (trusted) options.native = NativeCode::Policy::Trusted;
+    for (nb::handle item : listed) {
+      const nb::bytes digest = nb::cast<nb::bytes>(item);
+      ImageDigest image = {};
+      if (digest.size() != sizeof(image.bytes)) throw nb::value_error("a digest has 32 bytes");
+      std::memcpy(image.bytes, digest.c_str(), sizeof(image.bytes));
+      options.listed.push_back(image);
+      options.native = NativeCode::Policy::Listed;
+    }
     host::Bytes bytes = bytes_of(source, map);
     std::vector<host::Bytes> data;
     for (nb::handle item : external) data.push_back(bytes_of(item, map));
@@ -224,7 +233,7 @@ NB_MODULE(_native, module) {
   // of this module's. Tests turn the reports on.
   nb::set_leak_warnings(false);
   nb::class_<PythonProgram>(module, "Program")
-      .def(nb::init<nb::handle, nb::list, const std::string&, int, bool, size_t, uint64_t>())
+      .def(nb::init<nb::handle, nb::list, const std::string&, int, bool, size_t, uint64_t, bool, nb::list>())
       .def_prop_ro("methods", &PythonProgram::methods)
       .def_prop_ro("isa", &PythonProgram::isa)
       .def_prop_ro("threads", &PythonProgram::threads)

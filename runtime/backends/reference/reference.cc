@@ -84,7 +84,9 @@ Error load(BackendInit& init, Reference& self) {
     }
   }
   parts.planned = {planned, count};
-  const Error error = self.method.load(self.program, 0, parts, init.options());
+  MethodOptions options = init.options();
+  options.constants = init.constants;
+  const Error error = self.method.load(self.program, 0, parts, options);
   return error == Error::Ok ? error : forward(init, self.method.error_record());
 }
 

@@ -1,0 +1,296 @@
+#include "backends/native/native.h"
+
+#include <cstring>
+#include <new>
+
+#include "backends/native/call.h"
+#include "backends/native/sha256.h"
+#include "backends/reference/reference.h"
+#include "executor/method.h"
+
+namespace etir {
+
+namespace {
+
+constexpr uint8_t kMagic[4] = {'E', 'T', 'N', 'C'};
+constexpr uint32_t kVersion = 1;
+constexpr uint32_t kHeaderSize = 64, kTensorSize = 36, kWeightSize = 16, kConstantSize = 32, kVariantSize = 56;
+constexpr uint32_t kMaxTensorRank = 8;
+constexpr size_t kAlignment = 64;
+/// More of anything than a program has.
+constexpr uint32_t kMostRows = 1u << 20;
+/// What a delegate takes for itself; the compiler counts with it (OBJECT_BYTES in backends/native/compile.py).
+constexpr size_t kObjectBytes = 256;
+
+uint32_t read_u32(const uint8_t* data) {
+  return data[0] | uint32_t{data[1]} << 8 | uint32_t{data[2]} << 16 | uint32_t{data[3]} << 24;
+}
+
+/// The blob, of which everything that is read has been checked to lie inside.
+struct Blob {
+  const uint8_t* data = nullptr;
+  uint32_t size = 0;
+  uint32_t inputs = 0, outputs = 0, weights = 0, variants = 0, constants = 0;
+
+  uint32_t at(uint32_t offset) const { return read_u32(data + offset); }
+  bool holds(uint32_t offset, uint32_t count) const { return offset <= size && count <= size - offset; }
+  Span<const uint8_t> bytes(uint32_t row) const { return {data + at(row), at(row + 4)}; }
+  uint32_t tensor_row(uint32_t i) const { return kHeaderSize + kTensorSize * i; }
+  uint32_t weight_row(uint32_t i) const { return tensor_row(inputs + outputs) + kWeightSize * i; }
+  uint32_t constant_row(uint32_t i) const { return weight_row(weights) + kConstantSize * i; }
+  uint32_t variant_row(uint32_t i) const { return constant_row(constants) + kVariantSize * i; }
+};
+
+/// One delegate.
+struct Native {
+  Blob blob;
+  NativeEntry entry = nullptr;  ///< null: the fallback runs
+  const void** pointers = nullptr;
+  size_t arena_bytes = 0;
+  void* code = nullptr;
+  size_t code_bytes = 0;
+  void (*unmap)(void* code, size_t size) = nullptr;
+  void* fallback = nullptr;
+};
+static_assert(sizeof(Native) <= kObjectBytes, "the compiler counts with kObjectBytes");
+
+/// Checks the blob; the byte where it is wrong, or 0.
+uint32_t first_error(Blob& blob, Span<const uint8_t> given) {
+  if (given.size < kHeaderSize || given.size > UINT32_MAX / 2) return 1;
+  blob.data = given.data;
+  blob.size = static_cast<uint32_t>(given.size);
+  uint32_t* const counts[] = {&blob.inputs, &blob.outputs, &blob.weights, &blob.variants, &blob.constants};
+  for (uint32_t i = 0; i < 5; ++i) {
+    *counts[i] = blob.at(8 + 4 * i);
+    if (*counts[i] > kMostRows) return 8 + 4 * i;
+  }
+  const uint64_t rows = uint64_t{kTensorSize} * (blob.inputs + blob.outputs) + uint64_t{kWeightSize} * blob.weights +
+                        uint64_t{kConstantSize} * blob.constants + uint64_t{kVariantSize} * blob.variants;
+  if (rows > blob.size - kHeaderSize) return 8;
+  if (!blob.holds(blob.at(32), blob.at(36))) return 32;
+  for (uint32_t i = 0; i < blob.inputs + blob.outputs; ++i) {
+    const uint32_t row = blob.tensor_row(i);
+    if (blob.at(row) > kMaxTensorRank) return row;
+    uint64_t count = 1;
+    for (uint32_t d = 0; d < blob.at(row); ++d) {
+      const uint32_t size = blob.at(row + 4 + 4 * d);
+      if (size == 0 || size > INT32_MAX) return row;
+      count *= size;
+      if (count > INT32_MAX) return row;
+    }
+  }
+  for (uint32_t i = 0; i < blob.weights; ++i) {
+    const uint32_t row = blob.weight_row(i);
+    if (!blob.holds(blob.at(row), blob.at(row + 4)) || blob.at(row + 8) % 4 != 0) return row;
+  }
+  for (uint32_t i = 0; i < blob.constants; ++i) {
+    const uint32_t row = blob.constant_row(i);
+    const uint32_t weight = blob.at(row + 8), panel = blob.at(row + 12);
+    if (!blob.holds(blob.at(row), blob.at(row + 4)) || weight >= blob.weights) return row;
+    if (panel == 0) continue;
+    const uint64_t k = blob.at(row + 16), n = blob.at(row + 20);
+    if (panel > 1024 || k == 0 || n == 0 || k > INT32_MAX || n > INT32_MAX) return row;
+    const uint64_t panels = (n + panel - 1) / panel;
+    if (panels * panel > INT32_MAX || panels * panel * k > UINT32_MAX ||
+        panels * panel * k * 4 != blob.at(blob.weight_row(weight) + 8)) {
+      return row;
+    }
+  }
+  for (uint32_t i = 0; i < blob.variants; ++i) {
+    const uint32_t row = blob.variant_row(i);
+    if (!blob.holds(blob.at(row), blob.at(row + 4)) || !blob.holds(blob.at(row + 8), blob.at(row + 12))) return row;
+    if (blob.at(row + 16) >= blob.at(row + 12)) return row;
+  }
+  return 0;
+}
+
+bool same(const uint8_t* digest, const ImageDigest& other) { return std::memcmp(digest, other.bytes, 32) == 0; }
+
+/// Whether an image may be run.
+bool allowed(const NativeCode& native, Span<const uint8_t> image, const uint8_t* said) {
+  switch (native.policy) {
+    case NativeCode::Policy::Trusted:
+      return true;
+    case NativeCode::Policy::Verify:
+      return native.verify != nullptr && native.verify(native.context, image);
+    case NativeCode::Policy::Listed: {
+      uint8_t digest[32];
+      sha256(image.data, image.size, digest);
+      if (std::memcmp(digest, said, 32) != 0) return false;
+      for (const ImageDigest& listed : native.listed) {
+        if (same(digest, listed)) return true;
+      }
+      return false;
+    }
+    default:
+      return false;
+  }
+}
+
+/// Finds code for this processor that may be run. Variants are in the order of preference.
+void choose(Native& self, const NativeCode& native) {
+  const Blob& blob = self.blob;
+  for (uint32_t i = 0; i < blob.variants && self.entry == nullptr; ++i) {
+    const uint8_t* said = blob.data + blob.variant_row(i) + 24;
+    for (const LinkedNative& linked : native.linked) {
+      if (same(said, linked.digest)) self.entry = linked.entry;
+    }
+  }
+  if (native.policy == NativeCode::Policy::Refuse || native.has == nullptr || native.map == nullptr) return;
+  for (uint32_t i = 0; i < blob.variants && self.entry == nullptr; ++i) {
+    const uint32_t row = blob.variant_row(i);
+    const Span<const uint8_t> name = blob.bytes(row), image = blob.bytes(row + 8);
+    if (!native.has(reinterpret_cast<const char*>(name.data), name.size)) continue;
+    if (!allowed(native, image, blob.data + row + 24)) continue;
+    void* code = native.map(image);
+    if (code == nullptr) continue;
+    self.code = code;
+    self.code_bytes = image.size;
+    self.unmap = native.unmap;
+    const uintptr_t entry = reinterpret_cast<uintptr_t>(code) + blob.at(row + 16);
+    self.entry = reinterpret_cast<NativeEntry>(entry);
+  }
+}
+
+/// What the fallback asks for its weights.
+struct Constants {
+  BackendInit* init;
+  const Native* self;
+  bool no_memory = false;
+};
+
+const void* find_constant(void* context, const char* name, size_t name_size, size_t nbytes) {
+  Constants& constants = *static_cast<Constants*>(context);
+  const Blob& blob = constants.self->blob;
+  for (uint32_t i = 0; i < blob.constants; ++i) {
+    const uint32_t row = blob.constant_row(i);
+    const Span<const uint8_t> found = blob.bytes(row);
+    if (found.size != name_size || std::memcmp(found.data, name, name_size) != 0) continue;
+    const uint32_t weight = blob.at(row + 8), panel = blob.at(row + 12), k = blob.at(row + 16), n = blob.at(row + 20);
+    const float* packed = static_cast<const float*>(constants.self->pointers[weight]);
+    if (panel == 0) return nbytes == blob.at(blob.weight_row(weight) + 8) ? packed : nullptr;
+    if (nbytes != size_t{k} * n * sizeof(float)) return nullptr;
+    float* plain = static_cast<float*>(constants.init->allocate(nbytes, 16));
+    if (plain == nullptr) {
+      constants.no_memory = true;
+      return nullptr;
+    }
+    const bool transposed = blob.at(row + 24) != 0;
+    for (size_t column = 0; column < n; ++column) {
+      const float* from = packed + column / panel * panel * k + column % panel;
+      for (size_t r = 0; r < k; ++r) plain[transposed ? column * k + r : r * n + column] = from[r * panel];
+    }
+    return plain;
+  }
+  return nullptr;
+}
+
+Error load_fallback(BackendInit& init, Native& self) {
+  const Blob& blob = self.blob;
+  Constants constants = {&init, &self};
+  const Span<const uint8_t> whole = init.processed;
+  init.processed = {blob.data + blob.at(32), blob.at(36)};
+  init.constants = {find_constant, &constants};
+  const Error error = kReferenceBackend.init(init, &self.fallback);
+  init.processed = whole;
+  init.constants = {};
+  if (error != Error::Ok && constants.no_memory) return init.fail(Check::BackendMemory, init.index, 0);
+  return error;
+}
+
+Error load(BackendInit& init, Native& self) {
+  Blob& blob = self.blob;
+  if (const uint32_t where = first_error(blob, init.processed)) return init.fail(Check::BackendData, init.index, where);
+  const size_t count = size_t{blob.weights} + blob.inputs + blob.outputs;
+  self.pointers = static_cast<const void**>(init.allocate(sizeof(void*) * count + 1, alignof(void*)));
+  if (self.pointers == nullptr) {
+    return init.fail(Check::BackendMemory, init.index, static_cast<int64_t>(sizeof(void*) * count));
+  }
+  for (uint32_t i = 0; i < blob.weights; ++i) {
+    const uint32_t row = blob.weight_row(i);
+    const Span<const uint8_t> key = blob.bytes(row);
+    const Result<Span<const uint8_t>> data = init.named_data({reinterpret_cast<const char*>(key.data), key.size});
+    const bool fits = data.ok() && data->size == blob.at(row + 8) && reinterpret_cast<uintptr_t>(data->data) % 4 == 0;
+    if (!fits) return init.fail(Check::BackendData, init.index, row);
+    self.pointers[i] = data->data;
+  }
+  self.arena_bytes = blob.at(28);
+  choose(self, init.options().native);
+  return self.entry == nullptr ? load_fallback(init, self) : Error::Ok;
+}
+
+void native_destroy(void* handle) {
+  Native& self = *static_cast<Native*>(handle);
+  if (self.fallback != nullptr) kReferenceBackend.destroy(self.fallback);
+  if (self.code != nullptr && self.unmap != nullptr) self.unmap(self.code, self.code_bytes);
+  self.~Native();
+}
+
+Error native_init(BackendInit& init, void** handle) {
+  const Span<const uint8_t> blob = init.processed;
+  if (blob.size < kHeaderSize || std::memcmp(blob.data, kMagic, sizeof(kMagic)) != 0) {
+    return init.fail(Check::BackendData, init.index, 0);
+  }
+  const uint32_t version = read_u32(blob.data + 4);
+  if (version != kVersion) return init.fail(Check::BackendVersion, version, kVersion);
+  void* memory = init.allocate(kObjectBytes, alignof(Native));
+  if (memory == nullptr) return init.fail(Check::BackendMemory, init.index, kObjectBytes);
+  Native* self = new (memory) Native;
+  const Error error = load(init, *self);
+  if (error != Error::Ok) {
+    native_destroy(self);
+    return error;
+  }
+  *handle = self;
+  return Error::Ok;
+}
+
+/// Whether argument `i` is what the code was made for.
+bool fits(KernelContext& ctx, const Blob& blob, uint32_t i) {
+  if (ctx.tag(static_cast<int>(i)) != Tag::Tensor) return false;
+  const Tensor& tensor = ctx.tensor(static_cast<int>(i));
+  const uint32_t row = blob.tensor_row(i);
+  if (tensor.dtype != ScalarType::Float || tensor.rank != blob.at(row) || !tensor.is_row_major()) return false;
+  for (int d = 0; d < tensor.rank; ++d) {
+    if (static_cast<uint32_t>(tensor.sizes[d]) != blob.at(row + 4 + 4 * static_cast<uint32_t>(d))) return false;
+  }
+  const bool is_output = i >= blob.inputs;
+  return tensor.data != nullptr && !(is_output && (tensor.flags & Tensor::kFlagConstant) != 0);
+}
+
+Error native_execute(void* handle, KernelContext& ctx, uint32_t count) {
+  Native& self = *static_cast<Native*>(handle);
+  if (self.entry == nullptr) return kReferenceBackend.execute(self.fallback, ctx, count);
+  const Blob& blob = self.blob;
+  if (count != blob.inputs + blob.outputs) {
+    ctx.fail(Check::BackendArguments, count, int64_t{blob.inputs} + blob.outputs);
+    return Error::InvalidProgram;
+  }
+  const void** arguments = self.pointers + blob.weights;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!fits(ctx, blob, i)) {
+      ctx.fail(Check::BackendArguments, i, static_cast<int64_t>(ctx.tag(static_cast<int>(i))));
+      return Error::InvalidProgram;
+    }
+    arguments[i] = ctx.tensor(static_cast<int>(i)).data;
+  }
+  void* arena = self.arena_bytes == 0 ? nullptr : ctx.temp(self.arena_bytes, kAlignment);
+  if (self.arena_bytes > 0 && arena == nullptr) return Error::MemoryAllocationFailed;
+  NativeCall call = {};
+  call.inputs = arguments;
+  call.outputs = const_cast<void* const*>(arguments + blob.inputs);
+  call.weights = self.pointers;
+  call.arena = static_cast<uint8_t*>(arena);
+  call.pool = ctx.parallel.pool;
+  call.run = ctx.parallel.run;
+  const int32_t status = self.entry(&call);
+  if (status == 0) return Error::Ok;
+  ctx.fail(Check::BackendExecute, 0, status);
+  return Error::Internal;
+}
+
+}  // namespace
+
+const Backend kNativeBackend = {"EtirNativeBackend", nullptr, native_init, native_execute, native_destroy};
+
+}  // namespace etir
