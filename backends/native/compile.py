@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, TensorType, i64
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
 
 from etir.backends.api.interface import Artifact, NamedBlob, Outlined
 from etir.backends.native.blob import Constant, NativeBlob, Variant, write_blob
@@ -17,11 +19,11 @@ from etir.backends.native.image import flat_image
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.brgemm import panel_of
 from etir.backends.native.packing import packed
-from etir.backends.native.passes.native_to_tile import lower_function
+from etir.backends.native.passes.native_to_tile import constant_name, lower_function
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
 from etir.backends.native.tile import TemplateOp, WeightOp, shape_of
-from etir.dialects.et.program import GetWeightOp
+from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 
 ALIGNMENT = 64
 OBJECT_BYTES = 256
@@ -92,6 +94,8 @@ def _weights(
         for op in outlined.func.body.block.ops
         if isinstance(op, GetWeightOp)
     }
+    constants = [op for op in outlined.func.body.block.ops if isinstance(op, ConstantOp)]
+    numbered = {constant_name(i): op for i, op in enumerate(constants)}
 
     def add(data: bytes) -> int:
         key = "native." + hashlib.sha256(data).hexdigest()[:32]
@@ -101,6 +105,11 @@ def _weights(
 
     for op in read:
         symbol = op.symbol.data
+        if symbol in numbered:
+            constant = numbered[symbol]
+            shape = cast("TensorType[Attribute]", constant.result.type).get_shape()
+            add(packed(op, np.frombuffer(dense_bytes(constant.value), np.float32).reshape(shape)).tobytes())
+            continue
         given = np.frombuffer(outlined.weight(symbol).data, np.float32).reshape(shapes[symbol])
         number = add(packed(op, given).tobytes())
         if op.panel is None:

@@ -51,15 +51,12 @@ class Brgemm(Template):
         """Vectors of a tile divide a panel; all registers but those for b and one for a are sums."""
         m, k = shape_of(op.a)[-2:]
         panel = shape_of(op.b)[-1]
-        vectors = max(v for v in (1, 2, 3, 4) if panel % (v * cpu.vector) == 0 and v <= (4 if cpu.vector == 4 else 2))
-        if cpu.registers == 16 and vectors == 4:
-            vectors = 2
-        rows = (cpu.registers - vectors - 1) // vectors
-        rows = min(rows, 14)
-        if m <= FEW_ROWS:
-            panels = shape_of(op.b)[-3]
-            wide = min(panels, max(1, (cpu.registers - 2) // ((m + 1) * vectors)), 4)
-            return {"tile": [m, vectors], "depth": k, "panels": wide}
+        whole = panel // cpu.vector
+        if m <= FEW_ROWS and (m + 1) * whole < cpu.registers:
+            wide = min(shape_of(op.b)[-3], (cpu.registers - 1) // ((m + 1) * whole), 4)
+            return {"tile": [m, whole], "depth": k, "panels": wide}
+        vectors = 2 if cpu.vector > 4 or cpu.registers < 32 else 4
+        rows = min((cpu.registers - vectors - 1) // vectors, 14, m)
         slices = -(-k // DEPTH)
         depth = -(-k // slices)
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
@@ -73,7 +70,7 @@ class Brgemm(Template):
             return "tile, depth and panels are positive"
         if panel % (vectors * cpu.vector):
             return f"{vectors} vectors of {cpu.vector} floats do not divide a panel of {panel}"
-        if (rows + 1) * vectors * wide + 1 > cpu.registers + vectors * wide:
+        if (rows + 1) * vectors * wide >= cpu.registers:
             return f"a tile of {rows} x {vectors * wide} vectors needs more than {cpu.registers} registers"
         if wide > 1 and (vectors * cpu.vector != panel or depth < shape_of(op.a)[-1]):
             return "several panels at once need whole panels and the whole depth"

@@ -45,13 +45,18 @@ from etir.backends.native.tile import (
     memref,
     row_major,
 )
-from etir.dialects.et.program import GetWeightOp
+from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
 
 OUTPUTS = "native.outputs"
 PAGE = 1024
 """Floats of 4 KiB: rows this far apart share the sets of the first cache, so that buffers have other strides."""
 SPARE = 16
+
+
+def constant_name(number: int) -> str:
+    """What ``tile`` calls a constant of the function, which has no symbol."""
+    return f"constant:{number}"
 
 
 def lower_function(func: FuncOp, panel: int) -> ModuleOp:
@@ -85,9 +90,13 @@ class _Lowering:
             target.name_hint = arg.name_hint
 
     def module(self) -> ModuleOp:
+        constants = 0
         for op in self.func.body.block.ops:
             if isinstance(op, GetWeightOp):
                 self.weights[op.result] = op.symbol.root_reference.data
+            elif isinstance(op, ConstantOp):
+                self.weights[op.result] = constant_name(constants)
+                constants += 1
             elif isinstance(op, GroupOp):
                 self._group(op)
             elif isinstance(op, SchemaOp):
@@ -347,7 +356,7 @@ class _Lowering:
 
     def _panels(self, value: SSAValue, transposed: bool, like: Operation) -> SSAValue:
         """A right operand in panels: packed ahead of time if it is a weight, else by an operation, once."""
-        if value in self.weights:
+        if value in self.weights and len(_shape(value)) == 2:
             n, k = _shape(value)[::-1] if not transposed else _shape(value)
             panels = -(-n // self.panel)
             return self.weight(self.weights[value], memref((panels, k, self.panel)), self.panel, transposed)
