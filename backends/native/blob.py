@@ -117,7 +117,9 @@ def read_blob(data: bytes | memoryview) -> NativeBlob:
     """Parse a blob. Raises E1108 for what is none, or damaged, and E1103 for another version."""
     view = memoryview(data)
     if view.nbytes < _HEADER.size or view[:4] != MAGIC:
-        raise E1108.error(f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes at least")
+        raise E1108.error(
+            f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes at least"
+        )
     _, version, inputs, outputs, weights, variants, constants, arena, at, size = _HEADER.unpack_from(view)
     if version != VERSION:
         raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION}")

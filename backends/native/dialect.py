@@ -63,9 +63,7 @@ class GroupOp(IRDLOperation):
     )
 
     def __init__(self, kind: str, inputs: Sequence[SSAValue], types: Sequence[Attribute], body: Region):
-        super().__init__(
-            operands=[inputs], result_types=[types], properties={"kind": StringAttr(kind)}, regions=[body]
-        )
+        super().__init__(operands=[inputs], result_types=[types], properties={"kind": StringAttr(kind)}, regions=[body])
 
     @property
     def root(self) -> Operation:

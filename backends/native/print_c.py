@@ -114,7 +114,7 @@ class _Printer:
                 _header(),
                 CALL,
                 *self.texts,
-                f"__attribute__((visibility(\"default\"))) int32_t {entry}(const struct etir_native_call* call) {{",
+                f'__attribute__((visibility("default"))) int32_t {entry}(const struct etir_native_call* call) {{',
                 *(f"  {call}" for call in calls),
                 "  return 0;",
                 "}",

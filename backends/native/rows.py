@@ -39,8 +39,6 @@ def has_elements(match: Match) -> str | None:
     return "a tensor without elements" if empty else None
 
 
-
-
 @condition("softmax along the last dim of at least one")
 def _last_dim(match: Match) -> str | None:
     rank = len(match.tensors[0].type.get_shape()) if isinstance(match.tensors[0].type, TensorType) else 0

@@ -24,7 +24,6 @@ same place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import (
     DictionaryAttr,
@@ -37,7 +36,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     i64,
 )
-from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -143,9 +142,7 @@ class BufferOp(IRDLOperation):
     assembly_format = "(`at` $at^)? attr-dict `:` type($result)"
 
     def __init__(self, type: Attribute, at: int | None = None):
-        super().__init__(
-            properties={"at": None if at is None else IntegerAttr(at, i64)}, result_types=[type]
-        )
+        super().__init__(properties={"at": None if at is None else IntegerAttr(at, i64)}, result_types=[type])
 
 
 class TemplateOp(IRDLOperation):

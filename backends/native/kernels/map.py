@@ -74,7 +74,9 @@ def _columns(steps: Sequence[Sequence[int]], names: Sequence[str], lanes: int, e
         if rest:
             lines.append(f"if (j < {end}) vstore_some(o + j, @_body({values(str(rest))}), {rest});")
         return lines
-    lines = [f"for (; j + {lanes} <= {end}; j += {lanes}) vscatter(o + j * {step}, {step}, @_body({values('')}), {lanes});"]
+    lines = [
+        f"for (; j + {lanes} <= {end}; j += {lanes}) vscatter(o + j * {step}, {step}, @_body({values('')}), {lanes});"
+    ]
     if rest:
         lines.append(f"if (j < {end}) vscatter(o + j * {step}, {step}, @_body({values(str(rest))}), {rest});")
     return lines

@@ -141,7 +141,7 @@ def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
 def float_text(value: float) -> str:
     """A C literal of exactly this float."""
     if value != value:
-        return "__builtin_nanf(\"\")"
+        return '__builtin_nanf("")'
     if value in (float("inf"), float("-inf")):
         return "__builtin_inff()" if value > 0 else "-__builtin_inff()"
     return f"{float(value).hex()}f"

@@ -27,8 +27,8 @@ from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.rows import PRODUCTS
-from etir.dialects.edge.base import EdgeOp
 from etir.dialects.context import EtContext
+from etir.dialects.edge.base import EdgeOp
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 

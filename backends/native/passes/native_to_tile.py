@@ -297,9 +297,7 @@ class _Lowering:
             if op.arg(name) is not None:
                 place = self.place(outside[op.arg(name)])
                 parameters.append(self.memref(place if place.is_dense else self.copy(place)))
-        self.add(
-            NormOp(self.memref(x), self.memref(target), parameters, FloatAttr(float(op.arg("eps")), f32)), group
-        )
+        self.add(NormOp(self.memref(x), self.memref(target), parameters, FloatAttr(float(op.arg("eps")), f32)), group)
 
     def _side_by_side(self, place: Place, like: Operation) -> Place:
         """The place, or a copy of it, whose last dim has elements side by side."""
@@ -331,9 +329,7 @@ class _Lowering:
             return args[0] if bias is None else body.add(args[0], body.values[bias])
 
         region = self._body({v: i + 1 for i, v in enumerate(extras)}, 1 + len(extras), members, after)
-        self.add(
-            BrgemmOp(self.memref(a), b, self.memref(target_view), [self.memref(p) for p in places], region), group
-        )
+        self.add(BrgemmOp(self.memref(a), b, self.memref(target_view), [self.memref(p) for p in places], region), group)
 
     def _as_matrices(
         self, a: Place, c: Place, extras: Sequence[Place], batched: bool, like: Operation

@@ -1,0 +1,1 @@
+"""Running the ``tile`` level: by what operations mean, and as machine code of this computer."""

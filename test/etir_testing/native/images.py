@@ -1,0 +1,115 @@
+"""Functions of ``tile`` as code: compiled for one processor, copied to executable memory, called."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.func import FuncOp
+from xdsl.dialects.memref import ReinterpretCastOp
+from xdsl.ir import SSAValue
+
+from etir.backends.native.cc import compiler, shared_object
+from etir.backends.native.compile import choose_schedules
+from etir.backends.native.cpu import cpu, family_of_host
+from etir.backends.native.image import flat_image
+from etir.backends.native.kernels import template_of
+from etir.backends.native.packing import packed
+from etir.backends.native.passes.tile_plan import plan_function
+from etir.backends.native.print_c import ENTRY, print_c, weights_of
+from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of, strides_of
+
+GUARD = 16
+"""Floats before and after everything that is written, which must stay as they are."""
+
+
+class _Call(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("inputs", "outputs", "weights", "arena", "sizes", "pool", "run")]
+
+
+def here() -> list[str]:
+    """The processors for which this machine runs code."""
+    family = family_of_host()
+    if family != "x86-64":
+        return [family]
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    return ["x86-64", *(name for name, flag in (("x86-64-v3", " avx2 "), ("x86-64-v4", " avx512vl ")) if flag in flags)]
+
+
+def _aligned(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Floats at a multiple of 64 bytes, all NaN, and the same with the guards."""
+    whole = np.full(count + 2 * GUARD + 16, np.nan, np.float32)
+    start = (-whole.ctypes.data % 64) // 4 + GUARD
+    return whole[start : start + count], whole
+
+
+class Code:
+    """A function of ``tile`` for one processor."""
+
+    def __init__(self, func: FuncOp, name: str, weights: Mapping[str, np.ndarray] | None = None):
+        self.func = func
+        self.arena_bytes = plan_function(func)
+        target = cpu(name)
+        choose_schedules(func, target)
+        self.text = print_c(func, target).text
+        self.image = flat_image(shared_object(self.text, target, compiler()), ENTRY)
+        self._memory = mmap.mmap(-1, len(self.image.code), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        self._memory.write(self.image.code)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(_Call))(start + self.image.entry)
+        self.weights = {op: packed(op, (weights or {})[op.symbol.data]) for op in weights_of(func)}
+        outputs = func.attributes["native.outputs"].value.data  # type: ignore[union-attr]
+        args = func.body.block.args
+        self.inputs, self.outputs = args[: len(args) - outputs], args[len(args) - outputs :]
+
+    def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """What the code writes. Fails when it writes anywhere else."""
+        given = [np.ascontiguousarray(x, np.float32) for x in inputs]
+        results = [_aligned(extent_of(arg.type)) for arg in self.outputs]
+        arena, whole_arena = _aligned(self.arena_bytes // 4)
+        pointers = [
+            (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
+            for arrays in (given, [r[0] for r in results], list(self.weights.values()))
+        ]
+        call = _Call(*(ctypes.addressof(p) for p in pointers), arena.ctypes.data, None, None, None)
+        assert self._entry(ctypes.byref(call)) == 0
+        for inner, whole in [*results, (arena, whole_arena)]:
+            first = (inner.ctypes.data - whole.ctypes.data) // 4
+            assert np.isnan(whole[:first]).all() and np.isnan(whole[first + inner.size :]).all(), "written outside"
+        return [_view(r[0], arg).copy() for r, arg in zip(results, self.outputs, strict=True)]
+
+
+def _view(memory: np.ndarray, value: SSAValue, offset: int = 0) -> np.ndarray:
+    shape = value.type.get_shape()  # type: ignore[attr-defined]
+    strides = [4 * s for s in strides_of(value.type)]
+    return np.lib.stride_tricks.as_strided(memory[offset:], shape, strides)
+
+
+def meaning(func: FuncOp, inputs: Sequence[np.ndarray], weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """What a function of ``tile`` means, operation by operation; memory that nothing has written is NaN."""
+    memory: dict[SSAValue, Any] = {}
+    args = func.body.block.args
+    for arg, x in zip(args, inputs, strict=False):
+        memory[arg] = (np.ascontiguousarray(x, np.float32).reshape(-1), 0)
+    for arg in args[len(inputs) :]:
+        memory[arg] = (np.full(extent_of(arg.type), np.nan, np.float32), 0)
+    for op in func.body.block.ops:
+        if isinstance(op, WeightOp):
+            memory[op.result] = (packed(op, weights[op.symbol.data]), 0)
+        elif isinstance(op, BufferOp):
+            memory[op.result] = (np.full(extent_of(op.result.type), np.nan, np.float32), 0)
+        elif isinstance(op, ReinterpretCastOp):
+            base, offset = memory[op.source]
+            memory[op.results[0]] = (base, offset + op.static_offsets.get_values()[0])
+        elif isinstance(op, TemplateOp):
+            template_of(op).numpy(op, [_view(*_placed(memory, v)) for v in op.operands])
+    return [_view(*_placed(memory, arg)).copy() for arg in args[len(inputs) :]]
+
+
+def _placed(memory: Mapping[SSAValue, Any], value: SSAValue) -> tuple[np.ndarray, SSAValue, int]:
+    base, offset = memory[value]
+    return base, value, offset
