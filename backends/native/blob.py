@@ -1,4 +1,4 @@
-"""The blob of the delegate ``native``: what is called with what, images of code, and a program for when code is refused.
+"""The blob of the delegate ``native``: what is called with what, images of code, and a program for refused code.
 
 ====== ===== =======================================================================================
 offset bytes what
@@ -12,7 +12,8 @@ offset bytes what
 40     24    0
 64           rows of inputs and outputs: the rank and eight sizes, 36 bytes each
              rows of weights: offset and bytes of the key, bytes of the data, 0
-             rows of constants: offset and bytes of the name, number of the weight, panel, k, n, 1 for [n, k], 0
+             rows of constants: offset and bytes of the name, number of the weight, panel, k, n, 1 for [n, k], rows and
+             columns of the window (0: a matrix), 0
              rows of variants: offset and bytes of the processor's name, offset and bytes of the image, its entry, 0,
              SHA-256 of the image
              texts; the fallback, at a multiple of 16; images, at multiples of 64
@@ -38,7 +39,7 @@ MAX_RANK = 8
 _HEADER = struct.Struct("<4s9I24x")
 _TENSOR = struct.Struct("<9I")
 _WEIGHT = struct.Struct("<4I")
-_CONSTANT = struct.Struct("<8I")
+_CONSTANT = struct.Struct("<10I")
 _VARIANT = struct.Struct("<6I32s")
 
 
@@ -52,6 +53,8 @@ class Constant:
     k: int = 0
     n: int = 0
     transposed: bool = False
+    rows: int = 0
+    columns: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def write_blob(blob: NativeBlob) -> bytes:
     for key, size in blob.weights:
         rows += _WEIGHT.pack(*put(key.encode()), size, 0)
     for c in blob.constants:
-        rows += _CONSTANT.pack(*put(c.name.encode()), c.weight, c.panel, c.k, c.n, int(c.transposed), 0)
+        rows += _CONSTANT.pack(*put(c.name.encode()), c.weight, c.panel, c.k, c.n, int(c.transposed), c.rows, c.columns, 0)
     names = [put(v.cpu.encode()) for v in blob.variants]
     fallback = put(blob.fallback, 16)
     for name, variant in zip(names, blob.variants, strict=True):
@@ -118,7 +121,7 @@ def read_blob(data: bytes | memoryview) -> NativeBlob:
     view = memoryview(data)
     if view.nbytes < _HEADER.size or view[:4] != MAGIC:
         raise E1108.error(
-            f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes at least"
+            f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes"
         )
     _, version, inputs, outputs, weights, variants, constants, arena, at, size = _HEADER.unpack_from(view)
     if version != VERSION:
@@ -157,7 +160,7 @@ def _read(
         tuple(tuple(row[1 : 1 + row[0]]) for row in tensors),
         arena,
         tuple((part(row[0], row[1]).decode(), row[2]) for row in weights),
-        tuple(Constant(part(r[0], r[1]).decode(), r[2], r[3], r[4], r[5], bool(r[6])) for r in constants),
+        tuple(Constant(part(r[0], r[1]).decode(), *r[2:6], bool(r[6]), *r[7:9]) for r in constants),
         tuple(Variant(part(r[0], r[1]).decode(), Image(part(r[2], r[3]), r[4])) for r in variants),
         part(*fallback),
     )

@@ -115,9 +115,10 @@ def _weights(
         if op.panel is None:
             found[symbol] = Constant(symbol, number)
         elif symbol not in found:
-            panels, k, panel = shape_of(op.result)
+            *_, k, panel = shape_of(op.result)
             n = shapes[symbol][0] if op.transposed is not None else shapes[symbol][1]
-            found[symbol] = Constant(symbol, number, panel, k, n, op.transposed is not None)
+            window = shapes[symbol][2:] if len(shape_of(op.result)) == 4 else ()
+            found[symbol] = Constant(symbol, number, panel, k, n, op.transposed is not None, *window)
     for symbol in shapes:
         if symbol not in found:
             found[symbol] = Constant(symbol, add(bytes(outlined.weight(symbol).data)))

@@ -31,7 +31,7 @@ from xdsl.irdl import (
 from xdsl.traits import HasParent, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-KINDS = ("product", "map", "softmax", "norm")
+KINDS = ("product", "depthwise", "pool", "map", "softmax", "norm")
 
 
 @irdl_op_definition

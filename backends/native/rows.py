@@ -7,13 +7,27 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from etir.backends.api.conditions import contiguous, dtypes, static_shapes
-from etir.backends.api.patterns import Condition, Match, Row, condition, rows
+from etir.backends.api.conditions import contiguous, dtypes, is_constant, static_shapes
+from etir.backends.api.patterns import Condition, Match, Row, condition, operator_of, rows
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.dialects.et.layout import dims_of
 
-PRODUCTS = ("aten.linear.default", "aten.mm.default", "aten.bmm.default", "aten.addmm.default")
+PRODUCTS = (
+    "aten.linear.default",
+    "aten.mm.default",
+    "aten.bmm.default",
+    "aten.addmm.default",
+    "aten.convolution.default",
+)
 """Roots of products."""
+
+POOLS = (
+    "aten.max_pool2d_with_indices.default",
+    "aten.avg_pool2d.default",
+    "aten.mean.dim",
+    "aten._adaptive_avg_pool2d.default",
+)
+"""Windows without weights; the mean of a whole image is one."""
 
 VIEWS = (
     "aten.view_copy.default",
@@ -70,13 +84,72 @@ def _known(match: Match) -> str | None:
     return "a number that is known at run time only" if unknown else None
 
 
+def _pair(given: Sequence[int]) -> tuple[int, int]:
+    return (given[0], given[-1])
+
+
+@condition("a convolution of images with constant weights, of one group or of one channel each")
+def _convolution(match: Match) -> str | None:
+    weight = match.type("weight")
+    if weight is None or len(weight.get_shape()) != 4:
+        return "no convolution of images"
+    if not is_constant(match.arg("weight")):
+        return "weights that are known at run time only"
+    if match.arg("transposed"):
+        return "a transposed convolution"
+    if _pair(match.arg("dilation")) != (1, 1):
+        return "a dilated window"
+    groups, (out, inner, *_) = match.arg("groups"), weight.get_shape()
+    if groups != 1 and not (inner == 1 and out == groups):
+        return "several groups of channels"
+    return None
+
+
+@condition("windows inside of the image and of zeros around it")
+def _pool(match: Match) -> str | None:
+    if match.arg("ceil_mode"):
+        return "a last window that is cut (ceil_mode)"
+    if len(match.tensors[0].type.get_shape()) != 4:  # type: ignore[union-attr]
+        return "an image without a batch"
+    if operator_of(match.op) == "aten.max_pool2d_with_indices.default":
+        if match.op.results[1].first_use is not None:
+            return "the places of the largest elements are read"
+        return None if _pair(match.arg("dilation")) == (1, 1) else "a dilated window"
+    if match.arg("divisor_override") is not None:
+        return "a divisor of its own"
+    plain = match.arg("count_include_pad") or not any(match.arg("padding"))
+    return None if plain else "zeros around the image that do not count"
+
+
+@condition("the mean of a whole image")
+def _mean(match: Match) -> str | None:
+    type = match.type("self")
+    rank = 0 if type is None else len(type.get_shape())
+    if rank != 4 or sorted(d % 4 for d in match.arg("dim") or ()) != [2, 3]:
+        return "a mean over other dims than height and width"
+    return None
+
+
+@condition("one number for each channel")
+def _to_one(match: Match) -> str | None:
+    type = match.type("self")
+    is_image = type is not None and len(type.get_shape()) == 4
+    return None if is_image and _pair(match.arg("output_size")) == (1, 1) else "windows of several sizes"
+
+
 COMMON: tuple[Condition, ...] = (dtypes("float32"), static_shapes(), contiguous(), has_elements, _known)
+FLOATS: tuple[Condition, ...] = (static_shapes(), contiguous(), has_elements, _known, dtypes("float32", of=("self",)))
 
 
 def claimed() -> Sequence[Row]:
     """Every row."""
     return [
-        *rows([name for name in PRODUCTS if name != "aten.addmm.default"], *COMMON),
+        *rows(["aten.linear.default", "aten.mm.default", "aten.bmm.default"], *COMMON),
+        *rows(["aten.convolution.default"], *COMMON, _convolution),
+        *rows(["aten.max_pool2d_with_indices.default"], *FLOATS, _pool),
+        *rows(["aten.avg_pool2d.default"], *COMMON, _pool),
+        *rows(["aten.mean.dim"], *COMMON, _mean),
+        *rows(["aten._adaptive_avg_pool2d.default"], *COMMON, _to_one),
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),
         *rows(list(ELEMENTWISE), *COMMON),
         *rows(["aten._softmax.default"], *COMMON, _last_dim),

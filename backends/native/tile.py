@@ -101,7 +101,7 @@ class YieldOp(IRDLOperation):
 
     name = "tile.yield"
     values = var_operand_def()
-    traits = lazy_traits_def(lambda: (IsTerminator(), HasParent(BrgemmOp, MapOp)))
+    traits = lazy_traits_def(lambda: (IsTerminator(), HasParent(BrgemmOp, DepthwiseOp, MapOp)))
     assembly_format = "$values attr-dict `:` type($values)"
 
     def __init__(self, *values: SSAValue):
@@ -111,7 +111,8 @@ class YieldOp(IRDLOperation):
 @irdl_op_definition
 class WeightOp(IRDLOperation):
     """Bytes of the program in the order in which they are read. ``panel`` columns lie together where it is given: a
-    matrix [k, n] is [n / panel, k, panel], padded with zeros. ``transposed`` says that the weight is [n, k].
+    matrix [k, n] is [n / panel, k, panel], padded with zeros. ``transposed`` says that the weight is [n, k]. A weight
+    of four dims [n, c, h, w] is a matrix [w c, n] for each of its h rows: [h, n / panel, w c, panel].
     """
 
     name = "tile.weight"
@@ -170,9 +171,63 @@ def _verify_body(region: Region, count: int) -> None:
 
 @irdl_op_definition
 class BrgemmOp(TemplateOp):
-    """``c = body(a b, extra)``: a [..., m, k], b packed [..., n / panel, k, panel], c [..., m, n], extra as c."""
+    """``c = body(a b, extra)``: a [..., m, k], b packed [..., n / panel, k, panel], c [..., m, n], extra as c.
+
+    With ``taps`` the product is a sum of products: a [..., taps, m, k], b [..., taps, n / panel, k, panel]. A convolution
+    is one whose a is an image with strides that overlap: a tap for each row of the window, k its columns and channels.
+    """
 
     name = "tile.brgemm"
+    taps = opt_prop_def(IntegerAttr)
+    a = operand_def(MemRefType)
+    b = operand_def(MemRefType)
+    c = operand_def(MemRefType)
+    extra = var_operand_def(MemRefType)
+    body = region_def("single_block")
+    assembly_format = (
+        "$a `,` $b `,` $c `(` $extra `)` (`taps` $taps^)? (`schedule` $schedule^)? attr-dict `:` "
+        "type($a) `,` type($b) `,` type($c) "
+        "`(` type($extra) `)` $body"
+    )
+
+    def __init__(
+        self, a: SSAValue, b: SSAValue, c: SSAValue, extra: Sequence[SSAValue], body: Region, taps: int = 0
+    ):
+        super().__init__(
+            operands=[a, b, c, extra],
+            properties={"taps": IntegerAttr(taps, i64) if taps else None},
+            regions=[body],
+        )
+
+    def reads(self) -> list[SSAValue]:
+        return [self.a, self.b, *self.extra]
+
+    def writes(self) -> list[SSAValue]:
+        return [self.c]
+
+    def verify_(self) -> None:
+        a, b, c = (shape_of(v) for v in (self.a, self.b, self.c))
+        if self.taps is not None:
+            count = self.taps.value.data
+            if len(a) < 3 or len(b) != len(a) + 1 or a[-3] != count or b[-4] != count:
+                raise VerifyException(f"a and b have {count} taps")
+            a, b = (*a[:-3], *a[-2:]), (*b[:-4], *b[-3:])
+        if len(a) < 2 or len(b) != len(a) + 1 or len(c) != len(a) or not a[:-2] == b[:-3] == c[:-2]:
+            raise VerifyException("a is [..., m, k], b [..., panels, k, panel] and c [..., m, n]")
+        if a[-1] != b[-2] or a[-2] != c[-2] or not (b[-3] - 1) * b[-1] < c[-1] <= b[-3] * b[-1]:
+            raise VerifyException(f"dims of a {a}, b {b} and c {c} do not fit")
+        if strides_of(self.a.type)[-1] != 1 and a[-1] != 1:
+            raise VerifyException("elements of a row of a lie side by side")
+        if any(shape_of(e) != c for e in self.extra):
+            raise VerifyException("extra operands have the shape of c")
+        _verify_body(self.body, 1 + len(self.extra))
+
+
+@irdl_op_definition
+class DepthwiseOp(TemplateOp):
+    """``c = body(sum a b, extra)`` for each channel: a [..., h, w, taps, taps, c], b [taps, taps, c], c [..., h, w, c]."""
+
+    name = "tile.depthwise"
     a = operand_def(MemRefType)
     b = operand_def(MemRefType)
     c = operand_def(MemRefType)
@@ -194,15 +249,36 @@ class BrgemmOp(TemplateOp):
 
     def verify_(self) -> None:
         a, b, c = (shape_of(v) for v in (self.a, self.b, self.c))
-        if len(a) < 2 or len(b) != len(a) + 1 or len(c) != len(a) or not a[:-2] == b[:-3] == c[:-2]:
-            raise VerifyException("a is [..., m, k], b [..., panels, k, panel] and c [..., m, n]")
-        if a[-1] != b[-2] or a[-2] != c[-2] or not (b[-3] - 1) * b[-1] < c[-1] <= b[-3] * b[-1]:
-            raise VerifyException(f"dims of a {a}, b {b} and c {c} do not fit")
-        if strides_of(self.a.type)[-1] != 1 and a[-1] != 1:
-            raise VerifyException("elements of a row of a lie side by side")
+        if len(a) < 5 or len(b) != 3 or a[-3:] != b or c != (*a[:-3], a[-1]):
+            raise VerifyException("a is [..., h, w, taps, taps, c], b [taps, taps, c] and c [..., h, w, c]")
         if any(shape_of(e) != c for e in self.extra):
             raise VerifyException("extra operands have the shape of c")
         _verify_body(self.body, 1 + len(self.extra))
+
+
+@irdl_op_definition
+class PoolOp(TemplateOp):
+    """The largest number, or the mean, of windows: a [..., h, w, taps, taps, c], c [..., h, w, c]."""
+
+    name = "tile.pool"
+    kind = prop_def(StringAttr)
+    a = operand_def(MemRefType)
+    c = operand_def(MemRefType)
+    assembly_format = "$kind $a `,` $c (`schedule` $schedule^)? attr-dict `:` type($a) `,` type($c)"
+
+    def __init__(self, kind: str, a: SSAValue, c: SSAValue):
+        super().__init__(operands=[a, c], properties={"kind": StringAttr(kind)})
+
+    def reads(self) -> list[SSAValue]:
+        return [self.a]
+
+    def writes(self) -> list[SSAValue]:
+        return [self.c]
+
+    def verify_(self) -> None:
+        a, c = shape_of(self.a), shape_of(self.c)
+        if self.kind.data not in ("max", "mean") or len(a) < 3 or c != (*a[:-3], a[-1]):
+            raise VerifyException("a is [..., h, w, taps, taps, c], c [..., h, w, c], the kind max or mean")
 
 
 @irdl_op_definition
@@ -316,5 +392,5 @@ def body_of(count: int) -> Region:
     return Region(Block(arg_types=[f32] * count))
 
 
-TEMPLATES: tuple[type[TemplateOp], ...] = (BrgemmOp, PackOp, MapOp, SoftmaxOp, NormOp)
+TEMPLATES: tuple[type[TemplateOp], ...] = (BrgemmOp, DepthwiseOp, PoolOp, PackOp, MapOp, SoftmaxOp, NormOp)
 TILE = Dialect("tile", [YieldOp, WeightOp, BufferOp, *TEMPLATES], [])

@@ -52,12 +52,12 @@ class Brgemm(Template):
         m, k = shape_of(op.a)[-2:]
         panel = shape_of(op.b)[-1]
         whole = panel // cpu.vector
-        if m <= FEW_ROWS and (m + 1) * whole < cpu.registers:
+        if m <= FEW_ROWS and op.taps is None and (m + 1) * whole < cpu.registers:
             wide = min(shape_of(op.b)[-3], (cpu.registers - 1) // ((m + 1) * whole), 4)
             return {"tile": [m, whole], "depth": k, "panels": wide}
         vectors = 2 if cpu.vector > 4 or cpu.registers < 32 else 4
         rows = min((cpu.registers - vectors - 1) // vectors, 14, m)
-        slices = -(-k // DEPTH)
+        slices = -(-k // DEPTH) if op.taps is None else 1
         depth = -(-k // slices)
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m)}
@@ -88,7 +88,8 @@ class Brgemm(Template):
         a, b, c, *extra = operands
         n = c.shape[-1]
         columns = np.moveaxis(b, -3, -2).reshape(*b.shape[:-3], b.shape[-2], -1)[..., :n]
-        product = np.matmul(a.astype(np.float64), columns.astype(np.float64)).astype(np.float32)
+        product = np.matmul(a.astype(np.float64), columns.astype(np.float64))
+        product = (product if op.taps is None else product.sum(-3)).astype(np.float32)
         c[...] = run_body(op.body.block, [product, *extra])
 
 
@@ -102,6 +103,8 @@ class _Printer:
         (self.depth,) = integers(op, "depth", (self.k,))
         (self.block,) = integers(op, "rows", (self.m,))
         (self.wide,) = integers(op, "panels", (1,))
+        self.taps = 1 if op.taps is None else op.taps.value.data
+        self.tap_steps = (strides_of(op.a.type)[-3], strides_of(op.b.type)[-4]) if op.taps is not None else (0, 0)
         self.lda, self.ldc = strides_of(op.a.type)[-2], strides_of(op.c.type)[-2]
         self.extra = [strides_of(e.type)[-2:] for e in op.extra]
         self.slices = -(-self.k // self.depth)
@@ -121,8 +124,8 @@ class _Printer:
             f"  const long depth = {self.k} - p < {self.depth} ? {self.k} - p : {self.depth};",
             f"  const int first = p == 0, last = p + {self.depth} >= {self.k};",
             "  for (long unit = begin; unit < end; ++unit) {",
-            f"    const long group = unit % {groups}, block = unit / {groups} % {blocks};",
-            *self._addresses(batch, blocks * groups),
+            *self._unit(count, blocks, groups),
+            *self._addresses(batch),
             *(f"    {line}" for line in self._block(blocks)),
             "  }",
             "}",
@@ -131,19 +134,35 @@ class _Printer:
         work = 2 * self.m * self.n * self.k * count / units
         return CFunction("\n".join(lines), units, max(1, int(200_000 / work)), helpers)
 
-    def _addresses(self, batch: Sequence[int], per_item: int) -> list[str]:
+    def _unit(self, count: int, blocks: int, groups: int) -> list[str]:
+        """The parts of a unit: panels outermost where the weights are too many for the second cache."""
+        if 4 * self.taps * self.k * self.panels * self.panel <= self.cpu.l2 // 2 or not self.shares_panels():
+            return [
+                f"    const long group = unit % {groups}, block = unit / {groups} % {blocks};",
+                f"    const long number = unit / {groups * blocks};",
+            ]
+        return [
+            f"    const long group = unit / {count * blocks}, block = unit % {blocks};",
+            f"    const long number = unit / {blocks} % {count};",
+        ]
+
+    def shares_panels(self) -> bool:
+        """Whether all items of the batch have one right operand."""
+        batch = len(shape_of(self.op.c)) - 2
+        return not any(strides_of(self.op.b.type)[:batch])
+
+    def _addresses(self, batch: Sequence[int]) -> list[str]:
         """The addresses of this unit's item of the batch."""
         operands = [self.op.a, self.op.b, self.op.c, *self.op.extra]
         names = ["a", "b", "c", *(f"e{i}" for i in range(len(self.extra)))]
         lines: list[str] = []
         if batch:
-            lines.append(f"    long item = unit / {per_item};")
+            lines.append("    long item = number;")
         positions: list[str] = []
         for d in reversed(range(len(batch))):
             lines.append(f"    const long d{d} = item % {batch[d]}; item /= {batch[d]};")
             positions.append(f"d{d}")
-        if batch:
-            lines.append("    (void)item;")
+        lines.append("    (void)item;" if batch else "    (void)number;")
         for i, (name, operand) in enumerate(zip(names, operands, strict=True)):
             strides = strides_of(operand.type)
             terms = "".join(f" + d{d} * {strides[d]}" for d in range(len(batch)) if strides[d])
@@ -248,12 +267,18 @@ class _Printer:
             out.append("  } else {")
             out += [f"    s{i}_{j} = {self._load('c', i * self.ldc, 1, columns[j])};" for i, j in sums]
             out.append("  }")
+        if self.taps > 1:
+            out.append(f"  for (long tap = 0; tap < {self.taps}; ++tap) {{")
+            out.append("  const float* const a0 = a; const float* const b0 = b;")
         out.append("  for (long k = 0; k < depth; ++k) {")
         out += [f"    const vf w{j} = vload(b + {column[1]});" for j, column in enumerate(columns)]
         for i in range(rows):
             products = " ".join(f"s{i}_{j} += x{i} * w{j};" for j in range(len(columns)))
             out.append(f"    const vf x{i} = vset(a[{i * self.lda}]); {products}")
         out += [f"    a += 1; b += {self.panel};", "  }"]
+        if self.taps > 1:
+            out.append(f"  a = a0 + {self.tap_steps[0]}; b = b0 + {self.tap_steps[1]};")
+            out.append("  }")
         if self.slices == 1:
             out.append("  (void)first; (void)last;")
         out += self._finish(rows, columns)

@@ -26,7 +26,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.elementwise import ELEMENTWISE
-from etir.backends.native.rows import PRODUCTS
+from etir.backends.native.rows import POOLS, PRODUCTS
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
 from etir.passes.infra.base import Pass
@@ -35,6 +35,7 @@ from etir.passes.infra.registry import register_pass
 ROOTS: dict[str, str] = {
     **dict.fromkeys(PRODUCTS, "product"),
     **dict.fromkeys(ELEMENTWISE, "map"),
+    **dict.fromkeys(POOLS, "pool"),
     "aten._softmax.default": "softmax",
     "aten.native_layer_norm.default": "norm",
 }
@@ -48,6 +49,8 @@ def group_operators(func: FuncOp) -> None:
         if op.parent is not block or not isinstance(op, EdgeOp):
             continue
         kind = ROOTS.get(operator_of(op))
+        if operator_of(op) == "aten.convolution.default" and op.arg("groups") != 1:
+            kind = "depthwise"
         if kind is not None:
             _make_group(kind, _members(kind, op))
 
@@ -55,7 +58,7 @@ def group_operators(func: FuncOp) -> None:
 def _members(kind: str, root: Operation) -> list[Operation]:
     """The root and what it pulls in, in order."""
     members = [root]
-    while kind in ("product", "map"):
+    while kind in ("product", "depthwise", "map"):
         result = members[-1].results[0]
         user = _only_user(result)
         if not isinstance(user, EdgeOp) or user.parent is not root.parent:

@@ -34,9 +34,11 @@ from etir.backends.native.places import Place
 from etir.backends.native.tile import (
     BrgemmOp,
     BufferOp,
+    DepthwiseOp,
     MapOp,
     NormOp,
     PackOp,
+    PoolOp,
     SoftmaxOp,
     WeightOp,
     YieldOp,
@@ -52,6 +54,16 @@ OUTPUTS = "native.outputs"
 PAGE = 1024
 """Floats of 4 KiB: rows this far apart share the sets of the first cache, so that buffers have other strides."""
 SPARE = 16
+
+
+def pair(given: Sequence[int]) -> tuple[int, int]:
+    """A number for each of height and width; one stands for both."""
+    return given[0], given[-1]
+
+
+def is_image(place: Place) -> bool:
+    """Whether a place of four dims (n, c, h, w) has its channels side by side."""
+    return len(place.shape) == 4 and place.strides[1] == 1 and place.strides[3] >= place.shape[1]
 
 
 def constant_name(number: int) -> str:
@@ -80,6 +92,7 @@ class _Lowering:
         self.packed: dict[tuple[Any, ...], SSAValue] = {}
         self.made: dict[tuple[str, Attribute, int, bool], SSAValue] = {}
         self.outputs: dict[SSAValue, SSAValue] = {}
+        self.borders: dict[SSAValue, tuple[int, int, float]] = {}
         count = len(source.args)
         for arg, target in zip(source.args, self.block.args, strict=False):
             self.places[arg] = Place(target, _shape(arg), row_major(_shape(arg)))
@@ -243,6 +256,10 @@ class _Lowering:
         match group.kind.data:
             case "product":
                 self._product(group, outside)
+            case "depthwise":
+                self._convolution(group, outside)
+            case "pool":
+                self._pool(group, outside)
             case "map":
                 self._map(group, outside)
             case "softmax":
@@ -277,10 +294,160 @@ class _Lowering:
     def _map(self, group: GroupOp, outside: Mapping[SSAValue, SSAValue]) -> None:
         members = self._members(group)
         extras = self._extras(group, [], members)
-        target = self.result(group.outputs[0])
+        images = [p for p in (self.place(outside[v]) for v in extras) if is_image(p) and p.shape == _shape(group.outputs[0])]
+        target = self.image(group.outputs[0]) if images else self.result(group.outputs[0])
         inputs = [self.memref(self.place(outside[v]).broadcast(target.shape)) for v in extras]
         region = self._body({v: i for i, v in enumerate(extras)}, len(extras), members, None)
         self.add(MapOp(self.memref(target), inputs, region), group)
+
+    # --- images -----------------------------------------------------------------------------------------------------
+
+    def image(self, value: SSAValue) -> Place:
+        """Where a group writes an image: channels side by side, with the border of zeros that its readers want."""
+        place = self.new_image(_shape(value), self._border(value), 0.0)
+        self.places[value] = place
+        return place
+
+    def _border(self, value: SSAValue) -> tuple[int, int]:
+        """The zeros above and beside an image that the convolutions which read it want, the most of any."""
+        most = (0, 0)
+        for use in value.uses:
+            group = use.operation
+            if isinstance(group, GroupOp) and operator_of(group.root) == "aten.convolution.default":
+                inner = group.body.block.args[use.index]
+                if cast(SchemaOp, group.root).arg("input") is inner:
+                    border = pair(cast(SchemaOp, group.root).arg("padding"))
+                    most = (max(most[0], border[0]), max(most[1], border[1]))
+        return most
+
+    def new_image(self, shape: tuple[int, ...], border: tuple[int, int], value: float) -> Place:
+        """New memory for an image with a border of this number."""
+        n, c, h, w = shape
+        rows, columns = h + 2 * border[0], w + 2 * border[1]
+        whole = (n, rows, columns, c)
+        base = self.add(BufferOp(memref(whole))).results[0]
+        place = Place(base, whole, row_major(whole))
+        for dim, extent, size in ((1, rows, border[0]), (2, columns, border[1])):
+            for start in (0, extent - size):
+                if size:
+                    self._fill(place.sliced(dim, start, size), value)
+        self.borders[base] = (*border, value)
+        inner = place.sliced(1, border[0], h).sliced(2, border[1], w)
+        return inner.permuted([0, 3, 1, 2])
+
+    def _fill(self, place: Place, value: float) -> None:
+        region = body_of(0)
+        region.block.add_op(YieldOp(Body(region.block, {}).constant(value)))
+        self.add(MapOp(self.memref(place), [], region))
+
+    def _with_border(self, place: Place, border: tuple[int, int], value: float, like: Operation) -> Place:
+        """The image, or a copy of it, with channels side by side and at least this border of ``value`` around it, as a
+        place that begins in the border: (n, h, w, c).
+        """
+        have = self.borders.get(place.base, (0, 0, value))
+        n, c, h, w = place.shape
+        fits = is_image(place) and place.strides[3] == c and (not any(border) or have[2] == value)
+        whole = place.base.type.get_shape()  # type: ignore[attr-defined]
+        is_all = border == (0, 0) or (len(whole) == 4 and whole[1:3] == (h + 2 * have[0], w + 2 * have[1]))
+        if not fits or not is_all or have[0] < border[0] or have[1] < border[1]:
+            made = self.new_image(place.shape, border, value)
+            self.copy(place, made, like)
+            place = made
+        last = place.permuted([0, 2, 3, 1])
+        offset = last.offset - border[0] * last.strides[1] - border[1] * last.strides[2]
+        return Place(last.base, (n, h + 2 * border[0], w + 2 * border[1], c), last.strides, offset)
+
+    def _convolution(self, group: GroupOp, outside: Mapping[SSAValue, SSAValue]) -> None:
+        members = self._members(group)
+        root = members[0]
+        weight = outside[root.arg("weight")]
+        out, _, kh, kw = _shape(weight)
+        x = self._with_border(self.place(outside[root.arg("input")]), pair(root.arg("padding")), 0.0, root)
+        bias = root.arg("bias")
+        extras = self._extras(group, [], members[1:])
+        if bias is not None:
+            extras = list(dict.fromkeys([bias, *extras]))
+        target = self.image(group.outputs[0]).permuted([0, 2, 3, 1])
+        n, h, w, c = x.shape[0], *target.shape[1:3], x.shape[3]
+        places: list[Place] = []
+        for value in extras:
+            place = self.place(outside[value])
+            if value is bias and len(place.shape) == 1:
+                places.append(place.broadcast(target.shape))
+                continue
+            place = place.broadcast(_shape(group.outputs[0])).permuted([0, 2, 3, 1])
+            places.append(place if place.strides[-1] in (0, 1) else self._image_copy(place, root))
+        step = pair(root.arg("stride"))
+        _, row, column, _ = x.strides
+
+        def after(body: Body, args: Sequence[SSAValue]) -> SSAValue:
+            return args[0] if bias is None else body.add(args[0], body.values[bias])
+
+        region = self._body({v: i + 1 for i, v in enumerate(extras)}, 1 + len(extras), members, after)
+        symbol = self.weights[weight]
+        if group.kind.data == "depthwise":
+            strides = (x.strides[0], step[0] * row, step[1] * column, row, column, 1)
+            a = Place(x.base, (n, h, w, kh, kw, c), strides, x.offset)
+            flat = self.weight(symbol, memref((1, kh * kw, c)), c, True)
+            b = self.memref(Place(flat, (kh, kw, c), row_major((kh, kw, c))))
+            operands = [self.memref(p) for p in places]
+            self.add(DepthwiseOp(self.memref(a), b, self.memref(target), operands, region), group)
+            return
+        panels = -(-out // self.panel)
+        if (kh, kw) == (1, 1):
+            a = Place(x.base, (n, h, w, c), (x.strides[0], step[0] * row, step[1] * column, 1), x.offset)
+            b = self.weight(symbol, memref((panels, c, self.panel)), self.panel, True)
+            merged = [p.viewed((n * h * w, p.shape[-1])) for p in (a, target, *places)]
+            if all(p is not None for p in merged):
+                a, target, *places = cast("list[Place]", merged)
+            else:
+                shared = Place(b, (n, h, panels, c, self.panel), (0, 0, *row_major((panels, c, self.panel))))
+                b = self.memref(shared)
+            taps = 0
+        else:
+            k = kw * c
+            strides = (x.strides[0], step[0] * row, row, step[1] * column, 1)
+            a = Place(x.base, (n, h, kh, w, k), strides, x.offset)
+            dense = (kh, panels, k, self.panel)
+            packed = self.weight(symbol, memref(dense), self.panel, True)
+            b = self.memref(Place(packed, (n, h, *dense), (0, 0, *row_major(dense))))
+            taps = kh
+        operands = [self.memref(p) for p in places]
+        self.add(BrgemmOp(self.memref(a), b, self.memref(target), operands, region, taps), group)
+
+    def _image_copy(self, place: Place, like: Operation) -> Place:
+        """A copy of (n, h, w, c) with channels side by side."""
+        target = self.buffer(place.shape)
+        return self.copy(place, target, like)
+
+    def _pool(self, group: GroupOp, outside: Mapping[SSAValue, SSAValue]) -> None:
+        (root,) = self._members(group)
+        name = operator_of(root).split(".")[1]
+        source = self.place(outside[root.arg("self")])
+        _, _, height, width = source.shape
+        if name in ("mean", "_adaptive_avg_pool2d"):
+            size, step, border, kind, value = (height, width), (1, 1), (0, 0), "mean", 0.0
+        else:
+            size = pair(root.arg("kernel_size"))
+            step = pair(root.arg("stride") or size)
+            border = pair(root.arg("padding"))
+            kind, value = ("max", -math.inf) if name.startswith("max") else ("mean", 0.0)
+        x = self._with_border(source, border, value, root)
+        shape = _shape(root.results[0])
+        if name in ("mean", "_adaptive_avg_pool2d"):
+            n, c = source.shape[:2]
+            made = self.new_image((n, c, 1, 1), (0, 0), 0.0)
+            found = made.viewed(shape)
+            assert found is not None
+            self.places[group.outputs[0]] = found
+            target = made.permuted([0, 2, 3, 1])
+        else:
+            target = self.image(group.outputs[0]).permuted([0, 2, 3, 1])
+        n, h, w, c = target.shape
+        _, row, column, _ = x.strides
+        strides = (x.strides[0], step[0] * row, step[1] * column, row, column, 1)
+        a = Place(x.base, (n, h, w, *size, c), strides, x.offset)
+        self.add(PoolOp(kind, self.memref(a), self.memref(target)), group)
 
     def _rows(self, group: GroupOp, outside: Mapping[SSAValue, SSAValue]) -> None:
         (op,) = self._members(group)
@@ -307,6 +474,9 @@ class _Lowering:
         members = self._members(group)
         root = members[0]
         name = operator_of(root).split(".")[1]
+        if name == "convolution":
+            self._convolution(group, outside)
+            return
         bias: SSAValue | None = None
         match name:
             case "linear":

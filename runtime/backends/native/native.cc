@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint8_t kMagic[4] = {'E', 'T', 'N', 'C'};
 constexpr uint32_t kVersion = 1;
-constexpr uint32_t kHeaderSize = 64, kTensorSize = 36, kWeightSize = 16, kConstantSize = 32, kVariantSize = 56;
+constexpr uint32_t kHeaderSize = 64, kTensorSize = 36, kWeightSize = 16, kConstantSize = 40, kVariantSize = 56;
 constexpr uint32_t kMaxTensorRank = 8;
 constexpr size_t kAlignment = 64;
 /// More of anything than a program has.
@@ -89,10 +89,13 @@ uint32_t first_error(Blob& blob, Span<const uint8_t> given) {
     if (!blob.holds(blob.at(row), blob.at(row + 4)) || weight >= blob.weights) return row;
     if (panel == 0) continue;
     const uint64_t k = blob.at(row + 16), n = blob.at(row + 20);
-    if (panel > 1024 || k == 0 || n == 0 || k > INT32_MAX || n > INT32_MAX) return row;
-    const uint64_t panels = (n + panel - 1) / panel;
-    if (panels * panel > INT32_MAX || panels * panel * k > UINT32_MAX ||
-        panels * panel * k * 4 != blob.at(blob.weight_row(weight) + 8)) {
+    const uint32_t rows = blob.at(row + 28), columns = blob.at(row + 32);
+    if (panel > 1u << 20 || k == 0 || n == 0 || k > 1u << 30 || n > 1u << 30 || rows > 1u << 16) return row;
+    if (rows > 0 && (columns == 0 || k % columns != 0)) return row;
+    const uint64_t width = (n + panel - 1) / panel * panel, count = rows > 0 ? rows : 1;
+    // A weight has less than 2^32 bytes, so that none of the products is too large for 64 bits.
+    const uint64_t most = UINT32_MAX;
+    if (width * k > most || width * k * count > most || width * k * count * 4 != blob.at(blob.weight_row(weight) + 8)) {
       return row;
     }
   }
@@ -169,11 +172,25 @@ const void* find_constant(void* context, const char* name, size_t name_size, siz
     const uint32_t weight = blob.at(row + 8), panel = blob.at(row + 12), k = blob.at(row + 16), n = blob.at(row + 20);
     const float* packed = static_cast<const float*>(constants.self->pointers[weight]);
     if (panel == 0) return nbytes == blob.at(blob.weight_row(weight) + 8) ? packed : nullptr;
-    if (nbytes != size_t{k} * n * sizeof(float)) return nullptr;
+    const uint32_t rows = blob.at(row + 28), columns = blob.at(row + 32), count = rows > 0 ? rows : 1;
+    if (nbytes != size_t{k} * n * count * sizeof(float)) return nullptr;
     float* plain = static_cast<float*>(constants.init->allocate(nbytes, 16));
     if (plain == nullptr) {
       constants.no_memory = true;
       return nullptr;
+    }
+    if (rows > 0) {
+      const size_t channels = k / columns, width = (size_t{n} + panel - 1) / panel * panel;
+      float* to = plain;
+      for (size_t out = 0; out < n; ++out) {
+        for (size_t c = 0; c < channels; ++c) {
+          for (size_t y = 0; y < rows; ++y) {
+            const float* from = packed + y * width * k + out / panel * panel * k + out % panel;
+            for (size_t x = 0; x < columns; ++x) *to++ = from[(x * channels + c) * panel];
+          }
+        }
+      }
+      return plain;
     }
     const bool transposed = blob.at(row + 24) != 0;
     for (size_t column = 0; column < n; ++column) {

@@ -1,0 +1,164 @@
+"""``tile.depthwise`` and ``tile.pool``: windows of an image whose channels lie side by side.
+
+A unit is a row of the result. Vectors go along channels; four neighboring columns are computed at once, so that a tap's
+weights are loaded once for them and sums hide the latency of multiply-adds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.template import (
+    CFunction,
+    Template,
+    body_function,
+    float_text,
+    integers,
+    run_body,
+    template,
+)
+from etir.backends.native.tile import DepthwiseOp, PoolOp, shape_of, strides_of
+
+
+def _illegal(op: DepthwiseOp | PoolOp) -> str | None:
+    together = all(strides_of(v.type)[-1] == 1 or shape_of(v)[-1] == 1 for v in (op.a, op.c))
+    return None if together else "channels lie side by side"
+
+
+def _row(op: DepthwiseOp | PoolOp, operands: Sequence[Any], columns: Sequence[str]) -> tuple[list[str], int]:
+    """A loop over rows of the result with the addresses of operands in them, and how many rows there are."""
+    *outer, _, _ = shape_of(op.c)
+    lines = ["for (long unit = begin; unit < end; ++unit) {", "  long left = unit;"]
+    for d in reversed(range(len(outer))):
+        lines.append(f"  const long d{d} = left % {outer[d]}; left /= {outer[d]};")
+    lines.append("  (void)left;")
+    for number, (name, operand) in enumerate(operands):
+        steps = strides_of(operand.type)
+        is_shared = isinstance(op, DepthwiseOp) and operand is op.b
+        terms = "" if is_shared else "".join(f" + d{d} * {steps[d]}" for d in range(len(outer)) if steps[d])
+        kind = "float*" if operand is op.c else "const float*"
+        lines.append(f"  {kind} const {name} = p{number}{terms};")
+    lines += [f"  {line}" for line in columns]
+    return [*lines, "}"], math.prod(outer)
+
+
+def _blocks(width: int, most: int) -> list[tuple[int, int]]:
+    """Columns in blocks: first column and count of each run of equal blocks, as (count, how many)."""
+    whole, rest = divmod(width, most)
+    return [(most, whole)] * bool(whole) + [(rest, 1)] * bool(rest)
+
+
+@template(DepthwiseOp)
+class Depthwise(Template):
+    """A window for each channel."""
+
+    name = "depthwise"
+
+    def schedule(self, op: DepthwiseOp, cpu: Cpu) -> dict[str, Any]:
+        """Columns at once: as many as there are registers for two sums each, at most six."""
+        return {"columns": min(shape_of(op.c)[-2], 6 if cpu.registers == 32 else 4)}
+
+    def illegal(self, op: DepthwiseOp, cpu: Cpu) -> str | None:
+        return _illegal(op)
+
+    def c(self, op: DepthwiseOp, cpu: Cpu) -> CFunction:
+        *_, width, channels = shape_of(op.c)
+        (most,) = integers(op, "columns", (4,))
+        names = [("a", op.a), ("b", op.b), ("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
+        lines: list[str] = ["long x = 0;"]
+        for count, runs in _blocks(width, most):
+            lines.append(f"for (long n = 0; n < {runs}; ++n, x += {count}) {{")
+            lines.append("  long j = 0;")
+            lines.append(f"  for (; j + {cpu.vector} <= {channels}; j += {cpu.vector}) {{")
+            lines += [f"    {line}" for line in self._block(op, count, cpu, "")]
+            lines.append("  }")
+            if channels % cpu.vector:
+                lines.append("  {")
+                lines += [f"    {line}" for line in self._block(op, count, cpu, str(channels % cpu.vector))]
+                lines.append("  }")
+            lines.append("}")
+        rows, units = _row(op, names, lines)
+        return CFunction("\n".join(rows), units, max(1, 8192 // (width * channels)), (body_function(op.body.block),))
+
+    def _block(self, op: DepthwiseOp, count: int, cpu: Cpu, some: str) -> list[str]:
+        a, b, c = (strides_of(v.type) for v in (op.a, op.b, op.c))
+        taps = shape_of(op.b)[:2]
+
+        def load(at: str) -> str:
+            return f"vload_some({at}, {some})" if some else f"vload({at})"
+
+        lines = [f"vf {', '.join(f's{i} = vset(0.0f)' for i in range(count))};"]
+        for ty in range(taps[0]):
+            for tx in range(taps[1]):
+                lines.append(f"{{ const vf w = {load(f'b + {ty * b[0] + tx * b[1]} + j')};")
+                for i in range(count):
+                    at = f"a + (x + {i}) * {a[-4]} + {ty * a[-3] + tx * a[-2]} + j"
+                    lines.append(f"  s{i} += w * {load(at)};")
+                lines.append("}")
+        for i in range(count):
+            parts = [f"s{i}"]
+            for number, e in enumerate(op.extra):
+                steps = strides_of(e.type)
+                at = f"e{number} + (x + {i}) * {steps[-2]}"
+                parts.append(load(f"{at} + j") if steps[-1] else f"vset(({at})[0])")
+            result, at = f"@_body({', '.join(parts)})", f"c + (x + {i}) * {c[-2]} + j"
+            lines.append(f"vstore_some({at}, {result}, {some});" if some else f"vstore({at}, {result});")
+        return lines
+
+    def numpy(self, op: DepthwiseOp, operands: Sequence[Any]) -> None:
+        import numpy as np
+
+        a, b, c, *extra = operands
+        sums = (a.astype(np.float64) * b).sum((-3, -2)).astype(np.float32)
+        c[...] = run_body(op.body.block, [sums, *extra])
+
+
+@template(PoolOp)
+class Pool(Template):
+    """The largest number or the mean of a window."""
+
+    name = "pool"
+
+    def illegal(self, op: PoolOp, cpu: Cpu) -> str | None:
+        return _illegal(op)
+
+    def c(self, op: PoolOp, cpu: Cpu) -> CFunction:
+        *_, width, channels = shape_of(op.c)
+        taps = shape_of(op.a)[-3:-1]
+        a, c = strides_of(op.a.type), strides_of(op.c.type)
+        is_max = op.kind.data == "max"
+        start = "-__builtin_inff()" if is_max else "0.0f"
+
+        def block(some: str) -> list[str]:
+            at = f"a + x * {a[-4]} + ty * {a[-3]} + tx * {a[-2]} + j"
+            value = f"vload_some({at}, {some})" if some else f"vload({at})"
+            step = f"s = vmax(s, {value});" if is_max else f"s += {value};"
+            result = "s" if is_max else f"s * {float_text(1 / math.prod(taps))}"
+            to = f"c + x * {c[-2]} + j"
+            return [
+                f"vf s = vset({start});",
+                f"for (long ty = 0; ty < {taps[0]}; ++ty) {{",
+                f"  for (long tx = 0; tx < {taps[1]}; ++tx) {step}",
+                "}",
+                f"vstore_some({to}, {result}, {some});" if some else f"vstore({to}, {result});",
+            ]
+
+        lines = [f"for (long x = 0; x < {width}; ++x) {{", "  long j = 0;"]
+        lines.append(f"  for (; j + {cpu.vector} <= {channels}; j += {cpu.vector}) {{")
+        lines += [f"    {line}" for line in block("")]
+        lines.append("  }")
+        if channels % cpu.vector:
+            lines += ["  {", *(f"    {line}" for line in block(str(channels % cpu.vector))), "  }"]
+        lines.append("}")
+        rows, units = _row(op, [("a", op.a), ("c", op.c)], lines)
+        return CFunction("\n".join(rows), units, max(1, 8192 // (width * channels * math.prod(taps))))
+
+    def numpy(self, op: PoolOp, operands: Sequence[Any]) -> None:
+        import numpy as np
+
+        a, c = operands
+        wide = a.astype(np.float64)
+        c[...] = wide.max((-3, -2)) if op.kind.data == "max" else wide.mean((-3, -2))
