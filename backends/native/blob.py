@@ -106,7 +106,9 @@ def write_blob(blob: NativeBlob) -> bytes:
     for key, size in blob.weights:
         rows += _WEIGHT.pack(*put(key.encode()), size, 0)
     for c in blob.constants:
-        rows += _CONSTANT.pack(*put(c.name.encode()), c.weight, c.panel, c.k, c.n, int(c.transposed), c.rows, c.columns, 0)
+        rows += _CONSTANT.pack(
+            *put(c.name.encode()), c.weight, c.panel, c.k, c.n, int(c.transposed), c.rows, c.columns, 0
+        )
     names = [put(v.cpu.encode()) for v in blob.variants]
     fallback = put(blob.fallback, 16)
     for name, variant in zip(names, blob.variants, strict=True):
@@ -120,9 +122,7 @@ def read_blob(data: bytes | memoryview) -> NativeBlob:
     """Parse a blob. Raises E1108 for what is none, or damaged, and E1103 for another version."""
     view = memoryview(data)
     if view.nbytes < _HEADER.size or view[:4] != MAGIC:
-        raise E1108.error(
-            f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes"
-        )
+        raise E1108.error(f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes")
     _, version, inputs, outputs, weights, variants, constants, arena, at, size = _HEADER.unpack_from(view)
     if version != VERSION:
         raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION}")

@@ -7,11 +7,14 @@ the order of sums stay what the text says.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -54,8 +57,49 @@ def _known(command: tuple[str, ...], is_zig: bool = False) -> Compiler:
     return Compiler(command, run.stdout.split("\n")[0], is_zig)
 
 
+def shared_objects(texts: Sequence[str], cpus: Sequence[Cpu], using: Compiler) -> list[bytes]:
+    """The shared objects of C texts, each for a processor, compiled side by side. Raises what the first failure does."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(lambda pair: shared_object(*pair, using), zip(texts, cpus, strict=True)))
+
+
 def shared_object(text: str, cpu: Cpu, using: Compiler) -> bytes:
-    """The shared object of C text, linked against nothing. Raises E1162 with what the compiler says."""
+    """The shared object of C text, linked against nothing; the same text is compiled once on a machine.
+
+    ``ETIR_CACHE`` names the folder of what was compiled (default: ``etir`` in the user's cache), empty for none. Raises
+    E1162 with what the compiler says.
+    """
+    key = hashlib.sha256("\0".join([text, using.version, *FLAGS, *cpu.flags, *LINK]).encode()).hexdigest()
+    folder = _cache()
+    kept = None if folder is None else folder / f"{key}.so"
+    if kept is not None and kept.is_file():
+        return kept.read_bytes()
+    made = _compiled(text, cpu, using)
+    if kept is not None:
+        _keep(kept, made)
+    return made
+
+
+def _cache() -> Path | None:
+    given = os.environ.get("ETIR_CACHE")
+    if given is not None:
+        return Path(given) / "native" if given else None
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "etir" / "native"
+
+
+def _keep(path: Path, data: bytes) -> None:
+    """Write a file that others see whole or not at all; a folder that cannot be written keeps nothing."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(data)
+        os.replace(file.name, path)
+    except OSError:
+        return
+
+
+def _compiled(text: str, cpu: Cpu, using: Compiler) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         source, out = Path(folder) / "native.c", Path(folder) / "native.so"
         source.write_text(text, encoding="utf-8")

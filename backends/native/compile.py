@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 
 from etir.backends.api.interface import Artifact, NamedBlob, Outlined
 from etir.backends.native.blob import Constant, NativeBlob, Variant, write_blob
-from etir.backends.native.cc import compiler, shared_object
+from etir.backends.native.cc import compiler, shared_objects
 from etir.backends.native.cpu import Cpu, cpu, family_of_host, of_family
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.image import flat_image
@@ -36,12 +36,13 @@ def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str) -> Artifa
     using = compiler(cc)
     func = tile_function(outlined, chosen[0])
     arena = plan_function(func)
-    variants: list[Variant] = []
+    texts: list[str] = []
     for target in chosen:
         scheduled = func.clone()
         choose_schedules(scheduled, target)
-        source = print_c(scheduled, target)
-        variants.append(Variant(target.name, flat_image(shared_object(source.text, target, using), ENTRY)))
+        texts.append(print_c(scheduled, target).text)
+    objects = shared_objects(texts, chosen, using)
+    variants = [Variant(c.name, flat_image(elf, ENTRY)) for c, elf in zip(chosen, objects, strict=True)]
     weights, named, constants = _weights(outlined, weights_of(func))
     fallback = _fallback(outlined)
     inputs = len(outlined.func.body.block.args)

@@ -190,9 +190,7 @@ class BrgemmOp(TemplateOp):
         "`(` type($extra) `)` $body"
     )
 
-    def __init__(
-        self, a: SSAValue, b: SSAValue, c: SSAValue, extra: Sequence[SSAValue], body: Region, taps: int = 0
-    ):
+    def __init__(self, a: SSAValue, b: SSAValue, c: SSAValue, extra: Sequence[SSAValue], body: Region, taps: int = 0):
         super().__init__(
             operands=[a, b, c, extra],
             properties={"taps": IntegerAttr(taps, i64) if taps else None},

@@ -294,7 +294,9 @@ class _Lowering:
     def _map(self, group: GroupOp, outside: Mapping[SSAValue, SSAValue]) -> None:
         members = self._members(group)
         extras = self._extras(group, [], members)
-        images = [p for p in (self.place(outside[v]) for v in extras) if is_image(p) and p.shape == _shape(group.outputs[0])]
+        images = [
+            p for p in (self.place(outside[v]) for v in extras) if is_image(p) and p.shape == _shape(group.outputs[0])
+        ]
         target = self.image(group.outputs[0]) if images else self.result(group.outputs[0])
         inputs = [self.memref(self.place(outside[v]).broadcast(target.shape)) for v in extras]
         region = self._body({v: i for i, v in enumerate(extras)}, len(extras), members, None)
