@@ -40,7 +40,7 @@ class NativeBackend(Backend):
         return claimed()
 
     def preserved_ops(self, options: NativeOptions) -> Sequence[PreservedOp]:
-        """Operators that decomposition would take apart."""
+        """Products, which decomposition would rewrite."""
         from etir.backends.native.rows import PRODUCTS
 
         return [PreservedOp(name) for name in PRODUCTS]

@@ -20,7 +20,7 @@ offset bytes what
 ====== ===== =======================================================================================
 
 All numbers are little-endian and of 32 bits. Weights are named data of the program, in the order in which code is given
-them. Constants are what the program of the fallback reads by name: a weight as it lies, or taken out of its panels.
+them. Constants are what the program of the fallback reads by name: a weight as it lies, or unpacked.
 """
 
 from __future__ import annotations

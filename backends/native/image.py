@@ -88,7 +88,7 @@ def _symbol(elf: bytes, tags: dict[int, int], entry: str) -> int:
     symbols, strings = tags[DT_SYMTAB], tags[DT_STRTAB]
     found: int | None = None
     at = symbols + 24
-    # The table of strings lies behind that of symbols in what linkers write; symbols have 24 bytes.
+    # The table of strings comes after that of symbols in what linkers write; symbols have 24 bytes.
     while at + 24 <= strings:
         name_at, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", elf, at)
         start = strings + name_at

@@ -81,7 +81,7 @@ def _plain_addmm(match: Match) -> str | None:
 @condition("numbers that are known")
 def _known(match: Match) -> str | None:
     unknown = any(isinstance(v, SSAValue) and not isinstance(v.type, TensorType) for v in match.op.operands)
-    return "a number that is known at run time only" if unknown else None
+    return "a runtime scalar" if unknown else None
 
 
 def _pair(given: Sequence[int]) -> tuple[int, int]:

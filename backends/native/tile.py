@@ -173,8 +173,9 @@ def _verify_body(region: Region, count: int) -> None:
 class BrgemmOp(TemplateOp):
     """``c = body(a b, extra)``: a [..., m, k], b packed [..., n / panel, k, panel], c [..., m, n], extra as c.
 
-    With ``taps`` the product is a sum of products: a [..., taps, m, k], b [..., taps, n / panel, k, panel]. A convolution
-    is one whose a is an image with strides that overlap: a tap for each row of the window, k its columns and channels.
+    With ``taps`` the product is a sum of products: a [..., taps, m, k], b [..., taps, n / panel, k, panel]. A
+    convolution is one whose a is an image with strides that overlap: a tap for each row of the window, k its columns
+    and channels.
     """
 
     name = "tile.brgemm"
@@ -223,7 +224,7 @@ class BrgemmOp(TemplateOp):
 
 @irdl_op_definition
 class DepthwiseOp(TemplateOp):
-    """``c = body(sum a b, extra)`` for each channel: a [..., h, w, taps, taps, c], b [taps, taps, c], c [..., h, w, c]."""
+    """``c = body(sum a b, extra)`` for each channel: a [..., h, w, y, x, c], b [y, x, c], c [..., h, w, c]."""
 
     name = "tile.depthwise"
     a = operand_def(MemRefType)
@@ -247,7 +248,7 @@ class DepthwiseOp(TemplateOp):
 
     def verify_(self) -> None:
         a, b, c = (shape_of(v) for v in (self.a, self.b, self.c))
-        if len(a) < 5 or len(b) != 3 or a[-3:] != b or c != (*a[:-3], a[-1]):
+        if len(a) < 5 or len(b) != 3 or a[-3:] != b or c != (*a[:-3], b[-1]):
             raise VerifyException("a is [..., h, w, taps, taps, c], b [taps, taps, c] and c [..., h, w, c]")
         if any(shape_of(e) != c for e in self.extra):
             raise VerifyException("extra operands have the shape of c")

@@ -76,8 +76,9 @@ def load(
     if _is_compiled(program):
         sources = sources if data is not None else list(program.external.values())
         program = program.buffer
+    files = [_source(s) for s in sources]
     handle = native_library().Program(
-        _source(program), [_source(s) for s in sources], isa or "", threads, mmap, temp_bytes or 0, seed, trusted, listed
+        _source(program), files, isa or "", threads, mmap, temp_bytes or 0, seed, trusted, listed
     )
     return Program(handle)
 

@@ -2,9 +2,9 @@
 
 A register tile is ``m`` rows by ``n`` vectors of columns: for each step of depth ``n`` loads, ``m`` broadcasts and
 ``m n`` multiply-adds. The columns of a panel of b lie together, so that b is read in order. Depth is cut into slices
-that let the rows of a stay in the second cache; between slices the sums rest in c. Rows are shared out evenly: 197 rows
-in tiles of up to 14 are two of 14 and thirteen of 13, not fourteen of 14 and one of 1. Products of up to three rows take
-several panels at once, so that there are enough sums to hide the latency of a multiply-add.
+that let the rows of a stay in the second cache; between slices the sums rest in c. Rows are shared out evenly: 197
+rows in tiles of up to 14 are two of 14 and thirteen of 13, not fourteen of 14 and one of 1. Products of up to three
+rows take several panels at once, so that there are enough sums to hide the latency of a multiply-add.
 
 After Georganas et al., "Harnessing Deep Learning via a Single Building Block", IPDPS 2020 (the batch-reduce product).
 """
@@ -232,7 +232,8 @@ class _Printer:
             extras = "".join(
                 f", e{i} + r * {row}" + (f" + {at}" if one else "") for i, (row, one) in enumerate(self.extra)
             )
-            call = f"{name}(a + r * {self.lda} + p, b + {offset} + {column}, c + r * {self.ldc} + {at}{extras}, depth, first, last);"
+            operands = f"a + r * {self.lda} + p, b + {offset} + {column}, c + r * {self.ldc} + {at}{extras}"
+            call = f"{name}({operands}, depth, first, last);"
             lines += [f"  for (long t = 0; t < {count}; ++t, r += {rows}) {call}"]
         return [*lines, "}"]
 
@@ -254,9 +255,8 @@ class _Printer:
                 at = panel * self.panel + v * lanes
                 columns.append((at, panel * self.k * self.panel + v * lanes, min(lanes, there - v * lanes)))
         extras = "".join(f", const float* e{i}" for i in range(len(self.extra)))
-        out = [
-            f"ETIR_NOINLINE void {name}(const float* a, const float* b, float* c{extras}, long depth, int first, int last) {{"
-        ]
+        parameters = f"const float* a, const float* b, float* c{extras}, long depth, int first, int last"
+        out = [f"ETIR_NOINLINE void {name}({parameters}) {{"]
         sums = [(i, j) for i in range(rows) for j in range(len(columns))]
         names = ", ".join(f"s{i}_{j}" for i, j in sums)
         out.append(f"  vf {names};")
@@ -305,7 +305,7 @@ class _Printer:
         if self.slices > 1:
             lines.append("  if (!last) return;")
         lines.append(f"  for (long i = 0; i < {rows}; ++i) {{")
-        for j, column in enumerate(columns):
+        for column in columns:
             parts = [self._load("c", 0, 1, column)] + [
                 self._load(f"e{x}", 0, one, column) for x, (_, one) in enumerate(self.extra)
             ]

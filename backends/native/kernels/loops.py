@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def collapsed(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """The same elements in as few dims as possible: neighbours that are one loop for every operand are merged.
+    """The same elements in as few dims as possible: neighbors that are one loop for every operand are merged.
 
     ``strides`` are those of each operand. There is one dim at least.
     """

@@ -59,13 +59,13 @@ class Template(ABC):
 
 
 REGISTERED: dict[type[TemplateOp], Template] = {}
-T = TypeVar("T", bound=type[Template])
+TemplateT = TypeVar("TemplateT", bound=Template)
 
 
-def template(op: type[TemplateOp]) -> Callable[[T], T]:
+def template(op: type[TemplateOp]) -> Callable[[type[TemplateT]], type[TemplateT]]:
     """Register the decorated class for an operation."""
 
-    def register(cls: T) -> T:
+    def register(cls: type[TemplateT]) -> type[TemplateT]:
         REGISTERED[op] = cls()
         return cls
 

@@ -252,7 +252,7 @@ class _Lowering:
     # --- groups -----------------------------------------------------------------------------------------------------
 
     def _group(self, group: GroupOp) -> None:
-        outside = dict(zip(group.body.block.args, group.inputs, strict=True))
+        outside: dict[SSAValue, SSAValue] = dict(zip(group.body.block.args, group.inputs, strict=True))
         match group.kind.data:
             case "product":
                 self._product(group, outside)

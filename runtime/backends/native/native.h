@@ -2,7 +2,7 @@
 // format).
 //
 // Code is run only where the options of the method allow it (executor/native_code.h); else, and on a processor that no
-// variant is for, the same part of the program runs on kernels, with the weights taken out of their panels once.
+// variant is for, the same part of the program runs on kernels, with the weights unpacked once.
 #pragma once
 
 #include "executor/backend.h"
