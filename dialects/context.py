@@ -39,6 +39,24 @@ def _pdl() -> Dialect:
     return PDL
 
 
+def _arith() -> Dialect:
+    from xdsl.dialects.arith import Arith
+
+    return Arith
+
+
+def _math() -> Dialect:
+    from xdsl.dialects.math import Math
+
+    return Math
+
+
+def _memref() -> Dialect:
+    from xdsl.dialects.memref import MemRef
+
+    return MemRef
+
+
 def _aten() -> Dialect:
     from etir.dialects.aten import opaque
 
@@ -79,6 +97,9 @@ DIALECTS: dict[str, Callable[[], Dialect]] = {
     "builtin": _builtin,
     "func": _func,
     "pdl": _pdl,
+    "arith": _arith,
+    "math": _math,
+    "memref": _memref,
     "aten": _aten,
     "edge": _edge,
     "backend": _backend,

@@ -277,6 +277,11 @@ class Backend(ABC):
         """The backend's dialect, named :attr:`dialect_name`; registered in every context that reads or makes it."""
         return None
 
+    def dialects(self) -> tuple[Dialect, ...]:
+        """:meth:`dialect`, and those of levels after it, for a backend that has more."""
+        dialect = self.dialect()
+        return () if dialect is None else (dialect,)
+
     def patterns(self, outlined: Outlined, options: Any) -> Sequence[Pattern]:
         """The rewrites from edge operators into the dialect, for the default :meth:`legalize`."""
         return ()

@@ -50,7 +50,7 @@ BUILT_IN: dict[str, str] = {
 FAMILIES: dict[str, str] = {"executorch": "etir.backends.bridge.backend:BridgedBackend"}
 """What stands before the colon of a backend's name to ``module:class``, which is given what stands after it."""
 
-BUILT_IN_DIALECTS: dict[str, str] = {"native": "native", "xnn": "xnnpack"}
+BUILT_IN_DIALECTS: dict[str, str] = {"native": "native", "tile": "native", "xnn": "xnnpack"}
 """Dialect name to the built-in backend that has it, so that reading text asks no entry point for these."""
 
 GROUP = "etir.backends"
@@ -172,8 +172,8 @@ def dialect_of(name: str) -> Dialect:
     from xdsl.ir import Dialect
 
     backend = backend_of_dialect(name)
-    dialect = None if backend is None else backend.dialect()
-    return Dialect(name) if dialect is None else dialect
+    found = () if backend is None else backend.dialects()
+    return next((dialect for dialect in found if dialect.name == name), Dialect(name))
 
 
 def register_dialect(ctx: EtContext, name: str) -> None:

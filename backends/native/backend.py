@@ -58,6 +58,13 @@ class NativeBackend(Backend):
 
         return NATIVE
 
+    def dialects(self) -> tuple[Dialect, ...]:
+        """``native`` and ``tile``."""
+        from etir.backends.native.dialect import NATIVE
+        from etir.backends.native.tile import TILE
+
+        return (NATIVE, TILE)
+
     def legalize(self, outlined: Outlined, options: NativeOptions) -> None:
         """Pass ``native-group``."""
         from etir.backends.native.passes.native_group import group_operators

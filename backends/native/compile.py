@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, TensorType, i64
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
@@ -16,13 +16,13 @@ from etir.backends.native.cc import compiler, shared_objects
 from etir.backends.native.cpu import Cpu, cpu, family_of_host, of_family
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.image import flat_image
-from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.brgemm import panel_of
 from etir.backends.native.packing import packed
 from etir.backends.native.passes.native_to_tile import constant_name, lower_function
 from etir.backends.native.passes.tile_plan import plan_function
+from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
-from etir.backends.native.tile import TemplateOp, WeightOp, shape_of
+from etir.backends.native.tile import WeightOp, shape_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 
 ALIGNMENT = 64
@@ -63,22 +63,6 @@ def tile_function(outlined: Outlined, target: Cpu) -> FuncOp:
     func = module.body.block.first_op
     assert isinstance(func, FuncOp)
     return func
-
-
-def choose_schedules(func: FuncOp, target: Cpu) -> None:
-    """Give every operation without a schedule the one that its template's model of the processor takes."""
-    for op in func.body.block.ops:
-        if not isinstance(op, TemplateOp) or op.schedule is not None:
-            continue
-        chosen = template_of(op).schedule(op, target)
-        if chosen:
-            entries = {
-                name: ArrayAttr([IntegerAttr(v, i64) for v in value])
-                if isinstance(value, list)
-                else IntegerAttr(value, i64)
-                for name, value in chosen.items()
-            }
-            op.properties["schedule"] = DictionaryAttr(entries)
 
 
 def _weights(

@@ -20,16 +20,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, ModuleOp, TensorType, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, TensorType, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.cpu import of_family
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import ELEMENTWISE, Body
+from etir.backends.native.kernels.brgemm import panel_of
+from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
 from etir.backends.native.tile import (
     BrgemmOp,
@@ -40,30 +43,24 @@ from etir.backends.native.tile import (
     PackOp,
     PoolOp,
     SoftmaxOp,
-    WeightOp,
     YieldOp,
     body_of,
     f32,
     memref,
     row_major,
 )
+from etir.dialects.context import EtContext
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
+from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 
 OUTPUTS = "native.outputs"
-PAGE = 1024
-"""Floats of 4 KiB: rows this far apart share the sets of the first cache, so that buffers have other strides."""
-SPARE = 16
 
 
 def pair(given: Sequence[int]) -> tuple[int, int]:
     """A number for each of height and width; one stands for both."""
     return given[0], given[-1]
-
-
-def is_image(place: Place) -> bool:
-    """Whether a place of four dims (n, c, h, w) has its channels side by side."""
-    return len(place.shape) == 4 and place.strides[1] == 1 and place.strides[3] >= place.shape[1]
 
 
 def constant_name(number: int) -> str:
@@ -80,19 +77,17 @@ def _shape(value: SSAValue) -> tuple[int, ...]:
     return cast("TensorType[Attribute]", value.type).get_shape()
 
 
-class _Lowering:
+class _Lowering(Memory):
     def __init__(self, func: FuncOp, panel: int):
         self.func, self.panel = func, panel
         source = func.body.block
         self.returned = cast(ReturnOp, source.last_op)
         types = [memref(_shape(v)) for v in (*source.args, *self.returned.arguments)]
-        self.block = Block(arg_types=types)
+        super().__init__(Block(arg_types=types))
         self.places: dict[SSAValue, Place] = {}
         self.weights: dict[SSAValue, str] = {}
         self.packed: dict[tuple[Any, ...], SSAValue] = {}
-        self.made: dict[tuple[str, Attribute, int, bool], SSAValue] = {}
         self.outputs: dict[SSAValue, SSAValue] = {}
-        self.borders: dict[SSAValue, tuple[int, int, float]] = {}
         count = len(source.args)
         for arg, target in zip(source.args, self.block.args, strict=False):
             self.places[arg] = Place(target, _shape(arg), row_major(_shape(arg)))
@@ -122,51 +117,6 @@ class _Lowering:
         func.location = self.func.location
         return ModuleOp([func])
 
-    def add(self, op: Operation, like: Operation | None = None) -> Operation:
-        """Add an operation at the end."""
-        if like is not None:
-            op.location = like.location
-        self.block.add_op(op)
-        return op
-
-    # --- memory -----------------------------------------------------------------------------------------------------
-
-    def place(self, value: SSAValue) -> Place:
-        """Where a tensor is; a weight that is read as it lies is one of the program's."""
-        if value not in self.places:
-            shape = _shape(value)
-            base = self.weight(self.weights[value], memref(shape))
-            self.places[value] = Place(base, shape, row_major(shape))
-        return self.places[value]
-
-    def weight(self, symbol: str, type: Attribute, panel: int = 0, transposed: bool = False) -> SSAValue:
-        """A weight of the program, in this order."""
-        key = (symbol, type, panel, transposed)
-        if key not in self.made:
-            self.made[key] = self.add(WeightOp(symbol, type, panel, transposed)).results[0]
-        return self.made[key]
-
-    def memref(self, place: Place) -> SSAValue:
-        """A place as an operand."""
-        type = memref(place.shape, place.strides)
-        if type == place.base.type and place.offset == 0:
-            return place.base
-        static = DenseArrayBase.from_list
-        cast_op = ReinterpretCastOp(
-            place.base, [], [], [], static(i64, [place.offset]), static(i64, [*place.shape]),
-            static(i64, [*place.strides]), type,
-        )  # fmt: skip
-        return self.add(cast_op).results[0]
-
-    def buffer(self, shape: Sequence[int]) -> Place:
-        """New memory of the arena; rows do not lie a multiple of 4 KiB apart."""
-        strides = [*row_major(shape)]
-        if len(shape) > 1 and shape[-2] > 1 and strides[-2] % PAGE == 0:
-            padded = row_major((*shape[:-1], shape[-1] + SPARE))
-            strides = [*padded]
-        type = memref(shape, strides)
-        return Place(self.add(BufferOp(type)).results[0], tuple(shape), tuple(strides))
-
     def result(self, value: SSAValue) -> Place:
         """Where a group writes: the output that it is, or a buffer."""
         shape = _shape(value)
@@ -191,14 +141,6 @@ class _Lowering:
                 whole = Place(self.outputs[current], _shape(current), row_major(_shape(current)))
                 return whole.viewed(_shape(value))
 
-    def copy(self, place: Place, target: Place | None = None, like: Operation | None = None) -> Place:
-        """The same elements in memory of their own, side by side."""
-        target = target or self.buffer(place.shape)
-        region = body_of(1)
-        region.block.add_op(YieldOp(region.block.args[0]))
-        self.add(MapOp(self.memref(target), [self.memref(place)], region), like)
-        return target
-
     def _return(self) -> None:
         """Copy to the outputs what no group has written there."""
         count = len(self.func.body.block.args)
@@ -206,6 +148,14 @@ class _Lowering:
             place = self.place(value)
             if place.base is not target or place.offset or not place.is_dense:
                 self.copy(place, Place(target, _shape(value), row_major(_shape(value))))
+
+    def place(self, value: SSAValue) -> Place:
+        """Where a tensor is; a weight that is read as it lies is one of the program's."""
+        if value not in self.places:
+            shape = _shape(value)
+            base = self.weight(self.weights[value], memref(shape))
+            self.places[value] = Place(base, shape, row_major(shape))
+        return self.places[value]
 
     # --- views ------------------------------------------------------------------------------------------------------
 
@@ -322,49 +272,12 @@ class _Lowering:
                     most = (max(most[0], border[0]), max(most[1], border[1]))
         return most
 
-    def new_image(self, shape: tuple[int, ...], border: tuple[int, int], value: float) -> Place:
-        """New memory for an image with a border of this number."""
-        n, c, h, w = shape
-        rows, columns = h + 2 * border[0], w + 2 * border[1]
-        whole = (n, rows, columns, c)
-        base = self.add(BufferOp(memref(whole))).results[0]
-        place = Place(base, whole, row_major(whole))
-        for dim, extent, size in ((1, rows, border[0]), (2, columns, border[1])):
-            for start in (0, extent - size):
-                if size:
-                    self._fill(place.sliced(dim, start, size), value)
-        self.borders[base] = (*border, value)
-        inner = place.sliced(1, border[0], h).sliced(2, border[1], w)
-        return inner.permuted([0, 3, 1, 2])
-
-    def _fill(self, place: Place, value: float) -> None:
-        region = body_of(0)
-        region.block.add_op(YieldOp(Body(region.block, {}).constant(value)))
-        self.add(MapOp(self.memref(place), [], region))
-
-    def _with_border(self, place: Place, border: tuple[int, int], value: float, like: Operation) -> Place:
-        """The image, or a copy of it, with channels side by side and at least this border of ``value`` around it, as a
-        place that begins in the border: (n, h, w, c).
-        """
-        have = self.borders.get(place.base, (0, 0, value))
-        n, c, h, w = place.shape
-        fits = is_image(place) and place.strides[3] == c and (not any(border) or have[2] == value)
-        whole = place.base.type.get_shape()  # type: ignore[attr-defined]
-        is_all = border == (0, 0) or (len(whole) == 4 and whole[1:3] == (h + 2 * have[0], w + 2 * have[1]))
-        if not fits or not is_all or have[0] < border[0] or have[1] < border[1]:
-            made = self.new_image(place.shape, border, value)
-            self.copy(place, made, like)
-            place = made
-        last = place.permuted([0, 2, 3, 1])
-        offset = last.offset - border[0] * last.strides[1] - border[1] * last.strides[2]
-        return Place(last.base, (n, h + 2 * border[0], w + 2 * border[1], c), last.strides, offset)
-
     def _convolution(self, group: GroupOp, outside: Mapping[SSAValue, SSAValue]) -> None:
         members = self._members(group)
         root = members[0]
         weight = outside[root.arg("weight")]
         out, _, kh, kw = _shape(weight)
-        x = self._with_border(self.place(outside[root.arg("input")]), pair(root.arg("padding")), 0.0, root)
+        x = self.with_border(self.place(outside[root.arg("input")]), pair(root.arg("padding")), 0.0, root)
         bias = root.arg("bias")
         extras = self._extras(group, [], members[1:])
         if bias is not None:
@@ -434,7 +347,7 @@ class _Lowering:
             step = pair(root.arg("stride") or size)
             border = pair(root.arg("padding"))
             kind, value = ("max", -math.inf) if name.startswith("max") else ("mean", 0.0)
-        x = self._with_border(source, border, value, root)
+        x = self.with_border(source, border, value, root)
         shape = _shape(root.results[0])
         if name in ("mean", "_adaptive_avg_pool2d"):
             n, c = source.shape[:2]
@@ -453,13 +366,13 @@ class _Lowering:
 
     def _rows(self, group: GroupOp, outside: Mapping[SSAValue, SSAValue]) -> None:
         (op,) = self._members(group)
-        x = self._side_by_side(self.place(outside[op.arg("self")]), op)
+        x = self.side_by_side(self.place(outside[op.arg("self")]), op)
         target = self.result(group.outputs[0])
         self.add(SoftmaxOp(self.memref(x), self.memref(target)), group)
 
     def _norm(self, group: GroupOp, outside: Mapping[SSAValue, SSAValue]) -> None:
         op = self._members(group)[0]
-        x = self._side_by_side(self.place(outside[op.arg("input")]), op)
+        x = self.side_by_side(self.place(outside[op.arg("input")]), op)
         target = self.result(group.outputs[0])
         parameters: list[SSAValue] = []
         for name in ("weight", "bias"):
@@ -467,10 +380,6 @@ class _Lowering:
                 place = self.place(outside[op.arg(name)])
                 parameters.append(self.memref(place if place.is_dense else self.copy(place)))
         self.add(NormOp(self.memref(x), self.memref(target), parameters, FloatAttr(float(op.arg("eps")), f32)), group)
-
-    def _side_by_side(self, place: Place, like: Operation) -> Place:
-        """The place, or a copy of it, whose last dim has elements side by side."""
-        return place if place.strides[-1] == 1 or place.shape[-1] == 1 else self.copy(place, like=like)
 
     def _product(self, group: GroupOp, outside: Mapping[SSAValue, SSAValue]) -> None:
         members = self._members(group)
@@ -487,7 +396,7 @@ class _Lowering:
                 left, right, bias = root.arg("mat1"), root.arg("mat2"), root.arg("self")
             case _:
                 left, right = root.arg("self"), root.arg("mat2")
-        a = self._side_by_side(self.place(outside[left]), root)
+        a = self.side_by_side(self.place(outside[left]), root)
         extras = self._extras(group, [], members[1:])
         if bias is not None:
             extras = list(dict.fromkeys([bias, *extras]))
@@ -539,3 +448,26 @@ class _Lowering:
             self.packed[key] = self.memref(to)
             self.add(PackOp(self.memref(place), self.packed[key]), like)
         return self.packed[key]
+
+
+@register_pass
+@dataclass(frozen=True)
+class NativeToTilePass(Pass):
+    """Lower groups to micro-kernels: what is left is the functions of ``tile``, for processors of ``family``"""
+
+    name = "native-to-tile"
+    family: str = "x86-64"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Raises E1160 for a family that no processor is of."""
+        panel = panel_of(of_family(self.family)[0])
+        block = module.body.block
+        found = [op for op in block.ops if isinstance(op, FuncOp) and "backend.delegate" in op.attributes]
+        made = [lower_function(func, panel) for func in found]
+        for op in list(block.ops)[::-1]:
+            block.erase_op(op, safe_erase=False)
+        for part in made:
+            func = part.body.block.first_op
+            assert func is not None
+            func.detach()
+            block.add_op(func)

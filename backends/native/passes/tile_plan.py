@@ -6,14 +6,19 @@ planner is the one that places tensors of methods (``passes/analysis/planning``)
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IntegerAttr, i64
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import SSAValue
 
 from etir.backends.native.tile import BufferOp, TemplateOp, extent_of
+from etir.dialects.context import EtContext
 from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.problem import Buffer, Problem
+from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
 
 ALIGNMENT = 64
 
@@ -47,3 +52,17 @@ def _problem(buffers: list[BufferOp], live: dict[SSAValue, list[int]]) -> Proble
         at = live.get(op.result, [0])
         items.append(Buffer(key, 4 * extent_of(op.result.type), ((min(at), max(at)),), ALIGNMENT))
     return Problem(items)
+
+
+@register_pass
+@dataclass(frozen=True)
+class TilePlanPass(Pass):
+    """Place the buffers of functions of ``tile`` in their arenas"""
+
+    name = "tile-plan"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Every function of the module."""
+        for func in module.body.block.ops:
+            if isinstance(func, FuncOp):
+                plan_function(func)

@@ -14,12 +14,12 @@ from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import SSAValue
 
 from etir.backends.native.cc import compiler, shared_object
-from etir.backends.native.compile import choose_schedules
 from etir.backends.native.cpu import cpu, family_of_host
 from etir.backends.native.image import flat_image
 from etir.backends.native.kernels import template_of
 from etir.backends.native.packing import packed
 from etir.backends.native.passes.tile_plan import plan_function
+from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of, strides_of
 

@@ -1,0 +1,47 @@
+// RUN: et-opt -p native-group %s | filecheck %s
+
+et.weight @w : tensor<40x24xf32> = #et.synthetic<seed = 1> {fqn = "w"}
+et.weight @b : tensor<40xf32> = #et.synthetic<seed = 2> {fqn = "b"}
+func.func private @forward_native_0(%x: tensor<5x24xf32>, %y: tensor<5x40xf32>) -> tensor<5x40xf32> attributes {backend.delegate = "native"} {
+  %w = et.get_weight @w : tensor<40x24xf32>
+  %b = et.get_weight @b : tensor<40xf32>
+  %0 = edge.aten.linear.default(%x, %w, %b) : (tensor<5x24xf32>, tensor<40x24xf32>, tensor<40xf32>) -> tensor<5x40xf32>
+  %1 = edge.aten.relu.default(%0) : (tensor<5x40xf32>) -> tensor<5x40xf32>
+  %2 = edge.aten.add.Tensor(%1, %y) : (tensor<5x40xf32>, tensor<5x40xf32>) -> tensor<5x40xf32>
+  %3 = edge.aten._softmax.default(%2, dim = 1, half_to_float = false) : (tensor<5x40xf32>) -> tensor<5x40xf32>
+  func.return %3 : tensor<5x40xf32>
+}
+
+// CHECK:       %0 = native.group "product"(%x, %w, %b, %y)
+// CHECK-NEXT:  ^bb0
+// CHECK-NEXT:    edge.aten.linear.default
+// CHECK-NEXT:    edge.aten.relu.default
+// CHECK-NEXT:    edge.aten.add.Tensor
+// CHECK-NEXT:    native.yield
+// CHECK:       %8 = native.group "softmax"(%0)
+
+// A tensor that two operations read ends a group.
+func.func private @forward_native_1(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) attributes {backend.delegate = "native"} {
+  %0 = edge.aten.relu.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = edge.aten.exp.default(%0) : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = edge.aten.neg.default(%1) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return %0, %2 : tensor<4xf32>, tensor<4xf32>
+}
+// CHECK:       @forward_native_1
+// CHECK:         native.group "map"(%x)
+// CHECK-NEXT:    ^bb0
+// CHECK-NEXT:      edge.aten.relu.default
+// CHECK-NEXT:      native.yield
+// CHECK:         native.group "map"
+// CHECK-NEXT:    ^bb0
+// CHECK-NEXT:      edge.aten.exp.default
+// CHECK-NEXT:      edge.aten.neg.default
+// CHECK-NEXT:      native.yield
+
+// Functions of others stay.
+func.func private @forward_other_0(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = edge.aten.relu.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return %0 : tensor<4xf32>
+}
+// CHECK:       @forward_other_0
+// CHECK-NEXT:    edge.aten.relu.default

@@ -1,0 +1,40 @@
+// RUN: et-opt -p native-group,native-to-tile %s | filecheck %s
+
+et.weight @w : tensor<40x24xf32> = #et.synthetic<seed = 1> {fqn = "w"}
+et.weight @b : tensor<40xf32> = #et.synthetic<seed = 2> {fqn = "b"}
+func.func private @forward_native_0(%x: tensor<5x24xf32>, %y: tensor<5x40xf32>) -> tensor<5x40xf32> attributes {backend.delegate = "native"} {
+  %w = et.get_weight @w : tensor<40x24xf32>
+  %b = et.get_weight @b : tensor<40xf32>
+  %0 = edge.aten.linear.default(%x, %w, %b) : (tensor<5x24xf32>, tensor<40x24xf32>, tensor<40xf32>) -> tensor<5x40xf32>
+  %1 = edge.aten.relu.default(%0) : (tensor<5x40xf32>) -> tensor<5x40xf32>
+  %2 = edge.aten.add.Tensor(%1, %y) : (tensor<5x40xf32>, tensor<5x40xf32>) -> tensor<5x40xf32>
+  %3 = edge.aten._softmax.default(%2, dim = 1, half_to_float = false) : (tensor<5x40xf32>) -> tensor<5x40xf32>
+  func.return %3 : tensor<5x40xf32>
+}
+
+// The weight is read in panels of 32 columns, the bias for every row; what the function returns is its last argument.
+// CHECK:      func.func @forward_native_0(%x: memref<5x24xf32>, %y: memref<5x40xf32>, %0: memref<5x40xf32>)
+// CHECK-NEXT:   %1 = tile.buffer : memref<5x40xf32>
+// CHECK-NEXT:   %2 = tile.weight "b" : memref<40xf32>
+// CHECK-NEXT:   %3 = tile.weight "w" panel 32 : i64 transposed 1 : i64 : memref<2x24x32xf32>
+// CHECK-NEXT:   memref.reinterpret_cast %2 to offset: [0], sizes: [5, 40], strides: [0, 1]
+// CHECK-NEXT:   tile.brgemm %x, %3, %1(%4, %y)
+// CHECK-NEXT:   ^bb0(%5: f32, %6: f32, %7: f32):
+// CHECK-NEXT:     arith.addf %5, %6
+// CHECK-NEXT:     arith.constant 0.0
+// CHECK-NEXT:     arith.maximumf
+// CHECK-NEXT:     arith.addf
+// CHECK-NEXT:     tile.yield
+// CHECK:        tile.softmax %1, %0
+
+// A transposed right operand is packed from the strides that it has; permutations copy nothing.
+func.func private @forward_native_1(%x: tensor<2x6x8xf32>, %y: tensor<2x5x8xf32>) -> tensor<2x6x5xf32> attributes {backend.delegate = "native"} {
+  %0 = edge.aten.permute_copy.default(%y, dims = [0, 2, 1]) : (tensor<2x5x8xf32>) -> tensor<2x8x5xf32>
+  %1 = edge.aten.bmm.default(%x, %0) : (tensor<2x6x8xf32>, tensor<2x8x5xf32>) -> tensor<2x6x5xf32>
+  func.return %1 : tensor<2x6x5xf32>
+}
+// CHECK:      @forward_native_1
+// CHECK-NEXT:   tile.buffer : memref<2x1x8x32xf32>
+// CHECK-NEXT:   memref.reinterpret_cast %y to offset: [0], sizes: [2, 8, 5], strides: [40, 1, 8]
+// CHECK-NEXT:   tile.pack
+// CHECK-NEXT:   tile.brgemm
