@@ -160,7 +160,7 @@ def _read(
         tuple(tuple(row[1 : 1 + row[0]]) for row in tensors),
         arena,
         tuple((part(row[0], row[1]).decode(), row[2]) for row in weights),
-        tuple(Constant(part(r[0], r[1]).decode(), *r[2:6], bool(r[6]), *r[7:9]) for r in constants),
+        tuple(Constant(part(r[0], r[1]).decode(), r[2], r[3], r[4], r[5], bool(r[6]), r[7], r[8]) for r in constants),
         tuple(Variant(part(r[0], r[1]).decode(), Image(part(r[2], r[3]), r[4])) for r in variants),
         part(*fallback),
     )

@@ -60,7 +60,7 @@ def _known(command: tuple[str, ...], is_zig: bool = False) -> Compiler:
 def shared_objects(texts: Sequence[str], cpus: Sequence[Cpu], using: Compiler) -> list[bytes]:
     """The shared objects of C texts, each for a processor, compiled side by side. Raises E1162 as for one."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(lambda pair: shared_object(*pair, using), zip(texts, cpus, strict=True)))
+        return list(pool.map(shared_object, texts, cpus, [using] * len(cpus)))
 
 
 def shared_object(text: str, cpu: Cpu, using: Compiler) -> bytes:

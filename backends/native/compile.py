@@ -8,7 +8,7 @@ from typing import cast
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.api.interface import Artifact, NamedBlob, Outlined
 from etir.backends.native.blob import Constant, NativeBlob, Variant, write_blob
@@ -75,7 +75,7 @@ def _weights(
     named: dict[str, NamedBlob] = {}
     found: dict[str, Constant] = {}
     shapes = {
-        op.symbol.root_reference.data: op.result.type.get_shape()
+        op.symbol.root_reference.data: cast("TensorType[Attribute]", op.result.type).get_shape()
         for op in outlined.func.body.block.ops
         if isinstance(op, GetWeightOp)
     }
@@ -134,7 +134,7 @@ def ungroup(func: FuncOp) -> None:
     """Take operators out of their groups again."""
     block = func.body.block
     for group in [op for op in block.ops if isinstance(op, GroupOp)]:
-        values = dict(zip(group.body.block.args, group.inputs, strict=True))
+        values: dict[SSAValue, SSAValue] = dict(zip(group.body.block.args, group.inputs, strict=True))
         for op in group.body.block.ops:
             if isinstance(op, YieldOp):
                 for result, value in zip(group.outputs, op.values, strict=True):

@@ -300,8 +300,10 @@ class PackOp(TemplateOp):
 
     def verify_(self) -> None:
         source, to = shape_of(self.source), shape_of(self.to)
-        fits = len(source) >= 2 and len(to) == len(source) + 1 and source[:-2] == to[:-3] and source[-2] == to[-2]
-        if not fits or not (to[-3] - 1) * to[-1] < source[-1] <= to[-3] * to[-1]:
+        if len(source) < 2 or len(to) != len(source) + 1 or (*source[:-2], source[-2]) != (*to[:-3], to[-2]):
+            raise VerifyException(f"{to} are no panels of {source}")
+        panels, panel, columns = to[len(to) - 3], to[len(to) - 1], source[len(source) - 1]
+        if not (panels - 1) * panel < columns <= panels * panel:
             raise VerifyException(f"{to} are no panels of {source}")
 
 

@@ -32,7 +32,7 @@ def _rows(x: SSAValue, out: SSAValue, body: list[str]) -> tuple[str, int, int]:
         *(f"  {line}" for line in body),
         "}",
     ]
-    return "\n".join(lines), math.prod(dims), max(1, 2048 // shape[-1])
+    return "\n".join(lines), math.prod(dims), max(1, 2048 // shape[len(shape) - 1])
 
 
 def _walk(n: int, lanes: int, whole: str, some: str) -> list[str]:

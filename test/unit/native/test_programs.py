@@ -1,0 +1,184 @@
+"""Programs with the delegate ``native`` on etir's runtime against eager: trusted, refused, listed, damaged."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+import etir  # noqa: E402
+import etir.runtime  # noqa: E402
+from etir.backends.native.backend import BACKEND  # noqa: E402
+from etir.backends.native.blob import read_blob, write_blob  # noqa: E402
+from etir.backends.native.cc import compiler  # noqa: E402
+from etir.diagnostics import EtirError  # noqa: E402
+from etir.dialects.et.payloads import DelegateOp  # noqa: E402
+from etir.dialects.et.weights import BlobAttr  # noqa: E402
+from etir.emit.from_pte import read_program  # noqa: E402
+from etir.runtime import RuntimeFailure  # noqa: E402
+
+
+class Images(nn.Module):
+    """Windows with and without borders and steps, one channel each, pools, a residual, products of images and rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 40, 3, stride=2, padding=1)
+        self.each = nn.Conv2d(40, 40, 3, padding=1, groups=40)
+        self.mixed = nn.Conv2d(40, 70, 1)
+        self.square = nn.Conv2d(70, 70, 3, padding=1)
+        self.wide = nn.Conv2d(70, 33, (5, 3), padding=(2, 0), stride=2, bias=False)
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.last = nn.Linear(33, 10)
+
+    def forward(self, x: Any) -> Any:
+        x = torch.relu(self.first(x))
+        x = nn.functional.relu6(self.each(x))
+        x = self.mixed(x)
+        x = self.pool(x + torch.nn.functional.silu(self.square(x)))
+        x = self.wide(x)
+        return self.last(x.mean((2, 3))), nn.functional.avg_pool2d(x, 2)
+
+
+class Rows(nn.Module):
+    """Products of three and four dims, of two inputs, with constants and bodies of every weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Sequential(nn.Linear(70, 130), nn.GELU(), nn.LayerNorm(130), nn.Linear(130, 33, bias=False))
+        self.table = nn.Parameter(torch.randn(2, 33, 9))
+
+    def forward(self, x: Any, y: Any) -> Any:
+        x = self.fc(x) * 0.3 + y
+        z = torch.bmm(x, self.table).softmax(-1)
+        return torch.matmul(z, z.transpose(1, 2))[:, 1:, ::2], x.permute(2, 0, 1)
+
+
+def encoder() -> nn.Module:
+    return nn.TransformerEncoderLayer(64, 4, 128, activation="gelu", batch_first=True, norm_first=True)
+
+
+CASES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] = {
+    "images": (Images, ((2, 3, 41, 37),)),
+    "rows": (Rows, ((2, 17, 70), (2, 17, 33))),
+    "encoder": (encoder, ((1, 19, 64),)),
+}
+
+
+def built(name: str) -> tuple[nn.Module, tuple[Any, ...], etir.Program]:
+    torch.manual_seed(len(name))
+    make, shapes = CASES[name]
+    module = make().eval()
+    inputs = tuple(torch.randn(shape) for shape in shapes)
+    program = etir.compile(torch.export.export(module, inputs), target="etir", delegates=["native"])
+    return module, inputs, program
+
+
+def outputs(module: nn.Module, inputs: tuple[Any, ...]) -> list[Any]:
+    with torch.no_grad():
+        found = module(*inputs)
+    return [found] if isinstance(found, torch.Tensor) else list(found)
+
+
+def blob_of(program: etir.Program) -> bytes:
+    """The data of the program's only delegate."""
+    (delegate,) = (op for op in read_program(program.buffer).walk() if isinstance(op, DelegateOp))
+    assert delegate.backend.data == BACKEND.runtime_id and isinstance(delegate.value, BlobAttr)
+    return bytes(delegate.value.data.data)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_eager_is_computed_by_code_and_by_the_fallback(name: str) -> None:
+    module, inputs, program = built(name)
+    wanted = outputs(module, inputs)
+    assert program.delegation is not None and len(program.delegation.backends[0].partitions) == 1
+    loads = {
+        "trusted": etir.runtime.load(program),
+        "two threads": etir.runtime.load(program, threads=2),
+        "refused": etir.runtime.load(program, native="refuse"),
+        "a file": etir.runtime.load(program.buffer),
+    }
+    results = {way: [list(loaded.forward(*inputs)) for _ in range(2)] for way, loaded in loads.items()}
+    for way, runs in results.items():
+        for run in runs:
+            for got, want in zip(run, wanted, strict=True):
+                assert (got - want).abs().max() <= 1e-5 * want.abs().max(), way
+    for got, other in zip(results["trusted"][0], results["two threads"][1], strict=True):
+        assert torch.equal(got, other)
+    for got, other in zip(results["refused"][0], results["a file"][0], strict=True):
+        assert torch.equal(got, other)
+    # Code sums in another order than kernels: that it has run at all shows in the last digits.
+    assert any(not torch.equal(a, b) for a, b in zip(results["trusted"][0], results["refused"][0], strict=True))
+
+
+def test_images_that_are_listed_run() -> None:
+    _, inputs, program = built("rows")
+    digests = [variant.digest.hex() for variant in read_blob(blob_of(program)).variants]
+    trusted, refused = (etir.runtime.load(program, native=way).forward(*inputs)[0] for way in ("trusted", "refuse"))
+    listed = etir.runtime.load(program, native=digests).forward(*inputs)[0]
+    assert torch.equal(listed, trusted) and not torch.equal(listed, refused)
+    other = etir.runtime.load(program, native=["00" * 32]).forward(*inputs)[0]
+    assert torch.equal(other, refused)
+    for wrong in ("yes", ["12"], ["zz" * 32]):
+        with pytest.raises(RuntimeFailure, match="E1213"):
+            etir.runtime.load(program, native=wrong)
+
+
+def test_a_changed_image_is_not_the_listed_one() -> None:
+    """Its digest in the file still says that it is."""
+    _, inputs, program = built("rows")
+    blob = blob_of(program)
+    digests = [variant.digest.hex() for variant in read_blob(blob).variants]
+    data = bytearray(program.buffer)
+    start = data.index(blob[:64])
+    for variant in read_blob(blob).variants:
+        at = blob.index(variant.image.code) + variant.image.entry
+        data[start + at] ^= 0xFF
+    changed = etir.runtime.load(bytes(data), native=digests).forward(*inputs)[0]
+    assert torch.equal(changed, etir.runtime.load(program, native="refuse").forward(*inputs)[0])
+
+
+def test_blobs_are_written_as_they_are_read() -> None:
+    blob = blob_of(built("rows")[2])
+    assert write_blob(read_blob(blob)) == blob
+
+
+def test_damaged_blobs_are_refused_or_run() -> None:
+    """Numbers of the tables replaced by hostile ones: an error with an id, or a result; code is not run."""
+    _, inputs, program = built("images")
+    blob = blob_of(program)
+    start = program.buffer.index(blob[:64])
+    found = read_blob(blob)
+    size = 64 + 36 * len(found.shapes) + 16 * len(found.weights) + 40 * len(found.constants) + 56 * len(found.variants)
+    chance = random.Random(0)
+    refused = 0
+    for _ in range(300):
+        data = bytearray(program.buffer)
+        for _ in range(chance.randint(1, 2)):
+            at = start + 4 * chance.randrange(size // 4)
+            value = chance.choice([0, 1, 2, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, chance.randrange(1 << 32), 65536])
+            data[at : at + 4] = value.to_bytes(4, "little")
+        try:
+            etir.runtime.load(bytes(data), native="refuse").forward(*inputs)
+        except RuntimeFailure:
+            refused += 1
+    assert refused > 100
+
+
+def test_errors_say_what_to_do() -> None:
+    with pytest.raises(EtirError, match="E1161"):
+        compiler("no-such-compiler")
+    module = nn.Linear(4, 4).eval()
+    exported = torch.export.export(module, (torch.randn(2, 4),))
+    with pytest.raises(EtirError, match="E1160"):
+        etir.compile(exported, target="etir", delegates=["native{cpus=z80}"])
+    with pytest.raises(EtirError, match="E1103"):
+        read_blob(b"ETNC" + (99).to_bytes(4, "little") + bytes(64))
+    for data in (b"", b"ETRD" + bytes(80), b"ETNC\1\0\0\0" + b"\xff" * 80):
+        with pytest.raises(EtirError, match="E1108"):
+            read_blob(data)
