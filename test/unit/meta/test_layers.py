@@ -50,6 +50,7 @@ STARTS_TOOLS = (
     "dialects/context.py",
     "backends/api/registry.py",
     "backends/bridge/__init__.py",
+    "backends/native/backend.py",
     "backends/reference/backend.py",
     "backends/xnnpack/backend.py",
     "lowering/export_fx/__init__.py",
