@@ -23,6 +23,7 @@ from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
 from etir.backends.native.tile import WeightOp, shape_of
+from etir.backends.reference.backend import BACKEND, ReferenceOptions
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 
 ALIGNMENT = 64
@@ -112,8 +113,6 @@ def _weights(
 
 def _fallback(outlined: Outlined) -> Artifact:
     """The function on the kernels, as the reference delegate has it, its weights left to the delegate around it."""
-    from etir.backends.reference.backend import BACKEND, ReferenceOptions
-
     module = ModuleOp([op.clone() for op in outlined.module.body.block.ops if op is not outlined.func])
     func = outlined.func.clone()
     func.location = outlined.func.location

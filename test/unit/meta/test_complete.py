@@ -31,7 +31,8 @@ PARSERS: dict[str, ToolParser] = {
     "et-run": et_run._parser(),  # pyright: ignore[reportPrivateUsage]
 }
 
-DIALECTS = [name for name in EtContext().registered_dialect_names if name not in ("builtin", "func", "pdl")]
+OF_XDSL = ("builtin", "func", "pdl", "arith", "math", "memref")
+DIALECTS = [name for name in EtContext().registered_dialect_names if name not in OF_XDSL]
 """All that are not xDSL's own."""
 
 
