@@ -67,6 +67,9 @@ def _parser() -> ToolParser:
         "--data", action="append", default=[], metavar="FILE", help=".ptd file with external weights of a .pte file"
     )
     parser.add_argument("--profile", action="store_true", help="print the time of each operator (native runtime)")
+    parser.add_argument(
+        "--native", action="store_true", help="run machine code that the file brings along (native runtime)"
+    )
     parser.add_argument("--threads", type=int, metavar="N", help="threads for one run (native runtime; default: 1)")
     parser.add_argument(
         "--weights", action="append", default=[], metavar="FILE", help="safetensors with the bytes of weights"
@@ -96,7 +99,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
 def _is_native(arguments: argparse.Namespace) -> bool:
     """Whether the native runtime executes the input. Raises error E0901 for options that only it has."""
     interpreted = not arguments.input.endswith(".pte") or arguments.interpret or arguments.evaluator is not None
-    options = ("profile", "threads", "data", "load_library")
+    options = ("profile", "threads", "native", "data", "load_library")
     only_native = [name.replace("_", "-") for name in options if getattr(arguments, name) not in (None, False, [])]
     if arguments.replacements and arguments.input.endswith(".pte"):
         raise usage_error("--replace-weights is for text; a .pte file has its weights in it, or in .ptd files (--data)")
@@ -144,7 +147,8 @@ def _load_native(arguments: argparse.Namespace) -> Program:
     for library in arguments.load_library:
         load_library(library)
     threads = 1 if arguments.threads is None else arguments.threads
-    return load(arguments.input, arguments.data, threads=threads)
+    policy = "trusted" if arguments.native else "refuse"
+    return load(arguments.input, arguments.data, threads=threads, native=policy)
 
 
 @contextmanager

@@ -33,6 +33,7 @@ Execute a method of a program and print or write its outputs.
   --data FILE        a .ptd file with external weights; may be given several times
   --load-library FILE  a shared library with kernels or backends of your own; may be given several times
   --threads N        threads that a run may use (default: 1)
+  --native           run machine code that the file brings along (default: kernels run instead)
   --isa NAME         instruction set of the kernels (default: the best for this processor)
   --repeat N         run N times and print the shortest and the median time
   --profile          print the time of each operator
@@ -44,7 +45,7 @@ struct Arguments {
   std::string model, method = "forward", outputs, isa;
   std::vector<std::string> inputs, data, libraries;
   int threads = 1, repeat = 1;
-  bool profile = false, list = false;
+  bool profile = false, list = false, native = false;
 };
 
 int complain(const char* id, const std::string& message) {
@@ -75,7 +76,8 @@ std::string parse(int argc, char** argv, Arguments* out) {
   const std::map<std::string, std::vector<std::string>*> lists = {
       {"--input", &out->inputs}, {"--data", &out->data}, {"--load-library", &out->libraries}};
   const std::map<std::string, int*> numbers = {{"--threads", &out->threads}, {"--repeat", &out->repeat}};
-  const std::map<std::string, bool*> flags = {{"--profile", &out->profile}, {"--list", &out->list}};
+  const std::map<std::string, bool*> flags = {
+      {"--profile", &out->profile}, {"--list", &out->list}, {"--native", &out->native}};
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (const auto flag = flags.find(word); flag != flags.end()) {
@@ -258,6 +260,7 @@ int run(const Arguments& arguments) {
   }
   host::Options options;
   options.threads = arguments.threads;
+  if (arguments.native) options.native = NativeCode::Policy::Trusted;
   options.isa = arguments.isa;
   const auto module = host::Module::load(std::move(bytes), std::move(data), options, &status);
   if (module == nullptr) return complain(status);
