@@ -317,9 +317,10 @@ Error Method::init_external(uint32_t index, const TensorInfo& info, Tensor& tens
     return Error::Ok;
   }
   const ConstantSource& source = options.constants;
-  const void* data = source.find == nullptr || info.planned
-                         ? nullptr
-                         : source.find(source.context, info.name.data, info.name.size, static_cast<size_t>(info.nbytes));
+  const void* data =
+      source.find == nullptr || info.planned
+          ? nullptr
+          : source.find(source.context, info.name.data, info.name.size, static_cast<size_t>(info.nbytes));
   if (data == nullptr) return fail(Check::ExternalMissing, index);
   tensor.flags = Tensor::kFlagConstant;
   tensor.data = const_cast<void*>(data);

@@ -5,8 +5,17 @@ from typing import Any
 
 class Program:
     def __init__(
-        self, source: Any, data: list[Any], isa: str, threads: int, map: bool, temp_bytes: int, seed: int,
-        trusted: bool, listed: list[bytes], /
+        self,
+        source: Any,
+        data: list[Any],
+        isa: str,
+        threads: int,
+        map: bool,
+        temp_bytes: int,
+        seed: int,
+        trusted: bool,
+        listed: list[bytes],
+        /,
     ) -> None: ...
     @property
     def methods(self) -> list[str]: ...

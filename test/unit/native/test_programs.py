@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -21,6 +23,7 @@ from etir.dialects.et.payloads import DelegateOp  # noqa: E402
 from etir.dialects.et.weights import BlobAttr  # noqa: E402
 from etir.emit.from_pte import read_program  # noqa: E402
 from etir.runtime import RuntimeFailure  # noqa: E402
+from etir.tools import et_run  # noqa: E402
 
 
 class Images(nn.Module):
@@ -127,6 +130,19 @@ def test_images_that_are_listed_run() -> None:
     for wrong in ("yes", ["12"], ["zz" * 32]):
         with pytest.raises(RuntimeFailure, match="E1213"):
             etir.runtime.load(program, native=wrong)
+
+
+def test_et_run_runs_code_when_asked(tmp_path: Path) -> None:
+    _, inputs, program = built("rows")
+    program.save(tmp_path / "model.pte")
+    np.savez(tmp_path / "x.npz", **{f"arr_{i}": x.numpy() for i, x in enumerate(inputs)})
+    for options, policy in (([], "refuse"), (["--native"], "trusted")):
+        arguments = [str(tmp_path / "model.pte"), "--inputs", str(tmp_path / "x.npz")]
+        assert et_run.main([*arguments, *options, "--outputs", str(tmp_path / "y.npz")]) == 0
+        wanted = etir.runtime.load(program, native=policy).forward(*inputs)
+        with np.load(tmp_path / "y.npz") as found:
+            for name, want in zip(found.files, wanted, strict=True):
+                np.testing.assert_array_equal(found[name], want.numpy())
 
 
 def test_a_changed_image_is_not_the_listed_one() -> None:
