@@ -27,7 +27,9 @@ FLAGS = (
     "-std=c11", "-O2", "-fPIC", "-ffreestanding", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
     "-fno-ident", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fvisibility=hidden", "-w",
 )  # fmt: skip
-LINK = ("-shared", "-nostdlib", "-Wl,--build-id=none", "-Wl,-z,noseparate-code", "-Wl,--gc-sections", "-Wl,-s")
+LINK = ("-shared", "-nostdlib", "-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-s")
+SMALL = ("-Wl,-z,noseparate-code",)
+"""No page between code and constants, from a linker that can; zig's does not take the option."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,17 @@ def _compiled(text: str, cpu: Cpu, using: Compiler) -> bytes:
         source, out = Path(folder) / "native.c", Path(folder) / "native.so"
         source.write_text(text, encoding="utf-8")
         target = ("-target", f"{cpu.family.replace('-', '_')}-linux-musl") if using.is_zig else ()
-        command = [*using.command, *target, *FLAGS, *cpu.flags, *LINK, source.name, "-o", out.name]
+        command = [
+            *using.command,
+            *target,
+            *FLAGS,
+            *cpu.flags,
+            *LINK,
+            *(() if using.is_zig else SMALL),
+            source.name,
+            "-o",
+            out.name,
+        ]
         run = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
         )
