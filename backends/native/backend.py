@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Dialect
 
 from etir.backends.api.interface import Artifact, Backend, Outlined, PartitionSummary, PreservedOp
 from etir.backends.api.patterns import Row, operator_of
+
+if TYPE_CHECKING:
+    from etir.backends.native.blob import NativeBlob
+    from etir.interpret.evaluator import Evaluator
 
 VERSION = 1
 
@@ -92,7 +97,31 @@ class NativeBackend(Backend):
         found = read_blob(blob)
         lines = [f"// version {VERSION}, arena of {found.arena_bytes} bytes"]
         lines += [f"// {v.cpu}: {len(v.image.code)} bytes, sha256 {v.digest.hex()}" for v in found.variants]
-        return "\n".join(lines) + "\n" + REFERENCE.disassemble(found.fallback, {})
+        return "\n".join(lines) + "\n" + REFERENCE.disassemble(found.fallback, _constants(found, named_data))
+
+    def executable(
+        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], evaluator: Evaluator
+    ) -> Callable[[Sequence[Any]], list[Any]]:
+        """Interpret the program of the fallback."""
+        from etir.backends.native.blob import read_blob
+        from etir.backends.reference.backend import BACKEND as REFERENCE
+
+        found = read_blob(blob)
+        return REFERENCE.executable(found.fallback, _constants(found, named_data), evaluator)
+
+
+def _constants(found: NativeBlob, named_data: Mapping[str, bytes | memoryview]) -> dict[str, bytes]:
+    """The weights of the fallback, unpacked. Raises E1108 for a blob whose named data is missing."""
+    from etir.backends.errors import E1108
+    from etir.backends.native.packing import unpacked
+
+    constants: dict[str, bytes] = {}
+    for constant in found.constants:
+        key = found.weights[constant.weight][0] if constant.weight < len(found.weights) else ""
+        if key not in named_data:
+            raise E1108.error(f"weight {constant.weight} of '{constant.name}' is not among the program's named data")
+        constants[constant.name] = unpacked(constant, named_data[key])
+    return constants
 
 
 BACKEND = NativeBackend()

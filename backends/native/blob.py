@@ -13,7 +13,7 @@ offset bytes what
 64           rows of inputs and outputs: the rank and eight sizes, 36 bytes each
              rows of weights: offset and bytes of the key, bytes of the data, 0
              rows of constants: offset and bytes of the name, number of the weight, panel, k, n, 1 for [n, k], rows and
-             columns of the window (0: a matrix), 0
+             columns of the window (0: a matrix), groups of channels
              rows of variants: offset and bytes of the processor's name, offset and bytes of the image, its entry, 0,
              SHA-256 of the image
              texts; the fallback, at a multiple of 16; images, at multiples of 64
@@ -55,6 +55,7 @@ class Constant:
     transposed: bool = False
     rows: int = 0
     columns: int = 0
+    groups: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def write_blob(blob: NativeBlob) -> bytes:
         rows += _WEIGHT.pack(*put(key.encode()), size, 0)
     for c in blob.constants:
         rows += _CONSTANT.pack(
-            *put(c.name.encode()), c.weight, c.panel, c.k, c.n, int(c.transposed), c.rows, c.columns, 0
+            *put(c.name.encode()), c.weight, c.panel, c.k, c.n, int(c.transposed), c.rows, c.columns, c.groups
         )
     names = [put(v.cpu.encode()) for v in blob.variants]
     fallback = put(blob.fallback, 16)
@@ -160,7 +161,7 @@ def _read(
         tuple(tuple(row[1 : 1 + row[0]]) for row in tensors),
         arena,
         tuple((part(row[0], row[1]).decode(), row[2]) for row in weights),
-        tuple(Constant(part(r[0], r[1]).decode(), r[2], r[3], r[4], r[5], bool(r[6]), r[7], r[8]) for r in constants),
+        tuple(Constant(part(r[0], r[1]).decode(), r[2], r[3], r[4], r[5], bool(r[6]), *r[7:10]) for r in constants),
         tuple(Variant(part(r[0], r[1]).decode(), Image(part(r[2], r[3]), r[4])) for r in variants),
         part(*fallback),
     )

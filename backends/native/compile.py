@@ -17,8 +17,8 @@ from etir.backends.native.cpu import Cpu, cpu, family_of_host, of_family
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.image import flat_image
 from etir.backends.native.kernels.brgemm import panel_of
-from etir.backends.native.packing import packed
-from etir.backends.native.passes.native_to_tile import constant_name, lower_function
+from etir.backends.native.lowering import constant_name, lower_function
+from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
@@ -103,7 +103,10 @@ def _weights(
         elif symbol not in found:
             *_, k, panel = shape_of(op.result)
             n = shapes[symbol][0] if op.transposed is not None else shapes[symbol][1]
-            window = shapes[symbol][2:] if len(shape_of(op.result)) == 4 else ()
+            window: tuple[int, ...] = ()
+            if len(shape_of(op.result)) > 3:
+                window = ((1, *shapes[symbol][2:])[-2:]) + (groups_of(op),)
+                n = n // groups_of(op) if op.transposed is not None else n
             found[symbol] = Constant(symbol, number, panel, k, n, op.transposed is not None, *window)
     for symbol in shapes:
         if symbol not in found:
@@ -125,7 +128,9 @@ def _fallback(outlined: Outlined) -> Artifact:
             symbols[name.data] = op
     for op in func.body.block.ops:
         if isinstance(op, GetWeightOp):
-            symbols[op.symbol.root_reference.data].attributes["external"] = StringAttr("native")
+            # By symbol, since that is what the blob's table of constants has; a module's name for it may differ.
+            weight = symbols[op.symbol.root_reference.data]
+            weight.attributes |= {"external": StringAttr("native"), "fqn": op.symbol.root_reference}
     return BACKEND.preprocess(Outlined(outlined.ctx, module, func, symbols), ReferenceOptions())
 
 

@@ -31,7 +31,9 @@ from xdsl.irdl import (
 from xdsl.traits import HasParent, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-KINDS = ("product", "depthwise", "pool", "map", "softmax", "norm")
+KINDS = (
+    "product", "convolution", "depthwise", "pool", "map", "softmax", "reduce", "norm", "group_norm", "batch_norm",
+)  # fmt: skip
 
 
 @irdl_op_definition

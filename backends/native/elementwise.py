@@ -121,6 +121,30 @@ def _unary(make: Callable[[Body, SSAValue], SSAValue]) -> Expand:
     return lambda b, op: make(b, b.of(op.arg("self")))
 
 
+def _power(count: int) -> Callable[[Body, SSAValue], SSAValue]:
+    """x^count by products."""
+
+    def build(b: Body, x: SSAValue) -> SSAValue:
+        result = x
+        for _ in range(count - 1):
+            result = b.mul(result, x)
+        return result
+
+    return build
+
+
+POWERS: dict[float, Callable[[Body, SSAValue], SSAValue]] = {
+    1.0: lambda b, x: x,
+    2.0: _power(2),
+    3.0: _power(3),
+    4.0: lambda b, x: _power(2)(b, _power(2)(b, x)),
+    0.5: lambda b, x: b.make(math.SqrtOp, x),
+    -0.5: lambda b, x: b.div(1.0, b.make(math.SqrtOp, x)),
+    -1.0: lambda b, x: b.div(1.0, x),
+    -2.0: lambda b, x: b.div(1.0, b.mul(x, x)),
+}
+"""Exponents that are a few operations, to what they are."""
+
 ELEMENTWISE: dict[str, Expand] = {
     "aten.add.Tensor": lambda b, op: b.add(op.arg("self"), _scaled(b, op.arg("other"), op.arg("alpha"))),
     "aten.add.Scalar": lambda b, op: b.add(op.arg("self"), op.arg("other") * op.arg("alpha")),
@@ -139,6 +163,12 @@ ELEMENTWISE: dict[str, Expand] = {
     "aten.erf.default": _unary(lambda b, x: b.make(math.ErfOp, x)),
     "aten.tanh.default": _unary(lambda b, x: b.make(math.TanhOp, x)),
     "aten.sqrt.default": _unary(lambda b, x: b.make(math.SqrtOp, x)),
+    "aten.log.default": _unary(lambda b, x: b.make(math.LogOp, x)),
+    "aten.log1p.default": _unary(lambda b, x: b.make(math.Log1pOp, x)),
+    "aten.pow.Tensor_Scalar": lambda b, op: POWERS[float(op.arg("exponent"))](b, b.of(op.arg("self"))),
+    "aten.tanh_backward.default": lambda b, op: b.mul(
+        op.arg("grad_output"), b.sub(1.0, b.mul(op.arg("output"), op.arg("output")))
+    ),
     "aten.rsqrt.default": _unary(lambda b, x: b.div(1.0, b.make(math.SqrtOp, x))),
     "aten.reciprocal.default": _unary(lambda b, x: b.div(1.0, x)),
     "aten.sigmoid.default": _unary(Body.sigmoid),

@@ -22,6 +22,8 @@ _IN_DOUBLE: dict[type[Operation], Callable[..., Any]] = {
     math.TanhOp: np.tanh,
     math.ErfOp: _erf,
     math.SqrtOp: np.sqrt,
+    math.LogOp: np.log,
+    math.Log1pOp: np.log1p,
 }
 _IN_FLOAT: dict[type[Operation], Callable[..., Any]] = {
     arith.AddfOp: np.add,

@@ -22,8 +22,10 @@ SPARE = 16
 
 
 def is_image(place: Place) -> bool:
-    """Whether a place of four dims (n, c, h, w) has its channels side by side."""
-    return len(place.shape) == 4 and place.strides[1] == 1 and place.strides[3] >= place.shape[1]
+    """Whether a place of dims (n, c, h, w) or (n, c, l) has its channels side by side."""
+    if len(place.shape) not in (3, 4) or place.strides[1] != 1:
+        return False
+    return place.strides[-1] >= place.shape[1] or all(n == 1 for n in place.shape[2:])
 
 
 class Memory:
@@ -91,12 +93,13 @@ class Memory:
         for dim, extent, size in ((1, rows, border[0]), (2, columns, border[1])):
             for start in (0, extent - size):
                 if size:
-                    self._fill(place.sliced(dim, start, size), value)
+                    self.fill(place.sliced(dim, start, size), value)
         self._borders[base] = (*border, value)
         inner = place.sliced(1, border[0], h).sliced(2, border[1], w)
         return inner.permuted([0, 3, 1, 2])
 
-    def _fill(self, place: Place, value: float) -> None:
+    def fill(self, place: Place, value: float) -> None:
+        """One number everywhere."""
         region = body_of(0)
         region.block.add_op(YieldOp(Body(region.block, {}).constant(value)))
         self.add(MapOp(self.memref(place), [], region))
@@ -105,8 +108,10 @@ class Memory:
         """The image, or a copy of it, with channels side by side and at least this border of ``value`` around it, as a
         place that begins in the border: (n, h, w, c).
         """
-        have = self._borders.get(place.base, (0, 0, value))
         n, c, h, w = place.shape
+        if (h, w) == (1, 1) and place.strides[1] == 1:  # strides of dims of length 1 may be any
+            place = Place(place.base, place.shape, (place.strides[0], 1, c, c), place.offset)
+        have = self._borders.get(place.base, (0, 0, value))
         fits = is_image(place) and place.strides[3] == c and (not any(border) or have[2] == value)
         whole = shape_of(place.base)
         is_all = border == (0, 0) or (len(whole) == 4 and whole[1:3] == (h + 2 * have[0], w + 2 * have[1]))

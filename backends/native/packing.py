@@ -10,19 +10,26 @@ from etir.backends.native.tile import WeightOp, shape_of
 if TYPE_CHECKING:
     import numpy as np
 
+    from etir.backends.native.blob import Constant
+
 
 def packed(op: WeightOp, given: np.ndarray) -> np.ndarray:
     """The floats of ``op``, flat. ``given`` is the weight in its own shape: any for one that is read as it lies, else
-    a matrix [k, n], or [n, k] where ``op`` says so.
+    a matrix [k, n], or [n, k] where ``op`` says so; or windows, [n, c, h, w] or [c, n, h, w].
     """
     import numpy as np
 
     if op.panel is None:
         return np.ascontiguousarray(given, np.float32).reshape(-1)
-    if given.ndim == 4 and len(shape_of(op.result)) == 4:
-        taps, panels, k, panel = shape_of(op.result)
-        rows = given.transpose(2, 3, 1, 0).reshape(taps, k, given.shape[0])
-        return np.concatenate([_panels(row, panels, panel) for row in rows])
+    if len(shape_of(op.result)) > 3:
+        *_, rows, panels, k, panel = shape_of(op.result)
+        groups = groups_of(op)
+        outer, inner = given.shape[:2]
+        # By group: rows of the window, its columns, channels read, channels written.
+        by_group = given.reshape(groups, outer // groups, inner, rows, -1)
+        order = (0, 3, 4, 2, 1) if op.transposed is not None else (0, 3, 4, 1, 2)
+        matrices = by_group.transpose(order).reshape(groups * rows, k, -1)
+        return np.concatenate([_panels(matrix, panels, panel) for matrix in matrices])
     panels, k, panel = shape_of(op.result)
     given = given.reshape(given.shape[0], -1)
     matrix = given.T if op.transposed is not None else given
@@ -37,6 +44,30 @@ def _panels(matrix: np.ndarray, panels: int, panel: int) -> np.ndarray:
     whole = np.zeros((k, panels * panel), np.float32)
     whole[:, :n] = matrix
     return np.ascontiguousarray(whole.reshape(k, panels, panel).transpose(1, 0, 2)).reshape(-1)
+
+
+def unpacked(constant: Constant, data: bytes | memoryview) -> bytes:
+    """The bytes of a weight as the module has it, from those that code reads."""
+    import numpy as np
+
+    if constant.panel == 0:
+        return bytes(data)
+    panel, k, n = constant.panel, constant.k, constant.n
+    panels = -(-n // panel)
+    given = np.frombuffer(data, np.float32).reshape(-1, panels, k, panel)
+    matrices = given.transpose(0, 2, 1, 3).reshape(-1, k, panels * panel)[..., :n]
+    if constant.rows:
+        by_group = matrices.reshape(constant.groups, constant.rows, constant.columns, -1, n)
+        plain = by_group.transpose((0, 4, 3, 1, 2) if constant.transposed else (0, 3, 4, 1, 2))
+    else:
+        plain = matrices[0].T if constant.transposed else matrices[0]
+    return np.ascontiguousarray(plain).tobytes()
+
+
+def groups_of(op: WeightOp) -> int:
+    """Groups of channels of a weight of windows."""
+    dims = shape_of(op.result)
+    return dims[0] if len(dims) == 5 else 1
 
 
 def count_of(op: WeightOp) -> int:

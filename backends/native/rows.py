@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from etir.backends.api.conditions import contiguous, dtypes, is_constant, static_shapes
 from etir.backends.api.patterns import Condition, Match, Row, condition, operator_of, rows
-from etir.backends.native.elementwise import ELEMENTWISE
+from etir.backends.native.elementwise import ELEMENTWISE, POWERS
+from etir.backends.native.windows import as_pair, window_of
 from etir.dialects.et.layout import dims_of
+from etir.dialects.schema_op import SchemaOp
 
 PRODUCTS = (
     "aten.linear.default",
@@ -24,10 +27,23 @@ PRODUCTS = (
 POOLS = (
     "aten.max_pool2d_with_indices.default",
     "aten.avg_pool2d.default",
-    "aten.mean.dim",
     "aten._adaptive_avg_pool2d.default",
+    "aten.adaptive_avg_pool2d.default",
 )
-"""Windows without weights; the mean of a whole image is one."""
+"""Windows without weights."""
+
+REDUCTIONS = ("aten.mean.dim", "aten.sum.dim_IntList", "aten.amax.default", "aten.amin.default")
+"""One number for all elements of some dims."""
+
+MOVES = (
+    "aten.cat.default",
+    "aten.stack.default",
+    "aten.constant_pad_nd.default",
+    "aten.pixel_shuffle.default",
+    "aten.split_with_sizes_copy.default",
+    "aten.unbind_copy.int",
+)
+"""Operators that put elements elsewhere."""
 
 VIEWS = (
     "aten.view_copy.default",
@@ -53,23 +69,47 @@ def has_elements(match: Match) -> str | None:
     return "a tensor without elements" if empty else None
 
 
-@condition("softmax along the last dim of at least one")
-def _last_dim(match: Match) -> str | None:
+@condition("softmax of at least one dim")
+def _softmax(match: Match) -> str | None:
     rank = len(match.tensors[0].type.get_shape()) if isinstance(match.tensors[0].type, TensorType) else 0
-    if rank == 0 or match.arg("dim") % rank != rank - 1:
-        return "softmax along another dim than the last one"
+    if rank == 0:
+        return "softmax of a number"
     return "half_to_float changes the dtype" if match.arg("half_to_float") else None
 
 
-@condition("layer norm over the last dim, whose statistics nothing reads")
+def _unread_statistics(match: Match) -> str | None:
+    read = any(result.first_use is not None for result in match.op.results[1:])
+    return "the mean or the variance is read" if read else None
+
+
+@condition("layer norm whose statistics nothing reads")
 def _layer_norm(match: Match) -> str | None:
-    if len(match.arg("normalized_shape")) != 1:
-        return "a norm over several dims"
     if (match.arg("weight") is None) != (match.arg("bias") is None):
         return "a norm with a scale or a shift alone"
-    if any(result.first_use is not None for result in match.op.results[1:]):
-        return "the mean or the variance is read"
-    return None
+    return _unread_statistics(match)
+
+
+@condition("a norm whose statistics nothing reads")
+def _norm(match: Match) -> str | None:
+    return _unread_statistics(match)
+
+
+@condition("statistics of the batch")
+def _batch_norm(match: Match) -> str | None:
+    return _unread_statistics(match) if match.arg("training") else "statistics that are not the batch's"
+
+
+@condition("an exponent that is a few products")
+def _power(match: Match) -> str | None:
+    exponent = match.arg("exponent")
+    known = isinstance(exponent, (int, float)) and float(exponent) in POWERS
+    return None if known else f"the exponent is none of {', '.join(map(str, POWERS))}"
+
+
+@condition("a result of float32")
+def _float_result(match: Match) -> str | None:
+    given = match.arg("dtype")
+    return None if given is None or str(getattr(match.op.results[0].type, "element_type", "")) == "f32" else "a dtype"
 
 
 @condition("beta 1 and alpha 1")
@@ -84,57 +124,55 @@ def _known(match: Match) -> str | None:
     return "a runtime scalar" if unknown else None
 
 
-def _pair(given: Sequence[int]) -> tuple[int, int]:
-    return (given[0], given[-1])
+FEW_CHANNELS = 8
 
 
-@condition("a convolution of images with constant weights, of one group or of one channel each")
+@condition("a convolution of images or signals with constant weights")
 def _convolution(match: Match) -> str | None:
-    weight = match.type("weight")
-    if weight is None or len(weight.get_shape()) != 4:
-        return "no convolution of images"
+    weight, given = match.type("weight"), match.type("input")
+    if weight is None or given is None or len(weight.get_shape()) not in (3, 4):
+        return "no convolution of images or signals"
+    if len(given.get_shape()) != len(weight.get_shape()):
+        return "an image without a batch"
     if not is_constant(match.arg("weight")):
         return "weights that are known at run time only"
+    groups, (outer, inner, *_) = match.arg("groups"), weight.get_shape()
     if match.arg("transposed"):
-        return "a transposed convolution"
-    if _pair(match.arg("dilation")) != (1, 1):
-        return "a dilated window"
-    groups, (out, inner, *_) = match.arg("groups"), weight.get_shape()
-    if groups != 1 and not (inner == 1 and out == groups):
-        return "several groups of channels"
-    return None
+        window = window_of(cast(SchemaOp, match.op))
+        if groups != 1 or window.dilation != (1, 1):
+            return "a transposed convolution of groups or with a dilated window"
+        gaps = any(size < stride for size, stride in zip(window.size, window.stride, strict=True))
+        return "a transposed convolution with gaps" if gaps else None
+    each = inner == 1 and outer == groups
+    return None if groups == 1 or each or outer // groups >= FEW_CHANNELS else "groups of few channels"
 
 
 @condition("windows inside of the image and of zeros around it")
 def _pool(match: Match) -> str | None:
-    if match.arg("ceil_mode"):
-        return "a last window that is cut (ceil_mode)"
-    if len(match.tensors[0].type.get_shape()) != 4:  # type: ignore[union-attr]
+    given = match.type("self")
+    if given is None or len(given.get_shape()) != 4:
         return "an image without a batch"
     if operator_of(match.op) == "aten.max_pool2d_with_indices.default":
-        if match.op.results[1].first_use is not None:
-            return "the places of the largest elements are read"
-        return None if _pair(match.arg("dilation")) == (1, 1) else "a dilated window"
+        return "the places of the largest elements are read" if match.op.results[1].first_use is not None else None
+    if "adaptive" in operator_of(match.op):
+        wanted = as_pair(match.arg("output_size"))
+        even = all(n % size == 0 for n, size in zip(given.get_shape()[2:], wanted, strict=True))
+        return None if even else "windows of several sizes"
     if match.arg("divisor_override") is not None:
         return "a divisor of its own"
+    if match.arg("ceil_mode"):
+        return "a mean of windows that are cut (ceil_mode)"
     plain = match.arg("count_include_pad") or not any(match.arg("padding"))
     return None if plain else "zeros around the image that do not count"
 
 
-@condition("the mean of a whole image")
-def _mean(match: Match) -> str | None:
-    type = match.type("self")
-    rank = 0 if type is None else len(type.get_shape())
-    if rank != 4 or sorted(d % 4 for d in match.arg("dim") or ()) != [2, 3]:
-        return "a mean over other dims than height and width"
-    return None
-
-
-@condition("one number for each channel")
-def _to_one(match: Match) -> str | None:
-    type = match.type("self")
-    is_image = type is not None and len(type.get_shape()) == 4
-    return None if is_image and _pair(match.arg("output_size")) == (1, 1) else "windows of several sizes"
+@condition("each element several times, the same number in both dims or not")
+def _upsample(match: Match) -> str | None:
+    given, result = match.tensors[0].type, match.op.results[0].type
+    if not isinstance(given, TensorType) or not isinstance(result, TensorType):
+        return "no image"
+    whole = all(b % a == 0 for a, b in zip(given.get_shape()[2:], result.get_shape()[2:], strict=True))
+    return None if whole else "an image that does not become a whole number of times as large"
 
 
 COMMON: tuple[Condition, ...] = (dtypes("float32"), static_shapes(), contiguous(), has_elements, _known)
@@ -143,16 +181,22 @@ FLOATS: tuple[Condition, ...] = (static_shapes(), contiguous(), has_elements, _k
 
 def claimed() -> Sequence[Row]:
     """Every row."""
+    powers = ["aten.pow.Tensor_Scalar"]
+    plain = [name for name in ELEMENTWISE if name not in powers]
     return [
         *rows(["aten.linear.default", "aten.mm.default", "aten.bmm.default"], *COMMON),
         *rows(["aten.convolution.default"], *COMMON, _convolution),
         *rows(["aten.max_pool2d_with_indices.default"], *FLOATS, _pool),
-        *rows(["aten.avg_pool2d.default"], *COMMON, _pool),
-        *rows(["aten.mean.dim"], *COMMON, _mean),
-        *rows(["aten._adaptive_avg_pool2d.default"], *COMMON, _to_one),
+        *rows([name for name in POOLS if "max" not in name], *COMMON, _pool),
+        *rows(["aten.mean.dim", "aten.sum.dim_IntList"], *COMMON, _float_result),
+        *rows(["aten.amax.default", "aten.amin.default"], *COMMON),
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),
-        *rows(list(ELEMENTWISE), *COMMON),
-        *rows(["aten._softmax.default"], *COMMON, _last_dim),
+        *rows(plain, *COMMON),
+        *rows(powers, *COMMON, _power),
+        *rows(["aten._softmax.default", "aten._log_softmax.default"], *COMMON, _softmax),
         *rows(["aten.native_layer_norm.default"], *COMMON, _layer_norm),
-        *rows(list(VIEWS), *COMMON),
+        *rows(["aten.native_group_norm.default"], *COMMON, _norm),
+        *rows(["aten._native_batch_norm_legit.no_stats"], *COMMON, _batch_norm),
+        *rows(["aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default"], *COMMON, _upsample),
+        *rows([*VIEWS, *MOVES, "aten.glu.default"], *COMMON),
     ]

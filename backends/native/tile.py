@@ -24,16 +24,20 @@ same place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     DictionaryAttr,
     Float32Type,
     IntAttr,
     IntegerAttr,
+    IntegerType,
     MemRefType,
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
+    UnitAttr,
     i64,
 )
 from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
@@ -52,6 +56,8 @@ from xdsl.traits import HasParent, IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 f32 = Float32Type()
+COMBINATIONS = ("max", "min", "sum", "mean")
+"""How reductions and windows combine their elements."""
 
 
 def memref(shape: Sequence[int], strides: Sequence[int] | None = None) -> MemRefType[Attribute]:
@@ -101,7 +107,7 @@ class YieldOp(IRDLOperation):
 
     name = "tile.yield"
     values = var_operand_def()
-    traits = lazy_traits_def(lambda: (IsTerminator(), HasParent(BrgemmOp, DepthwiseOp, MapOp)))
+    traits = lazy_traits_def(lambda: (IsTerminator(), HasParent(BrgemmOp, DepthwiseOp, PoolOp, ReduceOp, MapOp)))
     assembly_format = "$values attr-dict `:` type($values)"
 
     def __init__(self, *values: SSAValue):
@@ -112,7 +118,8 @@ class YieldOp(IRDLOperation):
 class WeightOp(IRDLOperation):
     """Bytes of the program in the order in which they are read. ``panel`` columns lie together where it is given: a
     matrix [k, n] is [n / panel, k, panel], padded with zeros. ``transposed`` says that the weight is [n, k]. A weight
-    of four dims [n, c, h, w] is a matrix [w c, n] for each of its h rows: [h, n / panel, w c, panel].
+    of windows [n, c, h, w] is a matrix [w c, n] for each of its h rows: [h, n / panel, w c, panel]; without
+    ``transposed`` it is given as [c, n, h, w]. One of groups of channels has them as a dim before all others.
     """
 
     name = "tile.weight"
@@ -173,13 +180,13 @@ def _verify_body(region: Region, count: int) -> None:
 class BrgemmOp(TemplateOp):
     """``c = body(a b, extra)``: a [..., m, k], b packed [..., n / panel, k, panel], c [..., m, n], extra as c.
 
-    With ``taps`` the product is a sum of products: a [..., taps, m, k], b [..., taps, n / panel, k, panel]. A
-    convolution is one whose a is an image with strides that overlap: a tap for each row of the window, k its columns
-    and channels.
+    With ``taps`` the product is a sum of products over one dim or two: a [..., taps, m, k], b [..., taps, n / panel, k,
+    panel]. A convolution is one whose a is an image with strides that overlap: a tap for each row of the window, k its
+    columns and channels; or a tap for each row and column, where columns of the window lie apart.
     """
 
     name = "tile.brgemm"
-    taps = opt_prop_def(IntegerAttr)
+    taps = opt_prop_def(ArrayAttr)
     a = operand_def(MemRefType)
     b = operand_def(MemRefType)
     c = operand_def(MemRefType)
@@ -191,12 +198,23 @@ class BrgemmOp(TemplateOp):
         "`(` type($extra) `)` $body"
     )
 
-    def __init__(self, a: SSAValue, b: SSAValue, c: SSAValue, extra: Sequence[SSAValue], body: Region, taps: int = 0):
-        super().__init__(
-            operands=[a, b, c, extra],
-            properties={"taps": IntegerAttr(taps, i64) if taps else None},
-            regions=[body],
-        )
+    def __init__(
+        self,
+        a: SSAValue,
+        b: SSAValue,
+        c: SSAValue,
+        extra: Sequence[SSAValue],
+        body: Region,
+        taps: Sequence[int] = (),
+    ):
+        counts = ArrayAttr([IntegerAttr(count, i64) for count in taps]) if taps else None
+        super().__init__(operands=[a, b, c, extra], properties={"taps": counts}, regions=[body])
+
+    @property
+    def tap_counts(self) -> tuple[int, ...]:
+        """The dims of taps, outermost first."""
+        given = () if self.taps is None else self.taps.data
+        return tuple(cast("IntegerAttr[IntegerType]", item).value.data for item in given)
 
     def reads(self) -> list[SSAValue]:
         return [self.a, self.b, *self.extra]
@@ -207,10 +225,13 @@ class BrgemmOp(TemplateOp):
     def verify_(self) -> None:
         a, b, c = (shape_of(v) for v in (self.a, self.b, self.c))
         if self.taps is not None:
-            count = self.taps.value.data
-            if len(a) < 3 or len(b) != len(a) + 1 or a[-3] != count or b[-4] != count:
-                raise VerifyException(f"a and b have {count} taps")
-            a, b = (*a[:-3], *a[-2:]), (*b[:-4], *b[-3:])
+            if len(self.taps.data) not in (1, 2) or not all(isinstance(t, IntegerAttr) for t in self.taps.data):
+                raise VerifyException("taps are one or two numbers")
+            counts = self.tap_counts
+            depth = len(counts)
+            if len(b) != len(a) + 1 or a[-2 - depth : -2] != counts or b[-3 - depth : -3] != counts:
+                raise VerifyException(f"a and b have taps of {list(counts)}")
+            a, b = (*a[: -2 - depth], *a[-2:]), (*b[: -3 - depth], *b[-3:])
         if len(a) < 2 or len(b) != len(a) + 1 or len(c) != len(a) or not a[:-2] == b[:-3] == c[:-2]:
             raise VerifyException("a is [..., m, k], b [..., panels, k, panel] and c [..., m, n]")
         if a[-1] != b[-2] or a[-2] != c[-2] or not (b[-3] - 1) * b[-1] < c[-1] <= b[-3] * b[-1]:
@@ -257,27 +278,73 @@ class DepthwiseOp(TemplateOp):
 
 @irdl_op_definition
 class PoolOp(TemplateOp):
-    """The largest number, or the mean, of windows: a [..., h, w, taps, taps, c], c [..., h, w, c]."""
+    """The largest or smallest number, the sum or the mean, of ``body(a, extra)`` over windows: a [..., h, w, taps,
+    taps, c], extra and c [..., h, w, c].
+    """
 
     name = "tile.pool"
     kind = prop_def(StringAttr)
     a = operand_def(MemRefType)
     c = operand_def(MemRefType)
-    assembly_format = "$kind $a `,` $c (`schedule` $schedule^)? attr-dict `:` type($a) `,` type($c)"
+    extra = var_operand_def(MemRefType)
+    body = region_def("single_block")
+    assembly_format = (
+        "$kind $a `,` $c `(` $extra `)` (`schedule` $schedule^)? attr-dict `:` type($a) `,` type($c) "
+        "`(` type($extra) `)` $body"
+    )
 
-    def __init__(self, kind: str, a: SSAValue, c: SSAValue):
-        super().__init__(operands=[a, c], properties={"kind": StringAttr(kind)})
+    def __init__(self, kind: str, a: SSAValue, c: SSAValue, extra: Sequence[SSAValue], body: Region):
+        super().__init__(operands=[a, c, extra], properties={"kind": StringAttr(kind)}, regions=[body])
 
     def reads(self) -> list[SSAValue]:
-        return [self.a]
+        return [self.a, *self.extra]
 
     def writes(self) -> list[SSAValue]:
         return [self.c]
 
     def verify_(self) -> None:
         a, c = shape_of(self.a), shape_of(self.c)
-        if self.kind.data not in ("max", "mean") or len(a) < 3 or c != (*a[:-3], a[-1]):
-            raise VerifyException("a is [..., h, w, taps, taps, c], c [..., h, w, c], the kind max or mean")
+        if self.kind.data not in COMBINATIONS or len(a) < 3 or c != (*a[:-3], a[-1]):
+            kinds = ", ".join(COMBINATIONS)
+            raise VerifyException(f"a is [..., h, w, taps, taps, c], c [..., h, w, c], the kind one of {kinds}")
+        if any(shape_of(e) != c for e in self.extra):
+            raise VerifyException("extra operands have the shape of c")
+        _verify_body(self.body, 1 + len(self.extra))
+
+
+@irdl_op_definition
+class ReduceOp(TemplateOp):
+    """The largest or smallest number, the sum or the mean, of ``body(x, extra)`` along the last dim: x and extra [...,
+    n], out [...].
+    """
+
+    name = "tile.reduce"
+    kind = prop_def(StringAttr)
+    x = operand_def(MemRefType)
+    out = operand_def(MemRefType)
+    extra = var_operand_def(MemRefType)
+    body = region_def("single_block")
+    assembly_format = (
+        "$kind $x `,` $out `(` $extra `)` (`schedule` $schedule^)? attr-dict `:` type($x) `,` type($out) "
+        "`(` type($extra) `)` $body"
+    )
+
+    def __init__(self, kind: str, x: SSAValue, out: SSAValue, extra: Sequence[SSAValue], body: Region):
+        super().__init__(operands=[x, out, extra], properties={"kind": StringAttr(kind)}, regions=[body])
+
+    def reads(self) -> list[SSAValue]:
+        return [self.x, *self.extra]
+
+    def writes(self) -> list[SSAValue]:
+        return [self.out]
+
+    def verify_(self) -> None:
+        x = shape_of(self.x)
+        if self.kind.data not in COMBINATIONS or not x or shape_of(self.out) != x[:-1]:
+            raise VerifyException(f"x is [..., n], out [...], the kind one of {', '.join(COMBINATIONS)}")
+        if any(shape_of(e) != x for e in self.extra):
+            raise VerifyException("extra operands have the shape of x")
+        _verify_body(self.body, 1 + len(self.extra))
 
 
 @irdl_op_definition
@@ -336,15 +403,16 @@ class MapOp(TemplateOp):
 
 @irdl_op_definition
 class SoftmaxOp(TemplateOp):
-    """``out = softmax(x)`` along the last dim."""
+    """``out = softmax(x)`` along the last dim, or its logarithm."""
 
     name = "tile.softmax"
     x = operand_def(MemRefType)
     out = operand_def(MemRefType)
-    assembly_format = "$x `,` $out (`schedule` $schedule^)? attr-dict `:` type($x) `,` type($out)"
+    log = opt_prop_def(UnitAttr)
+    assembly_format = "(`log` $log^)? $x `,` $out (`schedule` $schedule^)? attr-dict `:` type($x) `,` type($out)"
 
-    def __init__(self, x: SSAValue, out: SSAValue):
-        super().__init__(operands=[x, out])
+    def __init__(self, x: SSAValue, out: SSAValue, log: bool = False):
+        super().__init__(operands=[x, out], properties={"log": UnitAttr() if log else None})
 
     def reads(self) -> list[SSAValue]:
         return [self.x]
@@ -393,5 +461,7 @@ def body_of(count: int) -> Region:
     return Region(Block(arg_types=[f32] * count))
 
 
-TEMPLATES: tuple[type[TemplateOp], ...] = (BrgemmOp, DepthwiseOp, PoolOp, PackOp, MapOp, SoftmaxOp, NormOp)
+TEMPLATES: tuple[type[TemplateOp], ...] = (
+    BrgemmOp, DepthwiseOp, PoolOp, ReduceOp, PackOp, MapOp, SoftmaxOp, NormOp,
+)  # fmt: skip
 TILE = Dialect("tile", [YieldOp, WeightOp, BufferOp, *TEMPLATES], [])

@@ -141,11 +141,10 @@ class ReferenceBackend(Backend):
     def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
         """The program inside, at the executable level."""
         from etir.dialects.text import print_module
-        from etir.emit.from_pte import read_program
 
         inside = read_blob(blob)
         return f"// version {VERSION}, {inside.temp_bytes} bytes of temporary memory\n" + print_module(
-            read_program(inside.program)
+            _module(blob, named_data)
         )
 
     def executable(
@@ -153,13 +152,21 @@ class ReferenceBackend(Backend):
     ) -> Callable[[Sequence[Any]], list[Any]]:
         """Interpret the program inside."""
         from etir.dialects.et.instructions import InputsOp
-        from etir.emit.from_pte import read_program
         from etir.interpret.interpreter import Interpreter
 
-        module = read_program(read_blob(blob).program)
+        module = _module(blob, named_data)
         count = next(len(op.arguments) for op in module.walk() if isinstance(op, InputsOp))
         interpreter = Interpreter(module, evaluator)
         return lambda arguments: interpreter.run(arguments[:count])
+
+
+def _module(blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> ModuleOp:
+    """The program inside. A delegate around this one gives the weights that it keeps for it as named data."""
+    from etir.emit.from_pte import read_program
+    from etir.emit.ptd.model import FlatTensor, NamedTensor
+
+    outside = FlatTensor({key: NamedTensor(data) for key, data in named_data.items()})
+    return read_program(read_blob(blob).program, {"named": outside})
 
 
 def _program_of(outlined: Outlined) -> ModuleOp:

@@ -11,6 +11,7 @@ After Georganas et al., "Harnessing Deep Learning via a Single Building Block", 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,6 +75,8 @@ class Brgemm(Template):
             return f"a tile of {rows} x {vectors * wide} vectors needs more than {cpu.registers} registers"
         if wide > 1 and (vectors * cpu.vector != panel or depth < shape_of(op.a)[-1]):
             return "several panels at once need whole panels and the whole depth"
+        if strides_of(op.b.type)[-2:] != (panel, 1):
+            return "rows of a panel lie one after another"
         if any(strides_of(v.type)[-1] not in (0, 1) for v in (op.c, *op.extra)):
             return "columns of c and of the extra operands lie side by side, or are one"
         return None
@@ -89,7 +92,8 @@ class Brgemm(Template):
         n = c.shape[-1]
         columns = np.moveaxis(b, -3, -2).reshape(*b.shape[:-3], b.shape[-2], -1)[..., :n]
         product = np.matmul(a.astype(np.float64), columns.astype(np.float64))
-        product = (product if op.taps is None else product.sum(-3)).astype(np.float32)
+        taps = len(op.tap_counts)
+        product = product.sum(tuple(range(-2 - taps, -2))).astype(np.float32)
         c[...] = run_body(op.body.block, [product, *extra])
 
 
@@ -103,8 +107,17 @@ class _Printer:
         (self.depth,) = integers(op, "depth", (self.k,))
         (self.block,) = integers(op, "rows", (self.m,))
         (self.wide,) = integers(op, "panels", (1,))
-        self.taps = 1 if op.taps is None else op.taps.value.data
-        self.tap_steps = (strides_of(op.a.type)[-3], strides_of(op.b.type)[-4]) if op.taps is not None else (0, 0)
+        self.tap_counts = op.tap_counts
+        self.taps = math.prod(self.tap_counts)
+        depth = len(self.tap_counts)
+        self.tap_steps = list(
+            zip(
+                strides_of(op.a.type)[-2 - depth : -2],
+                strides_of(op.b.type)[-3 - depth : -3],
+                strict=True,
+            )
+        )
+        self.between = strides_of(op.b.type)[-3]
         self.lda, self.ldc = strides_of(op.a.type)[-2], strides_of(op.c.type)[-2]
         self.extra = [strides_of(e.type)[-2:] for e in op.extra]
         self.slices = -(-self.k // self.depth)
@@ -223,7 +236,7 @@ class _Printer:
         """Calls that do all rows of a block for one range of columns; ``last`` columns of the last panel are there."""
         tiles, higher, low = shared_out(height, self.rows)
         lines: list[str] = ["{", "  long r = r0;"]
-        offset = f"group * {self.wide * self.k * self.panel} + p * {self.panel}"
+        offset = f"group * {self.wide * self.between} + p * {self.panel}"
         for count, rows in ((higher, low + 1), (tiles - higher, low)):
             if not count:
                 continue
@@ -246,6 +259,7 @@ class _Printer:
 
     def _tile_lines(self, name: str, rows: int, wide: int, width: int, last: int) -> list[str]:
         lanes = self.cpu.vector
+        loops = [(n, steps) for n, steps in zip(self.tap_counts, self.tap_steps, strict=True) if n > 1]
         columns: list[tuple[int, int, int]] = []  # offset in c, offset in b, lanes
         for panel in range(wide):
             there = last if last and panel == wide - 1 else min(width, self.panel)
@@ -253,7 +267,7 @@ class _Printer:
                 there = width
             for v in range(-(-there // lanes)):
                 at = panel * self.panel + v * lanes
-                columns.append((at, panel * self.k * self.panel + v * lanes, min(lanes, there - v * lanes)))
+                columns.append((at, panel * self.between + v * lanes, min(lanes, there - v * lanes)))
         extras = "".join(f", const float* e{i}" for i in range(len(self.extra)))
         parameters = f"const float* a, const float* b, float* c{extras}, long depth, int first, int last"
         out = [f"ETIR_NOINLINE void {name}({parameters}) {{"]
@@ -267,17 +281,17 @@ class _Printer:
             out.append("  } else {")
             out += [f"    s{i}_{j} = {self._load('c', i * self.ldc, 1, columns[j])};" for i, j in sums]
             out.append("  }")
-        if self.taps > 1:
-            out.append(f"  for (long tap = 0; tap < {self.taps}; ++tap) {{")
-            out.append("  const float* const a0 = a; const float* const b0 = b;")
+        for level, (count, _) in enumerate(loops):
+            out.append(f"  for (long tap{level} = 0; tap{level} < {count}; ++tap{level}) {{")
+            out.append(f"  const float* const a{level} = a; const float* const b{level} = b;")
         out.append("  for (long k = 0; k < depth; ++k) {")
         out += [f"    const vf w{j} = vload(b + {column[1]});" for j, column in enumerate(columns)]
         for i in range(rows):
             products = " ".join(f"s{i}_{j} += x{i} * w{j};" for j in range(len(columns)))
             out.append(f"    const vf x{i} = vset(a[{i * self.lda}]); {products}")
         out += [f"    a += 1; b += {self.panel};", "  }"]
-        if self.taps > 1:
-            out.append(f"  a = a0 + {self.tap_steps[0]}; b = b0 + {self.tap_steps[1]};")
+        for level, (_, (a, b)) in reversed([*enumerate(loops)]):
+            out.append(f"  a = a{level} + {a}; b = b{level} + {b};")
             out.append("  }")
         if self.slices == 1:
             out.append("  (void)first; (void)last;")

@@ -57,6 +57,17 @@ class Softmax(Template):
     def c(self, op: SoftmaxOp, cpu: Cpu) -> CFunction:
         n, lanes = shape_of(op.x)[-1], cpu.vector
         rest = n % lanes
+        is_log = op.log is not None
+        whole_store, some_store = "vstore(o + j, e); ", f"vstore_some(o + j, e, {rest}); "
+        last, result, some_result = (
+            "const vf scale = vset(1.0f / vsum(sums));",
+            "vload(o + j) * scale",
+            f"vload_some(o + j, {rest}) * scale",
+        )
+        if is_log:
+            whole_store = some_store = ""
+            last = "const vf scale = shift + vset(slog(vsum(sums)));"
+            result, some_result = "vload(x + j) - scale", f"vload_some(x + j, {rest}) - scale"
         # Lanes that are not there must not win; exp makes 0 of them.
         padded = f"vselect(vlanes() < vset_int({rest}), vload_some(x + j, {rest}), vset(-__builtin_inff()))"
         body = [
@@ -67,17 +78,12 @@ class Softmax(Template):
             *_walk(
                 n,
                 lanes,
-                "const vf e = vexp(vload(x + j) - shift); vstore(o + j, e); sums += e;",
+                f"const vf e = vexp(vload(x + j) - shift); {whole_store}sums += e;",
                 f"const vf e = vselect(vlanes() < vset_int({rest}), vexp({padded} - shift), vset(0.0f)); "
-                f"vstore_some(o + j, e, {rest}); sums += e;",
+                f"{some_store}sums += e;",
             ),
-            "const vf scale = vset(1.0f / vsum(sums));",
-            *_walk(
-                n,
-                lanes,
-                "vstore(o + j, vload(o + j) * scale);",
-                f"vstore_some(o + j, vload_some(o + j, {rest}) * scale, {rest});",
-            ),
+            last,
+            *_walk(n, lanes, f"vstore(o + j, {result});", f"vstore_some(o + j, {some_result}, {rest});"),
         ]
         return CFunction(*_rows(op.x, op.out, body))
 
@@ -86,8 +92,10 @@ class Softmax(Template):
 
         x, out = operands
         with np.errstate(all="ignore"):
-            e = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
-            out[...] = e / e.sum(-1, keepdims=True)
+            off = x.astype(np.float64) - x.max(-1, keepdims=True)
+            e = np.exp(off)
+            total = e.sum(-1, keepdims=True)
+            out[...] = e / total if op.log is None else off - np.log(total)
 
 
 @template(NormOp)

@@ -89,10 +89,10 @@ _BINARY = {
 }  # fmt: skip
 _UNARY = {
     arith.NegfOp: "(-{})", math.ExpOp: "vexp({})", math.TanhOp: "vtanh({})", math.ErfOp: "verf({})",
-    math.SqrtOp: "vsqrt({})", math.AbsFOp: "vabs({})",
+    math.LogOp: "vlog({})", math.Log1pOp: "vlog1p({})", math.SqrtOp: "vsqrt({})", math.AbsFOp: "vabs({})",
 }  # fmt: skip
 _COMPARISONS = {"oeq": "==", "one": "!=", "olt": "<", "ole": "<=", "ogt": ">", "oge": ">=", "une": "!="}
-HEAVY = (math.ExpOp, math.TanhOp, math.ErfOp, math.SqrtOp, arith.DivfOp)
+HEAVY = (math.LogOp, math.Log1pOp, math.ExpOp, math.TanhOp, math.ErfOp, math.SqrtOp, arith.DivfOp)
 """Operations of which a body has so many instructions that it stands in a loop rather than in every register tile."""
 
 

@@ -22,6 +22,9 @@ from etir.backends.native.kernels.template import (
 )
 from etir.backends.native.tile import DepthwiseOp, PoolOp, shape_of, strides_of
 
+PART = 256
+"""Elements that are summed before they are added to the others."""
+
 
 def _illegal(op: DepthwiseOp | PoolOp) -> str | None:
     together = all(strides_of(v.type)[-1] == 1 or shape_of(v)[-1] == 1 for v in (op.a, op.c))
@@ -116,9 +119,20 @@ class Depthwise(Template):
         c[...] = run_body(op.body.block, [sums, *extra])
 
 
+COMBINE = {"max": "s = vmax(s, {0});", "min": "s = vmin(s, {0});", "sum": "s += {0};", "mean": "s += {0};"}
+"""How a vector is combined with what there is, by kind."""
+START = {"max": "-__builtin_inff()", "min": "__builtin_inff()", "sum": "0.0f", "mean": "0.0f"}
+"""What there is before the first element."""
+
+
+def combined(kind: str, wide: Any, axes: Any) -> Any:
+    """What a kind means on an array of float64."""
+    return {"max": wide.max, "min": wide.min, "sum": wide.sum, "mean": wide.mean}[kind](axes)
+
+
 @template(PoolOp)
 class Pool(Template):
-    """The largest number or the mean of a window."""
+    """Windows without weights. Long ones are summed in several parts, which keeps the error of a sum small."""
 
     name = "pool"
 
@@ -129,22 +143,56 @@ class Pool(Template):
         *_, width, channels = shape_of(op.c)
         taps = shape_of(op.a)[-3:-1]
         a, c = strides_of(op.a.type), strides_of(op.c.type)
-        is_max = op.kind.data == "max"
-        start = "-__builtin_inff()" if is_max else "0.0f"
+        kind = op.kind.data
 
         def block(some: str) -> list[str]:
-            at = f"a + x * {a[-4]} + ty * {a[-3]} + tx * {a[-2]} + j"
-            value = f"vload_some({at}, {some})" if some else f"vload({at})"
-            step = f"s = vmax(s, {value});" if is_max else f"s += {value};"
-            result = "s" if is_max else f"s * {float_text(1 / math.prod(taps))}"
+            def load(at: str) -> str:
+                return f"vload_some({at}, {some})" if some else f"vload({at})"
+
+            parts = [load(f"a + x * {a[-4]} + ty * {a[-3]} + tx * {a[-2]} + j")]
+            for number, e in enumerate(op.extra):
+                steps = strides_of(e.type)
+                at = f"e{number} + x * {steps[-2]}"
+                parts.append(load(f"{at} + j") if steps[-1] else f"vset(({at})[0])")
+            step = COMBINE[kind].format(f"@_body({', '.join(parts)})")
+            result = f"s * {float_text(1 / math.prod(taps))}" if kind == "mean" else "s"
             to = f"c + x * {c[-2]} + j"
-            return [
-                f"vf s = vset({start});",
-                f"for (long ty = 0; ty < {taps[0]}; ++ty) {{",
-                f"  for (long tx = 0; tx < {taps[1]}; ++tx) {step}",
-                "}",
-                f"vstore_some({to}, {result}, {some});" if some else f"vstore({to}, {result});",
-            ]
+            many = kind in ("sum", "mean") and math.prod(taps) > PART
+            rows = max(1, PART // taps[1])
+            lines = [f"vf s = vset({START[kind]});"]
+            if many and taps[0] > rows:
+                lines += [
+                    "vf whole = s;",
+                    f"for (long t0 = 0; t0 < {taps[0]}; t0 += {rows}) {{",
+                    f"  const long t1 = t0 + {rows} < {taps[0]} ? t0 + {rows} : {taps[0]};",
+                    "  s = vset(0.0f);",
+                    "  for (long ty = t0; ty < t1; ++ty) {",
+                    f"    for (long tx = 0; tx < {taps[1]}; ++tx) {step}",
+                    "  }",
+                    "  whole += s;",
+                    "}",
+                    "s = whole;",
+                ]
+            elif many:
+                lines += [
+                    "vf whole = s;",
+                    f"for (long ty = 0; ty < {taps[0]}; ++ty) {{",
+                    f"  for (long t0 = 0; t0 < {taps[1]}; t0 += {PART}) {{",
+                    f"    const long t1 = t0 + {PART} < {taps[1]} ? t0 + {PART} : {taps[1]};",
+                    "    s = vset(0.0f);",
+                    f"    for (long tx = t0; tx < t1; ++tx) {step}",
+                    "    whole += s;",
+                    "  }",
+                    "}",
+                    "s = whole;",
+                ]
+            else:
+                lines += [
+                    f"for (long ty = 0; ty < {taps[0]}; ++ty) {{",
+                    f"  for (long tx = 0; tx < {taps[1]}; ++tx) {step}",
+                    "}",
+                ]
+            return [*lines, f"vstore_some({to}, {result}, {some});" if some else f"vstore({to}, {result});"]
 
         lines = [f"for (long x = 0; x < {width}; ++x) {{", "  long j = 0;"]
         lines.append(f"  for (; j + {cpu.vector} <= {channels}; j += {cpu.vector}) {{")
@@ -153,12 +201,14 @@ class Pool(Template):
         if channels % cpu.vector:
             lines += ["  {", *(f"    {line}" for line in block(str(channels % cpu.vector))), "  }"]
         lines.append("}")
-        rows, units = _row(op, [("a", op.a), ("c", op.c)], lines)
-        return CFunction("\n".join(rows), units, max(1, 8192 // (width * channels * math.prod(taps))))
+        names = [("a", op.a), ("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
+        rows, units = _row(op, names, lines)
+        grain = max(1, 8192 // (width * channels * math.prod(taps)))
+        return CFunction("\n".join(rows), units, grain, (body_function(op.body.block),))
 
     def numpy(self, op: PoolOp, operands: Sequence[Any]) -> None:
         import numpy as np
 
-        a, c = operands
-        wide = a.astype(np.float64)
-        c[...] = wide.max((-3, -2)) if op.kind.data == "max" else wide.mean((-3, -2))
+        a, c, *extra = operands
+        spread = [e[..., None, None, :] for e in extra]
+        c[...] = combined(op.kind.data, run_body(op.body.block, [a, *spread]).astype(np.float64), (-3, -2))

@@ -91,8 +91,9 @@ uint32_t first_error(Blob& blob, Span<const uint8_t> given) {
     const uint64_t k = blob.at(row + 16), n = blob.at(row + 20);
     const uint32_t rows = blob.at(row + 28), columns = blob.at(row + 32);
     if (panel > 1u << 20 || k == 0 || n == 0 || k > 1u << 30 || n > 1u << 30 || rows > 1u << 16) return row;
-    if (rows > 0 && (columns == 0 || k % columns != 0)) return row;
-    const uint64_t width = (n + panel - 1) / panel * panel, count = rows > 0 ? rows : 1;
+    const uint64_t groups = blob.at(row + 36);
+    if (rows > 0 && (columns == 0 || k % columns != 0 || groups == 0 || groups > 1u << 15)) return row;
+    const uint64_t width = (n + panel - 1) / panel * panel, count = rows > 0 ? rows * groups : 1;
     // A weight has less than 2^32 bytes, so that none of the products is too large for 64 bits.
     const uint64_t most = UINT32_MAX;
     if (width * k > most || width * k * count > most || width * k * count * 4 != blob.at(blob.weight_row(weight) + 8)) {
@@ -172,27 +173,31 @@ const void* find_constant(void* context, const char* name, size_t name_size, siz
     const uint32_t weight = blob.at(row + 8), panel = blob.at(row + 12), k = blob.at(row + 16), n = blob.at(row + 20);
     const float* packed = static_cast<const float*>(constants.self->pointers[weight]);
     if (panel == 0) return nbytes == blob.at(blob.weight_row(weight) + 8) ? packed : nullptr;
-    const uint32_t rows = blob.at(row + 28), columns = blob.at(row + 32), count = rows > 0 ? rows : 1;
+    const uint32_t rows = blob.at(row + 28), columns = blob.at(row + 32), groups = blob.at(row + 36);
+    const uint32_t count = rows > 0 ? rows * groups : 1;
     if (nbytes != size_t{k} * n * count * sizeof(float)) return nullptr;
     float* plain = static_cast<float*>(constants.init->allocate(nbytes, 16));
     if (plain == nullptr) {
       constants.no_memory = true;
       return nullptr;
     }
+    const bool transposed = blob.at(row + 24) != 0;
     if (rows > 0) {
       const size_t channels = k / columns, width = (size_t{n} + panel - 1) / panel * panel;
+      const size_t outer = transposed ? n : channels, inner = transposed ? channels : n;
       float* to = plain;
-      for (size_t out = 0; out < n; ++out) {
-        for (size_t c = 0; c < channels; ++c) {
+      for (size_t row_of = 0; row_of < groups * outer; ++row_of) {
+        for (size_t i = 0; i < inner; ++i) {
+          const size_t group = row_of / outer, o = row_of % outer;
+          const size_t out = transposed ? o : i, c = transposed ? i : o;
           for (size_t y = 0; y < rows; ++y) {
-            const float* from = packed + y * width * k + out / panel * panel * k + out % panel;
+            const float* from = packed + (group * rows + y) * width * k + out / panel * panel * k + out % panel;
             for (size_t x = 0; x < columns; ++x) *to++ = from[(x * channels + c) * panel];
           }
         }
       }
       return plain;
     }
-    const bool transposed = blob.at(row + 24) != 0;
     for (size_t column = 0; column < n; ++column) {
       const float* from = packed + column / panel * panel * k + column % panel;
       for (size_t r = 0; r < k; ++r) plain[transposed ? column * k + r : r * n + column] = from[r * panel];

@@ -14,18 +14,18 @@ func.func private @forward_native_0(%x: tensor<5x24xf32>, %y: tensor<5x40xf32>) 
 
 // The weight is read in panels of 32 columns, the bias for every row; what the function returns is its last argument.
 // CHECK:      func.func @forward_native_0(%x: memref<5x24xf32>, %y: memref<5x40xf32>, %0: memref<5x40xf32>)
-// CHECK-NEXT:   %1 = tile.buffer : memref<5x40xf32>
-// CHECK-NEXT:   %2 = tile.weight "b" : memref<40xf32>
+// CHECK-NEXT:   %1 = tile.weight "b" : memref<40xf32>
+// CHECK-NEXT:   %2 = tile.buffer : memref<5x40xf32>
 // CHECK-NEXT:   %3 = tile.weight "w" panel 32 : i64 transposed 1 : i64 : memref<2x24x32xf32>
-// CHECK-NEXT:   memref.reinterpret_cast %2 to offset: [0], sizes: [5, 40], strides: [0, 1]
-// CHECK-NEXT:   tile.brgemm %x, %3, %1(%4, %y)
+// CHECK-NEXT:   memref.reinterpret_cast %1 to offset: [0], sizes: [5, 40], strides: [0, 1]
+// CHECK-NEXT:   tile.brgemm %x, %3, %2(%4, %y)
 // CHECK-NEXT:   ^bb0(%5: f32, %6: f32, %7: f32):
 // CHECK-NEXT:     arith.addf %5, %6
 // CHECK-NEXT:     arith.constant 0.0
 // CHECK-NEXT:     arith.maximumf
 // CHECK-NEXT:     arith.addf
 // CHECK-NEXT:     tile.yield
-// CHECK:        tile.softmax %1, %0
+// CHECK:        tile.softmax %2, %0
 
 // A transposed right operand is packed from the strides that it has; permutations copy nothing.
 func.func private @forward_native_1(%x: tensor<2x6x8xf32>, %y: tensor<2x5x8xf32>) -> tensor<2x6x5xf32> attributes {backend.delegate = "native"} {

@@ -23,7 +23,7 @@ from etir.dialects.et.payloads import DelegateOp  # noqa: E402
 from etir.dialects.et.weights import BlobAttr  # noqa: E402
 from etir.emit.from_pte import read_program  # noqa: E402
 from etir.runtime import RuntimeFailure  # noqa: E402
-from etir.tools import et_run  # noqa: E402
+from etir.tools import et_run, et_translate  # noqa: E402
 
 
 class Images(nn.Module):
@@ -143,6 +143,24 @@ def test_et_run_runs_code_when_asked(tmp_path: Path) -> None:
         with np.load(tmp_path / "y.npz") as found:
             for name, want in zip(found.files, wanted, strict=True):
                 np.testing.assert_array_equal(found[name], want.numpy())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_files_are_disassembled_and_interpreted(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the weights in the order of the module, from those that code reads."""
+    module, inputs, program = built(name)
+    path = tmp_path / "model.pte"
+    program.save(path)
+    assert et_translate.main([str(path), "--disassemble"]) == 0
+    text = capsys.readouterr().out
+    for variant in read_blob(blob_of(program)).variants:
+        assert variant.digest.hex() in text
+    np.savez(tmp_path / "x.npz", **{f"arr_{i}": x.numpy() for i, x in enumerate(inputs)})
+    arguments = [str(path), "--inputs", str(tmp_path / "x.npz"), "--interpret"]
+    assert et_run.main([*arguments, "--outputs", str(tmp_path / "y.npz")]) == 0
+    with np.load(tmp_path / "y.npz") as found:
+        for key, want in zip(found.files, outputs(module, inputs), strict=True):
+            np.testing.assert_allclose(found[key], want.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_changed_image_is_not_the_listed_one() -> None:

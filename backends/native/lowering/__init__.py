@@ -1,0 +1,10 @@
+"""From groups of edge operators to micro-kernels over memory: one file for what is lowered alike.
+
+``lower_function`` walks a function; every kind of group and every operator that moves elements has one function, which
+registers itself by :func:`~etir.backends.native.lowering.function.lowers` or ``moves``.
+"""
+
+from etir.backends.native.lowering import images, joins, maps, products, reductions, views  # noqa: F401
+from etir.backends.native.lowering.function import OUTPUTS, constant_name, lower_function
+
+__all__ = ["OUTPUTS", "constant_name", "lower_function"]

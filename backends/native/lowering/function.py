@@ -1,0 +1,260 @@
+"""A function while it is lowered: where its tensors are, and what lowers its operators.
+
+Arguments are the inputs of the delegate and then its outputs. Views are other strides (``places.py``); the result of a
+group is written to where the function returns it when that is the only reader, to its part of a concatenation that
+reads it, else to a buffer of the arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i64
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.dialect import GroupOp
+from etir.backends.native.elementwise import ELEMENTWISE, Body
+from etir.backends.native.memory import Memory, is_image
+from etir.backends.native.places import Place
+from etir.backends.native.tile import BufferOp, YieldOp, body_of, memref, row_major
+from etir.backends.native.windows import window_of
+from etir.dialects.et.program import ConstantOp, GetWeightOp
+from etir.dialects.schema_op import SchemaOp
+
+OUTPUTS = "native.outputs"
+RESHAPES = ("aten.view_copy.default", "aten.unsqueeze_copy.default")
+"""Operators that keep the elements in order."""
+
+Outside = Mapping[SSAValue, SSAValue]
+"""The tensor of the function for each argument of a group's block."""
+
+
+def constant_name(number: int) -> str:
+    """What ``tile`` calls a constant of the function, which has no symbol."""
+    return f"constant:{number}"
+
+
+def shape(value: SSAValue) -> tuple[int, ...]:
+    """The dims of a tensor."""
+    return cast("TensorType[Attribute]", value.type).get_shape()
+
+
+def members(group: GroupOp) -> list[SchemaOp]:
+    """The edge operators of a group, in order."""
+    return [op for op in group.body.block.ops if isinstance(op, SchemaOp)]
+
+
+def lower_function(func: FuncOp, panel: int) -> ModuleOp:
+    """The ``tile`` level of a function of groups. ``panel`` is the number of columns of a panel."""
+    return Lowering(func, panel).module()
+
+
+class Lowering(Memory):
+    """State: the function that is made, and where the tensors of the given one are."""
+
+    def __init__(self, func: FuncOp, panel: int):
+        self.func, self.panel = func, panel
+        source = func.body.block
+        self.returned = cast(ReturnOp, source.last_op)
+        types = [memref(shape(v)) for v in (*source.args, *self.returned.arguments)]
+        super().__init__(Block(arg_types=types))
+        self.places: dict[SSAValue, Place] = {}
+        self.weights: dict[SSAValue, str] = {}
+        self.packed: dict[tuple[Any, ...], SSAValue] = {}
+        self.outputs: dict[SSAValue, SSAValue] = {}
+        count = len(source.args)
+        for arg, target in zip(source.args, self.block.args, strict=False):
+            self.places[arg] = Place(target, shape(arg), row_major(shape(arg)))
+        for value, target in zip(self.returned.arguments, self.block.args[count:], strict=True):
+            self.outputs.setdefault(value, target)
+            target.name_hint = value.name_hint
+        for arg, target in zip(source.args, self.block.args, strict=False):
+            target.name_hint = arg.name_hint
+
+    def module(self) -> ModuleOp:
+        """The module of the lowered function."""
+        constants = 0
+        for op in self.func.body.block.ops:
+            if isinstance(op, GetWeightOp):
+                self.weights[op.result] = op.symbol.root_reference.data
+            elif isinstance(op, ConstantOp):
+                self.weights[op.result] = constant_name(constants)
+                constants += 1
+            elif isinstance(op, GroupOp):
+                outside: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, op.inputs, strict=True))
+                GROUPS[op.kind.data](self, op, outside)
+            elif isinstance(op, SchemaOp):
+                MOVES[operator_of(op)](self, op)
+        self._return()
+        self.block.add_op(ReturnOp())
+        types = [arg.type for arg in self.block.args]
+        func = FuncOp(self.func.sym_name.data, (types, []), Region(self.block))
+        func.attributes[OUTPUTS] = IntegerAttr(len(self.returned.arguments), i64)
+        func.location = self.func.location
+        return ModuleOp([func])
+
+    # --- places -----------------------------------------------------------------------------------------------------
+
+    def place(self, value: SSAValue) -> Place:
+        """Where a tensor is; a weight that is read as it lies is one of the program's."""
+        if value not in self.places:
+            dims = shape(value)
+            base = self.weight(self.weights[value], memref(dims))
+            self.places[value] = Place(base, dims, row_major(dims))
+        return self.places[value]
+
+    def result(self, value: SSAValue, wanted: Sequence[int] | None = None) -> Place:
+        """Where a group writes: the output that it is, its part of a whole, or a buffer.
+
+        The place has the dims ``wanted``, by default those of the tensor; elements of its last dim lie side by side.
+        """
+        dims = shape(value)
+        wanted = dims if wanted is None else tuple(wanted)
+        found: Place | None = None
+        if value in self.outputs:
+            found = Place(self.outputs[value], dims, row_major(dims))
+        else:
+            found = self.joined(value) or self._through_views(value)
+        seen = None if found is None else found.viewed(wanted)
+        if found is None or seen is None or (seen.shape[-1:] != (1,) and seen.strides[-1:] not in ((), (1,))):
+            seen = self.buffer(wanted)
+            found = seen.viewed(dims)
+            if found is None:  # rows have gaps
+                seen = Place(self.add(BufferOp(memref(wanted))).results[0], wanted, row_major(wanted))
+                found = seen.viewed(dims)
+                assert found is not None
+        self.places[value] = found
+        return seen
+
+    def image(self, value: SSAValue) -> Place:
+        """Where a group writes an image: channels side by side, with the border of zeros that its readers want."""
+        place = self.joined(value, as_image=True)
+        if place is None or not is_image(place):
+            dims = shape(value)
+            whole = dims if len(dims) == 4 else (*dims[:2], 1, dims[2])
+            place = self.new_image((whole[0], whole[1], whole[2], whole[3]), border_of(value), 0.0)
+            place = place if len(dims) == 4 else place.selected(2, 0)
+        self.places[value] = place
+        return place
+
+    def joined(self, value: SSAValue, as_image: bool = False) -> Place | None:
+        """The part of a tensor that joins ``value`` to others, if nothing else reads it."""
+        uses = list(value.uses)
+        if len(uses) != 1 or value in self.outputs or not isinstance(uses[0].operation, SchemaOp):
+            return None
+        join = uses[0].operation
+        parts = JOINS.get(operator_of(join))
+        return None if parts is None else parts(self, join, as_image)[uses[0].index]
+
+    def _through_views(self, value: SSAValue) -> Place | None:
+        """The output that a tensor is after reshapes alone."""
+        current = value
+        while True:
+            users = list(dict.fromkeys(use.operation for use in current.uses))
+            if len(users) != 1 or not isinstance(users[0], SchemaOp) or operator_of(users[0]) not in RESHAPES:
+                return None
+            current = users[0].results[0]
+            whole = self.joined(current)
+            if current in self.outputs:
+                whole = Place(self.outputs[current], shape(current), row_major(shape(current)))
+            if whole is not None:
+                return whole.viewed(shape(value))
+
+    def dense(self, place: Place, like: Operation | None = None) -> Place:
+        """A copy in row-major order without gaps."""
+        made = Place(self.add(BufferOp(memref(place.shape))).results[0], place.shape, row_major(place.shape))
+        return self.copy(place, made, like)
+
+    def viewed(self, place: Place, dims: Sequence[int], like: Operation | None = None) -> Place:
+        """The place under other dims, of a copy if strides cannot say it."""
+        found = place.viewed(dims) or self.dense(place, like).viewed(dims)
+        assert found is not None
+        return found
+
+    def _return(self) -> None:
+        """Copy to the outputs what no group has written there."""
+        count = len(self.func.body.block.args)
+        for value, target in zip(self.returned.arguments, self.block.args[count:], strict=True):
+            place = self.place(value)
+            if place.base is not target or place.offset or not place.is_dense:
+                self.copy(place, Place(target, shape(value), row_major(shape(value))))
+
+    # --- bodies -----------------------------------------------------------------------------------------------------
+
+    def extras(self, group: GroupOp, known: Sequence[SSAValue], some: Sequence[SchemaOp]) -> list[SSAValue]:
+        """The tensors from outside that operators read, each once, as arguments of the group's block."""
+        inside = {result for op in group.body.block.ops for result in op.results} | {*known}
+        found = dict.fromkeys(v for op in some for v in op.operands if v not in inside)
+        return [v for v in found if isinstance(v.type, TensorType)]
+
+
+def body(
+    values: Mapping[SSAValue, int],
+    count: int,
+    some: Sequence[SchemaOp],
+    first: SSAValue | None = None,
+    after: Callable[[Body, Sequence[SSAValue]], SSAValue] | None = None,
+) -> Region:
+    """A body of elementwise operators; ``values`` are the arguments by tensor.
+
+    ``first`` is the tensor that the template computes, argument 0 after what ``after`` does to it.
+    """
+    region = body_of(count)
+    args = region.block.args
+    made = Body(region.block, {v: args[i] for v, i in values.items()})
+    result: SSAValue = args[0] if count else SSAValue.get(made.constant(0.0))
+    if first is not None:
+        result = made.values[first] = after(made, args) if after is not None else args[0]
+    for op in some:
+        result = made.values[op.results[0]] = ELEMENTWISE[operator_of(op)](made, op)
+    region.block.add_op(YieldOp(result))
+    return region
+
+
+def border_of(value: SSAValue) -> tuple[int, int]:
+    """The zeros above and beside an image that the convolutions which read it want, the most of any."""
+    most = (0, 0)
+    for use in value.uses:
+        group = use.operation
+        if isinstance(group, GroupOp) and operator_of(group.root) == "aten.convolution.default":
+            root = cast(SchemaOp, group.root)
+            if root.arg("input") is group.body.block.args[use.index] and not root.arg("transposed"):
+                border = window_of(root).padding
+                most = (max(most[0], border[0]), max(most[1], border[1]))
+    return most
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+LowerGroup = Callable[[Lowering, GroupOp, Outside], None]
+LowerMove = Callable[[Lowering, SchemaOp], None]
+Parts = Callable[[Lowering, SchemaOp, bool], "list[Place]"]
+GROUPS: dict[str, LowerGroup] = {}
+"""Kind of a group to what lowers it."""
+MOVES: dict[str, LowerMove] = {}
+"""Operator that moves elements to what lowers it."""
+JOINS: dict[str, Parts] = {}
+"""Operator that joins its operands to what says where each of them is in the whole, in memory of an image or not."""
+
+
+def lowers(*kinds: str) -> Callable[[LowerGroup], LowerGroup]:
+    """Register a function for kinds of groups."""
+
+    def register(function: LowerGroup) -> LowerGroup:
+        GROUPS.update(dict.fromkeys(kinds, function))
+        return function
+
+    return register
+
+
+def moves(*operators: str) -> Callable[[LowerMove], LowerMove]:
+    """Register a function for operators that stand between groups."""
+
+    def register(function: LowerMove) -> LowerMove:
+        MOVES.update(dict.fromkeys(operators, function))
+        return function
+
+    return register

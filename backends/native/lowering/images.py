@@ -1,0 +1,317 @@
+"""Convolutions and pools. Images have their channels side by side; one of a row alone has its columns there.
+
+A window of a convolution whose columns lie side by side is one run of its channels: the product's depth. Where they do
+not (dilated windows, groups of channels, transposed convolutions) every column of the window is a tap of its own.
+
+A transposed convolution is several convolutions: the rows (and columns) of its result that have the same remainder when
+divided by the stride are one, with every ``stride``-th tap of the window, read backwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.ir import Region, SSAValue
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.dialect import GroupOp
+from etir.backends.native.elementwise import Body
+from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
+from etir.backends.native.places import Place
+from etir.backends.native.tile import (
+    BrgemmOp,
+    DepthwiseOp,
+    MapOp,
+    PoolOp,
+    YieldOp,
+    body_of,
+    memref,
+    row_major,
+)
+from etir.backends.native.windows import Window, as_image, image_shape, window_of
+from etir.dialects.schema_op import SchemaOp
+
+
+@dataclass
+class _Convolution:
+    """A convolution while it is lowered: its window, its memory, what follows it."""
+
+    lowering: Lowering
+    group: GroupOp
+    root: SchemaOp
+    window: Window
+    symbol: str
+    weight: tuple[int, ...]
+    target: Place
+    extras: list[Place]
+    region: Region
+
+    def operands(self, places: Sequence[Place]) -> list[SSAValue]:
+        """Extra operands."""
+        return [self.lowering.memref(p) for p in places]
+
+
+@lowers("depthwise", "convolution")
+def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
+    """One product or several, or a window for each channel."""
+    some = members(group)
+    root = some[0]
+    weight = outside[root.arg("weight")]
+    window = window_of(root)
+    bias = root.arg("bias")
+    extras = lowering.extras(group, [], some[1:])
+    if bias is not None:
+        extras = list(dict.fromkeys([bias, *extras]))
+    result = group.outputs[0]
+    target = as_image(lowering.image(result)).permuted([0, 2, 3, 1])
+    places: list[Place] = []
+    for value in extras:
+        place = lowering.place(outside[value])
+        if value is bias and len(place.shape) == 1:
+            places.append(place.broadcast(target.shape))
+            continue
+        place = as_image(place.broadcast(shape(result))).permuted([0, 2, 3, 1])
+        places.append(place if place.strides[-1] in (0, 1) else lowering.copy(place, like=root))
+
+    def after(made: Body, args: Sequence[SSAValue]) -> SSAValue:
+        return args[0] if bias is None else made.add(args[0], made.values[bias])
+
+    values = {v: i + 1 for i, v in enumerate(extras)}
+    region = body(values, 1 + len(extras), some[1:], root.results[0], after)
+    found = _Convolution(lowering, group, root, window, lowering.weights[weight], shape(weight), target, places, region)
+    source = as_image(lowering.place(outside[root.arg("input")]))
+    if window.transposed:
+        _transposed(found, source)
+    elif group.kind.data == "depthwise":
+        _depthwise(found, source)
+    else:
+        _plain(found, source)
+
+
+def _depthwise(found: _Convolution, source: Place) -> None:
+    lowering, window = found.lowering, found.window
+    x = lowering.with_border(source, window.padding, 0.0, found.root)
+    n, h, w, c = found.target.shape
+    kh, kw = window.size
+    a = _windows(x, (n, h, w, kh, kw, c), window)
+    flat = lowering.weight(found.symbol, memref((1, kh * kw, c)), c, True)
+    b = lowering.memref(Place(flat, (kh, kw, c), row_major((kh, kw, c))))
+    operands = found.operands(found.extras)
+    op = DepthwiseOp(lowering.memref(a), b, lowering.memref(found.target), operands, found.region)
+    lowering.add(op, found.group)
+
+
+def _windows(x: Place, dims: tuple[int, ...], window: Window) -> Place:
+    """Windows [n, h, w, rows, columns, c] of an image."""
+    batch, row, column, channel = x.strides
+    (sy, sx), (dy, dx) = window.stride, window.dilation
+    return Place(x.base, dims, (batch, sy * row, sx * column, dy * row, dx * column, channel), x.offset)
+
+
+def _plain(found: _Convolution, source: Place) -> None:
+    lowering, window = found.lowering, found.window
+    x = lowering.with_border(source, window.padding, 0.0, found.root)
+    n, h, w, out = found.target.shape
+    c = x.shape[3]
+    panels = -(-(out // window.groups) // lowering.panel)
+    batch, row, column, _ = x.strides
+    (kh, kw), (sy, sx), (dy, dx) = window.size, window.stride, window.dilation
+    if window.groups > 1:
+        _grouped(found, x)
+    elif (kh, kw) == (1, 1):
+        a = Place(x.base, (n, h, w, c), (batch, sy * row, sx * column, 1), x.offset)
+        b = lowering.weight(found.symbol, memref((panels, c, lowering.panel)), lowering.panel, True)
+        merged = [p.viewed((n * h * w, p.shape[-1])) for p in (a, found.target, *found.extras)]
+        if all(p is not None for p in merged):
+            a, target, *extras = cast("list[Place]", merged)
+        else:
+            dims = (panels, c, lowering.panel)
+            b = lowering.memref(Place(b, (n, h, *dims), (0, 0, *row_major(dims))))
+            target, extras = found.target, found.extras
+        _product(found, a, b, target, extras)
+    else:
+        dense = (kh, panels, kw * c, lowering.panel)
+        packed = lowering.weight(found.symbol, memref(dense), lowering.panel, True)
+        if dx == 1:
+            a = Place(x.base, (n, h, kh, w, kw * c), (batch, sy * row, dy * row, sx * column, 1), x.offset)
+            b = Place(packed, (n, h, *dense), (0, 0, *row_major(dense)))
+            _product(found, a, lowering.memref(b), found.target, found.extras, (kh,))
+            return
+        a = Place(x.base, (n, h, kh, kw, w, c), (batch, sy * row, dy * row, dx * column, sx * column, 1), x.offset)
+        b = _by_taps(packed, dense, c, (n, h))
+        _product(found, a, lowering.memref(b), found.target, found.extras, (kh, kw))
+
+
+def _by_taps(packed: SSAValue, dense: tuple[int, ...], c: int, batch: tuple[int, ...]) -> Place:
+    """Packed windows [rows, panels, columns c, panel] with a dim of columns: [..., rows, columns, panels, c, panel]."""
+    kh, panels, depth, panel = dense
+    row, panel_step, _, _ = row_major(dense)
+    strides = (*[0] * len(batch), row, c * panel, panel_step, panel, 1)
+    return Place(packed, (*batch, kh, depth // c, panels, c, panel), strides)
+
+
+def _grouped(found: _Convolution, x: Place) -> None:
+    """Groups of channels are a batch; a column of the window is a tap, since the channels of a group end there."""
+    lowering, window = found.lowering, found.window
+    groups, (kh, kw), (sy, sx), (dy, dx) = window.groups, window.size, window.stride, window.dilation
+    n, h, w, out = found.target.shape
+    c, batch, row, column = x.shape[3] // groups, *x.strides[:3]
+    panels = -(-(out // groups) // lowering.panel)
+    dense = (groups, kh, panels, kw * c, lowering.panel)
+    packed = lowering.weight(found.symbol, memref(dense), lowering.panel, True)
+    a = Place(
+        x.base,
+        (groups, n, h, kh, kw, w, c),
+        (c, batch, sy * row, dy * row, dx * column, sx * column, 1),
+        x.offset,
+    )
+    taps = _by_taps(packed, dense[1:], c, (groups, n, h))
+    b = Place(packed, taps.shape, (row_major(dense)[0], *taps.strides[1:]))
+
+    def by_group(place: Place) -> Place:
+        dims = (n, h, w, groups, out // groups)
+        apart = place.viewed(dims) or lowering.dense(place, found.root).viewed(dims)
+        assert apart is not None
+        return apart.permuted([3, 0, 1, 2, 4])
+
+    _product(found, a, lowering.memref(b), by_group(found.target), [by_group(e) for e in found.extras], (kh, kw))
+
+
+def _product(
+    found: _Convolution, a: Place, b: SSAValue, c: Place, extras: Sequence[Place], taps: Sequence[int] = ()
+) -> None:
+    lowering = found.lowering
+    operands = found.operands(extras)
+    region = found.region.clone()
+    lowering.add(BrgemmOp(lowering.memref(a), b, lowering.memref(c), operands, region, taps), found.group)
+
+
+# --- transposed convolutions ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """Indices ``first``, ``first + stride``, ... of a dim of the result: ``count`` of them read taps from ``tap`` on,
+    every ``step``-th; index i reads at ``i + start`` with the first tap and one less with each.
+    """
+
+    first: int
+    count: int
+    tap: int
+    taps: int
+    start: int
+
+
+def _phases(extent: int, size: int, stride: int, padding: int) -> list[_Phase]:
+    found: list[_Phase] = []
+    for first in range(min(stride, extent)):
+        tap = (first + padding) % stride
+        count = -(-(extent - first) // stride)
+        found.append(_Phase(first, count, tap, -(-(size - tap) // stride), (first + padding - tap) // stride))
+    return found
+
+
+def _transposed(found: _Convolution, source: Place) -> None:
+    lowering, window = found.lowering, found.window
+    n, h, w, out = found.target.shape
+    _, c, rows, columns = source.shape
+    ways = [
+        _phases(extent, size, stride, padding)
+        for extent, size, stride, padding in zip((h, w), window.size, window.stride, window.padding, strict=True)
+    ]
+    border = [0, 0]
+    for d, extent in enumerate((rows, columns)):
+        for phase in ways[d]:
+            border[d] = max(border[d], phase.taps - 1 - phase.start, phase.count + phase.start - extent)
+    x = lowering.with_border(source, (border[0], border[1]), 0.0, found.root)
+    batch, row, column, _ = x.strides
+    panels = -(-out // lowering.panel)
+    dense = (window.size[0], panels, window.size[1] * c, lowering.panel)
+    packed = lowering.weight(found.symbol, memref(dense), lowering.panel, False)
+    whole = _by_taps(packed, dense, c, (n, 1))
+    (sy, sx) = window.stride
+    for y in ways[0]:
+        for z in ways[1]:
+            dims = (n, y.count, y.taps, z.taps, z.count, c)
+            start = x.offset + (border[0] + y.start) * row + (border[1] + z.start) * column
+            a = Place(x.base, dims, (batch, row, -row, -column, column, 1), start)
+            b = whole.sliced(2, y.tap, y.taps, sy).sliced(3, z.tap, z.taps, sx)
+            b = Place(b.base, (n, y.count, *b.shape[2:]), b.strides, b.offset)
+
+            def part(place: Place, y: _Phase = y, z: _Phase = z) -> Place:
+                return place.sliced(1, y.first, y.count, sy).sliced(2, z.first, z.count, sx)
+
+            extras = [part(e) for e in found.extras]
+            _product(found, a, lowering.memref(b), part(found.target), extras, (y.taps, z.taps))
+
+
+# --- pools ------------------------------------------------------------------------------------------------------------
+
+
+def identity() -> Region:
+    """A body that is its argument."""
+    region = body_of(1)
+    region.block.add_op(YieldOp(region.block.args[0]))
+    return region
+
+
+@lowers("pool")
+def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
+    """Windows without weights."""
+    (root,) = members(group)
+    window = window_of(root)
+    given = lowering.place(outside[root.arg("self")])
+    source = as_image(given)
+    kind, value = ("max", -math.inf) if operator_of(root).startswith("aten.max") else ("mean", 0.0)
+    dims = image_shape(root.results[0], given)
+    # A last window that is cut reads beyond the padding.
+    border = [window.padding[0], window.padding[1]]
+    for d in (0, 1):
+        reach = (dims[2 + d] - 1) * window.stride[d] + (window.size[d] - 1) * window.dilation[d] + 1
+        border[d] = max(border[d], reach - source.shape[2 + d] - window.padding[d])
+    x = lowering.with_border(source, (border[0], border[1]), value, root)
+    skipped = [b - p for b, p in zip(border, window.padding, strict=True)]
+    x = Place(x.base, x.shape, x.strides, x.offset + skipped[0] * x.strides[1] + skipped[1] * x.strides[2])
+    result = group.outputs[0]
+    if len(shape(result)) in (3, 4) and len(shape(result)) == len(given.shape):
+        target = as_image(lowering.image(result))
+    else:
+        target = lowering.new_image(dims, (0, 0), 0.0)
+        found = target.viewed(shape(result))
+        assert found is not None
+        lowering.places[result] = found
+    c = target.permuted([0, 2, 3, 1])
+    n, h, w, channels = c.shape
+    a = _windows(x, (n, h, w, *window.size, channels), window)
+    lowering.add(PoolOp(kind, lowering.memref(a), lowering.memref(c), [], identity()), group)
+
+
+@moves("aten.pixel_shuffle.default")
+def pixel_shuffle(lowering: Lowering, op: SchemaOp) -> None:
+    """Channels become rows and columns."""
+    place = lowering.place(op.arg("self"))
+    n, c, h, w = place.shape
+    factor = op.arg("upscale_factor")
+    parts = lowering.viewed(place, (n, c // factor**2, factor, factor, h, w), op).permuted([0, 1, 4, 2, 5, 3])
+    lowering.places[op.results[0]] = lowering.viewed(parts, shape(op.results[0]), op)
+
+
+@moves("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")
+def upsample(lowering: Lowering, op: SchemaOp) -> None:
+    """Every element several times, side by side and below each other."""
+    place = lowering.place(op.arg("input" if "input" in op.SCHEMA.index else "self"))
+    n, c, h, w = place.shape
+    result = op.results[0]
+    _, _, rows, columns = shape(result)
+    target = lowering.image(result)
+    dims = (n, c, h, rows // h, w, columns // w)
+    to = target.viewed(dims)
+    assert to is not None
+    step = place.strides
+    given = Place(place.base, dims, (step[0], step[1], step[2], 0, step[3], 0), place.offset)
+    order = [0, 2, 3, 4, 5, 1]
+    region = identity()
+    lowering.add(MapOp(lowering.memref(to.permuted(order)), [lowering.memref(given.permuted(order))], region), op)

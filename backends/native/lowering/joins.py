@@ -1,0 +1,74 @@
+"""Operators that put tensors into parts of a larger one: concatenations and padding.
+
+What computes a part writes it to its place in the whole when the join is its only reader; the others are copied.
+"""
+
+from __future__ import annotations
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.lowering.function import JOINS, Lowering, moves, shape
+from etir.backends.native.memory import is_image
+from etir.backends.native.places import Place
+from etir.dialects.schema_op import SchemaOp
+
+
+def _whole(lowering: Lowering, op: SchemaOp, as_image: bool) -> Place:
+    """The memory of a join, made when it is first asked for."""
+    result = op.results[0]
+    if result not in lowering.places:
+        return lowering.image(result) if as_image else lowering.result(result)
+    return lowering.places[result]
+
+
+def _parts(lowering: Lowering, op: SchemaOp, as_image: bool) -> list[Place]:
+    """Where each operand of a join is in it."""
+    whole = _whole(lowering, op, as_image)
+    rank = len(whole.shape)
+    dim = op.arg("dim") % rank
+    tensors = op.arg("tensors")
+    if operator_of(op) == "aten.stack.default":
+        return [whole.selected(dim, index) for index in range(len(tensors))]
+    found: list[Place] = []
+    start = 0
+    for value in tensors:
+        count = shape(value)[dim] if len(shape(value)) == rank else 0
+        found.append(whole.sliced(dim, start, count))
+        start += count
+    return found
+
+
+JOINS.update({"aten.cat.default": _parts, "aten.stack.default": _parts})
+
+
+@moves("aten.cat.default", "aten.stack.default")
+def join(lowering: Lowering, op: SchemaOp) -> None:
+    """The parts that are not there yet are copied."""
+    given = [lowering.place(v) for v in op.arg("tensors")]
+    as_image = operator_of(op) == "aten.cat.default" and any(is_image(p) for p in given)
+    for source, part in zip(given, _parts(lowering, op, as_image), strict=True):
+        if source != part and 0 not in part.shape:
+            lowering.copy(source, part, op)
+
+
+@moves("aten.constant_pad_nd.default")
+def pad(lowering: Lowering, op: SchemaOp) -> None:
+    """A number around a tensor; less of the tensor where a pad is negative."""
+    source = lowering.place(op.arg("self"))
+    result = op.results[0]
+    whole = lowering.image(result) if is_image(source) else lowering.result(result)
+    inner, left = whole, whole
+    value = float(op.arg("value") or 0.0)
+    rank = len(source.shape)
+    pads = op.arg("pad")
+    for number in range(len(pads) // 2):
+        dim = rank - 1 - number
+        before, after = pads[2 * number], pads[2 * number + 1]
+        source = source.sliced(dim, max(0, -before), source.shape[dim] + min(0, before) + min(0, after))
+        count = source.shape[dim]
+        for start, length in ((0, max(0, before)), (max(0, before) + count, max(0, after))):
+            if length:
+                lowering.fill(left.sliced(dim, start, length), value)
+        left = left.sliced(dim, max(0, before), count)
+        inner = inner.sliced(dim, max(0, before), count)
+    if 0 not in inner.shape:
+        lowering.copy(source, inner, op)

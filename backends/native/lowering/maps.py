@@ -1,0 +1,40 @@
+"""Elementwise operators."""
+
+from __future__ import annotations
+
+from etir.backends.native.dialect import GroupOp
+from etir.backends.native.elementwise import Body
+from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
+from etir.backends.native.memory import is_image
+from etir.backends.native.tile import MapOp, YieldOp, body_of
+from etir.dialects.schema_op import SchemaOp
+
+
+@lowers("map")
+def lower_map(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
+    """One walk over all elements. The result is an image where an input of the same shape is."""
+    some = members(group)
+    extras = lowering.extras(group, [], some)
+    result = group.outputs[0]
+    places = [lowering.place(outside[v]) for v in extras]
+    images = [p for p in places if is_image(p) and p.shape == shape(result)]
+    target = lowering.image(result) if images else lowering.result(result)
+    inputs = [lowering.memref(p.broadcast(target.shape)) for p in places]
+    region = body({v: i for i, v in enumerate(extras)}, len(extras), some)
+    lowering.add(MapOp(lowering.memref(target), inputs, region), group)
+
+
+@moves("aten.glu.default")
+def lower_glu(lowering: Lowering, op: SchemaOp) -> None:
+    """The first half times the sigmoid of the second one."""
+    place = lowering.place(op.arg("self"))
+    dim = op.arg("dim") % len(place.shape)
+    half = place.shape[dim] // 2
+    values = [lowering.memref(place.sliced(dim, start, half)) for start in (0, half)]
+    region = body_of(2)
+    made = Body(region.block, {})
+    first, second = region.block.args
+    region.block.add_op(YieldOp(made.mul(first, made.sigmoid(second))))
+    result = op.results[0]
+    target = lowering.image(result) if is_image(place) else lowering.result(result)
+    lowering.add(MapOp(lowering.memref(target), values, region), op)

@@ -1,0 +1,85 @@
+"""Windows of convolutions and pools, of images of two dims or of one: what their arguments say, in one form.
+
+A signal [n, c, l] is an image of one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.places import Place
+from etir.dialects.schema_op import SchemaOp
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Rows and columns of everything that a window has."""
+
+    size: Pair
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    dilation: Pair = (1, 1)
+    groups: int = 1
+    transposed: bool = False
+
+
+def _shape(value: SSAValue) -> tuple[int, ...]:
+    return cast("TensorType[Attribute]", value.type).get_shape()
+
+
+def as_pair(given: Sequence[int], rank: int = 2, default: int = 1) -> Pair:
+    """Numbers of rows and columns; one number stands for both, or for columns where there are no rows."""
+    return (default, given[-1]) if rank == 1 else (given[0], given[-1])
+
+
+def window_of(op: SchemaOp) -> Window:
+    """The window of a convolution or of a pool."""
+    name = operator_of(op)
+    if name == "aten.convolution.default":
+        dims = _shape(op.arg("weight"))[2:]
+        rank = len(dims)
+        return Window(
+            as_pair(dims, rank),
+            as_pair(op.arg("stride"), rank),
+            as_pair(op.arg("padding"), rank, 0),
+            as_pair(op.arg("dilation"), rank),
+            op.arg("groups"),
+            bool(op.arg("transposed")),
+        )
+    extents = _shape(op.arg("self"))[-2:]
+    if name == "aten.mean.dim":
+        return Window(as_pair(extents))
+    if "adaptive" in name:
+        wanted = as_pair(op.arg("output_size"))
+        step = (extents[0] // wanted[0], extents[1] // wanted[1])
+        return Window(step, step)
+    size = as_pair(op.arg("kernel_size"))
+    stride = as_pair(op.arg("stride") or size)
+    dilation = as_pair(op.arg("dilation")) if "max" in name else (1, 1)
+    return Window(size, stride, as_pair(op.arg("padding")), dilation)
+
+
+def as_image(place: Place) -> Place:
+    """A place [n, c, l] as [n, c, 1, l]."""
+    if len(place.shape) == 4:
+        return place
+    n, c, length = place.shape
+    batch, channel, column = place.strides
+    return Place(place.base, (n, c, 1, length), (batch, channel, length * column, column), place.offset)
+
+
+def image_shape(result: SSAValue, given: Place) -> tuple[int, int, int, int]:
+    """The dims [n, c, h, w] of a pool's result, which may have lost those of length 1."""
+    dims = _shape(result)
+    if len(dims) == len(given.shape):
+        n, c, h, w = dims if len(dims) == 4 else (*dims[:2], 1, dims[2])
+        return n, c, h, w
+    return given.shape[0], given.shape[1], 1, 1

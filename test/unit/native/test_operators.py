@@ -1,0 +1,218 @@
+"""Every operator that the delegate takes, with arguments drawn at random, against eager.
+
+Programs of one operator or two; a draw that the delegate leaves to the kernels, with its reason, counts as such: most
+have to be taken.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+import etir  # noqa: E402
+import etir.runtime  # noqa: E402
+
+Draw = random.Random
+Case = tuple[nn.Module, tuple[Any, ...]]
+
+
+class Function(nn.Module):
+    """A function as a module, before a linear layer that makes a partition of it worth while."""
+
+    def __init__(self, function: Callable[..., Any], *layers: nn.Module) -> None:
+        super().__init__()
+        self.function = function
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, *inputs: Any) -> Any:
+        for layer in self.layers:
+            inputs = (layer(*inputs),)
+        return self.function(*inputs)
+
+
+def convolution(draw: Draw) -> Case:
+    """Of images and signals: steps, borders, dilated windows, groups, an activation after it."""
+    signal = draw.random() < 0.4
+    groups = draw.choice([1, 1, 1, 2, 3])
+    per_group = draw.choice([1, 3, 8, 17])
+    channels, out = groups * per_group, groups * draw.choice([8, 9, 33])
+    size, stride, dilation = (draw.randint(1, 5) for _ in range(3))
+    stride, dilation = min(stride, 3), min(dilation, 2)
+    padding = draw.randint(0, size)
+    kind = nn.Conv1d if signal else nn.Conv2d
+    layer: Any = kind(channels, out, size, stride, padding, dilation, groups, bias=draw.random() < 0.5)
+    reach = dilation * (size - 1) + 1
+    sides = [draw.randint(reach, reach + 9) for _ in range(1 if signal else 2)]
+    act = draw.choice([torch.relu, F.gelu, lambda x: x * 0.5, lambda x: x + 1.0])
+    return Function(act, layer), (torch.randn(draw.randint(1, 2), channels, *sides),)
+
+
+def transposed(draw: Draw) -> Case:
+    """Transposed convolutions."""
+    signal = draw.random() < 0.3
+    stride = draw.randint(1, 3)
+    size = draw.randint(stride, stride + 3)
+    channels, out = draw.choice([3, 16, 20]), draw.choice([1, 5, 40])
+    kind = nn.ConvTranspose1d if signal else nn.ConvTranspose2d
+    layer: Any = kind(
+        channels, out, size, stride, draw.randint(0, size - 1), draw.randint(0, stride - 1), bias=draw.random() < 0.5
+    )
+    sides = [draw.randint(3, 9) for _ in range(1 if signal else 2)]
+    return Function(torch.relu, layer), (torch.randn(draw.randint(1, 2), channels, *sides),)
+
+
+def depthwise(draw: Draw) -> Case:
+    """A window for each channel."""
+    channels, size = draw.choice([5, 16, 35]), draw.randint(1, 5)
+    dilation = draw.randint(1, 2)
+    layer = nn.Conv2d(channels, channels, size, draw.randint(1, 2), size // 2, dilation, groups=channels)
+    reach = dilation * (size - 1) + 1
+    return Function(F.hardswish, layer), (torch.randn(2, channels, reach + 5, reach + 3),)
+
+
+def pool(draw: Draw) -> Case:
+    """Windows without weights."""
+    size, stride = draw.randint(1, 4), draw.randint(1, 3)
+    x = torch.randn(2, draw.choice([3, 16, 21]), draw.randint(8, 13), draw.randint(8, 13))
+    conv = nn.Conv2d(x.shape[1], 19, 1)
+    which = draw.randrange(4)
+    if which == 0:
+        padding, ceil = draw.randint(0, size // 2), draw.random() < 0.5
+        return Function(lambda y: F.max_pool2d(y, size, stride, padding, ceil_mode=ceil), conv), (x,)
+    if which == 1:
+        padding = draw.randint(0, size // 2)
+        return Function(lambda y: F.avg_pool2d(y, size, stride, padding), conv), (x,)
+    if which == 2:
+        return Function(lambda y: F.adaptive_avg_pool2d(y[..., :8, :8], draw_even), conv), (x,)
+    return Function(lambda y: F.max_pool1d(y[:, :, 0], size, stride), conv), (x,)
+
+
+draw_even = (4, 2)
+
+
+def reduction(draw: Draw) -> Case:
+    """Sums, means and extremes along some dims, of what a product or a convolution made."""
+    image = draw.random() < 0.5
+    x = torch.randn(2, 5, 7, 9) if image else torch.randn(3, 6, 20)
+    layer: nn.Module = nn.Conv2d(5, 18, 1) if image else nn.Linear(20, 33)
+    rank = x.dim()
+    dims = draw.sample(range(rank), draw.randint(1, rank))
+    keep = draw.random() < 0.5
+    function = draw.choice([torch.mean, torch.sum, torch.amax, torch.amin])
+    return Function(lambda y: function(y, dims, keep) * 2.0, layer), (x,)
+
+
+def softmax(draw: Draw) -> Case:
+    """Along every dim, and its logarithm."""
+    x = torch.randn(2, 6, draw.choice([5, 16, 37])) * 4
+    dim = draw.randrange(3)
+    function = draw.choice([F.softmax, F.log_softmax])
+    return Function(lambda y: function(y, dim), nn.Linear(x.shape[-1], draw.choice([11, 32]))), (x,)
+
+
+def norm(draw: Draw) -> Case:
+    """Norms of rows, of groups of channels, of the batch."""
+    which = draw.randrange(4)
+    if which == 0:
+        return nn.Sequential(nn.Linear(12, 24), nn.LayerNorm(24, elementwise_affine=draw.random() < 0.7)), (
+            torch.randn(3, 5, 12) + 1,
+        )
+    if which == 1:
+        layer: nn.Module = nn.LayerNorm((6, 24))
+        nn.init.normal_(layer.weight)
+        return nn.Sequential(nn.Linear(12, 24), layer), (torch.randn(3, 6, 12),)
+    channels = draw.choice([8, 32])
+    if which == 2:
+        layer = nn.GroupNorm(draw.choice([1, 4, 8]), channels, affine=draw.random() < 0.7)
+    else:
+        layer = nn.BatchNorm2d(channels, affine=draw.random() < 0.7, track_running_stats=False)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    return nn.Sequential(nn.Conv2d(3, channels, 3, padding=1), layer, nn.ReLU()), (torch.randn(2, 3, 7, 6),)
+
+
+def joins(draw: Draw) -> Case:
+    """Parts of a larger tensor: what is computed there and what is copied."""
+    dim = draw.randrange(3)
+    count = draw.randint(1, 3)
+    layer = nn.Linear(10, 18)
+    conv = nn.Conv2d(4, 12, 3, padding=1)
+    which = draw.randrange(5)
+    pads = [draw.randint(-1, 3) for _ in range(4)]
+    wider = [abs(pad) for pad in pads]
+
+    def rows(x: Any) -> Any:
+        y = layer(x)
+        parts = [torch.relu(y), y * 2.0, layer(x + 1.0)][:count]
+        return torch.cat([*parts, y], dim) if which == 0 else torch.stack([*parts, y], dim)
+
+    def images(x: Any) -> Any:
+        y = conv(x)
+        parts = torch.cat([torch.relu(y), conv(x * 0.5), y], 1)
+        first, *rest = parts.split([10, 16, 10], 1)
+        return torch.cat([first, F.pixel_shuffle(rest[0], 2)[:, :, ::2, ::2], F.pad(rest[1], wider)[..., :5, :5]], 1)
+
+    def moved(x: Any) -> Any:
+        y = conv(x)
+        y = F.pad(F.glu(y, 1), pads, value=0.25)
+        return conv(torch.cat([y, y], 1)[:, :4]), torch.unbind(F.interpolate(y, scale_factor=2), 1)[2]
+
+    if which < 2:
+        return Function(rows), (torch.randn(3, 2, 10),)
+    return Function(images if which < 4 else moved), (torch.randn(2, 4, 5, 5),)
+
+
+def products(draw: Draw) -> Case:
+    """Matrices of every kind, with views between them."""
+    b, m, k, n = (draw.choice([1, 2, 7, 16, 33]) for _ in range(4))
+    which = draw.randrange(4)
+    weight = torch.randn(k, n)
+    if which == 0:
+        return Function(lambda x: torch.tanh(x @ weight) / 3.0), (torch.randn(b, m, k),)
+    if which == 1:
+        return Function(lambda x, y: torch.bmm(x.transpose(1, 2), y).exp()), (
+            torch.randn(b, k, m),
+            torch.randn(b, k, n),
+        )
+    if which == 2:
+        return Function(lambda x, y: torch.log1p((x @ y).pow(2)) - y.sum()), (torch.randn(m, k), torch.randn(k, n))
+    return Function(lambda x: (x.permute(0, 2, 1) @ weight).permute(0, 2, 1).reshape(b * n, -1)), (
+        torch.randn(b, k, m),
+    )
+
+
+CASES = [convolution, transposed, depthwise, pool, reduction, softmax, norm, joins, products]
+
+
+@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+def test_operators_agree_with_eager(make: Callable[[Draw], Case]) -> None:
+    taken = 0
+    count = COUNTS.get(make.__name__, 6)
+    for seed in range(count):
+        torch.manual_seed(seed)
+        module, inputs = make(random.Random(f"{make.__name__} {seed}"))
+        module = module.eval()
+        with torch.no_grad():
+            found = module(*inputs)
+        wanted = [found] if isinstance(found, torch.Tensor) else list(found)
+        exported = torch.export.export(module, inputs)
+        program = etir.compile(exported, target="etir", delegates=["native{cpus=" + CPU + "}"])
+        assert program.delegation is not None
+        taken += bool(program.delegation.backends[0].partitions)
+        for policy in ("trusted", "refuse"):
+            results = etir.runtime.load(program, native=policy).forward(*inputs)
+            for got, want in zip(results, wanted, strict=True):
+                assert got.shape == want.shape
+                assert (got - want).abs().max() <= 1e-5 * want.abs().max(), (seed, policy)
+    assert taken >= 0.7 * count
+
+
+COUNTS = {"convolution": 12, "transposed": 8, "joins": 10}
+CPU = "x86-64-v3"
