@@ -8,19 +8,21 @@ from typing import cast
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 
 from etir.backends.api.interface import Artifact, NamedBlob, Outlined
 from etir.backends.native.blob import Constant, NativeBlob, Variant, write_blob
 from etir.backends.native.cc import compiler, shared_objects
 from etir.backends.native.cpu import Cpu, cpu, family_of_host, of_family
-from etir.backends.native.dialect import GroupOp, YieldOp
+from etir.backends.native.groups import ungroup
 from etir.backends.native.image import flat_image
 from etir.backends.native.kernels.brgemm import panel_of
 from etir.backends.native.lowering import constant_name, lower_function
 from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.passes.verify_native import verify_groups
+from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
 from etir.backends.native.tile import WeightOp, shape_of
 from etir.backends.reference.backend import BACKEND, ReferenceOptions
@@ -35,25 +37,28 @@ def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str) -> Artifa
     """The blob of an outlined function, for each of ``cpus`` (empty: all of the host's family)."""
     chosen = [cpu(name) for name in cpus] if cpus else list(of_family(family_of_host()))
     using = compiler(cc)
+    verify_groups(outlined.func)
     func = tile_function(outlined, chosen[0])
     arena = plan_function(func)
+    shapes = _weight_shapes(outlined)
     texts: list[str] = []
     for target in chosen:
         scheduled = func.clone()
         choose_schedules(scheduled, target)
+        verify_function(scheduled, target, shapes, arena)
         texts.append(print_c(scheduled, target).text)
     objects = shared_objects(texts, chosen, using)
     variants = [Variant(c.name, flat_image(elf, ENTRY)) for c, elf in zip(chosen, objects, strict=True)]
     weights, named, constants = _weights(outlined, weights_of(func))
     fallback = _fallback(outlined)
     inputs = len(outlined.func.body.block.args)
-    shapes = tuple(shape_of(arg) for arg in func.body.block.args)
-    blob = NativeBlob(inputs, shapes, arena, weights, constants, tuple(variants), fallback.blob)
+    arguments = tuple(shape_of(arg) for arg in func.body.block.args)
+    blob = NativeBlob(inputs, arguments, arena, weights, constants, tuple(variants), fallback.blob)
     return Artifact(
         write_blob(blob),
         named_data=named,
-        method_memory=fallback.method_memory + OBJECT_BYTES + 24 * (len(shapes) + len(weights)),
-        method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + 12 * (len(shapes) + len(weights)),
+        method_memory=fallback.method_memory + OBJECT_BYTES + 24 * (len(arguments) + len(weights)),
+        method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + 12 * (len(arguments) + len(weights)),
         temp_memory=max(fallback.temp_memory, arena + ALIGNMENT),
     )
 
@@ -64,6 +69,19 @@ def tile_function(outlined: Outlined, target: Cpu) -> FuncOp:
     func = module.body.block.first_op
     assert isinstance(func, FuncOp)
     return func
+
+
+def _weight_shapes(outlined: Outlined) -> dict[str, tuple[int, ...]]:
+    """The sizes of the weights and constants of a function, by the names that ``tile`` has for them."""
+    found: dict[str, tuple[int, ...]] = {}
+    constants = 0
+    for op in outlined.func.body.block.ops:
+        if isinstance(op, GetWeightOp):
+            found[op.symbol.root_reference.data] = cast("TensorType[Attribute]", op.result.type).get_shape()
+        elif isinstance(op, ConstantOp):
+            found[constant_name(constants)] = cast("TensorType[Attribute]", op.result.type).get_shape()
+            constants += 1
+    return found
 
 
 def _weights(
@@ -132,19 +150,3 @@ def _fallback(outlined: Outlined) -> Artifact:
             weight = symbols[op.symbol.root_reference.data]
             weight.attributes |= {"external": StringAttr("native"), "fqn": op.symbol.root_reference}
     return BACKEND.preprocess(Outlined(outlined.ctx, module, func, symbols), ReferenceOptions())
-
-
-def ungroup(func: FuncOp) -> None:
-    """Take operators out of their groups again."""
-    block = func.body.block
-    for group in [op for op in block.ops if isinstance(op, GroupOp)]:
-        values: dict[SSAValue, SSAValue] = dict(zip(group.body.block.args, group.inputs, strict=True))
-        for op in group.body.block.ops:
-            if isinstance(op, YieldOp):
-                for result, value in zip(group.outputs, op.values, strict=True):
-                    result.replace_all_uses_with(values[value])
-                break
-            clone = op.clone(values)
-            clone.location = op.location
-            block.insert_op_before(clone, group)
-        block.erase_op(group)

@@ -27,3 +27,28 @@ E1164 = define(
     "a schedule is not legal",
     "the message says what the processor can do; remove the schedule to have one chosen",
 )
+E1165 = define(
+    "E1165",
+    "a function of the level native is not what its lowering can take",
+    "run native-group on the function as it is outlined, or correct the text",
+)
+E1166 = define(
+    "E1166",
+    "an access outside of the memory that it is to",
+    "the message has the floats that are there; correct the type, the offset or the strides, or lower again",
+)
+E1167 = define(
+    "E1167",
+    "places in the arena that cannot be",
+    "remove `at` of every buffer and run tile-plan again",
+)
+E1168 = define(
+    "E1168",
+    "memory is read before it is written, or written while it is read",
+    "the message says which; correct the offsets or the order, or lower the function again",
+)
+E1169 = define(
+    "E1169",
+    "an operation of the level tile that no code is made of",
+    "the message says what code is made of; correct the text, or lower the function again",
+)

@@ -15,6 +15,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.template import (
     CFunction,
@@ -25,7 +27,7 @@ from etir.backends.native.kernels.template import (
     run_body,
     template,
 )
-from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
+from etir.backends.native.tile import BrgemmOp, row_major, shape_of, strides_of
 
 DEPTH = 384
 FEW_ROWS = 3
@@ -47,6 +49,7 @@ class Brgemm(Template):
     """Products of a matrix and panels."""
 
     name = "brgemm"
+    entries = {"tile": 2, "depth": 1, "rows": 1, "panels": 1}
 
     def schedule(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:
         """Vectors of a tile divide a panel; all registers but those for b and one for a are sums."""
@@ -66,9 +69,14 @@ class Brgemm(Template):
     def illegal(self, op: BrgemmOp, cpu: Cpu) -> str | None:
         rows, vectors = integers(op, "tile", (0, 0))
         (depth,), (wide,) = integers(op, "depth", (0,)), integers(op, "panels", (1,))
+        (block,) = integers(op, "rows", (1,))
         panel = shape_of(op.b)[-1]
         if rows < 1 or vectors < 1 or depth < 1 or wide < 1:
             return "tile, depth and panels are positive"
+        if not 1 <= block <= shape_of(op.a)[-2]:
+            return f"a block of {block} rows, of {shape_of(op.a)[-2]}"
+        if strides_of(op.b.type)[-3:] != row_major(shape_of(op.b)[-3:]):
+            return "panels of b lie one after another"
         if panel % (vectors * cpu.vector):
             return f"{vectors} vectors of {cpu.vector} floats do not divide a panel of {panel}"
         if (rows + 1) * vectors * wide >= cpu.registers:
@@ -79,7 +87,14 @@ class Brgemm(Template):
             return "rows of a panel lie one after another"
         if any(strides_of(v.type)[-1] not in (0, 1) for v in (op.c, *op.extra)):
             return "columns of c and of the extra operands lie side by side, or are one"
+        if strides_of(op.c.type)[-1] != 1 and shape_of(op.c)[-1] != 1:
+            return "columns of c lie side by side"
         return None
+
+    def in_place(self, op: BrgemmOp) -> Sequence[SSAValue]:
+        """Extra operands, unless sums lie in c before they are read: between slices, and before a long body."""
+        (depth,) = integers(op, "depth", (0,))
+        return op.extra if depth >= shape_of(op.a)[-1] and is_light(op.body.block) else ()
 
     def c(self, op: BrgemmOp, cpu: Cpu) -> CFunction:
         """Units are pairs of a block of rows and a panel (or several), of each product of the batch."""

@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.loops import addresses, collapsed, load, outer_indices
 from etir.backends.native.kernels.template import CFunction, Template, body_function, run_body, template
@@ -28,6 +30,10 @@ class Map(Template):
         if any(n > 1 and s == 0 for n, s in zip(shape_of(op.out), strides_of(op.out.type), strict=True)):
             return "the output has elements of its own"
         return None
+
+    def in_place(self, op: MapOp) -> Sequence[SSAValue]:
+        """A vector is read before the same one is written."""
+        return op.inputs
 
     def c(self, op: MapOp, cpu: Cpu) -> CFunction:
         operands = [op.out, *op.inputs]

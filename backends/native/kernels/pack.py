@@ -8,7 +8,7 @@ from typing import Any
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.template import CFunction, Template, template
-from etir.backends.native.tile import PackOp, shape_of, strides_of
+from etir.backends.native.tile import PackOp, row_major, shape_of, strides_of
 
 
 @template(PackOp)
@@ -18,6 +18,8 @@ class Pack(Template):
     name = "pack"
 
     def illegal(self, op: PackOp, cpu: Cpu) -> str | None:
+        if strides_of(op.to.type)[-3:] != row_major(shape_of(op.to)[-3:]):
+            return "panels lie one after another"
         return None if shape_of(op.to)[-1] % cpu.vector == 0 else "a panel is whole vectors"
 
     def c(self, op: PackOp, cpu: Cpu) -> CFunction:

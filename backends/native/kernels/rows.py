@@ -54,6 +54,10 @@ class Softmax(Template):
     def illegal(self, op: SoftmaxOp, cpu: Cpu) -> str | None:
         return _contiguous(op)
 
+    def in_place(self, op: SoftmaxOp) -> Sequence[SSAValue]:
+        """A row is read before the same row is written."""
+        return (op.x,)
+
     def c(self, op: SoftmaxOp, cpu: Cpu) -> CFunction:
         n, lanes = shape_of(op.x)[-1], cpu.vector
         rest = n % lanes
@@ -105,7 +109,15 @@ class Norm(Template):
     name = "norm"
 
     def illegal(self, op: NormOp, cpu: Cpu) -> str | None:
+        if not isinstance(op.eps, FloatAttr):
+            return "eps is a number"
+        if shape_of(op.x)[-1] != 1 and any(strides_of(p.type) != (1,) for p in op.parameters):
+            return "elements of scale and shift lie side by side"
         return _contiguous(op)
+
+    def in_place(self, op: NormOp) -> Sequence[SSAValue]:
+        """A row is read before the same row is written."""
+        return (op.x,)
 
     def c(self, op: NormOp, cpu: Cpu) -> CFunction:
         n, lanes = shape_of(op.x)[-1], cpu.vector

@@ -8,12 +8,12 @@ operations of a program have equal text, and share one function.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import ArrayAttr, Float32Type, FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from etir.backends.native.cpu import Cpu
@@ -40,6 +40,8 @@ class Template(ABC):
 
     name: ClassVar[str]
     """What its functions are called in the C."""
+    entries: ClassVar[Mapping[str, int]] = {}
+    """What a schedule may say: the names of its entries, and how many numbers each one is."""
 
     def schedule(self, op: Any, cpu: Cpu) -> dict[str, Any]:
         """The schedule that is taken where the operation has none, by a model of the processor."""
@@ -48,6 +50,10 @@ class Template(ABC):
     def illegal(self, op: Any, cpu: Cpu) -> str | None:
         """Why ``op`` cannot be done with its schedule on the processor, or None."""
         return None
+
+    def in_place(self, op: Any) -> Sequence[SSAValue]:
+        """The operands that may be the very memory of what ``op`` writes: each float is read before it is written."""
+        return ()
 
     @abstractmethod
     def c(self, op: Any, cpu: Cpu) -> CFunction:
@@ -80,6 +86,21 @@ def integers(op: TemplateOp, name: str, default: Sequence[int]) -> tuple[int, ..
     if isinstance(found, ArrayAttr):
         return tuple(item.value.data for item in found if isinstance(item, IntegerAttr))
     return tuple(default)
+
+
+def schedule_problem(op: TemplateOp) -> str | None:
+    """What is wrong with the entries of a schedule, whatever the processor."""
+    known = REGISTERED[type(op)].entries
+    for name, entry in (op.schedule.data if op.schedule is not None else {}).items():
+        if name not in known:
+            return f"a schedule has no entry '{name}'" + (f"; there are {', '.join(known)}" if known else "")
+        items = [*entry] if isinstance(entry, ArrayAttr) else [entry]
+        numbers = [item.value.data for item in items if isinstance(item, IntegerAttr)]
+        if len(numbers) != len(items) or len(items) != known[name]:
+            return f"'{name}' of a schedule is {known[name]} integers"
+        if any(number < 1 for number in numbers):
+            return f"'{name}' of a schedule is positive"
+    return None
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
@@ -136,6 +157,26 @@ def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
     if isinstance(op, arith.SelectOp):
         return f"vselect({operands[0]}, {operands[1]}, {operands[2]})"
     raise NotImplementedError(op.name)
+
+
+def body_problem(block: Block) -> str | None:
+    """What of a body has no C."""
+    for op in block.ops:
+        if isinstance(op, arith.ConstantOp):
+            if not isinstance(op.value, FloatAttr) or not isinstance(op.value.type, Float32Type):
+                return "has a constant that is no f32"
+        elif isinstance(op, arith.CmpfOp):
+            comparison = arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]
+            if comparison not in _COMPARISONS:
+                return f"has the comparison '{comparison}', of which there is no C"
+        elif isinstance(op, (arith.SelectOp, arith.MaximumfOp, arith.MinimumfOp, YieldOp)):
+            continue
+        elif type(op) not in _BINARY and type(op) not in _UNARY:
+            return f"has '{op.name}', of which there is no C"
+    inside = {*block.args, *(result for op in block.ops for result in op.results)}
+    if any(operand not in inside for op in block.ops for operand in op.operands):
+        return "reads what is outside of it"
+    return None
 
 
 def float_text(value: float) -> str:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.template import (
     CFunction,
@@ -59,13 +61,26 @@ class Depthwise(Template):
     """A window for each channel."""
 
     name = "depthwise"
+    entries = {"columns": 1}
 
     def schedule(self, op: DepthwiseOp, cpu: Cpu) -> dict[str, Any]:
         """Columns at once: as many as there are registers for two sums each, at most six."""
         return {"columns": min(shape_of(op.c)[-2], 6 if cpu.registers == 32 else 4)}
 
     def illegal(self, op: DepthwiseOp, cpu: Cpu) -> str | None:
+        (columns,) = integers(op, "columns", (4,))
+        if not 1 <= columns < cpu.registers:
+            return f"{columns} columns at once, with {cpu.registers} registers"
+        channels = shape_of(op.c)[-1]
+        if channels != 1 and strides_of(op.b.type)[-1] != 1:
+            return "channels of b lie side by side"
+        if channels != 1 and any(strides_of(e.type)[-1] not in (0, 1) for e in op.extra):
+            return "channels of the extra operands lie side by side, or are one"
         return _illegal(op)
+
+    def in_place(self, op: DepthwiseOp) -> Sequence[SSAValue]:
+        """Extra operands are read when their float is written."""
+        return op.extra
 
     def c(self, op: DepthwiseOp, cpu: Cpu) -> CFunction:
         *_, width, channels = shape_of(op.c)

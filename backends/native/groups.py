@@ -1,0 +1,44 @@
+"""Groups as the operators that they have: for the fallback, and for asking what the backend claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from etir.backends.native.dialect import GroupOp, YieldOp
+
+
+@contextmanager
+def inlined(group: GroupOp) -> Iterator[list[Operation]]:
+    """Copies of a group's operators on the values outside of it, in no block; they are gone afterwards."""
+    values: dict[SSAValue, SSAValue] = dict(zip(group.body.block.args, group.inputs, strict=True))
+    made: list[Operation] = []
+    for op in group.body.block.ops:
+        if not isinstance(op, YieldOp):
+            clone = op.clone(values)
+            clone.location = op.location
+            made.append(clone)
+    try:
+        yield made
+    finally:
+        for clone in reversed(made):
+            clone.erase()
+
+
+def ungroup(func: FuncOp) -> None:
+    """Take operators out of their groups again."""
+    block = func.body.block
+    for group in [op for op in block.ops if isinstance(op, GroupOp)]:
+        values: dict[SSAValue, SSAValue] = dict(zip(group.body.block.args, group.inputs, strict=True))
+        for op in group.body.block.ops:
+            if isinstance(op, YieldOp):
+                for result, value in zip(group.outputs, op.values, strict=True):
+                    result.replace_all_uses_with(values[value])
+                break
+            clone = op.clone(values)
+            clone.location = op.location
+            block.insert_op_before(clone, group)
+        block.erase_op(group)

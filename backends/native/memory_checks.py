@@ -1,0 +1,140 @@
+"""What ``verify-tile`` asks of a whole function: places in the arena, and what is written when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+from xdsl.ir import SSAValue
+
+from etir.backends.native.errors import E1167, E1168
+from etir.backends.native.kernels import template_of
+from etir.backends.native.tile import BufferOp, TemplateOp
+from etir.backends.native.touched import Accesses, Base, Touched
+from etir.diagnostics import Diagnostic
+from etir.dialects.text import source_location
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MOST_BYTES = 0xFFFFFFFF
+"""A blob says the bytes of the arena in 32 bits."""
+
+
+def verify_places(accesses: Accesses, arena_bytes: int | None) -> Iterator[Diagnostic]:
+    """E1167 for buffers that share bytes while both live, or do not end in the arena; ``arena_bytes`` None for text,
+    where buffers without places are not planned yet.
+    """
+    buffers = [base for base in accesses.bases if base.kind == "buffer"]
+    unplaced = [base for base in buffers if _op(base).at is None]
+    if unplaced:
+        if arena_bytes is not None or len(unplaced) < len(buffers):
+            yield _misplaced(unplaced[0], "has no place")
+        return
+    lives = _lives(accesses)
+    rows: list[tuple[int, int, Base]] = []
+    for base in buffers:
+        start = _start(base)
+        end = start + 4 * base.floats
+        if start < 0 or start % 4:
+            yield _misplaced(base, "is not at a multiple of 4 bytes")
+        elif end > (MOST_BYTES if arena_bytes is None else min(arena_bytes, MOST_BYTES)):
+            have = "what a blob can say" if arena_bytes is None else f"the arena of {arena_bytes}"
+            yield _misplaced(base, f"ends at byte {end}, after {have}")
+        elif base in lives:
+            rows.append((start, end, base))
+    live: list[tuple[int, int, Base]] = []
+    for row in sorted(rows, key=lambda row: row[:2]):
+        start, end, base = row
+        live = [other for other in live if other[1] > start]
+        for other_start, other_end, other in live:
+            first, last = lives[base]
+            other_first, other_last = lives[other]
+            if first <= other_last and other_first <= last:
+                yield _misplaced(base, f"is at bytes [{start}, {end}), where {other.name} is at the same time "
+                                       f"([{other_start}, {other_end}))")  # fmt: skip
+        live.append(row)
+
+
+def _op(base: Base) -> BufferOp:
+    return cast(BufferOp, base.value.owner)
+
+
+def _start(base: Base) -> int:
+    at = _op(base).at
+    assert at is not None
+    return at.value.data
+
+
+def _lives(accesses: Accesses) -> dict[Base, tuple[int, int]]:
+    """The first and the last operation that touches each base."""
+    found: dict[Base, tuple[int, int]] = {}
+    for number, op in enumerate(accesses.steps):
+        for value in op.operands:
+            base = accesses.touched[value].base
+            found[base] = (found.get(base, (number, 0))[0], number)
+    return found
+
+
+def _misplaced(base: Base, what: str) -> Diagnostic:
+    return E1167.diagnostic(f"{base.name} {what}", source_location(_op(base).location))
+
+
+def verify_memory(accesses: Accesses) -> Iterator[Diagnostic]:
+    """E1168 for floats that are read before they are written, that an operation writes while it reads them, and for
+    outputs of which something is never written.
+    """
+    import numpy as np
+
+    written: dict[Base, np.ndarray] = {}
+    for base in accesses.bases:
+        if base.kind in ("buffer", "output"):
+            written[base] = np.zeros(base.floats, np.bool_)
+    for op in accesses.steps:
+        for value in op.reads():
+            touched = accesses.touched[value]
+            if touched.base in written and not touched.floats.of(written[touched.base]).all():
+                floats = f"floats {touched.floats.first} to {touched.floats.last} of {touched.base.name}"
+                yield E1168.diagnostic(
+                    f"'{op.name}' reads {floats}, of which some are not written before", source_location(op.location)
+                )
+        for value in op.writes():
+            yield from _aliases(op, value, accesses)
+            touched = accesses.touched[value]
+            if touched.base in written:
+                touched.floats.of(written[touched.base])[...] = True
+    for base, floats in written.items():
+        if base.kind == "output" and not floats.all():
+            yield E1168.diagnostic(f"{base.name} is not written to the last float")
+
+
+def _aliases(op: TemplateOp, target: SSAValue, accesses: Accesses) -> Iterator[Diagnostic]:
+    """Operands that ``op`` reads in memory that it writes: the same floats in the same order, where it may."""
+    to = accesses.touched[target]
+    operands = [*op.operands]
+    in_place: list[SSAValue] | None = None
+    for value in dict.fromkeys(operands):
+        of = accesses.touched[value]
+        reads = operands.count(value) - (value is target)
+        if reads == 0 or of.base is not to.base or not _meet(of, to):
+            continue
+        if in_place is None:
+            in_place = [*template_of(op).in_place(op)]
+        if in_place.count(value) == reads and value.type == target.type and of.offset == to.offset:
+            continue
+        yield E1168.diagnostic(
+            f"'{op.name}' writes floats {to.floats.first} to {to.floats.last} of {to.base.name} while it reads "
+            f"floats {of.floats.first} to {of.floats.last} of it",
+            source_location(op.location),
+        )
+
+
+def _meet(one: Touched, other: Touched) -> bool:
+    """Whether two sets of floats of a base have one in common."""
+    import numpy as np
+
+    if one.floats.last < other.floats.first or other.floats.last < one.floats.first:
+        return False
+    marks = np.zeros(one.base.floats, np.bool_)
+    one.floats.of(marks)[...] = True
+    return bool(other.floats.of(marks).any())

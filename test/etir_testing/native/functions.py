@@ -1,0 +1,84 @@
+"""The functions of ``tile`` that a program's native delegates are compiled from."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.func import FuncOp
+
+import etir
+from etir.backends.api.interface import Artifact, Outlined
+from etir.backends.native import compile as native
+from etir.backends.native.passes.tile_plan import plan_function
+from etir.backends.native.tile import WeightOp
+from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
+from etir.dialects.et.weights import Blob
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """A function of ``tile`` with places and without schedules, and the weights that it reads, by symbol."""
+
+    func: FuncOp
+    weights: Mapping[str, np.ndarray]
+    arena_bytes: int
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The sizes of the weights."""
+        return {symbol: array.shape for symbol, array in self.weights.items()}
+
+
+def tiled(outlined: Outlined, family_of: str = "x86-64-v4") -> Tiled:
+    """The function that an outlined one is compiled as."""
+    from etir.backends.native.cpu import cpu
+
+    func = native.tile_function(outlined, cpu(family_of))
+    read = {op.symbol.data for op in func.body.block.ops if isinstance(op, WeightOp)}
+    weights: dict[str, np.ndarray] = {}
+    constants = 0
+    for op in outlined.func.body.block.ops:
+        if isinstance(op, GetWeightOp):
+            symbol = op.symbol.root_reference.data
+            data: Any = outlined.weight(symbol)
+            data = data.data if isinstance(data, Blob) else data
+        elif isinstance(op, ConstantOp):
+            symbol = native.constant_name(constants)
+            constants += 1
+            data = dense_bytes(op.value)
+        else:
+            continue
+        if symbol in read:
+            shape = op.results[0].type.get_shape()  # type: ignore[union-attr]
+            weights[symbol] = np.frombuffer(data, np.float32).reshape(shape).copy()
+    return Tiled(func, weights, plan_function(func))
+
+
+@contextmanager
+def collected() -> Iterator[list[Tiled]]:
+    """While it lasts, the functions of native delegates are collected instead of compiled."""
+    found: list[Tiled] = []
+    real = native.compile_function
+
+    def collect(outlined: Outlined, *_: Any, **__: Any) -> Artifact:
+        found.append(tiled(outlined))
+        return Artifact(b"")
+
+    native.compile_function = collect
+    try:
+        yield found
+    finally:
+        native.compile_function = real
+
+
+def functions_of(exported: Any) -> list[Tiled]:
+    """The functions of ``tile`` of an exported program, in order; no code is made."""
+    with collected() as found, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        etir.compile(exported, target="etir", delegates=["native"])
+    return found
