@@ -11,7 +11,7 @@ from etir.backends.native.errors import E1167, E1168
 from etir.backends.native.kernels import template_of
 from etir.backends.native.tile import BufferOp, TemplateOp
 from etir.backends.native.touched import Accesses, Base, Touched
-from etir.diagnostics import Diagnostic
+from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.text import source_location
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _misplaced(base: Base, what: str) -> Diagnostic:
     return E1167.diagnostic(f"{base.name} {what}", source_location(_op(base).location))
 
 
-def verify_memory(accesses: Accesses) -> Iterator[Diagnostic]:
+def verify_memory(accesses: Accesses, where: SourceLocation | None) -> Iterator[Diagnostic]:
     """E1168 for floats that are read before they are written, that an operation writes while it reads them, and for
     outputs of which something is never written.
     """
@@ -105,7 +105,7 @@ def verify_memory(accesses: Accesses) -> Iterator[Diagnostic]:
                 touched.floats.of(written[touched.base])[...] = True
     for base, floats in written.items():
         if base.kind == "output" and not floats.all():
-            yield E1168.diagnostic(f"{base.name} is not written to the last float")
+            yield E1168.diagnostic(f"{base.name} is not written to the last float", where)
 
 
 def _aliases(op: TemplateOp, target: SSAValue, accesses: Accesses) -> Iterator[Diagnostic]:

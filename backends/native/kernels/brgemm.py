@@ -93,8 +93,9 @@ class Brgemm(Template):
 
     def in_place(self, op: BrgemmOp) -> Sequence[SSAValue]:
         """Extra operands, unless sums lie in c before they are read: between slices, and before a long body."""
-        (depth,) = integers(op, "depth", (0,))
-        return op.extra if depth >= shape_of(op.a)[-1] and is_light(op.body.block) else ()
+        k = shape_of(op.a)[-1]
+        (depth,) = integers(op, "depth", (k,))
+        return op.extra if depth >= k and is_light(op.body.block) else ()
 
     def c(self, op: BrgemmOp, cpu: Cpu) -> CFunction:
         """Units are pairs of a block of rows and a panel (or several), of each product of the batch."""

@@ -88,9 +88,8 @@ def integers(op: TemplateOp, name: str, default: Sequence[int]) -> tuple[int, ..
     return tuple(default)
 
 
-def schedule_problem(op: TemplateOp) -> str | None:
-    """What is wrong with the entries of a schedule, whatever the processor."""
-    known = REGISTERED[type(op)].entries
+def schedule_problem(op: TemplateOp, known: Mapping[str, int]) -> str | None:
+    """What is wrong with the entries of a schedule, whatever the processor; ``known`` are those of its template."""
     for name, entry in (op.schedule.data if op.schedule is not None else {}).items():
         if name not in known:
             return f"a schedule has no entry '{name}'" + (f"; there are {', '.join(known)}" if known else "")

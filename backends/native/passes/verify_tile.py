@@ -71,7 +71,8 @@ def problems(
     walk = _Walk(func, target, weights)
     walk.run()
     # Lives and contents are known once every access is inside of its memory.
-    return walk.found or [*verify_places(walk.accesses, arena_bytes), *verify_memory(walk.accesses)]
+    where = source_location(func.location)
+    return walk.found or [*verify_places(walk.accesses, arena_bytes), *verify_memory(walk.accesses, where)]
 
 
 @dataclass
@@ -174,7 +175,7 @@ class _Walk:
             self.accesses.steps.append(op)
 
     def schedule(self, op: TemplateOp) -> None:
-        problem = schedule_problem(op)
+        problem = schedule_problem(op, template_of(op).entries)
         if problem is None and self.target is not None:
             problem = template_of(op).illegal(op, self.target)
         if problem is not None:
