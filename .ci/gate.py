@@ -52,6 +52,7 @@ def checks(*, full: bool) -> list[Step]:
     # One part of the entries of torch's samples for each change; see etir_testing/opinfo/select.py.
     samples = ["--every-sample", "--programs", "3"] if full else ["--part", "3"]
     dynamic = ["--samples", "3"] if full else ["--part", "16"]
+    sanitized = ["--all"] if full else []
     alone = {"OMP_NUM_THREADS": "1"}  # Two at a time, more threads are in each other's way.
     return [
         Step("native runtime", (*python, "-c", "import sys, etir.runtime; sys.exit(not etir.runtime.is_available())")),
@@ -74,6 +75,7 @@ def checks(*, full: bool) -> list[Step]:
         Step("example", (*python, "examples/mobilenet_v2.py", "--size", "96"), environment=alone),
         Step("fuzzing", (*python, "test/fuzz.py", "--seconds", "60" if full else "30"), needs=("sanitizers",)),
         Step("generated attacks", (*python, "test/fuzz_adversary.py", "--seconds", "300" if full else "25")),
+        Step("generated code under sanitizers", ("bash", ".ci/native_sanitizers", *sanitized), environment=alone),
         Step("install without a compiler", ("bash", ".ci/install_plain")),
         Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10"), cores=2),
         Step("torch's samples", (*python, "test/opinfo_walk.py", *samples), cores=2),

@@ -1,11 +1,13 @@
 """Templates as machine code of this computer, against what their operations mean: every processor that it can be.
 
 Sizes are around multiples of tiles, panels and vectors; operands have gaps, broadcast dims and permuted dims; memory
-that nothing writes is NaN, and so is what lies around every buffer.
+that nothing writes is NaN, and so is what lies around every buffer. The code runs between guard pages, too, and with
+``ETIR_SANITIZED`` in the environment under sanitizers.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 
@@ -16,7 +18,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import Block, Region, SSAValue
 
+from etir.backends.native.cpu import cpu
 from etir.backends.native.elementwise import Body
+from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.tile import (
     BrgemmOp,
     MapOp,
@@ -31,6 +36,7 @@ from etir.backends.native.tile import (
     row_major,
 )
 
+from etir_testing.native.guarded import paged, sanitized
 from etir_testing.native.images import Code, here, meaning
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -101,6 +107,17 @@ class Function:
             for got, want in zip(Code(func.clone(), name)(given), wanted, strict=True):
                 scale = max(1.0, float(np.nanmax(np.abs(want), initial=0)))
                 np.testing.assert_allclose(got / scale, want / scale, rtol=0, atol=tolerance, err_msg=name)
+            verify_function(scheduled(func, name), cpu(name), {})
+            paged(func.clone(), name, given, {})
+            if "ETIR_SANITIZED" in os.environ:
+                sanitized(func.clone(), name, given, {})
+
+
+def scheduled(func: FuncOp, name: str) -> FuncOp:
+    """A copy with the schedules of a processor."""
+    copy = func.clone()
+    choose_schedules(copy, cpu(name))
+    return copy
 
 
 def sizes(chance: random.Random, multiples: tuple[int, ...], most: int = 3) -> int:

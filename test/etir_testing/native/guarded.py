@@ -1,0 +1,179 @@
+"""Functions of ``tile`` with every block of memory in its own place: under sanitizers, and between guard pages.
+
+:func:`sanitized` compiles the C with AddressSanitizer and UndefinedBehaviorSanitizer; :func:`paged` runs the very image
+that a program would have. Both run a function twice, see ``runner.c``. A finding is an :class:`Finding` with what was
+said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.func import FuncOp
+
+from etir.backends.native.cc import compiler, shared_object
+from etir.backends.native.cpu import cpu
+from etir.backends.native.image import flat_image
+from etir.backends.native.packing import packed
+from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.print_c import ENTRY, CSource, print_c
+from etir.backends.native.tile import BufferOp, extent_of
+
+from etir_testing import ROOT
+
+RUNNER = Path(__file__).parent / "runner.c"
+FOLDER = ROOT / "build" / "native-runner"
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+PLAIN = ("-std=gnu11", "-O1", "-g0", "-w")
+PAGE = 4096
+
+
+class Finding(AssertionError):
+    """A sanitizer, or the processor, says that something is wrong."""
+
+
+def set_apart(func: FuncOp) -> tuple[int, list[tuple[int, int]]]:
+    """Give every buffer a place that it shares with none, whose end is that of a page, with a page at least between
+    them that nothing may touch: the bytes of the arena, and what is between.
+    """
+    at = 0
+    gaps: list[tuple[int, int]] = []
+    for op in func.body.block.ops:
+        if isinstance(op, BufferOp):
+            size = 4 * extent_of(op.result.type)
+            end = -(-(at + PAGE + size) // PAGE) * PAGE
+            op.properties["at"] = IntegerAttr(end - size, i64)
+            gaps.append((at, end - size - at))
+            at = end
+    gaps.append((at, PAGE))
+    return at + PAGE, gaps
+
+
+@cache
+def _command() -> str:
+    """The compiler of the sanitized code: the machine's, which has their libraries."""
+    found = os.environ.get("ETIR_SANITIZER_CC") or shutil.which("gcc") or shutil.which("clang")
+    assert found is not None, "gcc or clang"
+    return found
+
+
+def _compiled(texts: Sequence[Path], out: Path, flags: Sequence[str]) -> None:
+    run = subprocess.run([_command(), *flags, *map(str, texts), "-o", str(out)], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[:4000]
+
+
+def _kept(name: str, text: str, flags: Sequence[str], source: Path) -> Path:
+    """What is made of ``source`` with these flags, once for each text."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    key = hashlib.sha256("\0".join([_command(), *flags, text]).encode()).hexdigest()[:24]
+    out = FOLDER / f"{name}-{key}"
+    if not out.exists():
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+            made = Path(folder) / "made"
+            _compiled([source], made, flags)
+            made.replace(out)
+    return out
+
+
+def _linked_runner() -> Path:
+    flags = (*PLAIN, *SANITIZE, "-DETIR_LINKED", "-c")
+    return _kept("linked.o", RUNNER.read_text(encoding="utf-8"), flags, RUNNER)
+
+
+def _image_runner() -> Path:
+    return _kept("runner", RUNNER.read_text(encoding="utf-8"), PLAIN, RUNNER)
+
+
+def sanitized(
+    func: FuncOp,
+    name: str,
+    inputs: Sequence[np.ndarray],
+    weights: Mapping[str, np.ndarray],
+    arena_bytes: int | None = None,
+    flags: Sequence[str] = ("-O1",),
+) -> list[np.ndarray]:
+    """What the C of ``func`` for processor ``name`` writes under sanitizers. ``arena_bytes`` None sets buffers apart.
+
+    Changes places and schedules of ``func``. Raises :class:`Finding`.
+    """
+    gaps: list[tuple[int, int]] = []
+    if arena_bytes is None:
+        arena_bytes, gaps = set_apart(func)
+    target = cpu(name)
+    choose_schedules(func, target)
+    source = print_c(func, target)
+    with tempfile.TemporaryDirectory() as folder:
+        text, program = Path(folder) / "native.c", Path(folder) / "program"
+        text.write_text(source.text, encoding="utf-8")
+        made = (*PLAIN, *flags, *SANITIZE, "-ffp-contract=fast", *target.flags)
+        _compiled([text, _linked_runner()], program, made)
+        return _run(Path(folder), program, func, source, inputs, weights, arena_bytes, gaps)
+
+
+def paged(
+    func: FuncOp,
+    name: str,
+    inputs: Sequence[np.ndarray],
+    weights: Mapping[str, np.ndarray],
+    arena_bytes: int | None = None,
+) -> list[np.ndarray]:
+    """What the image of ``func`` for processor ``name`` writes between guard pages; the same arguments."""
+    gaps: list[tuple[int, int]] = []
+    if arena_bytes is None:
+        arena_bytes, gaps = set_apart(func)
+    target = cpu(name)
+    choose_schedules(func, target)
+    source = print_c(func, target)
+    image = flat_image(shared_object(source.text, target, compiler()), ENTRY)
+    with tempfile.TemporaryDirectory() as folder:
+        code = Path(folder) / "image"
+        code.write_bytes(image.code)
+        line = f"image {code} {len(image.code)} {image.entry}"
+        return _run(Path(folder), _image_runner(), func, source, inputs, weights, arena_bytes, gaps, line)
+
+
+def _run(
+    folder: Path,
+    program: Path,
+    func: FuncOp,
+    source: CSource,
+    inputs: Sequence[np.ndarray],
+    weights: Mapping[str, np.ndarray],
+    arena_bytes: int,
+    gaps: Sequence[tuple[int, int]],
+    first: str = "",
+) -> list[np.ndarray]:
+    lines = [first] if first else []
+    given = [("input", np.ascontiguousarray(x, np.float32)) for x in inputs]
+    given += [("weight", packed(op, weights[op.symbol.data])) for op in source.weights]
+    for number, (kind, array) in enumerate(given):
+        path = folder / str(number)
+        path.write_bytes(array.tobytes())
+        lines.append(f"{kind} {path} {array.nbytes}")
+    shapes = [tuple(arg.type.get_shape()) for arg in func.body.block.args[len(inputs) :]]  # type: ignore[union-attr]
+    lines += [f"output {4 * int(np.prod(shape))}" for shape in shapes]
+    lines += [f"arena {arena_bytes}", *(f"poison {at} {size}" for at, size in gaps)]
+    (folder / "description").write_text("\n".join(lines) + "\n")
+    environment = {"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1"}
+    command = [str(program), str(folder / "description"), str(folder / "out")]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if run.returncode != 0:
+        raise Finding(f"ended with {run.returncode}: {run.stderr[:6000]}")
+    whole = np.frombuffer((folder / "out").read_bytes(), np.float32)
+    results: list[np.ndarray] = []
+    at = 0
+    for shape in shapes:
+        size = int(np.prod(shape))
+        results.append(whole[at : at + size].reshape(shape))
+        at += size
+    assert at == whole.size
+    return results

@@ -1,0 +1,135 @@
+"""Generated code of the model zoo under AddressSanitizer and UndefinedBehaviorSanitizer, and between guard pages.
+
+    python test/native_sanitizers.py                 every small entry
+    python test/native_sanitizers.py resnet18 lstm   some entries
+    python test/native_sanitizers.py --whole         every entry that has weights
+
+Of every entry, each different function that the delegate ``native`` takes is compiled as C for every processor that
+this machine is, with the inputs, outputs, weights and buffers each in memory of their own (``etir_testing.native``):
+under sanitizers, and as the image that a program has, between pages that nothing can access. The results of all of
+them agree within 1e-5 of the largest number. Functions of up to ``--most`` multiply-adds are also compared with what
+their operations mean. The exit code is not 0 when anything was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from etir.backends.native.cpu import cpu
+from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.passes.verify_tile import verify_function
+from etir.backends.native.print_c import print_c
+from etir.backends.native.tile import BrgemmOp, DepthwiseOp, TemplateOp, shape_of
+from etir.diagnostics import EtirError
+
+from etir_testing.native.functions import Tiled, functions_of
+from etir_testing.native.guarded import Finding, paged, sanitized
+from etir_testing.native.images import here, meaning
+
+TOLERANCE = 1e-5
+
+
+def work(tiled: Tiled) -> int:
+    """About how many elements a function goes over, times the depth of products."""
+    total = 0
+    for op in tiled.func.body.block.ops:
+        if isinstance(op, TemplateOp):
+            depth = int(np.prod(shape_of(op.a)[-1:])) if isinstance(op, (BrgemmOp, DepthwiseOp)) else 1
+            total += depth * sum(int(np.prod(shape_of(v))) for v in op.writes())
+    return total
+
+
+def inputs_of(tiled: Tiled) -> list[np.ndarray]:
+    """Random inputs."""
+    args = tiled.func.body.block.args
+    outputs = tiled.func.attributes["native.outputs"].value.data  # type: ignore[union-attr]
+    numbers = np.random.default_rng(0)
+    return [numbers.standard_normal(shape_of(arg)).astype(np.float32) for arg in args[: len(args) - outputs]]
+
+
+def findings(tiled: Tiled, most: int) -> Iterator[str]:
+    """What is wrong with the code of a function, for each processor and each way to run it."""
+    given = inputs_of(tiled)
+    results: dict[str, list[np.ndarray]] = {}
+    if work(tiled) <= most:
+        results["its meaning"] = meaning(tiled.func, given, tiled.weights)
+    for name in here():
+        scheduled = tiled.func.clone()
+        choose_schedules(scheduled, cpu(name))
+        try:
+            verify_function(scheduled, cpu(name), tiled.shapes, tiled.arena_bytes)
+        except EtirError as error:
+            yield f"{name}: {error}"
+            continue
+        for way, run in (("sanitizers", sanitized), ("pages", paged)):
+            try:
+                results[f"{name}, {way}"] = run(scheduled.clone(), name, given, tiled.weights)
+            except Finding as error:
+                yield f"{name}, {way}: {error}"
+    (first, wanted), *others = results.items()
+    for name, got in others:
+        for a, b in zip(got, wanted, strict=True):
+            largest = float(np.nanmax(np.abs(b[np.isfinite(b)]), initial=0)) or 1.0
+            if not np.allclose(a / largest, b / largest, rtol=0, atol=TOLERANCE, equal_nan=True):
+                yield f"{name} and {first} differ by {float(np.nanmax(np.abs(a - b))) / largest:.1e}"
+
+
+def functions(names: list[str]) -> Iterator[tuple[str, Tiled]]:
+    """The different functions of entries of the zoo: those whose C differs."""
+    from etir_testing.exports import exported
+    from etir_testing.models.zoo_table import ENTRIES
+
+    seen: dict[str, None] = {}
+    for name in names:
+        found = functions_of(exported(ENTRIES[name]))
+        for tiled in found:
+            scheduled = tiled.func.clone()
+            choose_schedules(scheduled, cpu(here()[0]))
+            text = print_c(scheduled, cpu(here()[0])).text
+            if text not in seen:
+                seen[text] = None
+                yield name, tiled
+
+
+def main() -> int:
+    """Run; 1 when anything was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("entries", nargs="*", help="entries of the zoo (default: the small ones)")
+    parser.add_argument("--whole", action="store_true", help="all entries that have weights")
+    parser.add_argument("--jobs", type=int, default=2, help="functions at a time (default: 2)")
+    parser.add_argument("--most", type=int, default=20_000_000, help="work of what is compared with its meaning")
+    arguments = parser.parse_args()
+    from etir_testing.models.zoo_table import ENTRIES
+
+    small = [name for name, entry in ENTRIES.items() if entry.small or (arguments.whole and not entry.shape_only)]
+    warnings.simplefilter("ignore")
+    start, count, wrong, last = time.monotonic(), 0, 0, ""
+
+    def judged(job: tuple[str, Tiled]) -> tuple[str, Any]:
+        name, tiled = job
+        return name, [*findings(tiled, arguments.most)]
+
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for name, found in pool.map(judged, functions(arguments.entries or small)):
+            count += 1
+            wrong += len(found)
+            for text in found:
+                print(f"{name}: {text}", flush=True)
+            if name != last:
+                print(f"[{time.monotonic() - start:.0f} s] {name}", flush=True)
+                last = name
+    ways = len(here()) * 2
+    print(f"{count} functions, each run {ways} ways on {', '.join(here())}: {wrong} findings")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
