@@ -6,7 +6,7 @@ UndefinedBehaviorSanitizer.
 
 Builds ``runtime/executor/program_fuzz.cc`` with the preset ``fuzz``: clang's libFuzzer and all kernels, for the element
 types that most programs use. Runs it on the seeds of ``etir_testing.runtime.fuzz_corpus``. A mutator
-that walks the tables of ``.pte`` and ``.ptd`` files, and of XNNPACK delegates in them
+that walks the tables of ``.pte`` and ``.ptd`` files, and of delegates of XNNPACK and of native code in them
 (``runtime/executor/file_mutator.h``), makes most of the changes.
 What crashes, hangs or leaks is kept in ``--artifacts``, and the exit code is not 0.
 """
@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=0, help="how long; 0 for no limit")
     parser.add_argument("--runs", type=int, default=-1, help="how many executions of each job; -1 for no limit")
     parser.add_argument("--jobs", type=int, default=1, help="processes, which share what they find (default: 1)")
+    parser.add_argument("--only", default="", help="seeds whose names start so, alone (default: all)")
     parser.add_argument("--artifacts", default="build/fuzz", help="where what fails is kept (default: build/fuzz)")
     parser.add_argument("--found", help="where inputs that reach new code are kept (default: nowhere)")
     arguments = parser.parse_args()
@@ -44,11 +45,12 @@ def main() -> int:
         made = Path(folder) / "made"
         made.mkdir()
         for name, data in made_seeds().items():
-            (made / name).write_bytes(data)
+            if name.startswith(arguments.only):
+                (made / name).write_bytes(data)
         command = [
             program,
             found,
-            CORPUS,
+            *([] if arguments.only else [CORPUS]),
             made,
             f"-artifact_prefix={artifacts}/",
             "-timeout=25",

@@ -18,8 +18,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
@@ -55,12 +54,13 @@ def inputs_of(tiled: Tiled) -> list[np.ndarray]:
     return [numbers.standard_normal(shape_of(arg)).astype(np.float32) for arg in args[: len(args) - outputs]]
 
 
-def findings(tiled: Tiled, most: int) -> Iterator[str]:
+def findings(tiled: Tiled, most: int, pool: ThreadPoolExecutor) -> Iterator[str]:
     """What is wrong with the code of a function, for each processor and each way to run it."""
     given = inputs_of(tiled)
     results: dict[str, list[np.ndarray]] = {}
     if work(tiled) <= most:
         results["its meaning"] = meaning(tiled.func, given, tiled.weights)
+    running: dict[str, Future[list[np.ndarray]]] = {}
     for name in here():
         scheduled = tiled.func.clone()
         choose_schedules(scheduled, cpu(name))
@@ -70,10 +70,12 @@ def findings(tiled: Tiled, most: int) -> Iterator[str]:
             yield f"{name}: {error}"
             continue
         for way, run in (("sanitizers", sanitized), ("pages", paged)):
-            try:
-                results[f"{name}, {way}"] = run(scheduled.clone(), name, given, tiled.weights)
-            except Finding as error:
-                yield f"{name}, {way}: {error}"
+            running[f"{name}, {way}"] = pool.submit(run, scheduled.clone(), name, given, tiled.weights)
+    for name, job in running.items():
+        try:
+            results[name] = job.result()
+        except Finding as error:
+            yield f"{name}: {error}"
     (first, wanted), *others = results.items()
     for name, got in others:
         for a, b in zip(got, wanted, strict=True):
@@ -104,7 +106,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("entries", nargs="*", help="entries of the zoo (default: the small ones)")
     parser.add_argument("--whole", action="store_true", help="all entries that have weights")
-    parser.add_argument("--jobs", type=int, default=2, help="functions at a time (default: 2)")
+    parser.add_argument("--jobs", type=int, default=2, help="compilers at a time (default: 2)")
     parser.add_argument("--most", type=int, default=20_000_000, help="work of what is compared with its meaning")
     arguments = parser.parse_args()
     from etir_testing.models.zoo_table import ENTRIES
@@ -113,19 +115,15 @@ def main() -> int:
     warnings.simplefilter("ignore")
     start, count, wrong, last = time.monotonic(), 0, 0, ""
 
-    def judged(job: tuple[str, Tiled]) -> tuple[str, Any]:
-        name, tiled = job
-        return name, [*findings(tiled, arguments.most)]
-
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for name, found in pool.map(judged, functions(arguments.entries or small)):
-            count += 1
-            wrong += len(found)
-            for text in found:
-                print(f"{name}: {text}", flush=True)
+        for name, tiled in functions(arguments.entries or small):
             if name != last:
                 print(f"[{time.monotonic() - start:.0f} s] {name}", flush=True)
                 last = name
+            count += 1
+            for text in findings(tiled, arguments.most, pool):
+                wrong += 1
+                print(f"{name}: {text}", flush=True)
     ways = len(here()) * 2
     print(f"{count} functions, each run {ways} ways on {', '.join(here())}: {wrong} findings")
     return 1 if wrong else 0

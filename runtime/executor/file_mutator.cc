@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "backends/native/blob_places.h"
 #include "backends/xnnpack/blob_places.h"
 #include "executor/file_places.h"
 
@@ -177,7 +178,10 @@ bool mutate_file(uint8_t* data, size_t size, FuzzRandom& random) {
   if (size < 16 || size > UINT32_MAX) return false;
   std::vector<Place> places, in_blobs;
   // What a delegate's graph says, more often than not: a file's own tables are many more.
-  if (random.below(4) != 0) xnnpack::blob_places(data, size, in_blobs);
+  if (random.below(4) != 0) {
+    xnnpack::blob_places(data, size, in_blobs);
+    native::blob_places(data, size, in_blobs);
+  }
   if (!in_blobs.empty()) {
     places.swap(in_blobs);
   } else {

@@ -21,7 +21,7 @@ struct FuzzRandom {
 
 /// Changes some numbers, counts, indices, offsets or types of unions in a file in place: what the tables of the format
 /// say is there, found by walking them as far as they can be walked. The file is a .pte, or a .ptd, by its identifier.
-/// Where it has XNNPACK delegates, most changes are to these. False when no table was found.
+/// Where it has delegates of XNNPACK or of native code, most changes are to these. False when no table was found.
 bool mutate_file(uint8_t* data, size_t size, FuzzRandom& random);
 
 }  // namespace etir

@@ -4,11 +4,16 @@
 //   ./program_fuzz corpus/
 //
 // The first byte of the input says, in its bits, whether a .ptd follows (its length in three bytes, and then the file)
-// and whether there is an allocator for tensors without a bound. Memory is given as the file asks for it, up to a
+// and whether there is an allocator for tensors without a bound; the next two are the policy for native code: refuse,
+// listed, linked, verify. The only image that is listed is kListedImage, which ends the process when it is run; what is
+// asked to be mapped is that image, or the process ends. Memory is given as the file asks for it, up to a
 // limit, each block on its own so that the sanitizer sees the first byte beyond.
 #include <cstdlib>
 #include <cstring>
 
+#include "backends/native/call.h"
+#include "backends/native/native.h"
+#include "backends/native/sha256.h"
 #include "backends/xnnpack/xnnpack.h"
 #include "executor/external_data.h"
 #include "executor/method.h"
@@ -70,7 +75,65 @@ struct DelegatePool {
   int count = 0;
 };
 
-void run_method(const Program& program, uint32_t index, const ExternalData* external, bool allocator) {
+// 64 times int3.
+constexpr size_t kListedBytes = 64;
+constexpr uint8_t kListedByte = 0xcc;
+
+ImageDigest listed_digest() {
+  uint8_t image[kListedBytes];
+  std::memset(image, kListedByte, kListedBytes);
+  ImageDigest digest;
+  sha256(image, kListedBytes, digest.bytes);
+  return digest;
+}
+
+// A copy that nothing can execute is none: what the image stands for runs on kernels.
+void* map_listed(Span<const uint8_t> image) {
+  bool same = image.size == kListedBytes;
+  for (size_t i = 0; same && i < image.size; ++i) same = image.data[i] == kListedByte;
+  if (!same) std::abort();
+  return nullptr;
+}
+void* map_verified(Span<const uint8_t>) { return nullptr; }
+
+uint8_t sum_of(const uint8_t* data, size_t size) {
+  uint8_t sum = 0;
+  for (size_t i = 0; i < size; ++i) sum = static_cast<uint8_t>(sum + data[i]);
+  return sum;
+}
+
+// Its arguments are what the delegate's tables say: all pointers that there are.
+int32_t linked_entry(const NativeCall* call) { return call->inputs == nullptr || call->outputs == nullptr ? 1 : 0; }
+
+NativeCode native_code(uint8_t bits) {
+  static const ImageDigest listed = listed_digest();
+  static const LinkedNative linked = {listed, linked_entry};
+  NativeCode native;
+  native.has = [](const char* cpu, size_t size) {
+    return sum_of(reinterpret_cast<const uint8_t*>(cpu), size) != 1;
+  };
+  native.unmap = [](void*, size_t) { std::abort(); };
+  native.map = map_listed;
+  switch (bits & 3) {
+    case 1:
+      native.policy = NativeCode::Policy::Listed;
+      native.listed = {&listed, 1};
+      break;
+    case 2:
+      native.linked = {&linked, 1};
+      break;
+    case 3:
+      native.policy = NativeCode::Policy::Verify;
+      native.verify = [](void*, Span<const uint8_t> image) { return sum_of(image.data, image.size) % 2 == 0; };
+      native.map = map_verified;
+      break;
+    default:
+      break;
+  }
+  return native;
+}
+
+void run_method(const Program& program, uint32_t index, const ExternalData* external, uint8_t bits) {
   const MethodMeta meta = program.method_meta(index);
   const uint64_t needed = meta.method_memory_size();
   const uint32_t count = meta.num_planned_buffers();
@@ -95,12 +158,14 @@ void run_method(const Program& program, uint32_t index, const ExternalData* exte
     MethodOptions options;
     options.kernels = {&kKernels, 1};
     options.max_instructions = kMostInstructions;
-    options.backends = {&kXnnpackBackend, 1};
+    const Backend backends[] = {kXnnpackBackend, kNativeBackend};
+    options.backends = {backends, 2};
+    options.native = native_code(static_cast<uint8_t>(bits >> 2));
     options.delegates.allocate = DelegatePool::allocate;
     options.delegates.context = &delegates;
     if (external != nullptr) options.external = {&external, 1};
     Pool pool;
-    if (allocator) options.dynamic = {Pool::allocate, &pool, Pool::release};
+    if ((bits & 2) != 0) options.dynamic = {Pool::allocate, &pool, Pool::release};
     Method method;
     if (method.load(program, index, all, options) == Error::Ok) {
       for (int run = 0; run < 2; ++run) {
@@ -123,12 +188,12 @@ void run_method(const Program& program, uint32_t index, const ExternalData* exte
   for (uint32_t i = 0; i < count; ++i) std::free(planned[i].data);
 }
 
-void run_program(const uint8_t* data, size_t size, const ExternalData* external, bool allocator) {
+void run_program(const uint8_t* data, size_t size, const ExternalData* external, uint8_t bits) {
   BufferDataLoader loader(data, size);
   Program program;
   if (program.load(loader) != Error::Ok) return;
   const uint32_t methods = program.num_methods() < 4 ? program.num_methods() : 4;
-  for (uint32_t i = 0; i < methods; ++i) run_method(program, i, external, allocator);
+  for (uint32_t i = 0; i < methods; ++i) run_method(program, i, external, bits);
 }
 
 }  // namespace
@@ -145,6 +210,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ExternalData external;
   const bool has_external = external_size > 0 && external.load(loader) == Error::Ok;
   run_program(static_cast<const uint8_t*>(bytes.data), bytes.size, has_external ? &external : nullptr,
-              (data[0] & 2) != 0);
+              data[0]);
   return 0;
 }

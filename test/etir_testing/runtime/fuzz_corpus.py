@@ -1,4 +1,4 @@
-"""The seeds of the fuzzers: small programs of five kinds. The last three are made when they are needed, so that a new
+"""The seeds of the fuzzers: small programs of six kinds. The last four are made when they are needed, so that a new
 kernel has a seed at once; the first two are files in ``test/corpus``.
 
     python test/fuzz_corpus.py
@@ -10,6 +10,7 @@ writes the files again, which needs the stock exporter.
 * ``found-*``: what the fuzzers found once, which no script makes: these files are kept;
 * ``hand-*``: loops, jumps, moves, state and shapes that no exporter writes;
 * ``xnnpack-*``: delegates with every kind of node and every way to pack constants (``xnnpack_graphs``);
+* ``native-*``: delegates with native code under each policy (``etir_testing.native.blobs``);
 * ``kernels-*``: every kernel of the manifest, called once with arguments of the right kinds, four methods to a file.
 
 An input is four bytes and a ``.pte``; runtime/executor/program_fuzz.cc says what the four bytes are.
@@ -169,9 +170,21 @@ def delegate_seeds() -> dict[str, bytes]:
     return {f"xnnpack-{name}": bytes(4) + program(graph) for name, graph in graphs().items()}
 
 
+def native_seeds() -> dict[str, bytes]:
+    """Delegates with native code under each policy, which the first byte says."""
+    from etir_testing.native.blobs import programs
+
+    found = programs()
+    return {
+        f"native-{name}-{policy}": bytes([number << 2, 0, 0, 0]) + data
+        for name, data in found.items()
+        for number, policy in enumerate(("refuse", "listed", "linked", "verify"))
+    }
+
+
 def made_seeds() -> dict[str, bytes]:
     """The inputs that are no files, by name."""
-    return hand_seeds() | delegate_seeds() | kernel_seeds()
+    return hand_seeds() | delegate_seeds() | native_seeds() | kernel_seeds()
 
 
 def main() -> int:

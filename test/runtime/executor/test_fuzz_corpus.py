@@ -19,7 +19,7 @@ def library() -> Any:
 
 
 def test_seeds_are_of_all_kinds_and_small() -> None:
-    least = {"stock": 10, "found": 1, "hand": 10, "xnnpack": 50, "kernels": len(load_manifest()) // 4}
+    least = {"stock": 10, "found": 1, "hand": 10, "xnnpack": 50, "native": 16, "kernels": len(load_manifest()) // 4}
     for kind, count in least.items():
         assert sum(name.startswith(f"{kind}-") for name in SEEDS) >= count
     assert max(map(len, SEEDS.values())) <= 8192

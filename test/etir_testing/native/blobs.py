@@ -1,0 +1,85 @@
+"""Small programs with native delegates whose images are no code: seeds of the fuzzers.
+
+Every image is :data:`IMAGE`, which ends a process that runs it. ``runtime/executor/program_fuzz.cc`` knows its digest.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import nn
+
+import etir
+from etir.backends.native import compile as native
+from etir.backends.native.image import Image
+
+IMAGE = b"\xcc" * 64
+
+
+class _Images(nn.Module):
+    """A window, a product of a window, one channel each, a pool and rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(2, 3, (3, 2), padding=1)
+        self.each = nn.Conv2d(3, 3, 3, padding=1, groups=3)
+        self.last = nn.Linear(3, 2)
+
+    def forward(self, x: Any) -> Any:
+        x = torch.relu(self.each(self.first(x)))
+        return self.last(nn.functional.max_pool2d(x, 2).mean((2, 3)))
+
+
+class _Rows(nn.Module):
+    """Two inputs and two outputs, a constant, a product of inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(5)
+        self.table = nn.Parameter(torch.randn(1, 5, 4))
+
+    def forward(self, x: Any, y: Any) -> Any:
+        x = self.norm(x) * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
+        z = torch.bmm(x, self.table).softmax(-1)
+        return z, torch.bmm(y, z)
+
+
+class _Two(nn.Module):
+    """Two delegates around an operator that stays with the kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 3, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        return self.b(torch.cumsum(self.a(x), 1))
+
+
+_CASES: dict[str, tuple[Callable[[], nn.Module], Sequence[tuple[int, ...]], Sequence[str]]] = {
+    "linear": (lambda: nn.Linear(3, 2), [(2, 3)], ["x86-64"]),
+    "images": (_Images, [(1, 2, 5, 4)], ["x86-64", "x86-64-v3"]),
+    "rows": (_Rows, [(1, 3, 5), (1, 2, 3)], ["x86-64", "x86-64-v3", "x86-64-v4"]),
+    "two": (_Two, [(2, 4)], ["x86-64"]),
+}
+
+
+def programs() -> dict[str, bytes]:
+    """The files, by name."""
+    found: dict[str, bytes] = {}
+    for name, (make, shapes, cpus) in _CASES.items():
+        torch.manual_seed(0)
+        exported = torch.export.export(make().eval(), tuple(torch.randn(shape) for shape in shapes))
+        with (
+            mock.patch.object(native, "compiler"),
+            mock.patch.object(native, "shared_objects", lambda texts, *_: [b""] * len(texts)),
+            mock.patch.object(native, "flat_image", lambda *_: Image(IMAGE, 16)),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            delegate = f"native{{cpus={','.join(cpus)}}}"
+            found[name] = bytes(etir.compile(exported, target="etir", delegates=[delegate]).buffer)
+    return found
