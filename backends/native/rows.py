@@ -42,6 +42,9 @@ MOVES = (
     "aten.pixel_shuffle.default",
     "aten.split_with_sizes_copy.default",
     "aten.unbind_copy.int",
+    "aten.glu.default",
+    "aten.upsample_nearest2d.vec",
+    "aten.upsample_nearest2d.default",
 )
 """Operators that put elements elsewhere."""
 
@@ -60,6 +63,10 @@ VIEWS = (
     "aten.alias_copy.default",
 )
 """Operators that are other strides of the same memory."""
+
+
+BETWEEN = (*VIEWS, *MOVES)
+"""What stands between groups."""
 
 
 @condition("elements")
@@ -198,5 +205,5 @@ def claimed() -> Sequence[Row]:
         *rows(["aten.native_group_norm.default"], *COMMON, _norm),
         *rows(["aten._native_batch_norm_legit.no_stats"], *COMMON, _batch_norm),
         *rows(["aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default"], *COMMON, _upsample),
-        *rows([*VIEWS, *MOVES, "aten.glu.default"], *COMMON),
+        *rows([name for name in BETWEEN if "upsample" not in name], *COMMON),
     ]

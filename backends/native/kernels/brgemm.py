@@ -27,7 +27,7 @@ from etir.backends.native.kernels.template import (
     run_body,
     template,
 )
-from etir.backends.native.tile import BrgemmOp, row_major, shape_of, strides_of
+from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
 
 DEPTH = 384
 FEW_ROWS = 3
@@ -75,8 +75,6 @@ class Brgemm(Template):
             return "tile, depth and panels are positive"
         if not 1 <= block <= shape_of(op.a)[-2]:
             return f"a block of {block} rows, of {shape_of(op.a)[-2]}"
-        if strides_of(op.b.type)[-3:] != row_major(shape_of(op.b)[-3:]):
-            return "panels of b lie one after another"
         if panel % (vectors * cpu.vector):
             return f"{vectors} vectors of {cpu.vector} floats do not divide a panel of {panel}"
         if (rows + 1) * vectors * wide >= cpu.registers:

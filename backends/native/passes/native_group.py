@@ -26,26 +26,11 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.elementwise import ELEMENTWISE
-from etir.backends.native.rows import POOLS, PRODUCTS, REDUCTIONS
-from etir.backends.native.windows import window_of
+from etir.backends.native.kinds import WITH_EPILOGUE, kind_of
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
-
-ROOTS: dict[str, str] = {
-    **dict.fromkeys(PRODUCTS, "product"),
-    **dict.fromkeys(ELEMENTWISE, "map"),
-    **dict.fromkeys(POOLS, "pool"),
-    **dict.fromkeys(REDUCTIONS, "reduce"),
-    "aten.convolution.default": "convolution",
-    "aten._softmax.default": "softmax",
-    "aten._log_softmax.default": "softmax",
-    "aten.native_layer_norm.default": "norm",
-    "aten.native_group_norm.default": "group_norm",
-    "aten._native_batch_norm_legit.no_stats": "batch_norm",
-}
-"""Operator to the kind of the group that it is the root of."""
 
 
 def group_operators(func: FuncOp) -> None:
@@ -54,9 +39,7 @@ def group_operators(func: FuncOp) -> None:
     for op in list(block.ops):
         if op.parent is not block or not isinstance(op, EdgeOp):
             continue
-        kind = ROOTS.get(operator_of(op))
-        if kind == "convolution" and window_of(op).groups == _shape(op.arg("weight"))[0] > 1:
-            kind = "depthwise"
+        kind = kind_of(op)
         if kind is not None:
             _make_group(kind, _members(kind, op))
 
@@ -64,7 +47,7 @@ def group_operators(func: FuncOp) -> None:
 def _members(kind: str, root: Operation) -> list[Operation]:
     """The root and what it pulls in, in order."""
     members = [root]
-    while kind in ("product", "convolution", "depthwise", "map"):
+    while kind in WITH_EPILOGUE:
         result = members[-1].results[0]
         user = _only_user(result)
         if not isinstance(user, EdgeOp) or user.parent is not root.parent:

@@ -21,8 +21,8 @@ from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.errors import E1165
 from etir.backends.native.groups import inlined
-from etir.backends.native.passes.native_group import ROOTS
-from etir.backends.native.rows import VIEWS, claimed
+from etir.backends.native.kinds import WITH_EPILOGUE, kind_of
+from etir.backends.native.rows import BETWEEN, claimed
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
@@ -31,10 +31,6 @@ from etir.dialects.text import source_location
 from etir.lowering.verify_types import type_problems
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
-
-OF_TEMPLATES = frozenset([*ROOTS.values(), "depthwise"])
-"""Kinds whose first operator is the template's; other kinds are of rules that take several."""
-WITH_EPILOGUE = frozenset(["product", "depthwise", "map"])
 
 
 @cache
@@ -61,7 +57,7 @@ def _problems(func: FuncOp) -> Iterator[Diagnostic]:
 def _of_operation(op: Operation) -> Iterator[str]:
     if isinstance(op, GroupOp):
         yield from _of_group(op)
-    elif isinstance(op, EdgeOp) and operator_of(op) not in VIEWS:
+    elif isinstance(op, EdgeOp) and operator_of(op) not in BETWEEN:
         yield f"'{operator_of(op)}' is in no group, and is no view"
     elif isinstance(op, EdgeOp):
         yield from _of_operator(op, "as a view")
@@ -89,16 +85,14 @@ def _of_group(group: GroupOp) -> Iterator[str]:
     *members, _ = group.body.block.ops
     if not members:
         yield f"the group '{kind}' has no operators"
-    elif kind in OF_TEMPLATES and not problems:
+    elif not problems:
         yield from _of_template(group, kind, members)
 
 
 def _of_template(group: GroupOp, kind: str, members: list[Operation]) -> Iterator[str]:
     root = members[0]
     name = operator_of(root)
-    wanted = ROOTS.get(name)
-    if isinstance(root, EdgeOp) and name == "aten.convolution.default" and root.arg("groups") != 1:
-        wanted = "depthwise"
+    wanted = kind_of(root) if isinstance(root, EdgeOp) else None
     if wanted != kind:
         yield f"the group '{kind}' starts with '{name}', which is a '{wanted}'"
     if len(members) > 1 and kind not in WITH_EPILOGUE:

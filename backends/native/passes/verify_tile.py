@@ -211,7 +211,7 @@ def _weight_problem(op: WeightOp, weights: Mapping[str, Sequence[int]] | None) -
         return None
     shape = _shape(op.result)
     panel = None if op.panel is None else op.panel.value.data
-    if panel is not None and (len(shape) not in (3, 4) or shape[-1] != panel):
+    if panel is not None and (len(shape) not in (3, 4, 5) or shape[-1] != panel):
         return f"is in panels of {panel}, which {op.result.type} has not"
     if weights is None:
         return None
@@ -231,11 +231,13 @@ def _weight_problem(op: WeightOp, weights: Mapping[str, Sequence[int]] | None) -
     rows, columns = given[0], total // given[0] if given[0] else 0
     n, k = (rows, columns) if op.transposed is not None else (columns, rows)
     expected: tuple[int, ...] = (-(-n // panel), k, panel)
-    if len(shape) == 4:
-        if len(given) != 4 or op.transposed is None:
-            return f"has the sizes {list(given)}, which are no windows [n, c, h, w]"
-        n, c, taps, width = given
-        expected = (taps, -(-n // panel), width * c, panel)
+    if len(shape) > 3:
+        groups = shape[0] if len(shape) == 5 else 1
+        if len(given) not in (3, 4) or given[0] % groups:
+            return f"has the sizes {list(given)}, which are no windows [n, c, h, w] of {groups} groups"
+        taps, width = (1, *given[2:])[-2:]
+        n, c = (given[0] // groups, given[1]) if op.transposed is not None else (given[1], given[0] // groups)
+        expected = (*shape[: len(shape) - 4], taps, -(-n // panel), width * c, panel)
     return None if shape == expected else f"of sizes {list(given)} is {list(expected)} in panels, not {list(shape)}"
 
 

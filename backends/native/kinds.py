@@ -1,0 +1,42 @@
+"""Kinds of groups: which operator is the root of which, and which take operators after it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.elementwise import ELEMENTWISE
+from etir.backends.native.rows import POOLS, PRODUCTS, REDUCTIONS
+from etir.backends.native.windows import window_of
+from etir.dialects.schema_op import SchemaOp
+
+ROOTS: dict[str, str] = {
+    **dict.fromkeys(PRODUCTS, "product"),
+    **dict.fromkeys(ELEMENTWISE, "map"),
+    **dict.fromkeys(POOLS, "pool"),
+    **dict.fromkeys(REDUCTIONS, "reduce"),
+    "aten.convolution.default": "convolution",
+    "aten._softmax.default": "softmax",
+    "aten._log_softmax.default": "softmax",
+    "aten.native_layer_norm.default": "norm",
+    "aten.native_group_norm.default": "group_norm",
+    "aten._native_batch_norm_legit.no_stats": "batch_norm",
+}
+"""Operator to the kind of the group that it is the root of."""
+
+WITH_EPILOGUE = ("product", "convolution", "depthwise", "map")
+"""Kinds whose template does elementwise operators after its root while the result is in registers."""
+
+
+def kind_of(op: Operation) -> str | None:
+    """The kind of the group that ``op`` is the root of, or None."""
+    kind = ROOTS.get(operator_of(op))
+    if kind == "convolution":
+        root = cast(SchemaOp, op)
+        outer = cast("TensorType[Attribute]", root.arg("weight").type).get_shape()[0]
+        if window_of(root).groups == outer > 1:
+            return "depthwise"
+    return kind
