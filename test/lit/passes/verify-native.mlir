@@ -37,11 +37,11 @@ func.func private @other_kind(%x: tensor<4xf32>) -> tensor<4xf32> attributes {ba
 
 // -----
 
-// CHECK: error[E1165]: 'aten._softmax.default' in the group 'softmax' is not what the delegate takes: softmax along another dim
-func.func private @other_dim(%x: tensor<4x5xf32>) -> tensor<4x5xf32> attributes {backend.delegate = "native"} {
-  %0 = native.group "softmax"(%x) : (tensor<4x5xf32>) -> tensor<4x5xf32> {
+// CHECK: error[E1165]: 'aten.pow.Tensor_Scalar' in the group 'map' is not what the delegate takes: the exponent is none of
+func.func private @other_exponent(%x: tensor<4x5xf32>) -> tensor<4x5xf32> attributes {backend.delegate = "native"} {
+  %0 = native.group "map"(%x) : (tensor<4x5xf32>) -> tensor<4x5xf32> {
   ^bb0(%a: tensor<4x5xf32>):
-    %1 = edge.aten._softmax.default(%a, dim = 0, half_to_float = false) : (tensor<4x5xf32>) -> tensor<4x5xf32>
+    %1 = edge.aten.pow.Tensor_Scalar(%a, exponent = 1.7) : (tensor<4x5xf32>) -> tensor<4x5xf32>
     native.yield %1 : tensor<4x5xf32>
   }
   func.return %0 : tensor<4x5xf32>

@@ -160,7 +160,10 @@ func.func @border(%x: memref<3x4x4xf32>, %y: memref<2x2x4xf32>) attributes {nati
     tile.yield %0 : f32
   }
   %windows = memref.reinterpret_cast %image to offset: [0], sizes: [2, 2, 3, 3, 4], strides: [16, 4, 16, 4, 1] : memref<4x4x4xf32> to memref<2x2x3x3x4xf32, strided<[16, 4, 16, 4, 1]>>
-  tile.pool "max" %windows, %y : memref<2x2x3x3x4xf32, strided<[16, 4, 16, 4, 1]>>, memref<2x2x4xf32>
+  tile.pool "max" %windows, %y() : memref<2x2x3x3x4xf32, strided<[16, 4, 16, 4, 1]>>, memref<2x2x4xf32>() {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
   func.return
 }
 
