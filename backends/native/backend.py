@@ -66,7 +66,7 @@ class NativeBackend(Backend):
     def dialects(self) -> tuple[Dialect, ...]:
         """``native`` and ``tile``."""
         from etir.backends.native.dialect import NATIVE
-        from etir.backends.native.tile import TILE
+        from etir.backends.native.tile_dialect import TILE
 
         return (NATIVE, TILE)
 

@@ -19,7 +19,10 @@ from etir.backends.native.image import flat_image
 from etir.backends.native.kernels.brgemm import panel_of
 from etir.backends.native.lowering import constant_name, lower_function
 from etir.backends.native.packing import groups_of, packed
+from etir.backends.native.passes.tile_attention import fuse_attention
+from etir.backends.native.passes.tile_forward import forward_copies
 from etir.backends.native.passes.tile_plan import plan_function
+from etir.backends.native.passes.tile_scale import fold_scales
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.verify_native import verify_groups
 from etir.backends.native.passes.verify_tile import verify_function
@@ -68,6 +71,9 @@ def tile_function(outlined: Outlined, target: Cpu) -> FuncOp:
     module = lower_function(outlined.func, panel_of(target))
     func = module.body.block.first_op
     assert isinstance(func, FuncOp)
+    forward_copies(func)
+    fold_scales(func)
+    fuse_attention(func)
     return func
 
 

@@ -28,6 +28,15 @@ def is_image(place: Place) -> bool:
     return place.strides[-1] >= place.shape[1] or all(n == 1 for n in place.shape[2:])
 
 
+def cast_of(place: Place) -> ReinterpretCastOp:
+    """The operation whose result is a place."""
+    static = DenseArrayBase.from_list
+    return ReinterpretCastOp(
+        place.base, [], [], [], static(i64, [place.offset]), static(i64, [*place.shape]),
+        static(i64, [*place.strides]), memref(place.shape, place.strides),
+    )  # fmt: skip
+
+
 class Memory:
     """Makes operations of ``tile`` at the end of a block."""
 
@@ -52,15 +61,9 @@ class Memory:
 
     def memref(self, place: Place) -> SSAValue:
         """A place as an operand."""
-        type = memref(place.shape, place.strides)
-        if type == place.base.type and place.offset == 0:
+        if memref(place.shape, place.strides) == place.base.type and place.offset == 0:
             return place.base
-        static = DenseArrayBase.from_list
-        cast_op = ReinterpretCastOp(
-            place.base, [], [], [], static(i64, [place.offset]), static(i64, [*place.shape]),
-            static(i64, [*place.strides]), type,
-        )  # fmt: skip
-        return self.add(cast_op).results[0]
+        return self.add(cast_of(place)).results[0]
 
     def buffer(self, shape: Sequence[int]) -> Place:
         """New memory of the arena; rows do not lie a multiple of 4 KiB apart."""

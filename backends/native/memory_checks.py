@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, cast
 from xdsl.ir import SSAValue
 
 from etir.backends.native.errors import E1167, E1168
+from etir.backends.native.footprint import footprint
 from etir.backends.native.kernels import template_of
-from etir.backends.native.tile import BufferOp, TemplateOp
+from etir.backends.native.tile import BufferOp, TemplateOp, shape_of, strides_of
 from etir.backends.native.touched import Accesses, Base, Touched
 from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.text import source_location
@@ -104,7 +105,8 @@ def verify_memory(accesses: Accesses, where: SourceLocation | None) -> Iterator[
             if touched.base in written:
                 touched.floats.of(written[touched.base])[...] = True
     for base, floats in written.items():
-        if base.kind == "output" and not floats.all():
+        whole = footprint(shape_of(base.value), strides_of(base.value.type), 0)
+        if base.kind == "output" and not whole.of(floats).all():
             yield E1168.diagnostic(f"{base.name} is not written to the last float", where)
 
 

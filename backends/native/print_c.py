@@ -21,7 +21,7 @@ from xdsl.ir import SSAValue
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.errors import E1164
 from etir.backends.native.kernels import template_of
-from etir.backends.native.kernels.template import CFunction
+from etir.backends.native.kernels.template import CFunction, part_text
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of
 from etir.dialects.text import source_location
 
@@ -140,14 +140,10 @@ class _Printer:
             name = f"{base}{number}"
             self.functions[key] = name
             self.texts += [helper.replace("@", name) + "\n" for helper in function.helpers]
-            declared = [f"  float* const p{i} = ((float**)given)[{i}];" for i in range(count)]
             self.texts.append(
                 "\n".join(
                     [
-                        f"static void {name}_part(void* given, int64_t begin, int64_t end) {{",
-                        *declared,
-                        *(f"  {line.replace('@', name)}" for line in function.body.splitlines()),
-                        "}",
+                        part_text(name, function, count),
                         f"static void {name}(const struct etir_native_call* call, void** given) {{",
                         f"  etir_parallel(call, {function.units}, {function.grain}, {name}_part, given);",
                         "}",

@@ -40,7 +40,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     i64,
 )
-from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -459,9 +459,3 @@ class NormOp(TemplateOp):
 def body_of(count: int) -> Region:
     """An empty body of ``count`` numbers."""
     return Region(Block(arg_types=[f32] * count))
-
-
-TEMPLATES: tuple[type[TemplateOp], ...] = (
-    BrgemmOp, DepthwiseOp, PoolOp, ReduceOp, PackOp, MapOp, SoftmaxOp, NormOp,
-)  # fmt: skip
-TILE = Dialect("tile", [YieldOp, WeightOp, BufferOp, *TEMPLATES], [])

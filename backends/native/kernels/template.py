@@ -102,6 +102,24 @@ def schedule_problem(op: TemplateOp, known: Mapping[str, int]) -> str | None:
     return None
 
 
+def template_of(op: TemplateOp) -> Template:
+    """The registered template of an operation."""
+    return REGISTERED[type(op)]
+
+
+def part_text(name: str, function: CFunction, count: int) -> str:
+    """``static void NAME_part(void* given, int64_t begin, int64_t end)``: some units on ``count`` operands."""
+    declared = [f"  float* const p{i} = ((float**)given)[{i}];" for i in range(count)]
+    return "\n".join(
+        [
+            f"static void {name}_part(void* given, int64_t begin, int64_t end) {{",
+            *declared,
+            *(f"  {line.replace('@', name)}" for line in function.body.splitlines()),
+            "}",
+        ]
+    )
+
+
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 _BINARY = {

@@ -21,7 +21,7 @@ from etir.passes.infra.registry import register_pass
 
 def choose_schedules(func: FuncOp, target: Cpu) -> None:
     """Give every operation without a schedule the one that its template's model of the processor takes."""
-    for op in func.body.block.ops:
+    for op in func.walk():
         if not isinstance(op, TemplateOp) or op.schedule is not None:
             continue
         chosen = template_of(op).schedule(op, target)

@@ -31,6 +31,7 @@ from etir.backends.native.errors import E1164, E1166, E1169
 from etir.backends.native.footprint import footprint, is_injective
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import body_problem, schedule_problem
+from etir.backends.native.loop import LoopOp
 from etir.backends.native.memory_checks import verify_memory, verify_places
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, row_major, strides_of
 from etir.backends.native.touched import Accesses, Base, Touched
@@ -155,7 +156,7 @@ class _Walk:
                 inside = False  # what is wrong with it has been said
                 continue
             base, offset = self.places[value]
-            print_ = footprint(_shape(value), strides_of(value.type), offset)
+            print_ = footprint(*_touches(op, value), offset)
             if print_.first < 0 or print_.last >= base.floats:
                 said = f"floats {print_.first} to {print_.last} of {base.name}, which has {base.floats}"
                 self.say(E1166, f"'{op.name}' touches {said}", op)
@@ -164,15 +165,37 @@ class _Walk:
         for value in op.writes():
             if value in self.places and self.places[value][0].kind in ("input", "weight"):
                 self.say(E1166, f"'{op.name}' writes {self.places[value][0].name}, which is only read", op)
-            if _type_problem(value.type) is None and not is_injective(_shape(value), strides_of(value.type)):
+            if _type_problem(value.type) is None and not is_injective(*_touches(op, value)):
                 self.say(E1166, f"'{op.name}' writes floats twice: {value.type}", op)
-        problem = next((p for region in op.regions for p in [body_problem(region.block)] if p is not None), None)
+        bodies = [] if isinstance(op, LoopOp) else op.regions
+        problem = next((p for region in bodies for p in [body_problem(region.block)] if p is not None), None)
         if problem is not None:
             self.say(E1169, f"the body of '{op.name}' {problem}", op)
+        elif isinstance(op, LoopOp):
+            self.loop(op)
         elif inside:
             self.schedule(op)
         if inside:
             self.accesses.steps.append(op)
+
+    def loop(self, op: LoopOp) -> None:
+        """The body on one part of every operand, whatever the part: all are of the same types."""
+        if len(dict.fromkeys(op.operands)) < len(op.operands):
+            self.say(E1166, "a loop has every operand once", op)
+            return
+        inner = _Walk(self.func, self.target, None)
+        counts = [("input", len(op.inputs)), ("output", len(op.outputs)), ("buffer", len(op.locals))]
+        kinds = [kind for kind, count in counts for _ in range(count)]
+        for number, (arg, kind) in enumerate(zip(op.body.block.args, kinds, strict=True)):
+            if (problem := _type_problem(arg.type)) is not None:
+                self.say(E1166, f"part {number} of a loop {problem}: {arg.type}", op)
+                return
+            base = Base(arg, f"part {number} of a loop", kind)
+            inner.places[arg] = (base, 0)
+            inner.accesses.bases.append(base)
+        for step in op.body.block.ops:
+            inner.operation(step)
+        self.found += inner.found or verify_memory(inner.accesses, source_location(op.location))
 
     def schedule(self, op: TemplateOp) -> None:
         problem = schedule_problem(op, template_of(op).entries)
@@ -181,6 +204,15 @@ class _Walk:
         if problem is not None:
             on = "" if self.target is None else f" on {self.target.name}"
             self.say(E1164, f"{op.name}{on}: {problem}", op)
+
+
+def _touches(op: TemplateOp, value: SSAValue) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Dims and strides of what an operation touches of an operand: all of it, or all parts of it."""
+    if isinstance(op, LoopOp):
+        for operand, steps, arg in op.parts():
+            if operand is value:
+                return (*op.extents, *_shape(arg)), (*steps, *strides_of(arg.type))
+    return _shape(value), strides_of(value.type)
 
 
 def _shape(value: SSAValue) -> tuple[int, ...]:

@@ -1,0 +1,239 @@
+"""``tile-attention``: scores of attention for a block of rows at a time.
+
+Before::
+
+    tile.brgemm %q, %k, %s() : memref<12x197x64xf32>, ..., memref<12x197x197xf32>
+    tile.map %t(%s, %mask) ...
+    tile.softmax %t, %p
+    tile.brgemm %p, %v, %o()
+
+After, when nothing else reads the scores::
+
+    tile.loop [12, 6] (%q, %k, %mask, %v) -> (%o) locals (%rows) ... {
+      tile.brgemm %q0, %k0, %rows0(%mask0) ...
+      tile.softmax %rows0, %rows0
+      tile.brgemm %rows0, %v0, %o0()
+    }
+
+A block has as many rows as the first cache can hold scores of. Elementwise operators between the product and the
+softmax go into the product's body. The rows that do not fill a block are a second loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from etir.backends.native.loop import SLOTS, LoopOp
+from etir.backends.native.memory import cast_of
+from etir.backends.native.places import Place
+from etir.backends.native.tile import (
+    BrgemmOp,
+    BufferOp,
+    MapOp,
+    SoftmaxOp,
+    YieldOp,
+    body_of,
+    memref,
+    row_major,
+    shape_of,
+)
+from etir.backends.native.users import Users, drop_unused, inline, place_of
+from etir.dialects.context import EtContext
+from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
+
+SCORES = 6144
+"""Floats of the scores of a block: half of a first cache of 48 KiB."""
+LEAST_ROWS = 14
+"""Rows of a block that a product needs to be quick, however long they are."""
+MOST_SCORES = 1 << 16
+"""Floats of the scores of a block beyond which it would not stay in the second cache either."""
+
+
+@dataclass
+class _Attention:
+    """The operations of one attention; ``maps`` are between the product and the softmax."""
+
+    scores: BrgemmOp
+    maps: list[MapOp]
+    softmax: SoftmaxOp
+    values: BrgemmOp
+
+
+def fuse_attention(func: FuncOp) -> None:
+    """Make a loop of every attention in ``func`` whose scores nothing else reads."""
+    block = func.body.block
+    for op in [op for op in block.ops if isinstance(op, SoftmaxOp)]:
+        found = _match(op, Users(block))
+        if found is not None:
+            _fuse(found)
+    drop_unused(block)
+
+
+def _match(softmax: SoftmaxOp, memory: Users) -> _Attention | None:
+    dims = shape_of(softmax.x)
+    if softmax.log is not None or len(dims) < 3:
+        return None
+    readers = memory.readers.get(place_of(softmax.out).base, [])
+    if len(readers) != 1 or memory.only_writer(softmax.out) is not softmax:
+        return None
+    values = readers[0]
+    if not isinstance(values, BrgemmOp) or values.taps is not None:
+        return None
+    if place_of(values.a).base is not place_of(softmax.out).base or values.a in values.extra:
+        return None
+    if place_of(values.a).viewed(dims) != place_of(softmax.out).viewed(dims):
+        return None
+    maps: list[MapOp] = []
+    value = softmax.x
+    while memory.is_read_once(value):
+        writer = memory.only_writer(value)
+        if isinstance(writer, BrgemmOp) and writer.taps is None:
+            return _Attention(writer, maps[::-1], softmax, values) if _fits(writer, dims) else None
+        if not isinstance(writer, MapOp) or _viewed(writer.out, dims) != _viewed(value, dims):
+            return None
+        sources = [v for v in writer.inputs if isinstance(memory.only_writer(v), (BrgemmOp, MapOp))]
+        sources = [v for v in sources if memory.is_read_once(v) and math.prod(shape_of(v)) == math.prod(dims)]
+        if len(sources) != 1 or any(_viewed(v, dims) is None for v in writer.inputs):
+            return None
+        maps.append(writer)
+        value = sources[0]
+    return None
+
+
+def _viewed(value: SSAValue, dims: Sequence[int]) -> Place | None:
+    return place_of(value).viewed(dims)
+
+
+def _fits(scores: BrgemmOp, dims: Sequence[int]) -> bool:
+    m, n = dims[-2:]
+    return shape_of(scores.c)[-2:] == (m, n) and _block(m, n) * n <= MOST_SCORES and m > 1
+
+
+def _block(m: int, n: int) -> int:
+    """Rows of a block: all blocks but the last one are equal, and that is hardly lower."""
+    most = max(LEAST_ROWS, SCORES // n)
+    return -(-m // -(-m // most))
+
+
+def _fuse(found: _Attention) -> None:
+    dims = shape_of(found.softmax.x)
+    lead, m, n = dims[:-2], dims[-2], dims[-1]
+    scores, values = found.scores, found.values
+    depth, wide = shape_of(scores.a)[-1], shape_of(values.c)[-1]
+    region, extras = _joined(found, dims)
+    rows = [(scores.a, (*lead, m, depth)), *((e, dims) for e in extras)]
+    rows += [(e, (*lead, m, wide)) for e in values.extra]
+    shared = [(v, (*lead, *shape_of(v)[-3:])) for v in (scores.b, values.b)]
+    by_row = [_viewed(value, wanted) for value, wanted in rows]
+    whole = [_viewed(value, wanted) for value, wanted in shared]
+    target = _viewed(values.c, (*lead, m, wide))
+    given = [p for p in (*by_row, *whole, target) if p is not None]
+    if len(given) < len(by_row) + 3:
+        return
+    after = found.values
+    block = _block(m, n)
+    made: list[Operation] = []
+    for start, count, height in ((0, m // block, block), (m // block * block, 1, m % block)):
+        if height:
+            made += _loop(found, given, len(by_row), region, (lead, count, height, start, n), len(extras))
+    parent = after.parent
+    assert parent is not None
+    parent.insert_ops_before(made, after)
+    for op in (found.values, found.softmax, *reversed(found.maps), found.scores):
+        parent.erase_op(op)
+
+
+def _loop(
+    found: _Attention,
+    given: Sequence[Place],
+    by_row: int,
+    region: Region,
+    block: tuple[tuple[int, ...], int, int, int, int],
+    extras: int,
+) -> list[Operation]:
+    """The loop over ``count`` blocks of ``height`` rows from row ``start`` on."""
+    lead, count, height, start, n = block
+    rank = len(lead)
+    made: list[Operation] = []
+    operands: list[SSAValue] = []
+    steps: list[tuple[int, ...]] = []
+    types = []
+    for number, place in enumerate(given):
+        has_rows = number < by_row or number == len(given) - 1
+        if has_rows:
+            place = place.sliced(rank, start, count * height)
+        cast = cast_of(place)
+        made.append(cast)
+        operands.append(cast.results[0])
+        step = height * place.strides[rank] if has_rows else 0
+        steps.append((*place.strides[:rank], step))
+        inner = (height, place.shape[-1]) if has_rows else place.shape[rank:]
+        types.append(memref(inner, place.strides[rank:]))
+    slots = min(SLOTS, math.prod(lead) * count)
+    local = BufferOp(memref((slots, height, n)))
+    body = Block(arg_types=[*types, memref((height, n), row_major((height, n)))])
+    args = body.args
+    q, k, v, out, rows = args[0], args[by_row], args[by_row + 1], args[by_row + 2], args[by_row + 3]
+    masks, added = args[1 : 1 + extras], args[1 + extras : by_row]
+    inner_ops = [
+        BrgemmOp(q, k, rows, [*masks], region.clone()),
+        SoftmaxOp(rows, rows),
+        BrgemmOp(rows, v, out, [*added], found.values.body.clone()),
+    ]
+    for op, like in zip(inner_ops, (found.scores, found.softmax, found.values), strict=True):
+        op.location = like.location
+        body.add_op(op)
+    loop = LoopOp((*lead, count), operands[:-1], operands[-1:], [local.result], steps, Region(body))
+    loop.location = found.softmax.location
+    return [*made, local, loop]
+
+
+def _joined(found: _Attention, dims: Sequence[int]) -> tuple[Region, list[SSAValue]]:
+    """The product's body with those of the maps after it, and all of their extra operands."""
+    scores = found.scores
+    extras: list[SSAValue] = [*scores.extra]
+    current = place_of(scores.c).base
+    inputs: list[list[SSAValue]] = []
+    for op in found.maps:
+        inputs.append([v for v in op.inputs if place_of(v).base is not current])
+        extras += inputs[-1]
+        current = place_of(op.out).base
+    region = body_of(1 + len(extras))
+    block = region.block
+    values: dict[SSAValue, SSAValue] = {}
+    result = inline(scores.body.block, [block.args[0], *block.args[1 : 1 + len(scores.extra)]], block, values)
+    at = 1 + len(scores.extra)
+    current = place_of(scores.c).base
+    for op in found.maps:
+        arguments: list[SSAValue] = []
+        for v in op.inputs:
+            if place_of(v).base is current:
+                arguments.append(result)
+            else:
+                arguments.append(block.args[at])
+                at += 1
+        result = inline(op.body.block, arguments, block, values)
+        current = place_of(op.out).base
+    block.add_op(YieldOp(result))
+    return region, extras
+
+
+@register_pass
+@dataclass(frozen=True)
+class TileAttentionPass(Pass):
+    """Compute attention by blocks of rows, whose scores do not leave the caches"""
+
+    name = "tile-attention"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Every function of the module."""
+        for func in module.body.block.ops:
+            if isinstance(func, FuncOp):
+                fuse_attention(func)
