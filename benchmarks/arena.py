@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 
+from document import put
+
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
 TARGETS = ("executorch", "etir")
-BEGIN, END = "<!-- begin: benchmarks/arena.py -->", "<!-- end: benchmarks/arena.py -->"
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,7 @@ def main() -> int:
         print(f"{row.name} ({row.target}): {row.apart:,} -> {row.planned:,}, bound {row.bound:,}", file=sys.stderr)
     print(table(rows))
     if arguments.document is not None:
-        page = arguments.document.read_text(encoding="utf-8")
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        arguments.document.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}", encoding="utf-8")
+        put(arguments.document, "arena.py", table(rows))
     return int(any(row.planned > row.apart for row in rows))
 
 

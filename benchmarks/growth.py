@@ -32,11 +32,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from document import put
+
 SIZES = (1_000, 4_000, 16_000, 50_000)
 STAGES = ("parse", "core", "edge", "backend", "et", "plan", "emit")
 PLANNER = ("plan-memory", "verify-plan")
 BAR = 1.1
-BEGIN, END = "<!-- begin: benchmarks/growth.py -->", "<!-- end: benchmarks/growth.py -->"
 
 
 def chain(count: int) -> Iterator[str]:
@@ -270,9 +271,7 @@ def main() -> int:
     if arguments.json is not None:
         arguments.json.write_text(json.dumps([vars(row) for row in rows], indent=1), encoding="utf-8")
     if arguments.document is not None:
-        page = arguments.document.read_text(encoding="utf-8")
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        arguments.document.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}", encoding="utf-8")
+        put(arguments.document, "growth.py", table(rows))
     if arguments.svg is not None:
         arguments.svg.write_text(svg(rows), encoding="utf-8")
     slow = False
