@@ -4,7 +4,10 @@ A register tile is ``m`` rows by ``n`` vectors of columns: for each step of dept
 ``m n`` multiply-adds. The columns of a panel of b lie together, so that b is read in order. Depth is cut into slices
 that let the rows of a stay in the second cache; between slices the sums rest in c. Rows are shared out evenly: 197
 rows in tiles of up to 14 are two of 14 and thirteen of 13, not fourteen of 14 and one of 1. Products of up to three
-rows take several panels at once, so that there are enough sums to hide the latency of a multiply-add.
+rows take several panels at once, so that there are enough sums to hide the latency of a multiply-add. Those of a batch
+that share their panels and have few rows, as lines of a small image do, are one tile together: panels are read once for
+all of its lines. While a panel is used, its tiles fetch the next one into the second cache, a part each: the weights
+of a whole model come from memory, and the first tile of every panel would wait for them.
 
 After Georganas et al., "Harnessing Deep Learning via a Single Building Block", IPDPS 2020 (the batch-reduce product).
 """
@@ -31,11 +34,21 @@ from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
 
 DEPTH = 384
 FEW_ROWS = 3
+FETCHED = 128 * 1024
+"""Bytes of a right operand of which panels are fetched ahead."""
 
 
 def panel_of(cpu: Cpu) -> int:
     """The columns of a panel: the same for all processors of a family, which read one copy of the weights."""
     return 32 if cpu.family == "x86-64" else 16
+
+
+def shared_lines(op: BrgemmOp) -> int:
+    """How many items of the innermost dim of the batch have the same panels."""
+    batch = len(shape_of(op.c)) - 2
+    if batch == 0 or strides_of(op.b.type)[batch - 1] != 0:
+        return 1
+    return shape_of(op.c)[batch - 1]
 
 
 def shared_out(rows: int, most: int) -> tuple[int, int, int]:
@@ -49,7 +62,7 @@ class Brgemm(Template):
     """Products of a matrix and panels."""
 
     name = "brgemm"
-    entries = {"tile": 2, "depth": 1, "rows": 1, "panels": 1}
+    entries = {"tile": 2, "depth": 1, "rows": 1, "panels": 1, "lines": 1}
 
     def schedule(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:
         """Vectors of a tile divide a panel; all registers but those for b and one for a are sums."""
@@ -60,7 +73,11 @@ class Brgemm(Template):
             wide = min(shape_of(op.b)[-3], (cpu.registers - 1) // ((m + 1) * whole), 4)
             return {"tile": [m, whole], "depth": k, "panels": wide}
         vectors = 2 if cpu.vector > 4 or cpu.registers < 32 else 4
-        rows = min((cpu.registers - vectors - 1) // vectors, 14, m)
+        rows = min((cpu.registers - vectors - 1) // vectors, 14)
+        lines = min(rows // m, shared_lines(op)) if m <= rows else 1
+        if lines > 1:
+            return {"tile": [lines * m, vectors], "depth": k, "rows": m, "lines": lines}
+        rows = min(rows, m)
         slices = -(-k // DEPTH) if op.taps is None else 1
         depth = -(-k // slices)
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
@@ -79,6 +96,13 @@ class Brgemm(Template):
             return f"{vectors} vectors of {cpu.vector} floats do not divide a panel of {panel}"
         if (rows + 1) * vectors * wide >= cpu.registers:
             return f"a tile of {rows} x {vectors * wide} vectors needs more than {cpu.registers} registers"
+        (lines,) = integers(op, "lines", (1,))
+        if lines > shared_lines(op):
+            return f"{lines} lines of {shared_lines(op)} that share their panels"
+        if lines > 1 and (
+            rows != lines * block or block != shape_of(op.a)[-2] or depth < shape_of(op.a)[-1] or wide > 1
+        ):
+            return "several lines are one tile: all of their rows, the whole depth, one panel"
         if wide > 1 and (vectors * cpu.vector != panel or depth < shape_of(op.a)[-1]):
             return "several panels at once need whole panels and the whole depth"
         if strides_of(op.b.type)[-2:] != (panel, 1):
@@ -121,6 +145,7 @@ class _Printer:
         (self.depth,) = integers(op, "depth", (self.k,))
         (self.block,) = integers(op, "rows", (self.m,))
         (self.wide,) = integers(op, "panels", (1,))
+        (self.lines,) = integers(op, "lines", (1,))
         self.tap_counts = op.tap_counts
         self.taps = math.prod(self.tap_counts)
         depth = len(self.tap_counts)
@@ -136,13 +161,36 @@ class _Printer:
         self.extra = [strides_of(e.type)[-2:] for e in op.extra]
         self.slices = -(-self.k // self.depth)
         self.light = is_light(op.body.block)
+        self.passes = self._passes()
         self.tiles: dict[str, str] = {}
 
+    def _passes(self) -> int:
+        """The tiles that use a panel before the next one is used; 0 where that is not fetched ahead."""
+        bytes_ = 4 * self.taps * self.k * self.panels * self.panel
+        if self.wide > 1 or bytes_ < FETCHED or self.cpu.l2 == 0 or not self.shares_panels():
+            return 0
+        if not self.panels_outermost():
+            return self.tiles_of_block()
+        return self.tiles_of_block() * -(-self.m // self.block) * math.prod(self.batch())
+
+    def tiles_of_block(self) -> int:
+        """The tiles of a block of rows, or of lines."""
+        return 1 if self.lines > 1 else shared_out(self.block, self.rows)[0]
+
+    def batch(self) -> list[int]:
+        """The dims of the batch, lines that are one tile as one."""
+        batch = [*shape_of(self.op.c)[:-2]]
+        if self.lines > 1:
+            batch[-1] = -(-batch[-1] // self.lines)
+        return batch
+
+    def panels_outermost(self) -> bool:
+        """Whether a panel is used for everything before the next one: where all are too many for the second cache."""
+        return 4 * self.taps * self.k * self.panels * self.panel > self.cpu.l2 // 2 and self.shares_panels()
+
     def function(self) -> CFunction:
-        batch = shape_of(self.op.c)[:-2]
-        count = 1
-        for extent in batch:
-            count *= extent
+        batch = self.batch()
+        count = math.prod(batch)
         blocks = -(-self.m // self.block)
         groups = -(-self.panels // self.wide)
         units = count * blocks * groups
@@ -163,7 +211,7 @@ class _Printer:
 
     def _unit(self, count: int, blocks: int, groups: int) -> list[str]:
         """The parts of a unit: panels outermost where the weights are too many for the second cache."""
-        if 4 * self.taps * self.k * self.panels * self.panel <= self.cpu.l2 // 2 or not self.shares_panels():
+        if not self.panels_outermost():
             return [
                 f"    const long group = unit % {groups}, block = unit / {groups} % {blocks};",
                 f"    const long number = unit / {groups * blocks};",
@@ -192,7 +240,10 @@ class _Printer:
         lines.append("    (void)item;" if batch else "    (void)number;")
         for i, (name, operand) in enumerate(zip(names, operands, strict=True)):
             strides = strides_of(operand.type)
-            terms = "".join(f" + d{d} * {strides[d]}" for d in range(len(batch)) if strides[d])
+            steps = [*strides[: len(batch)]]
+            if self.lines > 1:
+                steps[-1] *= self.lines
+            terms = "".join(f" + d{d} * {steps[d]}" for d in range(len(batch)) if steps[d])
             kind = "float*" if name == "c" else "const float*"
             lines.append(f"    {kind} const {name} = p{i}{terms};")
         return lines
@@ -209,6 +260,8 @@ class _Printer:
         width = self.vectors * self.cpu.vector
         cut = self.n % self.panel
         rest = self.panels % self.wide
+        if self.lines > 1:
+            return [*lines, *self._lines(width, cut)]
         heights = [self.block] if blocks == 1 else [self.block, self.m - self.block * (blocks - 1)]
         for number, height in enumerate(dict.fromkeys(heights)):
             last_only = len(set(heights)) > 1
@@ -219,6 +272,19 @@ class _Printer:
             if last_only:
                 lines.append("}")
         return lines
+
+    def _lines(self, width: int, cut: int) -> list[str]:
+        """The tiles of several items of the batch, for all but the last ones, and for those."""
+        last = len(shape_of(self.op.c)) - 3
+        extent = shape_of(self.op.c)[last]
+        whole = self.panels - (1 if cut else 0)
+        out: list[str] = []
+        for condition, count in (("<", self.lines), ("==", extent % self.lines)):
+            if count:
+                out.append(f"if (d{last} {condition} {extent // self.lines}) {{")
+                out += self._panels(count * self.m, width, cut, 0, whole)
+                out.append("}")
+        return out
 
     def _panels(self, height: int, width: int, cut: int, rest: int, whole: int) -> list[str]:
         if self.wide > 1:
@@ -260,6 +326,13 @@ class _Printer:
                 f", e{i} + r * {row}" + (f" + {at}" if one else "") for i, (row, one) in enumerate(self.extra)
             )
             operands = f"a + r * {self.lda} + p, b + {offset} + {column}, c + r * {self.ldc} + {at}{extras}"
+            if self.passes:
+                number = f"(r - r0) / {self.rows}"
+                if self.panels_outermost():
+                    tiles, blocks = self.tiles_of_block(), -(-self.m // self.block)
+                    number = f"((number * {blocks} + block) * {tiles} + {number})"
+                share = -(-self.depth * self.panel // self.passes)
+                operands += f", b + {offset} + {self.between} + {number} * {share}"
             call = f"{name}({operands}, depth, first, last);"
             lines += [f"  for (long t = 0; t < {count}; ++t, r += {rows}) {call}"]
         return [*lines, "}"]
@@ -283,7 +356,8 @@ class _Printer:
                 at = panel * self.panel + v * lanes
                 columns.append((at, panel * self.between + v * lanes, min(lanes, there - v * lanes)))
         extras = "".join(f", const float* e{i}" for i in range(len(self.extra)))
-        parameters = f"const float* a, const float* b, float* c{extras}, long depth, int first, int last"
+        ahead = ", const float* next" if self.passes else ""
+        parameters = f"const float* a, const float* b, float* c{extras}{ahead}, long depth, int first, int last"
         out = [f"ETIR_NOINLINE void {name}({parameters}) {{"]
         sums = [(i, j) for i in range(rows) for j in range(len(columns))]
         names = ", ".join(f"s{i}_{j}" for i, j in sums)
@@ -293,19 +367,25 @@ class _Printer:
         out += [f"    s{i}_{j} = vset(0.0f);" for i, j in sums]
         if self.slices > 1:
             out.append("  } else {")
-            out += [f"    s{i}_{j} = {self._load('c', i * self.ldc, 1, columns[j])};" for i, j in sums]
+            out += [f"    s{i}_{j} = {self._load('c', self._at(self.op.c, i), 1, columns[j])};" for i, j in sums]
             out.append("  }")
         for level, (count, _) in enumerate(loops):
             out.append(f"  for (long tap{level} = 0; tap{level} < {count}; ++tap{level}) {{")
             out.append(f"  const float* const a{level} = a; const float* const b{level} = b;")
+            if self.passes:
+                out.append(f"  const float* const n{level} = next;")
         out.append("  for (long k = 0; k < depth; ++k) {")
         out += [f"    const vf w{j} = vload(b + {column[1]});" for j, column in enumerate(columns)]
         for i in range(rows):
             products = " ".join(f"s{i}_{j} += x{i} * w{j};" for j in range(len(columns)))
-            out.append(f"    const vf x{i} = vset(a[{i * self.lda}]); {products}")
+            out.append(f"    const vf x{i} = vset(a[{self._at(self.op.a, i)}]); {products}")
+        if self.passes:
+            out.append(f"    __builtin_prefetch(next, 0, 2); next += {-(-self.panel // self.passes)};")
         out += [f"    a += 1; b += {self.panel};", "  }"]
         for level, (_, (a, b)) in reversed([*enumerate(loops)]):
             out.append(f"  a = a{level} + {a}; b = b{level} + {b};")
+            if self.passes:
+                out.append(f"  next = n{level} + {b};")
             out.append("  }")
         if self.slices == 1:
             out.append("  (void)first; (void)last;")
@@ -316,7 +396,7 @@ class _Printer:
     def _finish(self, rows: int, columns: list[tuple[int, int, int]]) -> list[str]:
         """The body, on registers where it is short, else in a loop over the rows once the sums are stored."""
         sums = [(i, j) for i in range(rows) for j in range(len(columns))]
-        stores = [f"    {self._store(i * self.ldc, columns[j], f's{i}_{j}')}" for i, j in sums]
+        stores = [f"    {self._store(self._at(self.op.c, i), columns[j], f's{i}_{j}')}" for i, j in sums]
         is_plain = len(list(self.op.body.block.ops)) == 1 and not self.extra
         if is_plain:
             return stores
@@ -324,7 +404,8 @@ class _Printer:
         if self.light:
             for i, j in sums:
                 parts = [f"s{i}_{j}"] + [
-                    self._load(f"e{x}", i * row, one, columns[j]) for x, (row, one) in enumerate(self.extra)
+                    self._load(f"e{x}", self._at(e, i), one, columns[j])
+                    for x, (e, (_, one)) in enumerate(zip(self.op.extra, self.extra, strict=True))
                 ]
                 lines.append(f"    s{i}_{j} = @_body({', '.join(parts)});")
             lines = lines if self.slices == 1 else ["  if (last) {", *lines, "  }"]
@@ -332,7 +413,14 @@ class _Printer:
         lines += stores
         if self.slices > 1:
             lines.append("  if (!last) return;")
-        lines.append(f"  for (long i = 0; i < {rows}; ++i) {{")
+        lines_of = rows // self.m if self.lines > 1 else 1
+        if lines_of > 1:
+            starts = ["float* const c_ = c;", *(f"const float* const e{x}_ = e{x};" for x in range(len(self.extra)))]
+            lines.append(f"  {' '.join(starts)}")
+            lines.append(f"  for (long line = 0; line < {lines_of}; ++line) {{")
+            for name, operand in (("c", self.op.c), *((f"e{x}", e) for x, e in enumerate(self.op.extra))):
+                lines.append(f"    {name} = {name}_ + line * {strides_of(operand.type)[-3]};")
+        lines.append(f"  for (long i = 0; i < {rows // lines_of}; ++i) {{")
         for column in columns:
             parts = [self._load("c", 0, 1, column)] + [
                 self._load(f"e{x}", 0, one, column) for x, (_, one) in enumerate(self.extra)
@@ -341,7 +429,18 @@ class _Printer:
             lines.append(f"    {self._store(0, column, result)}")
         steps = "".join(f" e{x} += {row};" for x, (row, _) in enumerate(self.extra) if row)
         lines += [f"    c += {self.ldc};{steps}", "  }"]
-        return lines
+        return [*lines, "  }"] if lines_of > 1 else lines
+
+    def _at(self, operand: SSAValue, row: int) -> int:
+        """The floats from the first row of a tile to another one, of an operand."""
+        strides = strides_of(operand.type)
+        if self.lines == 1:
+            return row * strides[-2]
+        return row // self.m * strides[self._line_dim(operand)] + row % self.m * strides[-2]
+
+    def _line_dim(self, operand: SSAValue) -> int:
+        """The dim of lines: that of the batch which lies innermost, before the taps."""
+        return -3 - (len(self.tap_counts) if operand is self.op.a else 0)
 
     def _load(self, name: str, row: int, one: int, column: tuple[int, int, int]) -> str:
         if not one:
