@@ -16,8 +16,12 @@ offset bytes what
              columns of the window (0: a matrix), groups of channels
              rows of variants: offset and bytes of the processor's name, offset and bytes of the image, its entry, 0,
              SHA-256 of the image
-             texts; the fallback, at a multiple of 16; images, at multiples of 64
+             texts; the fallback, at a multiple of 16; images, at multiples of 64, each with its contract at its end
 ====== ===== =======================================================================================
+
+The contract of an image is the SHA-256 of what its code relies on: the numbers of inputs and outputs, the bytes of the
+arena, the entry, the rows of inputs and outputs, the bytes of each weight. Whoever lists or signs an image so lists the
+sizes of the memory that it is given; the runtime enters no image in other tables.
 
 All numbers are little-endian and of 32 bits. Weights are named data of the program, in the order in which code is given
 them. Constants are what the program of the fallback reads by name: a weight as it lies, or unpacked.
@@ -82,6 +86,16 @@ class NativeBlob:
     constants: tuple[Constant, ...]
     variants: tuple[Variant, ...]
     fallback: bytes = field(repr=False)
+
+
+def bound(
+    image: Image, inputs: int, shapes: Sequence[Sequence[int]], arena_bytes: int, weights: Sequence[int]
+) -> Image:
+    """The image with its contract at the end; ``weights`` are the bytes of each one."""
+    tables = struct.pack("<4I", inputs, len(shapes) - inputs, arena_bytes, image.entry)
+    tables += b"".join(_TENSOR.pack(len(shape), *shape, *[0] * (MAX_RANK - len(shape))) for shape in shapes)
+    tables += struct.pack(f"<{len(weights)}I", *weights)
+    return Image(image.code + hashlib.sha256(tables).digest(), image.entry)
 
 
 def write_blob(blob: NativeBlob) -> bytes:

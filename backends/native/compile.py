@@ -11,7 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from etir.backends.api.interface import Artifact, NamedBlob, Outlined
-from etir.backends.native.blob import Constant, NativeBlob, Variant, write_blob
+from etir.backends.native.blob import Constant, NativeBlob, Variant, bound, write_blob
 from etir.backends.native.cc import compiler, shared_objects
 from etir.backends.native.cpu import Cpu, cpu, family_of_host, of_family
 from etir.backends.native.groups import ungroup
@@ -51,11 +51,15 @@ def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str) -> Artifa
         verify_function(scheduled, target, shapes, arena)
         texts.append(print_c(scheduled, target).text)
     objects = shared_objects(texts, chosen, using)
-    variants = [Variant(c.name, flat_image(elf, ENTRY)) for c, elf in zip(chosen, objects, strict=True)]
+    images = [flat_image(elf, ENTRY) for elf in objects]
     weights, named, constants = _weights(outlined, weights_of(func))
     fallback = _fallback(outlined)
     inputs = len(outlined.func.body.block.args)
     arguments = tuple(shape_of(arg) for arg in func.body.block.args)
+    sizes = [size for _, size in weights]
+    variants = [
+        Variant(c.name, bound(image, inputs, arguments, arena, sizes)) for c, image in zip(chosen, images, strict=True)
+    ]
     blob = NativeBlob(inputs, arguments, arena, weights, constants, tuple(variants), fallback.blob)
     return Artifact(
         write_blob(blob),

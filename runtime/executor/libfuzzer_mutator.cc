@@ -14,7 +14,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t mos
   if (!etir::mutate_file(file, external ? external_size : size - 4 - external_size, random)) {
     return LLVMFuzzerMutate(data, size, most);
   }
-  if (random.below(32) == 0) data[0] = static_cast<uint8_t>(data[0] ^ 2);                         // the allocator
+  if (random.below(32) == 0) data[0] = static_cast<uint8_t>(data[0] ^ 2);                           // the allocator
   if (random.below(16) == 0) data[0] = static_cast<uint8_t>(data[0] ^ (1 + random.below(3)) << 2);  // the policy
   return size;
 }

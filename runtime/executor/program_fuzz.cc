@@ -5,8 +5,8 @@
 //
 // The first byte of the input says, in its bits, whether a .ptd follows (its length in three bytes, and then the file)
 // and whether there is an allocator for tensors without a bound; the next two are the policy for native code: refuse,
-// listed, linked, verify. The only image that is listed is kListedImage, which ends the process when it is run; what is
-// asked to be mapped is that image, or the process ends. Memory is given as the file asks for it, up to a
+// listed, linked, verify. Images that are listed end the process when they are run; what is asked to be mapped is such
+// an image, or the process ends. Memory is given as the file asks for it, up to a
 // limit, each block on its own so that the sanitizer sees the first byte beyond.
 #include <cstdlib>
 #include <cstring>
@@ -75,23 +75,27 @@ struct DelegatePool {
   int count = 0;
 };
 
-// 64 times int3.
-constexpr size_t kListedBytes = 64;
-constexpr uint8_t kListedByte = 0xcc;
+// Images that are listed: 64 times int3, and any contract.
+constexpr size_t kIntsBytes = 64, kListedBytes = 96;
+constexpr uint8_t kIntsByte = 0xcc;
+constexpr size_t kMostListed = 8;
 
-ImageDigest listed_digest() {
-  uint8_t image[kListedBytes];
-  std::memset(image, kListedByte, kListedBytes);
-  ImageDigest digest;
-  sha256(image, kListedBytes, digest.bytes);
-  return digest;
+struct Listed {
+  ImageDigest digests[kMostListed];
+  LinkedNative linked[kMostListed];
+  size_t count = 0;
+};
+
+bool is_listed(const uint8_t* data, size_t size) {
+  for (size_t i = 0; size == kListedBytes && i < kIntsBytes; ++i) {
+    if (data[i] != kIntsByte) return false;
+  }
+  return size == kListedBytes;
 }
 
 // A copy that nothing can execute is none: what the image stands for runs on kernels.
 void* map_listed(Span<const uint8_t> image) {
-  bool same = image.size == kListedBytes;
-  for (size_t i = 0; same && i < image.size; ++i) same = image.data[i] == kListedByte;
-  if (!same) std::abort();
+  if (!is_listed(image.data, image.size)) std::abort();
   return nullptr;
 }
 void* map_verified(Span<const uint8_t>) { return nullptr; }
@@ -105,22 +109,28 @@ uint8_t sum_of(const uint8_t* data, size_t size) {
 // Its arguments are what the delegate's tables say: all pointers that there are.
 int32_t linked_entry(const NativeCall* call) { return call->inputs == nullptr || call->outputs == nullptr ? 1 : 0; }
 
-NativeCode native_code(uint8_t bits) {
-  static const ImageDigest listed = listed_digest();
-  static const LinkedNative linked = {listed, linked_entry};
+// The images in the file that are listed.
+void find_listed(const uint8_t* data, size_t size, Listed& found) {
+  for (size_t at = 0; at + kListedBytes <= size && found.count < kMostListed; at += 4) {
+    if (!is_listed(data + at, kListedBytes)) continue;
+    ImageDigest& digest = found.digests[found.count];
+    sha256(data + at, kListedBytes, digest.bytes);
+    found.linked[found.count++] = {digest, linked_entry};
+  }
+}
+
+NativeCode native_code(uint8_t bits, const Listed& listed) {
   NativeCode native;
-  native.has = [](const char* cpu, size_t size) {
-    return sum_of(reinterpret_cast<const uint8_t*>(cpu), size) != 1;
-  };
+  native.has = [](const char* cpu, size_t size) { return sum_of(reinterpret_cast<const uint8_t*>(cpu), size) != 1; };
   native.unmap = [](void*, size_t) { std::abort(); };
   native.map = map_listed;
   switch (bits & 3) {
     case 1:
       native.policy = NativeCode::Policy::Listed;
-      native.listed = {&listed, 1};
+      native.listed = {listed.digests, listed.count};
       break;
     case 2:
-      native.linked = {&linked, 1};
+      native.linked = {listed.linked, listed.count};
       break;
     case 3:
       native.policy = NativeCode::Policy::Verify;
@@ -133,7 +143,8 @@ NativeCode native_code(uint8_t bits) {
   return native;
 }
 
-void run_method(const Program& program, uint32_t index, const ExternalData* external, uint8_t bits) {
+void run_method(const Program& program, uint32_t index, const ExternalData* external, uint8_t bits,
+                const Listed& listed) {
   const MethodMeta meta = program.method_meta(index);
   const uint64_t needed = meta.method_memory_size();
   const uint32_t count = meta.num_planned_buffers();
@@ -160,7 +171,7 @@ void run_method(const Program& program, uint32_t index, const ExternalData* exte
     options.max_instructions = kMostInstructions;
     const Backend backends[] = {kXnnpackBackend, kNativeBackend};
     options.backends = {backends, 2};
-    options.native = native_code(static_cast<uint8_t>(bits >> 2));
+    options.native = native_code(static_cast<uint8_t>(bits >> 2), listed);
     options.delegates.allocate = DelegatePool::allocate;
     options.delegates.context = &delegates;
     if (external != nullptr) options.external = {&external, 1};
@@ -192,8 +203,10 @@ void run_program(const uint8_t* data, size_t size, const ExternalData* external,
   BufferDataLoader loader(data, size);
   Program program;
   if (program.load(loader) != Error::Ok) return;
+  Listed listed;
+  find_listed(data, size, listed);
   const uint32_t methods = program.num_methods() < 4 ? program.num_methods() : 4;
-  for (uint32_t i = 0; i < methods; ++i) run_method(program, i, external, bits);
+  for (uint32_t i = 0; i < methods; ++i) run_method(program, i, external, bits, listed);
 }
 
 }  // namespace
@@ -209,7 +222,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   BufferDataLoader loader(external_bytes.data, external_size);
   ExternalData external;
   const bool has_external = external_size > 0 && external.load(loader) == Error::Ok;
-  run_program(static_cast<const uint8_t*>(bytes.data), bytes.size, has_external ? &external : nullptr,
-              data[0]);
+  run_program(static_cast<const uint8_t*>(bytes.data), bytes.size, has_external ? &external : nullptr, data[0]);
   return 0;
 }

@@ -88,7 +88,8 @@ int main(int argc, char** argv) {
   for (long i = 0; i < count; ++i) {
     std::vector<uint8_t> bytes = files[static_cast<size_t>(i) % files.size()];
     if (random.below(2) == 0 || !mutate_tables(bytes, random)) mutate(bytes, random);
-    if (!bytes.empty()) bytes[0] = static_cast<uint8_t>((bytes[0] & 3) | random.below(4) << 2);  // policy of native code
+    if (!bytes.empty())
+      bytes[0] = static_cast<uint8_t>((bytes[0] & 3) | random.below(4) << 2);  // policy of native code
     LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   }
   std::printf("%ld mutants of %zu files\n", count, files.size());

@@ -18,7 +18,8 @@ class Walker {
 
   void walk() {
     for (uint64_t at = 4; at < 40; at += 4) add(at, 4, at < 28 && at >= 8 ? PlaceKind::Count : PlaceKind::Number);
-    const uint32_t tensors = number(8) + number(12), weights = number(16), variants = number(20), constants = number(24);
+    const uint32_t tensors = number(8) + number(12), weights = number(16), variants = number(20),
+                   constants = number(24);
     fallback();
     uint64_t at = kHeader;
     rows(at, tensors, kTensor, kTensor);

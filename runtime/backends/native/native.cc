@@ -110,6 +110,22 @@ uint32_t first_error(Blob& blob, Span<const uint8_t> given) {
 
 bool same(const uint8_t* digest, const ImageDigest& other) { return std::memcmp(digest, other.bytes, 32) == 0; }
 
+/// Whether the image ends with the digest of the tables that its code relies on (`contract` in
+/// backends/native/blob.py): the sizes of arguments, weights and the arena, and where it is entered. So whoever trusts
+/// an image trusts these, too, and other tables around it do not make it touch other memory.
+bool made_for(const Blob& blob, uint32_t variant, Span<const uint8_t> image) {
+  if (image.size < 32) return false;
+  Sha256 tables;
+  tables.add(blob.data + 8, 8);
+  tables.add(blob.data + 28, 4);
+  tables.add(blob.data + variant + 16, 4);
+  tables.add(blob.data + blob.tensor_row(0), size_t{kTensorSize} * (blob.inputs + blob.outputs));
+  for (uint32_t i = 0; i < blob.weights; ++i) tables.add(blob.data + blob.weight_row(i) + 8, 4);
+  uint8_t digest[32];
+  tables.end(digest);
+  return std::memcmp(digest, image.data + image.size - 32, 32) == 0;
+}
+
 /// Whether an image may be run.
 bool allowed(const NativeCode& native, Span<const uint8_t> image, const uint8_t* said) {
   switch (native.policy) {
@@ -145,7 +161,7 @@ void choose(Native& self, const NativeCode& native) {
     const uint32_t row = blob.variant_row(i);
     const Span<const uint8_t> name = blob.bytes(row), image = blob.bytes(row + 8);
     if (!native.has(reinterpret_cast<const char*>(name.data), name.size)) continue;
-    if (!allowed(native, image, blob.data + row + 24)) continue;
+    if (!made_for(blob, row, image) || !allowed(native, image, blob.data + row + 24)) continue;
     void* code = native.map(image);
     if (code == nullptr) continue;
     self.code = code;

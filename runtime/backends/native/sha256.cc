@@ -46,19 +46,33 @@ void compress(uint32_t state[8], const uint8_t block[64]) {
 
 }  // namespace
 
+void Sha256::add(const void* data, size_t size) {
+  const uint8_t* from = static_cast<const uint8_t*>(data);
+  while (size > 0) {
+    const size_t held = size_ % 64, count = size < 64 - held ? size : 64 - held;
+    std::memcpy(block_ + held, from, count);
+    size_ += count;
+    from += count;
+    size -= count;
+    if (size_ % 64 == 0) compress(state_, block_);
+  }
+}
+
+void Sha256::end(uint8_t digest[32]) {
+  const uint64_t bits = size_ * 8;
+  const uint8_t one = 0x80, zero = 0;
+  add(&one, 1);
+  while (size_ % 64 != 56) add(&zero, 1);
+  uint8_t length[8];
+  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<uint8_t>(bits >> (56 - 8 * i));
+  add(length, 8);
+  for (size_t i = 0; i < 32; ++i) digest[i] = static_cast<uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
+}
+
 void sha256(const uint8_t* data, size_t size, uint8_t digest[32]) {
-  // The first 32 bits of the fractions of the square roots of the first eight primes.
-  uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  size_t at = 0;
-  for (; size - at >= 64; at += 64) compress(state, data + at);
-  uint8_t last[128] = {};
-  const size_t rest = size - at, blocks = rest < 56 ? 1 : 2;
-  if (rest > 0) std::memcpy(last, data + at, rest);
-  last[rest] = 0x80;
-  const uint64_t bits = uint64_t{size} * 8;
-  for (size_t i = 0; i < 8; ++i) last[64 * blocks - 1 - i] = static_cast<uint8_t>(bits >> (8 * i));
-  for (size_t i = 0; i < blocks; ++i) compress(state, last + 64 * i);
-  for (size_t i = 0; i < 32; ++i) digest[i] = static_cast<uint8_t>(state[i / 4] >> (24 - 8 * (i % 4)));
+  Sha256 whole;
+  whole.add(data, size);
+  whole.end(digest);
 }
 
 }  // namespace etir

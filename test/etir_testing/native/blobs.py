@@ -1,6 +1,6 @@
 """Small programs with native delegates whose images are no code: seeds of the fuzzers.
 
-Every image is :data:`IMAGE`, which ends a process that runs it. ``runtime/executor/program_fuzz.cc`` knows its digest.
+Every image is :data:`IMAGE` and its contract, and ends a process that runs it (``runtime/executor/program_fuzz.cc``).
 """
 
 from __future__ import annotations
