@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
+from etir.backends.api.fallback import FallbackPolicy
 from etir.backends.api.registry import backend_dialects, parse_delegate
 from etir.dialects.context import EtContext
 from etir.dialects.et.weights import write_atomically
@@ -64,6 +65,7 @@ def _compile(
 ) -> Program:
     module = module_of(program, chosen, constant_methods)
     ctx = EtContext(dialects=backend_dialects())
+    ctx.attachments.set(FallbackPolicy, FallbackPolicy(chosen.fallback == "refuse"))
     if isinstance(program, ModuleOp):
         verify_text(ctx, module, chosen)
     found = remaining_stages(module, chosen)

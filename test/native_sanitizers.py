@@ -7,8 +7,9 @@
 Of every entry, each different function that the delegate ``native`` takes is compiled as C for every processor that
 this machine is, with the inputs, outputs, weights and buffers each in memory of their own (``etir_testing.native``):
 under sanitizers, and as the image that a program has, between pages that nothing can access. The results of all of
-them agree within 1e-4 of the largest number: inputs are random, and sums cancel more than in a model. Functions of up to
-``--most`` multiply-adds are also compared with what their operations mean. The exit code is not 0 when anything was found.
+them agree within 1e-4 of the largest number: inputs are random, and sums cancel more than in a model. Functions of up
+to ``--most`` multiply-adds are also compared with what their operations mean. The exit code is not 0 when anything was
+found.
 """
 
 from __future__ import annotations

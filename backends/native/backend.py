@@ -77,10 +77,21 @@ class NativeBackend(Backend):
         group_operators(outlined.func)
 
     def preprocess(self, outlined: Outlined, options: NativeOptions) -> Artifact:
-        """Code for every processor."""
-        from etir.backends.native.compile import compile_function
+        """Code for every processor. Where none can be made, the blob has the program for the kernels alone, and a
+        warning says why; with ``fallback="refuse"`` that is an error. An unknown processor is one always (E1160).
+        """
+        from etir.backends.api.fallback import left_to_kernels
+        from etir.backends.native.compile import compile_function, without_code
+        from etir.backends.native.cpu import cpu
+        from etir.diagnostics import EtirError
 
-        return compile_function(outlined, options.cpus, options.cc)
+        for name in options.cpus:
+            cpu(name)
+        try:
+            return compile_function(outlined, options.cpus, options.cc)
+        except EtirError as error:
+            left_to_kernels(outlined.ctx, outlined.func, error)
+            return without_code(outlined)
 
     def kernels(self, blob: bytes | memoryview) -> tuple[str, ...]:
         """The operators of the fallback."""

@@ -55,8 +55,19 @@ def compiler(name: str = "") -> Compiler:
 
 
 def _known(command: tuple[str, ...], is_zig: bool = False) -> Compiler:
-    run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    run = _run([*command, "--version"])
     return Compiler(command, run.stdout.split("\n")[0], is_zig)
+
+
+def _run(command: Sequence[str], folder: str | None = None) -> subprocess.CompletedProcess[str]:
+    """What a compiler says. Raises E1162 for a file that is no program."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        return subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, env=environment
+        )
+    except OSError as error:
+        raise E1162.error(f"{command[0]} cannot be run: {error.strerror or error}") from error
 
 
 def shared_objects(texts: Sequence[str], cpus: Sequence[Cpu], using: Compiler) -> list[bytes]:
@@ -117,9 +128,7 @@ def _compiled(text: str, cpu: Cpu, using: Compiler) -> bytes:
             "-o",
             out.name,
         ]
-        run = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
-        )
+        run = _run(command, folder)
         if run.returncode != 0 or not out.is_file():
             lines = (run.stderr or run.stdout).strip().splitlines()[:8]
             raise E1162.error(f"{using.command[0]} for {cpu.name} ends with {run.returncode}: " + "\n".join(lines))

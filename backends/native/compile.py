@@ -70,6 +70,24 @@ def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str) -> Artifa
     )
 
 
+def without_code(outlined: Outlined) -> Artifact:
+    """The blob of a function that has no code: its program for the kernels, and the weights as they are."""
+    weights, named, constants = _weights(outlined, ())
+    fallback = _fallback(outlined)
+    arguments = outlined.func.body.block.args
+    values = (*arguments, *outlined.result.arguments)
+    shapes = tuple(cast("TensorType[Attribute]", value.type).get_shape() for value in values)
+    blob = NativeBlob(len(arguments), shapes, 0, weights, constants, (), fallback.blob)
+    pointers = len(shapes) + len(weights)
+    return Artifact(
+        write_blob(blob),
+        named_data=named,
+        method_memory=fallback.method_memory + OBJECT_BYTES + 24 * pointers,
+        method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + 12 * pointers,
+        temp_memory=fallback.temp_memory,
+    )
+
+
 def tile_function(outlined: Outlined, target: Cpu) -> FuncOp:
     """The ``tile`` level of an outlined function, without places and schedules."""
     module = lower_function(outlined.func, panel_of(target))

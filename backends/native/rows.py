@@ -76,6 +76,13 @@ def has_elements(match: Match) -> str | None:
     return "a tensor without elements" if empty else None
 
 
+@condition("at most eight dims")
+def _few_dims(match: Match) -> str | None:
+    """A blob has room for eight sizes of a tensor."""
+    most = max(len(dims_of(v.type)) for v in match.tensors if isinstance(v.type, TensorType))
+    return f"a tensor of {most} dims" if most > 8 else None
+
+
 @condition("softmax of at least one dim")
 def _softmax(match: Match) -> str | None:
     rank = len(match.tensors[0].type.get_shape()) if isinstance(match.tensors[0].type, TensorType) else 0
@@ -182,8 +189,15 @@ def _upsample(match: Match) -> str | None:
     return None if whole else "an image that does not become a whole number of times as large"
 
 
-COMMON: tuple[Condition, ...] = (dtypes("float32"), static_shapes(), contiguous(), has_elements, _known)
-FLOATS: tuple[Condition, ...] = (static_shapes(), contiguous(), has_elements, _known, dtypes("float32", of=("self",)))
+COMMON: tuple[Condition, ...] = (dtypes("float32"), static_shapes(), contiguous(), has_elements, _known, _few_dims)
+FLOATS: tuple[Condition, ...] = (
+    static_shapes(),
+    contiguous(),
+    has_elements,
+    _known,
+    _few_dims,
+    dtypes("float32", of=("self",)),
+)
 
 
 def claimed() -> Sequence[Row]:

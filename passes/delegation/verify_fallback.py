@@ -19,6 +19,7 @@ from typing import Literal
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from etir.backends.api.fallback import FallbackPolicy
 from etir.backends.api.patterns import operator_of
 from etir.backends.errors import E1104
 from etir.diagnostics import Diagnostic, Severity, SourceLocation, raise_if_errors
@@ -46,6 +47,7 @@ class VerifyFallbackPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises one error (E1104) under policy ``refuse`` with every operator that no backend claims, and why."""
+        ctx.attachments.set(FallbackPolicy, FallbackPolicy(self.policy == "refuse"))
         report = ctx.attachments.get(DelegationReport)
         if self.policy == "refuse":
             raise_if_errors(_unexplained(module) if report is None else _explained(report))

@@ -82,6 +82,8 @@ def _of_group(group: GroupOp) -> Iterator[str]:
             found = _of_operator(op, where) if isinstance(op, EdgeOp) else [f"'{op.name}' {where} is no operator"]
             problems += found
     yield from problems
+    if group.schedule is not None:
+        yield f"the group '{kind}' has a schedule, which nothing takes: schedules are of operations of tile"
     *members, _ = group.body.block.ops
     if not members:
         yield f"the group '{kind}' has no operators"

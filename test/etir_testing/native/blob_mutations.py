@@ -28,7 +28,9 @@ def mutated(blob: bytes, chance: random.Random) -> bytes:
             at = 4 * chance.randrange(end // 4)
             (old,) = struct.unpack_from("<I", data, at)
             near = (old + chance.randint(-9, 9)) % (1 << 32)
-            new = chance.choice([chance.choice(VALUES), near, chance.randrange(1 << 32), old ^ 1 << chance.randrange(32)])
+            new = chance.choice(
+                [chance.choice(VALUES), near, chance.randrange(1 << 32), old ^ 1 << chance.randrange(32)]
+            )
             struct.pack_into("<I", data, at, new)
         elif kind < 0.95:
             data[chance.randrange(len(data))] = chance.randrange(256)

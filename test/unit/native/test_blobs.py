@@ -92,7 +92,7 @@ def test_code_is_not_entered_with_other_tables(policy: str) -> None:
             data[start + at : start + at + 4] = (old // 64 * 32).to_bytes(4, "little") if old >= 64 else b"\4\0\0\0"
         results = etir.runtime.load(bytes(data), native=native).forward(*inputs)
         assert all(torch.equal(a, b) for a, b in zip(results, by_kernels, strict=True)), what
-    # Two weights of the same size in each other's place are other numbers, and no other memory; of other sizes they are.
+    # Weights of the same size in each other's place are other numbers and no other memory; of other sizes they are.
     rows = [blob[weights + 16 * i : weights + 16 * i + 16] for i in range(len(found.weights))]
     data = bytearray(program.buffer)
     other = next(i for i, row in enumerate(rows) if row[8:12] != rows[0][8:12])

@@ -1,0 +1,37 @@
+"""Whether a backend may leave to the target's kernels what it has claimed and then cannot do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.func import FuncOp
+
+from etir.diagnostics import EtirError, Severity, SourceLocation
+from etir.dialects.context import EtContext
+from etir.dialects.text import source_location
+
+
+@dataclass(frozen=True)
+class FallbackPolicy:
+    """The option ``fallback`` of a compilation, which its context has among its attachments."""
+
+    is_refused: bool = False
+
+
+def left_to_kernels(ctx: EtContext, func: FuncOp, error: EtirError) -> None:
+    """Say as warnings why ``func`` runs on the kernels after all; raises ``error`` where no fallback is allowed.
+
+    What has no place is at the first operation of the function that has one.
+    """
+    place = _place(func)
+    found = [diagnostic.at(place) for diagnostic in error.diagnostics]
+    policy = ctx.attachments.get(FallbackPolicy)
+    if policy is not None and policy.is_refused:
+        raise EtirError(found) from error
+    note = f"@{func.sym_name.data} runs on the kernels; with fallback=refuse this is an error"
+    ctx.diagnostics += [replace(d, severity=Severity.WARNING, notes=(*d.notes, note)) for d in found]
+
+
+def _place(func: FuncOp) -> SourceLocation | None:
+    places = (source_location(op.location) for op in func.body.block.ops)
+    return next((place for place in places if place is not None), source_location(func.location))
