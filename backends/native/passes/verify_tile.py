@@ -32,7 +32,7 @@ from etir.backends.native.footprint import footprint, is_injective
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import body_problem, schedule_problem
 from etir.backends.native.loop import LoopOp
-from etir.backends.native.memory_checks import verify_memory, verify_places
+from etir.backends.native.memory_checks import MOST_BYTES, verify_memory, verify_places
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, row_major, strides_of
 from etir.backends.native.touched import Accesses, Base, Touched
 from etir.diagnostics import Diagnostic, ErrorId, raise_if_errors
@@ -73,7 +73,7 @@ def problems(
     walk.run()
     # Lives and contents are known once every access is inside of its memory.
     where = source_location(func.location)
-    return walk.found or [*verify_places(walk.accesses, arena_bytes), *verify_memory(walk.accesses, where)]
+    return walk.found or [*verify_places(walk.accesses, arena_bytes)] or [*verify_memory(walk.accesses, where)]
 
 
 @dataclass
@@ -111,6 +111,8 @@ class _Walk:
             problem = "has negative strides"
         if problem is None and base.kind != "buffer" and strides_of(value.type) != row_major(_shape(value)):
             problem = "is not row-major, as the memory that is given is"
+        if problem is None and 4 * base.floats > MOST_BYTES:
+            problem = "has more bytes than 32 bits can say"
         if problem is not None:
             self.say(E1166, f"{base.name} {problem}: {value.type}", op)
             return

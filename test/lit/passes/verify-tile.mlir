@@ -280,3 +280,12 @@ func.func @outputs(%x: memref<24xf32>, %y: memref<24xf32>) attributes {native.ou
   tile.softmax %x, %y : memref<24xf32>, memref<24xf32>
   func.return
 }
+
+// -----
+
+// CHECK: error[E1166]: output 1 has more bytes than 32 bits can say
+func.func @large(%x: memref<4x6xf32>, %y: memref<2147483648x6xf32>) attributes {native.outputs = 1 : i64} {
+  %v = memref.reinterpret_cast %y to offset: [0], sizes: [4, 6], strides: [6, 1] : memref<2147483648x6xf32> to memref<4x6xf32>
+  tile.softmax %x, %v : memref<4x6xf32>, memref<4x6xf32>
+  func.return
+}
