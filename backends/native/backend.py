@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from etir.interpret.evaluator import Evaluator
 
 VERSION = 1
+WORTH = 8
+"""Operators that are worth a delegate without a product among them."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,13 @@ class NativeBackend(Backend):
         return [PreservedOp(name) for name in PRODUCTS]
 
     def decline(self, partition: PartitionSummary, options: NativeOptions) -> str | None:
-        """Without a product the kernels are as good."""
-        from etir.backends.native.rows import PRODUCTS
+        """Without a product, a few operators are done as well by the kernels."""
+        from etir.backends.native.rows import BETWEEN, PRODUCTS
 
-        products = sum(operator_of(op) in PRODUCTS for op in partition.ops)
-        return None if products else "no product, which the kernels do as well"
+        names = [operator_of(op) for op in partition.ops]
+        if any(name in PRODUCTS for name in names) or sum(name not in BETWEEN for name in names) >= WORTH:
+            return None
+        return f"no product and fewer than {WORTH} operators, which the kernels do as well"
 
     def dialect(self) -> Dialect | None:
         """Groups of operators."""

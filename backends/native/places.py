@@ -30,6 +30,12 @@ class Place:
         dense = row_major(self.shape)
         return all(s == d for n, s, d in zip(self.shape, self.strides, dense, strict=True) if n != 1)
 
+    def is_same(self, other: Place) -> bool:
+        """Whether both are the same elements of the same memory; strides of dims of length 1 say nothing."""
+        if (self.base, self.shape, self.offset) != (other.base, other.shape, other.offset):
+            return False
+        return all(a == b or n == 1 for n, a, b in zip(self.shape, self.strides, other.strides, strict=True))
+
     def permuted(self, order: Sequence[int]) -> Place:
         """Dims in another order."""
         shape, strides = [self.shape[d] for d in order], [self.strides[d] for d in order]

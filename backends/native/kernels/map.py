@@ -37,7 +37,10 @@ class Map(Template):
 
     def c(self, op: MapOp, cpu: Cpu) -> CFunction:
         operands = [op.out, *op.inputs]
-        dims, steps = collapsed(shape_of(op.out), [strides_of(v.type) for v in operands])
+        # What is written lies in order: its smallest stride is the innermost loop.
+        shape, rows = shape_of(op.out), [strides_of(v.type) for v in operands]
+        order = sorted(range(len(shape)), key=lambda d: -rows[0][d])
+        dims, steps = collapsed([shape[d] for d in order], [[row[d] for d in order] for row in rows])
         names = ["o", *(f"x{i}" for i in range(len(op.inputs)))]
         lanes = cpu.vector
         *outer, inner = dims

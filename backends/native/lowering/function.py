@@ -179,8 +179,9 @@ class Lowering(Memory):
         count = len(self.func.body.block.args)
         for value, target in zip(self.returned.arguments, self.block.args[count:], strict=True):
             place = self.place(value)
-            if place.base is not target or place.offset or not place.is_dense:
-                self.copy(place, Place(target, shape(value), row_major(shape(value))))
+            to = Place(target, shape(value), row_major(shape(value)))
+            if not place.is_same(to):
+                self.copy(place, to)
 
     # --- bodies -----------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ def join(lowering: Lowering, op: SchemaOp) -> None:
     given = [lowering.place(v) for v in op.arg("tensors")]
     as_image = operator_of(op) == "aten.cat.default" and any(is_image(p) for p in given)
     for source, part in zip(given, _parts(lowering, op, as_image), strict=True):
-        if source != part and 0 not in part.shape:
+        if not source.is_same(part) and 0 not in part.shape:
             lowering.copy(source, part, op)
 
 

@@ -9,13 +9,15 @@ After::
 
     %2 = native.group "product" (%x, %w, %b) { ... linear, gelu ... } : ...
 
-A root pulls in what follows it while the tensor in between has no other reader, has the same shape, and the next
-operator is elementwise: rule ``epilogue`` for products, ``map`` for elementwise operators. A product whose result is
-only viewed before an elementwise operator keeps its group; the view stands between two groups.
+A root pulls in the elementwise operators that follow it on tensors of its shape, as long as one tensor is left that
+others read: rule ``epilogue`` for products, ``map`` for elementwise operators. ``x * sigmoid(x)`` reads the root twice.
+A product whose result is only viewed before an elementwise operator keeps its group; the view stands between two
+groups.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -44,28 +46,46 @@ def group_operators(func: FuncOp) -> None:
             _make_group(kind, _members(kind, op))
 
 
+MOST_MEMBERS = 24
+"""Operators of a group: longer bodies need more registers than there are."""
+
+
 def _members(kind: str, root: Operation) -> list[Operation]:
-    """The root and what it pulls in, in order."""
-    members = [root]
-    while kind in WITH_EPILOGUE:
-        result = members[-1].results[0]
-        user = _only_user(result)
-        if not isinstance(user, EdgeOp) or user.parent is not root.parent:
+    """The root and what it pulls in, in order: as many elementwise operators as leave one tensor that others read."""
+    members, best = [root], [root]
+    while kind in WITH_EPILOGUE and len(members) < MOST_MEMBERS:
+        inside = set(members)
+        users = {use.operation for op in members for result in op.results for use in result.uses} - inside
+        following = next((op for op in _after(members[-1]) if op in users), None) if users else None
+        if following is None or not _fits(following, root):
             break
-        if operator_of(user) not in ELEMENTWISE or _shape(user.results[0]) != _shape(result):
-            break
-        members.append(user)
-    return members
+        members.append(following)
+        if users <= {following} and _is_closed(members):
+            best = [*members]
+    return best
+
+
+def _after(op: Operation) -> Iterator[Operation]:
+    following = op.next_op
+    while following is not None:
+        yield following
+        following = following.next_op
+
+
+def _fits(op: Operation, root: Operation) -> bool:
+    """Whether a template that computes ``root`` can do ``op`` on what it has computed."""
+    if not isinstance(op, EdgeOp) or op.parent is not root.parent or operator_of(op) not in ELEMENTWISE:
+        return False
+    return _shape(op.results[0]) == _shape(root.results[0])
+
+
+def _is_closed(members: list[Operation]) -> bool:
+    """Whether nothing but members reads what members but the last one compute."""
+    return all(use.operation in members for op in members[:-1] for result in op.results for use in result.uses)
 
 
 def _shape(value: SSAValue) -> tuple[int, ...]:
     return cast("TensorType[Attribute]", value.type).get_shape()
-
-
-def _only_user(value: SSAValue) -> Operation | None:
-    """The operation that reads a value, if there is exactly one."""
-    users = list(dict.fromkeys(use.operation for use in value.uses))
-    return users[0] if len(users) == 1 else None
 
 
 def _make_group(kind: str, members: list[Operation]) -> None:

@@ -88,7 +88,7 @@ def _match(softmax: SoftmaxOp, memory: Users) -> _Attention | None:
         return None
     if place_of(values.a).base is not place_of(softmax.out).base or values.a in values.extra:
         return None
-    if place_of(values.a).viewed(dims) != place_of(softmax.out).viewed(dims):
+    if not _same(values.a, softmax.out, dims):
         return None
     maps: list[MapOp] = []
     value = softmax.x
@@ -96,7 +96,7 @@ def _match(softmax: SoftmaxOp, memory: Users) -> _Attention | None:
         writer = memory.only_writer(value)
         if isinstance(writer, BrgemmOp) and writer.taps is None:
             return _Attention(writer, maps[::-1], softmax, values) if _fits(writer, dims) else None
-        if not isinstance(writer, MapOp) or _viewed(writer.out, dims) != _viewed(value, dims):
+        if not isinstance(writer, MapOp) or not _same(writer.out, value, dims):
             return None
         sources = [v for v in writer.inputs if isinstance(memory.only_writer(v), (BrgemmOp, MapOp))]
         sources = [v for v in sources if memory.is_read_once(v) and math.prod(shape_of(v)) == math.prod(dims)]
@@ -109,6 +109,12 @@ def _match(softmax: SoftmaxOp, memory: Users) -> _Attention | None:
 
 def _viewed(value: SSAValue, dims: Sequence[int]) -> Place | None:
     return place_of(value).viewed(dims)
+
+
+def _same(one: SSAValue, other: SSAValue, dims: Sequence[int]) -> bool:
+    """Whether two operands are the same elements under these dims."""
+    first, second = _viewed(one, dims), _viewed(other, dims)
+    return first is not None and second is not None and first.is_same(second)
 
 
 def _fits(scores: BrgemmOp, dims: Sequence[int]) -> bool:

@@ -62,7 +62,7 @@ def _fold(op: BrgemmOp, reader: BrgemmOp | PackOp, index: int, writer: MapOp) ->
     # The operand is the map's result under other dims; the map's input has to be so, too.
     plain = place_of(writer.out).viewed(given.shape)
     seen = source.viewed(shape_of(reader.operands[index]))
-    if plain != given and (plain is None or not _same(plain.strides, given.strides, given.shape)):
+    if plain is None or not plain.is_same(given):
         permuted = _as_permuted(place_of(writer.out), given)
         seen = None if permuted is None else source.permuted(permuted)
     if seen is None or (isinstance(reader, BrgemmOp) and seen.strides[-1] != 1 and seen.shape[-1] != 1):
@@ -80,10 +80,6 @@ def _fold(op: BrgemmOp, reader: BrgemmOp | PackOp, index: int, writer: MapOp) ->
     block.args[0].replace_uses_with_if(product.result, lambda use: use.operation is not product)
     block.insert_ops_before([factor, product], first)
     parent.erase_op(writer)
-
-
-def _same(one: tuple[int, ...], other: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    return all(a == b or n == 1 for a, b, n in zip(one, other, shape, strict=True))
 
 
 def _as_permuted(source: Place, given: Place) -> list[int] | None:

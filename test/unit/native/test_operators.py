@@ -50,7 +50,7 @@ def convolution(draw: Draw) -> Case:
     layer: Any = kind(channels, out, size, stride, padding, dilation, groups, bias=draw.random() < 0.5)
     reach = dilation * (size - 1) + 1
     sides = [draw.randint(reach, reach + 9) for _ in range(1 if signal else 2)]
-    act = draw.choice([torch.relu, F.gelu, lambda x: x * 0.5, lambda x: x + 1.0])
+    act = draw.choice([torch.relu, F.gelu, F.silu, lambda x: x * 0.5, lambda x: (x + 1.0) * torch.tanh(x) - x])
     return Function(act, layer), (torch.randn(draw.randint(1, 2), channels, *sides),)
 
 
@@ -151,7 +151,8 @@ def joins(draw: Draw) -> Case:
     def rows(x: Any) -> Any:
         y = layer(x)
         parts = [torch.relu(y), y * 2.0, layer(x + 1.0)][:count]
-        return torch.cat([*parts, y], dim) if which == 0 else torch.stack([*parts, y], dim)
+        around = torch.cat([F.pad(y[:, 1:], [0, 0, 0, 1]), y, F.pad(y[:, :-1], [0, 0, 1, 0])], 2)
+        return around, torch.cat([*parts, y], dim) if which == 0 else torch.stack([*parts, y], dim)
 
     def images(x: Any) -> Any:
         y = conv(x)
