@@ -281,7 +281,7 @@ class UnknownTarget(Plain):
 
 
 # CHECK-LABEL: === UnknownDelegate
-# CHECK-NEXT: error[E1101]: no backend named 'gpu' is installed; available: xnnpack, reference, and partitioners of executorch as executorch:NAME
+# CHECK-NEXT: error[E1101]: no backend named 'gpu' is installed; available: xnnpack, reference, native, and partitioners of executorch as executorch:NAME
 # CHECK-NEXT: help: the message lists the installed backends; leave `delegates` empty to run on the target's kernels
 class UnknownDelegate(Plain):
     example = (X,)
