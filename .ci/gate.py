@@ -53,6 +53,7 @@ def checks(*, full: bool) -> list[Step]:
     samples = ["--every-sample", "--programs", "3"] if full else ["--part", "3"]
     dynamic = ["--samples", "3"] if full else ["--part", "16"]
     sanitized = ["--all"] if full else []
+    left_out = () if full else ("-m", "not nightly")
     alone = {"OMP_NUM_THREADS": "1"}  # Two at a time, more threads are in each other's way.
     return [
         Step("native runtime", (*python, "-c", "import sys, etir.runtime; sys.exit(not etir.runtime.is_available())")),
@@ -77,7 +78,7 @@ def checks(*, full: bool) -> list[Step]:
         Step("generated attacks", (*python, "test/fuzz_adversary.py", "--seconds", "300" if full else "25")),
         Step("generated code under sanitizers", ("bash", ".ci/native_sanitizers", *sanitized), environment=alone),
         Step("install without a compiler", ("bash", ".ci/install_plain")),
-        Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10"), cores=2),
+        Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10", *left_out), cores=2),
         Step("torch's samples", (*python, "test/opinfo_walk.py", *samples), cores=2),
         Step("torch's samples, dynamic sizes", (*python, "test/opinfo_dynamic.py", *dynamic), cores=2),
         Step("model zoo", (*python, *["test/zoo.py", "--small", "--no-stock", "--check", "--jobs", "2"]), cores=2),

@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Markers, and the check of skips in the process that reports."""
     config.addinivalue_line("markers", "interop: needs the stock ExecuTorch package or another real tool")
     config.addinivalue_line("markers", "slow: takes more than ten seconds")
+    config.addinivalue_line("markers", "nightly: one more case of what others show; the gate leaves it to .ci/full")
     if config.getoption("--require-everything") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_NoMissingPackages(), "etir-no-missing-packages")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
@@ -31,6 +31,8 @@ from etir.backends.native.tile import WeightOp, shape_of
 from etir.backends.reference.backend import BACKEND, ReferenceOptions
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 
+REWRITES: list[Callable[[FuncOp], None]] = [forward_copies, fold_scales, fuse_attention]
+"""Rewrites of ``tile``, each a pass of its own, in their order."""
 ALIGNMENT = 64
 OBJECT_BYTES = 256
 """What the runtime half takes for itself, besides three pointers for each argument and weight."""
@@ -93,9 +95,8 @@ def tile_function(outlined: Outlined, target: Cpu) -> FuncOp:
     module = lower_function(outlined.func, panel_of(target))
     func = module.body.block.first_op
     assert isinstance(func, FuncOp)
-    forward_copies(func)
-    fold_scales(func)
-    fuse_attention(func)
+    for rewrite in REWRITES:
+        rewrite(func)
     return func
 
 

@@ -27,6 +27,12 @@ ROOTS: dict[str, str] = {
 }
 """Operator to the kind of the group that it is the root of."""
 
+
+def add_root(operator: str, kind: str) -> None:
+    """Make an operator, without its level, the root of groups of a kind."""
+    ROOTS[operator] = kind
+
+
 WITH_EPILOGUE = ("product", "convolution", "depthwise", "map")
 """Kinds whose template does elementwise operators after its root while the result is in registers."""
 

@@ -200,6 +200,15 @@ FLOATS: tuple[Condition, ...] = (
 )
 
 
+CLAIMED: list[Row] = []
+"""Rows of templates in files of their own."""
+
+
+def claim(*given: Row) -> None:
+    """Take what rows say, too."""
+    CLAIMED.extend(given)
+
+
 def claimed() -> Sequence[Row]:
     """Every row."""
     powers = ["aten.pow.Tensor_Scalar"]
@@ -220,4 +229,5 @@ def claimed() -> Sequence[Row]:
         *rows(["aten._native_batch_norm_legit.no_stats"], *COMMON, _batch_norm),
         *rows(["aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default"], *COMMON, _upsample),
         *rows([name for name in BETWEEN if "upsample" not in name], *COMMON),
+        *CLAIMED,
     ]

@@ -68,7 +68,9 @@ CASES: dict[str, tuple[type[Partitioner], type[nn.Module], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly) if name == "vulkan, layers" else name for name in CASES]
+)
 def test_blobs_of_the_stock_pipeline(name: str) -> None:
     """Every byte, debug handles among them."""
     make, module, x = CASES[name]

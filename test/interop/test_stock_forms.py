@@ -12,12 +12,17 @@ from etir_testing.models.zoo_table import ENTRIES
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="etir's native runtime is not installed")
 
+EACH_CHANGE = ("portable", "int4-groups")
+"""Forms that every change is tested with: the simplest one, and one with the most kinds of weights."""
+
 
 def test_forms_are_named() -> None:
     assert list(FORMS) == list(FORM_NAMES)
 
 
-@pytest.mark.parametrize("form", FORM_NAMES)
+@pytest.mark.parametrize(
+    "form", [name if name in EACH_CHANGE else pytest.param(name, marks=pytest.mark.nightly) for name in FORM_NAMES]
+)
 def test_decoder(form: str) -> None:
     """A decoder with state: both runtimes agree, each integer operator within a step, and text comes back."""
     (found,) = examine(ENTRIES["llama2_decode"], [form], None)

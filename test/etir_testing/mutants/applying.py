@@ -22,7 +22,7 @@ class LoadedFunctions:
         self._functions: dict[CodeType, list[FunctionType]] = {}
         gc.unfreeze()  # What is frozen, as lit's tests do for the sake of their forks, is not listed.
         for found in gc.get_objects():
-            if isinstance(found, FunctionType) and found.__code__.co_filename.startswith(str(root)):
+            if type(found) is FunctionType and found.__code__.co_filename.startswith(str(root)):
                 self._functions.setdefault(found.__code__, []).append(found)
 
     def mutate(self, path: str, source: str, mutated: str) -> bool:
