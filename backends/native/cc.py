@@ -24,39 +24,68 @@ from etir.backends.native.cpu import Cpu
 from etir.backends.native.errors import E1161, E1162
 
 FLAGS = (
-    "-std=c11", "-O2", "-fPIC", "-ffreestanding", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
-    "-fno-ident", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fvisibility=hidden", "-w",
+    "-std=c11", "-O2", "-ffreestanding", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-ident",
+    "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fomit-frame-pointer", "-fno-stack-protector",
+    "-fvisibility=hidden", "-w",
 )  # fmt: skip
-LINK = ("-shared", "-nostdlib", "-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-s")
-SMALL = ("-Wl,-z,noseparate-code",)
-"""No page between code and constants, from a linker that can; zig's does not take the option."""
+LINK = ("-fPIC", "-shared", "-nostdlib", "-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-s")
+CLOSE = {"zig": ("-Wl,-z,max-page-size=64",)}
+"""What lets a linker put segments beside each other, by the kind of the compiler: pages of an image do not matter."""
+CLOSE_OTHERS = ("-Wl,-z,noseparate-code",)
+OBJECT = ("-fno-pic", "-ffunction-sections", "-c")
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A command, and what it calls itself."""
+    """A command, what it calls itself, and the machine that it makes code for; ``kind`` is zig, clang or gcc.
+
+    ``is_chosen`` says that somebody named exactly this one: no other is taken in its place. One that does not say for
+    which machine it is has to try.
+    """
 
     command: tuple[str, ...]
     version: str
-    is_zig: bool = False
+    kind: str
+    machine: str = ""
+    is_chosen: bool = False
+
+    def for_cpu(self, target: Cpu) -> tuple[str, ...]:
+        """The command with what it has to be told for a processor. Raises E1161 when it has no code for it."""
+        if self.kind == "zig":
+            return (*self.command, *target.zig)
+        if self.kind == "clang":
+            return (*self.command, f"--target={target.triple}", *target.flags)
+        if not self.machine or self.machine.partition("-")[0] == target.triple.partition("-")[0]:
+            return (*self.command, *target.flags)
+        cross = None if self.is_chosen else shutil.which(f"{target.triple}-gcc")
+        if cross is None:
+            looked = f"{self.command[0]} makes code for {self.machine}"
+            raise E1161.error(f"{looked}" + ("" if self.is_chosen else f", and {target.triple}-gcc is not there")
+                              + f": nothing compiles for {target.name}")  # fmt: skip
+        return (cross, *target.flags)
 
 
 @cache
 def compiler(name: str = "") -> Compiler:
     """The compiler ``name``. Raises E1161 when there is none."""
     if name in ("", "zig") and find_spec("ziglang") is not None:
-        return _known((sys.executable, "-m", "ziglang", "cc"), is_zig=True)
+        return _known((sys.executable, "-m", "ziglang", "cc"), kind="zig")
     for candidate in [name] if name else ["clang", "gcc", "cc"]:
         path = shutil.which(candidate)
         if path is not None:
-            return _known((path,))
+            return _known((path,), is_chosen=candidate not in ("clang", "gcc", "cc"))
     looked = f"'{name}'" if name else "ziglang, clang, gcc or cc"
     raise E1161.error(f"{looked} is not there to compile what the delegate 'native' generates")
 
 
-def _known(command: tuple[str, ...], is_zig: bool = False) -> Compiler:
-    run = _run([*command, "--version"])
-    return Compiler(command, run.stdout.split("\n")[0], is_zig)
+def _known(command: tuple[str, ...], kind: str = "", is_chosen: bool = False) -> Compiler:
+    version = _says(command, "--version")
+    kind = kind or ("clang" if "clang" in version else "gcc")
+    return Compiler(command, version, kind, _says(command, "-dumpmachine") if kind == "gcc" else "", is_chosen)
+
+
+def _says(command: tuple[str, ...], option: str) -> str:
+    return _run([*command, option]).stdout.split("\n")[0]
 
 
 def _run(command: Sequence[str], folder: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -76,18 +105,29 @@ def shared_objects(texts: Sequence[str], cpus: Sequence[Cpu], using: Compiler) -
         return list(pool.map(shared_object, texts, cpus, [using] * len(cpus)))
 
 
-def shared_object(text: str, cpu: Cpu, using: Compiler) -> bytes:
+def shared_object(text: str, target: Cpu, using: Compiler) -> bytes:
     """The shared object of C text, linked against nothing; the same text is compiled once on a machine.
 
     ``ETIR_CACHE`` names the folder of what was compiled (default: ``etir`` in the user's cache), empty for none. Raises
     E1162 with what the compiler says.
     """
-    key = hashlib.sha256("\0".join([text, using.version, *FLAGS, *cpu.flags, *LINK]).encode()).hexdigest()
+    close = CLOSE.get(using.kind, CLOSE_OTHERS)
+    return _made(text, [*using.for_cpu(target), *FLAGS, *LINK, *close], f"{using.version} for {target.name}", ".so")
+
+
+def object_file(text: str, target: Cpu, using: Compiler) -> bytes:
+    """The object of C text as a client's build makes it, for what its sections take. As :func:`shared_object`."""
+    return _made(text, [*using.for_cpu(target), *FLAGS, *OBJECT], f"{using.version} for {target.name}", ".o")
+
+
+def _made(text: str, command: Sequence[str], who: str, suffix: str) -> bytes:
+    """What a command makes of C text, or has made of it before."""
+    key = hashlib.sha256("\0".join([text, who, Path(command[0]).name, *command[1:]]).encode()).hexdigest()
     folder = _cache()
-    kept = None if folder is None else folder / f"{key}.so"
+    kept = None if folder is None else folder / f"{key}{suffix}"
     if kept is not None and kept.is_file():
         return kept.read_bytes()
-    made = _compiled(text, cpu, using)
+    made = _compiled(text, command, who)
     if kept is not None:
         _keep(kept, made)
     return made
@@ -112,24 +152,12 @@ def _keep(path: Path, data: bytes) -> None:
         return
 
 
-def _compiled(text: str, cpu: Cpu, using: Compiler) -> bytes:
+def _compiled(text: str, command: Sequence[str], who: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        source, out = Path(folder) / "native.c", Path(folder) / "native.so"
+        source, out = Path(folder) / "native.c", Path(folder) / "native.out"
         source.write_text(text, encoding="utf-8")
-        target = ("-target", f"{cpu.family.replace('-', '_')}-linux-musl") if using.is_zig else ()
-        command = [
-            *using.command,
-            *target,
-            *FLAGS,
-            *cpu.flags,
-            *LINK,
-            *(() if using.is_zig else SMALL),
-            source.name,
-            "-o",
-            out.name,
-        ]
-        run = _run(command, folder)
+        run = _run([*command, source.name, "-o", out.name], folder)
         if run.returncode != 0 or not out.is_file():
             lines = (run.stderr or run.stdout).strip().splitlines()[:8]
-            raise E1162.error(f"{using.command[0]} for {cpu.name} ends with {run.returncode}: " + "\n".join(lines))
+            raise E1162.error(f"{who} ends with {run.returncode}: " + "\n".join(lines))
         return out.read_bytes()

@@ -21,17 +21,24 @@ FOLDER = Path(__file__).resolve().parent.parent.parent / "targets" / "cpus"
 class Cpu:
     """A processor: ``vector`` floats are one vector, of which there are ``registers``; ``fma`` multiply-adds (of
     vectors) and ``loads`` loads start in a cycle; caches in bytes. ``fma`` is 0 where there is no such instruction.
+
+    ``flags`` are what GCC and clang are told, clang beside ``--target=TRIPLE``; cross compilers of GCC are called
+    ``TRIPLE-gcc``. ``zig`` are the same for ``zig cc``, which has names of its own. ``linked`` processors run no code
+    that is loaded: a client's build links it (``et-compile --native-c``).
     """
 
     name: str
     family: str
+    triple: str
     flags: tuple[str, ...]
+    zig: tuple[str, ...]
     vector: int
     registers: int
     fma: int
     loads: int
     l1: int
     l2: int
+    linked: bool = False
 
 
 @cache
@@ -41,7 +48,7 @@ def cpu(name: str) -> Cpu:
     if not path.is_file():
         raise E1160.error(f"no processor '{name}' is described; known are {', '.join(known())}")
     row = json.loads(path.read_text(encoding="utf-8"))
-    return Cpu(name, **{**row, "flags": tuple(row["flags"])})
+    return Cpu(name, **{**row, "flags": tuple(row["flags"]), "zig": tuple(row["zig"])})
 
 
 @cache

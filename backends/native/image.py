@@ -88,8 +88,9 @@ def _symbol(elf: bytes, tags: dict[int, int], entry: str) -> int:
     symbols, strings = tags[DT_SYMTAB], tags[DT_STRTAB]
     found: int | None = None
     at = symbols + 24
-    # The table of strings comes after that of symbols in what linkers write; symbols have 24 bytes.
-    while at + 24 <= strings:
+    # Symbols have 24 bytes; the next table in the file ends theirs.
+    end = min(v for tag, v in tags.items() if tag in (DT_STRTAB, DT_HASH, DT_GNU_HASH) and v > symbols)
+    while at + 24 <= end:
         name_at, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", elf, at)
         start = strings + name_at
         name = elf[start : elf.index(b"\0", start)].decode()

@@ -377,7 +377,7 @@ class _Printer:
         out.append("  for (long k = 0; k < depth; ++k) {")
         out += [f"    const vf w{j} = vload(b + {column[1]});" for j, column in enumerate(columns)]
         for i in range(rows):
-            products = " ".join(f"s{i}_{j} += x{i} * w{j};" for j in range(len(columns)))
+            products = " ".join(f"s{i}_{j} = vfma(s{i}_{j}, x{i}, w{j});" for j in range(len(columns)))
             out.append(f"    const vf x{i} = vset(a[{self._at(self.op.a, i)}]); {products}")
         if self.passes:
             out.append(f"    __builtin_prefetch(next, 0, 2); next += {-(-self.panel // self.passes)};")

@@ -70,7 +70,7 @@ class Softmax(Template):
         )
         if is_log:
             whole_store = some_store = ""
-            last = "const vf scale = shift + vset(slog(vsum(sums)));"
+            last = "const vf scale = shift + vlog(vset(vsum(sums)));"
             result, some_result = "vload(x + j) - scale", f"vload_some(x + j, {rest}) - scale"
         # Lanes that are not there must not win; exp makes 0 of them.
         padded = f"vselect(vlanes() < vset_int({rest}), vload_some(x + j, {rest}), vset(-__builtin_inff()))"

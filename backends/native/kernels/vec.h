@@ -1,8 +1,8 @@
 // Vectors of floats for generated code: the vector types of GCC and clang, and for each instruction set what they lack.
 //
-// ETIR_VW is the number of floats of a vector: 16 with AVX-512, 8 with AVX2, 4 with SSE2 and NEON. Everything else is
-// ordinary arithmetic on the type `vf`, which compilers make one instruction of. Functions of one float have the same
-// names with an s in front and the same results: remainders are computed like whole vectors.
+// ETIR_VW is the number of floats of a vector: 16 with AVX-512, 8 with AVX2, 4 with SSE2, NEON, MVE and RVV (of 128
+// bits), 1 without vectors, where `vf` is a float: GCC keeps vectors of one lane in memory. Everything else is ordinary
+// arithmetic on the type `vf`, which compilers make one instruction of. Remainders are computed like whole vectors.
 //
 // NaN is kept by everything here; a maximum or minimum of a NaN is NaN, as in torch.
 #ifndef ETIR_NATIVE_VEC_H
@@ -13,20 +13,75 @@
 #include <immintrin.h>
 #elif defined(__ARM_NEON)
 #include <arm_neon.h>
+#elif defined(__ARM_FEATURE_MVE) && __ARM_FEATURE_MVE >= 2
+#include <arm_mve.h>
+#define ETIR_MVE 1
 #endif
-
-typedef float vf __attribute__((vector_size(4 * ETIR_VW)));
-typedef int32_t vi __attribute__((vector_size(4 * ETIR_VW)));
-typedef float vf_anywhere __attribute__((vector_size(4 * ETIR_VW), aligned(4), may_alias));
 
 #define ETIR_INLINE static inline __attribute__((always_inline, unused))
 #define ETIR_NOINLINE static __attribute__((noinline))
 
-ETIR_INLINE vf vload(const float* from) { return *(const vf_anywhere*)from; }
-ETIR_INLINE void vstore(float* to, vf x) { *(vf_anywhere*)to = x; }
+#ifdef __has_builtin
+#if __has_builtin(__builtin_elementwise_sqrt)
+#define ETIR_ELEMENTWISE_SQRT 1
+#endif
+#endif
+
+#if ETIR_VW == 1
+typedef float vf;
+typedef int32_t vi;
+typedef float vf_anywhere __attribute__((may_alias));
+
+// The same 32 bits as the other type.
+ETIR_INLINE vi vbits(vf x) {
+  vi bits;
+  __builtin_memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+ETIR_INLINE vf vfloat(vi bits) {
+  vf x;
+  __builtin_memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+ETIR_INLINE vf vset(float x) { return x; }
+ETIR_INLINE vi vset_int(int32_t x) { return x; }
+#else
+typedef float vf __attribute__((vector_size(4 * ETIR_VW)));
+typedef int32_t vi __attribute__((vector_size(4 * ETIR_VW)));
+typedef float vf_anywhere __attribute__((vector_size(4 * ETIR_VW), aligned(4), may_alias));
+
+ETIR_INLINE vi vbits(vf x) { return (vi)x; }
+ETIR_INLINE vf vfloat(vi bits) { return (vf)bits; }
 ETIR_INLINE vf vset(float x) { return x - (vf){0}; }
 ETIR_INLINE vi vset_int(int32_t x) { return x - (vi){0}; }
+#endif
 
+ETIR_INLINE vf vload(const float* from) { return *(const vf_anywhere*)from; }
+ETIR_INLINE void vstore(float* to, vf x) { *(vf_anywhere*)to = x; }
+
+// sum + x * y, rounded once where the processor does so.
+ETIR_INLINE vf vfma(vf sum, vf x, vf y) {
+#if ETIR_VW == 4 && defined(ETIR_MVE)
+  return (vf)vfmaq_f32((float32x4_t)sum, (float32x4_t)x, (float32x4_t)y);  // GCC makes two instructions of the other
+#else
+  return sum + x * y;
+#endif
+}
+
+#if ETIR_VW == 1
+// The first `count` floats, floats that lie `stride` apart, 0, 1, 2, ..., what `where` selects: of one lane.
+ETIR_INLINE vf vload_some(const float* from, long count) { return count > 0 ? *from : 0.0f; }
+ETIR_INLINE void vstore_some(float* to, vf x, long count) {
+  if (count > 0) *to = x;
+}
+ETIR_INLINE vf vgather(const float* from, long stride) { return (void)stride, *from; }
+ETIR_INLINE vf vgather_some(const float* from, long stride, long count) {
+  return (void)stride, vload_some(from, count);
+}
+ETIR_INLINE void vscatter(float* to, long stride, vf x, long count) { (void)stride, vstore_some(to, x, count); }
+ETIR_INLINE vi vlanes(void) { return 0; }
+ETIR_INLINE vf vselect(vi where, vf x, vf y) { return where ? x : y; }
+#else
 // The first `count` floats; the others are 0 and not written.
 ETIR_INLINE vf vload_some(const float* from, long count) {
 #if ETIR_VW == 16 && defined(__AVX512F__)
@@ -75,6 +130,7 @@ ETIR_INLINE vi vlanes(void) {
 
 // Where a lane of `where` is all ones `x`, where it is 0 `y`.
 ETIR_INLINE vf vselect(vi where, vf x, vf y) { return (vf)((where & (vi)x) | (~where & (vi)y)); }
+#endif
 
 // `bound` is no NaN; x may be one, and then is the result.
 ETIR_INLINE vf vmax_bound(vf bound, vf x) {
@@ -106,9 +162,9 @@ ETIR_INLINE vf vmin_bound(vf bound, vf x) {
 ETIR_INLINE vf vmax(vf x, vf y) { return vselect(x != x, x, vmax_bound(x, y)); }
 ETIR_INLINE vf vmin(vf x, vf y) { return vselect(x != x, x, vmin_bound(x, y)); }
 
-ETIR_INLINE vf vabs(vf x) { return (vf)((vi)x & vset_int(0x7fffffff)); }
+ETIR_INLINE vf vabs(vf x) { return vfloat(vbits(x) & vset_int(0x7fffffff)); }
 ETIR_INLINE vf vsign_of(vf magnitude, vf sign) {
-  return (vf)(((vi)magnitude & vset_int(0x7fffffff)) | ((vi)sign & vset_int((int32_t)0x80000000)));
+  return vfloat((vbits(magnitude) & vset_int(0x7fffffff)) | (vbits(sign) & vset_int((int32_t)0x80000000)));
 }
 
 ETIR_INLINE vf vsqrt(vf x) {
@@ -120,11 +176,23 @@ ETIR_INLINE vf vsqrt(vf x) {
   return (vf)_mm_sqrt_ps((__m128)x);
 #elif ETIR_VW == 4 && defined(__aarch64__)
   return (vf)vsqrtq_f32((float32x4_t)x);
+#elif ETIR_VW == 1
+  return __builtin_sqrtf(x);
+#elif defined(ETIR_ELEMENTWISE_SQRT)
+  return __builtin_elementwise_sqrt(x);
 #else
   for (int i = 0; i < ETIR_VW; ++i) x[i] = __builtin_sqrtf(x[i]);
   return x;
 #endif
 }
+
+#if ETIR_VW == 1
+ETIR_INLINE vf vconvert(vi x) { return (float)x; }
+ETIR_INLINE float vsum(vf x) { return x; }
+ETIR_INLINE float vlargest(vf x) { return x; }
+#else
+// Whole numbers as floats.
+ETIR_INLINE vf vconvert(vi x) { return __builtin_convertvector(x, vf); }
 
 // In pairs: the error grows with the logarithm of the number of lanes.
 ETIR_INLINE float vsum(vf x) {
@@ -140,6 +208,7 @@ ETIR_INLINE float vlargest(vf x) {
   for (int i = 1; i < ETIR_VW; ++i) largest = x[i] > largest || x[i] != x[i] ? x[i] : largest;
   return largest;
 }
+#endif
 
 // --- functions. Polynomials are least-maximum fits in float64 of the stated range; errors are relative, of the
 // polynomial before it is rounded to floats. ---------------------------------------------------------------------------
@@ -147,7 +216,7 @@ ETIR_INLINE float vlargest(vf x) {
 // 2^n for -252 <= n <= 254 in two factors, so that results below the normal numbers and infinity come out.
 ETIR_INLINE vf vscale(vf x, vi n) {
   const vi half = n >> 1;
-  const vf first = (vf)((half + 127) << 23), second = (vf)((n - half + 127) << 23);
+  const vf first = vfloat((half + 127) << 23), second = vfloat((n - half + 127) << 23);
   return x * first * second;
 }
 
@@ -156,7 +225,7 @@ ETIR_INLINE vf vexp(vf x) {
   const vf bounded = vmin_bound(vset(89.0f), vmax_bound(vset(-105.0f), x));
   // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
   const vf shifted = bounded * 1.44269504f + 12582912.0f;
-  const vi n = (vi)shifted - vset_int(0x4b400000);
+  const vi n = vbits(shifted) - vset_int(0x4b400000);
   const vf whole = shifted - 12582912.0f;
   const vf r = (bounded - whole * 0.693359375f) + whole * 2.12194440e-4f;
   vf q = vset(0.0013951717410236597f);
@@ -172,9 +241,9 @@ ETIR_INLINE vf vexp(vf x) {
 ETIR_INLINE vf vlog(vf x) {
   const vi is_small = x < 1.17549435e-38f;
   const vf scaled = vselect(is_small, x * 8388608.0f, x);
-  const vi bits = (vi)scaled - vset_int(0x3f3504f3);
+  const vi bits = vbits(scaled) - vset_int(0x3f3504f3);
   const vi n = (bits >> 23) + (is_small & vset_int(-23));
-  const vf f = (vf)((bits & vset_int(0x007fffff)) + vset_int(0x3f3504f3)) - 1.0f;
+  const vf f = vfloat((bits & vset_int(0x007fffff)) + vset_int(0x3f3504f3)) - 1.0f;
   vf p = vset(0.0674663856625557f);
   p = p * f - 0.11675651371479034f;
   p = p * f + 0.11888162791728973f;
@@ -184,7 +253,7 @@ ETIR_INLINE vf vlog(vf x) {
   p = p * f + 0.2000211924314499f;
   p = p * f - 0.25000008940696716f;
   p = p * f + 0.3333331346511841f;
-  const vf whole = __builtin_convertvector(n, vf), square = f * f;
+  const vf whole = vconvert(n), square = f * f;
   // ln 2 in two parts: the first one times a whole number is exact.
   vf result = square * f * p + whole * -2.12194440e-4f;
   result = result - 0.5f * square + f + whole * 0.693359375f;
@@ -192,7 +261,6 @@ ETIR_INLINE vf vlog(vf x) {
   result = vselect(x < 0.0f, vset(__builtin_nanf("")), result);
   return vselect((x == __builtin_inff()) | (x != x), x, result);
 }
-ETIR_INLINE float slog(float x) { return vlog(vset(x))[0]; }
 
 // log(1 + x): what is lost when 1 + x is rounded comes back as a factor.
 ETIR_INLINE vf vlog1p(vf x) {

@@ -114,7 +114,7 @@ class Depthwise(Template):
                 lines.append(f"{{ const vf w = {load(f'b + {ty * b[0] + tx * b[1]} + j')};")
                 for i in range(count):
                     at = f"a + (x + {i}) * {a[-4]} + {ty * a[-3] + tx * a[-2]} + j"
-                    lines.append(f"  s{i} += w * {load(at)};")
+                    lines.append(f"  s{i} = vfma(s{i}, w, {load(at)});")
                 lines.append("}")
         for i in range(count):
             parts = [f"s{i}"]

@@ -75,7 +75,9 @@ def makes_nothing(folder: Path) -> str:
 
 def makes_no_code(folder: Path) -> str:
     """The linked file is none."""
-    return script(folder / "cc", '#!/bin/sh\nfor last; do :; done\n[ "$last" = --version ] || echo hello > "$last"\n')
+    return script(
+        folder / "cc", '#!/bin/sh\nfor last; do :; done\ncase "$last" in -*) ;; *) echo hello > "$last";; esac\n'
+    )
 
 
 def is_no_program(folder: Path) -> str:
