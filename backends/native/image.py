@@ -14,6 +14,10 @@ from etir.backends.native.errors import E1163
 
 PT_LOAD, PT_DYNAMIC = 1, 2
 DT_RELA, DT_REL, DT_RELR, DT_JMPREL, DT_SYMTAB, DT_STRTAB, DT_HASH, DT_GNU_HASH = 7, 17, 36, 23, 6, 5, 4, 0x6FFFFEF5
+RELOCATIONS = ((DT_RELA, 8, "RELA"), (DT_REL, 18, "REL"), (DT_RELR, 35, "RELR"), (DT_JMPREL, 2, "JMPREL"))
+"""Tables of relocations: their tag, that of their size, and their name. GNU ld names empty ones."""
+GOT_HEADER = 8
+"""Bytes of a .got in which nothing of the code is: GNU ld for aarch64 always puts the dynamic section's address there."""
 WRITABLE = 2
 
 
@@ -42,8 +46,8 @@ def flat_image(elf: bytes, entry: str) -> Image:
     if dynamic is None:
         raise E1163.error("the shared object has no dynamic section")
     tags = _tags(elf, *dynamic)
-    for tag, name in ((DT_RELA, "RELA"), (DT_REL, "REL"), (DT_RELR, "RELR"), (DT_JMPREL, "JMPREL")):
-        if tag in tags:
+    for tag, size_tag, name in RELOCATIONS:
+        if tag in tags and tags.get(size_tag, 1):
             raise E1163.error(f"the code has relocations ({name}): it refers to data by address, or calls a function")
     code = bytearray()
     for flags, at, address, in_file, in_memory in loaded:
@@ -79,7 +83,7 @@ def _refuse_data(elf: bytes) -> None:
         start = strings + row[0]
         name = elf[start : elf.index(b"\0", start)].decode()
         is_variable = name in (".data", ".bss", ".tdata", ".tbss", ".got", ".data.rel.ro", ".init_array")
-        if is_variable and row[5]:
+        if is_variable and row[5] > (GOT_HEADER if name == ".got" else 0):
             raise E1163.error(f"the code has variables of its own (section {name})")
 
 

@@ -67,7 +67,7 @@ class Reduce(Template):
         elif whole:
             body.append(f"for (long j = 0; j < {whole}; j += {lanes}) {{ {step.format(value(''))} }}")
         if rest:
-            last = f"vselect(vlanes() < vset_int({rest}), {value(str(rest))}, vset({START[kind]}))"
+            last = f"vselect(vfirst({rest}), {value(str(rest))}, vset({START[kind]}))"
             body.append(f"{{ const long j = {whole}; {step.format(last)} }}")
         found = {"max": "vlargest(s)", "min": "-vlargest(-s)", "sum": "vsum(s)"}
         found["mean"] = f"vsum(s) * {float_text(1 / n)}"

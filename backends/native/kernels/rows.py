@@ -73,7 +73,7 @@ class Softmax(Template):
             last = "const vf scale = shift + vlog(vset(vsum(sums)));"
             result, some_result = "vload(x + j) - scale", f"vload_some(x + j, {rest}) - scale"
         # Lanes that are not there must not win; exp makes 0 of them.
-        padded = f"vselect(vlanes() < vset_int({rest}), vload_some(x + j, {rest}), vset(-__builtin_inff()))"
+        padded = f"vselect(vfirst({rest}), vload_some(x + j, {rest}), vset(-__builtin_inff()))"
         body = [
             "vf most = vset(-__builtin_inff());",
             *_walk(n, lanes, "most = vmax(most, vload(x + j));", f"most = vmax(most, {padded});"),
@@ -83,8 +83,7 @@ class Softmax(Template):
                 n,
                 lanes,
                 f"const vf e = vexp(vload(x + j) - shift); {whole_store}sums += e;",
-                f"const vf e = vselect(vlanes() < vset_int({rest}), vexp({padded} - shift), vset(0.0f)); "
-                f"{some_store}sums += e;",
+                f"const vf e = vselect(vfirst({rest}), vexp({padded} - shift), vset(0.0f)); {some_store}sums += e;",
             ),
             last,
             *_walk(n, lanes, f"vstore(o + j, {result});", f"vstore_some(o + j, {some_result}, {rest});"),
@@ -124,7 +123,7 @@ class Norm(Template):
         rest = n % lanes
         assert isinstance(op.eps, FloatAttr)
         some = f"vload_some(x + j, {rest})"
-        off = f"vselect(vlanes() < vset_int({rest}), {some} - mean, vset(0.0f))"
+        off = f"vselect(vfirst({rest}), {some} - mean, vset(0.0f))"
         whole, last = "(vload(x + j) - mean) * scale", f"({some} - mean) * scale"
         if op.parameters:
             whole = f"{whole} * vload(p2 + j) + vload(p3 + j)"
@@ -136,8 +135,8 @@ class Norm(Template):
             *_walk(
                 n,
                 lanes,
-                "const vf d = vload(x + j) - mean; squares += d * d;",
-                f"const vf d = {off}; squares += d * d;",
+                "const vf d = vload(x + j) - mean; squares = vfma(squares, d, d);",
+                f"const vf d = {off}; squares = vfma(squares, d, d);",
             ),
             f"const vf variance = vset(vsum(squares) * {float_text(1 / n)} + {float_text(op.eps.value.data)});",
             "const vf scale = 1.0f / vsqrt(variance);",

@@ -129,7 +129,7 @@ _UNARY = {
     arith.NegfOp: "(-{})", math.ExpOp: "vexp({})", math.TanhOp: "vtanh({})", math.ErfOp: "verf({})",
     math.LogOp: "vlog({})", math.Log1pOp: "vlog1p({})", math.SqrtOp: "vsqrt({})", math.AbsFOp: "vabs({})",
 }  # fmt: skip
-_COMPARISONS = {"oeq": "==", "one": "!=", "olt": "<", "ole": "<=", "ogt": ">", "oge": ">=", "une": "!="}
+_COMPARISONS = {"oeq": "veq", "one": "vne", "olt": "vlt", "ole": "vle", "ogt": "vgt", "oge": "vge", "une": "vne"}
 HEAVY = (math.LogOp, math.Log1pOp, math.ExpOp, math.TanhOp, math.ErfOp, math.SqrtOp, arith.DivfOp)
 """Operations of which a body has so many instructions that it stands in a loop rather than in every register tile."""
 
@@ -148,7 +148,7 @@ def body_function(block: Block) -> str:
             lines.append(f"  return {names[op.values[0]]};")
             continue
         names[op.results[0]] = name = f"v{len(names)}"
-        kind = "vi" if isinstance(op, arith.CmpfOp) else "vf"
+        kind = "vm" if isinstance(op, arith.CmpfOp) else "vf"
         lines.append(f"  const {kind} {name} = {_expression(op, names)};")
     parameters = ", ".join(f"vf {names[arg]}" for arg in block.args)
     return "\n".join([f"ETIR_INLINE vf @_body({parameters or 'void'}) {{", *lines, "}"])
@@ -169,8 +169,8 @@ def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
             return f"{function}_bound({operands[1]}, {operands[0]})"
         return f"{function}({operands[0]}, {operands[1]})"
     if isinstance(op, arith.CmpfOp):
-        sign = _COMPARISONS[arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]]
-        return f"({operands[0]} {sign} {operands[1]})"
+        function = _COMPARISONS[arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]]
+        return f"{function}({operands[0]}, {operands[1]})"
     if isinstance(op, arith.SelectOp):
         return f"vselect({operands[0]}, {operands[1]}, {operands[2]})"
     raise NotImplementedError(op.name)

@@ -15,7 +15,7 @@
 #include <arm_neon.h>
 #elif defined(__ARM_FEATURE_MVE) && __ARM_FEATURE_MVE >= 2
 #include <arm_mve.h>
-#define ETIR_MVE 1
+#define ETIR_MVE 1  // GCC has no multiply-add of vectors for it, compares lane by lane, and wrongly: intrinsics
 #endif
 
 #define ETIR_INLINE static inline __attribute__((always_inline, unused))
@@ -62,14 +62,58 @@ ETIR_INLINE void vstore(float* to, vf x) { *(vf_anywhere*)to = x; }
 // sum + x * y, rounded once where the processor does so.
 ETIR_INLINE vf vfma(vf sum, vf x, vf y) {
 #if ETIR_VW == 4 && defined(ETIR_MVE)
-  return (vf)vfmaq_f32((float32x4_t)sum, (float32x4_t)x, (float32x4_t)y);  // GCC makes two instructions of the other
+  return (vf)__arm_vfmaq_f32((float32x4_t)sum, (float32x4_t)x, (float32x4_t)y);
 #else
   return sum + x * y;
 #endif
 }
 
+// Whole numbers as floats.
 #if ETIR_VW == 1
-// The first `count` floats, floats that lie `stride` apart, 0, 1, 2, ..., what `where` selects: of one lane.
+ETIR_INLINE vf vconvert(vi x) { return (float)x; }
+#else
+ETIR_INLINE vf vconvert(vi x) { return __builtin_convertvector(x, vf); }
+#endif
+
+// 0, 1, 2, ...
+ETIR_INLINE vi vlanes(void) {
+#if ETIR_VW == 1
+  return 0;
+#else
+  vi x;
+  for (int i = 0; i < ETIR_VW; ++i) x[i] = i;
+  return x;
+#endif
+}
+
+// What a comparison of each lane says, and what it selects: `x` where it holds, else `y`.
+#if defined(ETIR_MVE)
+typedef mve_pred16_t vm;
+#define ETIR_COMPARISON(name, sign, intrinsic) \
+  ETIR_INLINE vm name(vf x, vf y) { return intrinsic((float32x4_t)x, (float32x4_t)y); }
+ETIR_INLINE vf vselect(vm where, vf x, vf y) { return (vf)__arm_vpselq_f32((float32x4_t)x, (float32x4_t)y, where); }
+ETIR_INLINE vm vfirst(long count) { return __arm_vctp32q((uint32_t)count); }
+#else
+typedef vi vm;
+#define ETIR_COMPARISON(name, sign, intrinsic) \
+  ETIR_INLINE vm name(vf x, vf y) { return x sign y; }
+#if ETIR_VW == 1
+ETIR_INLINE vf vselect(vm where, vf x, vf y) { return where ? x : y; }
+#else
+ETIR_INLINE vf vselect(vm where, vf x, vf y) { return (vf)((where & (vi)x) | (~where & (vi)y)); }
+#endif
+ETIR_INLINE vm vfirst(long count) { return vlanes() < vset_int((int32_t)count); }  // the first lanes
+#endif
+ETIR_COMPARISON(veq, ==, __arm_vcmpeqq_f32)
+ETIR_COMPARISON(vne, !=, __arm_vcmpneq_f32)
+ETIR_COMPARISON(vgt, >, __arm_vcmpgtq_f32)
+ETIR_COMPARISON(vge, >=, __arm_vcmpgeq_f32)
+// Not by instructions of their own: those of Arm's condition codes hold for a NaN, too.
+ETIR_INLINE vm vlt(vf x, vf y) { return vgt(y, x); }
+ETIR_INLINE vm vle(vf x, vf y) { return vge(y, x); }
+
+#if ETIR_VW == 1
+// The first `count` floats, and floats that lie `stride` apart: of one lane.
 ETIR_INLINE vf vload_some(const float* from, long count) { return count > 0 ? *from : 0.0f; }
 ETIR_INLINE void vstore_some(float* to, vf x, long count) {
   if (count > 0) *to = x;
@@ -79,8 +123,6 @@ ETIR_INLINE vf vgather_some(const float* from, long stride, long count) {
   return (void)stride, vload_some(from, count);
 }
 ETIR_INLINE void vscatter(float* to, long stride, vf x, long count) { (void)stride, vstore_some(to, x, count); }
-ETIR_INLINE vi vlanes(void) { return 0; }
-ETIR_INLINE vf vselect(vi where, vf x, vf y) { return where ? x : y; }
 #else
 // The first `count` floats; the others are 0 and not written.
 ETIR_INLINE vf vload_some(const float* from, long count) {
@@ -89,6 +131,8 @@ ETIR_INLINE vf vload_some(const float* from, long count) {
 #elif ETIR_VW == 8 && defined(__AVX2__)
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   return (vf)_mm256_maskload_ps(from, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), lanes));
+#elif defined(ETIR_MVE)
+  return (vf)__arm_vldrwq_z_f32(from, vfirst(count));
 #else
   vf x = {0};
   for (long i = 0; i < count; ++i) x[i] = from[i];
@@ -101,6 +145,8 @@ ETIR_INLINE void vstore_some(float* to, vf x, long count) {
 #elif ETIR_VW == 8 && defined(__AVX2__)
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   _mm256_maskstore_ps(to, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), lanes), (__m256)x);
+#elif defined(ETIR_MVE)
+  __arm_vstrwq_p_f32(to, (float32x4_t)x, vfirst(count));
 #else
   for (long i = 0; i < count; ++i) to[i] = x[i];
 #endif
@@ -120,16 +166,6 @@ ETIR_INLINE vf vgather_some(const float* from, long stride, long count) {
 ETIR_INLINE void vscatter(float* to, long stride, vf x, long count) {
   for (int i = 0; i < count; ++i) to[i * stride] = x[i];
 }
-
-// 0, 1, 2, ...
-ETIR_INLINE vi vlanes(void) {
-  vi x;
-  for (int i = 0; i < ETIR_VW; ++i) x[i] = i;
-  return x;
-}
-
-// Where a lane of `where` is all ones `x`, where it is 0 `y`.
-ETIR_INLINE vf vselect(vi where, vf x, vf y) { return (vf)((where & (vi)x) | (~where & (vi)y)); }
 #endif
 
 // `bound` is no NaN; x may be one, and then is the result.
@@ -143,7 +179,7 @@ ETIR_INLINE vf vmax_bound(vf bound, vf x) {
 #elif ETIR_VW == 4 && defined(__ARM_NEON)
   return (vf)vmaxq_f32((float32x4_t)bound, (float32x4_t)x);
 #else
-  return vselect(bound > x, bound, x);
+  return vselect(vgt(bound, x), bound, x);
 #endif
 }
 ETIR_INLINE vf vmin_bound(vf bound, vf x) {
@@ -156,11 +192,11 @@ ETIR_INLINE vf vmin_bound(vf bound, vf x) {
 #elif ETIR_VW == 4 && defined(__ARM_NEON)
   return (vf)vminq_f32((float32x4_t)bound, (float32x4_t)x);
 #else
-  return vselect(bound < x, bound, x);
+  return vselect(vlt(bound, x), bound, x);
 #endif
 }
-ETIR_INLINE vf vmax(vf x, vf y) { return vselect(x != x, x, vmax_bound(x, y)); }
-ETIR_INLINE vf vmin(vf x, vf y) { return vselect(x != x, x, vmin_bound(x, y)); }
+ETIR_INLINE vf vmax(vf x, vf y) { return vselect(vne(x, x), x, vmax_bound(x, y)); }
+ETIR_INLINE vf vmin(vf x, vf y) { return vselect(vne(x, x), x, vmin_bound(x, y)); }
 
 ETIR_INLINE vf vabs(vf x) { return vfloat(vbits(x) & vset_int(0x7fffffff)); }
 ETIR_INLINE vf vsign_of(vf magnitude, vf sign) {
@@ -187,13 +223,9 @@ ETIR_INLINE vf vsqrt(vf x) {
 }
 
 #if ETIR_VW == 1
-ETIR_INLINE vf vconvert(vi x) { return (float)x; }
 ETIR_INLINE float vsum(vf x) { return x; }
 ETIR_INLINE float vlargest(vf x) { return x; }
 #else
-// Whole numbers as floats.
-ETIR_INLINE vf vconvert(vi x) { return __builtin_convertvector(x, vf); }
-
 // In pairs: the error grows with the logarithm of the number of lanes.
 ETIR_INLINE float vsum(vf x) {
   float part[ETIR_VW];
@@ -211,7 +243,8 @@ ETIR_INLINE float vlargest(vf x) {
 #endif
 
 // --- functions. Polynomials are least-maximum fits in float64 of the stated range; errors are relative, of the
-// polynomial before it is rounded to floats. ---------------------------------------------------------------------------
+// polynomial before it is rounded to floats.
+// ---------------------------------------------------------------------------
 
 // 2^n for -252 <= n <= 254 in two factors, so that results below the normal numbers and infinity come out.
 ETIR_INLINE vf vscale(vf x, vi n) {
@@ -239,10 +272,9 @@ ETIR_INLINE vf vexp(vf x) {
 // log: x = 2^n (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), log(1 + f) = f - f^2 / 2 + f^3 p(f) (error 7.5e-10). Numbers
 // below the normal ones are scaled first; 0 gives -infinity, what is negative NaN.
 ETIR_INLINE vf vlog(vf x) {
-  const vi is_small = x < 1.17549435e-38f;
-  const vf scaled = vselect(is_small, x * 8388608.0f, x);
-  const vi bits = vbits(scaled) - vset_int(0x3f3504f3);
-  const vi n = (bits >> 23) + (is_small & vset_int(-23));
+  const vm is_small = vlt(x, vset(1.17549435e-38f));
+  const vi bits = vbits(vselect(is_small, x * 8388608.0f, x)) - vset_int(0x3f3504f3);
+  const vf whole = vconvert(bits >> 23) + vselect(is_small, vset(-23.0f), vset(0.0f));
   const vf f = vfloat((bits & vset_int(0x007fffff)) + vset_int(0x3f3504f3)) - 1.0f;
   vf p = vset(0.0674663856625557f);
   p = p * f - 0.11675651371479034f;
@@ -253,20 +285,20 @@ ETIR_INLINE vf vlog(vf x) {
   p = p * f + 0.2000211924314499f;
   p = p * f - 0.25000008940696716f;
   p = p * f + 0.3333331346511841f;
-  const vf whole = vconvert(n), square = f * f;
+  const vf square = f * f;
   // ln 2 in two parts: the first one times a whole number is exact.
   vf result = square * f * p + whole * -2.12194440e-4f;
   result = result - 0.5f * square + f + whole * 0.693359375f;
-  result = vselect(x == 0.0f, vset(-__builtin_inff()), result);
-  result = vselect(x < 0.0f, vset(__builtin_nanf("")), result);
-  return vselect((x == __builtin_inff()) | (x != x), x, result);
+  result = vselect(veq(x, vset(0.0f)), vset(-__builtin_inff()), result);
+  result = vselect(vlt(x, vset(0.0f)), vset(__builtin_nanf("")), result);
+  return vselect(veq(x, vset(__builtin_inff())), x, vselect(vne(x, x), x, result));
 }
 
 // log(1 + x): what is lost when 1 + x is rounded comes back as a factor.
 ETIR_INLINE vf vlog1p(vf x) {
   const vf sum = x + 1.0f, kept = sum - 1.0f;
   const vf result = vlog(sum) * (x / kept);
-  return vselect((kept == 0.0f) | (sum == __builtin_inff()), x, result);
+  return vselect(veq(kept, vset(0.0f)), x, vselect(veq(sum, vset(__builtin_inff())), x, result));
 }
 
 ETIR_INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
@@ -281,7 +313,7 @@ ETIR_INLINE vf vtanh(vf x) {
   p = p * square - 0.3333326280117035f;
   const vf near = vsign_of(x + x * square * p, x);
   const vf far = 1.0f - 2.0f / (vexp(size + size) + 1.0f);
-  return vselect(size < 0.65f, near, vselect(x != x, x, vsign_of(far, x)));
+  return vselect(vlt(size, vset(0.65f)), near, vselect(vne(x, x), x, vsign_of(far, x)));
 }
 
 // erf: below 1 x p(x^2) (error 1.2e-9), above 1 - e^-q(|x|), whose q is fitted to -log(erfc) on [1, 3.95] (error of erf
@@ -303,7 +335,7 @@ ETIR_INLINE vf verf(vf x) {
   q = q * size + 1.1270400285720825f;
   q = q * size + 0.00035370929981581867f;
   const vf far = vsign_of(1.0f - vexp(-q), x);
-  return vselect(size < 1.0f, x * p, vselect(x != x, x, far));
+  return vselect(vlt(size, vset(1.0f)), x * p, vselect(vne(x, x), x, far));
 }
 
 #endif

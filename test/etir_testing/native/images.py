@@ -23,6 +23,8 @@ from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of, strides_of
 
+from etir_testing.native.emulated import EMULATORS, EmulatedCode
+
 GUARD = 16
 """Floats before and after everything that is written, which must stay as they are."""
 
@@ -40,6 +42,11 @@ def here() -> list[str]:
     return ["x86-64", *(name for name, flag in (("x86-64-v3", " avx2 "), ("x86-64-v4", " avx512vl ")) if flag in flags)]
 
 
+def emulated() -> list[str]:
+    """The processors for which the tools of an emulation are installed, without those of :func:`here`."""
+    return [name for name, emulator in EMULATORS.items() if emulator.missing is None and name not in here()]
+
+
 def _aligned(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Floats at a multiple of 64 bytes, all NaN, and the same with the guards."""
     whole = np.full(count + 2 * GUARD + 16, np.nan, np.float32)
@@ -50,25 +57,30 @@ def _aligned(count: int) -> tuple[np.ndarray, np.ndarray]:
 class Code:
     """A function of ``tile`` for one processor."""
 
-    def __init__(self, func: FuncOp, name: str, weights: Mapping[str, np.ndarray] | None = None):
+    def __init__(self, func: FuncOp, name: str, weights: Mapping[str, np.ndarray] | None = None, cc: str = ""):
         self.func = func
         self.arena_bytes = plan_function(func)
         target = cpu(name)
         choose_schedules(func, target)
         self.text = print_c(func, target).text
-        self.image = flat_image(shared_object(self.text, target, compiler()), ENTRY)
-        self._memory = mmap.mmap(-1, len(self.image.code), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-        self._memory.write(self.image.code)
-        start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(_Call))(start + self.image.entry)
         self.weights = {op: packed(op, (weights or {})[op.symbol.data]) for op in weights_of(func)}
         outputs = func.attributes["native.outputs"].value.data  # type: ignore[union-attr]
         args = func.body.block.args
         self.inputs, self.outputs = args[: len(args) - outputs], args[len(args) - outputs :]
+        self.emulated = EmulatedCode(self.text, name, cc) if name not in here() else None
+        if self.emulated is not None:
+            return
+        self.image = flat_image(shared_object(self.text, target, compiler(cc)), ENTRY)
+        self._memory = mmap.mmap(-1, len(self.image.code), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        self._memory.write(self.image.code)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(_Call))(start + self.image.entry)
 
     def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """What the code writes. Fails when it writes anywhere else."""
         given = [np.ascontiguousarray(x, np.float32) for x in inputs]
+        if self.emulated is not None:
+            return self._emulate(self.emulated, given)
         results = [_aligned(extent_of(arg.type)) for arg in self.outputs]
         arena, whole_arena = _aligned(self.arena_bytes // 4)
         pointers = [
@@ -81,6 +93,12 @@ class Code:
             first = (inner.ctypes.data - whole.ctypes.data) // 4
             assert np.isnan(whole[:first]).all() and np.isnan(whole[first + inner.size :]).all(), "written outside"
         return [_view(r[0], arg).copy() for r, arg in zip(results, self.outputs, strict=True)]
+
+    def _emulate(self, code: EmulatedCode, given: Sequence[np.ndarray]) -> list[np.ndarray]:
+        sizes = [4 * extent_of(arg.type) for arg in self.outputs]
+        weights = [w.tobytes() for w in self.weights.values()]
+        made = code([x.tobytes() for x in given], sizes, weights, self.arena_bytes)
+        return [_view(np.frombuffer(m, np.float32), arg).copy() for m, arg in zip(made, self.outputs, strict=True)]
 
 
 def _view(memory: np.ndarray, value: SSAValue, offset: int = 0) -> np.ndarray:

@@ -1,0 +1,362 @@
+"""Functions of ``tile`` made at random: every template, with sizes around multiples of tiles, panels and vectors.
+
+Operands have gaps, broadcast dims and permuted dims; memory that nothing writes is NaN. Code of this machine runs
+between guard pages, too, and with ``ETIR_SANITIZED`` in the environment under sanitizers.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from xdsl.dialects import math as log_ops
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, i64
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.memref import ReinterpretCastOp
+from xdsl.ir import Block, Region, SSAValue
+
+from etir.backends.native.cpu import cpu
+from etir.backends.native.elementwise import Body
+from etir.backends.native.loop import LoopOp
+from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.passes.verify_tile import verify_function
+from etir.backends.native.tile import (
+    COMBINATIONS,
+    BrgemmOp,
+    BufferOp,
+    DepthwiseOp,
+    MapOp,
+    NormOp,
+    PackOp,
+    PoolOp,
+    ReduceOp,
+    SoftmaxOp,
+    TemplateOp,
+    YieldOp,
+    body_of,
+    f32,
+    memref,
+    row_major,
+)
+
+from etir_testing.native.guarded import paged, sanitized
+from etir_testing.native.images import Code, here, meaning
+
+
+class Function:
+    """Builds a function of ``tile``; every operation writes an output of its own."""
+
+    def __init__(self, seed: int, panel: int = 32):
+        self.panel = panel
+        self.random = random.Random(seed)
+        self.numbers = np.random.default_rng(seed)
+        self.inputs: list[tuple[tuple[int, ...], tuple[int, ...], np.ndarray]] = []
+        self.steps: list[Callable[[Callable[[int], SSAValue], SSAValue], TemplateOp]] = []
+        self.outputs: list[tuple[int, ...]] = []
+
+    def tensor(self, shape: tuple[int, ...], columns: bool = True) -> int:
+        """An input that is read with strides of its own: gaps between rows, dims in another order, broadcast dims."""
+        order = list(range(len(shape) - columns))
+        self.random.shuffle(order)
+        order += list(range(len(order), len(shape)))
+        extents = [shape[d] for d in order]
+        repeated = [self.random.random() < 0.2 and d < len(shape) - columns for d in range(len(shape))]
+        held = [1 if repeated[d] else n for d, n in zip(order, extents, strict=True)]
+        if held:
+            held[-1] += self.random.choice([0, 0, 3])
+        dense = row_major(held)
+        strides = [0] * len(shape)
+        for d, step in zip(order, dense, strict=True):
+            strides[d] = 0 if repeated[d] else step
+        return self.strided(shape, tuple(strides), math.prod(held))
+
+    def dense(self, shape: tuple[int, ...]) -> int:
+        """An input without gaps."""
+        return self.strided(shape, row_major(shape))
+
+    def strided(self, shape: tuple[int, ...], strides: Sequence[int], count: int = 0) -> int:
+        """An input that is read with these strides, of ``count`` numbers (0: as many as are read)."""
+        count = count or 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        self.inputs.append((shape, tuple(strides), self.numbers.standard_normal(max(1, count)).astype(np.float32)))
+        return len(self.inputs) - 1
+
+    def step(self, shape: tuple[int, ...], make: Callable[[Callable[[int], SSAValue], SSAValue], TemplateOp]) -> None:
+        """An operation that writes an output of this shape."""
+        self.outputs.append(shape)
+        self.steps.append(make)
+
+    def build(self) -> FuncOp:
+        types = [memref((data.size,)) for _, _, data in self.inputs] + [memref(shape) for shape in self.outputs]
+        block = Block(arg_types=types)
+
+        def operand(number: int) -> SSAValue:
+            shape, strides, _ = self.inputs[number]
+            static = DenseArrayBase.from_list
+            cast = ReinterpretCastOp(
+                block.args[number], [], [], [], static(i64, [0]), static(i64, [*shape]), static(i64, [*strides]),
+                memref(shape, strides),
+            )  # fmt: skip
+            block.add_op(cast)
+            return cast.results[0]
+
+        for number, make in enumerate(self.steps):
+            op = make(operand, block.args[len(self.inputs) + number])
+            for value in op.operands:
+                if isinstance(value.owner, BufferOp) and value.owner.parent is None:
+                    block.add_op(value.owner)
+            block.add_op(op)
+        block.add_op(ReturnOp())
+        func = FuncOp("forward", (types, []), Region(block))
+        func.attributes["native.outputs"] = IntegerAttr(len(self.outputs), i64)
+        func.verify()
+        return func
+
+    def check(self, tolerance: float = 5e-5, names: Sequence[str] = ()) -> None:
+        """The code for some processors (default: those of this machine) computes what the function means.
+
+        The tolerance is for sums of 800 products before a clamp; other operations are given a smaller one.
+        """
+        names = names or here()
+        func = self.build()
+        given = [data for _, _, data in self.inputs]
+        wanted = meaning(func, given, {})
+        for name in names:
+            for got, want in zip(Code(func.clone(), name)(given), wanted, strict=True):
+                scale = max(1.0, float(np.nanmax(np.abs(want), initial=0)))
+                np.testing.assert_allclose(got / scale, want / scale, rtol=0, atol=tolerance, err_msg=name)
+            verify_function(scheduled(func, name), cpu(name), {})
+            if name in here():
+                paged(func.clone(), name, given, {})
+                if "ETIR_SANITIZED" in os.environ:
+                    sanitized(func.clone(), name, given, {})
+
+
+def scheduled(func: FuncOp, name: str) -> FuncOp:
+    """A copy with the schedules of a processor."""
+    copy = func.clone()
+    choose_schedules(copy, cpu(name))
+    return copy
+
+
+def sizes(chance: random.Random, multiples: tuple[int, ...], most: int = 3) -> int:
+    """A size near a multiple of one of these numbers."""
+    return max(1, chance.choice(multiples) * chance.randint(1, most) + chance.choice([-1, 0, 0, 1]))
+
+
+def epilogue(chance: random.Random, count: int, first: int = 0) -> Region:
+    """A body of some operators on all of its numbers."""
+    region = body_of(count)
+    body = Body(region.block, {})
+    value: SSAValue = region.block.args[0]
+    for arg in region.block.args[1:]:
+        value = chance.choice([body.add, body.mul, body.sub])(value, arg)
+    value = chance.choice(
+        [
+            lambda x: x,
+            lambda x: body.clamp(x, -1.0, 2.5),
+            lambda x: body.mul(x, body.sigmoid(x)),
+            lambda x: body.select("ogt", x, 0.0, x, body.mul(x, 0.25)),
+        ]
+    )(value)
+    region.block.add_op(YieldOp(value))
+    return region
+
+
+def products(function: Function, count: int = 8) -> None:
+    """Products with batches, bodies and several slices of depth."""
+    chance, wide = function.random, function.panel
+    for _ in range(count):
+        m, k, n = sizes(chance, (1, 6, 14)), sizes(chance, (5, 16)), sizes(chance, (wide, 8))
+        if chance.random() < 0.2:
+            k = 800  # several slices of depth
+        batch = tuple(chance.randint(1, 3) for _ in range(chance.choice([0, 0, 1, 2])))
+        a, extras = (
+            function.tensor((*batch, m, k)),
+            [function.tensor((*batch, m, n)) for _ in range(chance.choice([0, 1, 2]))],
+        )
+        b = function.dense((*batch, -(-n // wide), k, wide))
+        body = epilogue(chance, 1 + len(extras))
+        function.step(
+            (*batch, m, n),
+            lambda of, out, a=a, b=b, e=extras, body=body: BrgemmOp(
+                of(a), of(b), out, [of(x) for x in e], body.clone()
+            ),
+        )
+
+
+def maps(function: Function, count: int = 10) -> None:
+    """Elementwise bodies, and packing."""
+    chance, wide = function.random, function.panel
+    for _ in range(count):
+        shape = tuple(sizes(chance, (1, 3, 16)) for _ in range(chance.randint(0, 4)))
+        inputs = [
+            function.tensor(shape, columns=bool(shape) and chance.random() < 0.6) for _ in range(chance.randint(1, 3))
+        ]
+        body = epilogue(chance, len(inputs))
+        function.step(shape, lambda of, out, i=inputs, body=body: MapOp(out, [of(x) for x in i], body.clone()))
+    for _ in range(count // 2):
+        k, n = sizes(chance, (5, 16)), sizes(chance, (wide, 8))
+        batch = tuple(chance.randint(1, 3) for _ in range(chance.choice([0, 1])))
+        x = function.tensor((*batch, k, n), columns=chance.random() < 0.5)
+        function.step((*batch, -(-n // wide), k, wide), lambda of, out, x=x: PackOp(of(x), out))
+
+
+def rows(function: Function, count: int = 10) -> None:
+    """Softmax and its logarithm, and norms with and without parameters."""
+    chance = function.random
+    for number in range(count):
+        shape = (*(chance.randint(1, 4) for _ in range(chance.randint(0, 3))), sizes(chance, (1, 8, 16)))
+        x = function.tensor(shape)
+        if number % 2:
+            function.step(shape, lambda of, out, x=x, log=number % 4 == 1: SoftmaxOp(of(x), out, log))
+            continue
+        parameters = [function.tensor(shape[-1:]) for _ in range(chance.choice([0, 2]))]
+        function.step(
+            shape,
+            lambda of, out, x=x, p=parameters: NormOp(of(x), out, [of(v) for v in p], FloatAttr(1e-5, f32)),
+        )
+
+
+def windows(function: Function, count: int = 6) -> None:
+    """Convolutions as products of windows that overlap, a window for each channel, and pools."""
+    chance, wide = function.random, function.panel
+    for _ in range(count):
+        taps = chance.randint(1, 3), chance.randint(1, 3)
+        step = chance.randint(1, 2)
+        h, w, c = chance.randint(1, 6), chance.randint(1, 9), sizes(chance, (4, 16))
+        rows_in, columns_in = (h - 1) * step + taps[0], (w - 1) * step + taps[1]
+        row = columns_in * c
+        image = rows_in * row
+        given = function.strided((h, w, *taps, c), (step * row, step * c, row, c, 1), image)
+        weights, extra = function.dense((*taps, c)), [function.tensor((h, w, c))] * chance.randint(0, 1)
+        body = epilogue(chance, 1 + len(extra))
+        function.step(
+            (h, w, c),
+            lambda of, out, a=given, b=weights, e=extra, body=body: DepthwiseOp(
+                of(a), of(b), out, [of(x) for x in e], body.clone()
+            ),
+        )
+        for kind in COMBINATIONS:
+            function.step(
+                (h, w, c),
+                lambda of, out, a=given, e=extra, kind=kind, body=body: PoolOp(
+                    kind, of(a), out, [of(x) for x in e], body.clone()
+                ),
+            )
+        n, k = sizes(chance, (wide, 8)), taps[1] * c
+        lines = function.strided((h, taps[0], w, k), (step * row, row, step * c, 1), image)
+        panels = function.strided(
+            (h, taps[0], -(-n // wide), k, wide), (0, *row_major((taps[0], -(-n // wide), k, wide)))
+        )
+        plain = epilogue(chance, 1)
+        function.step(
+            (h, w, n),
+            lambda of, out, a=lines, b=panels, t=taps[0], body=plain: BrgemmOp(
+                of(a), of(b), out, [], body.clone(), (t,)
+            ),
+        )
+
+
+def reductions(function: Function, count: int = 8) -> None:
+    """Rows of every kind, some of them so long that they are summed in parts."""
+    chance, kinds = function.random, [*COMBINATIONS]
+    for number in range(count):
+        n = chance.choice([5000, 300]) + chance.randint(0, 7) if number % 4 == 3 else sizes(chance, (1, 8, 16))
+        outer = tuple(chance.randint(1, 4) for _ in range(chance.randint(0, 2)))
+        x, extra = function.tensor((*outer, n)), [function.tensor((*outer, n))] * chance.randint(0, 1)
+        kind, body = kinds[(number + number // 4) % len(kinds)], epilogue(chance, 1 + len(extra))
+        function.step(
+            outer,
+            lambda of, out, x=x, e=extra, kind=kind, body=body: ReduceOp(
+                kind, of(x), out, [of(v) for v in e], body.clone()
+            ),
+        )
+
+
+def loops(function: Function, count: int = 3) -> None:
+    """Attention by blocks of rows, whose scores lie in memory of the loop, and rows without such memory."""
+    chance, wide = function.random, function.panel
+    for _ in range(count):
+        heads, blocks, height = chance.randint(1, 3), chance.randint(1, 3), chance.randint(1, 9)
+        depth, n, width = sizes(chance, (5, 16)), sizes(chance, (8, 16)), sizes(chance, (8, wide))
+        m, slots = blocks * height, chance.randint(1, min(4, heads * blocks))
+        keys, columns = (-(-n // wide), depth, wide), (-(-width // wide), n, wide)
+        given = [
+            function.dense((heads, m, depth)),
+            function.dense((heads, *keys)),
+            function.dense((heads, m, n)),
+            function.dense((heads, *columns)),
+        ]
+        steps = [(m * depth, height * depth), (math.prod(keys), 0), (m * n, height * n), (math.prod(columns), 0)]
+        steps.append((m * width, height * width))
+        parts = [(height, depth), keys, (height, n), columns, (height, width), (height, n)]
+        body, plain = epilogue(chance, 2), epilogue(chance, 1)
+
+        def attention(
+            of: Callable[[int], SSAValue],
+            out: SSAValue,
+            counts: tuple[int, int] = (heads, blocks),
+            given: Sequence[int] = given,
+            steps: Sequence[tuple[int, int]] = steps,
+            parts: Sequence[tuple[int, ...]] = parts,
+            slots: int = slots,
+            bodies: tuple[Region, Region] = (body, plain),
+        ) -> LoopOp:
+            inner = Block(arg_types=[memref(shape) for shape in parts])
+            q, k, mask, v, o, scores = inner.args
+            inner.add_ops(
+                [
+                    BrgemmOp(q, k, scores, [mask], bodies[0].clone()),
+                    SoftmaxOp(scores, scores),
+                    BrgemmOp(scores, v, o, [], bodies[1].clone()),
+                ]
+            )
+            local = BufferOp(memref((slots, *parts[-1])))
+            return LoopOp(counts, [of(x) for x in given], [out], [local.result], steps, Region(inner))
+
+        function.step((heads, m, width), attention)
+        x = function.dense((m, n))
+
+        def alone(
+            of: Callable[[int], SSAValue],
+            out: SSAValue,
+            x: int = x,
+            counts: tuple[int] = (blocks,),
+            part: tuple[int, int] = (height, n),
+        ) -> LoopOp:
+            inner = Block(arg_types=[memref(part)] * 2)
+            inner.add_op(SoftmaxOp(*inner.args))
+            return LoopOp(counts, [of(x)], [out], [], [(math.prod(part),)] * 2, Region(inner))
+
+        function.step((m, n), alone)
+
+
+def special_numbers() -> tuple[FuncOp, np.ndarray]:
+    """Bodies on NaN, infinities, zeros and numbers at the ends of the range."""
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 3e38, -3e38] * 5, np.float32)
+    function = Function(0)
+    x = function.tensor((special.size,))
+    function.inputs[x] = (special.shape, (1,), special)
+    bodies: list[Callable[[Body, SSAValue], SSAValue]] = [
+        lambda b, v: b.clamp(v, -1.0, 1.0),
+        lambda b, v: b.at_least(v, v),
+        lambda b, v: b.sigmoid(v),
+        lambda b, v: b.at_most(v, 0.0),
+        lambda b, v: b.div(1.0, v),
+        lambda b, v: b.make(log_ops.LogOp, v),
+        lambda b, v: b.make(log_ops.Log1pOp, v),
+    ]
+    for make in bodies:
+        region = body_of(1)
+        region.block.add_op(YieldOp(make(Body(region.block, {}), region.block.args[0])))
+        function.step(special.shape, lambda of, out, r=region: MapOp(out, [of(x)], r.clone()))
+    return function.build(), special
+
+
+FILLS: Mapping[str, Callable[..., None]] = {
+    "products": products, "maps": maps, "rows": rows, "windows": windows, "reductions": reductions, "loops": loops,
+}  # fmt: skip
+"""By name; each is given a function and how many of its operations it adds."""

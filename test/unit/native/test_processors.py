@@ -1,0 +1,46 @@
+"""Templates as machine code of other processors, under QEMU, against what their operations mean."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from etir.backends.native.cpu import cpu
+from etir.backends.native.kernels import templates
+from etir.backends.native.kernels.brgemm import panel_of
+
+from etir_testing.native.emulated import EMULATORS
+from etir_testing.native.images import Code, here, meaning
+from etir_testing.native.random_functions import FILLS, Function, special_numbers
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def skip_without_tools(name: str) -> None:
+    if name in here():
+        pytest.skip("this machine is one")
+    if EMULATORS[name].missing is not None:
+        pytest.skip(f"{EMULATORS[name].missing} is not installed")
+
+
+@pytest.mark.parametrize("name", EMULATORS)
+def test_templates(name: str) -> None:
+    """A function with some operations of every template."""
+    skip_without_tools(name)
+    function = Function(len(name), panel_of(cpu(name)))
+    for fill in FILLS.values():
+        fill(function, 4)
+    assert {type(op) for op in function.build().body.block.ops} >= set(templates())
+    function.check(names=[name])
+
+
+@pytest.mark.parametrize("name", EMULATORS)
+def test_numbers_that_are_none(name: str) -> None:
+    """NaN and infinities go through bodies as in torch; MVE counts numbers below the normal ones as 0."""
+    skip_without_tools(name)
+    func, special = special_numbers()
+    is_mve = name == "cortex-m55"
+    counted = np.where(np.abs(special) < np.finfo(np.float32).tiny, 0 * special, special) if is_mve else special
+    wanted = meaning(func, [counted], {})
+    for got, want in zip(Code(func, name)([special]), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=2e-38 if is_mve else 0)
