@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import FileLineColLoc, ModuleOp, UnknownLoc
 
 from etir.backends.api.registry import backend_of_runtime_id
 from etir.diagnostics import Diagnostic
+from etir.dialects.et.payloads import BuildFileOp
 from etir.dialects.et.weights import Blob, BlobAttr, write_atomically
 from etir.dialects.text import parse_module, print_module
 from etir.emit.debug_file import write_debug_file
@@ -59,6 +60,13 @@ class Program:
     def external(self) -> dict[str, bytes]:
         """The bytes of the ``.ptd`` files by tag, for weights that are kept outside of the program."""
         return {tag: self._emission.ptd(tag) for tag in self._emission.external}
+
+    @property
+    def build_files(self) -> dict[str, bytes]:
+        """What a client's build compiles and links beside the program, by file name: ``native{linked=true}``."""
+        return {
+            op.key.data: bytes(op.value.data.data) for op in self.module.body.block.ops if isinstance(op, BuildFileOp)
+        }
 
     def save(self, path: str | Path) -> None:
         """Write the ``.pte`` file, and one ``TAG.ptd`` beside it for each tag of external weights.

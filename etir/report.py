@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.ir import Operation
 
+    from etir.dialects.et.payloads import DelegateOp
     from etir.emit.runtime_memory import RuntimeMemory
     from etir.passes.delegation.report import DelegationReport
 
@@ -39,6 +40,29 @@ class MethodReport:
 
 
 @dataclass(frozen=True)
+class LinkedReport:
+    """The code of one delegate that a client's build links: bytes of flash and of the arena (in ``temp`` memory).
+
+    ``code`` is of the object that ``compiler`` makes, None when there was none; ``weights`` may be shared with others.
+    """
+
+    delegate: str
+    processor: str
+    code: int | None
+    weights: int
+    arena: int
+    compiler: str
+
+    def __str__(self) -> str:
+        code = "code of unknown size (no compiler)" if self.code is None else f"{self.code:,} bytes of code"
+        made = f" by {self.compiler}" if self.compiler else ""
+        return (
+            f"linked {self.delegate} for {self.processor}: {code}{made}, {self.weights:,} bytes of weights, "
+            f"an arena of {self.arena:,} bytes"
+        )
+
+
+@dataclass(frozen=True)
 class Report:
     """The whole program. ``constants`` counts distinct contents; ``passes`` are names with seconds;
     ``delegation`` says what went to which backend, when backends were asked.
@@ -51,6 +75,7 @@ class Report:
     methods: list[MethodReport]
     passes: list[tuple[str, float]]
     delegation: DelegationReport | None = None
+    linked: tuple[LinkedReport, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -93,6 +118,7 @@ class Report:
             lines += [f"  at the peak: {text}" for text in method.peak]
             lines += [f"  {count:5d} x {name}" for name, count in method.operators.items()]
             lines += [f"  {count:5d} x delegate {name}" for name, count in method.delegates.items()]
+        lines += [str(row) for row in self.linked]
         if self.delegation is not None:
             lines.append(str(self.delegation))
         seconds = sum(time for _, time in self.passes)
@@ -152,10 +178,31 @@ def make_report(
 ) -> Report:
     """The report of a module at the executable level; ``memory`` is by the method's name, empty when not known."""
     from etir.dialects.et.executable import MethodOp
+    from etir.dialects.et.payloads import DelegateOp
 
     blobs = _constants(module)
     methods = [_method(module, op, memory, target) for op in module.body.block.ops if isinstance(op, MethodOp)]
-    return Report(target, file_bytes, len(blobs), sum(blobs.values()), methods, list(passes), delegation)
+    linked = tuple(
+        _linked(op) for op in module.body.block.ops if isinstance(op, DelegateOp) and "linked" in op.attributes
+    )
+    return Report(target, file_bytes, len(blobs), sum(blobs.values()), methods, list(passes), delegation, linked)
+
+
+def _linked(op: DelegateOp) -> LinkedReport:
+    from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
+
+    found = op.attributes["linked"]
+    entries = found.data if isinstance(found, DictionaryAttr) else {}
+    numbers = {key: value.value.data for key, value in entries.items() if isinstance(value, IntegerAttr)}
+    texts = {key: value.data for key, value in entries.items() if isinstance(value, StringAttr)}
+    return LinkedReport(
+        op.sym_name.data,
+        texts.get("processor", ""),
+        numbers.get("code"),
+        numbers.get("weights", 0),
+        numbers.get("arena", 0),
+        texts.get("compiler", ""),
+    )
 
 
 def _method(module: ModuleOp, method: Any, runtime: Mapping[str, RuntimeMemory], target: str) -> MethodReport:

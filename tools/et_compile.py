@@ -140,11 +140,18 @@ def _parser() -> ToolParser:
     parser.add_argument(
         "--memory-header", metavar="FILE", help="write the memory that etir's runtime takes, as a C header"
     )
+    parser.add_argument(
+        "--native-c",
+        metavar="DIR",
+        help="write the code of delegate native, and its weights, as C that a build links; the .pte file then has "
+        "neither. For one processor: --delegate native --delegate-option cpus=cortex-m55",
+    )
     add_plugin_arguments(parser)
     return parser
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
+    from etir.backends.native.errors import E1171
     from etir.driver import compile_program, module_of, remaining_stages
     from etir.passes.infra.pipeline import pipeline_text
     from etir.tools.progress import showing_passes
@@ -153,6 +160,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     for path in (arguments.output, arguments.debug_file, arguments.memory_header):
         check_output(path)
     make_folder(arguments.dump_dir)
+    make_folder(arguments.native_c)
     source = _load(arguments, console, options)
     if arguments.print_pipeline:
         source = module_of(source, options.resolved())
@@ -165,6 +173,8 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     with showing_passes(f"et-compile {arguments.input}"):
         program = compile_program(source, options, dump_dir=arguments.dump_dir)
         _ = program.buffer
+    if arguments.native_c is not None and not program.build_files:
+        raise E1171.error("no part of the program is code of the delegate 'native': there is no C to write")
     console.report(program.warnings)
     try:
         program.save(arguments.output)
@@ -172,6 +182,8 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         raise E0903.error(f"cannot write '{arguments.output}': {error.strerror or error}") from None
     if arguments.debug_file is not None:
         write_output(arguments.debug_file, program.debug_file())
+    for name, data in program.build_files.items() if arguments.native_c is not None else ():
+        write_output(str(Path(arguments.native_c) / name), data)
     if arguments.memory_header is not None:
         from etir.emit.runtime_memory import memory_header
 
@@ -186,6 +198,12 @@ def _options(arguments: argparse.Namespace) -> CompileOptions:
     from etir.backends.api.registry import delegate_text
     from etir.options import compile_options
 
+    if arguments.native_c is not None:
+        chosen = [options for name, options in arguments.delegate if name == "native"]
+        if not chosen:
+            raise usage_error("--native-c writes the code of the delegate 'native': name it, --delegate native")
+        for options in chosen:
+            options.append("linked=true")
     keywords: CompileKeywords = {
         "target": arguments.target,
         "delegates": [delegate_text(name, options) for name, options in arguments.delegate],

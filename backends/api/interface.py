@@ -83,6 +83,19 @@ class NamedBlob:
 
 
 @dataclass(frozen=True)
+class LinkedSizes:
+    """What code takes that a client's build links: bytes of flash for ``code`` (None: no compiler was there to say) and
+    ``weights``, which other functions may share, and bytes of the ``arena``; ``compiler`` is whose code was counted.
+    """
+
+    processor: str
+    code: int | None
+    weights: int
+    arena: int
+    compiler: str = ""
+
+
+@dataclass(frozen=True)
 class Artifact:
     """What :meth:`Backend.preprocess` makes of an outlined function.
 
@@ -91,7 +104,8 @@ class Artifact:
     the program's FlatBuffer instead of in a segment of its own, ``external`` names weights and states with the
     attribute ``external`` that the runtime half finds by name in the files beside the program. ``method_memory`` (on
     64-bit machines, ``method_memory_32`` on 32-bit ones) and ``temp_memory`` are the most bytes of each kind that the
-    delegate takes on etir's runtime, for the memory report.
+    delegate takes on etir's runtime, for the memory report. ``files`` are what a client's build compiles, by name
+    (functions that use the same name share the file), ``linked`` what their code takes there, for the report.
     """
 
     blob: bytes
@@ -102,6 +116,8 @@ class Artifact:
     method_memory: int = 0
     method_memory_32: int = 0
     temp_memory: int = 0
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    linked: LinkedSizes | None = None
 
 
 @dataclass(frozen=True)

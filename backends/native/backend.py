@@ -23,11 +23,13 @@ WORTH = 8
 @dataclass(frozen=True)
 class NativeOptions:
     """``cc`` is the compiler (zig, clang, gcc or a path; empty takes the first that is there), ``cpus`` the processors
-    that code is made for (empty: all of the host's family).
+    that code is made for (empty: all of the host's family). ``linked`` makes C of code and weights for the one
+    processor that is named, which a client's build links (``et-compile --native-c``); the file then has neither.
     """
 
     cc: str = ""
     cpus: tuple[str, ...] = ()
+    linked: bool = False
 
 
 class NativeBackend(Backend):
@@ -81,16 +83,29 @@ class NativeBackend(Backend):
         group_operators(outlined.func)
 
     def preprocess(self, outlined: Outlined, options: NativeOptions) -> Artifact:
-        """Code for every processor. Where none can be made, the blob has the program for the kernels alone, and a
-        warning says why; with ``fallback="refuse"`` that is an error. An unknown processor is one always (E1160).
+        """Code for every processor; C of what a client's build links. Where no code can be made, the blob has the
+        program for the kernels alone, and a warning says why; with ``fallback="refuse"`` that is an error. What is wrong
+        with C that a build links is always one, as are processors that are not known (E1160) or load no code (E1170).
         """
+        return self.preprocess_all([("", outlined, options)])[0]
+
+    def preprocess_all(self, functions: Sequence[tuple[str, Outlined, NativeOptions]]) -> list[Artifact]:
+        """As :meth:`preprocess`; what is linked of a program is registered in one file."""
+        from etir.backends.native.linked import link_functions
+
+        linked = link_functions([(o, options.cpus, options.cc) for _, o, options in functions if options.linked])
+        return [
+            linked.pop(0) if options.linked else self._loaded(outlined, options) for _, outlined, options in functions
+        ]
+
+    def _loaded(self, outlined: Outlined, options: NativeOptions) -> Artifact:
+        """A blob with code, or without."""
         from etir.backends.api.fallback import left_to_kernels
-        from etir.backends.native.compile import compile_function, without_code
-        from etir.backends.native.cpu import cpu
+        from etir.backends.native.compile import compile_function, processors, without_code
         from etir.diagnostics import EtirError
 
-        for name in options.cpus:
-            cpu(name)
+        if options.cpus:
+            processors(options.cpus)
         try:
             return compile_function(outlined, options.cpus, options.cc)
         except EtirError as error:
@@ -102,7 +117,8 @@ class NativeBackend(Backend):
         from etir.backends.native.blob import read_blob
         from etir.backends.reference.backend import BACKEND as REFERENCE
 
-        return REFERENCE.kernels(read_blob(blob).fallback)
+        fallback = read_blob(blob).fallback
+        return REFERENCE.kernels(fallback) if fallback else ()
 
     def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
         """The images by processor, size and digest, and the program of the fallback."""
@@ -111,17 +127,26 @@ class NativeBackend(Backend):
 
         found = read_blob(blob)
         lines = [f"// version {VERSION}, arena of {found.arena_bytes} bytes"]
-        lines += [f"// {v.cpu}: {len(v.image.code)} bytes, sha256 {v.digest.hex()}" for v in found.variants]
-        return "\n".join(lines) + "\n" + REFERENCE.disassemble(found.fallback, _constants(found, named_data))
+        lines += [
+            f"// {v.cpu}: {'linked' if v.linked else f'{len(v.image.code)} bytes'}, sha256 {v.digest.hex()}"
+            for v in found.variants
+        ]
+        text = "\n".join(lines) + "\n"
+        if not found.fallback:
+            return text
+        return text + REFERENCE.disassemble(found.fallback, _constants(found, named_data))
 
     def executable(
         self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], evaluator: Evaluator
     ) -> Callable[[Sequence[Any]], list[Any]]:
-        """Interpret the program of the fallback."""
+        """Interpret the program of the fallback. Raises E1173 where there is none, beside linked code."""
         from etir.backends.native.blob import read_blob
+        from etir.backends.native.errors import E1173
         from etir.backends.reference.backend import BACKEND as REFERENCE
 
         found = read_blob(blob)
+        if not found.fallback:
+            raise E1173.error("the delegate is C that a build links: the file has no program for its kernels")
         return REFERENCE.executable(found.fallback, _constants(found, named_data), evaluator)
 
 

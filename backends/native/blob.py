@@ -8,20 +8,22 @@ offset bytes what
 8      8     number of inputs, number of outputs
 16     12    number of weights, of variants, of constants
 28     4     bytes of the arena, whose start is a multiple of 64
-32     8     offset and bytes of the fallback: a blob of the reference delegate
+32     8     offset and bytes of the fallback: a blob of the reference delegate; 0 bytes beside linked code, which
+             has the weights
 40     24    0
 64           rows of inputs and outputs: the rank and eight sizes, 36 bytes each
              rows of weights: offset and bytes of the key, bytes of the data, 0
              rows of constants: offset and bytes of the name, number of the weight, panel, k, n, 1 for [n, k], rows and
              columns of the window (0: a matrix), groups of channels
              rows of variants: offset and bytes of the processor's name, offset and bytes of the image, its entry, 0,
-             SHA-256 of the image
+             SHA-256 of the image, or, for linked code, which has an image of 0 bytes, of its C and its contract
              texts; the fallback, at a multiple of 16; images, at multiples of 64, each with its contract at its end
 ====== ===== =======================================================================================
 
 The contract of an image is the SHA-256 of what its code relies on: the numbers of inputs and outputs, the bytes of the
 arena, the entry, the rows of inputs and outputs, the bytes of each weight. Whoever lists or signs an image so lists the
-sizes of the memory that it is given; the runtime enters no image in other tables.
+sizes of the memory that it is given; the runtime enters no image in other tables. The contract of linked code, which
+has the entry 0, lies beside it in the client's build.
 
 All numbers are little-endian and of 32 bits. Weights are named data of the program, in the order in which code is given
 them. Constants are what the program of the fallback reads by name: a weight as it lies, or unpacked.
@@ -33,6 +35,7 @@ import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from etir.backends.errors import E1103, E1108
 from etir.backends.native.image import Image
@@ -68,11 +71,13 @@ class Variant:
 
     cpu: str
     image: Image
+    linked: bytes = b""
+    """The digest of code that a client's build links, of which there is no image; empty for an image."""
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the image."""
-        return hashlib.sha256(self.image.code).digest()
+        """SHA-256 of the image, or what linked code is found by."""
+        return self.linked or hashlib.sha256(self.image.code).digest()
 
 
 @dataclass(frozen=True)
@@ -88,14 +93,21 @@ class NativeBlob:
     fallback: bytes = field(repr=False)
 
 
+def contract(
+    entry: int, inputs: int, shapes: Sequence[Sequence[int]], arena_bytes: int, weights: Sequence[int]
+) -> bytes:
+    """The digest of the tables that code relies on; ``weights`` are the bytes of each one."""
+    tables = struct.pack("<4I", inputs, len(shapes) - inputs, arena_bytes, entry)
+    tables += b"".join(_TENSOR.pack(len(shape), *shape, *[0] * (MAX_RANK - len(shape))) for shape in shapes)
+    tables += struct.pack(f"<{len(weights)}I", *weights)
+    return hashlib.sha256(tables).digest()
+
+
 def bound(
     image: Image, inputs: int, shapes: Sequence[Sequence[int]], arena_bytes: int, weights: Sequence[int]
 ) -> Image:
-    """The image with its contract at the end; ``weights`` are the bytes of each one."""
-    tables = struct.pack("<4I", inputs, len(shapes) - inputs, arena_bytes, image.entry)
-    tables += b"".join(_TENSOR.pack(len(shape), *shape, *[0] * (MAX_RANK - len(shape))) for shape in shapes)
-    tables += struct.pack(f"<{len(weights)}I", *weights)
-    return Image(image.code + hashlib.sha256(tables).digest(), image.entry)
+    """The image with its contract at the end."""
+    return Image(image.code + contract(image.entry, inputs, shapes, arena_bytes, weights), image.entry)
 
 
 def write_blob(blob: NativeBlob) -> bytes:
@@ -157,7 +169,7 @@ def _read(
             raise IndexError(f"bytes {at} to {at + size} of {view.nbytes}")
         return bytes(view[at : at + size])
 
-    def rows(row: struct.Struct, count: int) -> list[tuple[int, ...]]:
+    def rows(row: struct.Struct, count: int) -> list[tuple[Any, ...]]:
         nonlocal place
         part(place, row.size * count)
         found = [row.unpack_from(view, place + row.size * i) for i in range(count)]
@@ -176,6 +188,8 @@ def _read(
         arena,
         tuple((part(row[0], row[1]).decode(), row[2]) for row in weights),
         tuple(Constant(part(r[0], r[1]).decode(), r[2], r[3], r[4], r[5], bool(r[6]), *r[7:10]) for r in constants),
-        tuple(Variant(part(r[0], r[1]).decode(), Image(part(r[2], r[3]), r[4])) for r in variants),
+        tuple(
+            Variant(part(r[0], r[1]).decode(), Image(part(r[2], r[3]), r[4]), b"" if r[3] else r[6]) for r in variants
+        ),
         part(*fallback),
     )

@@ -64,6 +64,12 @@ class Compiler:
                               + f": nothing compiles for {target.name}")  # fmt: skip
         return (cross, *target.flags)
 
+    def described(self, target: Cpu) -> str:
+        """Its name and version, with which it compiles for a processor, and how it optimizes."""
+        command = self.for_cpu(target)
+        version = self.version if command[0] == self.command[0] else _says(command[:1], "--version")
+        return f"{version} -O2"
+
 
 @cache
 def compiler(name: str = "") -> Compiler:

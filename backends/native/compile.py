@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
@@ -13,7 +13,8 @@ from xdsl.ir import Attribute
 from etir.backends.api.interface import Artifact, NamedBlob, Outlined
 from etir.backends.native.blob import Constant, NativeBlob, Variant, bound, write_blob
 from etir.backends.native.cc import compiler, shared_objects
-from etir.backends.native.cpu import Cpu, cpu, family_of_host, of_family
+from etir.backends.native.cpu import Cpu, cpu, family_of_host, known, of_family
+from etir.backends.native.errors import E1170
 from etir.backends.native.groups import ungroup
 from etir.backends.native.image import flat_image
 from etir.backends.native.kernels.brgemm import panel_of
@@ -31,6 +32,9 @@ from etir.backends.native.tile import WeightOp, shape_of
 from etir.backends.reference.backend import BACKEND, ReferenceOptions
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 
+if TYPE_CHECKING:
+    import numpy as np
+
 REWRITES: list[Callable[[FuncOp], None]] = [forward_copies, fold_scales, fuse_attention]
 """Rewrites of ``tile``, each a pass of its own, in their order."""
 ALIGNMENT = 64
@@ -38,14 +42,23 @@ OBJECT_BYTES = 256
 """What the runtime half takes for itself, besides three pointers for each argument and weight."""
 
 
+def processors(names: Sequence[str]) -> list[Cpu]:
+    """Those for which code is loaded, by name (none: all of the host's family). Raises E1160, and E1170 for others."""
+    chosen = [cpu(name) for name in names] if names else list(of_family(family_of_host()))
+    if linked := [c.name for c in chosen if c.linked]:
+        loaded = ", ".join(name for name in known() if not cpu(name).linked)
+        raise E1170.error(f"code for {linked[0]} cannot be loaded from a file; it can be for {loaded}")
+    return chosen
+
+
 def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str) -> Artifact:
     """The blob of an outlined function, for each of ``cpus`` (empty: all of the host's family)."""
-    chosen = [cpu(name) for name in cpus] if cpus else list(of_family(family_of_host()))
+    chosen = processors(cpus)
     using = compiler(cc)
     verify_groups(outlined.func)
     func = tile_function(outlined, chosen[0])
     arena = plan_function(func)
-    shapes = _weight_shapes(outlined)
+    shapes = readable_shapes(outlined)
     texts: list[str] = []
     for target in chosen:
         scheduled = func.clone()
@@ -100,35 +113,54 @@ def tile_function(outlined: Outlined, target: Cpu) -> FuncOp:
     return func
 
 
-def _weight_shapes(outlined: Outlined) -> dict[str, tuple[int, ...]]:
-    """The sizes of the weights and constants of a function, by the names that ``tile`` has for them."""
-    found: dict[str, tuple[int, ...]] = {}
-    constants = 0
-    for op in outlined.func.body.block.ops:
-        if isinstance(op, GetWeightOp):
-            found[op.symbol.root_reference.data] = cast("TensorType[Attribute]", op.result.type).get_shape()
-        elif isinstance(op, ConstantOp):
-            found[constant_name(constants)] = cast("TensorType[Attribute]", op.result.type).get_shape()
-            constants += 1
+def weight_arrays(outlined: Outlined, read: Sequence[WeightOp]) -> list[np.ndarray]:
+    """The packed floats of the weights that code reads."""
+    import numpy as np
+
+    shapes = weight_shapes(outlined)
+    constants = numbered_constants(outlined)
+    found: list[np.ndarray] = []
+    for op in read:
+        constant = constants.get(op.symbol.data)
+        if constant is not None:
+            shape = cast("TensorType[Attribute]", constant.result.type).get_shape()
+            data = dense_bytes(constant.value)
+        else:
+            shape, data = shapes[op.symbol.data], outlined.weight(op.symbol.data).data
+        found.append(packed(op, np.frombuffer(data, np.float32).reshape(shape)))
     return found
+
+
+def weight_shapes(outlined: Outlined) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights that an outlined function reads, by symbol."""
+    return {
+        op.symbol.root_reference.data: cast("TensorType[Attribute]", op.result.type).get_shape()
+        for op in outlined.func.body.block.ops
+        if isinstance(op, GetWeightOp)
+    }
+
+
+def numbered_constants(outlined: Outlined) -> dict[str, ConstantOp]:
+    """The constants of an outlined function under the names that ``tile`` has for them."""
+    constants = [op for op in outlined.func.body.block.ops if isinstance(op, ConstantOp)]
+    return {constant_name(i): op for i, op in enumerate(constants)}
+
+
+def readable_shapes(outlined: Outlined) -> dict[str, tuple[int, ...]]:
+    """The shapes of weights and constants, by the names that ``tile`` has for them."""
+    constants = numbered_constants(outlined).items()
+    shapes = {name: cast("TensorType[Attribute]", op.result.type).get_shape() for name, op in constants}
+    return {**weight_shapes(outlined), **shapes}
 
 
 def _weights(
     outlined: Outlined, read: Sequence[WeightOp]
 ) -> tuple[tuple[tuple[str, int], ...], dict[str, NamedBlob], tuple[Constant, ...]]:
     """Keys and bytes of the weights that code reads, their data, and where the fallback finds each weight."""
-    import numpy as np
-
     rows: list[tuple[str, int]] = []
     named: dict[str, NamedBlob] = {}
     found: dict[str, Constant] = {}
-    shapes = {
-        op.symbol.root_reference.data: cast("TensorType[Attribute]", op.result.type).get_shape()
-        for op in outlined.func.body.block.ops
-        if isinstance(op, GetWeightOp)
-    }
-    constants = [op for op in outlined.func.body.block.ops if isinstance(op, ConstantOp)]
-    numbered = {constant_name(i): op for i, op in enumerate(constants)}
+    shapes, numbered = weight_shapes(outlined), numbered_constants(outlined)
 
     def add(data: bytes) -> int:
         key = "native." + hashlib.sha256(data).hexdigest()[:32]
@@ -136,15 +168,11 @@ def _weights(
         rows.append((key, len(data)))
         return len(rows) - 1
 
-    for op in read:
+    for op, array in zip(read, weight_arrays(outlined, read), strict=True):
         symbol = op.symbol.data
+        number = add(array.tobytes())
         if symbol in numbered:
-            constant = numbered[symbol]
-            shape = cast("TensorType[Attribute]", constant.result.type).get_shape()
-            add(packed(op, np.frombuffer(dense_bytes(constant.value), np.float32).reshape(shape)).tobytes())
             continue
-        given = np.frombuffer(outlined.weight(symbol).data, np.float32).reshape(shapes[symbol])
-        number = add(packed(op, given).tobytes())
         if op.panel is None:
             found[symbol] = Constant(symbol, number)
         elif symbol not in found:

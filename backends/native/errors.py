@@ -52,3 +52,21 @@ E1169 = define(
     "an operation of the level tile that no code is made of",
     "the message says what code is made of; correct the text, or lower the function again",
 )
+E1170 = define(
+    "E1170",
+    "code for the processor is not made in this way",
+    "a microcontroller's code is C that its build links: et-compile --native-c DIR with one processor, "
+    "native{cpus=cortex-m55}; code that is loaded is for the processors that the message lists",
+)
+E1171 = define(
+    "E1171",
+    "there is no C to write",
+    "the report says why the delegate leaves operators to the kernels: et-compile --report without --native-c; "
+    "it takes float32 with static shapes",
+)
+E1173 = define(
+    "E1173",
+    "code that is linked elsewhere cannot be interpreted",
+    "interpret the module before lower-delegates, or a file that is compiled without linked=true; firmware with the "
+    "linked code runs it",
+)

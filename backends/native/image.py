@@ -17,7 +17,7 @@ DT_RELA, DT_REL, DT_RELR, DT_JMPREL, DT_SYMTAB, DT_STRTAB, DT_HASH, DT_GNU_HASH 
 RELOCATIONS = ((DT_RELA, 8, "RELA"), (DT_REL, 18, "REL"), (DT_RELR, 35, "RELR"), (DT_JMPREL, 2, "JMPREL"))
 """Tables of relocations: their tag, that of their size, and their name. GNU ld names empty ones."""
 GOT_HEADER = 8
-"""Bytes of a .got in which nothing of the code is: GNU ld for aarch64 always puts the dynamic section's address there."""
+"""Bytes of a .got that has nothing of the code: GNU ld for aarch64 always puts the dynamic section's address there."""
 WRITABLE = 2
 
 
@@ -106,3 +106,25 @@ def _symbol(elf: bytes, tags: dict[int, int], entry: str) -> int:
     if found is None:
         raise E1163.error(f"the code does not have the function '{entry}'")
     return found
+
+
+SECTION_WRITABLE, ALLOCATED, WITHOUT_BYTES = 1, 2, 8
+
+
+def object_bytes(elf: bytes) -> int:
+    """Bytes of code and constants of an object file, 32 or 64 bits. Raises E1163 for one with variables."""
+    if elf[:4] != b"\x7fELF" or elf[5] != 1:
+        raise E1163.error("the compiler made no little-endian ELF file")
+    is_wide = elf[4] == 2
+    (offset,) = struct.unpack_from("<Q" if is_wide else "<I", elf, 40 if is_wide else 32)
+    size, count, _ = struct.unpack_from("<HHH", elf, 58 if is_wide else 46)
+    total = 0
+    for i in range(count):
+        _, kind, flags, *rest = struct.unpack_from("<IIQQQQIIQQ" if is_wide else "<10I", elf, offset + i * size)
+        section_bytes = rest[2]
+        if not flags & ALLOCATED or not section_bytes:
+            continue
+        if flags & SECTION_WRITABLE or kind == WITHOUT_BYTES:
+            raise E1163.error("the code has variables of its own")
+        total += section_bytes
+    return total

@@ -10,6 +10,7 @@ The text includes ``vec.h``, so that it is one file that any C compiler takes, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from etir.backends.native.cpu import Cpu
 from etir.backends.native.errors import E1164
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import CFunction, part_text
+from etir.backends.native.packing import count_of
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of
 from etir.dialects.text import source_location
 
@@ -57,10 +59,13 @@ class CSource:
     text: str
     weights: tuple[WeightOp, ...]
     arena_bytes: int
+    prologue: str = ""
+    """What ``text`` starts with and all functions for the processor share."""
 
 
 @cache
-def _header() -> str:
+def header() -> str:
+    """The text of ``vec.h``."""
     return (Path(__file__).parent / "kernels" / "vec.h").read_text(encoding="utf-8")
 
 
@@ -69,14 +74,18 @@ def weights_of(func: FuncOp) -> tuple[WeightOp, ...]:
     return tuple(op for op in func.body.block.ops if isinstance(op, WeightOp))
 
 
-def print_c(func: FuncOp, cpu: Cpu, entry: str = ENTRY) -> CSource:
-    """The C of ``func`` for a processor. Raises E1164 for a schedule that it cannot do."""
-    return _Printer(func, cpu).source(entry)
+def print_c(func: FuncOp, cpu: Cpu, entry: str = ENTRY, arrays: Sequence[str] | None = None) -> CSource:
+    """The C of ``func`` for a processor. Raises E1164 for a schedule that it cannot do.
+
+    ``arrays`` are names of arrays that have the weights, for code that is linked with them; else the entry is given
+    the weights.
+    """
+    return _Printer(func, cpu, arrays).source(entry)
 
 
 class _Printer:
-    def __init__(self, func: FuncOp, cpu: Cpu):
-        self.func, self.cpu = func, cpu
+    def __init__(self, func: FuncOp, cpu: Cpu, arrays: Sequence[str] | None):
+        self.func, self.cpu, self.arrays = func, cpu, arrays
         self.weights = weights_of(func)
         self.functions: dict[str, str] = {}
         self.counts: dict[str, int] = {}
@@ -94,7 +103,9 @@ class _Printer:
         calls: list[str] = []
         for op in block.ops:
             if isinstance(op, WeightOp):
-                self.address[op.result] = f"((const float*)call->weights[{numbers[op]}])"
+                number = numbers[op]
+                at = f"((const float*)call->weights[{number}])" if self.arrays is None else self.arrays[number]
+                self.address[op.result] = at
             elif isinstance(op, BufferOp):
                 assert op.at is not None, "places are planned"
                 at = op.at.value.data
@@ -108,11 +119,14 @@ class _Printer:
                 calls.append(self._call(op))
             else:
                 assert isinstance(op, ReturnOp), op.name
+        extents = {
+            name: count_of(op) for name, op in zip(self.arrays or (), self.weights, strict=self.arrays is not None)
+        }
+        prologue = f"#define ETIR_VW {self.cpu.vector}\n{header()}\n{CALL}"
         text = "\n".join(
             [
-                f"#define ETIR_VW {self.cpu.vector}",
-                _header(),
-                CALL,
+                prologue,
+                *(f"extern const float {name}[{count}];" for name, count in extents.items()),
                 *self.texts,
                 f'__attribute__((visibility("default"))) int32_t {entry}(const struct etir_native_call* call) {{',
                 *(f"  {call}" for call in calls),
@@ -121,7 +135,7 @@ class _Printer:
                 "",
             ]
         )
-        return CSource(text, self.weights, self.arena_bytes)
+        return CSource(text, self.weights, self.arena_bytes, prologue)
 
     def _call(self, op: TemplateOp) -> str:
         template = template_of(op)

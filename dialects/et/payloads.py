@@ -1,4 +1,5 @@
-"""What the delegates of a program bring along, beside its methods: payloads, and bytes that they look up by name."""
+"""What the delegates of a program bring along, beside its methods: payloads, bytes that they look up by name, and files
+that a client's build compiles."""
 
 from __future__ import annotations
 
@@ -77,3 +78,16 @@ class NamedDataOp(IRDLOperation):
                 "alignment": None if alignment is None else int_attr(alignment),
             }
         )
+
+
+@irdl_op_definition
+class BuildFileOp(IRDLOperation):
+    """A file that a client's build compiles, beside the program: ``et.build_file "f.c" = #et.blob<...>``."""
+
+    name = "et.build_file"
+    key = prop_def(StringAttr)
+    value = prop_def(BlobAttr)
+    assembly_format = "$key `=` qualified($value) attr-dict"
+
+    def __init__(self, key: str, value: BlobAttr):
+        super().__init__(properties={"key": StringAttr(key), "value": value})

@@ -11,16 +11,17 @@ After::
 
 Calls keep the symbol that they name; `to-out-variant` turns them into delegate calls. At the executable level, where
 `disassemble-delegates` makes functions of blobs, it is the same. Named data with equal keys is in
-the module once, whichever delegate asks for it, and has to be equal. What a delegate takes of the memory of etir's
+the module once, whichever delegate asks for it, and has to be equal; so are files that a client's build compiles
+(``et.build_file``). What a delegate takes of the memory of etir's
 runtime is an attribute of its ``et.delegate``, for the memory report. Functions of equal content give equal blobs,
 which share a segment of the file.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, SymbolRefAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -33,7 +34,7 @@ from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.context import EtContext
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import DelegateCallOp
-from etir.dialects.et.payloads import BESIDE, DelegateOp, NamedDataOp
+from etir.dialects.et.payloads import BESIDE, BuildFileOp, DelegateOp, NamedDataOp
 from etir.dialects.et.program import ReadStateOp, StateOp, WeightOp, WriteStateOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.literals import int_attr
@@ -45,6 +46,8 @@ from etir.passes.infra.registry import register_pass
 
 MEMORY = "memory"
 """Attribute of ``et.delegate``: bytes of method memory on 64-bit and on 32-bit machines, and of temporary memory."""
+LINKED = "linked"
+"""Attribute of ``et.delegate``: what code takes that a client's build links (:class:`LinkedSizes`)."""
 
 
 @register_pass
@@ -61,6 +64,7 @@ class LowerDelegatesPass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E1111 for named data that differs under one key, and what backends raise themselves."""
         named: dict[str, NamedDataOp] = {op.key.data: op for op in module.body.block.ops if isinstance(op, NamedDataOp)}
+        files = {op.key.data: op for op in module.body.block.ops if isinstance(op, BuildFileOp)}
         called: dict[str, Operation] = {}
         for op in module.walk():
             if isinstance(op, CallDelegateOp):
@@ -89,6 +93,15 @@ class LowerDelegatesPass(Pass):
                 made = add_named_data(named, key, item, outlined.name)
                 if made is not None:
                     Rewriter.insert_op(made, point)
+            for key, data in artifact.files.items():
+                blob = Blob.of(memoryview(data))
+                if key not in files:
+                    files[key] = BuildFileOp(key, BlobAttr(blob))
+                    Rewriter.insert_op(files[key], point)
+                elif files[key].value.data != blob:
+                    raise E1111.error(
+                        f"@{outlined.name} gives a file '{key}', which other delegates gave other bytes for"
+                    )
             made_op = self._delegate(outlined.name, delegate.runtime_id, artifact)
             if INLINE in outlined.func.attributes:
                 made_op.inline = UnitAttr()
@@ -110,6 +123,11 @@ class LowerDelegatesPass(Pass):
         if artifact.method_memory or artifact.temp_memory:
             op.attributes[MEMORY] = ArrayAttr(
                 [int_attr(n) for n in (artifact.method_memory, artifact.method_memory_32, artifact.temp_memory)]
+            )
+        if artifact.linked is not None:
+            sizes = {key: value for key, value in asdict(artifact.linked).items() if value is not None}
+            op.attributes[LINKED] = DictionaryAttr(
+                {key: int_attr(value) if isinstance(value, int) else StringAttr(value) for key, value in sizes.items()}
             )
         return op
 

@@ -8,6 +8,10 @@
 #ifdef ETIR_REFERENCE_DELEGATE
 #include "backends/reference/reference.h"
 #endif
+#ifdef ETIR_LINKED_NATIVE
+#include "backends/native/native.h"
+#include "etir_native.h"
+#endif
 #include "core/data_loader.h"
 #include "core/error_text.h"
 #include "embedded/semihosting.h"
@@ -72,6 +76,10 @@ int run() {
   options.kernels = {&kKernels, 1};
 #ifdef ETIR_REFERENCE_DELEGATE
   options.backends = {&kReferenceBackend, 1};
+#endif
+#ifdef ETIR_LINKED_NATIVE
+  options.backends = {&kLinkedNativeBackend, 1};
+  options.native.linked = kLinkedNative;
 #endif
   Method method;
   if (method.load(program, meta->index(), memory, options) != Error::Ok) return failed("load", method.error_record());

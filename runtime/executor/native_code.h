@@ -21,9 +21,11 @@ struct ImageDigest {
   uint8_t bytes[32];
 };
 
-/// Code that is part of the program already: a microcontroller's build compiles it as C.
+/// Code that is part of the program already: a microcontroller's build compiles it as C. A file asks for it by
+/// `digest`, and gets it when its tables have the digest `contract`: the sizes of arguments, weights and the arena.
 struct LinkedNative {
   ImageDigest digest;
+  ImageDigest contract;
   NativeEntry entry;
 };
 

@@ -115,7 +115,9 @@ void find_listed(const uint8_t* data, size_t size, Listed& found) {
     if (!is_listed(data + at, kListedBytes)) continue;
     ImageDigest& digest = found.digests[found.count];
     sha256(data + at, kListedBytes, digest.bytes);
-    found.linked[found.count++] = {digest, linked_entry};
+    ImageDigest contract;
+    std::memcpy(contract.bytes, data + at + kIntsBytes, sizeof(contract.bytes));
+    found.linked[found.count++] = {digest, contract, linked_entry};
   }
 }
 

@@ -1,5 +1,8 @@
 #include "platform/code.h"
 
+#if defined(__riscv)
+#include <sys/auxv.h>
+#endif
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -37,6 +40,9 @@ bool has(const char* cpu, size_t size) {
   return name == "x86-64" || processor_has(name);
 #elif defined(__aarch64__)
   return name == "aarch64";
+#elif defined(__riscv) && __riscv_xlen == 64
+  // Bit n of the auxiliary vector's word is the extension with letter n.
+  return name == "riscv64" || (name == "rv64gcv" && (getauxval(AT_HWCAP) >> ('v' - 'a') & 1) != 0);
 #else
   return false;
 #endif

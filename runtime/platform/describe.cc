@@ -178,6 +178,7 @@ bool names_delegate(Check check) {
     case Check::BackendExecute:
     case Check::BackendData:
     case Check::BackendMemory:
+    case Check::NativeMissing:
     case Check::ExternalDelegate:
       return true;
     default:

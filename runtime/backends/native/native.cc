@@ -50,6 +50,7 @@ struct Native {
   void* code = nullptr;
   size_t code_bytes = 0;
   void (*unmap)(void* code, size_t size) = nullptr;
+  const Backend* kernels = nullptr;  ///< what runs the fallback; null where there is none
   void* fallback = nullptr;
 };
 static_assert(sizeof(Native) <= kObjectBytes, "the compiler counts with kObjectBytes");
@@ -103,27 +104,31 @@ uint32_t first_error(Blob& blob, Span<const uint8_t> given) {
   for (uint32_t i = 0; i < blob.variants; ++i) {
     const uint32_t row = blob.variant_row(i);
     if (!blob.holds(blob.at(row), blob.at(row + 4)) || !blob.holds(blob.at(row + 8), blob.at(row + 12))) return row;
-    if (blob.at(row + 16) >= blob.at(row + 12)) return row;
+    // Linked code has no image, and no entry in it.
+    if (blob.at(row + 16) >= blob.at(row + 12) && blob.at(row + 12) > 0) return row;
   }
   return 0;
 }
 
 bool same(const uint8_t* digest, const ImageDigest& other) { return std::memcmp(digest, other.bytes, 32) == 0; }
 
-/// Whether the image ends with the digest of the tables that its code relies on (`contract` in
-/// backends/native/blob.py): the sizes of arguments, weights and the arena, and where it is entered. So whoever trusts
-/// an image trusts these, too, and other tables around it do not make it touch other memory.
-bool made_for(const Blob& blob, uint32_t variant, Span<const uint8_t> image) {
-  if (image.size < 32) return false;
+/// The digest of the tables that the code of a variant relies on (`contract` in backends/native/blob.py): the sizes of
+/// arguments, weights and the arena, and where it is entered. An image ends with it, and beside linked code it lies in
+/// the client's program. So whoever trusts code trusts these, too, and other tables do not make it touch other memory.
+ImageDigest contract_of(const Blob& blob, uint32_t variant) {
   Sha256 tables;
   tables.add(blob.data + 8, 8);
   tables.add(blob.data + 28, 4);
   tables.add(blob.data + variant + 16, 4);
   tables.add(blob.data + blob.tensor_row(0), size_t{kTensorSize} * (blob.inputs + blob.outputs));
   for (uint32_t i = 0; i < blob.weights; ++i) tables.add(blob.data + blob.weight_row(i) + 8, 4);
-  uint8_t digest[32];
-  tables.end(digest);
-  return std::memcmp(digest, image.data + image.size - 32, 32) == 0;
+  ImageDigest digest;
+  tables.end(digest.bytes);
+  return digest;
+}
+
+bool made_for(const ImageDigest& contract, Span<const uint8_t> image) {
+  return image.size >= 32 && same(image.data + image.size - 32, contract);
 }
 
 /// Whether an image may be run.
@@ -151,17 +156,19 @@ bool allowed(const NativeCode& native, Span<const uint8_t> image, const uint8_t*
 void choose(Native& self, const NativeCode& native) {
   const Blob& blob = self.blob;
   for (uint32_t i = 0; i < blob.variants && self.entry == nullptr; ++i) {
-    const uint8_t* said = blob.data + blob.variant_row(i) + 24;
+    const uint32_t row = blob.variant_row(i);
     for (const LinkedNative& linked : native.linked) {
-      if (same(said, linked.digest)) self.entry = linked.entry;
+      if (!same(blob.data + row + 24, linked.digest)) continue;
+      if (same(linked.contract.bytes, contract_of(blob, row))) self.entry = linked.entry;
     }
   }
   if (native.policy == NativeCode::Policy::Refuse || native.has == nullptr || native.map == nullptr) return;
   for (uint32_t i = 0; i < blob.variants && self.entry == nullptr; ++i) {
     const uint32_t row = blob.variant_row(i);
     const Span<const uint8_t> name = blob.bytes(row), image = blob.bytes(row + 8);
+    if (image.size == 0) continue;
     if (!native.has(reinterpret_cast<const char*>(name.data), name.size)) continue;
-    if (!made_for(blob, row, image) || !allowed(native, image, blob.data + row + 24)) continue;
+    if (!made_for(contract_of(blob, row), image) || !allowed(native, image, blob.data + row + 24)) continue;
     void* code = native.map(image);
     if (code == nullptr) continue;
     self.code = code;
@@ -229,7 +236,7 @@ Error load_fallback(BackendInit& init, Native& self) {
   const Span<const uint8_t> whole = init.processed;
   init.processed = {blob.data + blob.at(32), blob.at(36)};
   init.constants = {find_constant, &constants};
-  const Error error = kReferenceBackend.init(init, &self.fallback);
+  const Error error = self.kernels->init(init, &self.fallback);
   init.processed = whole;
   init.constants = {};
   if (error != Error::Ok && constants.no_memory) return init.fail(Check::BackendMemory, init.index, 0);
@@ -254,17 +261,21 @@ Error load(BackendInit& init, Native& self) {
   }
   self.arena_bytes = blob.at(28);
   choose(self, init.options().native);
-  return self.entry == nullptr ? load_fallback(init, self) : Error::Ok;
+  if (self.entry != nullptr) return Error::Ok;
+  if (self.kernels == nullptr || blob.at(36) == 0) {
+    return init.fail(Check::NativeMissing, init.index, init.options().native.linked.size);
+  }
+  return load_fallback(init, self);
 }
 
 void native_destroy(void* handle) {
   Native& self = *static_cast<Native*>(handle);
-  if (self.fallback != nullptr) kReferenceBackend.destroy(self.fallback);
+  if (self.fallback != nullptr) self.kernels->destroy(self.fallback);
   if (self.code != nullptr && self.unmap != nullptr) self.unmap(self.code, self.code_bytes);
   self.~Native();
 }
 
-Error native_init(BackendInit& init, void** handle) {
+Error init_with(const Backend* kernels, BackendInit& init, void** handle) {
   const Span<const uint8_t> blob = init.processed;
   if (blob.size < kHeaderSize || std::memcmp(blob.data, kMagic, sizeof(kMagic)) != 0) {
     return init.fail(Check::BackendData, init.index, 0);
@@ -274,6 +285,7 @@ Error native_init(BackendInit& init, void** handle) {
   void* memory = init.allocate(kObjectBytes, alignof(Native));
   if (memory == nullptr) return init.fail(Check::BackendMemory, init.index, kObjectBytes);
   Native* self = new (memory) Native;
+  self->kernels = kernels;
   const Error error = load(init, *self);
   if (error != Error::Ok) {
     native_destroy(self);
@@ -282,6 +294,9 @@ Error native_init(BackendInit& init, void** handle) {
   *handle = self;
   return Error::Ok;
 }
+
+Error native_init(BackendInit& init, void** handle) { return init_with(&kReferenceBackend, init, handle); }
+Error linked_init(BackendInit& init, void** handle) { return init_with(nullptr, init, handle); }
 
 /// Whether argument `i` is what the code was made for.
 bool fits(KernelContext& ctx, const Blob& blob, uint32_t i) {
@@ -298,7 +313,7 @@ bool fits(KernelContext& ctx, const Blob& blob, uint32_t i) {
 
 Error native_execute(void* handle, KernelContext& ctx, uint32_t count) {
   Native& self = *static_cast<Native*>(handle);
-  if (self.entry == nullptr) return kReferenceBackend.execute(self.fallback, ctx, count);
+  if (self.entry == nullptr) return self.kernels->execute(self.fallback, ctx, count);
   const Blob& blob = self.blob;
   if (count != blob.inputs + blob.outputs) {
     ctx.fail(Check::BackendArguments, count, int64_t{blob.inputs} + blob.outputs);
@@ -330,5 +345,6 @@ Error native_execute(void* handle, KernelContext& ctx, uint32_t count) {
 }  // namespace
 
 const Backend kNativeBackend = {"EtirNativeBackend", nullptr, native_init, native_execute, native_destroy};
+const Backend kLinkedNativeBackend = {"EtirNativeBackend", nullptr, linked_init, native_execute, native_destroy};
 
 }  // namespace etir

@@ -10,5 +10,8 @@
 namespace etir {
 
 extern const Backend kNativeBackend;
+/// The same without kernels for code that is refused: for programs whose code is linked (et-compile --native-c), which
+/// have none to fall back on. A build that registers this one links no reference delegate.
+extern const Backend kLinkedNativeBackend;
 
 }  // namespace etir

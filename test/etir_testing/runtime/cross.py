@@ -112,13 +112,18 @@ def build(
     selection = dict.fromkeys([*program.operators, *operators], ())
     if dtypes:
         selection |= select([read_pte(program.buffer)])
-    delegated = any(method.delegates for method in program.report().methods)
+    files = program.build_files
+    delegated = any(method.delegates for method in program.report().methods) and not files
+    for file, data in files.items():
+        (folder / "native").mkdir(exist_ok=True)
+        _write(folder / "native" / file, data)
     defines: dict[str, object] = {
         "ETIR_ONLY_OPS": selection_file(selection_text(selection)),
         "ETIR_EMBEDDED_PROGRAM": folder,
         "ETIR_EMBEDDED_DELEGATE": "ON" if delegated else "OFF",
         "ETIR_INSTALL": "OFF",
     }
+    defines |= {"ETIR_EMBEDDED_NATIVE": folder / "native"} if files else {}
     if not machine.bare_metal:
         defines |= _SMALL
         defines |= {} if machine.preset == "release" else {"CMAKE_EXE_LINKER_FLAGS": "-static"}

@@ -43,6 +43,8 @@ et.state @cache : tensor<8xf32>
 et.delegate @lowered_0 "XnnpackBackend" = #et.blob<"sha256:00112233445566778899aabbccddeeff", 64>
 // CHECK-NEXT: et.named_data "packed" = #et.blob<"sha256:ffeeddccbbaa99887766554433221100", 32> align 64 : i64
 et.named_data "packed" = #et.blob<"sha256:ffeeddccbbaa99887766554433221100", 32> align 64 : i64
+// CHECK-NEXT: et.build_file "forward_native_0.c" = #et.blob<"sha256:00ffeeddccbbaa998877665544332211", 48>
+et.build_file "forward_native_0.c" = #et.blob<"sha256:00ffeeddccbbaa998877665544332211", 48>
 
 // CHECK: et.method @forward pools [0, 1024] in_spec "[]" out_spec "[1]" {
 et.method @forward pools [0, 1024] in_spec "[]" out_spec "[1]" {
