@@ -82,6 +82,8 @@ def checks(*, full: bool) -> list[Step]:
         Step("torch's samples", (*python, "test/opinfo_walk.py", *samples), cores=2),
         Step("torch's samples, dynamic sizes", (*python, "test/opinfo_dynamic.py", *dynamic), cores=2),
         Step("model zoo", (*python, *["test/zoo.py", "--small", "--no-stock", "--check", "--jobs", "2"]), cores=2),
+        # Machine code of other processors is run by an emulator, which takes its time.
+        *([Step("model zoo as machine code", (*python, "test/native_zoo.py"), environment=alone)] if full else []),
     ]
 
 

@@ -83,9 +83,11 @@ class NativeBackend(Backend):
         group_operators(outlined.func)
 
     def preprocess(self, outlined: Outlined, options: NativeOptions) -> Artifact:
-        """Code for every processor; C of what a client's build links. Where no code can be made, the blob has the
-        program for the kernels alone, and a warning says why; with ``fallback="refuse"`` that is an error. What is wrong
-        with C that a build links is always one, as are processors that are not known (E1160) or load no code (E1170).
+        """Code for every processor; C of what a client's build links.
+
+        Where no code can be made, the blob has the program for the kernels alone, and a warning says why; with
+        ``fallback="refuse"`` that is an error. What is wrong with C that a build links is always one, as are processors
+        that are not known (E1160) or load no code (E1170).
         """
         return self.preprocess_all([("", outlined, options)])[0]
 

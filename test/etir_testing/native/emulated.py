@@ -98,11 +98,17 @@ class EmulatedCode:
     """C text of a function for a processor of :data:`EMULATORS`; ``cc`` compiles it."""
 
     def __init__(self, text: str, name: str, cc: str = ""):
-        self.emulator = EMULATORS[name]
-        self.text, self.name = text, name
+        self.emulator, self.name = EMULATORS[name], name
         target = cpu(name)
         self.image = None if target.linked else flat_image(shared_object(text, target, compiler(cc)), ENTRY)
         self.object = object_file(text, target, compiler(cc or "gcc")) if target.linked else b""
+
+    @classmethod
+    def of_image(cls, image: Image, name: str) -> EmulatedCode:
+        """An image that is made already."""
+        code = cls.__new__(cls)
+        code.emulator, code.name, code.image, code.object = EMULATORS[name], name, image, b""
+        return code
 
     def __call__(
         self, inputs: Sequence[bytes], outputs: Sequence[int], weights: Sequence[bytes], arena: int

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from etir.backends.native.blob import read_blob
 from etir.backends.native.cpu import cpu
 from etir.backends.native.kernels import templates
 from etir.backends.native.kernels.brgemm import panel_of
+from etir.emit.pte.reader import read_pte
 
-from etir_testing.native.emulated import EMULATORS
+from etir_testing.native.emulated import EMULATORS, EmulatedCode
 from etir_testing.native.images import Code, here, meaning
 from etir_testing.native.random_functions import FILLS, Function, special_numbers
 
@@ -44,3 +46,26 @@ def test_numbers_that_are_none(name: str) -> None:
     wanted = meaning(func, [counted], {})
     for got, want in zip(Code(func, name)([special]), wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=2e-38 if is_mve else 0)
+
+
+@pytest.mark.parametrize("case", ["images", "rows", "encoder"])
+@pytest.mark.parametrize("name", ["aarch64", "rv64gcv"])
+def test_programs(name: str, case: str) -> None:
+    """The image of a whole program, with its weights, gives eager's outputs; test/native_zoo.py has larger ones."""
+    torch = pytest.importorskip("torch")
+    from etir_testing.native.programs import blob_of, built, outputs
+
+    skip_without_tools(name)
+    module, inputs, program = built(case, f"{{cpus={name}}}")
+    blob = read_blob(blob_of(program))
+    (variant,) = blob.variants
+    named = {key: bytes(entry.data) for key, entry in read_pte(program.buffer).named_data.items()}
+    weights = [named[key] for key, _ in blob.weights]
+    sizes = [4 * int(np.prod(shape)) for shape in blob.shapes[blob.inputs :]]
+    made = EmulatedCode.of_image(variant.image, name)(
+        [x.numpy().tobytes() for x in inputs], sizes, weights, blob.arena_bytes
+    )
+    for data, shape, want in zip(made, blob.shapes[blob.inputs :], outputs(module, inputs), strict=True):
+        assert shape == tuple(want.shape)
+        got = torch.frombuffer(bytearray(data), dtype=torch.float32).reshape(shape)
+        assert (got - want).abs().max() <= 1e-5 * want.abs().max()
