@@ -182,8 +182,9 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         raise E0903.error(f"cannot write '{arguments.output}': {error.strerror or error}") from None
     if arguments.debug_file is not None:
         write_output(arguments.debug_file, program.debug_file())
-    for name, data in program.build_files.items() if arguments.native_c is not None else ():
-        write_output(str(Path(arguments.native_c) / name), data)
+    if arguments.native_c is not None:
+        for name, data in program.build_files.items():
+            write_output(str(Path(arguments.native_c) / name), data)
     if arguments.memory_header is not None:
         from etir.emit.runtime_memory import memory_header
 

@@ -122,8 +122,11 @@ def shared_object(text: str, target: Cpu, using: Compiler) -> bytes:
 
 
 def object_file(text: str, target: Cpu, using: Compiler) -> bytes:
-    """The object of C text as a client's build makes it, for what its sections take. As :func:`shared_object`."""
-    return _made(text, [*using.for_cpu(target), *FLAGS, *OBJECT], f"{using.version} for {target.name}", ".o")
+    """The object of C text as a client's build makes it, with a C library, for what its sections take. Otherwise as
+    :func:`shared_object`.
+    """
+    flags = [flag for flag in FLAGS if flag != "-ffreestanding"]
+    return _made(text, [*using.for_cpu(target), *flags, *OBJECT], f"{using.version} for {target.name}", ".o")
 
 
 def _made(text: str, command: Sequence[str], who: str, suffix: str) -> bytes:
