@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 import torch
@@ -63,6 +65,24 @@ def test_several_functions_share_weights() -> None:
     assert done.code == 0, done.text
     got = torch.frombuffer(bytearray(done.outputs[0]), dtype=torch.float32).reshape(3, 12)
     torch.testing.assert_close(got, module(x).detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("what", "place"), [("arena", 28), ("output", 64 + 36 + 4), ("inputs", 8)])
+def test_linked_code_is_not_entered_with_other_tables(what: str, place: int) -> None:
+    """The file asks for a function by its digest; an arena or an argument is not what it was made for."""
+    name = "aarch64"
+    skip_without(name)
+    module, x = Two().eval(), torch.randn(3, 12, generator=torch.Generator().manual_seed(0))
+    delegates = [f"native{{cpus={name} linked=true}}"]
+    program = etir.compile(torch.export.export(module, (x,)), target="etir", delegates=delegates)
+    data = bytearray(program.buffer)
+    at = data.index(b"ETNC") + place
+    (old,) = struct.unpack_from("<I", data, at)
+    struct.pack_into("<I", data, at, old - 1 if old > 0 else 64)
+    with mock.patch.dict(vars(program), buffer=bytes(data)):
+        executable = build(MACHINES[name], program, (x,))
+    done = run(MACHINES[name], executable)
+    assert (done.code, done.outputs) == (1, []) and "etir-error 808 " in done.text, what
 
 
 def test_nothing_is_in_the_file_that_is_in_the_build() -> None:

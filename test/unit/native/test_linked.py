@@ -25,7 +25,7 @@ from etir.dialects.et.payloads import DelegateOp  # noqa: E402
 from etir.dialects.et.weights import BlobAttr  # noqa: E402
 from etir.emit.from_pte import read_program  # noqa: E402
 from etir.runtime import RuntimeFailure  # noqa: E402
-from etir.tools import et_compile  # noqa: E402
+from etir.tools import et_compile, et_run, et_translate  # noqa: E402
 
 FILES = {
     "etir_native.cc",
@@ -81,6 +81,50 @@ def test_files_and_blob() -> None:
     assert linked().build_files == files and linked().buffer == program.buffer
     assert pickle.loads(pickle.dumps(program)).build_files == files
     assert linked("cortex-m4").build_files["forward_native_0.c"] != files["forward_native_0.c"]
+
+
+class Twice(nn.Module):
+    """The same part for the delegate before and after a sort."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(12, 12)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.sort(torch.relu(self.linear(x)))[0]
+        return torch.relu(self.linear(x))
+
+
+def test_equal_functions_are_one() -> None:
+    """A name that is defined twice does not link."""
+    module = torch.export.export(Twice().eval(), (torch.randn(3, 12),))
+    program = etir.compile(module, target="etir", delegates=["native{cpus=cortex-m55 linked=true}"])
+    assert len(program.report().linked) == 2 and set(program.build_files) == FILES
+    assert program.build_files["etir_native.cc"].count(b"int32_t etir_native_") == 1
+
+
+def test_functions_of_other_tables_are_others() -> None:
+    """The same C for other dims: each has a digest and a contract of its own."""
+    linear = nn.Linear(20, 7)
+
+    def table(*shape: int) -> bytes:
+        module = torch.export.export(nn.Sequential(linear, nn.Tanh()).eval(), (torch.randn(shape),))
+        program = etir.compile(module, target="etir", delegates=["native{cpus=cortex-m55 linked=true}"])
+        return program.build_files["etir_native.cc"]
+
+    assert table(4, 20) == table(4, 20) != table(4, 1, 20)
+
+
+def test_tools_say_what_the_file_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Disassembly lists the linked function; there is nothing to interpret."""
+    linked().save(tmp_path / "m.pte")
+    assert et_translate.main([f"{tmp_path}/m.pte", "--disassemble"]) == 0
+    assert "// cortex-m55: linked, sha256" in capsys.readouterr().out
+    np.savez(tmp_path / "x.npz", x=np.zeros((4, 20), np.float32))
+    arguments = [f"{tmp_path}/m.pte", "--inputs", f"{tmp_path}/x.npz", "--outputs", f"{tmp_path}/y.npz"]
+    assert et_run.main([*arguments, "--interpret"]) == 1
+    assert "E1173" in capsys.readouterr().err
 
 
 def test_without_the_linked_code_loading_says_so() -> None:
