@@ -25,11 +25,13 @@ class NativeOptions:
     """``cc`` is the compiler (zig, clang, gcc or a path; empty takes the first that is there), ``cpus`` the processors
     that code is made for (empty: all of the host's family). ``linked`` makes C of code and weights for the one
     processor that is named, which a client's build links (``et-compile --native-c``); the file then has neither.
+    ``tune`` measures schedules: ``host``, or a file that keeps them.
     """
 
     cc: str = ""
     cpus: tuple[str, ...] = ()
     linked: bool = False
+    tune: str = ""
 
 
 class NativeBackend(Backend):
@@ -109,7 +111,7 @@ class NativeBackend(Backend):
         if options.cpus:
             processors(options.cpus)
         try:
-            return compile_function(outlined, options.cpus, options.cc)
+            return compile_function(outlined, options.cpus, options.cc, options.tune)
         except EtirError as error:
             left_to_kernels(outlined.ctx, outlined.func, error)
             return without_code(outlined)

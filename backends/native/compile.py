@@ -29,6 +29,7 @@ from etir.backends.native.passes.verify_native import verify_groups
 from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
 from etir.backends.native.tile import WeightOp, shape_of
+from etir.backends.native.tune import tuner
 from etir.backends.reference.backend import BACKEND, ReferenceOptions
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 
@@ -51,10 +52,14 @@ def processors(names: Sequence[str]) -> list[Cpu]:
     return chosen
 
 
-def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str) -> Artifact:
-    """The blob of an outlined function, for each of ``cpus`` (empty: all of the host's family)."""
+def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str, tune: str = "") -> Artifact:
+    """The blob of an outlined function, for each of ``cpus`` (empty: all of the host's family).
+
+    ``tune`` is ``host``, or a file of schedules (``tune.py``).
+    """
     chosen = processors(cpus)
     using = compiler(cc)
+    measured = tuner(tune, using)
     verify_groups(outlined.func)
     func = tile_function(outlined, chosen[0])
     arena = plan_function(func)
@@ -62,9 +67,13 @@ def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str) -> Artifa
     texts: list[str] = []
     for target in chosen:
         scheduled = func.clone()
+        if measured is not None:
+            measured.apply(scheduled, target)
         choose_schedules(scheduled, target)
         verify_function(scheduled, target, shapes, arena)
         texts.append(print_c(scheduled, target).text)
+    if measured is not None:
+        measured.save()
     objects = shared_objects(texts, chosen, using)
     images = [flat_image(elf, ENTRY) for elf in objects]
     weights, named, constants = _weights(outlined, weights_of(func))

@@ -24,7 +24,8 @@ class Cpu:
 
     ``flags`` are what GCC and clang are told, clang beside ``--target=TRIPLE``; cross compilers of GCC are called
     ``TRIPLE-gcc``. ``zig`` are the same for ``zig cc``, which has names of its own. ``linked`` processors run no code
-    that is loaded: a client's build links it (``et-compile --native-c``).
+    that is loaded: a client's build links it (``et-compile --native-c``). ``features`` are the
+    instruction sets by which Linux says that a machine is one.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Cpu:
     l1: int
     l2: int
     linked: bool = False
+    features: tuple[str, ...] = ()
 
 
 @cache
@@ -48,7 +50,10 @@ def cpu(name: str) -> Cpu:
     if not path.is_file():
         raise E1160.error(f"no processor '{name}' is described; known are {', '.join(known())}")
     row = json.loads(path.read_text(encoding="utf-8"))
-    return Cpu(name, **{**row, "flags": tuple(row["flags"]), "zig": tuple(row["zig"])})
+    return Cpu(
+        name,
+        **{**row, "flags": tuple(row["flags"]), "zig": tuple(row["zig"]), "features": tuple(row.get("features", ()))},
+    )
 
 
 @cache

@@ -64,6 +64,11 @@ E1171 = define(
     "the report says why the delegate leaves operators to the kernels: et-compile --report without --native-c; "
     "it takes float32 with static shapes",
 )
+E1172 = define(
+    "E1172",
+    "no schedules can be read or kept there",
+    "native{tune=FILE} takes a file that it has written, or a name in a folder that exists; tune=host keeps none",
+)
 E1173 = define(
     "E1173",
     "code that is linked elsewhere cannot be interpreted",

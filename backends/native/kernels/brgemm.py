@@ -15,7 +15,8 @@ After Georganas et al., "Harnessing Deep Learning via a Single Building Block", 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -28,12 +29,14 @@ from etir.backends.native.kernels.template import (
     integers,
     is_light,
     run_body,
+    set_schedule,
     template,
 )
 from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
 
 DEPTH = 384
 FEW_ROWS = 3
+MOST_CANDIDATES = 8
 FETCHED = 128 * 1024
 """Bytes of a right operand of which panels are fetched ahead."""
 
@@ -82,6 +85,28 @@ class Brgemm(Template):
         depth = -(-k // slices)
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m)}
+
+    def candidates(self, op: BrgemmOp, cpu: Cpu) -> list[dict[str, Any]]:
+        """Lower and narrower tiles, shorter slices of depth, lines apart."""
+        own = self.schedule(op, cpu)
+        m, k = shape_of(op.a)[-2:]
+        found = [own]
+        if "panels" in own:
+            found += [{**own, "panels": wide} for wide in (1, 2, 3, 4) if wide < own["panels"]]
+        else:
+            most = (cpu.registers - 1) // 2 - 1
+            tiles = [(min(most, m), 2), (min(12, m), 2), (min(8, m), 2), (min(cpu.registers - 4, m), 1)]
+            for (rows, vectors), slices in product(tiles, (1, 2)):
+                depth = -(-k // slices) if op.taps is None else k
+                block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
+                found.append({"tile": [rows, vectors], "depth": depth, "rows": min(block, m)})
+        distinct = [entry for number, entry in enumerate(found) if entry not in found[:number]]
+        return [entry for entry in distinct if not self._why_not(op, cpu, entry)][:MOST_CANDIDATES]
+
+    def _why_not(self, op: BrgemmOp, cpu: Cpu, entries: Mapping[str, Any]) -> str | None:
+        trial = op.clone()
+        set_schedule(trial, entries)
+        return self.illegal(trial, cpu)
 
     def illegal(self, op: BrgemmOp, cpu: Cpu) -> str | None:
         rows, vectors = integers(op, "tile", (0, 0))

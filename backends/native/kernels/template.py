@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import ArrayAttr, Float32Type, FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, Float32Type, FloatAttr, IntegerAttr, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 from etir.backends.native.cpu import Cpu
@@ -46,6 +46,10 @@ class Template(ABC):
     def schedule(self, op: Any, cpu: Cpu) -> dict[str, Any]:
         """The schedule that is taken where the operation has none, by a model of the processor."""
         return {}
+
+    def candidates(self, op: Any, cpu: Cpu) -> list[dict[str, Any]]:
+        """The schedules that are worth measuring, the model's own first; none where there is nothing to choose."""
+        return []
 
     def illegal(self, op: Any, cpu: Cpu) -> str | None:
         """Why ``op`` cannot be done with its schedule on the processor, or None."""
@@ -86,6 +90,18 @@ def integers(op: TemplateOp, name: str, default: Sequence[int]) -> tuple[int, ..
     if isinstance(found, ArrayAttr):
         return tuple(item.value.data for item in found if isinstance(item, IntegerAttr))
     return tuple(default)
+
+
+def set_schedule(op: TemplateOp, entries: Mapping[str, int | list[int]]) -> None:
+    """Make numbers, and lists of them, the schedule of an operation."""
+    op.properties["schedule"] = DictionaryAttr(
+        {
+            name: ArrayAttr([IntegerAttr(v, i64) for v in value])
+            if isinstance(value, list)
+            else IntegerAttr(value, i64)
+            for name, value in entries.items()
+        }
+    )
 
 
 def schedule_problem(op: TemplateOp, known: Mapping[str, int]) -> str | None:

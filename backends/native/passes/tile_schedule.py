@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from etir.backends.native.cpu import Cpu, cpu
 from etir.backends.native.kernels import template_of
+from etir.backends.native.kernels.template import set_schedule
 from etir.backends.native.tile import TemplateOp
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
@@ -26,13 +27,7 @@ def choose_schedules(func: FuncOp, target: Cpu) -> None:
             continue
         chosen = template_of(op).schedule(op, target)
         if chosen:
-            entries = {
-                name: ArrayAttr([IntegerAttr(v, i64) for v in value])
-                if isinstance(value, list)
-                else IntegerAttr(value, i64)
-                for name, value in chosen.items()
-            }
-            op.properties["schedule"] = DictionaryAttr(entries)
+            set_schedule(op, chosen)
 
 
 @register_pass
