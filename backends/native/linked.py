@@ -118,7 +118,7 @@ def _function(outlined: Outlined, target: Cpu, cc: str) -> _Function:
     inputs = len(outlined.func.body.block.args)
     shapes = tuple(shape_of(arg) for arg in func.body.block.args)
     tables = contract(0, inputs, shapes, arena, ())
-    digest = hashlib.sha256(tables + source.text.encode()).digest()
+    digest = digest_of(tables, source.text)
     entry = f"etir_native_{digest.hex()[:16]}"
     body = source.text.removeprefix(source.prologue).replace(ENTRY, entry)
     includes = f'#define ETIR_VW {target.vector}\n#include "vec.h"\n#include "etir_native_call.h"\n'
@@ -136,6 +136,11 @@ def _function(outlined: Outlined, target: Cpu, cc: str) -> _Function:
     )
     about = f"// @{outlined.name} for {target.name}. Written by etir; digest {digest.hex()}.\n"
     return _Function(outlined.name, about + includes + body, digest, tables, entry, weights, artifact)
+
+
+def digest_of(tables: bytes, text: str) -> bytes:
+    """What a file asks for a function by: the digest of its contract and its C."""
+    return hashlib.sha256(tables + text.encode()).digest()
 
 
 _TABLE_HEADER = """\

@@ -83,7 +83,7 @@ constexpr size_t kMostListed = 8;
 struct Listed {
   ImageDigest digests[kMostListed];
   LinkedNative linked[kMostListed];
-  size_t count = 0;
+  size_t count = 0, linked_count = 0;
 };
 
 bool is_listed(const uint8_t* data, size_t size) {
@@ -109,16 +109,37 @@ uint8_t sum_of(const uint8_t* data, size_t size) {
 // Its arguments are what the delegate's tables say: all pointers that there are.
 int32_t linked_entry(const NativeCall* call) { return call->inputs == nullptr || call->outputs == nullptr ? 1 : 0; }
 
-// The images in the file that are listed.
+uint32_t read_u32(const uint8_t* data) {
+  return data[0] | uint32_t{data[1]} << 8 | uint32_t{data[2]} << 16 | uint32_t{data[3]} << 24;
+}
+
+// Functions that blobs ask for without an image, whose contract is what they ask by.
+void find_linked(const uint8_t* data, size_t size, Listed& found) {
+  for (size_t at = 0; at + 64 <= size; at += 4) {
+    const uint8_t* const blob = data + at;
+    if (std::memcmp(blob, "ETNC", 4) != 0) continue;
+    uint64_t row = 64 + 36 * (uint64_t{read_u32(blob + 8)} + read_u32(blob + 12)) + 16 * uint64_t{read_u32(blob + 16)} +
+                   40 * uint64_t{read_u32(blob + 24)};
+    for (; row + 56 <= size - at && found.linked_count < kMostListed; row += 56) {
+      if (read_u32(blob + row + 12) != 0) break;
+      ImageDigest digest;
+      std::memcpy(digest.bytes, blob + row + 24, sizeof(digest.bytes));
+      found.linked[found.linked_count++] = {digest, digest, linked_entry};
+    }
+  }
+}
+
+// The images in the file that are listed, and functions that are linked.
 void find_listed(const uint8_t* data, size_t size, Listed& found) {
   for (size_t at = 0; at + kListedBytes <= size && found.count < kMostListed; at += 4) {
     if (!is_listed(data + at, kListedBytes)) continue;
-    ImageDigest& digest = found.digests[found.count];
+    ImageDigest& digest = found.digests[found.count++];
     sha256(data + at, kListedBytes, digest.bytes);
     ImageDigest contract;
     std::memcpy(contract.bytes, data + at + kIntsBytes, sizeof(contract.bytes));
-    found.linked[found.count++] = {digest, contract, linked_entry};
+    found.linked[found.linked_count++] = {digest, contract, linked_entry};
   }
+  find_linked(data, size, found);
 }
 
 NativeCode native_code(uint8_t bits, const Listed& listed) {
@@ -132,7 +153,7 @@ NativeCode native_code(uint8_t bits, const Listed& listed) {
       native.listed = {listed.digests, listed.count};
       break;
     case 2:
-      native.linked = {listed.linked, listed.count};
+      native.linked = {listed.linked, listed.linked_count};
       break;
     case 3:
       native.policy = NativeCode::Policy::Verify;

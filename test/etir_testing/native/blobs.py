@@ -1,6 +1,7 @@
 """Small programs with native delegates whose images are no code: seeds of the fuzzers.
 
 Every image is :data:`IMAGE` and its contract, and ends a process that runs it (``runtime/executor/program_fuzz.cc``).
+One file is of linked code: its function is found by its contract, so that the fuzzer knows both.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import nn
 
 import etir
 from etir.backends.native import compile as native
+from etir.backends.native import linked
 from etir.backends.native.image import Image
 
 IMAGE = b"\xcc" * 64
@@ -67,9 +69,25 @@ _CASES: dict[str, tuple[Callable[[], nn.Module], Sequence[tuple[int, ...]], Sequ
 }
 
 
+def digest_of(tables: bytes, text: str) -> bytes:
+    """The digest of linked code in these files: its contract."""
+    return tables
+
+
+def linked_program() -> bytes:
+    """A file whose code is linked."""
+    torch.manual_seed(0)
+    exported = torch.export.export(_Images().eval(), (torch.randn(1, 2, 5, 4),))
+    with (
+        mock.patch.object(linked, "digest_of", digest_of),
+        mock.patch.object(linked, "_code_bytes", lambda *_: (None, "")),
+    ):
+        return bytes(etir.compile(exported, target="etir", delegates=["native{cpus=x86-64 linked=true}"]).buffer)
+
+
 def programs() -> dict[str, bytes]:
     """The files, by name."""
-    found: dict[str, bytes] = {}
+    found: dict[str, bytes] = {"linked": linked_program()}
     for name, (make, shapes, cpus) in _CASES.items():
         torch.manual_seed(0)
         exported = torch.export.export(make().eval(), tuple(torch.randn(shape) for shape in shapes))
