@@ -112,7 +112,8 @@ class Memory:
         place that begins in the border: (n, h, w, c).
         """
         n, c, h, w = place.shape
-        if (h, w) == (1, 1) and place.strides[1] == 1:  # strides of dims of length 1 may be any
+        if (h, w) == (1, 1) and place.strides[1] == 1 and place.base not in self._borders:
+            # Strides of dims of length 1 may be any; those of an image in a border are the border's.
             place = Place(place.base, place.shape, (place.strides[0], 1, c, c), place.offset)
         have = self._borders.get(place.base, (0, 0, value))
         fits = is_image(place) and place.strides[3] == c and (not any(border) or have[2] == value)

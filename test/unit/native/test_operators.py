@@ -54,6 +54,20 @@ def convolution(draw: Draw) -> Case:
     return Function(act, layer), (torch.randn(draw.randint(1, 2), channels, *sides),)
 
 
+def images_of_one_pixel(draw: Draw) -> Case:
+    """Borders around what is only a border's inside: a residual block on its last image."""
+    channels, groups = draw.choice([16, 40]), draw.choice([1, 2])
+    first, second = nn.Conv2d(12, channels, 3, 2, 1), nn.Conv2d(channels, channels, 3, padding=1)
+    norms = [nn.GroupNorm(groups, channels) for _ in range(2)]
+    side = draw.randint(1, 2)
+
+    def block(x: Any) -> Any:
+        y = first(x)
+        return torch.relu(norms[1](second(torch.relu(norms[0](y)))) + F.adaptive_avg_pool2d(y, (1, 1)))
+
+    return Function(block), (torch.randn(2, 12, side, side),)
+
+
 def transposed(draw: Draw) -> Case:
     """Transposed convolutions."""
     signal = draw.random() < 0.3
@@ -189,7 +203,7 @@ def products(draw: Draw) -> Case:
     )
 
 
-CASES = [convolution, transposed, depthwise, pool, reduction, softmax, norm, joins, products]
+CASES = [convolution, images_of_one_pixel, transposed, depthwise, pool, reduction, softmax, norm, joins, products]
 
 
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
