@@ -188,7 +188,9 @@ def test_views_without_instructions_are_views() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize(
+    "name", [name if name == "resnet18" else pytest.param(name, marks=pytest.mark.nightly) for name in MODELS]
+)
 def test_whole_models(name: str) -> None:
     case = MODELS[name]
     if case.missing():

@@ -246,11 +246,16 @@ ETIR_INLINE float vlargest(vf x) {
 // polynomial before it is rounded to floats.
 // ---------------------------------------------------------------------------
 
-// 2^n for -252 <= n <= 254 in two factors, so that results below the normal numbers and infinity come out.
+// x 2^n for -252 <= n <= 254, in two factors where no instruction does it, so that results below the normal numbers and
+// infinity come out.
 ETIR_INLINE vf vscale(vf x, vi n) {
+#if ETIR_VW == 16 && defined(__AVX512F__)
+  return (vf)_mm512_scalef_ps((__m512)x, _mm512_cvtepi32_ps((__m512i)n));
+#else
   const vi half = n >> 1;
   const vf first = vfloat((half + 127) << 23), second = vfloat((n - half + 127) << 23);
   return x * first * second;
+#endif
 }
 
 // exp: x = n ln 2 + r with |r| <= ln(2) / 2, e^r = 1 + r + r^2 q(r) (error 3.4e-9).

@@ -155,6 +155,7 @@ def test_a_model_that_does_not_build_has_a_reason(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_one_run_of_a_very_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All peers that are installed, but for those that take half a minute to prepare anything."""
     peers = [name for name in PEERS if name not in ("compiled", "xnnpack")]

@@ -91,7 +91,9 @@ def test_sizes_too_deep() -> None:
     assert refused.value.ids == ("E0101",)
 
 
-@pytest.mark.parametrize(("target", "count"), [("etir", 10_000), ("executorch", 1_000)])
+@pytest.mark.parametrize(
+    ("target", "count"), [pytest.param("etir", 10_000, marks=pytest.mark.nightly), ("executorch", 1_000)]
+)
 def test_concatenation_of_10_000(target: str, count: int) -> None:
     """Of tensors of their own, and of one tensor."""
     row = "tensor<4xf32>"

@@ -48,7 +48,7 @@ def test_numbers_that_are_none(name: str) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=2e-38 if is_mve else 0)
 
 
-@pytest.mark.parametrize("case", ["images", "rows", "encoder"])
+@pytest.mark.parametrize("case", ["images", pytest.param("rows", marks=pytest.mark.nightly), "encoder"])
 @pytest.mark.parametrize("name", ["aarch64", "rv64gcv"])
 def test_programs(name: str, case: str) -> None:
     """The image of a whole program, with its weights, gives eager's outputs; test/native_zoo.py has larger ones."""
