@@ -14,10 +14,9 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
-import os
-import tempfile
+import mmap
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -28,6 +27,7 @@ from xdsl.dialects.func import FuncOp
 from etir.backends.native.cc import Compiler, shared_object
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.errors import E1172
+from etir.backends.native.image import flat_image
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import CFunction, body_function, part_text, set_schedule
 from etir.backends.native.print_c import header
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 VERSION = 1
+ENTRY = "etir_native_candidate"
 SECONDS = 0.02
 """How long a schedule is run at least, in turns with the others."""
 
@@ -159,14 +160,17 @@ def measure(op: TemplateOp, candidates: Sequence[Schedule], target: Cpu, using: 
         set_schedule(clone, schedule)
         functions.append(kernel.c(clone, target))
     text = _source(functions, len(op.operands), target)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "candidates.so"
-        path.write_bytes(shared_object(text, target, using))
-        library = ctypes.CDLL(os.fspath(path))
-        arrays = [_memory(4 * extent_of(v.type)) for v in op.operands]
-        operands = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
-        calls = [getattr(library, f"etir_candidate_{i}") for i in range(len(functions))]
-        return _least(calls, operands)
+    image = flat_image(shared_object(text, target, using), ENTRY)
+    arrays = [_memory(4 * extent_of(v.type)) for v in op.operands]
+    operands = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
+    with mmap.mmap(-1, len(image.code), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as memory:
+        memory.write(image.code)
+        held = ctypes.c_char.from_buffer(memory)
+        entry = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(ctypes.addressof(held) + image.entry)
+        try:
+            return _least(entry, len(functions), operands)
+        finally:
+            del held  # or the memory could not be unmapped
 
 
 def _source(functions: Sequence[CFunction], count: int, target: Cpu) -> str:
@@ -175,11 +179,10 @@ def _source(functions: Sequence[CFunction], count: int, target: Cpu) -> str:
         name = f"candidate{number}"
         parts += [helper.replace("@", name) for helper in function.helpers]
         parts.append(part_text(name, function, count))
-        visible = '__attribute__((visibility("default")))'
-        parts.append(
-            f"{visible} void etir_candidate_{number}(void* given) {{ {name}_part(given, 0, {function.units}); }}"
-        )
-    return "\n".join(parts) + "\n"
+    parts.append(f'__attribute__((visibility("default"))) void {ENTRY}(int64_t number, void* given) {{')
+    for number, function in enumerate(functions):
+        parts.append(f"  if (number == {number}) candidate{number}_part(given, 0, {function.units});")
+    return "\n".join([*parts, "}", ""])
 
 
 def _memory(size: int) -> np.ndarray:
@@ -193,15 +196,15 @@ def _memory(size: int) -> np.ndarray:
     return found
 
 
-def _least(calls: Sequence[Any], operands: Any) -> list[float]:
-    best = [float("inf")] * len(calls)
-    for call in calls:
-        call(operands)
+def _least(entry: Callable[[int, Any], None], count: int, operands: Any) -> list[float]:
+    best = [float("inf")] * count
+    for number in range(count):
+        entry(number, operands)
     spent = 0.0
-    while spent < SECONDS * len(calls):
-        for number, call in enumerate(calls):
+    while spent < SECONDS * count:
+        for number in range(count):
             start = time.perf_counter()
-            call(operands)
+            entry(number, operands)
             seconds = time.perf_counter() - start
             best[number] = min(best[number], seconds)
             spent += max(seconds, 1e-6)

@@ -27,7 +27,8 @@ def test_steps_have_names_of_their_own_and_need_earlier_ones() -> None:
     names = [step.name for step in steps]
     assert len(dict.fromkeys(names)) == len(names)
     assert all(set(step.needs) <= set(names[:place]) for place, step in enumerate(steps))
-    assert [step.name for step in checks(full=True)] == names
+    # The complete variant has them all in this order, and some of its own.
+    assert [step.name for step in checks(full=True) if step.name in names] == names
 
 
 def test_a_step_alone_does_not_wait_for_what_is_not_run() -> None:
