@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import Block, SSAValue
@@ -22,32 +23,60 @@ def place_of(value: SSAValue) -> Place:
     return Place(base, shape_of(value), strides_of(value.type), offset)
 
 
-class Users:
-    """Which operations of a block read and write each base."""
+def base_of(value: SSAValue) -> SSAValue:
+    """The memory that an operand is in."""
+    while isinstance(value.owner, ReinterpretCastOp):
+        value = value.owner.source
+    return value
 
-    def __init__(self, block: Block):
-        self.readers: dict[SSAValue, list[TemplateOp]] = {}
-        self.writers: dict[SSAValue, list[TemplateOp]] = {}
-        for op in block.ops:
-            if isinstance(op, TemplateOp):
-                for value in op.reads():
-                    self.readers.setdefault(place_of(value).base, []).append(op)
-                for value in op.writes():
-                    self.writers.setdefault(place_of(value).base, []).append(op)
 
-    def only_writer(self, value: SSAValue) -> TemplateOp | None:
-        """What writes the whole buffer that a value is in, if that is one operation."""
-        place = place_of(value)
-        found = self.writers.get(place.base, [])
-        if not isinstance(place.base.owner, BufferOp) or len(found) != 1:
-            return None
-        written = place_of(found[0].writes()[0])
-        same = math.prod(written.shape) == math.prod(place.shape) and written.offset == place.offset
-        return found[0] if same else None
+def only_reader(value: SSAValue) -> TemplateOp | None:
+    """The operation that reads the buffer of a value, if one operand of one operation does."""
+    found = [*islice(_readers(base_of(value)), 2)]
+    return found[0] if len(found) == 1 else None
 
-    def is_read_once(self, value: SSAValue) -> bool:
-        """Whether one operation reads the buffer of a value."""
-        return len(self.readers.get(place_of(value).base, [])) == 1
+
+def is_read_once(value: SSAValue) -> bool:
+    """Whether one operand of one operation reads the buffer of a value."""
+    return only_reader(value) is not None
+
+
+def only_writer(value: SSAValue) -> TemplateOp | None:
+    """What writes the whole buffer that a value is in, if that is one operation."""
+    place = place_of(value)
+    if not isinstance(place.base.owner, BufferOp):
+        return None
+    found = [*islice(_writes(place.base), 2)]
+    if len(found) != 1:
+        return None
+    written = place_of(found[0][1])
+    same = math.prod(written.shape) == math.prod(place.shape) and written.offset == place.offset
+    return found[0][0] if same else None
+
+
+def _readers(base: SSAValue) -> Iterator[TemplateOp]:
+    for op in _users(base):
+        yield from (op for value in op.reads() if base_of(value) is base)
+
+
+def _writes(base: SSAValue) -> Iterator[tuple[TemplateOp, SSAValue]]:
+    for op in _users(base):
+        yield from ((op, value) for value in op.writes() if base_of(value) is base)
+
+
+def _users(base: SSAValue) -> Iterator[TemplateOp]:
+    """The operations that have an operand in some memory, each once. They come from the uses of its casts, as they are
+    now: a rewrite that asks costs what that memory is used, not what the function holds."""
+    seen: dict[TemplateOp, None] = {}
+    values = [base]
+    while values:
+        for use in values.pop().uses:
+            op = use.operation
+            if isinstance(op, ReinterpretCastOp):
+                values.append(op.results[0])
+            elif isinstance(op, TemplateOp) and op not in seen:
+                seen[op] = None
+                yield op
 
 
 def inline(source: Block, arguments: Sequence[SSAValue], to: Block, values: dict[SSAValue, SSAValue]) -> SSAValue:

@@ -43,7 +43,7 @@ from etir.backends.native.tile import (
     row_major,
     shape_of,
 )
-from etir.backends.native.users import Users, drop_unused, inline, place_of
+from etir.backends.native.users import drop_unused, inline, is_read_once, only_reader, only_writer, place_of
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -70,20 +70,19 @@ def fuse_attention(func: FuncOp) -> None:
     """Make a loop of every attention in ``func`` whose scores nothing else reads."""
     block = func.body.block
     for op in [op for op in block.ops if isinstance(op, SoftmaxOp)]:
-        found = _match(op, Users(block))
+        found = _match(op)
         if found is not None:
             _fuse(found)
     drop_unused(block)
 
 
-def _match(softmax: SoftmaxOp, memory: Users) -> _Attention | None:
+def _match(softmax: SoftmaxOp) -> _Attention | None:
     dims = shape_of(softmax.x)
     if softmax.log is not None or len(dims) < 3:
         return None
-    readers = memory.readers.get(place_of(softmax.out).base, [])
-    if len(readers) != 1 or memory.only_writer(softmax.out) is not softmax:
+    values = only_reader(softmax.out)
+    if only_writer(softmax.out) is not softmax:
         return None
-    values = readers[0]
     if not isinstance(values, BrgemmOp) or values.taps is not None:
         return None
     if place_of(values.a).base is not place_of(softmax.out).base or values.a in values.extra:
@@ -92,14 +91,14 @@ def _match(softmax: SoftmaxOp, memory: Users) -> _Attention | None:
         return None
     maps: list[MapOp] = []
     value = softmax.x
-    while memory.is_read_once(value):
-        writer = memory.only_writer(value)
+    while is_read_once(value):
+        writer = only_writer(value)
         if isinstance(writer, BrgemmOp) and writer.taps is None:
             return _Attention(writer, maps[::-1], softmax, values) if _fits(writer, dims) else None
         if not isinstance(writer, MapOp) or not _same(writer.out, value, dims):
             return None
-        sources = [v for v in writer.inputs if isinstance(memory.only_writer(v), (BrgemmOp, MapOp))]
-        sources = [v for v in sources if memory.is_read_once(v) and math.prod(shape_of(v)) == math.prod(dims)]
+        sources = [v for v in writer.inputs if isinstance(only_writer(v), (BrgemmOp, MapOp))]
+        sources = [v for v in sources if is_read_once(v) and math.prod(shape_of(v)) == math.prod(dims)]
         if len(sources) != 1 or any(_viewed(v, dims) is None for v in writer.inputs):
             return None
         maps.append(writer)

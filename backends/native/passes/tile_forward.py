@@ -20,7 +20,7 @@ from xdsl.ir import Block
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BufferOp, MapOp, PackOp, YieldOp
-from etir.backends.native.users import Users, drop_unused, place_of
+from etir.backends.native.users import base_of, drop_unused, is_read_once, only_writer, place_of
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -30,7 +30,8 @@ def forward_copies(func: FuncOp) -> None:
     """Every copy of a buffer that nothing else reads."""
     block = func.body.block
     for op in [op for op in block.ops if isinstance(op, MapOp) and is_copy(op)]:
-        _forward(block, op, Users(block))
+        _forward(block, op)
+    drop_unused(block)
 
 
 def is_copy(op: MapOp) -> bool:
@@ -39,13 +40,13 @@ def is_copy(op: MapOp) -> bool:
     return len(op.inputs) == 1 and isinstance(ops[0], YieldOp) and ops[0].values[0] is op.body.block.args[0]
 
 
-def _forward(block: Block, copy: MapOp, users: Users) -> None:
+def _forward(block: Block, copy: MapOp) -> None:
     source = copy.inputs[0]
-    writer = users.only_writer(source)
-    if writer is None or isinstance(writer, PackOp) or not users.is_read_once(source):
+    writer = only_writer(source)
+    if writer is None or isinstance(writer, PackOp) or not is_read_once(source):
         return
     written = writer.writes()[0]
-    if place_of(written).base in [place_of(v).base for v in writer.reads()]:
+    if base_of(written) in [base_of(v) for v in writer.reads()]:
         return
     to = _target(place_of(written), place_of(source), place_of(copy.out))
     if to is None or (not isinstance(writer, MapOp) and to.strides[-1] != 1 and to.shape[-1] != 1):
@@ -63,7 +64,6 @@ def _forward(block: Block, copy: MapOp, users: Users) -> None:
         if value is written:
             writer.operands[index] = cast.results[0]
     block.erase_op(copy)
-    drop_unused(block)
 
 
 def _target(written: Place, source: Place, to: Place) -> Place | None:

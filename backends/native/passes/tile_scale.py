@@ -20,7 +20,7 @@ from xdsl.dialects.func import FuncOp
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BrgemmOp, MapOp, PackOp, YieldOp, shape_of
-from etir.backends.native.users import Users, drop_unused, place_of
+from etir.backends.native.users import drop_unused, is_read_once, only_writer, place_of
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -30,14 +30,13 @@ def fold_scales(func: FuncOp) -> None:
     """Every factor of an operand of one product."""
     block = func.body.block
     for op in [op for op in block.ops if isinstance(op, BrgemmOp)]:
-        users = Users(block)
-        pack = users.only_writer(op.b)
+        pack = only_writer(op.b)
         for reader, index in ((op, 0), (pack, 0)):
-            if not isinstance(reader, (BrgemmOp, PackOp)) or (reader is pack and not users.is_read_once(op.b)):
+            if not isinstance(reader, (BrgemmOp, PackOp)) or (reader is pack and not is_read_once(op.b)):
                 continue
             given = reader.operands[index]
-            writer = users.only_writer(given)
-            if isinstance(writer, MapOp) and users.is_read_once(given):
+            writer = only_writer(given)
+            if isinstance(writer, MapOp) and is_read_once(given):
                 _fold(op, reader, index, writer)
     drop_unused(block)
 
