@@ -16,12 +16,14 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.traits import IsTerminator
 
 from etir.diagnostics import EtirError
 from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.aten.recorded_layout import DIM_ORDERS, INPUT_ORDER, recorded_offset, recorded_order
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp
+from etir.dialects.control.traits import ExecutesBodyOnce
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.layout import dims_of, order_of
@@ -58,7 +60,12 @@ MAX_ITERATIONS = 10_000_000
 
 
 class BlobRunner(Protocol):
-    """What runs blobs of one kind: a backend, as far as the interpreter is concerned."""
+    """What runs blobs of one kind, and functions at levels of its own: a backend, as the interpreter sees it."""
+
+    def lowered_function(
+        self, func: FuncOp, weight: Callable[[str], Any], evaluator: Evaluator
+    ) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """A function that runs ``func`` on the evaluator's tensors, or None for one that is at no level of its own."""
 
     def executable(
         self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], evaluator: Evaluator
@@ -216,6 +223,11 @@ class Interpreter:
             raise E1001.error(f"@{name} cannot be interpreted: a delegate's blob only runs on '{op.backend.data}'")
         return found
 
+    def lowered_function(self, func: FuncOp, backend: str) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """What runs an outlined function that its backend has lowered to a level of its own."""
+        runner = None if self.runner_of is None else self.runner_of(backend)
+        return None if runner is None else runner.lowered_function(func, self.weight, self.evaluator)
+
     def state(self, name: str, order: tuple[int, ...] | None = None) -> Any:
         """The tensor of a mutable buffer: the same one for every caller. Zero where it has no initial value.
 
@@ -297,6 +309,14 @@ class _Frame:
             self.operation(op)
         return []
 
+    def body(self, block: Block) -> list[Any]:
+        """Run the only block of an operation of any dialect: what its terminator takes."""
+        for op in block.ops:
+            if op.has_trait(IsTerminator):
+                return [self.values[v] for v in op.operands]
+            self.operation(op)
+        return []
+
     def operation(self, op: Operation) -> None:
         """Run one operation."""
         try:
@@ -349,11 +369,16 @@ class _Frame:
                 callee = self.interpreter.symbols.get(op.callee.root_reference.data)
                 arguments = [values[a] for a in op.arguments]
                 if isinstance(callee, FuncOp):
-                    return self.interpreter.call(callee, arguments)
+                    lowered = self.interpreter.lowered_function(callee, op.backend.data)
+                    return self.interpreter.call(callee, arguments) if lowered is None else lowered(arguments)
                 name = op.callee.root_reference.data
                 if name not in self.interpreter.delegates:
                     self.interpreter.delegates[name] = self.interpreter.delegate(name)
                 return self.interpreter.delegates[name](arguments)
+            case Operation() if op.has_trait(ExecutesBodyOnce):
+                body = op.regions[0].block
+                values.update(zip(body.args, [values[v] for v in op.operands], strict=True))
+                return self.body(body)
             case OpaqueOp():
                 raise E1001.error(f"'{op.target.data}' is opaque: {op.attributes.get('reason')}")
             case _:

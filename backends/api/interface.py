@@ -373,3 +373,12 @@ class Backend(ABC):
         as numbers, and returns the outputs. It keeps the mutable buffers that the delegate owns between calls.
         """
         return None
+
+    def lowered_function(
+        self, func: FuncOp, weight: Callable[[str], Any], evaluator: Evaluator
+    ) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """A function that runs an outlined ``func`` at a level of the backend's own in the interpreter, else None.
+
+        It takes and returns ``evaluator``'s tensors; ``weight`` gives the one of a symbol of the module.
+        """
+        return None

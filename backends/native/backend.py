@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Dialect
 
 from etir.backends.api.interface import Artifact, Backend, Outlined, PartitionSummary, PreservedOp
@@ -152,6 +153,29 @@ class NativeBackend(Backend):
         if not found.fallback:
             raise E1173.error("the delegate is C that a build links: the file has no program for its kernels")
         return REFERENCE.executable(found.fallback, _constants(found, named_data), evaluator)
+
+    def lowered_function(
+        self, func: FuncOp, weight: Callable[[str], Any], evaluator: Evaluator
+    ) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """Run a function of ``tile`` with the NumPy meanings of its micro-kernels."""
+        import numpy as np
+        from xdsl.dialects.builtin import TensorType, f32
+
+        from etir.backends.native.functions import OUTPUTS, outputs_of
+        from etir.backends.native.interpreted import run_function
+
+        if OUTPUTS not in func.attributes:
+            return None
+
+        def array(tensor: Any) -> np.ndarray:
+            return np.frombuffer(evaluator.to_bytes(tensor), np.float32).reshape(tuple(tensor.shape))
+
+        def run(arguments: Sequence[Any]) -> list[Any]:
+            inputs = len(func.body.block.args) - outputs_of(func)
+            made = run_function(func, [array(a) for a in arguments[:inputs]], lambda name: array(weight(name)))
+            return [evaluator.from_bytes(m.tobytes(), TensorType(f32, m.shape)) for m in made]
+
+        return run
 
 
 def _constants(found: NativeBlob, named_data: Mapping[str, bytes | memoryview]) -> dict[str, bytes]:

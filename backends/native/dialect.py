@@ -31,6 +31,8 @@ from xdsl.irdl import (
 from xdsl.traits import HasParent, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from etir.dialects.control.traits import ExecutesBodyOnce
+
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
@@ -55,7 +57,7 @@ class GroupOp(IRDLOperation):
     inputs = var_operand_def()
     outputs = var_result_def()
     body = region_def("single_block")
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), ExecutesBodyOnce())
     assembly_format = (
         "$kind `(` $inputs `)` (`schedule` $schedule^)? attr-dict `:` functional-type($inputs, $outputs) $body"
     )

@@ -21,6 +21,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.errors import E1164
+from etir.backends.native.functions import outputs_of
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import CFunction, part_text
 from etir.backends.native.packing import count_of
@@ -95,7 +96,7 @@ class _Printer:
 
     def source(self, entry: str) -> CSource:
         block = self.func.body.block
-        inputs = len(self.func.function_type.inputs) - _outputs(self.func)
+        inputs = len(self.func.function_type.inputs) - outputs_of(self.func)
         for i, arg in enumerate(block.args):
             kind = f"((const float*)call->inputs[{i}])" if i < inputs else f"((float*)call->outputs[{i - inputs}])"
             self.address[arg] = kind
@@ -166,9 +167,3 @@ class _Printer:
                 )
             )
         return self.functions[key]
-
-
-def _outputs(func: FuncOp) -> int:
-    """How many of the arguments, the last ones, are outputs."""
-    found = func.attributes["native.outputs"]
-    return found.value.data  # type: ignore[union-attr]

@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import ELEMENTWISE, Body
+from etir.backends.native.functions import OUTPUTS
 from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, memref, row_major
@@ -24,7 +25,6 @@ from etir.backends.native.windows import window_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
 
-OUTPUTS = "native.outputs"
 RESHAPES = ("aten.view_copy.default", "aten.unsqueeze_copy.default")
 """Operators that keep the elements in order."""
 
@@ -91,7 +91,7 @@ class Lowering(Memory):
         self._return()
         self.block.add_op(ReturnOp())
         types = [arg.type for arg in self.block.args]
-        func = FuncOp(self.func.sym_name.data, (types, []), Region(self.block))
+        func = FuncOp(self.func.sym_name.data, (types, []), Region(self.block), visibility="private")
         func.attributes[OUTPUTS] = IntegerAttr(len(self.returned.arguments), i64)
         func.location = self.func.location
         return ModuleOp([func])

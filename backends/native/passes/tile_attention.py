@@ -29,6 +29,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from etir.backends.native.functions import tile_functions
 from etir.backends.native.loop import SLOTS, LoopOp
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
@@ -239,6 +240,5 @@ class TileAttentionPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Every function of the module."""
-        for func in module.body.block.ops:
-            if isinstance(func, FuncOp):
-                fuse_attention(func)
+        for func in tile_functions(module):
+            fuse_attention(func)

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block
 
+from etir.backends.native.functions import tile_functions
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BufferOp, MapOp, PackOp, YieldOp
@@ -95,6 +96,5 @@ class TileForwardPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Every function of the module."""
-        for func in module.body.block.ops:
-            if isinstance(func, FuncOp):
-                forward_copies(func)
+        for func in tile_functions(module):
+            forward_copies(func)

@@ -13,6 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import SSAValue
 
+from etir.backends.native.functions import tile_functions
 from etir.backends.native.tile import BufferOp, TemplateOp, extent_of
 from etir.dialects.context import EtContext
 from etir.passes.analysis.planning.algorithms import plan
@@ -63,6 +64,5 @@ class TilePlanPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Every function of the module."""
-        for func in module.body.block.ops:
-            if isinstance(func, FuncOp):
-                plan_function(func)
+        for func in tile_functions(module):
+            plan_function(func)

@@ -17,6 +17,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
+from etir.backends.native.functions import tile_functions
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BrgemmOp, MapOp, PackOp, YieldOp, shape_of
@@ -107,6 +108,5 @@ class TileScalePass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Every function of the module."""
-        for func in module.body.block.ops:
-            if isinstance(func, FuncOp):
-                fold_scales(func)
+        for func in tile_functions(module):
+            fold_scales(func)

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from etir.backends.native.cpu import Cpu, cpu
+from etir.backends.native.functions import tile_functions
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import set_schedule
 from etir.backends.native.tile import TemplateOp
@@ -41,6 +42,5 @@ class TileSchedulePass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E1160 for an unknown processor."""
         target = cpu(self.cpu)
-        for func in module.body.block.ops:
-            if isinstance(func, FuncOp):
-                choose_schedules(func, target)
+        for func in tile_functions(module):
+            choose_schedules(func, target)

@@ -17,7 +17,7 @@ The pass runs in every compilation, on the schedule of each processor, and on te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import Float32Type, IntAttr, IntegerAttr, MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
@@ -29,6 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 from etir.backends.native.cpu import Cpu, cpu
 from etir.backends.native.errors import E1164, E1166, E1169
 from etir.backends.native.footprint import footprint, is_injective
+from etir.backends.native.functions import OUTPUTS, tile_functions
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import body_problem, schedule_problem
 from etir.backends.native.loop import LoopOp
@@ -40,8 +41,6 @@ from etir.dialects.context import EtContext
 from etir.dialects.text import source_location
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
-
-OUTPUTS = "native.outputs"
 
 
 def verify_function(
@@ -297,12 +296,6 @@ class VerifyTilePass(Pass):
         """Raises one error with everything that is wrong (E1160, E1164, E1166 to E1169)."""
         target = cpu(self.cpu) if self.cpu else None
         found: list[Diagnostic] = []
-        for func in _functions(module):
+        for func in tile_functions(module):
             found += problems(func, target)
         raise_if_errors(found)
-
-
-def _functions(module: ModuleOp) -> Iterator[FuncOp]:
-    for func in module.body.block.ops:
-        if isinstance(func, FuncOp) and OUTPUTS in func.attributes and not func.is_declaration:
-            yield func

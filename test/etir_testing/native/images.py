@@ -6,22 +6,20 @@ import ctypes
 import mmap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from xdsl.dialects.func import FuncOp
-from xdsl.dialects.memref import ReinterpretCastOp
-from xdsl.ir import SSAValue
 
 from etir.backends.native.cc import compiler, shared_object
 from etir.backends.native.cpu import cpu, family_of_host
+from etir.backends.native.functions import outputs_of
 from etir.backends.native.image import flat_image
-from etir.backends.native.kernels import template_of
+from etir.backends.native.interpreted import array_in, run_function
 from etir.backends.native.packing import packed
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
-from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of, strides_of
+from etir.backends.native.tile import extent_of
 
 from etir_testing.native.emulated import EMULATORS, EmulatedCode
 
@@ -64,7 +62,7 @@ class Code:
         choose_schedules(func, target)
         self.text = print_c(func, target).text
         self.weights = {op: packed(op, (weights or {})[op.symbol.data]) for op in weights_of(func)}
-        outputs = func.attributes["native.outputs"].value.data  # type: ignore[union-attr]
+        outputs = outputs_of(func)
         args = func.body.block.args
         self.inputs, self.outputs = args[: len(args) - outputs], args[len(args) - outputs :]
         self.emulated = EmulatedCode(self.text, name, cc) if name not in here() else None
@@ -92,42 +90,15 @@ class Code:
         for inner, whole in [*results, (arena, whole_arena)]:
             first = (inner.ctypes.data - whole.ctypes.data) // 4
             assert np.isnan(whole[:first]).all() and np.isnan(whole[first + inner.size :]).all(), "written outside"
-        return [_view(r[0], arg).copy() for r, arg in zip(results, self.outputs, strict=True)]
+        return [array_in(r[0], arg).copy() for r, arg in zip(results, self.outputs, strict=True)]
 
     def _emulate(self, code: EmulatedCode, given: Sequence[np.ndarray]) -> list[np.ndarray]:
         sizes = [4 * extent_of(arg.type) for arg in self.outputs]
         weights = [w.tobytes() for w in self.weights.values()]
         made = code([x.tobytes() for x in given], sizes, weights, self.arena_bytes)
-        return [_view(np.frombuffer(m, np.float32), arg).copy() for m, arg in zip(made, self.outputs, strict=True)]
-
-
-def _view(memory: np.ndarray, value: SSAValue, offset: int = 0) -> np.ndarray:
-    shape = value.type.get_shape()  # type: ignore[attr-defined]
-    strides = [4 * s for s in strides_of(value.type)]
-    return np.lib.stride_tricks.as_strided(memory[offset:], shape, strides)
+        return [array_in(np.frombuffer(m, np.float32), arg).copy() for m, arg in zip(made, self.outputs, strict=True)]
 
 
 def meaning(func: FuncOp, inputs: Sequence[np.ndarray], weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """What a function of ``tile`` means, operation by operation; memory that nothing has written is NaN."""
-    memory: dict[SSAValue, Any] = {}
-    args = func.body.block.args
-    for arg, x in zip(args, inputs, strict=False):
-        memory[arg] = (np.ascontiguousarray(x, np.float32).reshape(-1), 0)
-    for arg in args[len(inputs) :]:
-        memory[arg] = (np.full(extent_of(arg.type), np.nan, np.float32), 0)
-    for op in func.body.block.ops:
-        if isinstance(op, WeightOp):
-            memory[op.result] = (packed(op, weights[op.symbol.data]), 0)
-        elif isinstance(op, BufferOp):
-            memory[op.result] = (np.full(extent_of(op.result.type), np.nan, np.float32), 0)
-        elif isinstance(op, ReinterpretCastOp):
-            base, offset = memory[op.source]
-            memory[op.results[0]] = (base, offset + op.static_offsets.get_values()[0])
-        elif isinstance(op, TemplateOp):
-            template_of(op).numpy(op, [_view(*_placed(memory, v)) for v in op.operands])
-    return [_view(*_placed(memory, arg)).copy() for arg in args[len(inputs) :]]
-
-
-def _placed(memory: Mapping[SSAValue, Any], value: SSAValue) -> tuple[np.ndarray, SSAValue, int]:
-    base, offset = memory[value]
-    return base, value, offset
+    return run_function(func, inputs, weights.__getitem__)

@@ -13,7 +13,7 @@ func.func private @forward_native_0(%x: tensor<5x24xf32>, %y: tensor<5x40xf32>) 
 }
 
 // The weight is read in panels of 32 columns, the bias for every row; what the function returns is its last argument.
-// CHECK:      func.func @forward_native_0(%x: memref<5x24xf32>, %y: memref<5x40xf32>, %0: memref<5x40xf32>)
+// CHECK:      func.func private @forward_native_0(%x: memref<5x24xf32>, %y: memref<5x40xf32>, %0: memref<5x40xf32>)
 // CHECK-NEXT:   %1 = tile.weight "b" : memref<40xf32>
 // CHECK-NEXT:   %2 = tile.buffer : memref<5x40xf32>
 // CHECK-NEXT:   %3 = tile.weight "w" panel 32 : i64 transposed 1 : i64 : memref<2x24x32xf32>

@@ -1,0 +1,28 @@
+"""Functions of ``tile`` in a module: what says that a function is one.
+
+A method calls such a function with ``backend.call_delegate``; its arguments are the memory of the inputs and then of
+the outputs. Weights are symbols of the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp
+from xdsl.dialects.func import FuncOp
+
+OUTPUTS = "native.outputs"
+"""How many of the last arguments of a function are outputs."""
+
+
+def tile_functions(module: ModuleOp) -> Iterator[FuncOp]:
+    """The functions of a module that are ``tile``."""
+    for op in module.body.block.ops:
+        if isinstance(op, FuncOp) and OUTPUTS in op.attributes and not op.is_declaration:
+            yield op
+
+
+def outputs_of(func: FuncOp) -> int:
+    """How many of the last arguments are outputs."""
+    return cast("IntegerAttr[IntegerType]", func.attributes[OUTPUTS]).value.data

@@ -1,0 +1,50 @@
+"""Running a function of ``tile`` with the NumPy meanings of its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.func import FuncOp
+from xdsl.dialects.memref import ReinterpretCastOp
+from xdsl.ir import SSAValue
+
+from etir.backends.native.kernels.template import template_of
+from etir.backends.native.packing import packed
+from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of, shape_of, strides_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def run_function(func: FuncOp, inputs: Sequence[np.ndarray], weight: Callable[[str], np.ndarray]) -> list[np.ndarray]:
+    """What a function of ``tile`` computes, operation by operation; memory that nothing has written is NaN.
+
+    ``weight`` gives the weight of a symbol, in its own shape.
+    """
+    import numpy as np
+
+    memory: dict[SSAValue, tuple[Any, int]] = {}
+    args = func.body.block.args
+    for arg, x in zip(args, inputs, strict=False):
+        memory[arg] = (np.ascontiguousarray(x, np.float32).reshape(-1), 0)
+    for arg in args[len(inputs) :]:
+        memory[arg] = (np.full(extent_of(arg.type), np.nan, np.float32), 0)
+    for op in func.body.block.ops:
+        if isinstance(op, WeightOp):
+            memory[op.result] = (packed(op, weight(op.symbol.data)), 0)
+        elif isinstance(op, BufferOp):
+            memory[op.result] = (np.full(extent_of(op.result.type), np.nan, np.float32), 0)
+        elif isinstance(op, ReinterpretCastOp):
+            base, offset = memory[op.source]
+            memory[op.results[0]] = (base, offset + op.static_offsets.get_values()[0])
+        elif isinstance(op, TemplateOp):
+            template_of(op).numpy(op, [array_in(memory[v][0], v, memory[v][1]) for v in op.operands])
+    return [array_in(memory[arg][0], arg).copy() for arg in args[len(inputs) :]]
+
+
+def array_in(memory: np.ndarray, value: SSAValue, offset: int = 0) -> np.ndarray:
+    """The elements of a memref, which starts ``offset`` floats into ``memory``."""
+    import numpy as np
+
+    return np.lib.stride_tricks.as_strided(memory[offset:], shape_of(value), [4 * s for s in strides_of(value.type)])
