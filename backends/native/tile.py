@@ -276,13 +276,9 @@ class DepthwiseOp(TemplateOp):
         _verify_body(self.body, 1 + len(self.extra))
 
 
-@irdl_op_definition
-class PoolOp(TemplateOp):
-    """The largest or smallest number, the sum or the mean, of ``body(a, extra)`` over windows: a [..., h, w, taps,
-    taps, c], extra and c [..., h, w, c].
-    """
+class CombineOp(TemplateOp):
+    """Combines elements of ``body(a, extra)`` as ``kind`` says, one of :data:`COMBINATIONS`."""
 
-    name = "tile.pool"
     kind = prop_def(StringAttr)
     a = operand_def(MemRefType)
     c = operand_def(MemRefType)
@@ -302,49 +298,43 @@ class PoolOp(TemplateOp):
     def writes(self) -> list[SSAValue]:
         return [self.c]
 
-    def verify_(self) -> None:
-        a, c = shape_of(self.a), shape_of(self.c)
-        if self.kind.data not in COMBINATIONS or len(a) < 3 or c != (*a[:-3], a[-1]):
-            kinds = ", ".join(COMBINATIONS)
-            raise VerifyException(f"a is [..., h, w, taps, taps, c], c [..., h, w, c], the kind one of {kinds}")
-        if any(shape_of(e) != c for e in self.extra):
-            raise VerifyException("extra operands have the shape of c")
+    def _verify(self, extra: tuple[int, ...]) -> None:
+        """The kind, the shape of the extra operands, and the body."""
+        if self.kind.data not in COMBINATIONS:
+            raise VerifyException(f"the kind is one of {', '.join(COMBINATIONS)}")
+        if any(shape_of(e) != extra for e in self.extra):
+            raise VerifyException(f"extra operands have the shape {extra}")
         _verify_body(self.body, 1 + len(self.extra))
 
 
 @irdl_op_definition
-class ReduceOp(TemplateOp):
-    """The largest or smallest number, the sum or the mean, of ``body(x, extra)`` along the last dim: x and extra [...,
-    n], out [...].
+class PoolOp(CombineOp):
+    """The largest or smallest number, the sum or the mean, of ``body(a, extra)`` over windows: a [..., h, w, taps,
+    taps, c], extra and c [..., h, w, c].
+    """
+
+    name = "tile.pool"
+
+    def verify_(self) -> None:
+        a, c = shape_of(self.a), shape_of(self.c)
+        if len(a) < 5 or c != (*a[:-3], a[-1]):
+            raise VerifyException("a is [..., h, w, taps, taps, c], c [..., h, w, c]")
+        self._verify(c)
+
+
+@irdl_op_definition
+class ReduceOp(CombineOp):
+    """The largest or smallest number, the sum or the mean, of ``body(a, extra)`` along the last dim: a and extra [...,
+    n], c [...].
     """
 
     name = "tile.reduce"
-    kind = prop_def(StringAttr)
-    x = operand_def(MemRefType)
-    out = operand_def(MemRefType)
-    extra = var_operand_def(MemRefType)
-    body = region_def("single_block")
-    assembly_format = (
-        "$kind $x `,` $out `(` $extra `)` (`schedule` $schedule^)? attr-dict `:` type($x) `,` type($out) "
-        "`(` type($extra) `)` $body"
-    )
-
-    def __init__(self, kind: str, x: SSAValue, out: SSAValue, extra: Sequence[SSAValue], body: Region):
-        super().__init__(operands=[x, out, extra], properties={"kind": StringAttr(kind)}, regions=[body])
-
-    def reads(self) -> list[SSAValue]:
-        return [self.x, *self.extra]
-
-    def writes(self) -> list[SSAValue]:
-        return [self.out]
 
     def verify_(self) -> None:
-        x = shape_of(self.x)
-        if self.kind.data not in COMBINATIONS or not x or shape_of(self.out) != x[:-1]:
-            raise VerifyException(f"x is [..., n], out [...], the kind one of {', '.join(COMBINATIONS)}")
-        if any(shape_of(e) != x for e in self.extra):
-            raise VerifyException("extra operands have the shape of x")
-        _verify_body(self.body, 1 + len(self.extra))
+        a = shape_of(self.a)
+        if not a or shape_of(self.c) != a[:-1]:
+            raise VerifyException("a is [..., n], c [...]")
+        self._verify(a)
 
 
 @irdl_op_definition

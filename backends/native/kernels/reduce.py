@@ -33,15 +33,15 @@ class Reduce(Template):
     name = "reduce"
 
     def illegal(self, op: ReduceOp, cpu: Cpu) -> str | None:
-        if any(strides_of(v.type)[-1] not in (0, 1) for v in (op.x, *op.extra)):
+        if any(strides_of(v.type)[-1] not in (0, 1) for v in (op.a, *op.extra)):
             return "elements of a row lie side by side"
         return None
 
     def c(self, op: ReduceOp, cpu: Cpu) -> CFunction:
-        *outer, n = shape_of(op.x)
+        *outer, n = shape_of(op.a)
         lanes, kind = cpu.vector, op.kind.data
-        operands = [op.x, *op.extra]
-        rows = [strides_of(op.out.type), *(strides_of(v.type)[:-1] for v in operands)]
+        operands = [op.a, *op.extra]
+        rows = [strides_of(op.c.type), *(strides_of(v.type)[:-1] for v in operands)]
         dims, steps = collapsed(outer, rows) if outer else ([1], [[1] for _ in rows])
         names = ["o", "x", *(f"e{i}" for i in range(len(op.extra)))]
         along = [strides_of(v.type)[-1] for v in operands]
@@ -84,11 +84,11 @@ class Reduce(Template):
     def numpy(self, op: ReduceOp, operands: Sequence[Any]) -> None:
         import numpy as np
 
-        x, out, *extra = operands
-        out[...] = combined(op.kind.data, run_body(op.body.block, [x, *extra]).astype(np.float64), -1)
+        a, c, *extra = operands
+        c[...] = combined(op.kind.data, run_body(op.body.block, [a, *extra]).astype(np.float64), -1)
 
 
 def _addresses(count: int, steps: Sequence[Sequence[int]], names: Sequence[str]) -> list[str]:
-    """Addresses by name; operands are x, out and then the extra ones."""
+    """Addresses by name; operands are a, c and then the extra ones."""
     order = [1, 0, *range(2, len(names))]
     return addresses(count, [steps[i] for i in order], [names[i] for i in order], 1)
