@@ -40,7 +40,7 @@ from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.verify_native import verify_groups
 from etir.backends.native.passes.verify_tile import verify_function
-from etir.backends.native.print_c import CALL, header, print_c, weights_of
+from etir.backends.native.print_c import call_text, header, print_c, weights_of
 from etir.backends.native.tile import shape_of
 from etir.diagnostics import EtirError
 
@@ -81,7 +81,7 @@ def link_functions(functions: Sequence[tuple[Outlined, Sequence[str], str]]) -> 
         WEIGHTS: _weights_text(weights),
         "etir_native.h": _TABLE_HEADER,
         "etir_native.cc": _table_text(made),
-        "etir_native_call.h": f"#pragma once\n{CALL}",
+        "etir_native_call.h": f"#pragma once\n{call_text()}",
         "vec.h": header(),
     }
     files = {name: text.encode() for name, text in shared.items()}

@@ -28,19 +28,7 @@ from etir.backends.native.packing import count_of
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of
 from etir.dialects.text import source_location
 
-CALL = """\
-// What the runtime gives; the layout is fixed (runtime/backends/native/call.h).
-struct etir_native_call {
-  const void* const* inputs;
-  void* const* outputs;
-  const void* const* weights;
-  uint8_t* arena;
-  const int64_t* sizes;
-  void* pool;
-  void (*run)(void* pool, int64_t count, int64_t grain, void (*part)(void* given, int64_t begin, int64_t end),
-              void* given);
-};
-
+PARALLEL = """\
 static void etir_parallel(const struct etir_native_call* call, int64_t count, int64_t grain,
                           void (*part)(void* given, int64_t begin, int64_t end), void* given) {
   if (call->run == 0 || count <= grain) {
@@ -67,7 +55,17 @@ class CSource:
 @cache
 def header() -> str:
     """The text of ``vec.h``."""
-    return (Path(__file__).parent / "kernels" / "vec.h").read_text(encoding="utf-8")
+    return _text("vec.h")
+
+
+@cache
+def call_text() -> str:
+    """How the entry is called, ``call.h``, and how it shares out work."""
+    return f"{_text('call.h')}\n{PARALLEL}"
+
+
+def _text(name: str) -> str:
+    return (Path(__file__).parent / "kernels" / name).read_text(encoding="utf-8")
 
 
 def weights_of(func: FuncOp) -> tuple[WeightOp, ...]:
@@ -123,7 +121,7 @@ class _Printer:
         extents = {
             name: count_of(op) for name, op in zip(self.arrays or (), self.weights, strict=self.arrays is not None)
         }
-        prologue = f"#define ETIR_VW {self.cpu.vector}\n{header()}\n{CALL}"
+        prologue = f"#define ETIR_VW {self.cpu.vector}\n{header()}\n{call_text()}"
         text = "\n".join(
             [
                 prologue,

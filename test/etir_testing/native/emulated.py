@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from etir.backends.native import kernels
 from etir.backends.native.cc import compiler, object_file, shared_object
 from etir.backends.native.cpu import cpu
 from etir.backends.native.image import Image, flat_image
@@ -26,6 +27,8 @@ from etir.backends.native.print_c import ENTRY
 from etir_testing import ROOT
 
 HARNESS = Path(__file__).parent / "harness.c"
+CALL = Path(kernels.__file__).parent / "call.h"
+"""How code is called: what it includes itself."""
 RUNTIME = ROOT / "runtime"
 _SEMIHOSTING = ("-nographic", "-monitor", "none", "-serial", "none", "-semihosting-config", "enable=on,target=native")
 
@@ -73,12 +76,13 @@ def _run(command: Sequence[str | Path], folder: str | Path, limit: float = 120) 
 @cache
 def _loader(tool: str) -> Path:
     """The harness for Linux, built once."""
-    key = hashlib.sha256(HARNESS.read_bytes()).hexdigest()[:16]
+    key = hashlib.sha256(HARNESS.read_bytes() + CALL.read_bytes()).hexdigest()[:16]
     path = ROOT / "build" / "native-harness" / f"{tool}-{key}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            _run([tool, "-O1", "-static", "-std=gnu11", "-Wall", "-Werror", HARNESS, "-o", "harness"], folder)
+            flags = ["-O1", "-static", "-std=gnu11", "-Wall", "-Werror", f"-I{CALL.parent}"]
+            _run([tool, *flags, HARNESS, "-o", "harness"], folder)
             (Path(folder) / "harness").rename(path)
     return path
 
@@ -126,7 +130,7 @@ class EmulatedCode:
 
     def _linked(self, folder: Path) -> Path:
         (folder / "code.o").write_bytes(self.object)
-        flags = [*cpu(self.name).flags, f"-I{RUNTIME}", "-O1", "-w"]
+        flags = [*cpu(self.name).flags, f"-I{RUNTIME}", f"-I{CALL.parent}", "-O1", "-w"]
         cc = self.emulator.compiler
         _run(
             [cc, *flags, "-std=gnu11", f"-DETIR_LINKED={self.emulator.memory}", "-c", HARNESS, "-o", "harness.o"],

@@ -29,11 +29,12 @@ from etir.backends.native.print_c import ENTRY, CSource, print_c
 from etir.backends.native.tile import BufferOp, extent_of
 
 from etir_testing import ROOT
+from etir_testing.native.emulated import CALL
 
 RUNNER = Path(__file__).parent / "runner.c"
 FOLDER = ROOT / "build" / "native-runner"
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-PLAIN = ("-std=gnu11", "-O1", "-g0", "-w")
+PLAIN = ("-std=gnu11", "-O1", "-g0", "-w", f"-I{CALL.parent}")
 PAGE = 4096
 
 
@@ -71,26 +72,35 @@ def _compiled(texts: Sequence[Path], out: Path, flags: Sequence[str]) -> None:
     assert run.returncode == 0, run.stderr[:4000]
 
 
-def _kept(name: str, text: str, flags: Sequence[str], source: Path) -> Path:
-    """What is made of ``source`` with these flags, once for each text."""
+def _kept(name: str, flags: Sequence[str]) -> Path:
+    """What is made of the runner with these flags, once for each text of it."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    key = hashlib.sha256("\0".join([_command(), *flags, text]).encode()).hexdigest()[:24]
+    texts = [source.read_text(encoding="utf-8") for source in (RUNNER, CALL)]
+    key = hashlib.sha256("\0".join([_command(), *flags, *texts]).encode()).hexdigest()[:24]
     out = FOLDER / f"{name}-{key}"
     if not out.exists():
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
             made = Path(folder) / "made"
-            _compiled([source], made, flags)
+            _compiled([RUNNER], made, flags)
             made.replace(out)
     return out
 
 
 def _linked_runner() -> Path:
-    flags = (*PLAIN, *SANITIZE, "-DETIR_LINKED", "-c")
-    return _kept("linked.o", RUNNER.read_text(encoding="utf-8"), flags, RUNNER)
+    return _kept("linked.o", (*PLAIN, *SANITIZE, "-DETIR_LINKED", "-c"))
 
 
 def _image_runner() -> Path:
-    return _kept("runner", RUNNER.read_text(encoding="utf-8"), PLAIN, RUNNER)
+    return _kept("runner", PLAIN)
+
+
+def _source(func: FuncOp, name: str, arena_bytes: int | None) -> tuple[CSource, int, list[tuple[int, int]]]:
+    """The C of ``func``, the bytes of its arena, and what of it nothing may touch."""
+    gaps: list[tuple[int, int]] = []
+    if arena_bytes is None:
+        arena_bytes, gaps = set_apart(func)
+    choose_schedules(func, cpu(name))
+    return print_c(func, cpu(name)), arena_bytes, gaps
 
 
 def sanitized(
@@ -105,16 +115,11 @@ def sanitized(
 
     Changes places and schedules of ``func``. Raises :class:`Finding`.
     """
-    gaps: list[tuple[int, int]] = []
-    if arena_bytes is None:
-        arena_bytes, gaps = set_apart(func)
-    target = cpu(name)
-    choose_schedules(func, target)
-    source = print_c(func, target)
+    source, arena_bytes, gaps = _source(func, name, arena_bytes)
     with tempfile.TemporaryDirectory() as folder:
         text, program = Path(folder) / "native.c", Path(folder) / "program"
         text.write_text(source.text, encoding="utf-8")
-        made = (*PLAIN, *flags, *SANITIZE, "-ffp-contract=fast", *target.flags)
+        made = (*PLAIN, *flags, *SANITIZE, "-ffp-contract=fast", *cpu(name).flags)
         _compiled([text, _linked_runner()], program, made)
         return _run(Path(folder), program, func, source, inputs, weights, arena_bytes, gaps)
 
@@ -127,13 +132,8 @@ def paged(
     arena_bytes: int | None = None,
 ) -> list[np.ndarray]:
     """What the image of ``func`` for processor ``name`` writes between guard pages; the same arguments."""
-    gaps: list[tuple[int, int]] = []
-    if arena_bytes is None:
-        arena_bytes, gaps = set_apart(func)
-    target = cpu(name)
-    choose_schedules(func, target)
-    source = print_c(func, target)
-    image = flat_image(shared_object(source.text, target, compiler()), ENTRY)
+    source, arena_bytes, gaps = _source(func, name, arena_bytes)
+    image = flat_image(shared_object(source.text, cpu(name), compiler()), ENTRY)
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder) / "image"
         code.write_bytes(image.code)

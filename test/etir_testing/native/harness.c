@@ -6,21 +6,14 @@
 // out.bin are the outputs. Between everything lie guards; one that has changed is exit code 3.
 #include <stdint.h>
 
-struct call {
-  const void* const* inputs;
-  void* const* outputs;
-  const void* const* weights;
-  uint8_t* arena;
-  const int64_t* sizes;
-  void* pool;
-  void (*run)(void*, int64_t, int64_t, void (*)(void*, int64_t, int64_t), void*);
-};
-typedef int32_t (*entry_type)(const struct call*);
+#include "call.h"
+
+typedef int32_t (*entry_type)(const struct etir_native_call*);
 
 enum { kGuard = 128, kMost = 256 };
 
 #ifdef ETIR_LINKED
-int32_t etir_native_entry(const struct call* call);
+int32_t etir_native_entry(const struct etir_native_call* call);
 
 static int semihosting(int operation, void* block) {
   register int r0 __asm__("r0") = operation;
@@ -127,7 +120,7 @@ int main(void) {
   }
   uint8_t* const arena = guarded(header[5]);
   if (arena == 0) return 4;
-  const struct call call = {given, made, given + inputs, arena, 0, 0, 0};
+  const struct etir_native_call call = {given, made, given + inputs, arena, 0, 0, 0};
   const int32_t status = entry(&call);
   if (status != 0) return 5;
   if (!is_filled(arena - kGuard) || !is_filled(arena + header[5])) return 3;

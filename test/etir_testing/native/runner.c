@@ -18,19 +18,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "call.h"
+
 #ifdef ETIR_LINKED
 #include <sanitizer/asan_interface.h>
 #endif
-
-struct call {
-  const void* const* inputs;
-  void* const* outputs;
-  const void* const* weights;
-  uint8_t* arena;
-  const int64_t* sizes;
-  void* pool;
-  void (*run)(void*, int64_t, int64_t, void (*)(void*, int64_t, int64_t), void*);
-};
 
 #define MOST 4096
 static void *inputs[MOST], *outputs[MOST], *weights[MOST];
@@ -76,8 +68,10 @@ static void bar(uint8_t* arena, size_t at, size_t size, int barred) {
   }
 #else
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-  const uintptr_t begin = ((uintptr_t)arena + at + page - 1) / page * page, end = ((uintptr_t)arena + at + size) / page * page;
-  if (end > begin && mprotect((void*)begin, end - begin, barred ? PROT_NONE : PROT_READ | PROT_WRITE) != 0) fail("mprotect");
+  const uintptr_t begin = ((uintptr_t)arena + at + page - 1) / page * page,
+                  end = ((uintptr_t)arena + at + size) / page * page;
+  if (end > begin && mprotect((void*)begin, end - begin, barred ? PROT_NONE : PROT_READ | PROT_WRITE) != 0)
+    fail("mprotect");
 #endif
 }
 
@@ -89,7 +83,7 @@ static void backwards(void* pool, int64_t count, int64_t grain, void (*part)(voi
   }
 }
 
-int32_t etir_native_entry(const struct call* call);
+int32_t etir_native_entry(const struct etir_native_call* call);
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
@@ -121,7 +115,7 @@ int main(int argc, char** argv) {
     if (!ok) fail(word);
   }
   fclose(description);
-  int32_t (*entry)(const struct call*) = NULL;
+  int32_t (*entry)(const struct etir_native_call*) = NULL;
 #ifdef ETIR_LINKED
   entry = etir_native_entry;
 #else
@@ -130,7 +124,7 @@ int main(int argc, char** argv) {
   if (code == MAP_FAILED || file == NULL || fread(code, 1, image_bytes, file) != image_bytes) fail("no image");
   fclose(file);
   if (mprotect(code, image_bytes, PROT_READ | PROT_EXEC) != 0) fail("mprotect");
-  entry = (int32_t(*)(const struct call*))((uint8_t*)code + entry_at);
+  entry = (int32_t(*)(const struct etir_native_call*))((uint8_t*)code + entry_at);
 #endif
   static uint8_t* first[MOST];
   FILE* out = fopen(argv[2], "wb");
@@ -144,8 +138,9 @@ int main(int argc, char** argv) {
     uint8_t* arena = NULL;
     if (arena_bytes > 0) memset(arena = block(arena_bytes, at_end), 0xff, arena_bytes);
     for (int i = 0; i < poisons; ++i) bar(arena, poison[i][0], poison[i][1], 1);
-    const struct call call = {(const void* const*)inputs, outputs, (const void* const*)weights, arena, NULL, NULL,
-                              round == 0 ? NULL : backwards};
+    const struct etir_native_call call = {
+        (const void* const*)inputs,   outputs, (const void* const*)weights, arena, NULL, NULL,
+        round == 0 ? NULL : backwards};
     if (entry(&call) != 0) fail("the function returns an error");
     for (int i = 0; i < output_count; ++i) {
       if (round == 0) {
