@@ -1,0 +1,132 @@
+"""Softmax and norms: of rows, of groups of channels, of the batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.dialects import math as functions
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import SSAValue
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.dialect import GroupOp
+from etir.backends.native.elementwise import Body
+from etir.backends.native.lowering.function import Lowering, Outside, lowers, members, shape
+from etir.backends.native.lowering.reductions import reduce_to
+from etir.backends.native.memory import is_image
+from etir.backends.native.places import Place
+from etir.backends.native.tile import MapOp, NormOp, SoftmaxOp, YieldOp, body_of, f32
+from etir.dialects.schema_op import SchemaOp
+
+
+@lowers("softmax")
+def lower_softmax(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
+    """Rows along the dim, and their logarithm where that is wanted."""
+    (op,) = members(group)
+    given = lowering.place(outside[op.arg("self")])
+    rank = len(given.shape)
+    dim = op.arg("dim") % rank
+    order = [*(d for d in range(rank) if d != dim), dim]
+    x = lowering.side_by_side(given.permuted(order), op)
+    log = operator_of(op) == "aten._log_softmax.default"
+    target = lowering.result(group.outputs[0])
+    out = target.permuted(order)
+    if out.strides[-1] != 1 and out.shape[-1] != 1:
+        made = lowering.buffer(out.shape)
+        lowering.add(SoftmaxOp(lowering.memref(x), lowering.memref(made), log), group)
+        lowering.copy(made, out, op)
+        return
+    lowering.add(SoftmaxOp(lowering.memref(x), lowering.memref(out), log), group)
+
+
+@lowers("norm")
+def lower_norm(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
+    """Layer norms along the last dims."""
+    op = members(group)[0]
+    count = math.prod(op.arg("normalized_shape"))
+    outer = shape(group.outputs[0])
+    dims = (*outer[: len(outer) - len(op.arg("normalized_shape"))], count)
+    out = lowering.result(group.outputs[0], dims)
+    x = lowering.viewed(lowering.side_by_side(lowering.place(outside[op.arg("input")]), op), dims, op)
+    parameters: list[SSAValue] = []
+    for name in ("weight", "bias"):
+        if op.arg(name) is not None:
+            place = lowering.place(outside[op.arg(name)])
+            dense = place if place.is_dense else lowering.copy(place)
+            parameters.append(lowering.memref(lowering.viewed(dense, (count,), op)))
+    eps = FloatAttr(float(op.arg("eps")), f32)
+    lowering.add(NormOp(lowering.memref(x), lowering.memref(out), parameters, eps), group)
+
+
+# --- norms of groups of channels --------------------------------------------------------------------------------------
+
+
+@lowers("group_norm")
+def lower_group_norm(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
+    """Group norm of [n, c, ...]: the mean, then the mean square of the difference, then a scale and a shift."""
+    op = members(group)[0]
+    given = lowering.place(outside[op.arg("input")])
+    groups = op.arg("group")
+    n, c, *rest = given.shape
+    parts = given.viewed((n, groups, c // groups, *rest))
+    assert parts is not None
+    parameters = [op.arg(name) for name in ("weight", "bias")]
+    places = [None if v is None else lowering.place(outside[v]) for v in parameters]
+    result = group.outputs[0]
+    target = lowering.image(result) if is_image(given) else lowering.result(result)
+    to = target.viewed(parts.shape)
+    assert to is not None
+    ones = [1] * len(rest)
+    affine = [
+        None if p is None else lowering.viewed(p, (groups, c // groups, *ones), op).broadcast(parts.shape)
+        for p in places
+    ]
+    _normalize(lowering, parts, to, 2, affine, float(op.arg("eps")), op)
+
+
+@lowers("batch_norm")
+def lower_batch_norm(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
+    """Batch norm with the statistics of the batch."""
+    op = members(group)[0]
+    given = lowering.place(outside[op.arg("input")])
+    result = group.outputs[0]
+    target = lowering.image(result) if is_image(given) else lowering.result(result)
+    rank = len(given.shape)
+    order = [1, 0, *range(2, rank)]
+    x, to = given.permuted(order), target.permuted(order)
+    ones = [1] * (rank - 1)
+    affine: list[Place | None] = []
+    for name in ("weight", "bias"):
+        value = op.arg(name)
+        place = None if value is None else lowering.place(outside[value])
+        affine.append(None if place is None else lowering.viewed(place, (x.shape[0], *ones), op).broadcast(x.shape))
+    _normalize(lowering, x, to, 1, affine, float(op.arg("eps")), op)
+
+
+def _normalize(
+    lowering: Lowering, x: Place, to: Place, kept: int, affine: Sequence[Place | None], eps: float, like: SchemaOp
+) -> None:
+    """``to = (x - mean) / sqrt(variance + eps) * scale + shift`` with statistics over all but the first dims."""
+    lead, rest = x.shape[:kept], [1] * (len(x.shape) - kept)
+    mean, variance = lowering.buffer(lead), lowering.buffer(lead)
+    reduce_to(lowering, "mean", x, mean, like)
+
+    def spread(place: Place) -> Place:
+        found = place.viewed((*lead, *rest))
+        assert found is not None
+        return found.broadcast(x.shape)
+
+    reduce_to(lowering, "mean", x, variance, like, mean)
+    operands = [x, spread(mean), spread(variance), *(p for p in affine if p is not None)]
+    region = body_of(len(operands))
+    args = iter(region.block.args)
+    build = Body(region.block, {})
+    value, center, square = next(args), next(args), next(args)
+    result = build.div(build.sub(value, center), build.make(functions.SqrtOp, build.add(square, eps)))
+    if affine[0] is not None:
+        result = build.mul(result, next(args))
+    if affine[1] is not None:
+        result = build.add(result, next(args))
+    region.block.add_op(YieldOp(result))
+    lowering.add(MapOp(lowering.memref(to), [lowering.memref(p) for p in operands], region), like)
