@@ -18,7 +18,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Runs a command that takes long: what it prints goes to a file, which is named if it fails.
 SHOW := $(PYTHON) etir/progress.py
-FOLDERS := dialects passes lowering backends emit tools interpret targets
+FOLDERS := dialects passes lowering backends devtools emit tools interpret targets
 
 .PHONY: demo test dev lint docs site sanitize opinfo bench zoo wheel cpp typing clean
 

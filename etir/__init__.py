@@ -47,6 +47,8 @@ __all__ = [
     "runtime",
 ]
 
+_PACKAGES = ("devtools", "runtime")
+
 _FUNCTIONS = {
     "compile": ("etir.driver", "compile_program"),
     "export_program": ("etir.lowering.export_fx", "export_program"),
@@ -61,8 +63,8 @@ _CLASSES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == "runtime":
-        return import_module("etir.runtime")
+    if name in _PACKAGES:
+        return import_module(f"etir.{name}")
     if name in _FUNCTIONS:
         module, function = _FUNCTIONS[name]
         found = short_errors(getattr(import_module(module), function))

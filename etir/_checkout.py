@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FOLDERS: dict[str, str] = {
     "etir.backends": "backends",
+    "etir.devtools": "devtools",
     "etir.dialects": "dialects",
     "etir.emit": "emit",
     "etir.interpret": "interpret",

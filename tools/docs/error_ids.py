@@ -14,6 +14,7 @@ PACKAGES = (
     "lowering",
     "backends",
     "emit",
+    "devtools",
     "tools",
     "interpret",
     "targets",
@@ -34,6 +35,7 @@ ERROR_AREAS = {
     "E11": "Delegates",
     "E12": "Runtime",
     "E13": "Plug-ins",
+    "E14": "Developer tools",
 }
 
 

@@ -22,7 +22,18 @@ from etir.lowering.build.inference import rule
 from etir.lowering.decompose_aten.decomposition import decomposition
 
 ROOT = Path(__file__).resolve().parents[3]
-FOLDERS = ("backends", "benchmarks", "dialects", "emit", "etir", "examples", "interpret", "lowering", "passes")
+FOLDERS = (
+    "backends",
+    "benchmarks",
+    "devtools",
+    "dialects",
+    "emit",
+    "etir",
+    "examples",
+    "interpret",
+    "lowering",
+    "passes",
+)
 FILES = sorted(
     path for folder in (*FOLDERS, "runtime/python", "targets", "tools") for path in (ROOT / folder).rglob("*.py")
 )

@@ -40,12 +40,14 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("passes", "rewrites inside one level"),
     ("backends", "delegates, one folder each"),
     ("etir", "the compiler: pipeline, driver, report"),
+    ("devtools", "traces, profiles, and what is found with them"),
     ("tools", "command lines"),
 )
 """Path prefixes with what lives there; the longest prefix of a file is its layer."""
 
 STARTS_TOOLS = (
     "etir/",
+    "devtools/__init__.py",
     "tools/",
     "dialects/context.py",
     "backends/api/registry.py",
