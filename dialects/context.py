@@ -75,9 +75,9 @@ def _backend() -> Dialect:
 
 def _et() -> Dialect:
     from etir.dialects import dtypes
-    from etir.dialects.et import arguments, executable, instructions, layout, payloads, program, values, weights
+    from etir.dialects.et import arguments, executable, instructions, layout, origin, payloads, program, values, weights
 
-    modules = (dtypes, layout, weights, program, arguments, values, instructions, executable, payloads)
+    modules = (dtypes, layout, origin, weights, program, arguments, values, instructions, executable, payloads)
     return dialect_of("et", *modules)
 
 

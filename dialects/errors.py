@@ -73,3 +73,6 @@ E0307 = define(
     "an operation has no source location",
     "passes keep locations when they use the rewrite driver; the importer writes one for every node",
 )
+E0311 = define(
+    "E0311", "an operation has no origin", "this is a bug in the pass that made it: new operations take a location"
+)

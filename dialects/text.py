@@ -22,8 +22,10 @@ from xdsl.dialects.builtin import (
     FileLineColLoc,
     FusedLoc,
     IntAttr,
+    LocationAttr,
     ModuleOp,
     NameLoc,
+    NoneAttr,
     StringAttr,
     UnknownLoc,
 )
@@ -123,6 +125,19 @@ class EtParser(DenseLiteralParser):
         if isinstance(value, ForwardDeclaredValue):
             self.forward_uses.setdefault(operand.operand_name, operand.span.start)
         return value
+
+    def _parse_location(self) -> LocationAttr:
+        """Parse a location. xDSL prints ``fused<metadata>[...]`` and cannot read it."""
+        token = self._current_token
+        if token.kind is not MLIRTokenKind.BARE_IDENT or token.text != "fused":
+            return super()._parse_location()
+        self.parse_keyword("fused")
+        metadata: Attribute = NoneAttr()
+        if self.parse_optional_punctuation("<") is not None:
+            metadata = self.parse_attribute()
+            self.parse_punctuation(">")
+        parts = self.parse_comma_separated_list(self.Delimiter.SQUARE, self._parse_location)
+        return FusedLoc(ArrayAttr(parts), metadata)
 
     def parse_optional_type(self) -> TypeAttribute | None:
         """Parse a type; a tensor type whose text was met before is not parsed again."""

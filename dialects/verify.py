@@ -16,8 +16,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.dominance import DominatorTree
-from etir.dialects.errors import E0301, E0302, E0303, E0304, E0305, E0306, E0307
+from etir.dialects.errors import E0301, E0302, E0303, E0304, E0305, E0306, E0307, E0311
 from etir.dialects.et.layout import LayoutAttr, layout_errors
+from etir.dialects.et.origin import carries_origin, origins_in
 from etir.dialects.et.program import GetWeightOp, ReadStateOp, StateOp, WeightOp, WriteStateOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
@@ -25,14 +26,27 @@ from etir.dialects.verified import VerifiedOperations
 
 
 def verify_module(
-    module: ModuleOp, *, require_locations: bool = False, verified: VerifiedOperations | None = None
+    module: ModuleOp,
+    *,
+    require_locations: bool = False,
+    origins: bool = False,
+    verified: VerifiedOperations | None = None,
 ) -> None:
     """Raise one error with every problem of ``module``.
 
     ``require_locations`` also reports operations without a source location (E0307): what the importer guarantees.
-    ``verified`` carries over between the verifications of one run of passes.
+    ``origins`` reports operations that do not say which operations of the program they come from (E0311): what a trace
+    relies on. ``verified`` carries over between the verifications of one run of passes.
     """
-    raise_if_errors(list(problems(module, require_locations=require_locations, verified=verified)))
+    found = list(problems(module, require_locations=require_locations, verified=verified))
+    raise_if_errors([*found, *(missing_origins(module) if origins else ())])
+
+
+def missing_origins(module: ModuleOp) -> Iterator[Diagnostic]:
+    """A problem for each operation that has no origin."""
+    for op in module.walk():
+        if carries_origin(op) and origins_in(op.location) is None:
+            yield E0311.diagnostic(f"'{op.name}' has no origin", source_location(op.location))
 
 
 def problems(

@@ -29,6 +29,7 @@ from etir.dialects.et.instructions import (
     ReturnOp,
 )
 from etir.dialects.et.layout import order_of
+from etir.dialects.et.origin import plain
 from etir.dialects.et.payloads import BESIDE, DelegateOp, NamedDataOp
 from etir.dialects.et.program import GetWeightOp, NoneOp, StateOp, StringOp, WeightOp
 from etir.dialects.et.values import BufferOp, ScalarOp, ViewOp
@@ -457,7 +458,7 @@ def operator_of(kernel: str) -> model.Operator:
 
 
 def _frames(op: Operation) -> model.FrameList:
-    location = op.location
+    location = plain(op.location)
     path = location.desc.data if isinstance(location, NameLoc) else ""
     place = source_location(location)
     if place is None:

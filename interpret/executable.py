@@ -176,6 +176,20 @@ class ExecutableMethod:
 
     def write(self, value: SSAValue, tensor: Any) -> None:
         """Store a result. Raises error E1002 when it does not fit the buffer."""
+        self._store(value, tensor)
+        self._tell(value)
+
+    def _tell(self, value: SSAValue) -> None:
+        """Let who watches the interpreter know what a value is now, and the views of it."""
+        watch = self.interpreter.watch
+        if watch is None:
+            return
+        watch(value, self.read(value))
+        for use in value.uses:
+            if isinstance(use.operation, ViewOp) and use.operation.late is None:
+                self._tell(use.operation.result)
+
+    def _store(self, value: SSAValue, tensor: Any) -> None:
         cell = self.cells.get(value)
         if cell is None:
             self.numbers[value] = self.evaluator.item(tensor) if self.evaluator.is_tensor(tensor) else tensor
@@ -237,6 +251,7 @@ class ExecutableMethod:
                     self.cells[op.target] = self.cells[op.source]
                 else:
                     self.numbers[op.target] = self.numbers[op.source]
+                self._tell(op.target)
             case JumpFalseOp():
                 held = self.read(op.condition)
                 holds = bool(held.all()) if self.evaluator.is_tensor(held) else bool(held)
@@ -319,6 +334,7 @@ class ExecutableMethod:
             shape = [self._value(s) for s in sizes]
             known = int(np.prod([s for s in shape if s != -1]))
             self.cells[target].shape = tuple(s if s != -1 else count // max(known, 1) for s in shape)
+            self._tell(target)
         elif base == "et_copy_index":
             target, source, index = items
             piece, position = self._value(source), self._value(index)
@@ -328,6 +344,7 @@ class ExecutableMethod:
                 cell.memory = np.append(cell.memory[: position * len(data)], data)
             cell.shape = (position + 1, *piece.shape)
             cell.memory[position * len(data) : (position + 1) * len(data)] = data
+            self._tell(target)
         elif base in _NUMBERS:
             self.write(items[-1], _NUMBERS[base](*(self._value(i) for i in items[:-1])))
         else:

@@ -59,6 +59,10 @@ MAX_ITERATIONS = 10_000_000
 """Iterations of one loop before the interpreter gives up: the runtimes' limit on instructions."""
 
 
+Watch = Callable[[SSAValue, Any], None]
+"""Hears of a value of the IR and what it is: a tensor of the evaluator, or a Python value."""
+
+
 class BlobRunner(Protocol):
     """What runs blobs of one kind, and functions at levels of its own: a backend, as the interpreter sees it."""
 
@@ -78,6 +82,7 @@ class Interpreter:
 
     ``evaluator`` is ``"torch"``, ``"numpy"`` or ``"auto"``. ``runner_of`` gives what runs the blobs of a backend by the
     name that the file has for it (``backends.api.registry.backend_of_runtime_id``); without it blobs cannot be run.
+    ``watch`` is told of every value when it has been computed, each time; it must not change what it is given.
     """
 
     def __init__(
@@ -85,8 +90,10 @@ class Interpreter:
         module: ModuleOp,
         evaluator: str | Evaluator = "auto",
         runner_of: Callable[[str], BlobRunner | None] | None = None,
+        watch: Watch | None = None,
     ):
         self.module = module
+        self.watch = watch
         self.runner_of = runner_of
         self.evaluator = get_evaluator(evaluator) if isinstance(evaluator, str) else evaluator
         self.symbols: dict[str, Operation] = {}
@@ -143,6 +150,9 @@ class Interpreter:
         self._check_sizes(func, checked)
         laid_out = self._laid_out(func, checked)
         values: dict[SSAValue, Any] = dict(zip(block.args, laid_out, strict=True))
+        if self.watch is not None:
+            for argument, value in values.items():
+                self.watch(argument, value)
         outputs = _Frame(self, values).run(block)
         for given, used in zip(checked, laid_out, strict=True):
             if used is not given:
@@ -326,6 +336,9 @@ class _Frame:
             raise EtirError([d.at(place) for d in error.diagnostics]) from error.__cause__
         for result, value in zip(op.results, results, strict=True):
             self.values[result] = value
+        if self.interpreter.watch is not None:
+            for result in op.results:
+                self.interpreter.watch(result, self.values[result])
 
     def _results(self, op: Operation) -> Sequence[Any]:
         values = self.values

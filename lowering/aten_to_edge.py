@@ -51,6 +51,7 @@ from etir.dialects.edge.rules import (
     scalar_form,
 )
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_of, tensor_type
+from etir.dialects.et.origin import give_marks, handed_on
 from etir.dialects.et.program import ConstantOp, UpdateInputOp, WriteStateOp
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import SchemaKind
@@ -189,7 +190,7 @@ class _Lowering:
                 name = scalar
             elif isinstance(value, SSAValue):
                 new = edge.aten.scalar_tensor.default.make(
-                    {"s": value, "dtype": value.type}, [tensor_type(value.type, ())], location=op.location
+                    {"s": value, "dtype": value.type}, [tensor_type(value.type, ())], location=handed_on(op.location)
                 )
                 Rewriter.insert_op(new, InsertPoint.before(op))
                 arguments[argument.name] = new.results[0]
@@ -216,7 +217,7 @@ class _Lowering:
         number = value if isinstance(element, IntegerType) else float(value)
         attribute = DenseIntOrFPElementsAttr.from_list(TensorType(element, []), [number])  # type: ignore[arg-type]
         new = ConstantOp(attribute)
-        new.location = op.location
+        new.location = handed_on(op.location)
         Rewriter.insert_op(new, InsertPoint.before(op))
         return new.result
 
@@ -260,7 +261,7 @@ class _Lowering:
         if wanted == type:
             return value
         new = edge.dim_order_ops._to_dim_order_copy.default.make(
-            {"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location
+            {"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=handed_on(op.location)
         )
         Rewriter.insert_op(new, InsertPoint.before(op))
         return new.results[0]
@@ -367,5 +368,6 @@ def _replace(op: Operation, values: Sequence[SSAValue]) -> None:
     for old, new in zip(op.results, values, strict=True):
         if new.name_hint is None and old.name_hint is not None:
             new.name_hint = old.name_hint
+        give_marks(old, new)
         old.replace_all_uses_with(new)
     Rewriter.erase_op(op)

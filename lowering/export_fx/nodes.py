@@ -28,6 +28,7 @@ from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of
+from etir.dialects.et.origin import plain
 from etir.dialects.et.program import NoneOp, StringOp, UpdateInputOp, WriteStateOp
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema import Kind, OpSchema
@@ -332,6 +333,7 @@ def legal_name(name: str) -> str:
 def origin(location: Attribute) -> dict[str, Any]:
     """What a node's metadata says of where it comes from: source line and module path."""
     found: dict[str, Any] = {}
+    location = plain(location) if isinstance(location, LocationAttr) else location
     place = source_location(location) if isinstance(location, LocationAttr) else None
     if place is not None and place.line:
         found["stack_trace"] = f'  File "{place.file}", line {place.line}, in forward\n'

@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 
 from etir.dialects.et.layout import dims_of
+from etir.dialects.et.origin import handed_on
 from etir.dialects.et.program import GetWeightOp, ReadStateOp
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
@@ -240,7 +241,7 @@ class AliasSets:
             result_types=[r.type for r in op.results],
             properties=dict(op.properties),
             attributes=dict(op.attributes),
-            location=op.location,
+            location=handed_on(op.location),
         )
         self.emit.insert(again)
         for alias in view.aliases:

@@ -12,6 +12,7 @@ from etir.dialects.aten import ops as aten
 from etir.dialects.aten.base import AtenOp
 from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import Dim, dims_of, order_of, tensor_type
+from etir.dialects.et.origin import handed_on
 from etir.dialects.literals import ArgValue
 from etir.dialects.sym.ops import ConstantOp, arithmetic
 
@@ -51,7 +52,7 @@ class Emitter:
         """Insert a new operation; it takes the current location if it has none."""
         assert self.point is not None and self.point.parent is not None
         if isinstance(op.location, UnknownLoc):
-            op.location = self.location
+            op.location = handed_on(self.location)
         self.point.parent.insert_op_before(op, self.point)
         return op
 
@@ -62,7 +63,7 @@ class Emitter:
         types: Sequence[Attribute],
     ) -> list[SSAValue]:
         """All results of a new operator."""
-        return list(self.insert(operator.make(arguments, types, location=self.location)).results)
+        return list(self.insert(operator.make(arguments, types, location=handed_on(self.location))).results)
 
     def __call__(self, operator: type[AtenOp], result: Attribute, arguments: Mapping[str, ArgValue]) -> SSAValue:
         """The single result of a new operator, of type ``result``."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import StringAttr, TensorType, UnknownLoc
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.aten import ops as aten
@@ -23,6 +23,7 @@ from etir.dialects.et.arguments import OPERAND
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import CallOp, DelegateCallOp, InputsOp, MoveOp, ReturnOp
 from etir.dialects.et.layout import Dim, dims_of, is_static, order_of, tensor_type
+from etir.dialects.et.origin import handed_on, of_result
 from etir.dialects.et.program import (
     ConstantOp,
     GetWeightOp,
@@ -138,10 +139,11 @@ class MethodLowering:
         """Add the definition of a value, with the location and name of what it stands for."""
         self.definitions.append(op)
         if isinstance(source, Operation):
-            op.location = source.location
+            op.location = handed_on(source.location)
         elif isinstance(source, SSAValue):
             owner = source.owner
-            op.location = owner.location if isinstance(owner, Operation) else cast(BlockArgument, source).location
+            place = owner.location if isinstance(owner, Operation) else cast(BlockArgument, source).location
+            op.location = of_result(place, source.index if isinstance(source, OpResult) else 0)
             op.results[0].name_hint = source.name_hint
         return op.results[0]
 
@@ -237,7 +239,7 @@ class MethodLowering:
     def emit(self, op: Operation, source: Operation) -> None:
         """Append an instruction to the current block, with the location of ``source``."""
         if isinstance(op.location, UnknownLoc):
-            op.location = source.location
+            op.location = handed_on(source.location)
         self.blocks[-1].add_op(op)
 
     def copy(self, target: SSAValue, source: SSAValue, op: Operation) -> None:
@@ -339,6 +341,8 @@ class MethodLowering:
         value = self.states.get(symbol)
         if value is None:
             value = self.states[symbol] = self.buffer(source, state=symbol)
+            if isinstance(value.owner, Operation):  # What it holds changes: it stands for no one value.
+                value.owner.location = handed_on(value.owner.location)
         return value
 
     def result_buffer(self, result: SSAValue) -> SSAValue:

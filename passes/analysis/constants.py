@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.dialects.dtypes import dtype_of, i1
 from etir.dialects.et.layout import is_contiguous
+from etir.dialects.et.origin import handed_on
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp, dense_bytes
 from etir.dialects.et.weights import Blob, BlobAttr, SyntheticAttr, payload_of
 
@@ -72,7 +73,7 @@ class ConstantStore:
             if name is None:
                 name = self._known[(type, blob)] = self._name(hint)
                 weight = WeightOp(name, type, BlobAttr(blob), {"kind": StringAttr("constant")})
-                weight.location = like.location
+                weight.location = handed_on(like.location)
                 self.add(weight)
             op = GetWeightOp(name, type)
         op.location = like.location

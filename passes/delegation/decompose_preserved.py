@@ -33,6 +33,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
+from etir.dialects.et.origin import handed_on
 from etir.lowering.aten_to_edge import AtenToEdgePass
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass
 from etir.lowering.decompose_aten.legality import is_legal, is_legal_name
@@ -141,6 +142,8 @@ def _in_default_order(value: SSAValue, op: EdgeOp) -> SSAValue:
     if wanted == value.type:
         return value
     assert isinstance(wanted, TensorType)
-    copy = ToDimOrder.make({"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location)
+    copy = ToDimOrder.make(
+        {"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=handed_on(op.location)
+    )
     Rewriter.insert_op(copy, InsertPoint.before(op))
     return copy.results[0]

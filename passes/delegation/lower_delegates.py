@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr, UnknownLoc
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -34,6 +34,7 @@ from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.context import EtContext
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import DelegateCallOp
+from etir.dialects.et.origin import standing_for
 from etir.dialects.et.payloads import BESIDE, BuildFileOp, DelegateOp, NamedDataOp
 from etir.dialects.et.program import ReadStateOp, StateOp, WeightOp, WriteStateOp
 from etir.dialects.et.weights import Blob, BlobAttr
@@ -89,14 +90,17 @@ class LowerDelegatesPass(Pass):
                         "methods without share_state",
                     )
             point = InsertPoint.before(outlined.func)
+            place = standing_for(UnknownLoc(), outlined.func.walk())
             for key, item in artifact.named_data.items():
                 made = add_named_data(named, key, item, outlined.name)
                 if made is not None:
+                    made.location = place
                     Rewriter.insert_op(made, point)
             for key, data in artifact.files.items():
                 blob = Blob.of(memoryview(data))
                 if key not in files:
                     files[key] = BuildFileOp(key, BlobAttr(blob))
+                    files[key].location = place
                     Rewriter.insert_op(files[key], point)
                 elif files[key].value.data != blob:
                     raise E1111.error(
@@ -105,6 +109,7 @@ class LowerDelegatesPass(Pass):
             made_op = self._delegate(outlined.name, delegate.runtime_id, artifact)
             if INLINE in outlined.func.attributes:
                 made_op.inline = UnitAttr()
+            made_op.location = place
             Rewriter.insert_op(made_op, point)
             Rewriter.erase_op(outlined.func)
         if called:

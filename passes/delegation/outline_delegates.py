@@ -47,6 +47,7 @@ from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.context import EtContext
 from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
+from etir.dialects.et.origin import handed_on, origins_only, standing_for
 from etir.dialects.et.program import GetWeightOp, WriteStateOp
 from etir.passes.delegation.attributes import (
     DELEGATE,
@@ -187,11 +188,11 @@ class _Method:
         types = [_boundary_type(delegate.backend, r) for r in outputs]
         name = self._name(place)
         call = CallDelegateOp(name, delegate.runtime_id, given, types)
-        call.location = members[0].location
+        call.location = standing_for(members[0].location, members, outputs)
         block.add_op(call)
         returned = [self._leave(block, body, old, new, inside) for old, new in zip(outputs, call.outputs, strict=True)]
         last = ReturnOp(*returned)
-        last.location = members[-1].location
+        last.location = handed_on(members[-1].location)
         body.add_op(last)
         func = FuncOp(name, ([a.type for a in body.args], types), Region(body), visibility="private")
         func.attributes[DELEGATE] = StringAttr(delegate.text)
@@ -217,7 +218,7 @@ class _Method:
             passed: SSAValue = value
             if type != value.type:
                 passed = _to_order(value, type, block, first)
-            argument = body.insert_arg(type, len(body.args))
+            argument = body.insert_arg(type, len(body.args), origins_only(value))
             argument.name_hint = value.name_hint
             copies[value] = argument if type == value.type else _to_order(argument, value.type, body, first)
             given.append(passed)
@@ -267,7 +268,8 @@ def _boundary_type(backend: Backend, value: SSAValue) -> Attribute:
 
 def _to_order(value: SSAValue, type: Attribute, block: Block, source: Operation) -> SSAValue:
     assert isinstance(type, TensorType)
-    copy = ToDimOrder.make({"self": value, "dim_order": list(order_of(type))}, [type], location=source.location)
+    place = handed_on(source.location)
+    copy = ToDimOrder.make({"self": value, "dim_order": list(order_of(type))}, [type], location=place)
     block.add_op(copy)
     copy.results[0].name_hint = value.name_hint
     return copy.results[0]

@@ -30,6 +30,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
+from etir.dialects.et.origin import handed_on
 from etir.passes.backend.verify_link import call_failure
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
@@ -98,6 +99,8 @@ def _contiguous(value: SSAValue, op: Operation) -> SSAValue:
     if not isinstance(type, TensorType) or is_contiguous(type):
         return value
     wanted = tensor_type(type.element_type, dims_of(type))
-    copy = ToDimOrder.make({"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=op.location)
+    copy = ToDimOrder.make(
+        {"self": value, "dim_order": list(order_of(wanted))}, [wanted], location=handed_on(op.location)
+    )
     Rewriter.insert_op(copy, InsertPoint.before(op))
     return copy.results[0]

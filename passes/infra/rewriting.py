@@ -32,6 +32,7 @@ from xdsl.traits import IsTerminator, Pure
 from etir.diagnostics import EtirError
 from etir.dialects.annotations import annotated_operations, is_named
 from etir.dialects.context import EtContext
+from etir.dialects.et.origin import give_marks, handed_on, plain, united, with_origins
 from etir.dialects.text import source_location
 from etir.passes.errors import E0501
 
@@ -97,11 +98,15 @@ class Observer:
 
 
 def fuse_locations(ops: Iterable[Operation]) -> LocationAttr:
-    """The location of an operation that stands for several: theirs, each once, unknown ones left out."""
-    known = list(dict.fromkeys(op.location for op in ops if not isinstance(op.location, UnknownLoc)))
-    if not known:
-        return UnknownLoc()
-    return known[0] if len(known) == 1 else FusedLoc(ArrayAttr(known), NoneAttr())
+    """The location of an operation that stands for several: theirs, each once, unknown ones left out.
+
+    It has the origins of all of them, with their marks: :meth:`PatternRewriter.insert_op` takes the marks away again,
+    since an operation that is new is none of them.
+    """
+    every = [op.location for op in ops]
+    known = list(dict.fromkeys(p for location in every if not isinstance(p := plain(location), UnknownLoc)))
+    fused = UnknownLoc() if not known else known[0] if len(known) == 1 else FusedLoc(ArrayAttr(known), NoneAttr())
+    return with_origins(fused, united(every))
 
 
 @dataclass
@@ -122,11 +127,15 @@ class PatternRewriter:
         self.reason = reason
 
     def insert_op(self, op: OpT, before: Operation | None = None) -> OpT:
-        """Insert a new operation before ``before`` (default: the root); it takes the root's location if it has none."""
+        """Insert a new operation before ``before`` (default: the root); it takes the root's location if it has none.
+
+        It comes from where the root comes from; whose value it computes, the methods that replace values say.
+        """
         self.changed = True
+        op.location = handed_on(op.location)
         for nested in op.walk():
             if isinstance(nested.location, UnknownLoc):
-                nested.location = self.location
+                nested.location = handed_on(self.location)
         Rewriter.insert_op(op, self.insertion_point if before is None else InsertPoint.before(before))
         self.new_ops.append(op)
         return op
@@ -151,6 +160,7 @@ class PatternRewriter:
             self.touched.extend(use.operation for use in old.uses)
             if value.name_hint is None and old.name_hint is not None:
                 value.name_hint = old.name_hint
+            give_marks(old, value)
             old.replace_all_uses_with(value)
         self.erase_op(op)
 
@@ -158,6 +168,7 @@ class PatternRewriter:
         """Use ``new`` wherever ``old`` is used."""
         self.changed = True
         self.touched.extend(use.operation for use in old.uses)
+        give_marks(old, new)
         old.replace_all_uses_with(new)
 
     def erase_op(self, op: Operation) -> None:

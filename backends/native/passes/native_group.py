@@ -31,6 +31,7 @@ from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.kinds import WITH_EPILOGUE, kind_of
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.origin import handed_on, standing_for
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -99,9 +100,11 @@ def _make_group(kind: str, members: list[Operation]) -> None:
         clone.location = op.location
         block.add_op(clone)
     result = last.results[0]
-    block.add_op(YieldOp(values[result]))
+    end = YieldOp(values[result])
+    end.location = handed_on(last.location)
+    block.add_op(end)
     group = GroupOp(kind, inputs, [result.type], Region(block))
-    group.location = members[0].location
+    group.location = standing_for(members[0].location, members, [result])
     group.outputs[0].name_hint = result.name_hint
     parent = last.parent
     assert parent is not None
