@@ -126,6 +126,21 @@ E0839 = define(
     "stack trace does not match the instructions",
     "Give one frame list per instruction, or no stack trace at all.",
 )
+E0840 = define(
+    "E0840",
+    "event of a profile is malformed",
+    "Record the profile again; a file that the runtime wrote and this refuses is worth a report.",
+)
+E0841 = define(
+    "E0841",
+    "profile of a newer version",
+    "Read it with the version of etir, or of ExecuTorch's Inspector, that belongs to the runtime that wrote it.",
+)
+E0842 = define(
+    "E0842",
+    "value lies outside of the buffer of values",
+    "Pass the buffer that was written with this profile, whole; where it was too small, record with a larger one.",
+)
 
 E0850 = define(
     "E0850",

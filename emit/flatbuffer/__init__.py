@@ -1,5 +1,5 @@
 """FlatBuffers without generated code: tables as data, a hash-consing builder and a bounds-checked view.
 
-Only what the two file formats need: tables, unions, strings, and vectors of scalars, of bytes and of tables; all
-defaults are zero. https://flatbuffers.dev/internals/ describes the encoding.
+Only what the file formats need: tables, unions, strings, and vectors of scalars, of bytes and of tables; a buffer may
+have its size in front. https://flatbuffers.dev/internals/ describes the encoding.
 """

@@ -27,12 +27,14 @@ _MIN_SIZE = 64
 class Builder:
     """Builds one FlatBuffer. Methods return handles, which are never 0; a slot value of 0 means absent.
 
-    ``alignment`` is the least multiple of bytes that the finished buffer has.
+    ``alignment`` is the least multiple of bytes that the finished buffer has, counting the prefix of 4 bytes
+    that ``size_prefixed`` puts before it.
     """
 
-    __slots__ = ("_alignment", "_chunks", "_lists", "_parts", "_size", "_tables", "_vtables")
+    __slots__ = ("_alignment", "_chunks", "_lists", "_parts", "_prefix", "_size", "_tables", "_vtables")
 
-    def __init__(self, alignment: int = 8) -> None:
+    def __init__(self, alignment: int = 8, *, size_prefixed: bool = False) -> None:
+        self._prefix = 4 if size_prefixed else 0
         self._parts: list[Buffer] = []  # in reverse file order
         self._size = 0
         self._alignment = alignment
@@ -91,14 +93,14 @@ class Builder:
         return handle
 
     def table(self, schema: TableSchema, values: tuple[int, ...]) -> int:
-        """A table; ``values`` has one number or handle per slot, 0 for a slot that is absent or has its default."""
+        """A table; ``values`` has one number or handle per slot, 0 for an offset that is absent."""
         known = self._tables.get(schema)
         if known is None:
             known = self._tables[schema] = {}
         handle = known.get(values)
         if handle is not None:
             return handle
-        layout = schema.layout(tuple(map(bool, values)))
+        layout = schema.layout(schema.present(values))
         vtable = self._vtables.get(layout)
         if vtable is None:
             vtable = self._vtables[layout] = self._chunk(layout.vtable, 2, 0)
@@ -114,10 +116,13 @@ class Builder:
 
     def size_with_header(self, header_size: int) -> int:
         """Bytes of the finished buffer when ``header_size`` bytes follow the root offset and the identifier."""
-        return -(-max(_MIN_SIZE, self._size + 8 + header_size) // self._alignment) * self._alignment
+        size = max(_MIN_SIZE, self._size + 8 + header_size) + self._prefix
+        return -(-size // self._alignment) * self._alignment - self._prefix
 
     def finish(self, root: int, identifier: bytes, header: bytes = b"") -> list[Buffer]:
         """The parts of the buffer in file order: root offset, ``identifier``, ``header``, then the tables.
+
+        A buffer with a size prefix starts with that.
 
         Raises E0838 when the offsets would not fit.
         """
@@ -125,4 +130,6 @@ class Builder:
         if total > _MAX_SIZE:
             raise E0838.error(f"the tables take {total} bytes, at most {_MAX_SIZE} can be addressed")
         padding = bytes(total - self._size - 8 - len(header))
-        return [struct.pack("<I4s", total - root, identifier), header, padding, *reversed(self._parts)]
+        start = struct.pack("<I", total) if self._prefix else b""
+        start += struct.pack("<I4s", total - root, identifier)
+        return [start, header, padding, *reversed(self._parts)]

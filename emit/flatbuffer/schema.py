@@ -2,13 +2,14 @@
 
 One description serves the builder and the view, so that the two cannot disagree. Scalars are named by their ``struct``
 code, ``o`` is an offset to a string, vector or table. A union is two slots: its ``B`` tag, then the ``o`` of its value.
+A slot that holds its default is not written; that is 0 unless the code says another number: ``"i=-1"``.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from operator import itemgetter
+from operator import itemgetter, ne
 
 CODE_BYTES = {"b": 1, "B": 1, "h": 2, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "o": 4}
 """Size, and alignment, of a slot by its code."""
@@ -53,13 +54,19 @@ def _picker(order: list[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
 class TableSchema:
     """The slots of one table, in vtable order: ``TableSchema("Int", int_val="q")``."""
 
-    __slots__ = ("_layouts", "codes", "name", "slots")
+    __slots__ = ("_layouts", "codes", "defaults", "name", "slots")
 
     def __init__(self, name: str, /, **slots: str):
         self.name = name
         self.slots = tuple(slots)
-        self.codes = tuple(slots.values())
+        parts = [text.partition("=") for text in slots.values()]
+        self.codes = tuple(code for code, _, _ in parts)
+        self.defaults = tuple(int(default or 0) for _, _, default in parts)
         self._layouts: dict[tuple[bool, ...], TableLayout] = {}
+
+    def present(self, values: tuple[int, ...]) -> tuple[bool, ...]:
+        """Which slots of a table with these values are written."""
+        return tuple(map(ne, values, self.defaults))
 
     def layout(self, present: tuple[bool, ...]) -> TableLayout:
         """The layout with just the ``present`` slots."""

@@ -48,7 +48,7 @@ class _RowLayout:
         self.unpack_from: Callable[[memoryview, int], tuple[int, ...]] = struct.Struct("".join(pieces)).unpack_from
         self.slots = tuple(slot for _, slot in positions)
         self.offset_slots = tuple((slot, position) for position, slot in positions if schema.codes[slot] == "o")
-        self.empty = [0] * len(schema.codes)
+        self.empty = list(schema.defaults)
         self.size = size
 
 
@@ -88,17 +88,22 @@ class View:
             found = self._memo[key] = decode(position)
         return found  # pyright: ignore[reportReturnType]  # the kind determines the type
 
-    def root(self, identifier: bytes, what: str) -> int:
-        """Position of the root table. Raises E0801 or E0802 when this is not such a file."""
-        if self.end < 8:
-            raise E0801.error(f"{what} has at least 8 bytes, this file has {self.end}", self.location)
-        found = bytes(self.buffer[4:8])
+    def root(self, identifier: bytes, what: str, start: int = 0) -> int:
+        """Position of the root table of the FlatBuffer at byte ``start``.
+
+        Raises E0801 or E0802 when this is not such a file.
+        """
+        if self.end < start + 8:
+            raise E0801.error(f"{what} has at least {start + 8} bytes, this file has {self.end}", self.location)
+        found = bytes(self.buffer[start + 4 : start + 8])
         if found != identifier:
-            self.fail(E0802, 4, f"expected the identifier {identifier!r} of {what}, found {found!r}")
-        return _U32.unpack_from(self.buffer, 0)[0]
+            self.fail(E0802, start + 4, f"expected the identifier {identifier!r} of {what}, found {found!r}")
+        return start + _U32.unpack_from(self.buffer, start)[0]
 
     def row(self, position: int, schema: TableSchema) -> list[int]:
-        """The slots of the table at ``position``, 0 where absent; offset slots hold the position they point to."""
+        """The slots of the table at ``position``, their defaults where absent; offset slots hold the position that they
+        point to.
+        """
         if position & 3:
             self.fail(E0811, position, f"a {schema.name} table has to start at a multiple of 4")
         if not 4 <= position <= self.end - 4:

@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("emit/formats", "what the file formats share"),
     ("emit/pte", "the program file"),
     ("emit/ptd", "the weights file"),
+    ("emit/etdump", "the profile of a run"),
     ("dialects", "what a program is made of"),
     ("runtime/python", "the runtime from Python"),
     ("targets", "what runtimes can execute, as data"),
