@@ -35,7 +35,9 @@ PLANNED_BYTES = 24
 PASSES = (
     f"legalize-dim-order{{target={TARGET}}},canonicalize,elide-views,cse-symbolic-sizes,dce,"
     f"verify-link{{target={TARGET}}},"
-    "to-out-variant{plan-inputs=false plan-outputs=false},plan-memory{separate-state},verify-plan"
+    "to-out-variant{plan-inputs=false plan-outputs=false},"
+    f"schedule-instructions{{target={TARGET}}},plan-memory{{separate-state target={TARGET}}},"
+    f"verify-plan{{target={TARGET}}}"
 )
 """What a function goes through: the pipeline after the edge level, with inputs and outputs in the caller's memory."""
 
