@@ -63,24 +63,21 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
     window = window_of(root)
     bias = root.arg("bias")
     extras = lowering.extras(group, [], some[1:])
-    if bias is not None:
-        extras = list(dict.fromkeys([bias, *extras]))
     result = group.outputs[0]
     target = as_image(lowering.image(result)).permuted([0, 2, 3, 1])
-    places: list[Place] = []
+    # A bias lies along channels; the same tensor as an operand of what follows lies along the last dim.
+    places = [] if bias is None else [lowering.place(outside[bias]).broadcast(target.shape)]
+    first = 1 + len(places)
     for value in extras:
         place = lowering.place(outside[value])
-        if value is bias and len(place.shape) == 1:
-            places.append(place.broadcast(target.shape))
-            continue
         place = as_image(place.broadcast(shape(result))).permuted([0, 2, 3, 1])
         places.append(place if place.strides[-1] in (0, 1) else lowering.copy(place, like=root))
 
     def after(made: Body, args: Sequence[SSAValue]) -> SSAValue:
-        return args[0] if bias is None else made.add(args[0], made.values[bias])
+        return args[0] if bias is None else made.add(args[0], args[1])
 
-    values = {v: i + 1 for i, v in enumerate(extras)}
-    region = body(values, 1 + len(extras), some[1:], root.results[0], after)
+    values = {v: i for i, v in enumerate(extras, first)}
+    region = body(values, first + len(extras), some[1:], root.results[0], after)
     found = _Convolution(lowering, group, root, window, lowering.weights[weight], shape(weight), target, places, region)
     source = as_image(lowering.place(outside[root.arg("input")]))
     if window.transposed:
