@@ -290,9 +290,10 @@ def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
 def pixel_shuffle(lowering: Lowering, op: SchemaOp) -> None:
     """Channels become rows and columns."""
     place = lowering.place(op.arg("self"))
-    n, c, h, w = place.shape
-    factor = op.arg("upscale_factor")
-    parts = lowering.viewed(place, (n, c // factor**2, factor, factor, h, w), op).permuted([0, 1, 4, 2, 5, 3])
+    *outer, c, h, w = place.shape
+    factor, rank = op.arg("upscale_factor"), len(outer)
+    parts = lowering.viewed(place, (*outer, c // factor**2, factor, factor, h, w), op)
+    parts = parts.permuted([*range(rank), *(rank + d for d in (0, 3, 1, 4, 2))])
     lowering.places[op.results[0]] = lowering.viewed(parts, shape(op.results[0]), op)
 
 
