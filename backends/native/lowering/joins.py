@@ -11,12 +11,15 @@ from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
 from etir.dialects.schema_op import SchemaOp
 
+AS_IMAGES = ("aten.cat.default",)
+"""Joins of images that are an image; one more dim makes none of them."""
+
 
 def _whole(lowering: Lowering, op: SchemaOp, as_image: bool) -> Place:
     """The memory of a join, made when it is first asked for."""
     result = op.results[0]
     if result not in lowering.places:
-        return lowering.image(result) if as_image else lowering.result(result)
+        return lowering.image(result) if as_image and operator_of(op) in AS_IMAGES else lowering.result(result)
     return lowering.places[result]
 
 
@@ -44,7 +47,7 @@ JOINS.update({"aten.cat.default": _parts, "aten.stack.default": _parts})
 def join(lowering: Lowering, op: SchemaOp) -> None:
     """The parts that are not there yet are copied."""
     given = [lowering.place(v) for v in op.arg("tensors")]
-    as_image = operator_of(op) == "aten.cat.default" and any(is_image(p) for p in given)
+    as_image = any(is_image(p) for p in given)
     for source, part in zip(given, _parts(lowering, op, as_image), strict=True):
         if not source.is_same(part) and 0 not in part.shape:
             lowering.copy(source, part, op)
