@@ -33,7 +33,7 @@ def lower_reduce(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     (op,) = members(group)
     place = lowering.place(outside[op.arg("self")])
     rank = len(place.shape)
-    dims = sorted({d % rank for d in op.arg("dim") or range(rank)})
+    dims = sorted({d % rank for d in op.arg("dim") or range(rank)}) if rank else []
     kept = [d for d in range(rank) if d not in dims]
     out = lowering.result(group.outputs[0], [place.shape[d] for d in kept])
     reduce_to(lowering, KINDS[operator_of(op)], place.permuted([*kept, *dims]), out, op)
