@@ -70,8 +70,9 @@ class Softmax(Template):
         )
         if is_log:
             whole_store = some_store = ""
-            last = "const vf scale = shift + vlog(vset(vsum(sums)));"
-            result, some_result = "vload(x + j) - scale", f"vload_some(x + j, {rest}) - scale"
+            # One after the other: beside a large number, the logarithm of the sum would be rounded away.
+            last = "const vf total = vlog(vset(vsum(sums)));"
+            result, some_result = "vload(x + j) - shift - total", f"vload_some(x + j, {rest}) - shift - total"
         # Lanes that are not there must not win; exp makes 0 of them.
         padded = f"vselect(vfirst({rest}), vload_some(x + j, {rest}), vset(-__builtin_inff()))"
         body = [
