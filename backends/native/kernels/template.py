@@ -181,7 +181,7 @@ def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
         return _UNARY[type(op)].format(*operands)
     if isinstance(op, (arith.MaximumfOp, arith.MinimumfOp)):
         function = "vmax" if isinstance(op, arith.MaximumfOp) else "vmin"
-        if isinstance(op.rhs.owner, arith.ConstantOp):
+        if (bound := _number(op.rhs)) is not None and bound == bound:
             return f"{function}_bound({operands[1]}, {operands[0]})"
         return f"{function}({operands[0]}, {operands[1]})"
     if isinstance(op, arith.CmpfOp):
@@ -190,6 +190,13 @@ def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
     if isinstance(op, arith.SelectOp):
         return f"vselect({operands[0]}, {operands[1]}, {operands[2]})"
     raise NotImplementedError(op.name)
+
+
+def _number(value: SSAValue) -> float | None:
+    """The number that a value is."""
+    owner = value.owner
+    found = owner.value if isinstance(owner, arith.ConstantOp) else None
+    return found.value.data if isinstance(found, FloatAttr) else None
 
 
 def body_problem(block: Block) -> str | None:
