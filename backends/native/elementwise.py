@@ -7,6 +7,7 @@ what ``epilogue`` and ``map`` take.
 from __future__ import annotations
 
 import math as m
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +21,15 @@ from etir.dialects.schema_op import SchemaOp
 Number = SSAValue | float
 
 
+def rounded(value: float) -> float:
+    """The float32 that a number is: an infinity where it is larger than all others, as in torch."""
+    try:
+        (found,) = struct.unpack("<f", struct.pack("<f", value))
+    except OverflowError:
+        return m.copysign(m.inf, value)
+    return found
+
+
 class Body:
     """Builds operations at the end of a body; numbers are f32 values or Python floats."""
 
@@ -30,9 +40,10 @@ class Body:
 
     def constant(self, value: float) -> SSAValue:
         """A number, once."""
-        key = float(value).hex()
+        number = rounded(value)
+        key = number.hex()
         if key not in self._constants:
-            self._constants[key] = self._add(arith.ConstantOp(FloatAttr(float(value), f32)))
+            self._constants[key] = self._add(arith.ConstantOp(FloatAttr(number, f32)))
         return self._constants[key]
 
     def of(self, value: Any) -> SSAValue:

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
-from etir.backends.native.elementwise import Body
+from etir.backends.native.elementwise import Body, rounded
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members, shape
 from etir.backends.native.lowering.reductions import reduce_to
 from etir.backends.native.memory import is_image
@@ -48,14 +48,14 @@ def lower_norm(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     outer = shape(group.outputs[0])
     dims = (*outer[: len(outer) - len(op.arg("normalized_shape"))], count)
     out = lowering.result(group.outputs[0], dims)
-    x = lowering.viewed(lowering.side_by_side(lowering.place(outside[op.arg("input")]), op), dims, op)
+    x = lowering.side_by_side(lowering.viewed(lowering.place(outside[op.arg("input")]), dims, op), op)
     parameters: list[SSAValue] = []
     for name in ("weight", "bias"):
         if op.arg(name) is not None:
             place = lowering.place(outside[op.arg(name)])
             dense = place if place.is_dense else lowering.copy(place)
             parameters.append(lowering.memref(lowering.viewed(dense, (count,), op)))
-    eps = FloatAttr(float(op.arg("eps")), f32)
+    eps = FloatAttr(rounded(op.arg("eps")), f32)
     lowering.add(NormOp(lowering.memref(x), lowering.memref(out), parameters, eps), group)
 
 
