@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FloatAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from etir.backends.native.functions import tile_functions
@@ -25,6 +25,11 @@ from etir.backends.native.users import drop_unused, is_read_once, only_writer, p
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
+
+MOST = 1024.0
+"""Factors beyond it, and below its reciprocal, stay: sums without them could overflow, or be below the normal numbers,
+where those with them are not.
+"""
 
 
 def fold_scales(func: FuncOp) -> None:
@@ -49,6 +54,8 @@ def _factor(op: MapOp) -> arith.ConstantOp | None:
         return None
     constant, product, last = ops
     if not isinstance(constant, arith.ConstantOp) or not isinstance(product, arith.MulfOp):
+        return None
+    if not isinstance(constant.value, FloatAttr) or not 1 / MOST <= abs(constant.value.value.data) <= MOST:
         return None
     both = {product.lhs, product.rhs} == {op.body.block.args[0], constant.result}
     return constant if both and isinstance(last, YieldOp) and last.values[0] is product.result else None
