@@ -121,9 +121,10 @@ class Brgemm(Template):
             return "several lines are one tile: all of their rows, the whole depth, one panel"
         if wide > 1 and (vectors * cpu.vector != panel or depth < shape_of(op.a)[-1]):
             return "several panels at once need whole panels and the whole depth"
-        if strides_of(op.b.type)[-2:] != (panel, 1):
+        row, column = strides_of(op.b.type)[-2:]
+        if column != 1 or (row != panel and shape_of(op.b)[-2] != 1):
             return "rows of a panel lie one after another"
-        if any(strides_of(v.type)[-1] not in (0, 1) for v in (op.c, *op.extra)):
+        if shape_of(op.c)[-1] != 1 and any(strides_of(v.type)[-1] not in (0, 1) for v in (op.c, *op.extra)):
             return "columns of c and of the extra operands lie side by side, or are one"
         if strides_of(op.c.type)[-1] != 1 and shape_of(op.c)[-1] != 1:
             return "columns of c lie side by side"
