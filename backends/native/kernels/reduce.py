@@ -70,7 +70,7 @@ class Reduce(Template):
             last = f"vselect(vfirst({rest}), {value(str(rest))}, vset({START[kind]}))"
             body.append(f"{{ const long j = {whole}; {step.format(last)} }}")
         found = {"max": "vlargest(s)", "min": "-vlargest(-s)", "sum": "vsum(s)"}
-        found["mean"] = f"vsum(s) * {float_text(1 / n)}"
+        found["mean"] = f"vsum(s) / {float_text(n)}"
         lines = [
             "for (long row = begin; row < end; ++row) {",
             *(f"  {line}" for line in outer_indices(dims)),

@@ -104,7 +104,9 @@ class Softmax(Template):
 
 @template(NormOp)
 class Norm(Template):
-    """The mean first, then the squares of the differences from it: sums of squares alone lose digits."""
+    """The mean first, then the squares of the differences from it: sums of squares alone lose digits. What the sum of
+    the differences says that the mean has lost is put back, so that rows of equal numbers give zeros.
+    """
 
     name = "norm"
 
@@ -130,17 +132,19 @@ class Norm(Template):
             whole = f"{whole} * vload(p2 + j) + vload(p3 + j)"
             last = f"{last} * vload_some(p2 + j, {rest}) + vload_some(p3 + j, {rest})"
         body = [
-            "vf sums = vset(0.0f), squares = vset(0.0f);",
+            "vf sums = vset(0.0f), squares = vset(0.0f), off = vset(0.0f);",
             *_walk(n, lanes, "sums += vload(x + j);", f"sums += {some};"),
-            f"const vf mean = vset(vsum(sums) * {float_text(1 / n)});",
+            f"vf mean = vset(vsum(sums) / {float_text(n)});",
             *_walk(
                 n,
                 lanes,
-                "const vf d = vload(x + j) - mean; squares = vfma(squares, d, d);",
-                f"const vf d = {off}; squares = vfma(squares, d, d);",
+                "const vf d = vload(x + j) - mean; squares = vfma(squares, d, d); off += d;",
+                f"const vf d = {off}; squares = vfma(squares, d, d); off += d;",
             ),
-            f"const vf variance = vset(vsum(squares) * {float_text(1 / n)} + {float_text(op.eps.value.data)});",
-            "const vf scale = 1.0f / vsqrt(variance);",
+            f"const vf lost = vset(vsum(off) / {float_text(n)});",
+            f"const vf variance = vmax_bound(vset(0.0f), vset(vsum(squares) / {float_text(n)}) - lost * lost);",
+            f"const vf scale = 1.0f / vsqrt(variance + {float_text(op.eps.value.data)});",
+            "mean += lost;",
             *_walk(n, lanes, f"vstore(o + j, {whole});", f"vstore_some(o + j, {last}, {rest});"),
         ]
         return CFunction(*_rows(op.x, op.out, body))

@@ -170,7 +170,7 @@ class Pool(Template):
                 at = f"e{number} + x * {steps[-2]}"
                 parts.append(load(f"{at} + j") if steps[-1] else f"vset(({at})[0])")
             step = COMBINE[kind].format(f"@_body({', '.join(parts)})")
-            result = f"s * {float_text(1 / math.prod(taps))}" if kind == "mean" else "s"
+            result = f"s / {float_text(math.prod(taps))}" if kind == "mean" else "s"
             to = f"c + x * {c[-2]} + j"
             many = kind in ("sum", "mean") and math.prod(taps) > PART
             rows = max(1, PART // taps[1])
