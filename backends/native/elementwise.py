@@ -120,7 +120,7 @@ def _gelu(b: Body, op: Any) -> SSAValue:
 def _elu(b: Body, op: Any) -> SSAValue:
     x = b.of(op.arg("self"))
     scale, alpha, inner = (float(op.arg(n)) for n in ("scale", "alpha", "input_scale"))
-    negative = b.mul(b.sub(b.make(math.ExpOp, b.mul(x, inner)), 1.0), alpha * scale)
+    negative = b.mul(b.make(math.ExpM1Op, b.mul(x, inner)), alpha * scale)
     return b.select("ogt", x, 0.0, b.mul(x, scale), negative)
 
 

@@ -19,6 +19,7 @@ def _erf(x: Any) -> Any:
 
 _IN_DOUBLE: dict[type[Operation], Callable[..., Any]] = {
     math.ExpOp: np.exp,
+    math.ExpM1Op: np.expm1,
     math.TanhOp: np.tanh,
     math.ErfOp: _erf,
     math.SqrtOp: np.sqrt,
@@ -38,7 +39,7 @@ _IN_FLOAT: dict[type[Operation], Callable[..., Any]] = {
 }
 _COMPARISONS: dict[str, Callable[..., Any]] = {
     "oeq": np.equal,
-    "one": np.not_equal,
+    "one": lambda x, y: (x < y) | (x > y),
     "une": np.not_equal,
     "olt": np.less,
     "ole": np.less_equal,

@@ -143,10 +143,11 @@ _BINARY = {
 }  # fmt: skip
 _UNARY = {
     arith.NegfOp: "(-{})", math.ExpOp: "vexp({})", math.TanhOp: "vtanh({})", math.ErfOp: "verf({})",
-    math.LogOp: "vlog({})", math.Log1pOp: "vlog1p({})", math.SqrtOp: "vsqrt({})", math.AbsFOp: "vabs({})",
+    math.ExpM1Op: "vexpm1({})", math.LogOp: "vlog({})", math.Log1pOp: "vlog1p({})", math.SqrtOp: "vsqrt({})",
+    math.AbsFOp: "vabs({})",
 }  # fmt: skip
-_COMPARISONS = {"oeq": "veq", "one": "vne", "olt": "vlt", "ole": "vle", "ogt": "vgt", "oge": "vge", "une": "vne"}
-HEAVY = (math.LogOp, math.Log1pOp, math.ExpOp, math.TanhOp, math.ErfOp, math.SqrtOp, arith.DivfOp)
+_COMPARISONS = {"oeq": "veq", "one": "vapart", "olt": "vlt", "ole": "vle", "ogt": "vgt", "oge": "vge", "une": "vne"}
+HEAVY = (math.LogOp, math.Log1pOp, math.ExpOp, math.ExpM1Op, math.TanhOp, math.ErfOp, math.SqrtOp, arith.DivfOp)
 """Operations of which a body has so many instructions that it stands in a loop rather than in every register tile."""
 
 

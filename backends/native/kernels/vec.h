@@ -111,6 +111,8 @@ ETIR_COMPARISON(vge, >=, __arm_vcmpgeq_f32)
 // Not by instructions of their own: those of Arm's condition codes hold for a NaN, too.
 ETIR_INLINE vm vlt(vf x, vf y) { return vgt(y, x); }
 ETIR_INLINE vm vle(vf x, vf y) { return vge(y, x); }
+// Neither equal nor NaN.
+ETIR_INLINE vm vapart(vf x, vf y) { return vgt(x, y) | vgt(y, x); }
 
 #if ETIR_VW == 1
 // The first `count` floats, and floats that lie `stride` apart: of one lane.
@@ -272,6 +274,22 @@ ETIR_INLINE vf vexp(vf x) {
   q = q * r + 0.16666512191295624f;
   q = q * r + 0.5f;
   return vscale((q * r) * r + r + 1.0f, n);
+}
+
+// e^x - 1: 2^n (e^r - 1) + (2^n - 1) with n and r as for exp, which loses nothing near 0; above 1, exp itself.
+ETIR_INLINE vf vexpm1(vf x) {
+  const vf bounded = vmin_bound(vset(1.0f), vmax_bound(vset(-25.0f), x));
+  const vf shifted = bounded * 1.44269504f + 12582912.0f;
+  const vf scale = vfloat((vbits(shifted) - vset_int(0x4b400000 - 127)) << 23);
+  const vf whole = shifted - 12582912.0f;
+  const vf r = (bounded - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  vf q = vset(0.0013951717410236597f);
+  q = q * r + 0.008369598537683487f;
+  q = q * r + 0.0416661873459816f;
+  q = q * r + 0.16666512191295624f;
+  q = q * r + 0.5f;
+  const vf near = ((q * r) * r + r) * scale + (scale - 1.0f);
+  return vselect(vgt(x, vset(1.0f)), vexp(x) - 1.0f, near);
 }
 
 // log: x = 2^n (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), log(1 + f) = f - f^2 / 2 + f^3 p(f) (error 7.5e-10). Numbers
