@@ -348,12 +348,38 @@ def special_numbers() -> tuple[FuncOp, np.ndarray]:
         lambda b, v: b.div(1.0, v),
         lambda b, v: b.make(log_ops.LogOp, v),
         lambda b, v: b.make(log_ops.Log1pOp, v),
+        lambda b, v: b.make(log_ops.ExpM1Op, v),
+        lambda b, v: b.at_least(v, float("nan")),
+        lambda b, v: b.at_most(float("nan"), v),
+        *(
+            lambda b, v, name=name: b.select(name, v, 0.0, 1.0, 2.0)
+            for name in ("oeq", "one", "une", "olt", "ole", "ogt", "oge")
+        ),
     ]
+    _add_maps(function, x, bodies)
+    return function.build(), special
+
+
+def whole_range() -> tuple[FuncOp, np.ndarray]:
+    """Functions on numbers of the whole range of float32, every magnitude and both signs."""
+    step = 65_537 * 3
+    given = np.arange(0, 1 << 32, step, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    function = Function(0)
+    x = function.tensor((given.size,))
+    function.inputs[x] = (given.shape, (1,), given)
+    kinds = (log_ops.ExpOp, log_ops.ExpM1Op, log_ops.LogOp, log_ops.Log1pOp, log_ops.TanhOp, log_ops.ErfOp)
+    bodies: list[Callable[[Body, SSAValue], SSAValue]] = [lambda b, v, kind=kind: b.make(kind, v) for kind in kinds]
+    _add_maps(function, x, [*bodies, lambda b, v: b.sigmoid(v), lambda b, v: b.make(log_ops.SqrtOp, v)])
+    return function.build(), given
+
+
+def _add_maps(function: Function, x: int, bodies: Sequence[Callable[[Body, SSAValue], SSAValue]]) -> None:
+    """A map of one input for every body."""
+    shape = function.inputs[x][0]
     for make in bodies:
         region = body_of(1)
         region.block.add_op(YieldOp(make(Body(region.block, {}), region.block.args[0])))
-        function.step(special.shape, lambda of, out, r=region: MapOp(out, [of(x)], r.clone()))
-    return function.build(), special
+        function.step(shape, lambda of, out, r=region: MapOp(out, [of(x)], r.clone()))
 
 
 FILLS: Mapping[str, Callable[..., None]] = {

@@ -13,7 +13,7 @@ from etir.emit.pte.reader import read_pte
 
 from etir_testing.native.emulated import EMULATORS, EmulatedCode
 from etir_testing.native.images import Code, here, meaning
-from etir_testing.native.random_functions import FILLS, Function, special_numbers
+from etir_testing.native.random_functions import FILLS, Function, special_numbers, whole_range
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -46,6 +46,16 @@ def test_numbers_that_are_none(name: str) -> None:
     wanted = meaning(func, [counted], {})
     for got, want in zip(Code(func, name)([special]), wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=2e-38 if is_mve else 0)
+
+
+@pytest.mark.parametrize("name", EMULATORS)
+def test_functions_on_the_whole_range(name: str) -> None:
+    """As on this machine; MVE has no numbers below the normal ones."""
+    skip_without_tools(name)
+    func, given = whole_range()
+    given = np.where(np.abs(given) < np.finfo(np.float32).tiny, 0 * given, given) if name == "cortex-m55" else given
+    for got, want in zip(Code(func, name)([given]), meaning(func, [given], {}), strict=True):
+        np.testing.assert_allclose(got, want, rtol=3.6e-7, atol=2e-38)
 
 
 @pytest.mark.parametrize("case", ["images", pytest.param("rows", marks=pytest.mark.nightly), "encoder"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from etir_testing.native.images import Code, here, meaning
-from etir_testing.native.random_functions import FILLS, Function, special_numbers
+from etir_testing.native.random_functions import FILLS, Function, special_numbers, whole_range
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -30,3 +30,12 @@ def test_numbers_that_are_none() -> None:
     for name in here():
         for got, want in zip(Code(func.clone(), name)([special]), wanted, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_functions_on_the_whole_range() -> None:
+    """From float64, three units of the last digit at most, on every processor; sums of 1 and e^x overflow as such."""
+    func, given = whole_range()
+    wanted = meaning(func, [given], {})
+    for name in here():
+        for got, want in zip(Code(func.clone(), name)([given]), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=3.6e-7, atol=1e-38)
