@@ -243,7 +243,10 @@ Error load_fallback(BackendInit& init, Native& self) {
   return error;
 }
 
-Error load(BackendInit& init, Native& self) {
+/// Loads what runs where no code does. A pointer, so that a program which links code has none of it.
+using LoadFallback = Error (*)(BackendInit& init, Native& self);
+
+Error load(BackendInit& init, Native& self, LoadFallback fallback) {
   Blob& blob = self.blob;
   if (const uint32_t where = first_error(blob, init.processed)) return init.fail(Check::BackendData, init.index, where);
   const size_t count = size_t{blob.weights} + blob.inputs + blob.outputs;
@@ -262,10 +265,10 @@ Error load(BackendInit& init, Native& self) {
   self.arena_bytes = blob.at(28);
   choose(self, init.options().native);
   if (self.entry != nullptr) return Error::Ok;
-  if (self.kernels == nullptr || blob.at(36) == 0) {
+  if (fallback == nullptr || blob.at(36) == 0) {
     return init.fail(Check::NativeMissing, init.index, init.options().native.linked.size);
   }
-  return load_fallback(init, self);
+  return fallback(init, self);
 }
 
 void native_destroy(void* handle) {
@@ -275,7 +278,7 @@ void native_destroy(void* handle) {
   self.~Native();
 }
 
-Error init_with(const Backend* kernels, BackendInit& init, void** handle) {
+Error init_with(const Backend* kernels, LoadFallback fallback, BackendInit& init, void** handle) {
   const Span<const uint8_t> blob = init.processed;
   if (blob.size < kHeaderSize || std::memcmp(blob.data, kMagic, sizeof(kMagic)) != 0) {
     return init.fail(Check::BackendData, init.index, 0);
@@ -286,7 +289,7 @@ Error init_with(const Backend* kernels, BackendInit& init, void** handle) {
   if (memory == nullptr) return init.fail(Check::BackendMemory, init.index, kObjectBytes);
   Native* self = new (memory) Native;
   self->kernels = kernels;
-  const Error error = load(init, *self);
+  const Error error = load(init, *self, fallback);
   if (error != Error::Ok) {
     native_destroy(self);
     return error;
@@ -295,8 +298,10 @@ Error init_with(const Backend* kernels, BackendInit& init, void** handle) {
   return Error::Ok;
 }
 
-Error native_init(BackendInit& init, void** handle) { return init_with(&kReferenceBackend, init, handle); }
-Error linked_init(BackendInit& init, void** handle) { return init_with(nullptr, init, handle); }
+Error native_init(BackendInit& init, void** handle) {
+  return init_with(&kReferenceBackend, load_fallback, init, handle);
+}
+Error linked_init(BackendInit& init, void** handle) { return init_with(nullptr, nullptr, init, handle); }
 
 /// Whether argument `i` is what the code was made for.
 bool fits(KernelContext& ctx, const Blob& blob, uint32_t i) {

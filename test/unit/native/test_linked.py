@@ -27,6 +27,8 @@ from etir.emit.from_pte import read_program  # noqa: E402
 from etir.runtime import RuntimeFailure  # noqa: E402
 from etir.tools import et_compile, et_run, et_translate  # noqa: E402
 
+from etir_testing import ROOT  # noqa: E402
+
 FILES = {
     "etir_native.cc",
     "etir_native.h",
@@ -228,3 +230,25 @@ def test_folders_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFi
     assert "E0903" in capsys.readouterr().err
     with pytest.raises(EtirError):
         linked("z80")
+
+
+def test_a_runtime_of_linked_code_has_nothing_for_kernels(tmp_path: Path) -> None:
+    """What unpacks weights for a fallback is not in flash, where no fallback is."""
+    cc = shutil.which("arm-none-eabi-g++")
+    if cc is None:
+        pytest.skip("arm-none-eabi-g++ is not installed")
+    source = ROOT / "runtime" / "backends" / "native" / "native.cc"
+    (tmp_path / "main.cc").write_text(
+        '#include "backends/native/native.h"\n'
+        'extern "C" const void* used;\nconst void* used = &etir::NAME;\nextern "C" void _start() {}\n'
+    )
+    flags = ["-std=gnu++17", "-Os", "-fno-exceptions", "-fno-rtti", "-ffunction-sections", "-fdata-sections"]
+    flags += ["-mcpu=cortex-m55", "-mthumb", f"-I{ROOT / 'runtime'}"]
+    link = ["-nostdlib", "-Wl,--gc-sections", "-Wl,--unresolved-symbols=ignore-all", "-Wl,-u,used"]
+    has = {}
+    for name in ("kLinkedNativeBackend", "kNativeBackend"):
+        command = [cc, *flags, f"-DNAME={name}", "main.cc", str(source), *link, "-o", name]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        has[name] = b"find_constant" in (tmp_path / name).read_bytes()
+    assert has == {"kLinkedNativeBackend": False, "kNativeBackend": True}
