@@ -90,7 +90,7 @@ class NativeBackend(Backend):
 
         Where no code can be made, the blob has the program for the kernels alone, and a warning says why; with
         ``fallback="refuse"`` that is an error. What is wrong with C that a build links is always one, as are processors
-        that are not known (E1160) or load no code (E1170).
+        that are not known (E1160) or load no code (E1170), and schedules that cannot be read or kept (E1172).
         """
         return self.preprocess_all([("", outlined, options)])[0]
 
@@ -107,6 +107,7 @@ class NativeBackend(Backend):
         """A blob with code, or without."""
         from etir.backends.api.fallback import left_to_kernels
         from etir.backends.native.compile import compile_function, processors, without_code
+        from etir.backends.native.errors import E1172
         from etir.diagnostics import EtirError
 
         if options.cpus:
@@ -114,6 +115,8 @@ class NativeBackend(Backend):
         try:
             return compile_function(outlined, options.cpus, options.cc, options.tune)
         except EtirError as error:
+            if E1172.id in error.ids:
+                raise
             left_to_kernels(outlined.ctx, outlined.func, error)
             return without_code(outlined)
 

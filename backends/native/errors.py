@@ -67,7 +67,8 @@ E1171 = define(
 E1172 = define(
     "E1172",
     "no schedules can be read or kept there",
-    "native{tune=FILE} takes a file that it has written, or a name in a folder that exists; tune=host keeps none",
+    "native{tune=FILE} takes a file that it has written, or a name in a folder that exists; tune=host keeps none; "
+    "without a schedule in it, an operation is measured",
 )
 E1173 = define(
     "E1173",

@@ -5,7 +5,7 @@ compiled, run in turns on this machine, and the quickest is taken. Without the o
 program gives the same code everywhere.
 
 A file has the schedules by processor and by signature: what the operation is, without names. Schedules are text that a
-person may edit; one that the processor cannot do is an error when code is made of it (E1164). Processors that this
+person may edit; one that the processor cannot do is an error (E1172), whatever the fallback. Processors that this
 machine is not stay with the model, but for what a file from another machine says of them.
 """
 
@@ -29,9 +29,10 @@ from etir.backends.native.cpu import Cpu
 from etir.backends.native.errors import E1172
 from etir.backends.native.image import flat_image
 from etir.backends.native.kernels import template_of
-from etir.backends.native.kernels.template import CFunction, body_function, part_text, set_schedule
+from etir.backends.native.kernels.template import CFunction, body_function, part_text, schedule_problem, set_schedule
 from etir.backends.native.print_c import header
 from etir.backends.native.tile import TemplateOp, extent_of
+from etir.dialects.text import source_location
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,12 +55,13 @@ class Tuner:
     changed: bool = False
 
     def apply(self, func: FuncOp, target: Cpu) -> None:
-        """Give every operation that has no schedule the measured one."""
+        """Give every operation that has no schedule the measured one. Raises E1172 for one that cannot be done."""
         for op in func.walk():
             if isinstance(op, TemplateOp) and op.schedule is None:
                 found = self._schedule(op, target)
                 if found is not None:
                     set_schedule(op, found)
+                    self._verify(op, target)
 
     def save(self) -> None:
         """Write the file, if there is one and anything is new. Raises E1172 for a place that cannot be written."""
@@ -70,6 +72,13 @@ class Tuner:
             self.path.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             raise E1172.error(f"cannot write '{self.path}': {error.strerror}") from error
+
+    def _verify(self, op: TemplateOp, target: Cpu) -> None:
+        kernel = template_of(op)
+        problem = schedule_problem(op, kernel.entries) or kernel.illegal(op, target)
+        if problem is not None:
+            where = source_location(op.location)
+            raise E1172.error(f"the schedule of '{signature(op)}' for {target.name} in '{self.path}': {problem}", where)
 
     def _schedule(self, op: TemplateOp, target: Cpu) -> Schedule | None:
         kernel = template_of(op)
