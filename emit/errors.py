@@ -141,6 +141,11 @@ E0842 = define(
     "value lies outside of the buffer of values",
     "Pass the buffer that was written with this profile, whole; where it was too small, record with a larger one.",
 )
+E0843 = define(
+    "E0843",
+    "records do not belong to this program",
+    "Pass the program, and the method, that the device ran, and all bytes that it sent.",
+)
 
 E0850 = define(
     "E0850",

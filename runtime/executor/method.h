@@ -77,7 +77,7 @@ struct MethodOptions {
   uint64_t seed = 0;                         ///< seed of the random operators
   uint64_t max_instructions = 10000000;      ///< instructions of one execute(); 0: no limit
   DelegateAllocator delegates;               ///< where delegates get memory when method memory has no more
-  EventSink events;                          ///< hears of what goes on in delegates
+  EventSink events;                          ///< hears of what goes on in runs
   NativeCode native;                         ///< whether machine code of the file is run; by default not
   ConstantSource constants;                  ///< constants that neither the file nor external data has
   /// Methods of the same program whose delegates this one uses where it has equal ones (backend, data, compile specs)
@@ -155,8 +155,14 @@ class Method {
   /// Bytes of method memory in use, and the most of temporary memory that was ever in use.
   size_t method_memory_used() const { return memory_.used; }
   size_t temp_memory_peak() const { return temp_.peak; }
+  /// The table of all values, which output(i) and value(i) read.
+  const Values& values() const { return values_; }
+  /// Index in it of output `i` < num_outputs().
+  uint32_t output_index(uint32_t i) const { return outputs_.get<uint32_t>(i); }
   /// Index, in the method, of the instruction that comes next.
   uint32_t next_instruction() const { return chain_start_ + next_; }
+  /// Tells another sink of what goes on, from the next run on.
+  void watch(const EventSink& events) { events_ = events; }
   /// Other temporary memory, from the next instruction on. For delegates that run a method of their own.
   void set_temp(const Arena& temp) { temp_ = temp; }
   RandomState& random() { return random_; }
@@ -207,6 +213,9 @@ class Method {
   void call_kernel(KernelContext& ctx, int32_t index, const int32_t* args);
   void call_delegate(KernelContext& ctx, const flat::Table& call);
   bool condition(uint32_t index);
+  bool watched() const { return ETIR_TRACE && events_.instruction != nullptr; }
+  void at(Boundary boundary) const;
+  void ended(Boundary boundary, const flat::Table& fields) const;
   Error check_shape(uint32_t i, const TensorInput& given, const Tensor& tensor);
   bool varies(uint32_t i);
 

@@ -177,7 +177,27 @@ Error Method::begin() {
     }
   }
   state_ = State::Running;
+  at(Boundary::Begin);
   return Error::Ok;
+}
+
+// Tells who watches where the run is.
+void Method::at(Boundary boundary) const {
+  if (watched()) events_.instruction(events_.context, boundary, next_instruction());
+}
+
+// An instruction has ended: tells that, and the values that it may have written.
+void Method::ended(Boundary boundary, const flat::Table& fields) const {
+  at(boundary);
+  if (events_.value == nullptr || record_.check != Check::None) return;
+  const bool kernel = boundary == Boundary::KernelCall;
+  if (!kernel && boundary != Boundary::DelegateCall) return;
+  const flat::Vector args = fields.vector(1);
+  const uint32_t written = kernel ? operators_[fields.get<int32_t>(0)].kernel->writes : 0;
+  for (uint32_t i = 0; i < args.count(); ++i) {
+    if (kernel && (i >= 32 || (written >> i & 1) == 0)) continue;
+    events_.value(events_.context, values_, args.get<uint32_t>(i));
+  }
 }
 
 Error Method::execute() {
@@ -193,6 +213,8 @@ Error Method::step() {
   if (state_ == State::Idle) {
     const Error error = begin();
     if (error != Error::Ok) return error;
+  } else {
+    at(Boundary::Resume);
   }
   record_ = {};
   return run(0, true);
@@ -229,6 +251,7 @@ Error Method::run(uint64_t limit, bool single) {
   ctx.random = &random_;
   ctx.events = events_;
   FieldPair in_instruction, in_call;
+  const bool watched = this->watched();
   uint64_t executed = 0;
   for (; chain_ < chains_.count(); ++chain_) {
     const flat::Vector instructions = chains_.table(chain_).vector(slot::kInstructions);
@@ -241,7 +264,8 @@ Error Method::run(uint64_t limit, bool single) {
       const flat::Table fields{where + flat::read<uint32_t>(where)};
       uint32_t next = next_ + 1;
       temp_.used = 0;
-      switch (static_cast<InstructionType>(instruction.at[in_instruction.first])) {
+      const InstructionType type = static_cast<InstructionType>(instruction.at[in_instruction.first]);
+      switch (type) {
         case InstructionType::KernelCall: {
           in_call.find(fields, 0, 1);
           const uint8_t* args = fields.at + in_call.second;
@@ -268,6 +292,7 @@ Error Method::run(uint64_t limit, bool single) {
           break;
         }
       }
+      if (watched) ended(static_cast<Boundary>(type), fields);
       if (++executed == limit && record_.check == Check::None) {
         const bool done = next >= count && chain_ + 1 == chains_.count();
         if (!done) note(Check::InstructionLimit, static_cast<int64_t>(executed));
@@ -276,6 +301,7 @@ Error Method::run(uint64_t limit, bool single) {
         record_.method = static_cast<int32_t>(index_);
         record_.instruction = static_cast<int32_t>(next_instruction());
         log();
+        at(Boundary::Failed);
         restore(true);
         state_ = State::Idle;
         chain_ = next_ = chain_start_ = 0;
@@ -287,6 +313,7 @@ Error Method::run(uint64_t limit, bool single) {
     next_ = 0;
   }
   state_ = State::Finished;
+  at(Boundary::End);
   if (single && executed == 0) return fail(Check::MethodAtEnd);
   return Error::Ok;
 }

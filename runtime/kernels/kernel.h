@@ -66,12 +66,36 @@ struct RandomState {
   uint64_t offset = 0;
 };
 
-/// Hears of what goes on inside of delegates, for profilers.
+// Whether runs can be watched (CMake option ETIR_TRACE). Without it nothing calls an EventSink.
+#ifndef ETIR_TRACE
+#define ETIR_TRACE 1
+#endif
+
+/// Points of a run at which an EventSink is called. The ends of instructions have the numbers of the file format.
+enum class Boundary : uint8_t {
+  Begin = 0,       ///< the run begins
+  KernelCall = 1,  ///< an instruction of this kind has ended
+  DelegateCall = 2,
+  MoveCall = 3,
+  JumpFalseCall = 4,
+  FreeCall = 5,
+  End = 6,     ///< the run has ended
+  Failed = 7,  ///< the run has ended, with an error
+  Resume = 8,  ///< Method::step() goes on, some time after the instruction before
+};
+
+/// Hears of what goes on in a run, for profilers (devtools/recorder.h). Each function may be null.
 struct EventSink {
   /// Operation `id` of delegate `delegate` of the method begins, or ends. What an id stands for is the backend's: a
   /// debug handle, or an instruction.
   void (*event)(void* context, uint32_t delegate, uint32_t id, bool begin) = nullptr;
   void* context = nullptr;
+  /// The run is at a boundary; `instruction` is the instruction that has ended, or that comes next. The end of one is
+  /// the beginning of the next: nothing lies between them but this call.
+  void (*instruction)(void* context, Boundary boundary, uint32_t instruction) = nullptr;
+  /// After the end of an instruction that did not fail: value `index` of the method is one that its kernel may have
+  /// written, or any argument of a delegate, inputs first. Called only where `instruction` is not null.
+  void (*value)(void* context, const Values& values, uint32_t index) = nullptr;
 };
 
 /// A number (Scalar, int, float or bool) among the arguments of a primitive operator: its position, of which
@@ -183,10 +207,10 @@ class KernelContext {
 
   // --- what a delegate may say ---
   /// Whether anybody wants to hear of events.
-  bool watched() const { return events.event != nullptr; }
+  bool watched() const { return ETIR_TRACE && events.event != nullptr; }
   /// Operation `id` of the delegate begins or ends.
   void event(uint32_t id, bool begin) {
-    if (events.event != nullptr) events.event(events.context, delegate_, id, begin);
+    if (watched()) events.event(events.context, delegate_, id, begin);
   }
 
  private:

@@ -3,13 +3,13 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
 #include "backends/native/native.h"
 #include "backends/reference/reference.h"
 #include "backends/xnnpack/xnnpack.h"
+#include "devtools/recording.h"
 #include "platform/code.h"
 #include "platform/describe.h"
 #include "platform/isa.h"
@@ -39,6 +39,15 @@ std::string operator_label(const MethodMeta& meta, uint32_t index) {
   if (index >= meta.num_operators()) return "";
   const std::string overload = text(meta.operator_overload(index));
   return text(meta.operator_name(index)) + (overload.empty() ? "" : "." + overload);
+}
+
+// Slots of the program's tables: program.fbs.
+constexpr uint32_t kPlans = 1, kChains = 5, kInstructions = 2, kKind = 0, kCall = 1, kIndex = 0;
+
+flat::Vector chains_of(const Bytes& bytes, uint32_t method) {
+  const uint8_t* base = static_cast<const uint8_t*>(bytes.data);
+  const flat::Table root{base + flat::read<uint32_t>(base)};
+  return root.vector(kPlans).table(method).vector(kChains);
 }
 
 /// Folder of the program or library that this code is in.
@@ -203,35 +212,36 @@ std::shared_ptr<Method> Module::load_method(const std::string& name, Status* sta
   return nullptr;
 }
 
-std::string Module::instruction_label(uint32_t method, uint32_t instruction) const {
-  // Slots of the tables: program.fbs.
-  constexpr uint32_t kPlans = 1, kChains = 5, kInstructions = 2, kKind = 0, kCall = 1, kIndex = 0;
-  const uint8_t* base = static_cast<const uint8_t*>(bytes_.data);
-  const flat::Table root{base + flat::read<uint32_t>(base)};
-  const flat::Vector chains = root.vector(kPlans).table(method).vector(kChains);
+Module::Place Module::place(uint32_t method, uint32_t instruction) const {
+  const flat::Vector chains = chains_of(bytes_, method);
   for (uint32_t c = 0; c < chains.count(); ++c) {
-    const flat::Vector instructions = chains.table(c).vector(kInstructions);
-    if (instruction >= instructions.count()) {
-      instruction -= instructions.count();
-      continue;
-    }
-    const flat::Table row = instructions.table(instruction);
-    const int32_t index = row.table(kCall).get<int32_t>(kIndex);
-    const MethodMeta meta = program_.method_meta(method);
-    switch (row.get<uint8_t>(kKind)) {
-      case 1:
-        return operator_label(meta, static_cast<uint32_t>(index));
-      case 2:
-        return "delegate " + text(meta.delegate_id(static_cast<uint32_t>(index)));
-      case 3:
-        return "move";
-      case 4:
-        return "jump";
-      default:
-        return "free";
-    }
+    const uint32_t count = chains.table(c).vector(kInstructions).count();
+    if (instruction < count) return {static_cast<int32_t>(c), static_cast<int32_t>(instruction)};
+    instruction -= count;
   }
-  return "";
+  return {-1, -1};
+}
+
+std::string Module::instruction_label(uint32_t method, uint32_t instruction) const {
+  const Place place = this->place(method, instruction);
+  if (place.chain < 0) return "";
+  const flat::Vector instructions =
+      chains_of(bytes_, method).table(static_cast<uint32_t>(place.chain)).vector(kInstructions);
+  const flat::Table row = instructions.table(static_cast<uint32_t>(place.instruction));
+  const int32_t index = row.table(kCall).get<int32_t>(kIndex);
+  const MethodMeta meta = program_.method_meta(method);
+  switch (row.get<uint8_t>(kKind)) {
+    case 1:
+      return operator_label(meta, static_cast<uint32_t>(index));
+    case 2:
+      return "delegate " + text(meta.delegate_id(static_cast<uint32_t>(index)));
+    case 3:
+      return "move";
+    case 4:
+      return "jump";
+    default:
+      return "free";
+  }
 }
 
 // --- methods --------------------------------------------------------------------------------------------------------
@@ -243,6 +253,7 @@ Method::~Method() { method_.unload(); }
 Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>& share,
                    const std::vector<std::shared_ptr<Method>>& all) {
   const MethodMeta meta = this->meta();
+  load_ticks_.first = nanoseconds();
   method_bytes_ = meta.method_memory_size();
   method_memory_ = allocate_aligned(method_bytes_);
   size_t temp_size = 0;
@@ -292,6 +303,7 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
   options.share = {may.data(), may.size()};
   options.share_state = {must.data(), must.size()};
   const Error error = method_.load(module_->program(), index_, memory, options);
+  load_ticks_.second = nanoseconds();
   for (const auto& other : all) {
     if (error == Error::Ok && method_.uses_delegates_of(other->method_)) owners_.push_back(other);
   }
@@ -352,15 +364,14 @@ void* Method::allocate_dynamic(void* context, void* old, size_t bytes) {
 
 void Method::release_dynamic(void* context) { static_cast<Method*>(context)->dynamic_.clear(); }
 
-Status Method::run(const std::vector<Input>& inputs, std::vector<Output>* outputs,
-                   std::vector<InstructionTime>* times) {
+Status Method::run(const std::vector<Input>& inputs, std::vector<Output>* outputs, Recording* recording) {
   // Always in the order of loading, so that no two runs wait for each other.
   std::vector<std::unique_lock<std::mutex>> owners;
   for (const auto& owner : owners_) owners.emplace_back(owner->in_use_);
   const std::lock_guard<std::mutex> lock(in_use_);
-  if (!shares_) return run_locked(inputs, outputs, times);
+  if (!shares_) return run_locked(inputs, outputs, recording);
   const std::lock_guard<std::mutex> shared(module_->shared_in_use_);
-  return run_locked(inputs, outputs, times);
+  return run_locked(inputs, outputs, recording);
 }
 
 Error Method::set_input(uint32_t i, const Input& input) {
@@ -374,8 +385,7 @@ Error Method::set_input(uint32_t i, const Input& input) {
   }
 }
 
-Status Method::run_locked(const std::vector<Input>& inputs, std::vector<Output>* outputs,
-                          std::vector<InstructionTime>* times) {
+Status Method::run_locked(const std::vector<Input>& inputs, std::vector<Output>* outputs, Recording* recording) {
   const uint32_t count = method_.num_inputs();
   if (inputs.size() != count) {
     ErrorRecord record;
@@ -390,7 +400,7 @@ Status Method::run_locked(const std::vector<Input>& inputs, std::vector<Output>*
     if (set_input(i, inputs[i]) != Error::Ok) return failure(method_.error_record());
   }
   if (!offer_outputs()) return refusal(Error::MemoryAllocationFailed, "the machine has no memory left for the outputs");
-  if (execute(times) != Error::Ok) return failure(method_.error_record());
+  if (execute(recording) != Error::Ok) return failure(method_.error_record());
   outputs->clear();
   for (uint32_t i = 0; i < method_.num_outputs(); ++i) {
     outputs->push_back(read(method_.output(i)));
@@ -430,23 +440,19 @@ bool Method::offer_outputs() {
   return true;
 }
 
-Error Method::execute(std::vector<InstructionTime>* times) {
-  if (times == nullptr) return method_.execute();
-  using Clock = std::chrono::steady_clock;
-  const uint64_t limit = MethodOptions().max_instructions;
-  times->clear();
-  while (times->size() < limit) {
-    const uint32_t instruction = method_.next_instruction();
-    const Clock::time_point start = Clock::now();
-    const Error error = method_.step();
-    const int64_t spent = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
-    if (error == Error::EndOfMethod) return Error::Ok;
-    if (error != Error::Ok) return error;
-    times->push_back({instruction, spent});
+Error Method::execute(Recording* recording) {
+  if (recording == nullptr) return method_.execute();
+  Recorder& recorder = recording->recorder();
+  method_.watch(recorder.sink());
+  const Error error = method_.execute();
+  method_.watch({});
+  if (error != Error::Ok || !recording->keeps_values() || recorder.dropped() > 0 || recorder.count() == 0) {
+    return error;
   }
-  // The same limit as without times, and the same failure.
-  method_.reset();
-  return method_.execute();
+  for (uint32_t i = 0; i < method_.num_outputs(); ++i) {
+    recording->keep(recorder.count() - 1, method_.values(), method_.output_index(i), true);
+  }
+  return error;
 }
 
 Output Method::read(const Value& value) {

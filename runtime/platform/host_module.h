@@ -23,6 +23,7 @@
 #include <mutex>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/data_loader.h"
@@ -100,13 +101,8 @@ struct Output {
   }
 };
 
-/// Time that an instruction took.
-struct InstructionTime {
-  uint32_t instruction;
-  int64_t nanoseconds;
-};
-
 class Method;
+class Recording;
 
 /// A loaded program with all that it needs.
 class Module : public std::enable_shared_from_this<Module> {
@@ -129,6 +125,13 @@ class Module : public std::enable_shared_from_this<Module> {
                                       const std::vector<std::shared_ptr<Method>>& share = {});
   /// What an instruction does: the name of its operator, "delegate NAME", "move", "jump" or "free".
   std::string instruction_label(uint32_t method, uint32_t instruction) const;
+  /// Where an instruction of a method is: its chain, and its index in that. (-1, -1) when there is no such instruction.
+  struct Place {
+    int32_t chain, instruction;
+  };
+  Place place(uint32_t method, uint32_t instruction) const;
+  /// The program's bytes.
+  const Bytes& bytes() const { return bytes_; }
 
  private:
   friend class Method;
@@ -163,10 +166,11 @@ class Method {
   ~Method();
   MethodMeta meta() const { return module_->program().method_meta(index_); }
   const std::shared_ptr<Module>& module() const { return module_; }
-  /// Runs the method with one input for each of its inputs. `times`, when given, gets the time of each instruction that
-  /// ran, in order. Any thread may call; calls of one method wait for each other.
-  Status run(const std::vector<Input>& inputs, std::vector<Output>* outputs,
-             std::vector<InstructionTime>* times = nullptr);
+  /// Runs the method with one input for each of its inputs. `recording`, when given, hears of what goes on
+  /// (devtools/recording.h). Any thread may call; calls of one method wait for each other.
+  Status run(const std::vector<Input>& inputs, std::vector<Output>* outputs, Recording* recording = nullptr);
+  /// When loading began and ended, on the clock of recordings.
+  std::pair<uint64_t, uint64_t> load_ticks() const { return load_ticks_; }
 
   /// Bytes: method memory; planned memory by buffer; the most temporary memory that a run has used.
   size_t method_bytes() const { return method_bytes_ + delegate_bytes_; }
@@ -184,10 +188,9 @@ class Method {
              const std::vector<std::shared_ptr<Method>>& all = {});
   Status failure(const ErrorRecord& record) const;
   Error set_input(uint32_t i, const Input& input);
-  Status run_locked(const std::vector<Input>& inputs, std::vector<Output>* outputs,
-                    std::vector<InstructionTime>* times);
+  Status run_locked(const std::vector<Input>& inputs, std::vector<Output>* outputs, Recording* recording);
   bool offer_outputs();
-  Error execute(std::vector<InstructionTime>* times);
+  Error execute(Recording* recording);
   Output read(const Value& value);
   static void* allocate_delegate(void* context, size_t bytes, size_t alignment);
   static void* allocate_dynamic(void* context, void* old, size_t bytes);
@@ -198,6 +201,7 @@ class Method {
   std::mutex in_use_;
   std::vector<std::shared_ptr<Method>> owners_;  ///< owners of delegates that this one uses, in the order of loading
   bool shares_ = false;
+  std::pair<uint64_t, uint64_t> load_ticks_;
   size_t method_bytes_ = 0;
   size_t delegate_bytes_ = 0;
   std::shared_ptr<void> method_memory_;

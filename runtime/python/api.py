@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard, cast
 from etir.runtime.arguments import Arguments
 from etir.runtime.containers import rebuild
 from etir.runtime.errors import E1207, E1208, E1213, RuntimeFailure, one_frame, usage_failure
-from etir.runtime.info import MethodMemory, Profile, ScalarInfo, Signature, TensorInfo, info_of, signature_text
+from etir.runtime.info import (
+    MethodMemory,
+    Profile,
+    Recorded,
+    ScalarInfo,
+    Signature,
+    TensorInfo,
+    info_of,
+    signature_text,
+)
 from etir.runtime.library import native as native_library
 from etir.runtime.state import State
 from etir.runtime.structure import Structure, leaf_names, parse_structure
@@ -285,14 +294,26 @@ class Method:
         raise self._explained(failure)
 
     def profile(self, *args: Any, **kwargs: Any) -> Profile:
-        """Execute and time each instruction. ``str()`` of the result is a table by operator."""
+        """Execute and record each instruction. ``str()`` of the result is a table by operator.
+
+        Besides the arguments of the program, ``repeat`` says how often to run (default: 1), ``values`` whether to keep
+        what each instruction left (default: False), ``records`` and ``value_bytes`` how much to keep at most; what does
+        not fit is counted in the result. A program that has arguments of these names is given those.
+
+        Raises RuntimeFailure as a call does, and E1213 for a number of runs or a size that is none.
+        """
+        own = {name: kwargs.pop(name) for name in _RECORDED if name in kwargs and not self._arguments.takes(name)}
+        repeat, values, records, value_bytes = (own.get(name, default) for name, default in _RECORDED.items())
+        for name, number in (("repeat", repeat), ("records", records), ("value_bytes", value_bytes)):
+            if not isinstance(number, int) or not 1 <= number < 1 << 48:
+                raise usage_failure(E1213, f"{name} is {number!r}; it is a number from 1 on")
         try:
             flat = self._arguments.flatten(args, kwargs)
-            outputs, rows = self._handle.profile(flat, _any_torch(flat))
+            outputs, recording = self._handle.record(flat, _any_torch(flat), repeat, bool(values), records, value_bytes)
         except RuntimeFailure as error:
             failure = error
         else:
-            return Profile(outputs, tuple(rows))
+            return Profile(outputs, tuple(recording.times()), repeat, Recorded(recording))
         raise self._explained(failure)
 
     @property
@@ -313,6 +334,10 @@ class Method:
                 renewed, error.check, error.category, error.method, error.instruction, error.operator, error.values
             )
         return error.with_traceback(None)
+
+
+_RECORDED = {"repeat": 1, "values": False, "records": 1 << 24, "value_bytes": 1 << 30}
+"""What :meth:`Method.profile` takes besides the program's arguments, with defaults."""
 
 
 def _any_torch(values: Sequence[Any]) -> bool:

@@ -31,6 +31,10 @@ class Arguments:
         self._known = arguments is not None
         self._built_in = arguments is None or is_built_in(arguments)
 
+    def takes(self, name: str) -> bool:
+        """Whether a keyword is one of the program's."""
+        return name in self._keys or name in self.names
+
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """The inputs in order. Raises error E1208 when the arguments do not have the structure of the program's."""
         if not kwargs:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etir.runtime.errors import E1203, E1205, E1213, usage_failure
+
+if TYPE_CHECKING:
+    from etir.runtime import _native
 
 
 @dataclass(frozen=True)
@@ -75,12 +82,80 @@ class OperatorTime:
     nanoseconds: int
 
 
+class Recorded:
+    """What the runtime recorded of runs, in its own form and as ExecuTorch's developer tools take it.
+
+    Attributes:
+        dropped: records that there was no room for.
+        dropped_values: values that there was no room for.
+    """
+
+    def __init__(self, handle: _native.Recording):
+        self._handle = handle
+        self.dropped, self.dropped_values = handle.dropped
+
+    @property
+    def records(self) -> bytes:
+        """The records of ``runtime/devtools/recorder.h``, 16 bytes each, as a device would send them."""
+        return self._handle.records
+
+    @property
+    def load_ticks(self) -> tuple[int, int]:
+        """When loading the method began and ended, in nanoseconds of the clock of records."""
+        return self._handle.load_ticks
+
+    @property
+    def values(self) -> list[tuple[int, bool, str, Any, Any]]:
+        """(index of the record, whether it is an output, kind, number, tensors) of each value.
+
+        A tensor is (number of its dtype, sizes, strides, offset in :attr:`value_bytes`, -1 for none).
+        """
+        return self._handle.values
+
+    @property
+    def value_bytes(self) -> bytes:
+        """The bytes of the tensors."""
+        return self._handle.value_bytes
+
+    @property
+    def etdump(self) -> bytes:
+        """The profile as an ETDump. Raises RuntimeFailure E1205 when it is more than the format can hold."""
+        data = self._handle.etdump()
+        if not data:
+            raise usage_failure(E1205, "the profile is more than 2 GB", help="record fewer runs")
+        return data
+
+
 @dataclass(frozen=True)
 class Profile:
-    """One run, timed. ``instructions`` has (index, operator, nanoseconds) in the order of execution."""
+    """Runs, timed.
+
+    Attributes:
+        outputs: of the last run.
+        instructions: (index, operator, nanoseconds) in the order of execution, of all runs.
+        runs: how many there were.
+        recorded: all that was recorded, the insides of delegates and values too; None for a sum of other profiles.
+    """
 
     outputs: list[Any]
     instructions: tuple[tuple[int, str, int], ...]
+    runs: int = 1
+    recorded: Recorded | None = None
+
+    def save(self, path: str | os.PathLike[str], values: str | os.PathLike[str] | None = None) -> None:
+        """Write the profile as an ETDump (``.etdp``), and the bytes of values to a file of their own.
+
+        Raises RuntimeFailure E1213 when nothing was recorded, E1203 when a file cannot be written.
+        """
+        if self.recorded is None:
+            raise usage_failure(E1213, "there is no recording to save", help="save what Method.profile returned")
+        try:
+            Path(path).write_bytes(self.recorded.etdump)
+            if values is not None:
+                Path(values).write_bytes(self.recorded.value_bytes)
+        except OSError as error:
+            message = f"cannot write '{error.filename}': {error.strerror or error}"
+            raise usage_failure(E1203, message, help="pass a path in a folder that exists") from None
 
     @property
     def nanoseconds(self) -> int:

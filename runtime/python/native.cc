@@ -10,6 +10,8 @@
 
 #include <stdexcept>
 
+#include "devtools/etdump_writer.h"
+#include "devtools/recording.h"
 #include "platform/describe.h"
 #include "platform/host_module.h"
 #include "platform/library.h"
@@ -91,22 +93,98 @@ nb::tuple describe_tensor(const TensorInfo& info) {
 
 nb::tuple describe_value(Tag tag) { return nb::make_tuple(kind_name(tag)); }
 
+/// The runs of a method, recorded.
+class PythonRecording {
+ public:
+  PythonRecording(std::shared_ptr<host::Method> method, const host::RecordingOptions& options)
+      : method_(std::move(method)), recording_(options) {
+    if (!recording_.ok()) raise(Error::MemoryAllocationFailed, "the machine has no memory left for a recording");
+  }
+
+  host::Recording& recording() { return recording_; }
+
+  /// (instruction, name, nanoseconds) of the instructions of all runs
+  nb::list times() const {
+    nb::list rows;
+    for (const host::InstructionTime& row : host::instruction_times(recording_.recorder())) {
+      const nb::object name = text_of(method_->module()->instruction_label(method_->meta().index(), row.instruction));
+      rows.append(nb::make_tuple(row.instruction, name, row.nanoseconds));
+    }
+    return rows;
+  }
+  nb::bytes records() const {
+    const Recorder& recorder = recording_.recorder();
+    return nb::bytes(recorder.records(), sizeof(Record) * recorder.count());
+  }
+  /// (record, whether it is an output, number or None, (dtype, sizes, strides, offset) of each tensor or None)
+  nb::list values() const {
+    nb::list rows;
+    for (const host::LoggedValue& value : recording_.values()) {
+      nb::object number = nb::none(), tensors = nb::none();
+      switch (value.tag) {
+        case Tag::Int:
+          number = nb::int_(value.number.integer);
+          break;
+        case Tag::Bool:
+          number = nb::bool_(value.number.boolean);
+          break;
+        case Tag::Double:
+          number = nb::float_(value.number.real);
+          break;
+        default:
+          tensors = tensors_of(value);
+      }
+      rows.append(nb::make_tuple(value.record, value.output, kind_name(value.tag), number, tensors));
+    }
+    return rows;
+  }
+  nb::bytes value_bytes() const { return nb::bytes(recording_.value_bytes(), recording_.num_value_bytes()); }
+  nb::tuple dropped() const { return nb::make_tuple(recording_.recorder().dropped(), recording_.dropped_values()); }
+  std::pair<uint64_t, uint64_t> load_ticks() const { return method_->load_ticks(); }
+  nb::bytes etdump() const {
+    std::string data;
+    {
+      const nb::gil_scoped_release release;
+      data = host::write_etdump(recording_, *method_);
+    }
+    return nb::bytes(data.data(), data.size());
+  }
+
+ private:
+  nb::list tensors_of(const host::LoggedValue& value) const {
+    nb::list rows;
+    for (size_t i = 0; i < value.count; ++i) {
+      const host::LoggedTensor& tensor = recording_.tensors()[value.first + i];
+      const int64_t* dims = recording_.dims().data() + tensor.dims;
+      nb::list sizes, strides;
+      for (int d = 0; d < tensor.rank; ++d) sizes.append(dims[d]);
+      for (int d = 0; d < tensor.rank; ++d) strides.append(dims[tensor.rank + d]);
+      rows.append(nb::make_tuple(static_cast<int>(tensor.dtype), nb::tuple(sizes), nb::tuple(strides), tensor.offset));
+    }
+    return rows;
+  }
+
+  std::shared_ptr<host::Method> method_;
+  host::Recording recording_;
+};
+
 class PythonMethod {
  public:
   explicit PythonMethod(std::shared_ptr<host::Method> method) : method_(std::move(method)) {}
 
   nb::list run(nb::handle inputs, bool torch) { return run(inputs, torch, nullptr); }
 
-  nb::tuple profile(nb::handle inputs, bool torch) {
-    std::vector<host::InstructionTime> times;
-    nb::list outputs = run(inputs, torch, &times);
-    nb::list rows;
-    for (const host::InstructionTime& row : times) {
-      rows.append(nb::make_tuple(
-          row.instruction, text_of(method_->module()->instruction_label(method_->meta().index(), row.instruction)),
-          row.nanoseconds));
-    }
-    return nb::make_tuple(outputs, rows);
+  /// Runs `repeat` times and records it: the outputs of the last run, and the recording.
+  nb::tuple record(nb::handle inputs, bool torch, int repeat, bool values, size_t most_records,
+                   size_t most_value_bytes) {
+    host::RecordingOptions options;
+    options.values = values;
+    options.most_records = most_records;
+    options.most_value_bytes = most_value_bytes;
+    auto recording = std::make_unique<PythonRecording>(method_, options);
+    nb::list outputs;
+    for (int i = 0; i < repeat; ++i) outputs = run(inputs, torch, &recording->recording());
+    return nb::make_tuple(outputs, nb::cast(recording.release(), nb::rv_policy::take_ownership));
   }
 
   nb::tuple memory() const {
@@ -116,7 +194,7 @@ class PythonMethod {
   }
 
  private:
-  nb::list run(nb::handle objects, bool torch, std::vector<host::InstructionTime>* times) {
+  nb::list run(nb::handle objects, bool torch, host::Recording* recording) {
     const MethodMeta meta = method_->meta();
     PythonInputs inputs(meta);
     for (nb::handle object : objects) {
@@ -131,7 +209,7 @@ class PythonMethod {
     host::Status status;
     {
       const nb::gil_scoped_release release;
-      status = method_->run(inputs.inputs(), &outputs, times);
+      status = method_->run(inputs.inputs(), &outputs, recording);
     }
     if (!status.ok()) raise(status);
     inputs.return_written();
@@ -229,6 +307,7 @@ class PythonProgram {
 NB_MODULE(_native, module) {
   using etir::PythonMethod;
   using etir::PythonProgram;
+  using etir::PythonRecording;
   // A program that somebody still has at the end of the process (a daemon thread, another library's table) is no leak
   // of this module's. Tests turn the reports on.
   nb::set_leak_warnings(false);
@@ -240,9 +319,17 @@ NB_MODULE(_native, module) {
       .def("signature", &PythonProgram::signature)
       .def("load_method", &PythonProgram::load_method, nb::arg("index"), nb::arg("alone") = false,
            nb::rv_policy::take_ownership);
+  nb::class_<PythonRecording>(module, "Recording")
+      .def("times", &PythonRecording::times)
+      .def("etdump", &PythonRecording::etdump)
+      .def_prop_ro("records", &PythonRecording::records)
+      .def_prop_ro("values", &PythonRecording::values)
+      .def_prop_ro("value_bytes", &PythonRecording::value_bytes)
+      .def_prop_ro("dropped", &PythonRecording::dropped)
+      .def_prop_ro("load_ticks", &PythonRecording::load_ticks);
   nb::class_<PythonMethod>(module, "Method")
       .def("run", nb::overload_cast<nb::handle, bool>(&PythonMethod::run))
-      .def("profile", &PythonMethod::profile)
+      .def("record", &PythonMethod::record)
       .def_prop_ro("memory", &PythonMethod::memory);
   module.def("report_leaks", [](bool report) { nb::set_leak_warnings(report); });
   module.def("operators", [] {

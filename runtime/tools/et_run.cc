@@ -8,12 +8,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/error_text.h"
+#include "devtools/etdump_writer.h"
+#include "devtools/recording.h"
 #include "platform/describe.h"
 #include "platform/host_module.h"
 #include "platform/library.h"
@@ -37,12 +40,14 @@ Execute a method of a program and print or write its outputs.
   --isa NAME         instruction set of the kernels (default: the best for this processor)
   --repeat N         run N times and print the shortest and the median time
   --profile          print the time of each operator
+  --etdump FILE      write a profile of all runs, which ExecuTorch's Inspector and et-inspect read
+  --values FILE      write what each instruction left, too, to which the profile refers
   --list             print the methods with their inputs, outputs and memory, and execute nothing
   --help             print this text
 )";
 
 struct Arguments {
-  std::string model, method = "forward", outputs, isa;
+  std::string model, method = "forward", outputs, isa, etdump, values;
   std::vector<std::string> inputs, data, libraries;
   int threads = 1, repeat = 1;
   bool profile = false, list = false, native = false;
@@ -71,8 +76,11 @@ int complain(const host::Status& status) {
 
 /// An empty text, or what is wrong.
 std::string parse(int argc, char** argv, Arguments* out) {
-  const std::map<std::string, std::string*> texts = {
-      {"--method", &out->method}, {"--outputs", &out->outputs}, {"--isa", &out->isa}};
+  const std::map<std::string, std::string*> texts = {{"--method", &out->method},
+                                                     {"--outputs", &out->outputs},
+                                                     {"--isa", &out->isa},
+                                                     {"--etdump", &out->etdump},
+                                                     {"--values", &out->values}};
   const std::map<std::string, std::vector<std::string>*> lists = {
       {"--input", &out->inputs}, {"--data", &out->data}, {"--load-library", &out->libraries}};
   const std::map<std::string, int*> numbers = {{"--threads", &out->threads}, {"--repeat", &out->repeat}};
@@ -104,6 +112,7 @@ std::string parse(int argc, char** argv, Arguments* out) {
       *number->second = static_cast<int>(value);
     }
   }
+  if (out->etdump.empty() && !out->values.empty()) return "--values needs --etdump, the profile that refers to them";
   return out->model.empty() ? "no model" : "";
 }
 
@@ -245,6 +254,29 @@ void print_profile(const host::Method& method, const std::vector<host::Instructi
   std::printf("%-48s %6zu %12.1f %5.1f %%\n", "all", times.size(), static_cast<double>(total) / 1e3, 100.0);
 }
 
+bool write_file(const std::string& path, const void* data, size_t size) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) return false;
+  const bool written = std::fwrite(data, 1, size, file) == size;
+  return std::fclose(file) == 0 && written;
+}
+
+int write_profile(const Arguments& arguments, const host::Recording& recording, const host::Method& method) {
+  const std::string data = host::write_etdump(recording, method);
+  if (data.empty()) return complain("E0903", "the profile is too large for its format: record fewer runs");
+  if (!write_file(arguments.etdump, data.data(), data.size())) {
+    return complain("E0903", "cannot write '" + arguments.etdump + "'");
+  }
+  if (!arguments.values.empty() &&
+      !write_file(arguments.values, recording.value_bytes(), recording.num_value_bytes())) {
+    return complain("E0903", "cannot write '" + arguments.values + "'");
+  }
+  const unsigned long long records = recording.recorder().dropped(), values = recording.dropped_values();
+  if (records > 0) std::fprintf(stderr, "warning: %llu records did not fit and are missing\n", records);
+  if (values > 0) std::fprintf(stderr, "warning: %llu values did not fit and are missing\n", values);
+  return 0;
+}
+
 int run(const Arguments& arguments) {
   host::Status status;
   for (const std::string& path : arguments.libraries) {
@@ -304,11 +336,17 @@ int run(const Arguments& arguments) {
   }
 
   std::vector<host::Output> outputs;
-  std::vector<host::InstructionTime> times;
+  std::unique_ptr<host::Recording> recording;
+  if (arguments.profile || !arguments.etdump.empty()) {
+    host::RecordingOptions wanted;
+    wanted.values = !arguments.values.empty();
+    recording = std::make_unique<host::Recording>(wanted);
+    if (!recording->ok()) return complain("E0910", "the machine has no memory left for a recording");
+  }
   std::vector<double> runs;
   for (int i = 0; i < arguments.repeat; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    status = method->run(inputs, &outputs, arguments.profile ? &times : nullptr);
+    status = method->run(inputs, &outputs, recording.get());
     if (!status.ok()) return complain(status);
     runs.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
   }
@@ -326,7 +364,11 @@ int run(const Arguments& arguments) {
       if (!wrong.empty()) return complain("E0903", wrong);
     }
   }
-  if (arguments.profile) print_profile(*method, times);
+  if (arguments.profile) print_profile(*method, host::instruction_times(recording->recorder()));
+  if (!arguments.etdump.empty()) {
+    const int code = write_profile(arguments, *recording, *method);
+    if (code != 0) return code;
+  }
   if (arguments.repeat > 1) {
     std::sort(runs.begin(), runs.end());
     std::printf("%d runs on %s kernels: shortest %.1f us, median %.1f us\n", arguments.repeat, module->isa().c_str(),

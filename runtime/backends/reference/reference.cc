@@ -86,6 +86,7 @@ Error load(BackendInit& init, Reference& self) {
   parts.planned = {planned, count};
   MethodOptions options = init.options();
   options.constants = init.constants;
+  options.events = {};  // they are for the method around this one: run_watched() tells of what goes on in here
   const Error error = self.method.load(self.program, 0, parts, options);
   return error == Error::Ok ? error : forward(init, self.method.error_record());
 }
