@@ -143,9 +143,13 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
         from etir.passes.delegation.decompose_preserved import DecomposePreservedPass
         from etir.passes.delegation.partition import PartitionPass
         from etir.passes.delegation.verify_fallback import VerifyFallbackPass
+        from etir.passes.edge.normalize_quantization import NormalizeQuantizationPass
 
         p = o.partition
         shares = (o.shares_state and p.own_state) if p.share_state is None else p.share_state
+        yield Step(
+            NormalizeQuantizationPass(o.delegates), "integers in the form that delegates compute on", "delegates"
+        )
         yield Step(
             DecomposePreservedPass(target=o.target, backend=o.delegates, libraries=o.link_libraries),
             "what was preserved for a delegate that does not claim it is decomposed after all",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -173,8 +174,19 @@ def _map(value: Any, convert: Callable[[Any], Any]) -> Any:
     return convert(value) if isinstance(value, (torch.Tensor, np.ndarray)) else value
 
 
+_REGISTERED_BY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+"""Modules of torch that register the operators of a namespace when they are imported."""
+
+
+def register_namespace(namespace: str) -> None:
+    """See to it that torch has the operators of a namespace that one of its own modules registers."""
+    if namespace in _REGISTERED_BY:
+        import_module(_REGISTERED_BY[namespace])
+
+
 def _torch_function(schema: OpSchema) -> Callable[..., Any] | None:
     """torch's operator, None when it has none of that name."""
+    register_namespace(schema.namespace)
     try:
         packet = getattr(getattr(torch.ops, schema.namespace), schema.name)
         return getattr(packet, schema.overload or "default")

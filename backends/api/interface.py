@@ -245,6 +245,10 @@ class Backend(ABC):
     """The name of its dialect, empty when it has none."""
     owns_state: ClassVar[bool] = False
     """Whether a delegate can hold mutable buffers (used when `partition{own-state}` asks for it)."""
+    computes_on_int8: ClassVar[bool] = False
+    """Whether it computes on activations of int8 from -128 to 127 between quantize and dequantize operators: those in
+    other forms of 8 bits are brought to this one before it is asked (`normalize-quantization`).
+    """
     contiguous_boundary: ClassVar[bool] = False
     """Whether tensors cross the boundary in the default dim order only: outlining then puts copies around the call, and
     the inverse copies into the function."""

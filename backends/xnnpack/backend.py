@@ -36,6 +36,7 @@ class XnnpackBackend(Backend):
     version = schema.IDENTIFIER.decode()
     Options = XnnpackOptions
     dialect_name = "xnn"
+    computes_on_int8 = True
 
     def rows(self, options: XnnpackOptions) -> Sequence[Row]:
         from etir.backends.xnnpack.support import float_rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.ir import SSAValue
 
 from etir.backends.api.conditions import (
     constant,
@@ -23,6 +23,7 @@ from etir.backends.api.conditions import (
 from etir.backends.api.interface import PreservedOp
 from etir.backends.api.patterns import Condition, Match, Row, condition, op
 from etir.backends.xnnpack.legalize.elementwise import BINARY, UNARY
+from etir.backends.xnnpack.scales import PRODUCTS, SUMS, module_of, refused
 from etir.backends.xnnpack.schema import MAX_DIMS
 from etir.dialects.et.layout import dims_of, tensor_of
 from etir.dialects.schema import OpSchema
@@ -61,14 +62,6 @@ def bounded(match: Match) -> str | None:
             if not isinstance(dim, int) and bounds(dim, ranges)[1] is None:
                 return f"dim {dim} has no upper bound"
     return None
-
-
-def module_of(operation: Operation) -> ModuleOp:
-    """The module around an operation; an empty one when there is none."""
-    found = operation.parent_op()
-    while found is not None and not isinstance(found, ModuleOp):
-        found = found.parent_op()
-    return ModuleOp([]) if found is None else found
 
 
 def _ranges(match: Match) -> dict[str, tuple[int, int | None]]:
@@ -260,6 +253,11 @@ def multiplies(match: Match) -> str | None:
     return None if len(_shape(match.arg("self"))) == 2 else "not a matrix"
 
 
+@condition("integers multiplied by less than 256 on the way to the result, a bias that their sum has room for")
+def rescales(match: Match) -> str | None:
+    return refused(match.op)
+
+
 FLOATS = dtypes("float32", "float16")
 FLOATS_AND_BF16 = dtypes("float32", "float16", "bfloat16")
 COMMON: tuple[Condition, ...] = (same_dtype(), not_empty(), few_dims, has_dims, bounded)
@@ -272,6 +270,8 @@ VIEW = (no_size_operands, one_dynamic_dim)
 def _binary_conditions(schema: OpSchema) -> tuple[Condition, ...]:
     """No factor in a sum or a difference, and no runtime scalar."""
     factor = (alpha_is_one,) if "alpha" in schema.index else ()
+    if schema.op_name in SUMS | PRODUCTS:
+        return (*factor, rescales)
     return (*factor, literal("other")) if schema.overload == "Scalar" else factor
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import cast
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from etir.backends.api.conditions import dtypes, is_constant, not_empty
 from etir.backends.api.patterns import Condition, Match, Node, Row, condition, op
 from etir.backends.xnnpack.legalize.quantized import BLOCK_MULTIPLE
-from etir.backends.xnnpack.support import bounded, convolves, few_dims, module_of
+from etir.backends.xnnpack.scales import DEQUANTIZE, PER_CHANNEL, QUANTIZE, bytes_of
+from etir.backends.xnnpack.support import bounded, convolves, few_dims, rescales
 from etir.dialects.dtypes import BY_TORCH_NAME
-from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp, dense_bytes
-from etir.dialects.et.weights import payload_of
 from etir.dialects.schema_op import SchemaOp
 
 _PREFIX = "quantized_decomposed."
-_PER_CHANNEL = f"{_PREFIX}dequantize_per_channel.default"
-_WEIGHTS = (_PER_CHANNEL, f"{_PREFIX}dequantize_per_tensor.default")
+_WEIGHTS = (PER_CHANNEL, DEQUANTIZE)
 _CHOOSE = tuple(
     f"{_PREFIX}{name}"
     for name in (
@@ -49,7 +46,7 @@ def integer_weight(match: Match) -> str | None:
         if isinstance(value, SSAValue) and not is_constant(value):
             return f"'{name}' of the weight is computed"
     low, high = weight.arg("quant_min"), weight.arg("quant_max")
-    if (low, high) == (-8, 7) and weight.SCHEMA.op_name == _PER_CHANNEL:
+    if (low, high) == (-8, 7) and weight.SCHEMA.op_name == PER_CHANNEL:
         return None
     return _integers(weight, (-128, -127), (127,))
 
@@ -84,25 +81,9 @@ def no_zero_points(match: Match) -> str | None:
     weight = match["weight"].args()
     value = weight.get("zero_points", weight.get("zero_point"))
     if isinstance(value, SSAValue):
-        data = _bytes_of(value)
+        data = bytes_of(value)
         return None if data is not None and not any(data) else "the weight has zero points, or they are not loaded"
     return None if not value else f"the weight has the zero point {value}"
-
-
-def _bytes_of(value: SSAValue) -> memoryview | bytes | None:
-    """The bytes of a weight or a constant, None when they are not there."""
-    owner = value.owner
-    if isinstance(owner, ConstantOp):
-        return dense_bytes(owner.value)
-    if not isinstance(owner, GetWeightOp):
-        return None
-    module = module_of(owner)
-    name = owner.symbol.root_reference.data
-    found = next((o for o in module.body.block.ops if isinstance(o, WeightOp) and o.sym_name.data == name), None)
-    if found is None:
-        return None
-    blob = payload_of(found.value, cast("TensorType[Attribute]", found.type))
-    return blob.data if blob.has_data else None
 
 
 @condition("rows of int8 with one scale, or of 4-bit integers with one for each multiple of 32")
@@ -140,7 +121,7 @@ def _affine_rows() -> tuple[Row, ...]:
     choose = {name: op("torchao.choose_qparams_affine.default", escaping=True) for name in ("scale", "zero_point")}
     quantize = op("torchao.quantize_affine.default", capture="quantize", escaping=True, inputs=choose)
     activation = op("torchao.dequantize_affine.default", escaping=True, inputs={"input": quantize, **choose})
-    weight = op("torchao.dequantize_affine.default", capture="weight")
+    weight = op("torchao.dequantize_affine.default", capture="weight", duplicable=True)
     pattern = op("aten.linear.default", inputs={"input": activation, "weight": weight})
     conditions = (*_float_input(), affine_tokens, affine_rows, no_zero_points, constant_bias)
     weight_only = op("aten.linear.default", inputs={"weight": weight})
@@ -169,13 +150,13 @@ def _dynamic(operator: str, **rest: Node) -> tuple[Node, ...]:
 
 def quantized_rows() -> tuple[Row, ...]:
     """The rows for quantized tensors."""
-    weight = op(*_WEIGHTS, capture="weight")
-    channels = op(_PER_CHANNEL, capture="weight")
-    static: tuple[Condition, ...] = (*_float_input(), integer_weight, constant_bias)
+    weight = op(*_WEIGHTS, capture="weight", duplicable=True)
+    channels = op(PER_CHANNEL, capture="weight", duplicable=True)
+    static: tuple[Condition, ...] = (*_float_input(), integer_weight, constant_bias, rescales)
     dynamic = (*static, by_output_channel, no_zero_points)
     return (
-        Row(op(f"{_PREFIX}quantize_per_tensor.default"), (*_float_input(), whole_int8)),
-        Row(op(f"{_PREFIX}dequantize_per_tensor.default"), (not_empty(), few_dims, bounded, whole_int8)),
+        Row(op(QUANTIZE), (*_float_input(), whole_int8)),
+        Row(op(DEQUANTIZE), (not_empty(), few_dims, bounded, whole_int8)),
         Row(op("aten.linear.default", weight=weight), static, "linear with an integer weight"),
         Row(op("aten.convolution.default", weight=weight), (*static, convolves), "convolution with an integer filter"),
         *(

@@ -7,13 +7,13 @@ is the ATen dialect that ``torch.export`` itself writes; backends/bridge has Exe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import torch
 
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
+from etir.interpret.torch_evaluator import register_namespace
 from etir.lowering.errors import E0407
 
 Scalar = int | float | bool
@@ -54,8 +54,7 @@ class AtenTargets:
 def torch_operator(op_name: str) -> Any:
     """The overload ``aten.add.Tensor`` of ``torch.ops``. Raises E0407 for one that torch does not have."""
     namespace, name, overload = op_name.split(".", 2)
-    if namespace == "quantized_decomposed":
-        import_module("torch.ao.quantization.fx._decomposed")  # registers the operators
+    register_namespace(namespace)
     try:
         return getattr(getattr(getattr(torch.ops, namespace), name), overload)
     except AttributeError:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import Pure
 
@@ -40,7 +40,9 @@ from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 
 EXPANDING = ("quantized_decomposed.dequantize_", "torchao.dequantize_")
-"""Beginnings of operators that stay: they make a quantized weight larger by far, and backends look for them."""
+"""Beginnings of operators that stay where their result is larger than the integers: they make a quantized weight
+larger by far, and backends look for them. A bias of 32 bits is folded.
+"""
 
 
 @register_pass
@@ -114,7 +116,7 @@ class _Folder:
         return True
 
     def _may_fold(self, op: EdgeOp) -> bool:
-        if op.SCHEMA.op_name.startswith(EXPANDING):
+        if op.SCHEMA.op_name.startswith(EXPANDING) and _expands(op):
             return False
         known = 0
         for operand in op.operands:
@@ -152,6 +154,11 @@ class _Folder:
             constant.results[0].name_hint = result.name_hint
             result.replace_all_uses_with(constant.results[0])
         Rewriter.erase_op(op)
+
+
+def _expands(op: EdgeOp) -> bool:
+    before, after = (cast("TensorType[Attribute]", v.type) for v in (op.operands[0], op.results[0]))
+    return not (is_static(before) and is_static(after)) or tensor_bytes(after) > tensor_bytes(before)
 
 
 def _weight_name(value: SSAValue) -> str:

@@ -30,6 +30,7 @@ from etir.backends.xnnpack.legalize.layouts import (
     stored_dims,
 )
 from etir.backends.xnnpack.legalize.numbers import BF16, to_stored
+from etir.backends.xnnpack.scales import DEQUANTIZE, Scale
 from etir.backends.xnnpack.schema import NODE_BY_NAME
 from etir.backends.xnnpack.shapes import Dims, result_dims
 from etir.backends.xnnpack.types import TensorInfo, XnnTensorType, xnn_type
@@ -49,14 +50,6 @@ if TYPE_CHECKING:
     from etir.backends.api.interface import Outlined
 
 
-@dataclass(frozen=True)
-class Scale:
-    """One scale and zero point of a quantized tensor."""
-
-    scale: float
-    zero_point: int
-
-
 @dataclass
 class Held:
     """A value's forms by layout; ``scale`` says how stored integers of a quantized value stand for numbers."""
@@ -65,7 +58,6 @@ class Held:
     scale: Scale | None = None
 
 
-DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 MOVES = frozenset({"static_transpose", "static_reshape", "copy"})
 """Nodes that keep the scale of what they move."""
 
@@ -212,6 +204,13 @@ class Emitter:
             source = next(iter(forms))
             form = self._transposed(value, forms[source], source, layout)
         forms[layout] = form
+        return form
+
+    def stored(self, value: SSAValue, layout: Layout | None = None) -> SSAValue:
+        """A value in ``layout`` as the integers that it is held as."""
+        before, self.scale_out = self.scale_out, self.scale_of(value)
+        form = self.get(value, layout)
+        self.scale_out = before
         return form
 
     def _transposed(self, value: SSAValue, form: SSAValue, source: Layout, layout: Layout) -> SSAValue:

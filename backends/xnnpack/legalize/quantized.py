@@ -15,86 +15,87 @@ from xdsl.ir import SSAValue
 
 from etir.backends.xnnpack.datatypes import BY_NAME
 from etir.backends.xnnpack.legalize.constants import QuantizedWeight, blob_of
-from etir.backends.xnnpack.legalize.emitter import DEQUANTIZE, Emitter, Scale, quantized_info
+from etir.backends.xnnpack.legalize.emitter import Emitter, quantized_info
 from etir.backends.xnnpack.legalize.layouts import Layout
 from etir.backends.xnnpack.legalize.legalizer import legalizes
 from etir.backends.xnnpack.legalize.numbers import bfloat16
+from etir.backends.xnnpack.scales import (
+    CHOOSES,
+    CLAMPS,
+    DEQUANTIZE,
+    JOINS,
+    LAYERS,
+    MOVES,
+    PAD,
+    PRODUCTS,
+    QUANTIZE,
+    SUMS,
+    Scale,
+    keeps_type,
+    refused,
+    stored_scale,
+)
 from etir.backends.xnnpack.types import TensorInfo, XnnTensorType
 from etir.dialects.schema_op import SchemaOp
 
 if TYPE_CHECKING:
     import numpy as np
 
-QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
-CLAMPS = ("aten.relu.default", "aten.relu6.default", "aten.hardtanh.default", "aten.clamp.default")
-"""Operators that become the range of the node that computes their operand."""
-
 BLOCK_MULTIPLE = 32
 """Blocks of a row that share a scale are as long as a multiple of this."""
 
-RESCALES = frozenset(
-    {
-        "aten.add.Tensor",
-        "aten.sub.Tensor",
-        "aten.mul.Tensor",
-        "aten.convolution.default",
-        "aten.linear.default",
-        "aten.mean.dim",
-        "aten.adaptive_avg_pool2d.default",
-    }
-)
+RESCALES = frozenset({*SUMS, *PRODUCTS, *LAYERS, "aten.mean.dim", "aten.adaptive_avg_pool2d.default"})
 """Operators on int8 whose result may have a scale of its own."""
 
-KEEPS_SCALE = frozenset(
-    {
-        *CLAMPS,
-        "aten.cat.default",
-        "aten.max_pool2d.default",
-        "aten.max_pool2d_with_indices.default",
-        "aten.slice_copy.Tensor",
-        "aten.view_copy.default",
-        "aten.permute_copy.default",
-        "aten.unsqueeze_copy.default",
-        "aten.squeeze_copy.dims",
-        "dim_order_ops._to_dim_order_copy.default",
-        "dim_order_ops._clone_dim_order.default",
-    }
-)
-"""Operators on int8 whose result has the scale of their operands."""
+CONVERTS = 2.0**-8, 2.0**7
+"""Least and greatest ratio of two scales between which a ``convert`` brings integers."""
 
 
 def quantized_scale(emitter: Emitter, op: SchemaOp) -> Scale | None:
     """What the result of ``op`` is stored with where the node can work on integers, else None."""
     name = op.SCHEMA.op_name
-    if name not in RESCALES and name not in KEEPS_SCALE:
-        return None
-    weights = ("weight", "bias") if name in ("aten.convolution.default", "aten.linear.default") else ()
-    if weights and not _integer_weight(emitter, op):
-        return None
+    weights = ("weight", "bias") if name in LAYERS else ()
     skipped = [op.arg(n) for n in weights]
     operands = [v for v in op.operands if isinstance(v.type, TensorType) and v not in skipped]
-    scales = [emitter.scale_of(v) for v in operands]
+    scales = [s for v in operands if (s := emitter.scale_of(v)) is not None]
+    if not operands or len(scales) != len(operands):
+        return None
+    if name in MOVES or name in CHOOSES or name == PAD:
+        return scales[0] if _keeps_integers(op, scales[0]) else None
     result = stored_scale(op.results[0])
-    if result is None or not operands or any(s is None for s in scales):
+    if name in JOINS:
+        same = scales[0] if all(s == scales[0] for s in scales) else None
+        return result if result is not None and all(_converts(s, result) for s in scales) else same
+    if result is None:
         return None
-    if name in KEEPS_SCALE and any(s != result for s in scales):
+    if name in CLAMPS:
+        return result if scales[0] == result else None
+    if name not in RESCALES or (weights and not _integer_weight(emitter, op)) or refused(op) is not None:
         return None
-    if name == "aten.mean.dim" and len(emitter.dims(op.arg("self"))) != 4:
-        return None
-    return result
+    return None if name == "aten.mean.dim" and len(emitter.dims(op.arg("self"))) != 4 else result
 
 
-def stored_scale(value: SSAValue) -> Scale | None:
-    """The scale with which the only user of ``value`` stores it, seen through operators that only narrow its range."""
-    while True:
-        user = value.get_user_of_unique_use()
-        if not isinstance(user, SchemaOp):
-            return None
-        if user.SCHEMA.op_name == QUANTIZE:
-            return Scale(user.arg("scale"), user.arg("zero_point"))
-        if user.SCHEMA.op_name not in CLAMPS:
-            return None
-        value = user.results[0]
+def _keeps_integers(op: SchemaOp, scale: Scale) -> bool:
+    """Whether a node that moves or chooses elements does the same to integers."""
+    if op.SCHEMA.op_name == PAD:
+        return scale.holds(float(op.arg("value")))
+    return keeps_type(op)
+
+
+def _converts(old: Scale, new: Scale) -> bool:
+    return old == new or CONVERTS[0] <= old.scale / new.scale <= CONVERTS[1]
+
+
+def requantized(emitter: Emitter, value: SSAValue, layout: Layout, scale: Scale) -> SSAValue:
+    """The integers of ``value`` under another scale."""
+    form = emitter.stored(value, layout)
+    if emitter.scale_of(value) == scale:
+        return form
+    key = ("requantized", form, scale)
+    known = emitter.made.get(key)
+    if known is None:
+        known = emitter.made[key] = emitter.node("convert", [form], info=quantized_info((), scale))
+    return known
 
 
 def _integer_weight(emitter: Emitter, op: SchemaOp) -> bool:
@@ -116,7 +117,11 @@ def quantize(emitter: Emitter, op: SchemaOp) -> None:
     if not emitter.layouts(value):
         emitter.hold(value, emitter.get(value))
     layout = emitter.cheapest([value], len(emitter.dims(value)))
-    form = emitter.node("convert", [emitter.get(value, layout)], info=quantized_info((), scale))
+    stored = emitter.scale_of(value)
+    if stored is not None and _converts(stored, scale):
+        form = requantized(emitter, value, layout, scale)
+    else:
+        form = emitter.node("convert", [emitter.get(value, layout)], info=quantized_info((), scale))
     emitter.hold(result, form, layout)
 
 

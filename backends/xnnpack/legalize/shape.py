@@ -11,6 +11,7 @@ from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
 from etir.backends.xnnpack.legalize.legalizer import integer, integers, legalizes, number
 from etir.backends.xnnpack.legalize.numbers import rounded
+from etir.backends.xnnpack.legalize.quantized import requantized
 from etir.backends.xnnpack.types import XnnTensorType
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge import ops as edge
@@ -153,7 +154,9 @@ def cat(emitter: Emitter, op: edge.aten.cat.default) -> None:
     rank = len(emitter.dims(op.results[0]))
     layout = emitter.cheapest(values, rank)
     axis = layout.index(op.dim % rank)
-    emitter.hold(op.results[0], joined(emitter, [emitter.get(v, layout) for v in values], axis), layout)
+    scale = emitter.scale_out
+    forms = [emitter.get(v, layout) if scale is None else requantized(emitter, v, layout, scale) for v in values]
+    emitter.hold(op.results[0], joined(emitter, forms, axis), layout)
 
 
 def joined(emitter: Emitter, forms: list[SSAValue], axis: int) -> SSAValue:
@@ -175,7 +178,10 @@ def stack(emitter: Emitter, op: edge.aten.stack.default) -> None:
         dims = list(emitter.dims(value))
         dims.insert(axis, 1)
         dynamic = [d + (d >= axis) for d in emitter.dynamic(value, default_layout(rank - 1))]
-        forms.append(emitter.reshape(emitter.get(value), tuple(dims), dynamic))
+        plain = default_layout(rank - 1)
+        scale = emitter.scale_out
+        form = emitter.get(value) if scale is None else requantized(emitter, value, plain, scale)
+        forms.append(emitter.reshape(form, tuple(dims), dynamic))
     emitter.hold(result, joined(emitter, forms, axis))
 
 

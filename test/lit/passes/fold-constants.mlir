@@ -117,3 +117,20 @@ func.func @names() -> (tensor<64x64xf32>, tensor<64x64xf32>) {
   %1 = edge.aten.neg.default(%0) : (tensor<64x64xf32>) -> tensor<64x64xf32>
   func.return %table, %1 : tensor<64x64xf32>, tensor<64x64xf32>
 }
+
+// -----
+
+// Integers of 32 bits, a layer's bias, are numbers of the same size: multiplied out now. Those of 8 bits stay.
+
+et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+
+// CHECK-LABEL: func.func @integers
+func.func @integers() -> (tensor<3xf32>, tensor<3xf32>) {
+  %0 = et.constant dense<[2, -4, 6]> : tensor<3xi32>
+  // CHECK: et.constant dense<[1.000000e+00, -2.000000e+00, 3.000000e+00]> : tensor<3xf32>
+  %1 = edge.quantized_decomposed.dequantize_per_tensor.default(%0, scale = 0.5, zero_point = 0, quant_min = -2147483648, quant_max = 2147483647, dtype = i32) : (tensor<3xi32>) -> tensor<3xf32>
+  %2 = et.constant dense<[2, -4, 6]> : tensor<3xi8>
+  // CHECK: edge.quantized_decomposed.dequantize_per_tensor.default
+  %3 = edge.quantized_decomposed.dequantize_per_tensor.default(%2, scale = 0.5, zero_point = 0, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<3xi8>) -> tensor<3xf32>
+  func.return %1, %3 : tensor<3xf32>, tensor<3xf32>
+}

@@ -1,0 +1,66 @@
+"""The operators of ``quantized_decomposed`` that passes make: torch's schemas, so that neither torch nor the library
+has to be there.
+
+A module that has such an operator declares its schema (:func:`declare`), as the importer does for what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
+
+from etir.dialects.edge.base import EdgeOp, edge_class
+from etir.dialects.et.program import SchemaDeclOp
+from etir.dialects.schema import OpSchema, parse_schema
+
+NAMESPACE = "quantized_decomposed"
+
+_RANGE = "int quant_min, int quant_max, ScalarType dtype"
+SCHEMAS: dict[str, str] = {
+    "quantize_per_tensor.default": (
+        f"quantize_per_tensor(Tensor input, float scale, int zero_point, {_RANGE}) -> Tensor"
+    ),
+    "dequantize_per_tensor.default": (
+        f"dequantize_per_tensor(Tensor input, float scale, int zero_point, {_RANGE}, *, ScalarType? out_dtype=None)"
+        " -> Tensor"
+    ),
+    "quantize_per_channel.default": (
+        f"quantize_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, {_RANGE}) -> Tensor"
+    ),
+    "dequantize_per_channel.default": (
+        f"dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, {_RANGE}, *,"
+        " ScalarType? out_dtype=None) -> Tensor"
+    ),
+}
+"""Schemas by overload, without the namespace."""
+
+QUANTIZE = f"{NAMESPACE}.quantize_per_tensor.default"
+DEQUANTIZE = f"{NAMESPACE}.dequantize_per_tensor.default"
+QUANTIZE_PER_CHANNEL = f"{NAMESPACE}.quantize_per_channel.default"
+DEQUANTIZE_PER_CHANNEL = f"{NAMESPACE}.dequantize_per_channel.default"
+
+
+@cache
+def schema_of(name: str) -> OpSchema:
+    """The schema of ``quantized_decomposed.quantize_per_tensor.default``; raises ``KeyError`` for an unknown one."""
+    return parse_schema(f"{NAMESPACE}::{SCHEMAS[name.removeprefix(f'{NAMESPACE}.')]}")
+
+
+def quantized_op(name: str) -> type[EdgeOp]:
+    """The class of an operator at the edge level. Raises ``KeyError`` for one not in the table."""
+    return edge_class(schema_of(name))
+
+
+def declare(module: ModuleOp, names: Iterable[str]) -> None:
+    """Declare the schemas of operators that ``module`` has now, each once, before everything else."""
+    known = [parse_schema(op.schema.data).op_name for op in module.body.block.ops if isinstance(op, SchemaDeclOp)]
+    first = module.body.block.first_op
+    for name in sorted(set(names) - set(known)):
+        op = SchemaDeclOp(schema_of(name).text)
+        op.location = NameLoc(StringAttr("schema"), UnknownLoc())
+        if first is None:
+            module.body.block.add_op(op)
+        else:
+            module.body.block.insert_op_before(op, first)

@@ -1,0 +1,158 @@
+"""`normalize-quantization`: activations of 8 bits in the one form that backends compute on, int8 from -128 to 127.
+
+Before, as quantizers for other runtimes have it::
+
+    %q = edge.quantized_decomposed.quantize_per_tensor.default(%x, scale = 0.03, zero_point = 131, quant_min = 0,
+         quant_max = 255, dtype = ui8) : (tensor<4x16xf32>) -> tensor<4x16xui8>
+    %y = edge.quantized_decomposed.dequantize_per_tensor.default(%q, scale = 0.03, zero_point = 131, ...)
+
+After::
+
+    %q = edge.quantized_decomposed.quantize_per_tensor.default(%x, scale = 0.03, zero_point = 3, quant_min = -128,
+         quant_max = 127, dtype = i8) : (tensor<4x16xf32>) -> tensor<4x16xi8>
+    %y = edge.quantized_decomposed.dequantize_per_tensor.default(%q, scale = 0.03, zero_point = 3, ...)
+
+A number of eight bits without a sign is one with a sign, 128 less. A smaller range, -127 to 127 or 0 to 127, is a clamp
+of what is quantized, which backends make a part of the layer before. Integers that come from outside, or go there,
+keep their type: a pair with the same scale stands beside them, and changes no number.
+
+Also, dequantize operators say nothing by their range, so all of them say -128 to 127. The pass does nothing unless one
+of ``backend`` computes on such integers (:attr:`~etir.backends.api.interface.Backend.computes_on_int8`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from etir.backends.api.registry import parse_delegate
+from etir.dialects.context import EtContext
+from etir.dialects.dtypes import f32, i8, ui8
+from etir.dialects.edge import ops as edge
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
+from etir.dialects.et.program import ConstantOp, GetWeightOp
+from etir.dialects.quantized import DEQUANTIZE, QUANTIZE, declare, quantized_op
+from etir.lowering.build.builder import Builder
+from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
+from etir.passes.infra.rewriting import PatternRewriter
+
+LOW, HIGH = -128, 127
+
+
+@register_pass
+@dataclass(frozen=True)
+class NormalizeQuantizationPass(Pass):
+    """Store activations of 8 bits as int8 from -128 to 127.
+
+    ``backend`` names backends as `partition` does; none of them has to compute on int8, then nothing happens.
+    """
+
+    name = "normalize-quantization"
+    backend: tuple[str, ...] = ()
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Raises E1101, E1107 and E1110 for wrong backends."""
+        if not any(parse_delegate(text).backend.computes_on_int8 for text in self.backend):
+            return
+        for method in methods(module):
+            for op in _operators(method, QUANTIZE):
+                _quantize_to_int8(op)
+            for op in _operators(method, DEQUANTIZE):
+                _dequantize_from_int8(op)
+            if any(_operators(method, QUANTIZE)):
+                declare(module, (QUANTIZE, DEQUANTIZE))
+
+
+def _operators(method: Operation, name: str) -> list[EdgeOp]:
+    return [op for op in method.walk() if isinstance(op, EdgeOp) and op.op_name == name]
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How numbers are stored: ``shift`` is what is subtracted to have them as int8, ``low`` and ``high`` the range of
+    those that a quantize operator makes.
+    """
+
+    scale: float
+    zero_point: int
+    shift: int
+    low: int
+    high: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the form that backends compute on."""
+        return not self.shift and (self.low, self.high) == (LOW, HIGH)
+
+
+def _form(op: EdgeOp, stored: SSAValue) -> _Form | None:
+    """The form of the integers ``stored`` of an operator; None where they are not the 8 bits of float32 numbers."""
+    numbers = op.results[0] if stored is op.operands[0] else op.operands[0]
+    shift = {i8: 0, ui8: 128}.get(tensor_of(stored).element_type)
+    if shift is None or tensor_of(numbers).element_type != f32:
+        return None
+    scale, point, low, high = (op.arg(name) for name in ("scale", "zero_point", "quant_min", "quant_max"))
+    form = _Form(scale, point - shift, shift, low - shift, high - shift)
+    fits = LOW <= form.low <= form.high <= HIGH and LOW <= form.zero_point <= HIGH and form.scale > 0
+    return form if fits else None
+
+
+def _pair(before: Operation, x: SSAValue, form: _Form) -> tuple[EdgeOp, SSAValue]:
+    """``x`` as int8 numbers in the form's range and back, made before ``before``: the first operator and the
+    result.
+    """
+    b = Builder(PatternRewriter(before, before.location, InsertPoint.before(before)), "edge")
+    type = tensor_of(x)
+    bounds = [
+        None if bound == limit else (bound - form.zero_point) * form.scale
+        for bound, limit in ((form.low, LOW), (form.high, HIGH))
+    ]
+    if bounds != [None, None]:
+        x = b(edge.aten.clamp.default, x, *bounds, types=[type])
+    numbers = {"scale": form.scale, "zero_point": form.zero_point, "quant_min": LOW, "quant_max": HIGH, "dtype": i8}
+    stored = tensor_type(i8, dims_of(type), order_of(type))
+    quantize = quantized_op(QUANTIZE).make({"input": x, **numbers}, [stored])
+    dequantize = quantized_op(DEQUANTIZE).make({"input": quantize.results[0], **numbers}, [type])
+    b.insert(quantize)
+    b.insert(dequantize)
+    return quantize, dequantize.results[0]
+
+
+def _quantize_to_int8(op: EdgeOp) -> None:
+    """Numbers that are stored in another form are stored as int8; who reads the other form has it made from that."""
+    form = _form(op, op.results[0])
+    if form is None or form.is_plain:
+        return
+    _, pair = _pair(op, op.operands[0], form)
+    for reader in [use.operation for use in op.results[0].uses]:
+        if isinstance(reader, EdgeOp) and reader.op_name == DEQUANTIZE and _reads(reader, op):
+            reader.results[0].replace_all_uses_with(pair)
+            Rewriter.erase_op(reader)
+    if op.results[0].first_use is None:
+        Rewriter.erase_op(op)
+    else:
+        op.operands[0] = pair
+
+
+def _reads(reader: EdgeOp, op: EdgeOp) -> bool:
+    scales = [(o.arg("scale"), o.arg("zero_point")) for o in (reader, op)]
+    return scales[0] == scales[1] and reader.results[0].type == op.operands[0].type
+
+
+def _dequantize_from_int8(op: EdgeOp) -> None:
+    """Integers of another type from elsewhere are int8 after the operator; of int8, the range is that of the type."""
+    form = _form(op, op.operands[0])
+    if form is None or form.is_plain or isinstance(op.operands[0].owner, GetWeightOp | ConstantOp):
+        return
+    if not form.shift:
+        Rewriter.replace_op(op, op.with_args(quant_min=LOW, quant_max=HIGH))
+        return
+    after = op.next_op
+    assert after is not None
+    inner, pair = _pair(after, op.results[0], replace(form, low=LOW, high=HIGH))
+    op.results[0].replace_uses_with_if(pair, lambda use: use.operation is not inner)
