@@ -48,17 +48,28 @@ def schema_of(name: str) -> OpSchema:
     return parse_schema(f"{NAMESPACE}::{SCHEMAS[name.removeprefix(f'{NAMESPACE}.')]}")
 
 
+def _out_schema(name: str) -> str:
+    """The schema of the out variant of an operator of the table, as ExecuTorch's library names it."""
+    packet, _, rest = SCHEMAS[name.removeprefix(f"{NAMESPACE}.")].partition("(")
+    arguments = rest.removesuffix(") -> Tensor")
+    keyword = "" if "*, " in arguments else "*, "
+    return f"{NAMESPACE}::{packet}.out({arguments}, {keyword}Tensor(a!) out) -> Tensor(a!)"
+
+
 def quantized_op(name: str) -> type[EdgeOp]:
     """The class of an operator at the edge level. Raises ``KeyError`` for one not in the table."""
     return edge_class(schema_of(name))
 
 
 def declare(module: ModuleOp, names: Iterable[str]) -> None:
-    """Declare the schemas of operators that ``module`` has now, each once, before everything else."""
+    """Declare the schemas of operators that ``module`` has now and those of their out variants, each once, before
+    everything else.
+    """
     known = [parse_schema(op.schema.data).op_name for op in module.body.block.ops if isinstance(op, SchemaDeclOp)]
     first = module.body.block.first_op
-    for name in sorted(set(names) - set(known)):
-        op = SchemaDeclOp(schema_of(name).text)
+    schemas = [schema for name in dict.fromkeys(names) for schema in (schema_of(name).text, _out_schema(name))]
+    for text in (text for text in schemas if parse_schema(text).op_name not in known):
+        op = SchemaDeclOp(text)
         op.location = NameLoc(StringAttr("schema"), UnknownLoc())
         if first is None:
             module.body.block.add_op(op)

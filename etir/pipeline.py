@@ -91,8 +91,11 @@ def _core(o: CompileOptions) -> Iterator[Step]:
     from etir.lowering.decompose_aten.driver import DecomposeAtenPass
     from etir.lowering.functionalize import FunctionalizePass
     from etir.lowering.verify_core_aten import VerifyCoreAtenPass
+    from etir.passes.aten.freeze_fake_quantization import FreezeFakeQuantizationPass
     from etir.passes.aten.state_methods import StateMethodsPass
 
+    if o.optimizer is None:
+        yield Step(FreezeFakeQuantizationPass(), "what training pretended to quantize is quantized")
     yield Step(FunctionalizePass(), "in-place operators and views become values and explicit writes")
     if o.optimizer is not None:
         yield Step(_optimizer(o.optimizer), "the update of the parameters is a part of the program", "optimizer")

@@ -59,3 +59,9 @@ E0523 = define(
     "control flow is nested too deeply",
     "make a loop of what repeats (torch.while_loop, scan), or put one condition after the other instead of inside",
 )
+E0524 = define(
+    "E0524",
+    "observers of fake quantization were left on",
+    "turn them off before export (disable_observer of torchao.quantization.pt2e), or convert the model, and nothing "
+    "changes; what is trained further has an optimizer (optimizer=...)",
+)
