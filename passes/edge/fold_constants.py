@@ -29,6 +29,7 @@ from xdsl.traits import Pure
 
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
+from etir.dialects.dtypes import i8, ui8
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import is_contiguous, is_static, tensor_of
 from etir.dialects.et.program import GetWeightOp
@@ -43,6 +44,10 @@ EXPANDING = ("quantized_decomposed.dequantize_", "torchao.dequantize_")
 """Beginnings of operators that stay where their result is larger than the integers: they make a quantized weight
 larger by far, and backends look for them. A bias of 32 bits is folded.
 """
+
+CAST = "dim_order_ops._to_dim_order_copy.default"
+FEW = 256
+"""Integers of 8 bits, no more than which become numbers in the file."""
 
 
 @register_pass
@@ -116,7 +121,7 @@ class _Folder:
         return True
 
     def _may_fold(self, op: EdgeOp) -> bool:
-        if op.SCHEMA.op_name.startswith(EXPANDING) and _expands(op):
+        if (op.SCHEMA.op_name.startswith(EXPANDING) or _widens(op)) and _expands(op):
             return False
         known = 0
         for operand in op.operands:
@@ -154,6 +159,19 @@ class _Folder:
             constant.results[0].name_hint = result.name_hint
             result.replace_all_uses_with(constant.results[0])
         Rewriter.erase_op(op)
+
+
+def _widens(op: EdgeOp) -> bool:
+    """Whether an operator makes numbers of more than a few integers of 8 bits: what is left of a dequantize operator
+    that a target has no kernel for.
+    """
+    types = [cast("TensorType[Attribute]", v.type) for v in (*op.operands[:1], *op.results)]
+    return (
+        op.SCHEMA.op_name == CAST
+        and types[0].element_type in (i8, ui8)
+        and is_static(types[0])
+        and tensor_bytes(types[0]) > FEW
+    )
 
 
 def _expands(op: EdgeOp) -> bool:

@@ -16,8 +16,9 @@ A number of eight bits without a sign is one with a sign, 128 less. A smaller ra
 of what is quantized, which backends make a part of the layer before. Integers that come from outside, or go there,
 keep their type: a pair with the same scale stands beside them, and changes no number.
 
-Also, dequantize operators say nothing by their range, so all of them say -128 to 127. The pass does nothing unless one
-of ``backend`` computes on such integers (:attr:`~etir.backends.api.interface.Backend.computes_on_int8`).
+Also, dequantize operators say nothing by their range, so all of them say -128 to 127, and parameters that are constant
+tensors become numbers. The pass does nothing unless one of ``backend`` computes on such integers
+(:attr:`~etir.backends.api.interface.Backend.computes_on_int8`).
 """
 
 from __future__ import annotations
@@ -30,18 +31,21 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.api.registry import parse_delegate
 from etir.dialects.context import EtContext
-from etir.dialects.dtypes import f32, i8, ui8
+from etir.dialects.dtypes import dtype_of, f32, i8, ui8
 from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.quantized import DEQUANTIZE, QUANTIZE, declare, quantized_op
 from etir.lowering.build.builder import Builder
+from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import PatternRewriter
 
 LOW, HIGH = -128, 127
+BY_TENSORS = {f"{name.removesuffix('default')}tensor": name for name in (QUANTIZE, DEQUANTIZE)}
+"""Operators whose parameters are tensors, with those whose parameters are numbers."""
 
 
 @register_pass
@@ -59,7 +63,11 @@ class NormalizeQuantizationPass(Pass):
         """Raises E1101, E1107 and E1110 for wrong backends."""
         if not any(parse_delegate(text).backend.computes_on_int8 for text in self.backend):
             return
+        store = ConstantStore(module)
         for method in methods(module):
+            for name, plain in BY_TENSORS.items():
+                for op in _operators(method, name):
+                    _with_numbers(op, plain, store)
             for op in _operators(method, QUANTIZE):
                 _quantize_to_int8(op)
             for op in _operators(method, DEQUANTIZE):
@@ -70,6 +78,28 @@ class NormalizeQuantizationPass(Pass):
 
 def _operators(method: Operation, name: str) -> list[EdgeOp]:
     return [op for op in method.walk() if isinstance(op, EdgeOp) and op.op_name == name]
+
+
+def _with_numbers(op: EdgeOp, plain: str, store: ConstantStore) -> None:
+    """A scale and a zero point that are constants of one element stand in the text as numbers."""
+    numbers = [_number(op.arg(name), store) for name in ("scale", "zero_point")]
+    if None in numbers:
+        return
+    arguments = {**op.given_args(), "scale": float(numbers[0] or 0), "zero_point": int(numbers[1] or 0)}
+    cls = quantized_op(plain)
+    if all(name in cls.SCHEMA.index for name in arguments):
+        new = cls.make(arguments, [r.type for r in op.results], location=op.location)
+        Rewriter.replace_op(op, new)
+
+
+def _number(value: object, store: ConstantStore) -> float | None:
+    import numpy as np
+
+    if not isinstance(value, SSAValue) or not store.is_constant(value):
+        return None
+    numpy_name = dtype_of(tensor_of(value).element_type).numpy_name
+    found = np.frombuffer(store.data(value), numpy_name) if numpy_name is not None else np.zeros(0)
+    return found[0].item() if found.size == 1 else None
 
 
 @dataclass(frozen=True)

@@ -120,3 +120,18 @@ def test_two_layers_with_one_weight() -> None:
     assert facts.nodes == {"convert": 2, "fully_connected": 2}
     constants = [v.constant for v in facts.graphs[0].values if v.constant is not None and v.datatype.name == "qcint8"]
     assert len(constants) == 1
+
+
+def test_parameters_that_are_tensors() -> None:
+    """Scales and zero points that are constants of one element, as torch's graph mode writes those of weights."""
+    weight = torch.randint(-127, 128, (6, 8), dtype=torch.int8)
+    scale, point = torch.tensor([0.02], dtype=torch.float64), torch.tensor([0])
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        numbers = q.dequantize_per_tensor.tensor(weight, scale, point, -127, 127, torch.int8)
+        return pair(torch.nn.functional.linear(pair(x, 0.03, 3), numbers), 0.3, 3)
+
+    x = torch.randn(2, 8)
+    data = etir.compile(torch.export.export(Function(function), (x,)), delegates=["xnnpack"]).buffer
+    assert (run_stock(data, [x])[0] - function(x)).abs().max().item() <= 0.3001
+    assert facts_of(data).nodes == {"convert": 2, "fully_connected": 1}

@@ -119,6 +119,15 @@ def test_models(name: str) -> None:
         torch.testing.assert_close(run_stock(program.buffer, [X])[0], wanted, rtol=0, atol=max(CONFIGS[name][1], 1e-3))
 
 
+@pytest.mark.parametrize("name", ["8w by channel", "4w by group", "8w, written out"])
+def test_weights_stay_small(name: str) -> None:
+    """Integers of 8 bits are one byte each in the file, without a delegate too, however small the layer is."""
+    exported = torch.export.export(quantized(name), (X,))
+    floats = 4 * (64 * 96 + 96 * 32)
+    for target in ("executorch", "etir"):
+        assert len(etir.compile(exported, target=target).buffer) < 0.6 * floats
+
+
 def test_a_type_without_a_number() -> None:
     """torch has types of fewer bits, which no file can hold."""
     exported = torch.export.export(
