@@ -1,13 +1,17 @@
 // Measures the executor alone: method memory and load time per instruction, and time per instruction of kernels that do
-// nothing. Every operator that the file names is replaced by an empty kernel that takes whatever it is given.
+// nothing, without and with a recorder, and with values. Every operator that the file names is replaced by an empty
+// kernel that takes whatever it is given.
 //
 //   executor_benchmark chain.pte
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "devtools/recording.h"
 #include "executor/method.h"
 #include "platform/mmap_data_loader.h"
 
@@ -27,7 +31,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 1;
   MmapDataLoader loader;
   if (!loader.open(argv[1])) return 1;
-  double load_program = 1e18, load_method = 1e18, execute = 1e18;
+  double load_program = 1e18, load_method = 1e18, execute = 1e18, recorded = 1e18, logged = 1e18, copied = 1e18;
   uint64_t memory_size = 0, instructions = 0;
   for (int round = 0; round < 200; ++round) {
     double start = now();
@@ -64,11 +68,37 @@ int main(int argc, char** argv) {
     start = now();
     if (method.execute() != Error::Ok) return 5;
     execute = std::min(execute, now() - start);
+    // Into memory that has been touched.
+    for (const bool values : {false, true}) {
+      host::RecordingOptions wanted;
+      wanted.most_records = 16 * (meta.num_instructions() + 16);
+      wanted.values = values;
+      host::Recording recording(wanted);
+      double best = 1e18;
+      for (int again = 0; again < 3; ++again) {
+        recording.recorder().clear();
+        method.watch(recording.recorder().sink());
+        start = now();
+        if (method.execute() != Error::Ok) return 6;
+        best = std::min(best, now() - start);
+        method.watch({});
+      }
+      (values ? logged : recorded) = std::min(values ? logged : recorded, best);
+      if (recording.values().empty()) continue;
+      // What the bytes of the values take without anything else, into memory that has not been touched, as there.
+      const size_t bytes = recording.num_value_bytes(), each = bytes / recording.values().size();
+      host::Recording other(wanted);
+      uint8_t* to = const_cast<uint8_t*>(other.value_bytes());
+      start = now();
+      for (size_t i = 0; i + each <= bytes; i += each) std::memcpy(to + i, recording.value_bytes() + i, each);
+      copied = std::min(copied, (now() - start) / 3);
+    }
   }
   const double n = static_cast<double>(instructions);
   std::printf(
-      "%llu instructions: %.1f B of method memory each, load program %.1f us, load method %.1f us, %.1f ns each\n",
+      "%llu instructions: %.1f B of method memory each, load program %.1f us, load method %.1f us, %.1f ns each; "
+      "recorded %.1f ns each, with values %.1f ns each, of which copies %.1f ns\n",
       static_cast<unsigned long long>(instructions), static_cast<double>(memory_size) / n, load_program / 1e3,
-      load_method / 1e3, execute / n);
+      load_method / 1e3, execute / n, recorded / n, logged / n, copied / n);
   return 0;
 }

@@ -12,6 +12,8 @@ namespace {
 
 /// Where values begin in the buffer, as in that of the stock runtime.
 constexpr size_t kValueAlignment = 64;
+/// Values of a run, to make room for: more take a little longer.
+constexpr size_t kExpected = 1 << 14;
 
 }  // namespace
 
@@ -48,6 +50,9 @@ Recording::Recording(const RecordingOptions& options) : options_(options), recor
   if (room_ > options_.most_value_bytes) room_ = options_.most_value_bytes;
   ok_ = ok_ && bytes_ != nullptr;
   recorder_.take_values({take, this}, options_.first, options_.last);
+  values_.reserve(kExpected);
+  tensors_.reserve(kExpected);
+  dims_.reserve(4 * kExpected);
 }
 
 void Recording::take(void* context, size_t record, const Values& values, uint32_t index) {
@@ -55,12 +60,18 @@ void Recording::take(void* context, size_t record, const Values& values, uint32_
 }
 
 void Recording::keep(size_t record, const Values& values, uint32_t index, bool output) {
+  // What refers to records and dims has 32 bits.
+  constexpr size_t kMost = UINT32_MAX - 2 * kMaxRank;
+  if (record > kMost || dims_.size() > kMost || tensors_.size() > kMost) {
+    ++dropped_;
+    return;
+  }
   LoggedValue value;
-  value.record = record;
+  value.record = static_cast<uint32_t>(record);
   value.output = output;
   value.tag = values.tags[index];
   value.number = values.payloads[index];
-  value.first = tensors_.size();
+  value.first = static_cast<uint32_t>(tensors_.size());
   bool kept = true;
   switch (value.tag) {
     case Tag::Int:
@@ -83,12 +94,12 @@ void Recording::keep(size_t record, const Values& values, uint32_t index, bool o
     tensors_.resize(value.first);
     return;
   }
-  value.count = tensors_.size() - value.first;
+  value.count = static_cast<uint32_t>(tensors_.size()) - value.first;
   values_.push_back(value);
 }
 
 bool Recording::keep(const Tensor& tensor) {
-  LoggedTensor logged = {tensor.dtype, tensor.rank, dims_.size(), -1};
+  LoggedTensor logged = {-1, static_cast<uint32_t>(dims_.size()), tensor.dtype, tensor.rank};
   const size_t nbytes = tensor.data == nullptr ? 0 : tensor.nbytes();
   if (nbytes > 0) {
     const size_t start = (used_ + kValueAlignment - 1) / kValueAlignment * kValueAlignment;

@@ -28,19 +28,19 @@ struct RecordingOptions {
 
 /// A tensor whose bytes are at `offset` of the values; -1 where it has none.
 struct LoggedTensor {
+  int64_t offset;
+  uint32_t dims;  ///< where, in Recording::dims(), its sizes are; its strides, in elements, follow
   ScalarType dtype;
   uint8_t rank;
-  size_t dims;  ///< where, in Recording::dims(), its sizes are; its strides, in elements, follow
-  int64_t offset;
 };
 
 /// A value of the record's instruction, or an output of the program at the end of a run.
 struct LoggedValue {
-  size_t record = 0;
-  bool output = false;
-  Tag tag = Tag::None;  ///< Int, Bool, Double, Tensor or TensorList
   Payload number = {};
-  size_t first = 0, count = 0;  ///< of Recording::tensors(): those that it consists of
+  uint32_t record = 0;
+  uint32_t first = 0, count = 0;  ///< of Recording::tensors(): those that it consists of
+  Tag tag = Tag::None;            ///< Int, Bool, Double, Tensor or TensorList
+  bool output = false;
 };
 
 /// Time that an instruction took.

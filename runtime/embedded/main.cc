@@ -14,6 +14,9 @@
 #endif
 #include "core/data_loader.h"
 #include "core/error_text.h"
+#ifdef ETIR_EMBEDDED_RECORDS
+#include "devtools/recorder.h"
+#endif
 #include "embedded/semihosting.h"
 #include "executor/method.h"
 #include "executor/program.h"
@@ -34,6 +37,10 @@ namespace {
 ARENA uint8_t method_memory[ETIR_FORWARD_METHOD_BYTES];
 ARENA uint8_t planned_memory[ETIR_FORWARD_PLANNED_BYTES + 1];
 ARENA uint8_t temp_memory[ETIR_FORWARD_TEMP_BYTES + 1];
+
+#ifdef ETIR_EMBEDDED_RECORDS
+ARENA Record records[ETIR_EMBEDDED_RECORDS];
+#endif
 
 int failed(const char* what, const ErrorRecord& record) {
   char text[kRecordTextSize];
@@ -81,6 +88,10 @@ int run() {
   options.backends = {&kLinkedNativeBackend, 1};
   options.native.linked = kLinkedNative;
 #endif
+#ifdef ETIR_EMBEDDED_RECORDS
+  Recorder recorder({records, ETIR_EMBEDDED_RECORDS}, machine_ticks);
+  options.events = recorder.sink();
+#endif
   Method method;
   if (method.load(program, meta->index(), memory, options) != Error::Ok) return failed("load", method.error_record());
 
@@ -103,6 +114,13 @@ int run() {
     semihosting_print_hex(value.payload.tensor->ptr<const uint8_t>(),
                           static_cast<uint32_t>(value.payload.tensor->nbytes()));
   }
+#ifdef ETIR_EMBEDDED_RECORDS
+  // What et-inspect --records reads.
+  semihosting_print("records ");
+  semihosting_print_hex(reinterpret_cast<const uint8_t*>(recorder.records()),
+                        static_cast<uint32_t>(sizeof(Record) * recorder.count()));
+  semihosting_print_number("dropped_records ", static_cast<uint32_t>(recorder.dropped()));
+#endif
   semihosting_print_number("method_memory ", static_cast<uint32_t>(method.method_memory_used()));
   semihosting_print_number("temp_memory ", static_cast<uint32_t>(method.temp_memory_peak()));
   return 0;

@@ -24,9 +24,28 @@ inline void semihosting_print(const char* text) { semihosting_call(0x04, text); 
   for (;;) {
   }
 }
+
+/// Cycles of the processor, from the first call on, at least one each 2^24: the system timer has 24 bits, counts down,
+/// and starts over.
+inline uint64_t machine_ticks() {
+  volatile uint32_t* const timer = reinterpret_cast<volatile uint32_t*>(0xe000e010u);  // control, reload, value
+  static uint64_t total = 0;
+  static uint32_t last = 0;
+  if (timer[0] == 0) {
+    timer[1] = 0xffffff;
+    timer[2] = 0;
+    timer[0] = 5;  // enabled, on the processor's clock, without an interrupt
+    last = timer[2];
+  }
+  const uint32_t now = timer[2];
+  total += (last - now) & 0xffffff;
+  last = now;
+  return total;
+}
 #else
 void hosted_print(const char* text);
 inline void semihosting_print(const char* text) { hosted_print(text); }
+uint64_t machine_ticks();
 #endif
 
 inline void semihosting_print_hex(const uint8_t* bytes, uint32_t count) {

@@ -134,7 +134,7 @@ Error Method::load_all(const MethodMemory& memory, const MethodOptions& options)
   dynamic_ = options.dynamic;
   random_ = {options.seed, 0};
   max_instructions_ = options.max_instructions;
-  events_ = options.events;
+  watch(options.events);
   state_ = State::Idle;
   chain_ = next_ = chain_start_ = 0;
   handles_move_ = has_unbound_ = check_writes_ = false;

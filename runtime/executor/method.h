@@ -162,7 +162,11 @@ class Method {
   /// Index, in the method, of the instruction that comes next.
   uint32_t next_instruction() const { return chain_start_ + next_; }
   /// Tells another sink of what goes on, from the next run on.
+#if ETIR_TRACE
   void watch(const EventSink& events) { events_ = events; }
+#else
+  void watch(const EventSink&) {}
+#endif
   /// Other temporary memory, from the next instruction on. For delegates that run a method of their own.
   void set_temp(const Arena& temp) { temp_ = temp; }
   RandomState& random() { return random_; }
@@ -213,9 +217,15 @@ class Method {
   void call_kernel(KernelContext& ctx, int32_t index, const int32_t* args);
   void call_delegate(KernelContext& ctx, const flat::Table& call);
   bool condition(uint32_t index);
-  bool watched() const { return ETIR_TRACE && events_.instruction != nullptr; }
+#if ETIR_TRACE
+  bool watched() const { return events_.instruction != nullptr; }
   void at(Boundary boundary) const;
   void ended(Boundary boundary, const flat::Table& fields) const;
+#else
+  static constexpr bool watched() { return false; }
+  static void at(Boundary) {}
+  static void ended(Boundary, const flat::Table&) {}
+#endif
   Error check_shape(uint32_t i, const TensorInput& given, const Tensor& tensor);
   bool varies(uint32_t i);
 
@@ -235,7 +245,9 @@ class Method {
   ParallelFor parallel_;
   DynamicAllocator dynamic_;
   RandomState random_;
+#if ETIR_TRACE
   EventSink events_;
+#endif
   uint64_t max_instructions_ = 0;
   ErrorRecord record_;
 

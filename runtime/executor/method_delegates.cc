@@ -8,7 +8,9 @@ namespace etir {
 
 namespace {
 
-bool equal(StringView a, StringView b) { return a.size == b.size && std::memcmp(a.data, b.data, a.size) == 0; }
+bool equal(StringView a, StringView b) {
+  return a.size == b.size && (a.size == 0 || std::memcmp(a.data, b.data, a.size) == 0);
+}
 
 // In the place of a delegate's data: it belongs to another method.
 constexpr char kShared = 0;
@@ -24,10 +26,9 @@ bool same_delegate(const flat::Table& a, const flat::Table& b) {
   const flat::Vector specs_a = a.vector(slot::kSpecs), specs_b = b.vector(slot::kSpecs);
   if (specs_a.count() != specs_b.count()) return false;
   for (uint32_t i = 0; i < specs_a.count(); ++i) {
-    const flat::Vector value_a = specs_a.table(i).vector(1), value_b = specs_b.table(i).vector(1);
-    const size_t size = value_a.count();
-    if (!equal(specs_a.table(i).string(0), specs_b.table(i).string(0)) || size != value_b.count()) return false;
-    if (size > 0 && std::memcmp(value_a.items(), value_b.items(), size) != 0) return false;
+    for (uint32_t slot = 0; slot < 2; ++slot) {  // key and value
+      if (!equal(specs_a.table(i).string(slot), specs_b.table(i).string(slot))) return false;
+    }
   }
   return true;
 }
@@ -108,9 +109,9 @@ Error Method::init_delegates(const MethodOptions& options) {
   for (uint32_t i = 0; i < delegates.count(); ++i) {
     const flat::Table table = delegates.table(i);
     const Backend* backend = nullptr;
+    const StringView id = table.string(slot::kDelegateId);
     for (uint32_t k = 0; k < options.backends.count && backend == nullptr; ++k) {
-      const char* name = options.backends.rows[k].name;
-      if (equal(table.string(slot::kDelegateId), {name, std::strlen(name)})) backend = &options.backends.rows[k];
+      if (id == options.backends.rows[k].name) backend = &options.backends.rows[k];
     }
     if (backend == nullptr) return fail(Check::BackendMissing, i);
     if (backend->available != nullptr && !backend->available()) return fail(Check::BackendUnavailable, i);

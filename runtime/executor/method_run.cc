@@ -181,6 +181,7 @@ Error Method::begin() {
   return Error::Ok;
 }
 
+#if ETIR_TRACE
 // Tells who watches where the run is.
 void Method::at(Boundary boundary) const {
   if (watched()) events_.instruction(events_.context, boundary, next_instruction());
@@ -199,6 +200,7 @@ void Method::ended(Boundary boundary, const flat::Table& fields) const {
     events_.value(events_.context, values_, args.get<uint32_t>(i));
   }
 }
+#endif
 
 Error Method::execute() {
   const Error error = begin();
@@ -249,7 +251,9 @@ Error Method::run(uint64_t limit, bool single) {
   ctx.parallel = parallel_;
   ctx.dynamic = dynamic_;
   ctx.random = &random_;
+#if ETIR_TRACE
   ctx.events = events_;
+#endif
   FieldPair in_instruction, in_call;
   const bool watched = this->watched();
   uint64_t executed = 0;

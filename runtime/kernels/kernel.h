@@ -66,7 +66,8 @@ struct RandomState {
   uint64_t offset = 0;
 };
 
-// Whether runs can be watched (CMake option ETIR_TRACE). Without it nothing calls an EventSink.
+// Whether runs can be watched (CMake option ETIR_TRACE). Without it nothing keeps or calls an EventSink. All that is in
+// one program has to be compiled with the same answer.
 #ifndef ETIR_TRACE
 #define ETIR_TRACE 1
 #endif
@@ -197,7 +198,9 @@ class KernelContext {
   ParallelFor parallel;
   DynamicAllocator dynamic;
   RandomState* random = nullptr;
+#if ETIR_TRACE
   EventSink events;
+#endif
 
   // --- for delegates that call kernels ---
   /// What temp() gives memory of; what a kernel took is free again when `used` is what it was.
@@ -207,11 +210,16 @@ class KernelContext {
 
   // --- what a delegate may say ---
   /// Whether anybody wants to hear of events.
-  bool watched() const { return ETIR_TRACE && events.event != nullptr; }
+#if ETIR_TRACE
+  bool watched() const { return events.event != nullptr; }
   /// Operation `id` of the delegate begins or ends.
   void event(uint32_t id, bool begin) {
     if (watched()) events.event(events.context, delegate_, id, begin);
   }
+#else
+  static constexpr bool watched() { return false; }
+  static void event(uint32_t, bool) {}
+#endif
 
  private:
   friend class Method;  // one context serves all instructions of a run: only the arguments change

@@ -88,14 +88,23 @@ def build(
     *,
     dtypes: bool = True,
     operators: Sequence[str] = (),
+    records: int = 0,
 ) -> Path:
     """An executable that runs method ``forward`` of a program on ``inputs`` and prints the outputs' bytes.
+
+    With ``records`` it also records the run, in memory for so many records, and prints those.
 
     Without ``dtypes`` the kernels are built for all element types. ``operators`` are linked besides the program's own.
     What is linked of each source is in the linker's map, ``runtime/embedded/etir_embedded.map`` in the folder of the
     executable. That has the same name for the same arguments, so that compiler caches know its files.
     """
-    words = (machine.preset, str(dtypes), *operators, *(f"{t.dtype}{tuple(t.shape)}" for t in inputs))
+    words = (
+        machine.preset,
+        str(dtypes),
+        *([f"records {records}"] if records else []),
+        *operators,
+        *(f"{t.dtype}{tuple(t.shape)}" for t in inputs),
+    )
     key = hashlib.sha256("\n".join(words).encode() + program.buffer)
     for tensor in inputs:
         key.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -123,6 +132,7 @@ def build(
         "ETIR_EMBEDDED_DELEGATE": "ON" if delegated else "OFF",
         "ETIR_INSTALL": "OFF",
     }
+    defines |= {"ETIR_TRACE": "ON", "ETIR_EMBEDDED_RECORDS": records} if records else {}
     defines |= {"ETIR_EMBEDDED_NATIVE": folder / "native"} if files else {}
     if not machine.bare_metal:
         defines |= _SMALL
@@ -170,6 +180,8 @@ class Run:
     temp_memory: int
     text: str
     code: int
+    records: bytes = b""
+    dropped_records: int = 0
 
 
 def run(machine: Machine, executable: Path) -> Run:
@@ -179,6 +191,7 @@ def run(machine: Machine, executable: Path) -> Run:
     # Bare-metal boards print through the emulator's standard error.
     text = done.stdout + done.stderr
     outputs, method, temp = [], -1, -1
+    records, dropped = b"", 0
     for line in text.splitlines():
         word, _, rest = line.partition(" ")
         if word == "output":
@@ -187,4 +200,8 @@ def run(machine: Machine, executable: Path) -> Run:
             method = int(rest)
         elif word == "temp_memory":
             temp = int(rest)
-    return Run(outputs, method, temp, text, done.returncode)
+        elif word == "records":
+            records = bytes.fromhex(rest)
+        elif word == "dropped_records":
+            dropped = int(rest)
+    return Run(outputs, method, temp, text, done.returncode, records, dropped)
