@@ -1,7 +1,8 @@
 """The C of ``tile.brgemm``: register tiles, and the loops around them.
 
 A register tile is ``m`` rows by ``n`` vectors of columns: for each step of depth ``n`` loads, ``m`` broadcasts and
-``m n`` multiply-adds. Between slices of depth the sums rest in c. Products of a batch that share their panels and have
+``m n`` multiply-adds. Sums of a run of products are added to those before, which rest outside of the registers; between
+slices of depth they rest in c. Products of a batch that share their panels and have
 few rows are one tile together: panels are read once for all of its lines. While a panel is used, its tiles fetch the
 next one into the second cache, a part each.
 """
@@ -19,6 +20,10 @@ from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
 
 FETCHED = 128 * 1024
 """Bytes of a right operand of which panels are fetched ahead."""
+RUN = 256
+"""Products that are summed before their sum is added to the others: the error of a sum grows with it, not with the
+depth.
+"""
 
 
 def shared_out(rows: int, most: int) -> tuple[int, int, int]:
@@ -250,19 +255,26 @@ class ProductText:
         sums = [(i, j) for i in range(rows) for j in range(len(columns))]
         names = ", ".join(f"s{i}_{j}" for i, j in sums)
         out.append(f"  vf {names};")
-        if self.slices > 1:
-            out.append("  if (first) {")
-        out += [f"    s{i}_{j} = vset(0.0f);" for i, j in sums]
-        if self.slices > 1:
-            out.append("  } else {")
-            out += [f"    s{i}_{j} = {self._load('c', self._at(self.op.c, i), 1, columns[j])};" for i, j in sums]
-            out.append("  }")
+        zeros = [f"    s{i}_{j} = vset(0.0f);" for i, j in sums]
+        out += zeros
+        level_of_run = self._run([count for count, _ in loops])
+        runs = -(-self.depth // RUN)
+        end_of_run: list[str] = []
+        if level_of_run >= 0:
+            out.append("  vf " + ", ".join(f"t{i}_{j} = vset(0.0f)" for i, j in sums) + ";")
+            end_of_run = [*(f"    t{i}_{j} += s{i}_{j};" for i, j in sums), *zeros]
         for level, (count, _) in enumerate(loops):
             out.append(f"  for (long tap{level} = 0; tap{level} < {count}; ++tap{level}) {{")
             out.append(f"  const float* const a{level} = a; const float* const b{level} = b;")
             if self.passes:
                 out.append(f"  const float* const n{level} = next;")
-        out.append("  for (long k = 0; k < depth; ++k) {")
+        if runs > 1:
+            run = -(-self.depth // runs)
+            out.append(f"  for (long k0 = 0; k0 < depth; k0 += {run}) {{")
+            out.append(f"  const long k1 = k0 + {run} < depth ? k0 + {run} : depth;")
+            out.append("  for (long k = k0; k < k1; ++k) {")
+        else:
+            out.append("  for (long k = 0; k < depth; ++k) {")
         out += [f"    const vf w{j} = vload(b + {column[1]});" for j, column in enumerate(columns)]
         for i in range(rows):
             products = " ".join(f"s{i}_{j} = vfma(s{i}_{j}, x{i}, w{j});" for j in range(len(columns)))
@@ -270,16 +282,39 @@ class ProductText:
         if self.passes:
             out.append(f"    __builtin_prefetch(next, 0, 2); next += {-(-self.panel // self.passes)};")
         out += [f"    a += 1; b += {self.panel};", "  }"]
+        if level_of_run == len(loops):
+            out += end_of_run
+        if runs > 1:
+            out.append("  }")
         for level, (_, (a, b)) in reversed([*enumerate(loops)]):
             out.append(f"  a = a{level} + {a}; b = b{level} + {b};")
             if self.passes:
                 out.append(f"  next = n{level} + {b};")
             out.append("  }")
+            if level_of_run == level:
+                out += end_of_run
+        if end_of_run:
+            out += [f"    s{i}_{j} = t{i}_{j};" for i, j in sums]
         if self.slices == 1:
             out.append("  (void)first; (void)last;")
+        else:
+            before = [self._load("c", self._at(self.op.c, i), 1, columns[j]) for i, j in sums]
+            out.append("  if (!first) {")
+            out += [f"    s{i}_{j} += {value};" for (i, j), value in zip(sums, before, strict=True)]
+            out.append("  }")
         out += self._finish(rows, columns)
         out.append("}")
         return out
+
+    def _run(self, counts: Sequence[int]) -> int:
+        """How many loops of taps are around a run of products, after which its sums are added to the others: as few as
+        make it no longer than ``RUN``; -1 where there is one run.
+        """
+        length, level = self.depth, len(counts)
+        while level > 0 and length * counts[level - 1] <= RUN:
+            level -= 1
+            length *= counts[level]
+        return -1 if level == 0 and length <= RUN else level
 
     def _finish(self, rows: int, columns: list[tuple[int, int, int]]) -> list[str]:
         """The body, on registers where it is short, else in a loop over the rows once the sums are stored."""
