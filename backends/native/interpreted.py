@@ -9,7 +9,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import SSAValue
 
-from etir.backends.native.kernels.template import template_of
+from etir.backends.native.kernels import template_of
 from etir.backends.native.packing import packed
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of, shape_of, strides_of
 
