@@ -15,10 +15,12 @@ found.
 from __future__ import annotations
 
 import argparse
+import math
+import random
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -27,39 +29,61 @@ from etir.backends.native.cpu import cpu
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.print_c import print_c
+from etir.backends.native.print_sizes import given_sizes, is_dynamic
+from etir.backends.native.sizes import most
+from etir.backends.native.specialize import type_at
 from etir.backends.native.tile import BrgemmOp, DepthwiseOp, TemplateOp, shape_of
 from etir.diagnostics import EtirError
 
 from etir_testing.native.functions import Tiled, functions_of
 from etir_testing.native.guarded import Finding, paged, sanitized
-from etir_testing.native.images import here, meaning
+from etir_testing.native.images import here, meaning, outputs_of
 
 TOLERANCE = 1e-4
 
 
 def work(tiled: Tiled) -> int:
-    """About how many elements a function goes over, times the depth of products."""
+    """About how many elements a function goes over, times the depth of products, at most."""
     total = 0
     for op in tiled.func.body.block.ops:
         if isinstance(op, TemplateOp):
-            depth = int(np.prod(shape_of(op.a)[-1:])) if isinstance(op, (BrgemmOp, DepthwiseOp)) else 1
-            total += depth * sum(int(np.prod(shape_of(v))) for v in op.writes())
+            depth = most(shape_of(op.a)[-1]) if isinstance(op, (BrgemmOp, DepthwiseOp)) else 1
+            total += depth * sum(most(math.prod(shape_of(v))) for v in op.writes())
     return total
 
 
-def inputs_of(tiled: Tiled) -> list[np.ndarray]:
-    """Random inputs."""
+def sizes_of(tiled: Tiled) -> Iterator[dict[str, int]]:
+    """Values of the symbols of a function: their bounds, and something between them; none for one of static shapes."""
+    if not is_dynamic(tiled.func):
+        yield {}
+        return
+    ranges = given_sizes(tiled.func, outputs_of(tiled.func)).ranges
+    chance = random.Random(0)
+    yield {name: high for name, (_, high) in ranges.items()}
+    yield {name: max(low, 1) for name, (low, _) in ranges.items()}
+    yield {name: chance.randint(max(low, 1), high) for name, (low, high) in ranges.items()}
+
+
+def inputs_of(tiled: Tiled, values: Mapping[str, int]) -> list[np.ndarray]:
+    """Random inputs, of the sizes that symbols with these values say."""
     args = tiled.func.body.block.args
-    outputs = tiled.func.attributes["native.outputs"].value.data  # type: ignore[union-attr]
     numbers = np.random.default_rng(0)
-    return [numbers.standard_normal(shape_of(arg)).astype(np.float32) for arg in args[: len(args) - outputs]]
+    shapes = [type_at(arg.type, values).get_shape() for arg in args[: len(args) - outputs_of(tiled.func)]]
+    return [numbers.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
-def findings(tiled: Tiled, most: int, pool: ThreadPoolExecutor) -> Iterator[str]:
+def findings(tiled: Tiled, limit: int, pool: ThreadPoolExecutor) -> Iterator[str]:
     """What is wrong with the code of a function, for each processor and each way to run it."""
-    given = inputs_of(tiled)
+    for values in sizes_of(tiled):
+        at = f" at {', '.join(f'{name} = {n}' for name, n in values.items())}" if values else ""
+        for text in findings_at(tiled, inputs_of(tiled, values), limit, pool):
+            yield f"{text}{at}"
+
+
+def findings_at(tiled: Tiled, given: list[np.ndarray], limit: int, pool: ThreadPoolExecutor) -> Iterator[str]:
+    """:func:`findings` for these inputs."""
     results: dict[str, list[np.ndarray]] = {}
-    if work(tiled) <= most:
+    if work(tiled) <= limit:
         results["its meaning"] = meaning(tiled.func, given, tiled.weights)
     running: dict[str, Future[list[np.ndarray]]] = {}
     for name in here():

@@ -252,6 +252,9 @@ class Backend(ABC):
     contiguous_boundary: ClassVar[bool] = False
     """Whether tensors cross the boundary in the default dim order only: outlining then puts copies around the call, and
     the inverse copies into the function."""
+    sizes_inside: ClassVar[bool] = False
+    """Whether runtime scalars that are sizes of an operator's own tensors are computed in the function, so that the
+    delegate is given tensors alone."""
 
     def prepare(self, program: ExportedProgram, options: Any) -> ExportedProgram:
         """What the user's program is before anything else happens to it, for a backend that rewrites it; called for

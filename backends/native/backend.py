@@ -44,6 +44,7 @@ class NativeBackend(Backend):
     Options = NativeOptions
     dialect_name = "native"
     contiguous_boundary = True
+    sizes_inside = True
 
     def rows(self, options: NativeOptions) -> Sequence[Row]:
         """Operators of the templates, and views between them."""

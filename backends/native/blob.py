@@ -11,7 +11,8 @@ offset bytes what
 32     8     offset and bytes of the fallback: a blob of the reference delegate; 0 bytes beside linked code, which
              has the weights
 40     24    0
-64           rows of inputs and outputs: the rank and eight sizes, 36 bytes each
+64           rows of inputs and outputs: the rank and eight sizes, 36 bytes each; a size with bit 31 is the greatest one
+             of a dim that is known at run time only, which version 2 has
              rows of weights: offset and bytes of the key, bytes of the data, 0
              rows of constants: offset and bytes of the name, number of the weight, panel, k, n, 1 for [n, k], rows and
              columns of the window (0: a matrix), groups of channels
@@ -39,9 +40,14 @@ from typing import Any
 
 from etir.backends.errors import E1103, E1108
 from etir.backends.native.image import Image
+from etir.backends.native.sizes import Size, most
 
 MAGIC = b"ETNC"
 VERSION = 1
+VERSION_SIZES = 2
+"""The version of blobs that have dims which are known at run time only."""
+IS_BOUND = 1 << 31
+"""In a size: the others are the greatest one of such a dim."""
 MAX_RANK = 8
 _HEADER = struct.Struct("<4s9I24x")
 _TENSOR = struct.Struct("<9I")
@@ -82,7 +88,9 @@ class Variant:
 
 @dataclass(frozen=True)
 class NativeBlob:
-    """The parts of a blob; ``shapes`` are those of the inputs and then of the outputs, ``weights`` keys and bytes."""
+    """The parts of a blob; ``shapes`` are those of the inputs and then of the outputs (:func:`said`), ``weights`` keys
+    and bytes.
+    """
 
     inputs: int
     shapes: tuple[tuple[int, ...], ...]
@@ -91,6 +99,11 @@ class NativeBlob:
     constants: tuple[Constant, ...]
     variants: tuple[Variant, ...]
     fallback: bytes = field(repr=False)
+
+
+def said(shape: Sequence[int]) -> tuple[int, ...]:
+    """The sizes of a tensor as a blob has them: bounds of what is known at run time only, with :data:`IS_BOUND`."""
+    return tuple(IS_BOUND | most(n) if isinstance(n, Size) else n for n in shape)
 
 
 def contract(
@@ -142,7 +155,8 @@ def write_blob(blob: NativeBlob) -> bytes:
         rows += _VARIANT.pack(*name, *put(variant.image.code, 64), variant.image.entry, 0, variant.digest)
     counts = (len(blob.weights), len(blob.variants), len(blob.constants))
     outputs = len(blob.shapes) - blob.inputs
-    return _HEADER.pack(MAGIC, VERSION, blob.inputs, outputs, *counts, blob.arena_bytes, *fallback) + rows + tail
+    version = VERSION_SIZES if any(n & IS_BOUND for shape in blob.shapes for n in shape) else VERSION
+    return _HEADER.pack(MAGIC, version, blob.inputs, outputs, *counts, blob.arena_bytes, *fallback) + rows + tail
 
 
 def read_blob(data: bytes | memoryview) -> NativeBlob:
@@ -151,8 +165,8 @@ def read_blob(data: bytes | memoryview) -> NativeBlob:
     if view.nbytes < _HEADER.size or view[:4] != MAGIC:
         raise E1108.error(f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes")
     _, version, inputs, outputs, weights, variants, constants, arena, at, size = _HEADER.unpack_from(view)
-    if version != VERSION:
-        raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION}")
+    if version not in (VERSION, VERSION_SIZES):
+        raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION} or {VERSION_SIZES}")
     try:
         return _read(view, inputs, outputs, (weights, constants, variants), arena, (at, size))
     except (struct.error, IndexError, UnicodeDecodeError) as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
@@ -11,10 +12,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from etir.backends.api.interface import Artifact, NamedBlob, Outlined
-from etir.backends.native.blob import Constant, NativeBlob, Variant, bound, write_blob
-from etir.backends.native.cc import compiler, shared_objects
+from etir.backends.native.blob import IS_BOUND, Constant, NativeBlob, Variant, bound, said, write_blob
+from etir.backends.native.cc import Compiler, compiler, shared_objects
 from etir.backends.native.cpu import Cpu, cpu, family_of_host, known, of_family
-from etir.backends.native.errors import E1170
+from etir.backends.native.dims import dims
+from etir.backends.native.errors import E1170, E1174
 from etir.backends.native.groups import ungroup
 from etir.backends.native.image import flat_image
 from etir.backends.native.kernels.brgemm import panel_of
@@ -28,10 +30,12 @@ from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.verify_native import verify_groups
 from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
+from etir.backends.native.sizes import Undecided
 from etir.backends.native.tile import WeightOp, shape_of
-from etir.backends.native.tune import tuner
+from etir.backends.native.tune import Tuner, tuner
 from etir.backends.reference.backend import BACKEND, ReferenceOptions
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
+from etir.dialects.text import source_location
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +45,12 @@ REWRITES: list[Callable[[FuncOp], None]] = [forward_copies, fold_scales, fuse_at
 ALIGNMENT = 64
 OBJECT_BYTES = 256
 """What the runtime half takes for itself, besides three pointers for each argument and weight."""
+
+
+def argument_bytes(shapes: Sequence[Sequence[int]], weights: int, pointer: int = 8) -> int:
+    """What the runtime half takes for arguments and weights: pointers, and dims that are known at run time only."""
+    sizes = sum(bool(n & IS_BOUND) for shape in shapes for n in shape)
+    return 3 * pointer * (len(shapes) + weights) + (8 * sizes + 8 if sizes else 0)
 
 
 def processors(names: Sequence[str]) -> list[Cpu]:
@@ -61,16 +71,31 @@ def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str, tune: str
     using = compiler(cc)
     measured = tuner(tune, using)
     verify_groups(outlined.func)
+    with decided(outlined.func):
+        return _compiled(outlined, chosen, using, measured)
+
+
+@contextmanager
+def decided(func: FuncOp) -> Iterator[None]:
+    """Raises E1174 where something would have to decide by a size that is known at run time only."""
+    try:
+        yield
+    except Undecided as error:
+        raise E1174.error(f"code would decide by a size: {error}", source_location(func.location)) from error
+
+
+def _compiled(outlined: Outlined, chosen: Sequence[Cpu], using: Compiler, measured: Tuner | None) -> Artifact:
     func = tile_function(outlined, chosen[0])
     arena = plan_function(func)
     shapes = readable_shapes(outlined)
     texts: list[str] = []
+    looked_at: dict[tuple[Attribute | None, ...], None] = {}
     for target in chosen:
         scheduled = func.clone()
         if measured is not None:
             measured.apply(scheduled, target)
         choose_schedules(scheduled, target)
-        verify_function(scheduled, target, shapes, arena)
+        verify_function(scheduled, target, shapes, arena, looked_at)
         texts.append(print_c(scheduled, target).text)
     if measured is not None:
         measured.save()
@@ -79,7 +104,7 @@ def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str, tune: str
     weights, named, constants = _weights(outlined, weights_of(func))
     fallback = _fallback(outlined)
     inputs = len(outlined.func.body.block.args)
-    arguments = tuple(shape_of(arg) for arg in func.body.block.args)
+    arguments = tuple(said(shape_of(arg)) for arg in func.body.block.args)
     sizes = [size for _, size in weights]
     variants = [
         Variant(c.name, bound(image, inputs, arguments, arena, sizes)) for c, image in zip(chosen, images, strict=True)
@@ -88,8 +113,8 @@ def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str, tune: str
     return Artifact(
         write_blob(blob),
         named_data=named,
-        method_memory=fallback.method_memory + OBJECT_BYTES + 24 * (len(arguments) + len(weights)),
-        method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + 12 * (len(arguments) + len(weights)),
+        method_memory=fallback.method_memory + OBJECT_BYTES + argument_bytes(arguments, len(weights)),
+        method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + argument_bytes(arguments, len(weights), 4),
         temp_memory=max(fallback.temp_memory, arena + ALIGNMENT),
     )
 
@@ -99,15 +124,13 @@ def without_code(outlined: Outlined) -> Artifact:
     weights, named, constants = _weights(outlined, ())
     fallback = _fallback(outlined)
     arguments = outlined.func.body.block.args
-    values = (*arguments, *outlined.result.arguments)
-    shapes = tuple(cast("TensorType[Attribute]", value.type).get_shape() for value in values)
+    shapes = tuple(said(dims(value)) for value in (*arguments, *outlined.result.arguments))
     blob = NativeBlob(len(arguments), shapes, 0, weights, constants, (), fallback.blob)
-    pointers = len(shapes) + len(weights)
     return Artifact(
         write_blob(blob),
         named_data=named,
-        method_memory=fallback.method_memory + OBJECT_BYTES + 24 * pointers,
-        method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + 12 * pointers,
+        method_memory=fallback.method_memory + OBJECT_BYTES + argument_bytes(shapes, len(weights)),
+        method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + argument_bytes(shapes, len(weights), 4),
         temp_memory=fallback.temp_memory,
     )
 

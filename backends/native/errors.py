@@ -62,7 +62,7 @@ E1171 = define(
     "E1171",
     "there is no C to write",
     "the report says why the delegate leaves operators to the kernels: et-compile --report without --native-c; "
-    "it takes float32 with static shapes",
+    "it takes float32 whose dims are known or have upper bounds",
 )
 E1172 = define(
     "E1172",
@@ -75,4 +75,9 @@ E1173 = define(
     "code that is linked elsewhere cannot be interpreted",
     "interpret the module before lower-delegates, or a file that is compiled without linked=true; firmware with the "
     "linked code runs it",
+)
+E1174 = define(
+    "E1174",
+    "sizes that no code is made for",
+    "let a dim of an input be the size, or a number times the size plus a number; or export the dim with one value",
 )

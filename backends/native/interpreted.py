@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.memref import ReinterpretCastOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
+from etir.backends.native.functions import outputs_of
 from etir.backends.native.kernels import template_of
 from etir.backends.native.packing import packed
-from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of, shape_of, strides_of
+from etir.backends.native.print_sizes import given_sizes, is_dynamic
+from etir.backends.native.specialize import specialized
+from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, dims_of_type, extent_of, strides_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +27,7 @@ def run_function(func: FuncOp, inputs: Sequence[np.ndarray], weight: Callable[[s
     """
     import numpy as np
 
+    func = specialized(func, values_of(func, [np.shape(x) for x in inputs]))
     memory: dict[SSAValue, tuple[Any, int]] = {}
     args = func.body.block.args
     for arg, x in zip(args, inputs, strict=False):
@@ -39,12 +43,17 @@ def run_function(func: FuncOp, inputs: Sequence[np.ndarray], weight: Callable[[s
             base, offset = memory[op.source]
             memory[op.results[0]] = (base, offset + op.static_offsets.get_values()[0])
         elif isinstance(op, TemplateOp):
-            template_of(op).numpy(op, [array_in(memory[v][0], v, memory[v][1]) for v in op.operands])
-    return [array_in(memory[arg][0], arg).copy() for arg in args[len(inputs) :]]
+            template_of(op).numpy(op, [array_in(memory[v][0], v.type, memory[v][1]) for v in op.operands])
+    return [array_in(memory[arg][0], arg.type).copy() for arg in args[len(inputs) :]]
 
 
-def array_in(memory: np.ndarray, value: SSAValue, offset: int = 0) -> np.ndarray:
-    """The elements of a memref, which starts ``offset`` floats into ``memory``."""
+def values_of(func: FuncOp, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    """The values of the symbols of a function for inputs of these shapes."""
+    return given_sizes(func, outputs_of(func)).values(shapes) if is_dynamic(func) else {}
+
+
+def array_in(memory: np.ndarray, type: Attribute, offset: int = 0) -> np.ndarray:
+    """The elements of a memref of this type, which starts ``offset`` floats into ``memory``."""
     import numpy as np
 
-    return np.lib.stride_tricks.as_strided(memory[offset:], shape_of(value), [4 * s for s in strides_of(value.type)])
+    return np.lib.stride_tricks.as_strided(memory[offset:], dims_of_type(type), [4 * s for s in strides_of(type)])

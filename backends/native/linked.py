@@ -23,11 +23,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from etir.backends.api.interface import Artifact, LinkedSizes, Outlined
-from etir.backends.native.blob import NativeBlob, Variant, contract, write_blob
+from etir.backends.native.blob import NativeBlob, Variant, contract, said, write_blob
 from etir.backends.native.cc import compiler, object_file
 from etir.backends.native.compile import (
     ALIGNMENT,
     OBJECT_BYTES,
+    argument_bytes,
+    decided,
     readable_shapes,
     tile_function,
     weight_arrays,
@@ -108,15 +110,16 @@ def _processor(names: Sequence[str]) -> Cpu:
 
 def _function(outlined: Outlined, target: Cpu, cc: str) -> _Function:
     verify_groups(outlined.func)
-    func = tile_function(outlined, target)
-    arena = plan_function(func)
-    choose_schedules(func, target)
-    verify_function(func, target, readable_shapes(outlined), arena)
-    arrays = weight_arrays(outlined, weights_of(func))
-    names = [f"etir_weight_{hashlib.sha256(array.tobytes()).hexdigest()[:16]}" for array in arrays]
-    source = print_c(func, target, ENTRY, names)
+    with decided(outlined.func):
+        func = tile_function(outlined, target)
+        arena = plan_function(func)
+        choose_schedules(func, target)
+        verify_function(func, target, readable_shapes(outlined), arena)
+        arrays = weight_arrays(outlined, weights_of(func))
+        names = [f"etir_weight_{hashlib.sha256(array.tobytes()).hexdigest()[:16]}" for array in arrays]
+        source = print_c(func, target, ENTRY, names)
     inputs = len(outlined.func.body.block.args)
-    shapes = tuple(shape_of(arg) for arg in func.body.block.args)
+    shapes = tuple(said(shape_of(arg)) for arg in func.body.block.args)
     tables = contract(0, inputs, shapes, arena, ())
     digest = digest_of(tables, source.text)
     entry = f"etir_native_{digest.hex()[:16]}"
@@ -129,8 +132,8 @@ def _function(outlined: Outlined, target: Cpu, cc: str) -> _Function:
     blob = NativeBlob(inputs, shapes, arena, (), (), (variant,), b"")
     artifact = Artifact(
         write_blob(blob),
-        method_memory=OBJECT_BYTES + 24 * len(shapes),
-        method_memory_32=OBJECT_BYTES + 12 * len(shapes),
+        method_memory=OBJECT_BYTES + argument_bytes(shapes, 0),
+        method_memory_32=OBJECT_BYTES + argument_bytes(shapes, 0, 4),
         temp_memory=arena + ALIGNMENT if arena else 0,
         linked=sizes,
     )

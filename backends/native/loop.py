@@ -32,6 +32,8 @@ from xdsl.irdl import (
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
+from etir.backends.native.sizes import Size, at_least, is_known
+from etir.backends.native.sizes_attr import SizesAttr
 from etir.backends.native.tile import TemplateOp, extent_of, shape_of, strides_of
 
 SLOTS = 4
@@ -43,8 +45,8 @@ class LoopOp(TemplateOp):
     """Operations on parts of operands."""
 
     name = "tile.loop"
-    counts = prop_def(ArrayAttr[IntegerAttr])
-    steps = prop_def(ArrayAttr[DenseArrayBase[IntegerType]])
+    counts = prop_def(ArrayAttr[IntegerAttr] | SizesAttr)
+    steps = prop_def(ArrayAttr[DenseArrayBase[IntegerType]] | SizesAttr)
     inputs = var_operand_def(MemRefType)
     outputs = var_operand_def(MemRefType)
     locals = var_operand_def(MemRefType)
@@ -66,23 +68,35 @@ class LoopOp(TemplateOp):
         steps: Sequence[Sequence[int]],
         body: Region,
     ):
-        rows = [DenseArrayBase.from_list(i64, [*row]) for row in steps]
+        of_counts = ArrayAttr([IntegerAttr(n, i64) for n in counts]) if is_known(counts) else SizesAttr.of(counts)
+        if is_known(n for row in steps for n in row):
+            of_steps = ArrayAttr([DenseArrayBase.from_list(i64, [*row]) for row in steps])
+        else:
+            of_steps = SizesAttr.of(*steps)
         super().__init__(
             operands=[inputs, outputs, locals],
-            properties={"counts": ArrayAttr([IntegerAttr(n, i64) for n in counts]), "steps": ArrayAttr(rows)},
+            properties={"counts": of_counts, "steps": of_steps},
             regions=[body],
         )
 
     @property
     def extents(self) -> tuple[int, ...]:
         """How many parts there are along each dim."""
+        if isinstance(self.counts, SizesAttr):
+            return self.counts.rows[0] if self.counts.rows else ()
         return tuple(n.value.data for n in self.counts.data)
 
     def parts(self) -> list[tuple[SSAValue, tuple[int, ...], SSAValue]]:
         """Each input and output, its steps, and the argument that is a part of it."""
         given = [*self.inputs, *self.outputs]
-        rows = [tuple(row.get_values()) for row in self.steps.data]
-        return list(zip(given, rows, self.body.block.args, strict=False))
+        return list(zip(given, self.rows, self.body.block.args, strict=False))
+
+    @property
+    def rows(self) -> list[tuple[int, ...]]:
+        """The steps of each input and output."""
+        if isinstance(self.steps, SizesAttr):
+            return [*self.steps.rows]
+        return [tuple(row.get_values()) for row in self.steps.data]
 
     def reads(self) -> list[SSAValue]:
         return [*self.inputs]
@@ -94,23 +108,23 @@ class LoopOp(TemplateOp):
         count = len(self.inputs) + len(self.outputs)
         args = self.body.block.args
         extents = self.extents
-        if not extents or any(n < 1 for n in extents):
+        if not extents or any(not isinstance(n, Size) and n < 1 for n in extents):
             raise VerifyException("a loop has dims of at least one part")
-        if len(self.steps.data) != count or any(len(row) != len(extents) for row in self.steps.data):
+        if len(self.rows) != count or any(len(row) != len(extents) for row in self.rows):
             raise VerifyException(f"steps are {len(extents)} numbers for each input and output")
         if len(args) != count + len(self.locals) or not all(isinstance(arg.type, MemRefType) for arg in args):
             raise VerifyException("the body takes a part of every operand")
         for value, row, arg in self.parts():
-            if any(step < 0 for step in row):
+            if not all(at_least(step, 0) for step in row):
                 raise VerifyException("steps are not negative")
-            last = sum((n - 1) * step for n, step in zip(extents, row, strict=True))
-            if last + extent_of(arg.type) > extent_of(value.type):
+            last = sum(((n - 1) * step for n, step in zip(extents, row, strict=True)), extent_of(arg.type))
+            if not at_least(extent_of(value.type), last):
                 raise VerifyException(f"parts of {arg.type} do not lie in {value.type}")
         for value, arg in zip(self.locals, args[count:], strict=True):
             shape = shape_of(value)
             if shape[1:] != shape_of(arg) or strides_of(value.type)[1:] != strides_of(arg.type):
                 raise VerifyException(f"a local of {value.type} has no slots of {arg.type}")
-            if not 1 <= shape[0] <= SLOTS:
+            if isinstance(shape[0], Size) or not 1 <= shape[0] <= SLOTS:
                 raise VerifyException(f"a local has 1 to {SLOTS} slots")
         if len({shape_of(value)[0] for value in self.locals}) > 1:
             raise VerifyException("locals have the same number of slots")

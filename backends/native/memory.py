@@ -14,7 +14,9 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from etir.backends.native.elementwise import Body
 from etir.backends.native.places import Place
+from etir.backends.native.sizes import at_least, is_known
 from etir.backends.native.tile import BufferOp, MapOp, WeightOp, YieldOp, body_of, memref, row_major, shape_of
+from etir.backends.native.view import ViewOp
 
 PAGE = 1024
 """Floats of 4 KiB: rows this far apart share the sets of the first cache, so that buffers have other strides."""
@@ -25,11 +27,13 @@ def is_image(place: Place) -> bool:
     """Whether a place of dims (n, c, h, w) or (n, c, l) has its channels side by side."""
     if len(place.shape) not in (3, 4) or place.strides[1] != 1:
         return False
-    return place.strides[-1] >= place.shape[1] or all(n == 1 for n in place.shape[2:])
+    return at_least(place.strides[-1], place.shape[1]) or all(n == 1 for n in place.shape[2:])
 
 
-def cast_of(place: Place) -> ReinterpretCastOp:
+def cast_of(place: Place) -> Operation:
     """The operation whose result is a place."""
+    if not is_known((*place.shape, *place.strides, place.offset)):
+        return ViewOp(place.base, place.offset, memref(place.shape, place.strides))
     static = DenseArrayBase.from_list
     return ReinterpretCastOp(
         place.base, [], [], [], static(i64, [place.offset]), static(i64, [*place.shape]),
@@ -68,7 +72,7 @@ class Memory:
     def buffer(self, shape: Sequence[int]) -> Place:
         """New memory of the arena; rows do not lie a multiple of 4 KiB apart."""
         strides = [*row_major(shape)]
-        if len(shape) > 1 and shape[-2] > 1 and strides[-2] % PAGE == 0:
+        if len(shape) > 1 and shape[-2] != 1 and strides[-2] % PAGE == 0:
             padded = row_major((*shape[:-1], shape[-1] + SPARE))
             strides = [*padded]
         type = memref(shape, strides)

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from etir.backends.native.errors import E1167, E1168
 from etir.backends.native.footprint import footprint
 from etir.backends.native.kernels import template_of
+from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, TemplateOp, shape_of, strides_of
 from etir.backends.native.touched import Accesses, Base, Touched
 from etir.diagnostics import Diagnostic, SourceLocation
@@ -36,7 +37,7 @@ def verify_places(accesses: Accesses, arena_bytes: int | None) -> Iterator[Diagn
     rows: list[tuple[int, int, Base]] = []
     for base in buffers:
         start = _start(base)
-        end = start + 4 * base.floats
+        end = start + 4 * most(base.floats)
         if start < 0 or start % 4:
             yield _misplaced(base, "is not at a multiple of 4 bytes")
         elif end > (MOST_BYTES if arena_bytes is None else min(arena_bytes, MOST_BYTES)):

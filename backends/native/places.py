@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xdsl.ir import SSAValue
 
+from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import row_major
 
 
@@ -65,6 +67,32 @@ class Place:
         del shape[dim], strides[dim]
         return Place(self.base, tuple(shape), tuple(strides), there.offset)
 
+    def _viewed_sizes(self, wanted: tuple[int, ...]) -> Place | None:
+        """:meth:`viewed` where numbers are known at run time: runs end where products are the same expression."""
+        if self.is_dense:
+            return Place(self.base, wanted, row_major(wanted), self.offset)
+        old = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
+        strides: list[int] = [0] * len(wanted)
+        first, have, need = 0, 1, 1
+        run: list[tuple[int, int]] = []
+        for d, n in enumerate(wanted):
+            if n == 1:
+                continue
+            need *= n
+            while have != need and old and (need % have == 0 or not run):
+                run.append(old.pop(0))
+                have *= run[-1][0]
+            if have != need:
+                continue
+            if any(s != n_ * t for (_, s), (n_, t) in pairwise(run)):
+                return None
+            size = run[-1][1]
+            for inner in reversed(range(first, d + 1)):
+                strides[inner] = size if wanted[inner] != 1 else 0
+                size *= wanted[inner]
+            first, have, need, run = d + 1, 1, 1, []
+        return None if run or old or need != 1 else Place(self.base, wanted, tuple(strides), self.offset)
+
     def viewed(self, shape: Sequence[int]) -> Place | None:
         """The same elements in order under other dims, or None where strides cannot say it.
 
@@ -74,6 +102,8 @@ class Place:
         wanted = tuple(shape)
         if math.prod(wanted) == 0:
             return Place(self.base, wanted, row_major(wanted), self.offset)
+        if not is_known((*wanted, *self.shape, *self.strides)):
+            return self._viewed_sizes(wanted)
         old = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
         strides: list[int] = [0] * len(wanted)
         at = len(old)

@@ -16,16 +16,18 @@ from functools import cache
 from pathlib import Path
 
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import SSAValue
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.errors import E1164
 from etir.backends.native.functions import outputs_of
 from etir.backends.native.kernels import template_of
-from etir.backends.native.kernels.template import CFunction, part_text
+from etir.backends.native.kernels.template import CFunction, part_text, uses_sizes
 from etir.backends.native.packing import count_of
+from etir.backends.native.print_sizes import SizeTable, given_sizes, is_dynamic
+from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of
+from etir.backends.native.view import view_of
 from etir.dialects.text import source_location
 
 PARALLEL = """\
@@ -91,6 +93,7 @@ class _Printer:
         self.texts: list[str] = []
         self.address: dict[SSAValue, str] = {}
         self.arena_bytes = 0
+        self.sizes = SizeTable(func, given_sizes(func, outputs_of(func))) if is_dynamic(func) else None
 
     def source(self, entry: str) -> CSource:
         block = self.func.body.block
@@ -109,10 +112,9 @@ class _Printer:
                 assert op.at is not None, "places are planned"
                 at = op.at.value.data
                 self.address[op.result] = f"((float*)(call->arena + {at}))"
-                self.arena_bytes = max(self.arena_bytes, at + 4 * extent_of(op.result.type))
-            elif isinstance(op, ReinterpretCastOp):
-                (offset,) = op.static_offsets.get_values()
-                base = self.address[op.source]
+                self.arena_bytes = max(self.arena_bytes, at + 4 * most(extent_of(op.result.type)))
+            elif (view := view_of(op)) is not None:
+                base, offset = self.address[view[0]], view[1]
                 self.address[op.results[0]] = f"({base} + {offset})" if offset else base
             elif isinstance(op, TemplateOp):
                 calls.append(self._call(op))
@@ -122,13 +124,17 @@ class _Printer:
             name: count_of(op) for name, op in zip(self.arrays or (), self.weights, strict=self.arrays is not None)
         }
         prologue = f"#define ETIR_VW {self.cpu.vector}\n{header()}\n{call_text()}"
+        calls = [self._with_sizes(call) for call in calls]
+        sizes = [] if self.sizes is None else self.sizes.entry()
+        helpers = [] if self.sizes is None else self.sizes.helpers()
         text = "\n".join(
             [
                 prologue,
                 *(f"extern const float {name}[{count}];" for name, count in extents.items()),
+                *helpers,
                 *self.texts,
                 f'__attribute__((visibility("default"))) int32_t {entry}(const struct etir_native_call* call) {{',
-                *(f"  {call}" for call in calls),
+                *(f"  {line}" for line in (*sizes, *calls)),
                 "  return 0;",
                 "}",
                 "",
@@ -140,8 +146,10 @@ class _Printer:
         template = template_of(op)
         if (reason := template.illegal(op, self.cpu)) is not None:
             raise E1164.error(f"{op.name} on {self.cpu.name}: {reason}", source_location(op.location))
-        name = self._function(template.name, template.c(op, self.cpu), len(op.operands))
+        function = template.c(op, self.cpu)
+        name = self._function(template.name, function, len(op.operands))
         operands = ", ".join(f"(void*){self.address[v]}" for v in op.operands)
+        operands += ", (void*)sizes" if uses_sizes(function) else ""
         return f"{name}(call, (void* []){{{operands}}});"
 
     def _function(self, base: str, function: CFunction, count: int) -> str:
@@ -152,16 +160,25 @@ class _Printer:
             self.counts[base] = number + 1
             name = f"{base}{number}"
             self.functions[key] = name
-            self.texts += [helper.replace("@", name) + "\n" for helper in function.helpers]
+            self.texts += [self._with_sizes(helper.replace("@", name), True) + "\n" for helper in function.helpers]
             self.texts.append(
                 "\n".join(
                     [
-                        part_text(name, function, count),
+                        self._with_sizes(part_text(name, function, count), True),
                         f"static void {name}(const struct etir_native_call* call, void** given) {{",
-                        f"  etir_parallel(call, {function.units}, {function.grain}, {name}_part, given);",
+                        f"  etir_parallel(call, {self._units(function, count)}, {function.grain}, {name}_part, given);",
                         "}",
                         "",
                     ]
                 )
             )
         return self.functions[key]
+
+    def _units(self, function: CFunction, count: int) -> str:
+        units = str(function.units)
+        return units if self.sizes is None else self.sizes.in_entry(units, f"((const int64_t*)given[{count}])")
+
+    def _with_sizes(self, text: str, is_function: bool = False) -> str:
+        if self.sizes is None:
+            return text
+        return self.sizes.in_function(text) if is_function else self.sizes.in_entry(text)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 
-from etir.backends.api.conditions import contiguous, dtypes, is_constant, static_shapes
+from etir.backends.api.conditions import contiguous, dtypes, is_constant
 from etir.backends.api.patterns import Condition, Match, Row, condition, operator_of, rows
+from etir.backends.native.bounded import bounded, elementwise_fits, known_numbers, sizes_fit
 from etir.backends.native.elementwise import ELEMENTWISE, POWERS
 from etir.backends.native.windows import as_pair, window_of
 from etir.dialects.et.layout import dims_of
@@ -132,12 +132,6 @@ def _plain_addmm(match: Match) -> str | None:
     return None if plain else "addmm with another beta or alpha than 1"
 
 
-@condition("numbers that are known")
-def _known(match: Match) -> str | None:
-    unknown = any(isinstance(v, SSAValue) and not isinstance(v.type, TensorType) for v in match.op.operands)
-    return "a runtime scalar" if unknown else None
-
-
 FEW_CHANNELS = 8
 
 
@@ -170,7 +164,8 @@ def _pool(match: Match) -> str | None:
         return "the places of the largest elements are read" if match.op.results[1].first_use is not None else None
     if "adaptive" in operator_of(match.op):
         wanted = as_pair(match.arg("output_size"))
-        even = all(n % size == 0 for n, size in zip(given.get_shape()[2:], wanted, strict=True))
+        sizes = zip(given.get_shape()[2:], wanted, strict=True)
+        even = all(size == 1 if n == DYNAMIC_INDEX else n % size == 0 for n, size in sizes)
         return None if even else "windows of several sizes"
     if match.arg("divisor_override") is not None:
         return "a divisor of its own"
@@ -185,17 +180,15 @@ def _upsample(match: Match) -> str | None:
     given, result = match.tensors[0].type, match.op.results[0].type
     if not isinstance(given, TensorType) or not isinstance(result, TensorType):
         return "no image"
-    whole = all(b % a == 0 for a, b in zip(given.get_shape()[2:], result.get_shape()[2:], strict=True))
+    sizes = zip(given.get_shape()[2:], result.get_shape()[2:], strict=True)
+    whole = all(a == DYNAMIC_INDEX or b % a == 0 for a, b in sizes)
     return None if whole else "an image that does not become a whole number of times as large"
 
 
-COMMON: tuple[Condition, ...] = (dtypes("float32"), static_shapes(), contiguous(), has_elements, _known, _few_dims)
+SHAPES: tuple[Condition, ...] = (bounded, contiguous(), has_elements, known_numbers, _few_dims, sizes_fit)
+COMMON: tuple[Condition, ...] = (dtypes("float32"), *SHAPES)
 FLOATS: tuple[Condition, ...] = (
-    static_shapes(),
-    contiguous(),
-    has_elements,
-    _known,
-    _few_dims,
+    *SHAPES,
     dtypes("float32", of=("self",)),
 )
 
@@ -221,8 +214,8 @@ def claimed() -> Sequence[Row]:
         *rows(["aten.mean.dim", "aten.sum.dim_IntList"], *COMMON, _float_result),
         *rows(["aten.amax.default", "aten.amin.default"], *COMMON),
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),
-        *rows(plain, *COMMON),
-        *rows(powers, *COMMON, _power),
+        *rows(plain, *COMMON, elementwise_fits()),
+        *rows(powers, *COMMON, elementwise_fits(), _power),
         *rows(["aten._softmax.default", "aten._log_softmax.default"], *COMMON, _softmax),
         *rows(["aten.native_layer_norm.default"], *COMMON, _layer_norm),
         *rows(["aten.native_group_norm.default"], *COMMON, _norm),

@@ -55,6 +55,9 @@ from xdsl.irdl import (
 from xdsl.traits import HasParent, IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
+from etir.backends.native.sizes import is_known
+from etir.backends.native.sizes_attr import SizesAttr, shown
+
 f32 = Float32Type()
 COMBINATIONS = ("max", "min", "sum", "mean")
 """How reductions and windows combine their elements."""
@@ -62,6 +65,8 @@ COMBINATIONS = ("max", "min", "sum", "mean")
 
 def memref(shape: Sequence[int], strides: Sequence[int] | None = None) -> MemRefType[Attribute]:
     """The type of floats in memory; ``strides`` count floats, None is row-major."""
+    if not is_known((*shape, *(strides or ()))):
+        return MemRefType(f32, shown(shape), SizesAttr.of(shape, row_major(shape) if strides is None else strides))
     if strides is None or tuple(strides) == row_major(shape):
         return MemRefType(f32, shape)
     return MemRefType(f32, shape, StridedLayoutAttr([*strides]))
@@ -80,6 +85,8 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 def strides_of(type: Attribute) -> tuple[int, ...]:
     """The strides of a memref, in floats."""
     assert isinstance(type, MemRefType)
+    if isinstance(type.layout, SizesAttr):
+        return type.layout.rows[1]
     if isinstance(type.layout, NoneAttr):
         return row_major(type.get_shape())
     assert isinstance(type.layout, StridedLayoutAttr)
@@ -88,17 +95,26 @@ def strides_of(type: Attribute) -> tuple[int, ...]:
 
 def shape_of(value: SSAValue) -> tuple[int, ...]:
     """The dims of a memref."""
-    assert isinstance(value.type, MemRefType)
-    return value.type.get_shape()
+    return dims_of_type(value.type)
+
+
+def dims_of_type(type: Attribute) -> tuple[int, ...]:
+    """The dims of a memref's type."""
+    assert isinstance(type, MemRefType)
+    return type.layout.rows[0] if isinstance(type.layout, SizesAttr) else type.get_shape()
 
 
 def extent_of(type: Attribute) -> int:
     """The floats from the first element of a memref to the end of its last one."""
-    assert isinstance(type, MemRefType)
-    shape = type.get_shape()
+    shape = dims_of_type(type)
     if 0 in shape:
         return 0
     return 1 + sum((n - 1) * s for n, s in zip(shape, strides_of(type), strict=True))
+
+
+def is_in_panels(columns: int, panels: int, panel: int) -> bool:
+    """Whether ``panels`` are as many as the columns need."""
+    return panel != 0 and panels == -(-columns // panel)
 
 
 @irdl_op_definition
@@ -234,7 +250,7 @@ class BrgemmOp(TemplateOp):
             a, b = (*a[: -2 - depth], *a[-2:]), (*b[: -3 - depth], *b[-3:])
         if len(a) < 2 or len(b) != len(a) + 1 or len(c) != len(a) or not a[:-2] == b[:-3] == c[:-2]:
             raise VerifyException("a is [..., m, k], b [..., panels, k, panel] and c [..., m, n]")
-        if a[-1] != b[-2] or a[-2] != c[-2] or not (b[-3] - 1) * b[-1] < c[-1] <= b[-3] * b[-1]:
+        if a[-1] != b[-2] or a[-2] != c[-2] or not is_in_panels(c[-1], b[-3], b[-1]):
             raise VerifyException(f"dims of a {a}, b {b} and c {c} do not fit")
         if strides_of(self.a.type)[-1] != 1 and a[-1] != 1:
             raise VerifyException("elements of a row of a lie side by side")
@@ -360,7 +376,7 @@ class PackOp(TemplateOp):
         if len(source) < 2 or len(to) != len(source) + 1 or (*source[:-2], source[-2]) != (*to[:-3], to[-2]):
             raise VerifyException(f"{to} are no panels of {source}")
         panels, panel, columns = to[len(to) - 3], to[len(to) - 1], source[len(source) - 1]
-        if not (panels - 1) * panel < columns <= panels * panel:
+        if not is_in_panels(columns, panels, panel):
             raise VerifyException(f"{to} are no panels of {source}")
 
 

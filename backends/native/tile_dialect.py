@@ -1,10 +1,11 @@
-"""The operations of the ``tile`` dialect, which ``tile.py`` and ``loop.py`` define."""
+"""The operations of the ``tile`` dialect, which ``tile.py``, ``loop.py`` and ``view.py`` define."""
 
 from __future__ import annotations
 
 from xdsl.ir import Dialect
 
 from etir.backends.native.loop import LoopOp
+from etir.backends.native.sizes_attr import SizesAttr
 from etir.backends.native.tile import (
     BrgemmOp,
     BufferOp,
@@ -18,11 +19,13 @@ from etir.backends.native.tile import (
     WeightOp,
     YieldOp,
 )
+from etir.backends.native.view import ViewOp
 
 TILE = Dialect(
     "tile",
     [
         YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, PoolOp, ReduceOp, PackOp, MapOp, SoftmaxOp, NormOp, LoopOp,
+        ViewOp,
     ],
-    [],
+    [SizesAttr],
 )  # fmt: skip

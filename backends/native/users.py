@@ -6,27 +6,27 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import Block, SSAValue
 
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, YieldOp, shape_of, strides_of
+from etir.backends.native.view import VIEWS, view_of
 
 
 def place_of(value: SSAValue) -> Place:
     """An operand as a place in its base."""
     offset = 0
     base = value
-    while isinstance(base.owner, ReinterpretCastOp):
-        offset += base.owner.static_offsets.get_values()[0]
-        base = base.owner.source
+    while (view := view_of(base.owner)) is not None:
+        base, start = view
+        offset += start
     return Place(base, shape_of(value), strides_of(value.type), offset)
 
 
 def base_of(value: SSAValue) -> SSAValue:
     """The memory that an operand is in."""
-    while isinstance(value.owner, ReinterpretCastOp):
-        value = value.owner.source
+    while (view := view_of(value.owner)) is not None:
+        value = view[0]
     return value
 
 
@@ -72,7 +72,7 @@ def _users(base: SSAValue) -> Iterator[TemplateOp]:
     while values:
         for use in values.pop().uses:
             op = use.operation
-            if isinstance(op, ReinterpretCastOp):
+            if isinstance(op, VIEWS):
                 values.append(op.results[0])
             elif isinstance(op, TemplateOp) and op not in seen:
                 seen[op] = None
@@ -93,5 +93,5 @@ def inline(source: Block, arguments: Sequence[SSAValue], to: Block, values: dict
 def drop_unused(block: Block) -> None:
     """Erase casts, buffers and weights that nothing uses."""
     for op in [*block.ops][::-1]:
-        if isinstance(op, (ReinterpretCastOp, BufferOp, WeightOp)) and op.results[0].first_use is None:
+        if isinstance(op, (*VIEWS, BufferOp, WeightOp)) and op.results[0].first_use is None:
             block.erase_op(op)

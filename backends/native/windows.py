@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.dims import dims
 from etir.backends.native.places import Place
 from etir.dialects.schema_op import SchemaOp
 
@@ -32,7 +31,7 @@ class Window:
 
 
 def _shape(value: SSAValue) -> tuple[int, ...]:
-    return cast("TensorType[Attribute]", value.type).get_shape()
+    return dims(value)
 
 
 def as_pair(given: Sequence[int], rank: int = 2, default: int = 1) -> Pair:

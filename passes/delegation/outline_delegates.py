@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
@@ -59,6 +60,7 @@ from etir.passes.delegation.attributes import (
     function_name,
 )
 from etir.passes.delegation.graph import FREE, BlockGraph, Contraction, used_values
+from etir.passes.delegation.sizes_inside import compute_inside, told_numbers
 from etir.passes.delegation.verify_partitions import PartitionId, check_partitions, partitions_of
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
@@ -165,7 +167,8 @@ class _Method:
         inputs: list[SSAValue] = []
         body = Block()
         copies: dict[SSAValue, SSAValue] = {}
-        for value in dict.fromkeys(v for op in inside for v in used_values(op)):
+        numbers = {op: told_numbers(op) for op in members} if delegate.backend.sizes_inside else {}
+        for value in dict.fromkeys(v for op in inside for v in used_values(op) if v not in numbers.get(op, ())):
             owner = value.owner
             if _is_inside(owner, inside):
                 continue
@@ -184,6 +187,8 @@ class _Method:
             op.attributes.pop(PARTITION, None)
             for inner in op.walk():
                 inner.operands = [copies.get(v, v) for v in inner.operands]
+            if numbers.get(op):
+                compute_inside(op, numbers[op], partial(_added, body))
             body.add_op(op)
         types = [_boundary_type(delegate.backend, r) for r in outputs]
         name = self._name(place)
@@ -242,6 +247,11 @@ class _Method:
             name += "_"
         self.taken[name] = None
         return name
+
+
+def _added(block: Block, op: Operation) -> Operation:
+    block.add_op(op)
+    return op
 
 
 def _partition_around(op: Operation) -> Attribute | None:

@@ -54,6 +54,7 @@ from etir.passes.delegation.levels import find_levels, lower_boundary
 from etir.passes.delegation.owned import own_state
 from etir.passes.delegation.proposed import fit_proposal
 from etir.passes.delegation.report import DelegationReport, ReportBuilder
+from etir.passes.delegation.sizes_inside import read_sizes_of_inputs
 from etir.passes.delegation.verify_partitions import check_partitions, partitions_of
 from etir.passes.delegation.what_if import WhatIf
 from etir.passes.generic.cse import CsePass
@@ -128,6 +129,8 @@ class _Method:
         self.copied = False
 
     def run(self) -> None:
+        if any(delegate.backend.sizes_inside for delegate in self.delegates):
+            read_sizes_of_inputs(self.func)
         for op in list(self.func.walk()):
             for region in op.regions:
                 for block in list(region.blocks):

@@ -31,6 +31,7 @@ from etir.backends.native.kernels.template import (
     set_schedule,
     template,
 )
+from etir.backends.native.sizes import Size, at_least, is_known, most
 from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
 
 DEPTH = 384
@@ -48,7 +49,8 @@ def shared_lines(op: BrgemmOp) -> int:
     batch = len(shape_of(op.c)) - 2
     if batch == 0 or strides_of(op.b.type)[batch - 1] != 0:
         return 1
-    return shape_of(op.c)[batch - 1]
+    found = shape_of(op.c)[batch - 1]
+    return 1 if isinstance(found, Size) else found
 
 
 @template(BrgemmOp)
@@ -63,6 +65,8 @@ class Brgemm(Template):
         m, k = shape_of(op.a)[-2:]
         panel = shape_of(op.b)[-1]
         whole = panel // cpu.vector
+        if not is_known((m, k, shape_of(op.b)[-3])):
+            return self._schedule_of_sizes(op, cpu)
         if m <= FEW_ROWS and op.taps is None and (m + 1) * whole < cpu.registers:
             wide = min(shape_of(op.b)[-3], (cpu.registers - 1) // ((m + 1) * whole), 4)
             return {"tile": [m, whole], "depth": k, "panels": wide}
@@ -77,8 +81,21 @@ class Brgemm(Template):
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m)}
 
+    def _schedule_of_sizes(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:
+        """Where rows, depth or columns are known at run time only: tiles of the greatest height that there may be."""
+        m, k = shape_of(op.a)[-2:]
+        vectors = 2 if cpu.vector > 4 or cpu.registers < 32 else 4
+        rows = min((cpu.registers - vectors - 1) // vectors, 14, most(m))
+        slices = -(-k // DEPTH) if op.taps is None and not isinstance(k, Size) else 1
+        depth = -(-most(k) // slices)
+        block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
+        whole = {} if isinstance(k, Size) else {"depth": depth}
+        return {"tile": [rows, vectors], **whole, "rows": min(block, most(m))}
+
     def candidates(self, op: BrgemmOp, cpu: Cpu) -> list[dict[str, Any]]:
         """Lower and narrower tiles, shorter slices of depth, lines apart."""
+        if not is_known((*shape_of(op.a), *shape_of(op.b), *shape_of(op.c))):
+            return []
         own = self.schedule(op, cpu)
         m, k = shape_of(op.a)[-2:]
         found = [own]
@@ -101,18 +118,24 @@ class Brgemm(Template):
 
     def illegal(self, op: BrgemmOp, cpu: Cpu) -> str | None:
         rows, vectors = integers(op, "tile", (0, 0))
-        (depth,), (wide,) = integers(op, "depth", (0,)), integers(op, "panels", (1,))
-        (block,) = integers(op, "rows", (1,))
+        m, k = shape_of(op.a)[-2:]
+        (depth,), (wide,) = integers(op, "depth", (int(isinstance(k, Size)),)), integers(op, "panels", (1,))
+        (block,), (lines,) = integers(op, "rows", (1,)), integers(op, "lines", (1,))
         panel = shape_of(op.b)[-1]
+        if isinstance(panel, Size):
+            return "a panel has a number of columns that is known"
+        if not is_known((m, k, shape_of(op.b)[-3])) and (wide > 1 or lines > 1):
+            return "several panels or lines at once are of numbers that are known"
+        if isinstance(k, Size) and depth > 1:
+            return "a depth that is known at run time only is not cut"
         if rows < 1 or vectors < 1 or depth < 1 or wide < 1:
             return "tile, depth and panels are positive"
-        if not 1 <= block <= shape_of(op.a)[-2]:
+        if block < 1 or (not isinstance(m, Size) and block > m):
             return f"a block of {block} rows, of {shape_of(op.a)[-2]}"
         if panel % (vectors * cpu.vector):
             return f"{vectors} vectors of {cpu.vector} floats do not divide a panel of {panel}"
         if (rows + 1) * vectors * wide >= cpu.registers:
             return f"a tile of {rows} x {vectors * wide} vectors needs more than {cpu.registers} registers"
-        (lines,) = integers(op, "lines", (1,))
         if lines > shared_lines(op):
             return f"{lines} lines of {shared_lines(op)} that share their panels"
         if lines > 1 and (
@@ -134,7 +157,7 @@ class Brgemm(Template):
         """Extra operands, unless sums lie in c before they are read: between slices, and before a long body."""
         k = shape_of(op.a)[-1]
         (depth,) = integers(op, "depth", (k,))
-        return op.extra if depth >= k and is_light(op.body.block) else ()
+        return op.extra if at_least(depth, k) and is_light(op.body.block) else ()
 
     def c(self, op: BrgemmOp, cpu: Cpu) -> CFunction:
         """Units are pairs of a block of rows and a panel (or several), of each product of the batch."""
@@ -145,7 +168,7 @@ class Brgemm(Template):
 
         a, b, c, *extra = operands
         n = c.shape[-1]
-        columns = np.moveaxis(b, -3, -2).reshape(*b.shape[:-3], b.shape[-2], -1)[..., :n]
+        columns = np.moveaxis(b, -3, -2).reshape(*b.shape[:-3], b.shape[-2], b.shape[-3] * b.shape[-1])[..., :n]
         product = np.matmul(a.astype(np.float64), columns.astype(np.float64))
         taps = len(op.tap_counts)
         product = product.sum(tuple(range(-2 - taps, -2))).astype(np.float32)

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from etir.backends.native.cpu import Cpu
-from etir.backends.native.kernels.template import CFunction, body_function, integers, is_light
+from etir.backends.native.kernels.template import DECLARE, CFunction, body_function, integers, is_light
+from etir.backends.native.sizes import Size, is_known, most
 from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
 
 FETCHED = 128 * 1024
@@ -30,6 +31,23 @@ def shared_out(rows: int, most: int) -> tuple[int, int, int]:
     """Rows in tiles of nearly the same height: how many tiles, how many are higher by one, the height of the others."""
     tiles = -(-rows // most)
     return tiles, rows % tiles, rows // tiles
+
+
+def heights(most_rows: int) -> list[int]:
+    """Heights of tiles of which any number of rows can be made: each about two thirds of the one before, down to 1."""
+    found = [most_rows]
+    while found[-1] > 1:
+        found.append(max(1, round(found[-1] * 0.7)) if found[-1] > 2 else 1)
+    return found
+
+
+Column = tuple[int, int, "int | str"]
+"""A vector of columns of a tile: its offset in c and in b, and how many lanes are there, a number or a name of C."""
+
+
+def _sum(row: int, column: int) -> str | int:
+    """The offset of a column in a row."""
+    return f"{row} + {column}" if isinstance(row, Size) else row + column
 
 
 class ProductText:
@@ -60,21 +78,28 @@ class ProductText:
         self.extra = [strides_of(e.type)[-2:] for e in op.extra]
         self.slices = -(-self.k // self.depth)
         self.light = is_light(op.body.block)
+        self.is_cut_late = isinstance(self.panels, Size)
         self.passes = self._passes()
         self.tiles: dict[str, str] = {}
 
     def _passes(self) -> int:
         """The tiles that use a panel before the next one is used; 0 where that is not fetched ahead."""
         bytes_ = 4 * self.taps * self.k * self.panels * self.panel
+        if not is_known((bytes_,)):
+            return 0
         if self.wide > 1 or bytes_ < FETCHED or self.cpu.l2 == 0 or not self.shares_panels():
             return 0
         if not self.panels_outermost():
             return self.tiles_of_block()
-        return self.tiles_of_block() * -(-self.m // self.block) * math.prod(self.batch())
+        return self.tiles_of_block() * most(self.blocks() * math.prod(self.batch()))
 
     def tiles_of_block(self) -> int:
         """The tiles of a block of rows, or of lines."""
         return 1 if self.lines > 1 else shared_out(self.block, self.rows)[0]
+
+    def blocks(self) -> int:
+        """The blocks of rows."""
+        return 1 if most(self.m) <= self.block else -(-self.m // self.block)
 
     def batch(self) -> list[int]:
         """The dims of the batch, lines that are one tile as one."""
@@ -85,18 +110,24 @@ class ProductText:
 
     def panels_outermost(self) -> bool:
         """Whether a panel is used for everything before the next one: where all are too many for the second cache."""
-        return 4 * self.taps * self.k * self.panels * self.panel > self.cpu.l2 // 2 and self.shares_panels()
+        bytes_ = most(4 * self.taps * self.k * self.panels * self.panel)
+        return bytes_ > self.cpu.l2 // 2 and self.shares_panels()
 
     def function(self) -> CFunction:
         batch = self.batch()
         count = math.prod(batch)
-        blocks = -(-self.m // self.block)
+        blocks = self.blocks()
         groups = -(-self.panels // self.wide)
         units = count * blocks * groups
-        lines = [
+        slices = [
             f"for (long p = 0; p < {self.k}; p += {self.depth}) {{",
             f"  const long depth = {self.k} - p < {self.depth} ? {self.k} - p : {self.depth};",
             f"  const int first = p == 0, last = p + {self.depth} >= {self.k};",
+        ]
+        if isinstance(self.k, Size):  # maybe 0, and sums of nothing are written
+            slices = ["{", f"  const long p = 0, depth = {self.k};", "  const int first = 1, last = 1;"]
+        lines = [
+            *slices,
             "  for (long unit = begin; unit < end; ++unit) {",
             *self._unit(count, blocks, groups),
             *self._addresses(batch),
@@ -105,7 +136,7 @@ class ProductText:
             "}",
         ]
         helpers = (body_function(self.op.body.block), *self.tiles.values())
-        work = 2 * self.m * self.n * self.k * count / units
+        work = most(2 * self.m * self.n * self.k * count) / most(units)
         return CFunction("\n".join(lines), units, max(1, int(200_000 / work)), helpers)
 
     def _unit(self, count: int, blocks: int, groups: int) -> list[str]:
@@ -149,12 +180,23 @@ class ProductText:
 
     def _block(self, blocks: int) -> list[str]:
         """The tiles of a block of rows, for whole panels and for the last one if it is cut."""
-        lines = [f"const long r0 = block * {self.block};"]
+        lines = [
+            f"const long r0 = block * {self.block};",
+            f"const long rows = {self.m} - r0 < {self.block} ? {self.m} - r0 : {self.block};"
+            if blocks != 1
+            else f"const long rows = {self.m};",
+        ]
+        if not isinstance(self.m, Size):
+            del lines[1:]
+        elif blocks == 1:
+            lines[1] = f"const long rows = {self.m};"
         width = self.vectors * self.cpu.vector
-        cut = self.n % self.panel
-        rest = self.panels % self.wide
+        cut = self.n - (self.panels - 1) * self.panel if self.is_cut_late else self.n % self.panel
+        rest = 0 if self.is_cut_late else self.panels % self.wide
         if self.lines > 1:
             return [*lines, *self._lines(width, cut)]
+        if isinstance(self.m, Size):
+            return [*lines, *self._panels(self.m, width, cut, rest, self.panels - (1 if cut else 0))]
         heights = [self.block] if blocks == 1 else [self.block, self.m - self.block * (blocks - 1)]
         for number, height in enumerate(dict.fromkeys(heights)):
             last_only = len(set(heights)) > 1
@@ -200,20 +242,30 @@ class ProductText:
             lines.append("}")
         if cut:
             lines.append(f"if (group == {whole}) {{")
-            for part in range(-(-cut // width)):
-                lines += self._rows(height, str(part * width), 1, width, min(width, cut - part * width))
+            if isinstance(cut, Size):
+                for part in range(parts):
+                    there = f"{cut} - {part * width}"
+                    lines += [f"if ({there} > 0)", *self._rows(height, str(part * width), 1, width, 0, there)]
+            else:
+                for part in range(-(-cut // width)):
+                    lines += self._rows(height, str(part * width), 1, width, min(width, cut - part * width))
             lines.append("}")
         return lines
 
-    def _rows(self, height: int, column: str, wide: int, width: int, last: int = 0) -> list[str]:
-        """Calls that do all rows of a block for one range of columns; ``last`` columns of the last panel are there."""
-        tiles, higher, low = shared_out(height, self.rows)
+    def _rows(self, height: int, column: str, wide: int, width: int, last: int = 0, there: str = "") -> list[str]:
+        """Calls that do all rows of a block for one range of columns; ``last`` columns of the last panel are there, or
+        the number ``there``, an expression of C.
+        """
         lines: list[str] = ["{", "  long r = r0;"]
         offset = f"group * {self.wide * self.between} + p * {self.panel}"
-        for count, rows in ((higher, low + 1), (tiles - higher, low)):
-            if not count:
-                continue
-            name = self._tile(rows, wide, width, last)
+        if isinstance(height, Size):
+            loops = [(f"  for (; r + {rows} <= r0 + rows; r += {rows})", rows) for rows in heights(self.rows)]
+        else:
+            tiles, higher, low = shared_out(height, self.rows)
+            counts = ((higher, low + 1), (tiles - higher, low))
+            loops = [(f"  for (long t = 0; t < {n}; ++t, r += {rows})", rows) for n, rows in counts if n]
+        for loop, rows in loops:
+            name = self._tile(rows, wide, width, last, bool(there))
             at = f"group * {self.wide * self.panel} + {column}"
             extras = "".join(
                 f", e{i} + r * {row}" + (f" + {at}" if one else "") for i, (row, one) in enumerate(self.extra)
@@ -222,43 +274,57 @@ class ProductText:
             if self.passes:
                 number = f"(r - r0) / {self.rows}"
                 if self.panels_outermost():
-                    tiles, blocks = self.tiles_of_block(), -(-self.m // self.block)
+                    tiles, blocks = self.tiles_of_block(), self.blocks()
                     number = f"((number * {blocks} + block) * {tiles} + {number})"
                 share = -(-self.depth * self.panel // self.passes)
                 operands += f", b + {offset} + {self.between} + {number} * {share}"
-            call = f"{name}({operands}, depth, first, last);"
-            lines += [f"  for (long t = 0; t < {count}; ++t, r += {rows}) {call}"]
+            operands += f", depth, first, last{f', {there}' if there else ''}"
+            lines += [f"{loop} {name}({operands}{', sizes' if self.needs_sizes(name) else ''});"]
         return [*lines, "}"]
 
-    def _tile(self, rows: int, wide: int, width: int, last: int) -> str:
+    def needs_sizes(self, name: str) -> bool:
+        """Whether a tile is given the sizes of the call."""
+        return "<|" in self.tiles[name]
+
+    def _tile(self, rows: int, wide: int, width: int, last: int, is_cut: bool = False) -> str:
         """The function of a register tile, made when it is first asked for."""
-        name = f"@_{rows}x{wide}" + (f"_{last}" if last else "")
+        name = f"@_{rows}x{wide}" + (f"_{last}" if last else "_some" if is_cut else "")
         if name not in self.tiles:
-            self.tiles[name] = "\n".join(self._tile_lines(name, rows, wide, width, last))
+            lines = self._tile_lines(name, rows, wide, width, last, is_cut)
+            if any("<|" in line for line in lines):
+                lines[0] = lines[0].replace(") {", ", const int64_t* sizes) {")
+                lines.insert(1, f"  {DECLARE}")
+            self.tiles[name] = "\n".join(lines)
         return name
 
-    def _tile_lines(self, name: str, rows: int, wide: int, width: int, last: int) -> list[str]:
+    def _tile_lines(self, name: str, rows: int, wide: int, width: int, last: int, is_cut: bool) -> list[str]:
         lanes = self.cpu.vector
         loops = [(n, steps) for n, steps in zip(self.tap_counts, self.tap_steps, strict=True) if n > 1]
-        columns: list[tuple[int, int, int]] = []  # offset in c, offset in b, lanes
+        columns: list[Column] = []  # offset in c, offset in b, lanes
         for panel in range(wide):
             there = last if last and panel == wide - 1 else min(width, self.panel)
             if wide == 1 and not last:
                 there = width
             for v in range(-(-there // lanes)):
                 at = panel * self.panel + v * lanes
-                columns.append((at, panel * self.between + v * lanes, min(lanes, there - v * lanes)))
+                count = f"l{v}" if is_cut else min(lanes, there - v * lanes)
+                columns.append((at, panel * self.between + v * lanes, count))
         extras = "".join(f", const float* e{i}" for i in range(len(self.extra)))
         ahead = ", const float* next" if self.passes else ""
         parameters = f"const float* a, const float* b, float* c{extras}{ahead}, long depth, int first, int last"
+        parameters += ", long some" if is_cut else ""
         out = [f"ETIR_NOINLINE void {name}({parameters}) {{"]
+        if is_cut:
+            for v in range(width // lanes):
+                left = f"some - {v * lanes}"
+                out.append(f"  const long l{v} = {left} < 0 ? 0 : {left} > {lanes} ? {lanes} : {left};")
         sums = [(i, j) for i in range(rows) for j in range(len(columns))]
         names = ", ".join(f"s{i}_{j}" for i, j in sums)
         out.append(f"  vf {names};")
         zeros = [f"    s{i}_{j} = vset(0.0f);" for i, j in sums]
         out += zeros
         level_of_run = self._run([count for count, _ in loops])
-        runs = -(-self.depth // RUN)
+        runs = -(-most(self.depth) // RUN)
         end_of_run: list[str] = []
         if level_of_run >= 0:
             out.append("  vf " + ", ".join(f"t{i}_{j} = vset(0.0f)" for i, j in sums) + ";")
@@ -269,7 +335,7 @@ class ProductText:
             if self.passes:
                 out.append(f"  const float* const n{level} = next;")
         if runs > 1:
-            run = -(-self.depth // runs)
+            run = -(-most(self.depth) // runs)
             out.append(f"  for (long k0 = 0; k0 < depth; k0 += {run}) {{")
             out.append(f"  const long k1 = k0 + {run} < depth ? k0 + {run} : depth;")
             out.append("  for (long k = k0; k < k1; ++k) {")
@@ -310,13 +376,13 @@ class ProductText:
         """How many loops of taps are around a run of products, after which its sums are added to the others: as few as
         make it no longer than ``RUN``; -1 where there is one run.
         """
-        length, level = self.depth, len(counts)
+        length, level = most(self.depth), len(counts)
         while level > 0 and length * counts[level - 1] <= RUN:
             level -= 1
             length *= counts[level]
         return -1 if level == 0 and length <= RUN else level
 
-    def _finish(self, rows: int, columns: list[tuple[int, int, int]]) -> list[str]:
+    def _finish(self, rows: int, columns: list[Column]) -> list[str]:
         """The body, on registers where it is short, else in a loop over the rows once the sums are stored."""
         sums = [(i, j) for i in range(rows) for j in range(len(columns))]
         stores = [f"    {self._store(self._at(self.op.c, i), columns[j], f's{i}_{j}')}" for i, j in sums]
@@ -365,14 +431,14 @@ class ProductText:
         """The dim of lines: that of the batch which lies innermost, before the taps."""
         return -3 - (len(self.tap_counts) if operand is self.op.a else 0)
 
-    def _load(self, name: str, row: int, one: int, column: tuple[int, int, int]) -> str:
+    def _load(self, name: str, row: int, one: int, column: Column) -> str:
         if not one:
             return f"vset({name}[{row}])"
-        at = row + column[0]
+        at = _sum(row, column[0])
         whole = column[2] == self.cpu.vector
         return f"vload({name} + {at})" if whole else f"vload_some({name} + {at}, {column[2]})"
 
-    def _store(self, row: int, column: tuple[int, int, int], value: str) -> str:
-        at = row + column[0]
+    def _store(self, row: int, column: Column, value: str) -> str:
+        at = _sum(row, column[0])
         whole = column[2] == self.cpu.vector
         return f"vstore(c + {at}, {value});" if whole else f"vstore_some(c + {at}, {value}, {column[2]});"

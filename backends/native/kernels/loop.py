@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from etir.backends.native.cpu import Cpu
-from etir.backends.native.kernels.template import CFunction, Template, part_text, template, template_of
+from etir.backends.native.kernels.template import CFunction, Template, part_text, template, template_of, uses_sizes
 from etir.backends.native.loop import LoopOp
 from etir.backends.native.tile import TemplateOp, extent_of, shape_of, strides_of
 
@@ -41,6 +41,7 @@ class Loop(Template):
             helpers += [helper.replace("@", name) for helper in function.helpers]
             helpers.append(part_text(name, function, len(inner.operands)))
             operands = ", ".join(f"(void*){names[v]}" for v in inner.operands)
+            operands += ", (void*)sizes" if uses_sizes(function) else ""
             calls.append(f"    {{ void* of[] = {{{operands}}}; {name}_part(of, 0, {function.units}); }}")
         parts = op.parts()
         lines = [

@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.loops import addresses, collapsed, load, outer_indices
 from etir.backends.native.kernels.template import CFunction, Template, body_function, run_body, template
+from etir.backends.native.sizes import most
 from etir.backends.native.tile import MapOp, shape_of, strides_of
 
 CHUNK = 4096
@@ -27,7 +28,7 @@ class Map(Template):
     name = "map"
 
     def illegal(self, op: MapOp, cpu: Cpu) -> str | None:
-        if any(n > 1 and s == 0 for n, s in zip(shape_of(op.out), strides_of(op.out.type), strict=True)):
+        if any(n != 1 and s == 0 for n, s in zip(shape_of(op.out), strides_of(op.out.type), strict=True)):
             return "the output has elements of its own"
         return None
 
@@ -39,13 +40,13 @@ class Map(Template):
         operands = [op.out, *op.inputs]
         # What is written lies in order: its smallest stride is the innermost loop.
         shape, rows = shape_of(op.out), [strides_of(v.type) for v in operands]
-        order = sorted(range(len(shape)), key=lambda d: -rows[0][d])
+        order = sorted(range(len(shape)), key=lambda d: -most(rows[0][d]))
         dims, steps = collapsed([shape[d] for d in order], [[row[d] for d in order] for row in rows])
         names = ["o", *(f"x{i}" for i in range(len(op.inputs)))]
         lanes = cpu.vector
         *outer, inner = dims
         lines: list[str] = []
-        if not outer and inner > CHUNK:
+        if not outer and most(inner) > CHUNK:
             units, grain = -(-inner // CHUNK), 1
             lines += [
                 f"const long from = begin * {CHUNK}, end_of = end * {CHUNK};",
@@ -55,7 +56,7 @@ class Map(Template):
                 *_columns(steps, names, lanes, "to", inner % lanes),
             ]
         else:
-            units, grain = math.prod(outer), max(1, CHUNK // inner)
+            units, grain = math.prod(outer), max(1, CHUNK // max(1, most(inner)))
             lines += [
                 "for (long row = begin; row < end; ++row) {",
                 *(f"  {line}" for line in outer_indices(outer)),

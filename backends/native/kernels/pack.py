@@ -8,6 +8,7 @@ from typing import Any
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.template import CFunction, Template, template
+from etir.backends.native.sizes import Size, most
 from etir.backends.native.tile import PackOp, row_major, shape_of, strides_of
 
 
@@ -44,7 +45,7 @@ class Pack(Template):
             f"  float* const to = p1{terms[1]} + panel * {k * panel};",
         ]
         for last in (False, True):
-            cut = n % panel
+            cut = n - (panels - 1) * panel if isinstance(n, Size) else n % panel
             width = cut if last and cut else panel
             if last and not cut:
                 continue
@@ -52,7 +53,7 @@ class Pack(Template):
             lines += [f"    {line}" for line in _panel(k, width, panel, row, column, lanes)]
             lines.append("  }")
         lines.append("}")
-        return CFunction("\n".join(lines), math.prod(batch) * panels, max(1, 16384 // (k * panel)))
+        return CFunction("\n".join(lines), math.prod(batch) * panels, max(1, 16384 // max(1, most(k * panel))))
 
     def numpy(self, op: PackOp, operands: Sequence[Any]) -> None:
         import numpy as np
@@ -71,6 +72,11 @@ def _panel(k: int, width: int, panel: int, row: int, column: int, lanes: int) ->
     if column == 1:
         lines = [f"for (long r = 0; r < {k}; ++r) {{"]
         for v in range(0, panel, lanes):
+            if isinstance(width, Size):
+                left = f"{width} - {v}"
+                there = f"({left} < 0 ? 0 : {left} > {lanes} ? {lanes} : {left})"
+                lines.append(f"  vstore(to + r * {panel} + {v}, vload_some(from + r * {row} + {v}, {there}));")
+                continue
             there = min(lanes, width - v)
             value = "vset(0.0f)" if there <= 0 else f"vload(from + r * {row} + {v})"
             if 0 < there < lanes:
@@ -84,7 +90,7 @@ def _panel(k: int, width: int, panel: int, row: int, column: int, lanes: int) ->
         f"    for (long r = r0; r < r1; ++r) to[r * {panel} + j] = from[j * {column} + r * {row}];",
         "  }",
     ]
-    if width < panel:
+    if isinstance(width, Size) or width < panel:
         lines.append(f"  for (long j = {width}; j < {panel}; ++j) {{")
         lines.append(f"    for (long r = r0; r < r1; ++r) to[r * {panel} + j] = 0.0f;")
         lines.append("  }")

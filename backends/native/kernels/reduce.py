@@ -15,11 +15,12 @@ from etir.backends.native.kernels.template import (
     CFunction,
     Template,
     body_function,
-    float_text,
+    count_text,
     run_body,
     template,
 )
 from etir.backends.native.kernels.windows import COMBINE, START, combined
+from etir.backends.native.sizes import most
 from etir.backends.native.tile import ReduceOp, shape_of, strides_of
 
 VECTORS = 256
@@ -53,7 +54,7 @@ class Reduce(Template):
         whole, rest, part = n // lanes * lanes, n % lanes, VECTORS * lanes
         step = COMBINE[kind]
         body = [f"vf s = vset({START[kind]});"]
-        if kind in ("sum", "mean") and whole > part:
+        if kind in ("sum", "mean") and most(whole) > part:
             body += [
                 "vf total = s;",
                 f"for (long j0 = 0; j0 < {whole}; j0 += {part}) {{",
@@ -70,7 +71,7 @@ class Reduce(Template):
             last = f"vselect(vfirst({rest}), {value(str(rest))}, vset({START[kind]}))"
             body.append(f"{{ const long j = {whole}; {step.format(last)} }}")
         found = {"max": "vlargest(s)", "min": "-vlargest(-s)", "sum": "vsum(s)"}
-        found["mean"] = f"vsum(s) / {float_text(n)}"
+        found["mean"] = f"vsum(s) / {count_text(n)}"
         lines = [
             "for (long row = begin; row < end; ++row) {",
             *(f"  {line}" for line in outer_indices(dims)),
@@ -79,7 +80,8 @@ class Reduce(Template):
             f"  o[0] = {found[kind]};",
             "}",
         ]
-        return CFunction("\n".join(lines), math.prod(dims), max(1, 4096 // n), (body_function(op.body.block),))
+        grain = max(1, 4096 // max(1, most(n)))
+        return CFunction("\n".join(lines), math.prod(dims), grain, (body_function(op.body.block),))
 
     def numpy(self, op: ReduceOp, operands: Sequence[Any]) -> None:
         import numpy as np

@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.loops import addresses, collapsed, outer_indices
 from etir.backends.native.kernels.template import CFunction, Template, float_text, template
+from etir.backends.native.sizes import Size, most
 from etir.backends.native.tile import NormOp, SoftmaxOp, shape_of, strides_of
 
 
@@ -32,13 +33,13 @@ def _rows(x: SSAValue, out: SSAValue, body: list[str]) -> tuple[str, int, int]:
         *(f"  {line}" for line in body),
         "}",
     ]
-    return "\n".join(lines), math.prod(dims), max(1, 2048 // shape[len(shape) - 1])
+    return "\n".join(lines), math.prod(dims), max(1, 2048 // max(1, most(shape[len(shape) - 1])))
 
 
 def _walk(n: int, lanes: int, whole: str, some: str) -> list[str]:
     """The statements ``whole`` for every vector at ``j``, and ``some`` for the last ``n % lanes`` elements."""
     lines = []
-    if n >= lanes:
+    if isinstance(n, Size) or n >= lanes:
         lines.append(f"for (long j = 0; j < {n // lanes * lanes}; j += {lanes}) {{ {whole} }}")
     if n % lanes:
         lines.append(f"{{ const long j = {n // lanes * lanes}; {some} }}")
@@ -96,7 +97,7 @@ class Softmax(Template):
 
         x, out = operands
         with np.errstate(all="ignore"):
-            off = x.astype(np.float64) - x.max(-1, keepdims=True)
+            off = x.astype(np.float64) - x.max(-1, keepdims=True, initial=-np.inf)
             e = np.exp(off)
             total = e.sum(-1, keepdims=True)
             out[...] = e / total if op.log is None else off - np.log(total)
@@ -113,6 +114,8 @@ class Norm(Template):
     def illegal(self, op: NormOp, cpu: Cpu) -> str | None:
         if not isinstance(op.eps, FloatAttr):
             return "eps is a number"
+        if isinstance(shape_of(op.x)[-1], Size):
+            return "rows have a length that is known"
         if shape_of(op.x)[-1] != 1 and any(strides_of(p.type) != (1,) for p in op.parameters):
             return "elements of scale and shift lie side by side"
         return _contiguous(op)

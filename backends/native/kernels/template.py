@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, Float32Type, FloatA
 from xdsl.ir import Block, Operation, SSAValue
 
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.sizes import Size
 from etir.backends.native.tile import TemplateOp, YieldOp
 
 
@@ -123,9 +124,20 @@ def template_of(op: TemplateOp) -> Template:
     return REGISTERED[type(op)]
 
 
+DECLARE = "<|declare|>"
+"""A line of a function for which ``print_sizes`` puts declarations of the sizes that the function uses."""
+
+
+def uses_sizes(function: CFunction) -> bool:
+    """Whether the C of an operation is given the sizes of the call, as an array after its operands."""
+    return any("<|" in text for text in (function.body, str(function.units), *function.helpers))
+
+
 def part_text(name: str, function: CFunction, count: int) -> str:
     """``static void NAME_part(void* given, int64_t begin, int64_t end)``: some units on ``count`` operands."""
     declared = [f"  float* const p{i} = ((float**)given)[{i}];" for i in range(count)]
+    if uses_sizes(function):
+        declared += [f"  const int64_t* const sizes = ((const int64_t**)given)[{count}];", f"  {DECLARE}"]
     return "\n".join(
         [
             f"static void {name}_part(void* given, int64_t begin, int64_t end) {{",
@@ -227,6 +239,11 @@ def float_text(value: float) -> str:
     if value in (float("inf"), float("-inf")):
         return "__builtin_inff()" if value > 0 else "-__builtin_inff()"
     return f"{float(value).hex()}f"
+
+
+def count_text(n: int) -> str:
+    """A number of elements as a float, in C."""
+    return f"(float){n}" if isinstance(n, Size) else float_text(n)
 
 
 def run_body(block: Block, values: Sequence[Any]) -> Any:

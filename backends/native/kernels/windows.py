@@ -17,11 +17,12 @@ from etir.backends.native.kernels.template import (
     CFunction,
     Template,
     body_function,
-    float_text,
+    count_text,
     integers,
     run_body,
     template,
 )
+from etir.backends.native.sizes import Size, most
 from etir.backends.native.tile import DepthwiseOp, PoolOp, shape_of, strides_of
 
 PART = 256
@@ -50,10 +51,12 @@ def _row(op: DepthwiseOp | PoolOp, operands: Sequence[Any], columns: Sequence[st
     return [*lines, "}"], math.prod(outer)
 
 
-def _blocks(width: int, most: int) -> list[tuple[int, int]]:
+def _blocks(width: int, most_columns: int) -> list[tuple[int, int]]:
     """Columns in blocks: first column and count of each run of equal blocks, as (count, how many)."""
-    whole, rest = divmod(width, most)
-    return [(most, whole)] * bool(whole) + [(rest, 1)] * bool(rest)
+    if isinstance(width, Size):
+        return [(most_columns, width // most_columns), (1, width % most_columns)]
+    whole, rest = divmod(width, most_columns)
+    return [(most_columns, whole)] * bool(whole) + [(rest, 1)] * bool(rest)
 
 
 @template(DepthwiseOp)
@@ -65,7 +68,7 @@ class Depthwise(Template):
 
     def schedule(self, op: DepthwiseOp, cpu: Cpu) -> dict[str, Any]:
         """Columns at once: as many as there are registers for two sums each, at most six."""
-        return {"columns": min(shape_of(op.c)[-2], 6 if cpu.registers == 32 else 4)}
+        return {"columns": min(most(shape_of(op.c)[-2]), 6 if cpu.registers == 32 else 4)}
 
     def illegal(self, op: DepthwiseOp, cpu: Cpu) -> str | None:
         (columns,) = integers(op, "columns", (4,))
@@ -84,10 +87,10 @@ class Depthwise(Template):
 
     def c(self, op: DepthwiseOp, cpu: Cpu) -> CFunction:
         *_, width, channels = shape_of(op.c)
-        (most,) = integers(op, "columns", (4,))
+        (at_once,) = integers(op, "columns", (4,))
         names = [("a", op.a), ("b", op.b), ("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
         lines: list[str] = ["long x = 0;"]
-        for count, runs in _blocks(width, most):
+        for count, runs in _blocks(width, at_once):
             lines.append(f"for (long n = 0; n < {runs}; ++n, x += {count}) {{")
             lines.append("  long j = 0;")
             lines.append(f"  for (; j + {cpu.vector} <= {channels}; j += {cpu.vector}) {{")
@@ -99,7 +102,8 @@ class Depthwise(Template):
                 lines.append("  }")
             lines.append("}")
         rows, units = _row(op, names, lines)
-        return CFunction("\n".join(rows), units, max(1, 8192 // (width * channels)), (body_function(op.body.block),))
+        grain = max(1, 8192 // most(width * channels))
+        return CFunction("\n".join(rows), units, grain, (body_function(op.body.block),))
 
     def _block(self, op: DepthwiseOp, count: int, cpu: Cpu, some: str) -> list[str]:
         a, b, c = (strides_of(v.type) for v in (op.a, op.b, op.c))
@@ -170,12 +174,12 @@ class Pool(Template):
                 at = f"e{number} + x * {steps[-2]}"
                 parts.append(load(f"{at} + j") if steps[-1] else f"vset(({at})[0])")
             step = COMBINE[kind].format(f"@_body({', '.join(parts)})")
-            result = f"s / {float_text(math.prod(taps))}" if kind == "mean" else "s"
+            result = f"s / {count_text(math.prod(taps))}" if kind == "mean" else "s"
             to = f"c + x * {c[-2]} + j"
-            many = kind in ("sum", "mean") and math.prod(taps) > PART
-            rows = max(1, PART // taps[1])
+            many = kind in ("sum", "mean") and most(math.prod(taps)) > PART
+            rows = max(1, PART // max(1, most(taps[1])))
             lines = [f"vf s = vset({START[kind]});"]
-            if many and taps[0] > rows:
+            if many and most(taps[0]) > rows:
                 lines += [
                     "vf whole = s;",
                     f"for (long t0 = 0; t0 < {taps[0]}; t0 += {rows}) {{",
@@ -218,7 +222,7 @@ class Pool(Template):
         lines.append("}")
         names = [("a", op.a), ("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
         rows, units = _row(op, names, lines)
-        grain = max(1, 8192 // (width * channels * math.prod(taps)))
+        grain = max(1, 8192 // max(1, most(width * channels * math.prod(taps))))
         return CFunction("\n".join(rows), units, grain, (body_function(op.body.block),))
 
     def numpy(self, op: PoolOp, operands: Sequence[Any]) -> None:

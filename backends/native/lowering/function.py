@@ -12,10 +12,11 @@ from typing import Any, cast
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
+from etir.backends.native.dims import SIZE, dims
 from etir.backends.native.elementwise import ELEMENTWISE, Body
 from etir.backends.native.functions import OUTPUTS
 from etir.backends.native.memory import Memory, is_image
@@ -39,7 +40,7 @@ def constant_name(number: int) -> str:
 
 def shape(value: SSAValue) -> tuple[int, ...]:
     """The dims of a tensor."""
-    return cast("TensorType[Attribute]", value.type).get_shape()
+    return dims(value)
 
 
 def members(group: GroupOp) -> list[SchemaOp]:
@@ -86,7 +87,7 @@ class Lowering(Memory):
             elif isinstance(op, GroupOp):
                 outside: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, op.inputs, strict=True))
                 GROUPS[op.kind.data](self, op, outside)
-            elif isinstance(op, SchemaOp):
+            elif isinstance(op, SchemaOp) and operator_of(op) != SIZE:
                 MOVES[operator_of(op)](self, op)
         self._return()
         self.block.add_op(ReturnOp())

@@ -21,6 +21,7 @@ from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import Body
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
 from etir.backends.native.places import Place
+from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import (
     BrgemmOp,
     DepthwiseOp,
@@ -268,7 +269,8 @@ def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     border = [window.padding[0], window.padding[1]]
     for d in (0, 1):
         reach = (dims[2 + d] - 1) * window.stride[d] + (window.size[d] - 1) * window.dilation[d] + 1
-        border[d] = max(border[d], reach - source.shape[2 + d] - window.padding[d])
+        if is_known((reach, source.shape[2 + d])):
+            border[d] = max(border[d], reach - source.shape[2 + d] - window.padding[d])
     x = lowering.with_border(source, (border[0], border[1]), value, root)
     skipped = [b - p for b, p in zip(border, window.padding, strict=True)]
     x = Place(x.base, x.shape, x.strides, x.offset + skipped[0] * x.strides[1] + skipped[1] * x.strides[2])

@@ -29,7 +29,7 @@ def lower_glu(lowering: Lowering, op: SchemaOp) -> None:
     """The first half times the sigmoid of the second one."""
     place = lowering.place(op.arg("self"))
     dim = op.arg("dim") % len(place.shape)
-    half = place.shape[dim] // 2
+    half = shape(op.results[0])[dim]
     values = [lowering.memref(place.sliced(dim, start, half)) for start in (0, half)]
     region = body_of(2)
     made = Body(region.block, {})

@@ -47,7 +47,7 @@ def reduce_to(
     """
     kept = len(out.shape)
     if kept and _lies_along(x, out):
-        inner = [d for d in range(kept) if x.strides[d] == 1 and x.shape[d] > 1][0]
+        inner = [d for d in range(kept) if x.strides[d] == 1 and x.shape[d] != 1][0]
         _as_windows(lowering, kind, x, out, inner, like, center)
         return
     flat = lowering.viewed(x, (*out.shape, math.prod(x.shape[kept:])), like)
@@ -72,7 +72,7 @@ def _squares(center: Place | None) -> Region:
 def _lies_along(x: Place, out: Place) -> bool:
     """Whether elements of a dim that is kept lie side by side, in the result too."""
     kept = len(out.shape)
-    found = [d for d in range(kept) if x.strides[d] == 1 and x.shape[d] > 1]
+    found = [d for d in range(kept) if x.strides[d] == 1 and x.shape[d] != 1]
     return bool(found) and out.strides[found[0]] == 1 and len(x.shape) - kept <= 2
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from etir.backends.native.lowering.function import Lowering, moves, shape
 from etir.backends.native.places import Place
+from etir.backends.native.sizes import Size
 from etir.dialects.schema_op import SchemaOp
 
 
 def _bounded(index: int, extent: int) -> int:
+    if isinstance(extent, Size):
+        return extent + index if index < 0 else index
     return max(0, min(index + extent if index < 0 else index, extent))
 
 
@@ -53,7 +56,7 @@ def select(lowering: Lowering, op: SchemaOp) -> None:
     """One index of a dim."""
     place = _source(lowering, op)
     dim = op.arg("dim") % len(place.shape)
-    lowering.places[op.results[0]] = place.selected(dim, op.arg("index") % place.shape[dim])
+    lowering.places[op.results[0]] = place.selected(dim, _bounded(op.arg("index"), place.shape[dim]))
 
 
 @moves("aten.slice_copy.Tensor")

@@ -31,6 +31,7 @@ from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.kinds import WITH_EPILOGUE, kind_of
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.et.origin import handed_on, standing_for
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -85,8 +86,8 @@ def _is_closed(members: list[Operation]) -> bool:
     return all(use.operation in members for op in members[:-1] for result in op.results for use in result.uses)
 
 
-def _shape(value: SSAValue) -> tuple[int, ...]:
-    return cast("TensorType[Attribute]", value.type).get_shape()
+def _shape(value: SSAValue) -> tuple[Dim, ...]:
+    return dims_of(cast("TensorType[Attribute]", value.type))
 
 
 def _make_group(kind: str, members: list[Operation]) -> None:

@@ -33,6 +33,7 @@ from etir.backends.native.functions import tile_functions
 from etir.backends.native.loop import SLOTS, LoopOp
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
+from etir.backends.native.sizes import Size, most
 from etir.backends.native.tile import (
     BrgemmOp,
     BufferOp,
@@ -119,13 +120,15 @@ def _same(one: SSAValue, other: SSAValue, dims: Sequence[int]) -> bool:
 
 def _fits(scores: BrgemmOp, dims: Sequence[int]) -> bool:
     m, n = dims[-2:]
-    return shape_of(scores.c)[-2:] == (m, n) and _block(m, n) * n <= MOST_SCORES and m > 1
+    return shape_of(scores.c)[-2:] == (m, n) and _block(m, n) * most(n) <= MOST_SCORES and most(m) > 1
 
 
 def _block(m: int, n: int) -> int:
-    """Rows of a block: all blocks but the last one are equal, and that is hardly lower."""
-    most = max(LEAST_ROWS, SCORES // n)
-    return -(-m // -(-m // most))
+    """Rows of a block: all blocks but the last one are equal, and that is hardly lower. A number of rows that is known
+    at run time only is in blocks as high as they may be.
+    """
+    high = max(LEAST_ROWS, SCORES // most(n))
+    return min(high, most(m)) if isinstance(m, Size) else -(-m // -(-m // high))
 
 
 def _fuse(found: _Attention) -> None:
@@ -146,8 +149,9 @@ def _fuse(found: _Attention) -> None:
     after = found.values
     block = _block(m, n)
     made: list[Operation] = []
-    for start, count, height in ((0, m // block, block), (m // block * block, 1, m % block)):
-        if height:
+    whole_blocks = 0 if most(m) == block and isinstance(m, Size) else m // block
+    for start, count, height in ((0, whole_blocks, block), (whole_blocks * block, 1, m - whole_blocks * block)):
+        if count != 0 and height != 0:
             made += _loop(found, given, len(by_row), region, (lead, count, height, start, n), len(extras))
     parent = after.parent
     assert parent is not None
@@ -182,9 +186,11 @@ def _loop(
         steps.append((*place.strides[:rank], step))
         inner = (height, place.shape[-1]) if has_rows else place.shape[rank:]
         types.append(memref(inner, place.strides[rank:]))
-    slots = min(SLOTS, math.prod(lead) * count)
-    local = BufferOp(memref((slots, height, n)))
-    body = Block(arg_types=[*types, memref((height, n), row_major((height, n)))])
+    slots = min(SLOTS, most(math.prod(lead) * count))
+    # Rows of scores that are as long as the call says still lie at a distance that is known.
+    strides = row_major((slots, most(height), most(n)))
+    local = BufferOp(memref((slots, height, n), strides))
+    body = Block(arg_types=[*types, memref((height, n), strides[1:])])
     args = body.args
     q, k, v, out, rows = args[0], args[by_row], args[by_row + 1], args[by_row + 2], args[by_row + 3]
     masks, added = args[1 : 1 + extras], args[1 + extras : by_row]

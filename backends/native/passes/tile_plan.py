@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.dialects.func import FuncOp
-from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import SSAValue
 
 from etir.backends.native.functions import tile_functions
+from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, TemplateOp, extent_of
+from etir.backends.native.view import view_of
 from etir.dialects.context import EtContext
 from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.problem import Buffer, Problem
@@ -31,8 +32,8 @@ def plan_function(func: FuncOp) -> int:
     for number, op in enumerate(func.body.block.ops):
         if isinstance(op, BufferOp):
             base[op.result] = op.result
-        elif isinstance(op, ReinterpretCastOp) and op.source in base:
-            base[op.results[0]] = base[op.source]
+        elif (view := view_of(op)) is not None and view[0] in base:
+            base[op.results[0]] = base[view[0]]
         elif isinstance(op, TemplateOp):
             for operand in op.operands:
                 if operand in base:
@@ -51,7 +52,7 @@ def _problem(buffers: list[BufferOp], live: dict[SSAValue, list[int]]) -> Proble
     items: list[Buffer] = []
     for key, op in enumerate(buffers):
         at = live.get(op.result, [0])
-        items.append(Buffer(key, 4 * extent_of(op.result.type), ((min(at), max(at)),), ALIGNMENT))
+        items.append(Buffer(key, 4 * most(extent_of(op.result.type)), ((min(at), max(at)),), ALIGNMENT))
     return Problem(items)
 
 

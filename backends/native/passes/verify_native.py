@@ -18,6 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from etir.backends.api.patterns import Table, operator_of
 from etir.backends.native.dialect import GroupOp, YieldOp
+from etir.backends.native.dims import SIZE
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.errors import E1165
 from etir.backends.native.groups import inlined
@@ -27,6 +28,8 @@ from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.program import ConstantOp, GetWeightOp
+from etir.dialects.sym.ops import ArithmeticOp
+from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.text import source_location
 from etir.lowering.verify_types import type_problems
 from etir.passes.infra.base import Pass
@@ -57,11 +60,13 @@ def _problems(func: FuncOp) -> Iterator[Diagnostic]:
 def _of_operation(op: Operation) -> Iterator[str]:
     if isinstance(op, GroupOp):
         yield from _of_group(op)
+    elif isinstance(op, EdgeOp) and operator_of(op) == SIZE:
+        return
     elif isinstance(op, EdgeOp) and operator_of(op) not in BETWEEN:
         yield f"'{operator_of(op)}' is in no group, and is no view"
     elif isinstance(op, EdgeOp):
         yield from _of_operator(op, "as a view")
-    elif not isinstance(op, (GetWeightOp, ConstantOp, ReturnOp)):
+    elif not isinstance(op, (GetWeightOp, ConstantOp, ReturnOp, SymConstantOp, ArithmeticOp)):
         yield f"'{op.name}' is no group, view, weight or constant"
 
 

@@ -9,6 +9,8 @@ It shares no code with the lowering and the planner. For every operation, for al
 * what is read has been written before, every float of it: padding lanes of panels, borders of images; outputs are
   written to the last float. Where an operation writes memory that it reads, the template allows it;
 * places of buffers that live at the same time share no bytes, and end inside of the arena;
+* where dims are known at run time only, every access is proven to be inside for all values of the symbols, and the rest
+  holds for some values of each (:mod:`etir.backends.native.passes.verify_sizes`);
 * weights have the floats that their types say, in the order that their panels say;
 * templates take the schedule, and there is C for bodies.
 
@@ -34,8 +36,13 @@ from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import body_problem, schedule_problem
 from etir.backends.native.loop import LoopOp
 from etir.backends.native.memory_checks import MOST_BYTES, verify_memory, verify_places
-from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, row_major, strides_of
+from etir.backends.native.passes.verify_sizes import depths_of, instances, outside, size_problems, sizes_problem
+from etir.backends.native.print_sizes import is_dynamic, numbers_of
+from etir.backends.native.sizes import Undecided, at_least, is_known, most
+from etir.backends.native.sizes_attr import SizesAttr
+from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, row_major, shape_of, strides_of
 from etir.backends.native.touched import Accesses, Base, Touched
+from etir.backends.native.view import ViewOp
 from etir.diagnostics import Diagnostic, ErrorId, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.text import source_location
@@ -48,13 +55,16 @@ def verify_function(
     target: Cpu | None = None,
     weights: Mapping[str, Sequence[int]] | None = None,
     arena_bytes: int | None = None,
+    instances_of: dict[tuple[Attribute | None, ...], None] | None = None,
 ) -> None:
-    """Raises one error with everything that is wrong with ``func`` (E1164, E1166 to E1169).
+    """Raises one error with everything that is wrong with ``func`` (E1164, E1166 to E1169, E1174).
 
     With ``target``, schedules are those of that processor. ``weights`` are the sizes of the program's weights by
     symbol, None if they are not known; ``arena_bytes`` the arena's, None for text, whose arena is what its places need.
+    ``instances_of`` are the depths of schedules for which single floats of the same function, which has sizes, have
+    been looked at; those of ``func`` are added.
     """
-    raise_if_errors(problems(func, target, weights, arena_bytes))
+    raise_if_errors(problems(func, target, weights, arena_bytes, instances_of))
 
 
 def problems(
@@ -62,6 +72,7 @@ def problems(
     target: Cpu | None = None,
     weights: Mapping[str, Sequence[int]] | None = None,
     arena_bytes: int | None = None,
+    instances_of: dict[tuple[Attribute | None, ...], None] | None = None,
 ) -> list[Diagnostic]:
     """What :func:`verify_function` raises. What does not follow from what is wrong already is found, too."""
     try:
@@ -69,9 +80,19 @@ def problems(
     except VerifyException as error:
         return [E1169.diagnostic(str(error), source_location(func.location))]
     walk = _Walk(func, target, weights)
-    walk.run()
+    try:
+        walk.run()
+    except Undecided as error:
+        return [E1169.diagnostic(f"code would decide by a size: {error}", source_location(func.location))]
     # Lives and contents are known once every access is inside of its memory.
     where = source_location(func.location)
+    if is_dynamic(func):
+        found = walk.found or [*verify_places(walk.accesses, arena_bytes)] or size_problems(func)
+        known, depths = {} if instances_of is None else instances_of, depths_of(func)
+        if found or depths in known:
+            return found
+        known[depths] = None
+        return [problem for at in instances(func) for problem in problems(at, None, weights)]
     return walk.found or [*verify_places(walk.accesses, arena_bytes)] or [*verify_memory(walk.accesses, where)]
 
 
@@ -106,11 +127,11 @@ class _Walk:
     def base(self, value: SSAValue, base: Base, op: Operation) -> None:
         """Memory begins: types of bases have floats, all of them in it, and no floats before the first one."""
         problem = _type_problem(value.type)
-        if problem is None and min(strides_of(value.type), default=0) < 0:
+        if problem is None and not all(at_least(s, 0) for s in strides_of(value.type)):
             problem = "has negative strides"
         if problem is None and base.kind != "buffer" and strides_of(value.type) != row_major(_shape(value)):
             problem = "is not row-major, as the memory that is given is"
-        if problem is None and 4 * base.floats > MOST_BYTES:
+        if problem is None and 4 * most(base.floats) > MOST_BYTES:
             problem = "has more bytes than 32 bits can say"
         if problem is not None:
             self.say(E1166, f"{base.name} {problem}: {value.type}", op)
@@ -128,6 +149,8 @@ class _Walk:
             self.base(op.result, Base(op.result, _buffer_name(op), "buffer"), op)
         elif isinstance(op, ReinterpretCastOp):
             self.cast(op)
+        elif isinstance(op, ViewOp):
+            self.view(op)
         elif isinstance(op, TemplateOp):
             self.template(op)
         elif not isinstance(op, ReturnOp) or op.arguments:
@@ -149,6 +172,14 @@ class _Walk:
             base, offset = self.places[op.source]
             self.places[result] = (base, offset + offsets[0])
 
+    def view(self, op: ViewOp) -> None:
+        problem = _type_problem(op.result.type)
+        if problem is not None:
+            self.say(E1166, f"a view {problem}: {op.result.type}", op)
+        elif op.source in self.places:
+            base, offset = self.places[op.source]
+            self.places[op.result] = (base, offset + op.start.rows[0][0])
+
     def template(self, op: TemplateOp) -> None:
         """Every operand is inside of its base, and the template takes the operation."""
         inside = True
@@ -157,7 +188,14 @@ class _Walk:
                 inside = False  # what is wrong with it has been said
                 continue
             base, offset = self.places[value]
-            print_ = footprint(*_touches(op, value), offset)
+            shape, strides = _touches(op, value)
+            if not is_known((*shape, *strides, offset, base.floats)):
+                if (said := outside(shape, strides, offset, base)) is not None:
+                    self.say(E1166, f"'{op.name}' touches {said}", op)
+                    inside = False
+                self.accesses.touched[value] = Touched(base, offset, footprint((), (), 0))
+                continue
+            print_ = footprint(shape, strides, offset)
             if print_.first < 0 or print_.last >= base.floats:
                 said = f"floats {print_.first} to {print_.last} of {base.name}, which has {base.floats}"
                 self.say(E1166, f"'{op.name}' touches {said}", op)
@@ -166,7 +204,10 @@ class _Walk:
         for value in op.writes():
             if value in self.places and self.places[value][0].kind in ("input", "weight"):
                 self.say(E1166, f"'{op.name}' writes {self.places[value][0].name}, which is only read", op)
-            if _type_problem(value.type) is None and not is_injective(*_touches(op, value)):
+            touches = _touches(op, value)
+            if not is_known((*touches[0], *touches[1])):
+                continue
+            if _type_problem(value.type) is None and not is_injective(*touches):
                 self.say(E1166, f"'{op.name}' writes floats twice: {value.type}", op)
         bodies = [] if isinstance(op, LoopOp) else op.regions
         problem = next((p for region in bodies for p in [body_problem(region.block)] if p is not None), None)
@@ -196,7 +237,8 @@ class _Walk:
             inner.accesses.bases.append(base)
         for step in op.body.block.ops:
             inner.operation(step)
-        self.found += inner.found or verify_memory(inner.accesses, source_location(op.location))
+        known = all(is_known(row) for arg in op.body.block.args for row in numbers_of(arg))
+        self.found += inner.found or (verify_memory(inner.accesses, source_location(op.location)) if known else [])
 
     def schedule(self, op: TemplateOp) -> None:
         problem = schedule_problem(op, template_of(op).entries)
@@ -218,13 +260,15 @@ def _touches(op: TemplateOp, value: SSAValue) -> tuple[tuple[int, ...], tuple[in
 
 def _shape(value: SSAValue) -> tuple[int, ...]:
     assert isinstance(value.type, MemRefType)
-    return tuple(value.type.get_shape())
+    return shape_of(value)
 
 
 def _type_problem(type: Attribute) -> str | None:
     """What speaks against a type of memory."""
     if not isinstance(type, MemRefType) or not isinstance(type.element_type, Float32Type):
         return "is no memref of f32"
+    if isinstance(type.layout, SizesAttr):
+        return sizes_problem(type)
     if any(n < 1 for n in type.get_shape()):
         return "has dims that are no positive numbers"
     if isinstance(type.layout, NoneAttr):

@@ -14,6 +14,8 @@ namespace {
 
 constexpr uint8_t kMagic[4] = {'E', 'T', 'N', 'C'};
 constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersionSizes = 2;       ///< of blobs that have dims which are known at run time only
+constexpr uint32_t kIsBound = 0x80000000u;  ///< in a size: it is the greatest one of such a dim
 constexpr uint32_t kHeaderSize = 64, kTensorSize = 36, kWeightSize = 16, kConstantSize = 40, kVariantSize = 56;
 constexpr uint32_t kMaxTensorRank = 8;
 constexpr size_t kAlignment = 64;
@@ -31,6 +33,7 @@ struct Blob {
   const uint8_t* data = nullptr;
   uint32_t size = 0;
   uint32_t inputs = 0, outputs = 0, weights = 0, variants = 0, constants = 0;
+  uint32_t sizes = 0;  ///< how many dims of inputs and outputs are known at run time only
 
   uint32_t at(uint32_t offset) const { return read_u32(data + offset); }
   bool holds(uint32_t offset, uint32_t count) const { return offset <= size && count <= size - offset; }
@@ -39,6 +42,8 @@ struct Blob {
   uint32_t weight_row(uint32_t i) const { return tensor_row(inputs + outputs) + kWeightSize * i; }
   uint32_t constant_row(uint32_t i) const { return weight_row(weights) + kConstantSize * i; }
   uint32_t variant_row(uint32_t i) const { return constant_row(constants) + kVariantSize * i; }
+  uint32_t tensor_rank(uint32_t i) const { return at(tensor_row(i)); }
+  uint32_t tensor_size(uint32_t i, uint32_t d) const { return at(tensor_row(i) + 4 + 4 * d); }
 };
 
 /// One delegate.
@@ -46,6 +51,7 @@ struct Native {
   Blob blob;
   NativeEntry entry = nullptr;  ///< null: the fallback runs
   const void** pointers = nullptr;
+  int64_t* sizes = nullptr;  ///< dims of inputs and outputs that are known at run time only, in order
   size_t arena_bytes = 0;
   void* code = nullptr;
   size_t code_bytes = 0;
@@ -74,7 +80,11 @@ uint32_t first_error(Blob& blob, Span<const uint8_t> given) {
     if (blob.at(row) > kMaxTensorRank) return row;
     uint64_t count = 1;
     for (uint32_t d = 0; d < blob.at(row); ++d) {
-      const uint32_t size = blob.at(row + 4 + 4 * d);
+      uint32_t size = blob.tensor_size(i, d);
+      if ((size & kIsBound) != 0 && blob.at(4) == kVersionSizes) {
+        size &= ~kIsBound;
+        ++blob.sizes;
+      }
       if (size == 0 || size > INT32_MAX) return row;
       count *= size;
       if (count > INT32_MAX) return row;
@@ -262,6 +272,10 @@ Error load(BackendInit& init, Native& self, LoadFallback fallback) {
     if (!fits) return init.fail(Check::BackendData, init.index, row);
     self.pointers[i] = data->data;
   }
+  if (blob.sizes > 0) {
+    self.sizes = static_cast<int64_t*>(init.allocate(sizeof(int64_t) * blob.sizes, alignof(int64_t)));
+    if (self.sizes == nullptr) return init.fail(Check::BackendMemory, init.index, int64_t{8} * blob.sizes);
+  }
   self.arena_bytes = blob.at(28);
   choose(self, init.options().native);
   if (self.entry != nullptr) return Error::Ok;
@@ -284,7 +298,7 @@ Error init_with(const Backend* kernels, LoadFallback fallback, BackendInit& init
     return init.fail(Check::BackendData, init.index, 0);
   }
   const uint32_t version = read_u32(blob.data + 4);
-  if (version != kVersion) return init.fail(Check::BackendVersion, version, kVersion);
+  if (version != kVersion && version != kVersionSizes) return init.fail(Check::BackendVersion, version, kVersion);
   void* memory = init.allocate(kObjectBytes, alignof(Native));
   if (memory == nullptr) return init.fail(Check::BackendMemory, init.index, kObjectBytes);
   Native* self = new (memory) Native;
@@ -303,17 +317,58 @@ Error native_init(BackendInit& init, void** handle) {
 }
 Error linked_init(BackendInit& init, void** handle) { return init_with(nullptr, nullptr, init, handle); }
 
-/// Whether argument `i` is what the code was made for.
+/// Whether argument `i` is what the code was made for: its sizes, or up to the bounds of those that differ by call.
 bool fits(KernelContext& ctx, const Blob& blob, uint32_t i) {
   if (ctx.tag(static_cast<int>(i)) != Tag::Tensor) return false;
   const Tensor& tensor = ctx.tensor(static_cast<int>(i));
-  const uint32_t row = blob.tensor_row(i);
-  if (tensor.dtype != ScalarType::Float || tensor.rank != blob.at(row) || !tensor.is_row_major()) return false;
+  if (tensor.dtype != ScalarType::Float || tensor.rank != blob.tensor_rank(i) || !tensor.is_row_major()) return false;
   for (int d = 0; d < tensor.rank; ++d) {
-    if (static_cast<uint32_t>(tensor.sizes[d]) != blob.at(row + 4 + 4 * static_cast<uint32_t>(d))) return false;
+    const uint32_t size = static_cast<uint32_t>(tensor.sizes[d]),
+                   wanted = blob.tensor_size(i, static_cast<uint32_t>(d));
+    const bool is_bound = (wanted & kIsBound) != 0;
+    if (is_bound ? size > (wanted & ~kIsBound) : size != wanted) return false;
   }
   const bool is_output = i >= blob.inputs;
-  return tensor.data != nullptr && !(is_output && (tensor.flags & Tensor::kFlagConstant) != 0);
+  if (tensor.data == nullptr && (blob.sizes == 0 || tensor.numel() > 0)) return false;
+  return !(is_output && (tensor.flags & Tensor::kFlagConstant) != 0);
+}
+
+/// Gives outputs the sizes that the code computes from those of the inputs. The code returns another number than 0
+/// where the sizes are not related as they were when it was made.
+Error resize_outputs(Native& self, KernelContext& ctx, NativeCall& call) {
+  const Blob& blob = self.blob;
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < blob.inputs; ++i) {
+    const Tensor& tensor = ctx.tensor(static_cast<int>(i));
+    for (uint32_t d = 0; d < blob.tensor_rank(i); ++d) {
+      if ((blob.tensor_size(i, d) & kIsBound) != 0) self.sizes[next++] = tensor.sizes[d];
+    }
+  }
+  for (uint32_t left = next; left < blob.sizes; ++left) self.sizes[left] = -1;
+  void* const* const outputs = call.outputs;
+  call.sizes = self.sizes;
+  call.outputs = nullptr;
+  const int32_t status = self.entry(&call);
+  call.outputs = outputs;
+  if (status != 0) {
+    ctx.fail(Check::BackendExecute, 0, status);
+    return Error::InvalidArgument;
+  }
+  for (uint32_t i = blob.inputs; i < blob.inputs + blob.outputs; ++i) {
+    const int at = static_cast<int>(i);
+    const uint32_t rank = blob.tensor_rank(i);
+    if (ctx.tag(at) != Tag::Tensor || ctx.tensor(at).rank != rank) {
+      ctx.fail(Check::BackendArguments, i, static_cast<int64_t>(ctx.tag(at)));
+      return Error::InvalidProgram;
+    }
+    int64_t sizes[kMaxTensorRank];
+    for (uint32_t d = 0; d < rank; ++d) {
+      sizes[d] = blob.tensor_size(i, d);
+      if ((blob.tensor_size(i, d) & kIsBound) != 0) sizes[d] = self.sizes[next++];
+    }
+    if (!ctx.resize(ctx.tensor(at), sizes, static_cast<int>(rank))) return Error::InvalidArgument;
+  }
+  return Error::Ok;
 }
 
 Error native_execute(void* handle, KernelContext& ctx, uint32_t count) {
@@ -325,7 +380,14 @@ Error native_execute(void* handle, KernelContext& ctx, uint32_t count) {
     return Error::InvalidProgram;
   }
   const void** arguments = self.pointers + blob.weights;
+  NativeCall call = {};
+  call.inputs = arguments;
+  call.outputs = const_cast<void* const*>(arguments + blob.inputs);
   for (uint32_t i = 0; i < count; ++i) {
+    if (blob.sizes > 0 && i == blob.inputs) {
+      const Error error = resize_outputs(self, ctx, call);
+      if (error != Error::Ok) return error;
+    }
     if (!fits(ctx, blob, i)) {
       ctx.fail(Check::BackendArguments, i, static_cast<int64_t>(ctx.tag(static_cast<int>(i))));
       return Error::InvalidProgram;
@@ -334,9 +396,6 @@ Error native_execute(void* handle, KernelContext& ctx, uint32_t count) {
   }
   void* arena = self.arena_bytes == 0 ? nullptr : ctx.temp(self.arena_bytes, kAlignment);
   if (self.arena_bytes > 0 && arena == nullptr) return Error::MemoryAllocationFailed;
-  NativeCall call = {};
-  call.inputs = arguments;
-  call.outputs = const_cast<void* const*>(arguments + blob.inputs);
   call.weights = self.pointers;
   call.arena = static_cast<uint8_t*>(arena);
   call.pool = ctx.parallel.pool;

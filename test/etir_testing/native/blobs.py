@@ -66,7 +66,10 @@ _CASES: dict[str, tuple[Callable[[], nn.Module], Sequence[tuple[int, ...]], Sequ
     "images": (_Images, [(1, 2, 5, 4)], ["x86-64", "x86-64-v3"]),
     "rows": (_Rows, [(1, 3, 5), (1, 2, 3)], ["x86-64", "x86-64-v3", "x86-64-v4"]),
     "two": (_Two, [(2, 4)], ["x86-64"]),
+    "sizes": (lambda: nn.Linear(3, 2), [(4, 3, 3)], ["x86-64", "x86-64-v3"]),
 }
+_SIZES: dict[str, Any] = {"sizes": ({0: torch.export.Dim("n", max=5), 1: torch.export.Dim("m", max=4)},)}
+"""What of the inputs is known at run time only."""
 
 
 def digest_of(tables: bytes, text: str) -> bytes:
@@ -90,7 +93,7 @@ def programs() -> dict[str, bytes]:
     found: dict[str, bytes] = {"linked": linked_program()}
     for name, (make, shapes, cpus) in _CASES.items():
         torch.manual_seed(0)
-        exported = torch.export.export(make().eval(), tuple(torch.randn(shape) for shape in shapes))
+        exported = torch.export.export(make().eval(), tuple(map(torch.randn, shapes)), dynamic_shapes=_SIZES.get(name))
         with (
             mock.patch.object(native, "compiler"),
             mock.patch.object(native, "shared_objects", lambda texts, *_: [b""] * len(texts)),

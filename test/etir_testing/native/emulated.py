@@ -88,12 +88,17 @@ def _loader(tool: str) -> Path:
 
 
 def call_bytes(
-    image: Image | None, inputs: Sequence[bytes], outputs: Sequence[int], weights: Sequence[bytes], arena: int
+    image: Image | None,
+    inputs: Sequence[bytes],
+    outputs: Sequence[int],
+    weights: Sequence[bytes],
+    arena: int,
+    dims: Sequence[int] = (),
 ) -> bytes:
-    """The file that the harness reads."""
+    """The file that the harness reads; ``dims`` are those of ``call->sizes``."""
     code = b"" if image is None else image.code
     numbers = [len(code), 0 if image is None else image.entry, len(inputs), len(outputs), len(weights), arena]
-    numbers += [*map(len, inputs), *outputs, *map(len, weights)]
+    numbers += [len(dims), *map(len, inputs), *outputs, *map(len, weights), *(n % (1 << 64) for n in dims)]
     parts = [struct.pack(f"<{len(numbers)}Q", *numbers), *([code] if image is not None else []), *inputs, *weights]
     return b"".join(part + bytes(-len(part) % 64) for part in parts)
 
@@ -115,11 +120,16 @@ class EmulatedCode:
         return code
 
     def __call__(
-        self, inputs: Sequence[bytes], outputs: Sequence[int], weights: Sequence[bytes], arena: int
+        self,
+        inputs: Sequence[bytes],
+        outputs: Sequence[int],
+        weights: Sequence[bytes],
+        arena: int,
+        dims: Sequence[int] = (),
     ) -> list[bytes]:
         """The bytes of the outputs, whose sizes are given. Raises RuntimeError for what writes elsewhere, or fails."""
         with tempfile.TemporaryDirectory() as folder:
-            data = call_bytes(self.image, inputs, outputs, weights, arena)
+            data = call_bytes(self.image, inputs, outputs, weights, arena, dims)
             (Path(folder) / "call.bin").write_bytes(data)
             program = _loader(self.emulator.compiler) if self.image is not None else self._linked(Path(folder))
             _run([*self.emulator.command, program], folder)

@@ -60,13 +60,13 @@ def tiled(outlined: Outlined, family_of: str = "x86-64-v4") -> Tiled:
 
 
 @contextmanager
-def collected() -> Iterator[list[Tiled]]:
+def collected(family_of: str = "x86-64-v4") -> Iterator[list[Tiled]]:
     """While it lasts, the functions of native delegates are collected instead of compiled."""
     found: list[Tiled] = []
     real = native.compile_function
 
     def collect(outlined: Outlined, *_: Any, **__: Any) -> Artifact:
-        found.append(tiled(outlined))
+        found.append(tiled(outlined, family_of))
         return Artifact(b"")
 
     native.compile_function = collect
@@ -76,9 +76,9 @@ def collected() -> Iterator[list[Tiled]]:
         native.compile_function = real
 
 
-def functions_of(exported: Any) -> list[Tiled]:
+def functions_of(exported: Any, family_of: str = "x86-64-v4") -> list[Tiled]:
     """The functions of ``tile`` of an exported program, in order; no code is made."""
-    with collected() as found, warnings.catch_warnings():
+    with collected(family_of) as found, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         etir.compile(exported, target="etir", delegates=["native"])
     return found

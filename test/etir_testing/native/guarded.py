@@ -26,10 +26,12 @@ from etir.backends.native.image import flat_image
 from etir.backends.native.packing import packed
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.print_c import ENTRY, CSource, print_c
+from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, extent_of
 
 from etir_testing import ROOT
 from etir_testing.native.emulated import CALL
+from etir_testing.native.images import numbers_of_call, types_of_call
 
 RUNNER = Path(__file__).parent / "runner.c"
 FOLDER = ROOT / "build" / "native-runner"
@@ -50,7 +52,7 @@ def set_apart(func: FuncOp) -> tuple[int, list[tuple[int, int]]]:
     gaps: list[tuple[int, int]] = []
     for op in func.body.block.ops:
         if isinstance(op, BufferOp):
-            size = 4 * extent_of(op.result.type)
+            size = 4 * most(extent_of(op.result.type))
             end = -(-(at + PAGE + size) // PAGE) * PAGE
             op.properties["at"] = IntegerAttr(end - size, i64)
             gaps.append((at, end - size - at))
@@ -159,9 +161,10 @@ def _run(
         path = folder / str(number)
         path.write_bytes(array.tobytes())
         lines.append(f"{kind} {path} {array.nbytes}")
-    shapes = [tuple(arg.type.get_shape()) for arg in func.body.block.args[len(inputs) :]]  # type: ignore[union-attr]
+    shapes = [tuple(type.get_shape()) for type in types_of_call(func, inputs)[len(inputs) :]]
     lines += [f"output {4 * int(np.prod(shape))}" for shape in shapes]
     lines += [f"arena {arena_bytes}", *(f"poison {at} {size}" for at, size in gaps)]
+    lines += [f"size {n}" for n in numbers_of_call(func, inputs)[0]]
     (folder / "description").write_text("\n".join(lines) + "\n")
     environment = {"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1"}
     command = [str(program), str(folder / "description"), str(folder / "out")]

@@ -97,11 +97,13 @@ int main(void) {
   if (file == 0) return 2;
   const uint64_t* const header = (const uint64_t*)file;
   const uint64_t inputs = header[2], outputs = header[3], weights = header[4];
-  const uint64_t* const sizes = header + 6;
+  const uint64_t* const sizes = header + 7;
   const void* given[kMost];
   void* made[kMost];
   if (inputs + weights > kMost || outputs > kMost) return 2;
-  const uint8_t* at = file + (8 * (6 + inputs + outputs + weights) + 63) / 64 * 64;
+  // Dims that are known at run time only; the code writes those of outputs.
+  int64_t* const dims = header[6] > 0 ? (int64_t*)(uintptr_t)(sizes + inputs + outputs + weights) : 0;
+  const uint8_t* at = file + (8 * (7 + inputs + outputs + weights + header[6]) + 63) / 64 * 64;
 #ifdef ETIR_LINKED
   const entry_type entry = etir_native_entry;
 #else
@@ -120,7 +122,9 @@ int main(void) {
   }
   uint8_t* const arena = guarded(header[5]);
   if (arena == 0) return 4;
-  const struct etir_native_call call = {given, made, given + inputs, arena, 0, 0, 0};
+  struct etir_native_call call = {given, 0, given + inputs, arena, dims, 0, 0};
+  if (dims != 0 && entry(&call) != 0) return 6;
+  call.outputs = made;
   const int32_t status = entry(&call);
   if (status != 0) return 5;
   if (!is_filled(arena - kGuard) || !is_filled(arena + header[5])) return 3;

@@ -6,6 +6,7 @@ import ctypes
 import mmap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.func import FuncOp
@@ -14,11 +15,13 @@ from etir.backends.native.cc import compiler, shared_object
 from etir.backends.native.cpu import cpu, family_of_host
 from etir.backends.native.functions import outputs_of
 from etir.backends.native.image import flat_image
-from etir.backends.native.interpreted import array_in, run_function
+from etir.backends.native.interpreted import array_in, run_function, values_of
 from etir.backends.native.packing import packed
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
+from etir.backends.native.print_sizes import given_sizes, is_dynamic
+from etir.backends.native.specialize import type_at
 from etir.backends.native.tile import extent_of
 
 from etir_testing.native.emulated import EMULATORS, EmulatedCode
@@ -79,24 +82,49 @@ class Code:
         given = [np.ascontiguousarray(x, np.float32) for x in inputs]
         if self.emulated is not None:
             return self._emulate(self.emulated, given)
-        results = [_aligned(extent_of(arg.type)) for arg in self.outputs]
+        types = types_of_call(self.func, given)[len(given) :]
+        results = [_aligned(extent_of(type)) for type in types]
         arena, whole_arena = _aligned(self.arena_bytes // 4)
         pointers = [
             (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
             for arrays in (given, [r[0] for r in results], list(self.weights.values()))
         ]
         call = _Call(*(ctypes.addressof(p) for p in pointers), arena.ctypes.data, None, None, None)
+        dims, wanted = numbers_of_call(self.func, given)
+        array = (ctypes.c_int64 * len(dims))(*dims)
+        if dims:
+            call.sizes, call.outputs = ctypes.addressof(array), None
+            assert self._entry(ctypes.byref(call)) == 0, "the code does not take the sizes"
+            assert [*array] == wanted, "the code says other sizes of results"
+            call.outputs = ctypes.addressof(pointers[1])
         assert self._entry(ctypes.byref(call)) == 0
         for inner, whole in [*results, (arena, whole_arena)]:
             first = (inner.ctypes.data - whole.ctypes.data) // 4
             assert np.isnan(whole[:first]).all() and np.isnan(whole[first + inner.size :]).all(), "written outside"
-        return [array_in(r[0], arg).copy() for r, arg in zip(results, self.outputs, strict=True)]
+        return [array_in(r[0], type).copy() for r, type in zip(results, types, strict=True)]
 
     def _emulate(self, code: EmulatedCode, given: Sequence[np.ndarray]) -> list[np.ndarray]:
-        sizes = [4 * extent_of(arg.type) for arg in self.outputs]
+        types = types_of_call(self.func, given)[len(given) :]
+        sizes = [4 * extent_of(type) for type in types]
         weights = [w.tobytes() for w in self.weights.values()]
-        made = code([x.tobytes() for x in given], sizes, weights, self.arena_bytes)
-        return [array_in(np.frombuffer(m, np.float32), arg).copy() for m, arg in zip(made, self.outputs, strict=True)]
+        dims, _ = numbers_of_call(self.func, given)
+        made = code([x.tobytes() for x in given], sizes, weights, self.arena_bytes, dims)
+        return [array_in(np.frombuffer(m, np.float32), type).copy() for m, type in zip(made, types, strict=True)]
+
+
+def types_of_call(func: FuncOp, inputs: Sequence[np.ndarray]) -> list[Any]:
+    """The types of the arguments of a function for these inputs."""
+    values = values_of(func, [x.shape for x in inputs])
+    return [type_at(arg.type, values) for arg in func.body.block.args]
+
+
+def numbers_of_call(func: FuncOp, inputs: Sequence[np.ndarray]) -> tuple[list[int], list[int]]:
+    """What a function is told of sizes for these inputs, and what it makes of it."""
+    places = given_sizes(func, outputs_of(func)).places if is_dynamic(func) else []
+    types = types_of_call(func, inputs)
+    shapes = [*(x.shape for x in inputs), *(type.get_shape() for type in types[len(inputs) :])]
+    found = [shapes[argument][dim] for argument, dim in places]
+    return [n if argument < len(inputs) else -1 for n, (argument, _) in zip(found, places, strict=True)], found
 
 
 def meaning(func: FuncOp, inputs: Sequence[np.ndarray], weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:

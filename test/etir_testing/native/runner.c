@@ -7,7 +7,8 @@
 // pages that nothing can access: once with its end at the end of a page, once with its start at the start of one.
 //
 // The description: lines `image PATH BYTES ENTRY`, `input PATH BYTES`, `output BYTES`, `weight PATH BYTES`,
-// `arena BYTES` and `poison AT BYTES` (bytes of the arena that nothing may touch). The outputs are written one after
+// `arena BYTES`, `poison AT BYTES` (bytes of the arena that nothing may touch) and `size NUMBER` (a dim of an argument
+// that is known at run time only; the function says those of outputs itself, when it is asked first). The outputs are written one after
 // another. The function runs twice: in one part, and in parts of the least size from the last to the first, which gives
 // the same bits.
 #define _GNU_SOURCE
@@ -27,7 +28,8 @@
 #define MOST 4096
 static void *inputs[MOST], *outputs[MOST], *weights[MOST];
 static size_t output_bytes[MOST], input_bytes[MOST], weight_bytes[MOST];
-static int input_count, output_count, weight_count;
+static int input_count, output_count, weight_count, size_count;
+static int64_t sizes[MOST];
 static char files[2 * MOST][256];
 
 static void fail(const char* what) {
@@ -108,6 +110,10 @@ int main(int argc, char** argv) {
       ok = fscanf(description, "%zu", &output_bytes[output_count++]) == 1;
     } else if (strcmp(word, "arena") == 0) {
       ok = fscanf(description, "%zu", &arena_bytes) == 1;
+    } else if (strcmp(word, "size") == 0) {
+      long long size = 0;
+      ok = size_count < MOST && fscanf(description, "%lld", &size) == 1;
+      if (ok) sizes[size_count++] = size;
     } else if (strcmp(word, "poison") == 0) {
       ok = fscanf(description, "%zu %zu", &poison[poisons][0], &poison[poisons][1]) == 2;
       ++poisons;
@@ -138,9 +144,13 @@ int main(int argc, char** argv) {
     uint8_t* arena = NULL;
     if (arena_bytes > 0) memset(arena = block(arena_bytes, at_end), 0xff, arena_bytes);
     for (int i = 0; i < poisons; ++i) bar(arena, poison[i][0], poison[i][1], 1);
-    const struct etir_native_call call = {
-        (const void* const*)inputs,   outputs, (const void* const*)weights, arena, NULL, NULL,
-        round == 0 ? NULL : backwards};
+    int64_t* const given = size_count > 0 ? block(sizeof(int64_t) * (size_t)size_count, at_end) : NULL;
+    for (int i = 0; i < size_count; ++i) given[i] = sizes[i];
+    struct etir_native_call call = {(const void* const*)inputs, NULL, (const void* const*)weights, NULL, given, NULL,
+                        round == 0 ? NULL : backwards};
+    if (size_count > 0 && entry(&call) != 0) fail("the function does not take the sizes");
+    call.outputs = outputs;
+    call.arena = arena;
     if (entry(&call) != 0) fail("the function returns an error");
     for (int i = 0; i < output_count; ++i) {
       if (round == 0) {

@@ -51,10 +51,11 @@ class Small(nn.Module):
         return torch.tanh(self.linear(x))
 
 
-def exported(dynamic: bool = False) -> torch.export.ExportedProgram:
-    x = torch.randn(4, 20)
-    shapes = {"x": {0: torch.export.Dim("n", max=9)}} if dynamic else None
-    return torch.export.export(Small().eval(), (x,), dynamic_shapes=shapes)
+def exported(whole: bool = False) -> torch.export.ExportedProgram:
+    """The small program; with ``whole``, one of whole numbers, of which no code is made."""
+    if whole:
+        return torch.export.export(nn.Hardtanh(0, 5), (torch.arange(20),))
+    return torch.export.export(Small().eval(), (torch.randn(4, 20),))
 
 
 def linked(processor: str = "cortex-m55") -> etir.Program:
@@ -158,8 +159,8 @@ def test_the_c_compiles_by_itself(processor: str, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def saved(tmp_path: Path, dynamic: bool = False) -> str:
-    torch.export.save(exported(dynamic), tmp_path / "m.pt2")
+def saved(tmp_path: Path, whole: bool = False) -> str:
+    torch.export.save(exported(whole), tmp_path / "m.pt2")
     return f"{tmp_path}/m.pt2"
 
 
@@ -183,7 +184,7 @@ def test_et_compile_writes_the_files(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("options", "dynamic", "said"),
+    ("options", "whole", "said"),
     [
         ((*M55, "--native-c", "{file}"), False, "E0903"),
         ((*M55, "--native-c", "{folder}"), True, "E1171"),
@@ -200,11 +201,11 @@ def test_et_compile_writes_the_files(tmp_path: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_what_is_refused(
-    options: tuple[str, ...], dynamic: bool, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: tuple[str, ...], whole: bool, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
     places = {"file": f"{tmp_path}/file", "folder": f"{tmp_path}/c"}
-    assert compile_(tmp_path, saved(tmp_path, dynamic), *(option.format_map(places) for option in options)) != 0
+    assert compile_(tmp_path, saved(tmp_path, whole), *(option.format_map(places) for option in options)) != 0
     assert said in capsys.readouterr().err and not (tmp_path / "m.pte").exists()
 
 

@@ -1,0 +1,47 @@
+"""``tile.view``: the same memory with other strides, where numbers of the view are known at run time.
+
+Views of numbers alone are ``memref.reinterpret_cast``::
+
+    %1 = tile.view %0 from #tile.sizes<[64 * s0], s0 = 0 to 31> : memref<?x64xf32, ...> to memref<?x8xf32, ...>
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.memref import ReinterpretCastOp
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from etir.backends.native.sizes_attr import SizesAttr
+
+
+@irdl_op_definition
+class ViewOp(IRDLOperation):
+    """Memory from a float of ``source`` on."""
+
+    name = "tile.view"
+    start = prop_def(SizesAttr)
+    source = operand_def(MemRefType)
+    result = result_def(MemRefType)
+    assembly_format = "$source `from` $start attr-dict `:` type($source) `to` type($result)"
+
+    def __init__(self, source: SSAValue, start: int, type: Attribute):
+        super().__init__(operands=[source], properties={"start": SizesAttr.of([start])}, result_types=[type])
+
+    def verify_(self) -> None:
+        if [len(row) for row in self.start.rows] != [1]:
+            raise VerifyException("a view starts at one number")
+
+
+def view_of(op: object) -> tuple[SSAValue, int] | None:
+    """What an operation is a view of, and the float that it starts at; None for what is no view."""
+    if isinstance(op, ReinterpretCastOp):
+        return op.source, op.static_offsets.get_values()[0]
+    if isinstance(op, ViewOp):
+        return op.source, op.start.rows[0][0]
+    return None
+
+
+VIEWS: tuple[type[Operation], ...] = (ReinterpretCastOp, ViewOp)
+"""Operations that are other strides of the same memory."""

@@ -1,0 +1,89 @@
+"""Sizes of tensors that operators of a partition are given as numbers, computed in the outlined function.
+
+A backend whose delegates take tensors alone (``Backend.sizes_inside``) has ``view_copy(%x, size = [1, %n, 2])`` with
+``%n`` read from ``%x`` inside of its function, where the dims of ``%x`` tell it; a number that they do not tell
+stays an input of the delegate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from etir.dialects.edge import ops as edge
+from etir.dialects.et.layout import dims_of
+from etir.dialects.schema_op import SchemaOp
+from etir.dialects.sym.expr import SymExpr
+from etir.lowering.build.sizes import SizePool, dim_of
+
+
+def _edge(operator: type[SchemaOp]) -> type[SchemaOp]:
+    assert operator.SCHEMA.qualified_name == "aten::sym_size.int", operator.SCHEMA.qualified_name
+    return edge.aten.sym_size.int
+
+
+def told_numbers(op: Operation) -> dict[SSAValue, SymExpr]:
+    """The runtime scalars among an operator's operands that are sizes, and that dims of its tensors tell."""
+    found: dict[SSAValue, SymExpr] = {}
+    for value in op.operands:
+        expr = None if isinstance(value.type, TensorType) else dim_of(value)
+        if isinstance(expr, SymExpr) and _pool(op, lambda made: made).evaluate(expr) is not None:
+            found[value] = expr
+    return found
+
+
+def read_sizes_of_inputs(func: FuncOp) -> None:
+    """Read sizes of tensors that a method computes from the method's inputs, where a dim of one is the same.
+
+    What needs such a size then waits for no tensor, so that it can be in a partition with what computes the tensor.
+    """
+    block = func.body.block
+    told = {
+        expr: (arg, dim)
+        for arg in reversed(block.args)
+        if isinstance(arg.type, TensorType)
+        for dim, expr in reversed([*enumerate(dims_of(arg.type))])
+        if isinstance(expr, SymExpr)
+    }
+    made: dict[SymExpr, SSAValue] = {}
+    for op in list(block.ops):
+        if not isinstance(op, edge.aten.sym_size.int) or op.self_ in block.args:
+            continue
+        expr = dim_of(op.results[0])
+        if not isinstance(expr, SymExpr) or expr not in told:
+            continue
+        if expr not in made:
+            arg, dim = told[expr]
+            read = edge.aten.sym_size.int.make({"self": arg, "dim": dim}, [op.results[0].type])
+            read.location = op.location
+            first = block.first_op
+            assert first is not None
+            block.insert_op_before(read, first)
+            made[expr] = read.results[0]
+        op.results[0].replace_all_uses_with(made[expr])
+        block.erase_op(op)
+
+
+def compute_inside(op: Operation, numbers: dict[SSAValue, SymExpr], insert: Callable[[Operation], Operation]) -> None:
+    """Give an operator of an outlined function sizes that are read from its tensors. ``numbers`` are those of
+    :func:`told_numbers`, for operands that it still has; ``insert`` puts operations before it.
+    """
+
+    def put(made: Operation) -> Operation:
+        made.location = op.location
+        return insert(made)
+
+    pool = _pool(op, put)
+    for index, value in enumerate(op.operands):
+        if value in numbers:
+            found = pool.evaluate(numbers[value])
+            assert found is not None, "told_numbers says that the tensors tell it"
+            op.operands[index] = pool.scalar(found)
+
+
+def _pool(op: Operation, insert: Callable[[Operation], Operation]) -> SizePool:
+    tensors = [value for value in op.operands if isinstance(value.type, TensorType)]
+    return SizePool(insert, tensors, _edge)
