@@ -146,6 +146,11 @@ E0843 = define(
     "records do not belong to this program",
     "Pass the program, and the method, that the device ran, and all bytes that it sent.",
 )
+E0844 = define(
+    "E0844",
+    "bundled program is malformed",
+    "Write it again with et-translate --bundle from the program and its inputs.",
+)
 
 E0850 = define(
     "E0850",

@@ -5,11 +5,15 @@
 
     et-run model.pte --inputs x.npz --outputs y.npz
     et-run model.pte --inputs x.npz --profile
+    et-run model.pte --inputs x.npz --repeat 20 --etdump run.etdp --values run.bin
+    et-run model.pte --inputs x.npz --runtime stock --etdump run.etdp
     et-run model.pte --list
     et-run module.mlir --inputs x.npz --evaluator numpy
+    et-run model.bpte --check
 
 A ``.pte`` file runs on the native runtime (``etir.runtime``) where that is installed; text is interpreted, and so is a
-file with ``--interpret`` or ``--evaluator``. The level does not matter: the same inputs can be run before and after any
+file with ``--runtime interpreter``, ``--interpret`` or ``--evaluator``. ``--runtime stock`` is ExecuTorch's own
+runtime, where its package is installed. The level does not matter: the same inputs can be run before and after any
 pass and the outputs compared. Arrays are matched to inputs by name where the program has names; ``--list`` shows them.
 """
 
@@ -41,7 +45,26 @@ from etir.tools.plugin_arguments import add_plugin_arguments
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from etir.runtime import Program
+    from etir.runtime import Profile, Program
+    from etir.tools.bundle import Run
+
+RUNTIMES = ("etir", "stock", "interpreter")
+_RUNTIME_NAMES = {
+    "etir": "the native runtime",
+    "stock": "ExecuTorch's runtime",
+    "interpreter": "the interpreter",
+}
+_RUNTIMES_OF = {
+    "profile": ("etir",),
+    "threads": ("etir",),
+    "native": ("etir",),
+    "load_library": ("etir",),
+    "data": ("etir", "stock"),
+    "repeat": ("etir", "stock"),
+    "etdump": ("etir", "stock"),
+    "values": ("etir", "stock"),
+}
+"""Options that only some runtimes have, by the names of their arguments."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,15 +81,39 @@ def _parser() -> ToolParser:
     parser.add_argument("--list", action="store_true", help="print the methods, what they take and what they return")
     parser.add_argument("--interpret", action="store_true", help="interpret a .pte file instead of executing it")
     parser.add_argument(
+        "--runtime",
+        choices=RUNTIMES,
+        help="what executes a .pte file: the native runtime, ExecuTorch's own, or the interpreter (default: etir, "
+        "interpreter where that is not installed)",
+    )
+    parser.add_argument(
         "--evaluator",
         "--oracle",
         choices=("auto", "numpy", "torch"),
         help="what computes operators when interpreting (default: auto)",
     )
     parser.add_argument(
+        "--check",
+        action="store_true",
+        help="run the test cases of a bundled program (.bpte) and compare the outputs with what it expects",
+    )
+    parser.add_argument("--rtol", type=float, help="with --check: by how much of it outputs may differ (default: 1e-3)")
+    parser.add_argument("--atol", type=float, help="with --check: by how much besides (default: 1e-5)")
+    parser.add_argument(
         "--data", action="append", default=[], metavar="FILE", help=".ptd file with external weights of a .pte file"
     )
     parser.add_argument("--profile", action="store_true", help="print the time of each operator (native runtime)")
+    parser.add_argument(
+        "--repeat", type=int, metavar="N", help="run N times, and print the shortest and the median time"
+    )
+    parser.add_argument(
+        "--etdump",
+        metavar="FILE",
+        help="write a profile of all runs, which et-inspect and ExecuTorch's Inspector read (runtimes etir and stock)",
+    )
+    parser.add_argument(
+        "--values", metavar="FILE", help="write what each instruction left, too; the profile refers to it"
+    )
     parser.add_argument(
         "--native", action="store_true", help="run machine code that the file brings along (native runtime)"
     )
@@ -80,40 +127,149 @@ def _parser() -> ToolParser:
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
-    native = _is_native(arguments)
-    check_output(arguments.outputs)
+    if arguments.check or arguments.input.endswith(".bpte"):
+        return _check(arguments)
+    if arguments.rtol is not None or arguments.atol is not None:
+        raise usage_error("--rtol and --atol are for --check")
+    runtime = _runtime(arguments)
+    for path in (arguments.outputs, arguments.etdump, arguments.values):
+        check_output(path)
     if arguments.list:
-        for signature in _native_signatures(arguments) if native else _signatures(_load(arguments, console)):
+        for signature in _native_signatures(arguments) if runtime == "etir" else _signatures(_load(arguments, console)):
             print(signature)
         return OK
-    outputs, names = _execute(arguments) if native else _interpret(arguments, console)
+    match runtime:
+        case "etir":
+            outputs, names, seconds = _execute(arguments)
+        case "stock":
+            outputs, names, seconds = _execute_stock(arguments, console)
+        case _:
+            outputs, names = _interpret(arguments, console)
+            seconds = []
     labels = output_labels(names)
     if arguments.outputs is not None:
         _save_outputs(arguments.outputs, dict(zip(labels, outputs, strict=True)))
     elif not arguments.profile:
         for label, value in zip(labels, outputs, strict=True):
             print(_describe(label, value))
+    if len(seconds) > 1:
+        shortest, median = min(seconds) * 1e6, sorted(seconds)[len(seconds) // 2] * 1e6
+        print(f"{len(seconds)} runs: shortest {shortest:.1f} us, median {median:.1f} us")
     return OK
 
 
-def _is_native(arguments: argparse.Namespace) -> bool:
-    """Whether the native runtime executes the input. Raises error E0901 for options that only it has."""
-    interpreted = not arguments.input.endswith(".pte") or arguments.interpret or arguments.evaluator is not None
-    options = ("profile", "threads", "native", "data", "load_library")
-    only_native = [name.replace("_", "-") for name in options if getattr(arguments, name) not in (None, False, [])]
+def _check(arguments: argparse.Namespace) -> int:
+    """Run the cases of a bundled program."""
+    from etir.emit.bundled import read_bundled
+    from etir.emit.pte.reader import read_pte
+    from etir.tools.bundle import ATOL, RTOL, check
+    from etir.tools.common import read_bytes
+
+    if not arguments.check:
+        raise usage_error(f"'{arguments.input}' is a bundled program: --check runs its test cases")
+    given = [
+        name
+        for name in ("inputs", "outputs", "profile", "etdump", "values", "repeat", "list")
+        if getattr(arguments, name)
+    ]
+    if given:
+        raise usage_error(f"--{given[0]} does not go with --check, which runs the cases of the file")
+    name, data = read_bytes(arguments.input)
+    refuse_others(name, data, "a bundled program")
+    bundled = read_bundled(data, name)
+    program = bytes(bundled.program)
+    read_pte(program, name)
+    tolerances = (
+        RTOL if arguments.rtol is None else arguments.rtol,
+        ATOL if arguments.atol is None else arguments.atol,
+    )
+    interpreted = arguments.runtime == "interpreter" or arguments.interpret or arguments.evaluator is not None
+    with _errors_of(arguments.input):
+        if arguments.runtime == "stock":
+            run = _stock_runner(arguments, program)
+        else:
+            run = _interpreter(arguments, program) if interpreted else _native_runner(arguments, program)
+        for line in check(bundled, run, name, rtol=tolerances[0], atol=tolerances[1]):
+            print(line)
+    return OK
+
+
+def _native_runner(arguments: argparse.Namespace, data: bytes) -> Run:
+    from etir.runtime import load, load_library
+
+    for library in arguments.load_library:
+        load_library(library)
+    policy = "trusted" if arguments.native else "refuse"
+    program = load(data, arguments.data, threads=arguments.threads or 1, native=policy)
+    return lambda method, inputs: program[method](*inputs)
+
+
+def _interpreter(arguments: argparse.Namespace, data: bytes) -> Run:
+    from etir.backends.api.registry import backend_of_runtime_id
+    from etir.emit.from_pte import read_program
+    from etir.interpret import run_module
+
+    module = read_program(data)
+    evaluator = arguments.evaluator or "auto"
+
+    def run(method: str, inputs: Sequence[Any]) -> Sequence[Any]:
+        results = run_module(module, inputs, method=method, evaluator=evaluator, runner_of=backend_of_runtime_id)
+        return [_to_numpy(value) for value in results]
+
+    return run
+
+
+def _stock_runner(arguments: argparse.Namespace, data: bytes) -> Run:
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from etir.emit.pte.reader import read_pte
+    from etir.tools.stock_runtime import run_stock
+
+    def run(method: str, inputs: Sequence[Any]) -> Sequence[Any]:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "model.pte"
+            path.write_bytes(data)
+            external = arguments.data[0] if arguments.data else None
+            return run_stock(str(path), read_pte(data), method, inputs, data=external).outputs
+
+    return run
+
+
+def _runtime(arguments: argparse.Namespace) -> str:
+    """What executes the input, one of :data:`RUNTIMES`. Raises error E0901 for options that it does not have."""
+    asked: str | None = arguments.runtime
+    if arguments.interpret or arguments.evaluator is not None:
+        if asked not in (None, "interpreter"):
+            raise usage_error(f"--runtime {asked} does not interpret: leave out --interpret and --evaluator")
+        asked = "interpreter"
     if arguments.replacements and arguments.input.endswith(".pte"):
         raise usage_error("--replace-weights is for text; a .pte file has its weights in it, or in .ptd files (--data)")
-    if not interpreted:
+    if arguments.values is not None and arguments.etdump is None:
+        raise usage_error("--values needs --etdump: the profile says where in the file each value is")
+    if arguments.repeat is not None and arguments.repeat < 1:
+        raise usage_error(f"--repeat {arguments.repeat}: it is a number from 1 on")
+    given = [name for name in _RUNTIMES_OF if getattr(arguments, name) not in (None, False, [])]
+    if not arguments.input.endswith(".pte"):
+        if asked in ("etir", "stock"):
+            raise usage_error(f"--runtime {asked} executes .pte files, '{arguments.input}' is interpreted")
+        asked = "interpreter"
+    if asked is None:
         from etir.runtime import is_available
 
         # What has to be native fails later, with the reason why it is not installed.
-        return is_available() or bool(only_native)
-    if only_native:
-        raise usage_error(
-            f"--{only_native[0]} is for .pte files on the native runtime, '{arguments.input}' is interpreted",
-            help="leave the option out, or pass a .pte file without --interpret and --evaluator",
+        asked = (
+            "etir" if is_available() or any("interpreter" not in _RUNTIMES_OF[name] for name in given) else RUNTIMES[2]
         )
-    return False
+    wrong = next((name for name in given if asked not in _RUNTIMES_OF[name]), None)
+    if wrong is not None:
+        having = " and ".join(_RUNTIME_NAMES[name] for name in _RUNTIMES_OF[wrong])
+        what = "is interpreted" if asked == "interpreter" else f"runs on {_RUNTIME_NAMES[asked]}"
+        raise usage_error(
+            f"--{wrong.replace('_', '-')} is for .pte files on {having}, '{arguments.input}' {what}",
+            help="leave the option out, or pass a .pte file without --interpret, --evaluator and --runtime",
+        )
+    return asked
 
 
 def _native_signatures(arguments: argparse.Namespace) -> list[MethodSignature]:
@@ -126,17 +282,70 @@ def _native_signatures(arguments: argparse.Namespace) -> list[MethodSignature]:
     ]
 
 
-def _execute(arguments: argparse.Namespace) -> tuple[list[Any], Names]:
-    """Outputs of the native runtime and what the program calls them."""
+def _execute(arguments: argparse.Namespace) -> tuple[list[Any], Names, list[float]]:
+    """Outputs of the native runtime, what the program calls them, and the seconds of the runs that were timed."""
+    import time
+
+    repeat = arguments.repeat or 1
     with _errors_of(arguments.input):
         method = _load_native(arguments)[arguments.method]
         inputs = order_inputs(_load_inputs(arguments.inputs), [info.name for info in method.inputs])
         names = [info.name for info in method.outputs]
-        if not arguments.profile:
-            return method(*inputs), names
-        profile = method.profile(*inputs)
-    print(profile)
-    return profile.outputs, names
+        seconds: list[float] = []
+        outputs: list[Any] = []
+        if arguments.profile or arguments.etdump is not None:
+            profile = method.profile(*inputs, repeat=repeat, values=arguments.values is not None)
+            if arguments.profile:
+                print(profile)
+            if arguments.etdump is not None:
+                _save_profile(arguments, profile)
+            return profile.outputs, names, seconds
+        for _ in range(repeat):
+            start = time.perf_counter()
+            outputs = method(*inputs)
+            seconds.append(time.perf_counter() - start)
+        return outputs, names, seconds
+
+
+def _save_profile(arguments: argparse.Namespace, profile: Profile) -> None:
+    from etir.dialects.et.weights import write_atomically
+
+    recorded = profile.recorded
+    assert recorded is not None
+    try:
+        write_atomically(arguments.etdump, [recorded.etdump])
+        if arguments.values is not None:
+            write_atomically(arguments.values, [recorded.value_bytes])
+    except OSError as error:
+        raise E0903.error(f"cannot write '{arguments.etdump}': {error.strerror or error}") from None
+    for count, what in ((recorded.dropped, "records"), (recorded.dropped_values, "values")):
+        if count:
+            print(f"warning: {count} {what} did not fit and are missing", file=sys.stderr)
+
+
+def _execute_stock(arguments: argparse.Namespace, console: Console) -> tuple[list[Any], Names, list[float]]:
+    """The same for ExecuTorch's runtime."""
+    from etir.emit.pte.reader import read_pte
+    from etir.tools.files import read_pte_bytes
+    from etir.tools.stock_runtime import run_stock
+
+    name, data = read_pte_bytes(arguments.input)
+    found = [signature for signature in _signatures(_load(arguments, console)) if signature.name == arguments.method]
+    if len(arguments.data) > 1:
+        raise usage_error("ExecuTorch's runtime takes one file of external weights")
+    takes = [label for label, _ in found[0].inputs] if found else []
+    run = run_stock(
+        name,
+        read_pte(data, name),
+        arguments.method,
+        order_inputs(_load_inputs(arguments.inputs), takes),
+        repeat=arguments.repeat or 1,
+        etdump=arguments.etdump,
+        values=arguments.values,
+        data=arguments.data[0] if arguments.data else None,
+    )
+    names = [label for label, _ in found[0].outputs] if found else [None] * len(run.outputs)
+    return run.outputs, names, run.seconds
 
 
 def _load_native(arguments: argparse.Namespace) -> Program:

@@ -8,6 +8,7 @@
     et-translate --mlir-to-pte model.mlir -o model.pte
     et-translate --pte-to-mlir model.pte -o model.mlir
     et-translate --disassemble model.pte                   # what is in its delegates
+    et-translate --bundle model.pte --inputs a.npz --expected ya.npz -o model.bpte    # with test cases
     et-translate --decode-error device.log --program model.pte --debug-info model.debug.json
 
 Text above the executable level is compiled to it first, as et-compile does. .pt2 files need torch; text and .pte
@@ -57,6 +58,9 @@ def _parser() -> ToolParser:
         "--disassemble", action="store_true", help="the delegates of a .pte file to text, by the backends of theirs"
     )
     what.add_argument(
+        "--bundle", action="store_true", help="a .pte file and arrays to a program with test cases (.bpte)"
+    )
+    what.add_argument(
         "--decode-error",
         action="store_true",
         help="an error record of the runtime's (a line, a log, JSON) to a sentence",
@@ -73,7 +77,16 @@ def _parser() -> ToolParser:
         "level, whichever has them)",
     )
     parser.add_argument(
-        "--method", metavar="NAME", help="with --mlir-to-pt2: the method to export, where there are several"
+        "--method",
+        metavar="NAME",
+        help="with --mlir-to-pt2: the method to export, where there are several; with --bundle: the method that the "
+        "cases are of (default: forward)",
+    )
+    parser.add_argument(
+        "--inputs", nargs="+", default=[], metavar="FILE", help="with --bundle: .npz files, one for each case"
+    )
+    parser.add_argument(
+        "--expected", nargs="+", default=[], metavar="FILE", help="with --bundle: .npz files with the outputs, in order"
     )
     parser.add_argument("--program", metavar="FILE", help="with --decode-error: the .pte file that was running")
     parser.add_argument(
@@ -98,6 +111,10 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         check_output(path)
     if arguments.replacements and (arguments.decode_error or arguments.disassemble):
         raise usage_error("--replace-weights is for programs that are translated as a whole")
+    if (arguments.inputs or arguments.expected) and not arguments.bundle:
+        raise usage_error("--inputs and --expected are for --bundle")
+    if arguments.bundle:
+        return _bundle(arguments)
     if arguments.import_pt2:
         return _import_pt2(arguments)
     if arguments.mlir_to_pt2:
@@ -195,6 +212,29 @@ def _disassemble(arguments: argparse.Namespace) -> int:
 
     name, data = read_pte_bytes(arguments.input)
     write_output(arguments.output, disassemble_delegates(data, name))
+    return OK
+
+
+def _bundle(arguments: argparse.Namespace) -> int:
+    from etir.emit.bundled import write_bundled
+    from etir.emit.pte.reader import read_pte
+    from etir.tools.bundle import bundle
+    from etir.tools.files import read_pte_bytes, read_pte_module
+    from etir.tools.named_arrays import order_inputs, output_labels, read_arrays
+    from etir.tools.signatures import signatures_of
+
+    if not arguments.inputs or not arguments.expected:
+        raise usage_error("--bundle needs --inputs, and --expected: what the program should give for them")
+    name, data = read_pte_bytes(arguments.input)
+    method = arguments.method or "forward"
+    plans = {plan.name: plan for plan in read_pte(data, name).execution_plan}
+    if method not in plans:
+        raise usage_error(f"the program has no method '{method}'; it has {', '.join(plans)}")
+    signature = next(s for s in signatures_of(read_pte_module(arguments.input)) if s.name == method)
+    takes, gives = ([label for label, _ in part] for part in (signature.inputs, signature.outputs))
+    inputs = [order_inputs(read_arrays(path), takes) for path in arguments.inputs]
+    expected = [order_inputs(read_arrays(path), output_labels(gives)) for path in arguments.expected]
+    write_output(arguments.output, write_bundled(bundle(data, plans[method], inputs, expected)))
     return OK
 
 

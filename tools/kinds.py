@@ -10,6 +10,8 @@ HEAD = 4096
 _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"ML\xefR", "MLIR bytecode"),
     (4, b"ET12", "a .pte file"),
+    (4, b"BP08", "a bundled program"),
+    (8, b"ED00", "a profile"),
     (0, b"PK\x03\x04", "a zip archive"),
     (8, b'{"', "a safetensors file"),
     (0, b"\x93NUMPY", "an .npy file"),
@@ -19,6 +21,8 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
 _ADVICE: dict[tuple[str, str], str] = {
     ("text", "MLIR bytecode"): "print it as text first",
     ("text", "a .pte file"): "turn it into text with et-translate --pte-to-mlir",
+    ("a .pte file", "a bundled program"): "et-run FILE.bpte --check runs its test cases",
+    ("a bundled program", "a .pte file"): "et-translate --bundle adds test cases to it",
     ("text", "a zip archive"): "import a .pt2 file with et-translate --import-pt2",
     ("text", "a safetensors file"): "weights are named with --weights",
     ("a .pte file", "text"): "compile it with et-compile",

@@ -157,7 +157,8 @@ class _Block:
             self.rows.append(Row(self.run, -1, -1, 0, kind, name, event.start_time, event.end_time))
 
     def debug_event(self, event: DebugEvent) -> None:
-        if event.value is not None and event.value.output:
+        # Of outputs that are numbers, the stock runtime says so by the place alone.
+        if event.chain_index < 0 or (event.value is not None and event.value.output):
             self.close()
             self.values.append(LoggedValue(self.run, -1, -1, 0, self.outputs, event.value, None, True))
             self.outputs += 1

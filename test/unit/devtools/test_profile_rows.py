@@ -57,6 +57,7 @@ def test_kinds_names_and_places() -> None:
                         ProfileEvent("FREE_CALL", 1, 3, 36, 37),
                         ProfileEvent("Method::execute", -1, 0, 9, 38),
                         DebugEvent(-1, 0, Value(ValueKind.INT, 5, True)),
+                        DebugEvent(-1, 0, int_value),
                         ProfileEvent("mine", -1, 0, 39, 40),
                     ),
                 ),
@@ -86,6 +87,7 @@ def test_kinds_names_and_places() -> None:
         (1, 1, 0, 0, None, False),
         (1, 1, 0, 1, 7, False),
         (-1, -1, 0, 0, None, True),
+        (-1, -1, 0, 1, None, True),
     ]
 
 

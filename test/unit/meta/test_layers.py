@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("emit/pte", "the program file"),
     ("emit/ptd", "the weights file"),
     ("emit/etdump", "the profile of a run"),
+    ("emit/bundled", "a program with its test cases"),
     ("dialects", "what a program is made of"),
     ("runtime/python", "the runtime from Python"),
     ("targets", "what runtimes can execute, as data"),
