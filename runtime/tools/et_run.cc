@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/error_text.h"
+#include "devtools/bundled.h"
 #include "devtools/etdump_writer.h"
 #include "devtools/recording.h"
 #include "platform/describe.h"
@@ -42,6 +43,8 @@ Execute a method of a program and print or write its outputs.
   --profile          print the time of each operator
   --etdump FILE      write a profile of all runs, which ExecuTorch's Inspector and et-inspect read
   --values FILE      write what each instruction left, too, to which the profile refers
+  --check            run the test cases of a bundled program (.bpte) and compare the outputs with what it expects
+  --rtol X, --atol X  with --check: by how much of it, and besides, floats may differ (default: 1e-3, 1e-5)
   --list             print the methods with their inputs, outputs and memory, and execute nothing
   --help             print this text
 )";
@@ -50,7 +53,8 @@ struct Arguments {
   std::string model, method = "forward", outputs, isa, etdump, values;
   std::vector<std::string> inputs, data, libraries;
   int threads = 1, repeat = 1;
-  bool profile = false, list = false, native = false;
+  bool profile = false, list = false, native = false, check = false;
+  double rtol = 1e-3, atol = 1e-5;
 };
 
 int complain(const char* id, const std::string& message) {
@@ -84,8 +88,9 @@ std::string parse(int argc, char** argv, Arguments* out) {
   const std::map<std::string, std::vector<std::string>*> lists = {
       {"--input", &out->inputs}, {"--data", &out->data}, {"--load-library", &out->libraries}};
   const std::map<std::string, int*> numbers = {{"--threads", &out->threads}, {"--repeat", &out->repeat}};
+  const std::map<std::string, double*> reals = {{"--rtol", &out->rtol}, {"--atol", &out->atol}};
   const std::map<std::string, bool*> flags = {
-      {"--profile", &out->profile}, {"--list", &out->list}, {"--native", &out->native}};
+      {"--profile", &out->profile}, {"--list", &out->list}, {"--check", &out->check}, {"--native", &out->native}};
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (const auto flag = flags.find(word); flag != flags.end()) {
@@ -100,10 +105,18 @@ std::string parse(int argc, char** argv, Arguments* out) {
     const auto text = texts.find(word);
     const auto list = lists.find(word);
     const auto number = numbers.find(word);
-    if (text == texts.end() && list == lists.end() && number == numbers.end()) return "no option '" + word + "'";
+    const auto real = reals.find(word);
+    if (text == texts.end() && list == lists.end() && number == numbers.end() && real == reals.end()) {
+      return "no option '" + word + "'";
+    }
     if (++i == argc) return word + " needs a value";
     if (text != texts.end()) *text->second = argv[i];
     if (list != lists.end()) list->second->push_back(argv[i]);
+    if (real != reals.end()) {
+      char* end = nullptr;
+      *real->second = std::strtod(argv[i], &end);
+      if (*end != '\0' || !(*real->second >= 0)) return word + " needs a number from 0 on, not '" + argv[i] + "'";
+    }
     if (number != numbers.end()) {
       char* end = nullptr;
       const long value = std::strtol(argv[i], &end, 10);
@@ -277,6 +290,34 @@ int write_profile(const Arguments& arguments, const host::Recording& recording, 
   return 0;
 }
 
+/// Runs the test cases of a bundled program; 1 when one gives something else than it should.
+int check(const Arguments& arguments, const host::Options& options, host::Bytes bytes, std::vector<host::Bytes> data) {
+  host::BundledProgram bundled;
+  host::Status status = host::read_bundled(bytes, &bundled);
+  if (!status.ok()) return complain("E0844", "'" + arguments.model + "': " + status.message);
+  const auto module = host::Module::load(bundled.program, std::move(data), options, &status);
+  if (module == nullptr) return complain(status);
+  int code = 0;
+  for (host::BundledSuite& suite : bundled.suites) {
+    const auto method = module->load_method(suite.method, &status);
+    if (method == nullptr) return complain(status);
+    for (size_t i = 0; i < suite.cases.size(); ++i) {
+      std::vector<host::Output> outputs;
+      status = method->run(suite.cases[i].inputs, &outputs);
+      if (!status.ok()) return complain(status);
+      const auto& expected = suite.cases[i].expected;
+      const std::string label = suite.method + ", case " + std::to_string(i) + ": ";
+      const std::string wrong = host::difference(expected, outputs, arguments.rtol, arguments.atol);
+      if (wrong.empty()) {
+        std::printf("%s%zu outputs as expected\n", label.c_str(), expected.size());
+      } else {
+        code = complain("E0920", label + wrong);
+      }
+    }
+  }
+  return code;
+}
+
 int run(const Arguments& arguments) {
   host::Status status;
   for (const std::string& path : arguments.libraries) {
@@ -294,6 +335,10 @@ int run(const Arguments& arguments) {
   options.threads = arguments.threads;
   if (arguments.native) options.native = NativeCode::Policy::Trusted;
   options.isa = arguments.isa;
+  if (arguments.check) return check(arguments, options, std::move(bytes), std::move(data));
+  if (host::is_bundled(bytes)) {
+    return complain("E0901", "'" + arguments.model + "' is a bundled program: --check runs its test cases");
+  }
   const auto module = host::Module::load(std::move(bytes), std::move(data), options, &status);
   if (module == nullptr) return complain(status);
   if (arguments.list) return print_methods(module->program()), 0;

@@ -6,6 +6,8 @@ They are built with the kernels of a few operators only, which is what a selecti
 
 from __future__ import annotations
 
+import hashlib
+import random
 import re
 import subprocess
 import sys
@@ -16,7 +18,13 @@ import pytest
 import torch
 
 import etir
+from etir.devtools.profile import read_profile
+from etir.emit.bundled import write_bundled
+from etir.emit.bundled.model import BundledProgram, Case, Suite, Tensor
+from etir.emit.etdump import value_bytes
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte.model import IntList
+from etir.emit.pte.reader import read_pte
 
 from etir_testing.runtime import decoding
 from etir_testing.runtime.programs import BOUND, Builder
@@ -202,6 +210,82 @@ def test_et_run_refuses_bad_arrays(built: Path, model: Path, tmp_path: Path) -> 
         (tmp_path / "part.npy").write_bytes(whole[:size])
         if size % 9 == 0:
             assert run(built / "tools/et-run", model, "--input", tmp_path / "part.npy")[0] == 1
+
+
+def test_et_run_writes_profiles(built: Path, model: Path, tmp_path: Path) -> None:
+    """The profile of two runs, with values; what Python says of the same file."""
+    dump, values = tmp_path / "run.etdp", tmp_path / "run.bin"
+    (tmp_path / "x.bin").write_bytes(np.arange(1, 7, dtype=np.float32).tobytes())
+    command = [built / "tools/et-run", model, "--input", tmp_path / "x.bin", "--repeat", "2", "--etdump", dump]
+    assert run(*command, "--values", values)[0] == 0
+    profile = read_profile(dump.read_bytes(), read_pte(model.read_bytes()))
+    assert (profile.runs, profile.method, profile.dropped) == (2, "forward", 0)
+    assert profile.program == hashlib.sha256(model.read_bytes()).hexdigest()
+    assert [row.name for row in profile.instructions(1)] == ["aten::mul.out", "aten::add.out"]
+    output = next(value for value in profile.values if value.output)
+    assert output.value is not None
+    data = value_bytes(output.value.tensors[0], values.read_bytes())
+    assert np.frombuffer(data, np.float32).tolist() == [float(text) for text in EXPECTED]
+    for options, text in (
+        (["--values", values], "--values needs --etdump"),
+        (["--etdump", tmp_path / "none" / "x"], "error[E0903]: cannot write"),
+    ):
+        code, _, error = run(built / "tools/et-run", model, *options)
+        assert code in (1, 2) and text in error
+
+
+def bundled_model(model: Path) -> BundledProgram:
+    """Two cases, with floats in two orders."""
+    x = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+    cases = []
+    for factor in (1, 2):
+        y = factor * x * factor * x + factor * x
+        given = Tensor(ScalarType.FLOAT, (2, 3), (0, 1), (factor * x).tobytes())
+        cases.append(Case((given,), (Tensor(ScalarType.FLOAT, (2, 3), (1, 0), y.T.copy().tobytes()),)))
+    return BundledProgram(model.read_bytes(), (Suite("forward", tuple(cases)),))
+
+
+def test_et_run_checks_bundled_programs(built: Path, model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.bpte"
+    bundled = bundled_model(model)
+    path.write_bytes(write_bundled(bundled))
+    et_run = built / "tools/et-run"
+    lines = "".join(f"forward, case {i}: 1 outputs as expected\n" for i in range(2))
+    assert run(et_run, path, "--check") == (0, lines, "")
+    (suite,) = bundled.suites
+    first, second = suite.cases
+    wrong = BundledProgram(bundled.program, (Suite("forward", (Case(first.inputs, second.expected), second)),))
+    path.write_bytes(write_bundled(wrong))
+    code, out, error = run(et_run, path, "--check")
+    assert (code, out) == (1, "forward, case 1: 1 outputs as expected\n")
+    expected = "forward, case 0: output 0 6 of 6 elements differ, the first at [0, 0] is 2, 6 is expected"
+    assert f"error[E0920]: {expected}" in error
+    assert run(et_run, path, "--check", "--atol", "1000")[0] == 0
+    assert "is a bundled program: --check" in run(et_run, path)[2]
+    assert "no bundled program" in run(et_run, model, "--check")[2]
+    assert "--rtol needs a number from 0 on" in run(et_run, path, "--check", "--rtol", "-1")[2]
+
+
+def test_et_run_survives_damaged_bundled_programs(built: Path, model: Path, tmp_path: Path) -> None:
+    """The tables after the program are read, refused, or give other outputs; nothing else happens."""
+    good = write_bundled(bundled_model(model))
+    tables = [
+        i
+        for i in range(len(good))
+        if not good.index(model.read_bytes()) <= i < good.index(model.read_bytes()) + model.stat().st_size
+    ]
+    random_ = random.Random(0)
+    path = tmp_path / "bad.bpte"
+    refused = 0
+    for number in range(100):
+        data = bytearray(good)
+        for _ in range(random_.randint(1, 3)):
+            data[random_.choice(tables)] = random_.choice((random_.randrange(256), 0, 1, 127, 128, 255))
+        path.write_bytes(data[: random_.randrange(len(data))] if number % 10 == 0 else data)
+        code, _, error = run(built / "tools/et-run", path, "--check")
+        assert code in (0, 1) and (code == 0 or error.startswith("error[")), (number, code, error)
+        refused += "E0844" in error
+    assert refused > 20
 
 
 def test_what_a_selective_build_leaves_out_is_named(built: Path, tmp_path: Path) -> None:
