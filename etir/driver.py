@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from etir.backends.api.fallback import FallbackPolicy
 from etir.backends.api.registry import backend_dialects, parse_delegate
 from etir.dialects.context import EtContext
+from etir.dialects.et.origin import remove_origins
 from etir.dialects.et.weights import write_atomically
 from etir.dialects.text import print_module
 from etir.emit.to_pte import EmitOptions, emit_program
@@ -23,6 +24,7 @@ from etir.lowering.import_fx import import_program, unpacked
 from etir.options import CompileKeywords, CompileOptions, compile_options
 from etir.passes.delegation.attributes import is_marked
 from etir.passes.delegation.report import DelegationReport
+from etir.passes.infra.dumped_weights import DumpedWeights
 from etir.passes.infra.instrumentation import Instrument, PassRun
 from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.passes.infra.pipeline import pipeline_text
@@ -30,10 +32,13 @@ from etir.passes.infra.room import room
 from etir.phases import phase_of
 from etir.pipeline import Stage, checks, stages
 from etir.program import Program
+from etir.recording import Detail, Recorder, recorder
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
     from torch.export import ExportedProgram
+
+    from etir.lowering.import_fx.node_names import NodeNames
 
     Source: TypeAlias = ExportedProgram | Mapping[str, ExportedProgram] | EdgeProgramManager | ModuleOp
 
@@ -44,6 +49,7 @@ def compile_program(
     *,
     constant_methods: Mapping[str, object] | None = None,
     dump_dir: str | Path | None = None,
+    trace: bool | Detail = False,
     **keywords: Unpack[CompileKeywords],
 ) -> Program:
     """Compile an exported program (several by method name, or a module at any level) for a target.
@@ -51,37 +57,71 @@ def compile_program(
     A program that ExecuTorch's ``to_edge_transform_and_lower`` has lowered keeps its delegates; what it returns can be
     given as it is. ``options`` and ``keywords`` are the fields of :class:`CompileOptions`; a keyword changes what
     ``options`` says. ``constant_methods`` are further methods that return the value. ``dump_dir`` receives the module
-    after every phase as text.
+    after every phase as text, with its weights. ``trace`` records what the compiler does, for the developer tools:
+    ``"levels"`` (or True) the program at the end of every phase and what each pass changed, ``"passes"`` its text after
+    each of them as well; the file that comes out is the same.
 
     Raises one :class:`~etir.diagnostics.EtirError` with everything that keeps the program from compiling.
     """
-    chosen = compile_options(options, keywords, ("constant_methods", "dump_dir")).resolved()
+    chosen = compile_options(options, keywords, ("constant_methods", "dump_dir", "trace")).resolved()
     with room():
-        return _compile(program, chosen, constant_methods, dump_dir)
+        return _compile(program, chosen, constant_methods, dump_dir, recorder(trace))
 
 
 def _compile(
-    program: Source, chosen: CompileOptions, constant_methods: Mapping[str, object] | None, dump_dir: str | Path | None
+    program: Source,
+    chosen: CompileOptions,
+    constant_methods: Mapping[str, object] | None,
+    dump_dir: str | Path | None,
+    recording: Recorder | None,
 ) -> Program:
-    module = module_of(program, chosen, constant_methods)
+    nodes = None if recording is None or isinstance(program, ModuleOp) else _node_names()
+    module = module_of(program, chosen, constant_methods, nodes)
     ctx = EtContext(dialects=backend_dialects())
     ctx.attachments.set(FallbackPolicy, FallbackPolicy(chosen.fallback == "refuse"))
     if isinstance(program, ModuleOp):
         verify_text(ctx, module, chosen)
     found = remaining_stages(module, chosen)
     passes = [step.run for stage in found for step in stage.steps]
-    watching = () if dump_dir is None else (_DumpPhases(Path(dump_dir), found),)
-    report = run_pipeline(ctx, module, passes, PipelineOptions(watching, collect_errors=True))
+    watching: list[Instrument] = [] if dump_dir is None else [DumpPhases(Path(dump_dir), found)]
+    if recording is not None:
+        recording.start(module, None if nodes is None else nodes.nodes, ends_of_phases(found), chosen.target)
+        watching.append(recording)
+    report = run_pipeline(ctx, module, passes, PipelineOptions(tuple(watching), collect_errors=True))
     times = [(p.name, p.time.wall + p.verify.wall) for p in report.passes]
     emission = emit_program(module, EmitOptions(debug_info=chosen.debug_info))
     delegation, warnings = ctx.attachments.get(DelegationReport), tuple(ctx.diagnostics)
-    return Program(module, chosen, emission, pipeline_text(passes), times, delegation, warnings)
+    compiled = Program(module, chosen, emission, pipeline_text(passes), times, delegation, warnings)
+    if recording is not None:
+        compiled.trace = recording.finish(compiled.buffer, times)
+        remove_origins(module)
+    return compiled
+
+
+def _node_names() -> NodeNames:
+    from etir.lowering.import_fx.node_names import NodeNames
+
+    return NodeNames()
+
+
+def ends_of_phases(found: Sequence[Stage]) -> dict[int, str]:
+    """The phase that is reached after so many passes."""
+    ends: dict[int, str] = {}
+    count = 0
+    for stage in found:
+        count += len(stage.steps)
+        ends[count] = stage.phase
+    return ends
 
 
 def module_of(
-    program: Source, options: CompileOptions, constant_methods: Mapping[str, object] | None = None
+    program: Source,
+    options: CompileOptions,
+    constant_methods: Mapping[str, object] | None = None,
+    nodes: NodeNames | None = None,
 ) -> ModuleOp:
-    """The module of what :func:`compile_program` takes; it is the caller's to change.
+    """The module of what :func:`compile_program` takes; it is the caller's to change. ``nodes`` is told which values
+    stand for which nodes of the program's graphs.
 
     Raises error E0402 for constant methods that are to be added to a module, else what the importer and the backends of
     the delegates do.
@@ -92,7 +132,7 @@ def module_of(
         return program.clone()
     programs, constants = unpacked(program)
     return import_program(
-        _prepared(programs, options.delegates), constant_methods={**constants, **(constant_methods or {})}
+        _prepared(programs, options.delegates), constant_methods={**constants, **(constant_methods or {})}, nodes=nodes
     )
 
 
@@ -121,19 +161,15 @@ def _prepared(
     return program
 
 
-class _DumpPhases(Instrument):
-    """Numbered text files, one for each phase: ``0-aten.mlir``, ``1-core.mlir``."""
+class DumpPhases(Instrument):
+    """Numbered text files, one for each phase: ``0-aten.mlir``, ``1-core.mlir``, each with its weights beside it."""
 
     def __init__(self, directory: Path, found: Sequence[Stage]):
         super().__init__()
         self._directory = directory
-        self._phases: dict[int, str] = {}
-        """The phase that is reached after so many passes."""
-        self._files = 0
-        count = 0
-        for stage in found:
-            count += len(stage.steps)
-            self._phases[count] = stage.phase
+        self._phases = ends_of_phases(found)
+        self._files: list[Path] = []
+        self._weights = DumpedWeights()
 
     def before_pipeline(self, module: ModuleOp) -> None:
         """Write the module as it comes."""
@@ -146,7 +182,16 @@ class _DumpPhases(Instrument):
         if phase is not None:
             self._write(phase, module)
 
+    def pass_failed(self, run: PassRun, module: ModuleOp) -> None:
+        """The weights of what has been written so far."""
+        self._weights.write(self._files)
+
+    def after_pipeline(self, module: ModuleOp) -> None:
+        """The weights of all files: passes make some, and drop others."""
+        self._weights.write(self._files)
+
     def _write(self, phase: str, module: ModuleOp) -> None:
-        path = self._directory / f"{self._files}-{phase}.mlir"
+        path = self._directory / f"{len(self._files)}-{phase}.mlir"
         write_atomically(path, [print_module(module).encode()])
-        self._files += 1
+        self._files.append(path)
+        self._weights.collect(module)

@@ -20,6 +20,7 @@ from etir.emit.to_pte import Emission, EmitOptions, emit_program
 from etir.emit.verify_bytes import verify_bytes
 from etir.options import CompileOptions
 from etir.passes.delegation.report import DelegationReport
+from etir.recording import Recorded
 from etir.report import Report, make_report, summary_lines
 from etir.targets.manifest import load
 
@@ -43,6 +44,8 @@ class Program:
     """What went to which backend and why the rest did not, when backends were asked."""
     warnings: tuple[Diagnostic, ...] = ()
     """What the passes warn of."""
+    trace: Recorded | None = None
+    """What the compiler did, when it was asked to record it (``trace=True``)."""
 
     @property
     def target(self) -> str:

@@ -128,6 +128,13 @@ def _parser() -> ToolParser:
         "target etir has (default: refuse)",
     )
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every phase, in numbered files")
+    parser.add_argument("--trace", metavar="FILE", help="record what the compiler does, for the developer tools")
+    parser.add_argument(
+        "--trace-detail",
+        choices=("levels", "passes"),
+        default="levels",
+        help="what the trace has the text of: ends of phases (default), or all passes that change something",
+    )
     parser.add_argument(
         "--print-pipeline", action="store_true", help="print the passes as et-opt -p takes them; needs no -o"
     )
@@ -157,7 +164,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     from etir.tools.progress import showing_passes
 
     options = _options(arguments)
-    for path in (arguments.output, arguments.debug_file, arguments.memory_header):
+    for path in (arguments.output, arguments.debug_file, arguments.memory_header, arguments.trace):
         check_output(path)
     make_folder(arguments.dump_dir)
     make_folder(arguments.native_c)
@@ -171,7 +178,8 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     elif arguments.output is None:
         raise usage_error("name the file to write with -o FILE, or ask for the pipeline only with --print-pipeline")
     with showing_passes(f"et-compile {arguments.input}"):
-        program = compile_program(source, options, dump_dir=arguments.dump_dir)
+        trace = False if arguments.trace is None else arguments.trace_detail
+        program = compile_program(source, options, dump_dir=arguments.dump_dir, trace=trace)
         _ = program.buffer
     if arguments.native_c is not None and not program.build_files:
         raise E1171.error("no part of the program is code of the delegate 'native': there is no C to write")
@@ -180,6 +188,8 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         program.save(arguments.output)
     except OSError as error:
         raise E0903.error(f"cannot write '{arguments.output}': {error.strerror or error}") from None
+    if program.trace is not None and arguments.trace is not None:
+        write_output(arguments.trace, program.trace.data)
     if arguments.debug_file is not None:
         write_output(arguments.debug_file, program.debug_file())
     if arguments.native_c is not None:

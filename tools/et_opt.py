@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.passes import ModulePass
 
+    from etir.dialects.context import EtContext
     from etir.dialects.et.weights import WeightFile
     from etir.dialects.payloads import Payload
     from etir.passes.infra.instrumentation import Instrument
     from etir.passes.infra.report import PipelineReport, Time
     from etir.passes.infra.reproducer import Settings
+    from etir.recording import Recorder
     from etir.tools.split import Chunk
 
 
@@ -76,7 +78,7 @@ class _Run:
         from etir.tools.split import SEPARATOR, Chunk, split_input
 
         arguments = self.arguments
-        for path in (None if arguments.no_output else arguments.output, arguments.weights_out):
+        for path in (None if arguments.no_output else arguments.output, arguments.weights_out, arguments.trace):
             check_output(path)
         make_folder(arguments.print_dir)
         self.name, text = read_text(arguments.run_reproducer or arguments.input, self.console)
@@ -170,14 +172,18 @@ class _Run:
 
     def _work_on(self, chunk: Chunk, index: int | None) -> tuple[str | None, list[Diagnostic]]:
         """The text of one module after the pipeline, or None, and its diagnostics."""
+        from etir.dialects.et.origin import remove_origins
         from etir.dialects.text import parse_module
         from etir.passes.infra.manager import PipelineOptions, run_pipeline
+        from etir.passes.infra.rewriting import RewriteLimit
         from etir.tools.context import ToolContext
         from etir.tools.files import expected_weights
 
+        arguments = self.arguments
         ctx = ToolContext(allow_unregistered="--allow-unregistered-dialect" in self._flags())
+        recording = self._recorder()
         options = PipelineOptions(
-            instruments=self._instruments(index),
+            instruments=(*self._instruments(index), *([] if recording is None else [recording])),
             reproducer=self._reproducer(index),
             settings=self.settings,
             require_locations="--require-locations" in self._flags(),
@@ -196,7 +202,18 @@ class _Run:
                 from etir.tools.replacements import replace_weights
 
                 replace_weights(module, self.arguments.replacements)
+            if arguments.check_numerics:
+                self._check_numerics(ctx, module)
+            if arguments.max_rewrites is not None:
+                ctx.attachments.set(RewriteLimit, RewriteLimit(arguments.max_rewrites))
+            if recording is not None:
+                recording.start(module, target=arguments.target)
             self.reports.append(run_pipeline(ctx, module, self.passes, options))
+            if recording is not None:
+                times = [(p.name, p.time.wall + p.verify.wall) for p in self.reports[-1].passes]
+                self._write_trace(recording.finish(times=times).data, index)
+                if not arguments.locations:
+                    remove_origins(module)
             if self.arguments.verify_roundtrip:
                 from etir.tools.roundtrip import verify_roundtrip
 
@@ -209,6 +226,30 @@ class _Run:
 
                 traceback.print_exception(error.__cause__)
             return None, [*ctx.diagnostics, *error.diagnostics]
+
+    def _recorder(self) -> Recorder | None:
+        from etir.recording import recorder
+
+        return None if self.arguments.trace is None else recorder(self.arguments.trace_detail)
+
+    def _write_trace(self, data: bytes, index: int | None) -> None:
+        path = Path(self.arguments.trace)
+        write_output(str(path if index is None else path.with_stem(f"{path.stem}-{index}")), data)
+
+    def _check_numerics(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Interpret a copy after every pass. Raises error E1410 where the result changes."""
+        from etir.devtools.numerics import check_numerics
+        from etir.tools.named_arrays import order_inputs, read_arrays
+        from etir.tools.signatures import signatures_of
+
+        arguments = self.arguments
+        signatures = [s for s in signatures_of(module) if s.name == arguments.method]
+        names = [name for name, _ in signatures[0].inputs] if signatures else []
+        samples = [order_inputs(read_arrays(path), names) for path in arguments.inputs or ()]
+        if not samples:
+            raise usage_error("--check-numerics needs inputs: --inputs FILE.npz")
+        found = check_numerics(ctx, module, self.passes, samples, arguments.method, arguments.tolerance)
+        sys.stderr.write(f"{found}\n")
 
     def _collect_payloads(self, module: ModuleOp, index: int | None) -> None:
         from etir.dialects.payloads import loose_payloads, payloads
@@ -243,10 +284,10 @@ class _Run:
             found.append(ExplainMatch(arguments.explain_match, write))
         if arguments.trace_op is not None:
             found.append(TraceOp(arguments.trace_op, write))
-        printer = self._ir_printer(index)
-        return (*found, *([] if printer is None else [printer]))
+        return (*found, *self._ir_printers(index))
 
-    def _ir_printer(self, index: int | None) -> Instrument | None:
+    def _ir_printers(self, index: int | None) -> list[Instrument]:
+        from etir.passes.infra.dumped_weights import DumpedWeights, WriteDumpedWeights
         from etir.passes.infra.instrumentation import PrintIR, write_to_directory, write_to_stream
 
         arguments = self.arguments
@@ -256,12 +297,13 @@ class _Run:
         directory = arguments.print_dir
         asked = bool(before or after or arguments.print_after_failure)
         if not asked and directory is None:
-            return None
+            return []
+        written: list[Path] = []
         if directory is None:
             write = write_to_stream(sys.stderr.write)
         else:
-            write = write_to_directory(Path(directory), "" if index is None else f"{index}-")
-        return PrintIR(
+            write = write_to_directory(Path(directory), "" if index is None else f"{index}-", written)
+        printer = PrintIR(
             write,
             self.printing.render,
             before=before,
@@ -270,6 +312,9 @@ class _Run:
             on_failure=arguments.print_after_failure,
             with_input=directory is not None,
         )
+        if directory is None or arguments.elide_weights:
+            return [printer]
+        return [printer, WriteDumpedWeights(DumpedWeights(self.weights), written)]
 
     def _unexpected(self, chunk: Chunk, found: list[Diagnostic]) -> list[Diagnostic]:
         from etir.tools.expectations import check, parse_expectations

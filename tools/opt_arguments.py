@@ -126,6 +126,31 @@ class OptParser(ToolParser):
             metavar="DIR",
             help="IR to numbered files; the input and after every pass unless another option says when",
         )
+        group.add_argument("--trace", metavar="FILE", help="record what the passes do, for the developer tools")
+        group.add_argument(
+            "--trace-detail",
+            choices=("levels", "passes"),
+            default="levels",
+            help="what the trace has the text of: ends of phases (default), or all passes that change something",
+        )
+        group.add_argument(
+            "--check-numerics",
+            action="store_true",
+            help="interpret after every pass, and name the first pass and rewrite after which the result is another",
+        )
+        group.add_argument(
+            "--inputs", action="append", metavar="FILE", help=".npz with inputs for --check-numerics; several count"
+        )
+        group.add_argument("--method", default="forward", help="what --check-numerics runs (default: forward)")
+        group.add_argument(
+            "--tolerance",
+            type=float,
+            default=1e-4,
+            help="--check-numerics: the largest difference, relative to the largest number of an output (1e-4)",
+        )
+        group.add_argument(
+            "--max-rewrites", type=int, metavar="N", help="let patterns rewrite so many times, and then no more"
+        )
         group.add_argument(
             "--explain-match", metavar="NAME", help="why a pattern matched or did not (s*); any without =NAME"
         )

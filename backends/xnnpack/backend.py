@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Dialect, SSAValue
+from xdsl.ir import Dialect, Operation, SSAValue
 
 from etir.backends.api.interface import Artifact, Backend, NamedBlob, Outlined, PartitionSummary, PreservedOp
 from etir.backends.api.patterns import Row, operator_of
@@ -78,6 +78,12 @@ class XnnpackBackend(Backend):
 
         blob, named = write_blob(from_function(outlined.func))
         return Artifact(blob, {key: NamedBlob(data.data, schema.ALIGNMENT) for key, data in named.items()})
+
+    def event_nodes(self, func: FuncOp) -> list[Operation]:
+        """The nodes of the blob: its inputs and outputs run nothing."""
+        from etir.backends.xnnpack.dialect import InputOp, OutputOp
+
+        return [op for op in super().event_nodes(func) if not isinstance(op, (InputOp, OutputOp))]
 
     def as_function(
         self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], name: str

@@ -70,13 +70,18 @@ class OriginAttr(Data[Origins]):
         return found
 
     def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(self.text)
+
+    @property
+    def text(self) -> str:
+        """What stands after the name: ``<3, 17 value>``."""
         marks: dict[int, list[Mark]] = {}
         for mark in self.data.marks:
             marks.setdefault(mark.origin, []).append(mark)
         entries: list[str] = []
         for number in self.data.numbers:
             entries += [f"{number} value{_places(mark)}" for mark in marks.get(number, ())] or [str(number)]
-        printer.print_string(f"<{', '.join(entries)}>")
+        return f"<{', '.join(entries)}>"
 
 
 def _parse_entry(parser: AttrParser) -> tuple[int, Mark | None]:
@@ -120,10 +125,10 @@ def with_origins(location: LocationAttr, found: Origins | None) -> LocationAttr:
     place = plain(location)
     if found is None or not found.numbers:
         return place
-    inside: Attribute = ArrayAttr([place])
     if isinstance(place, FusedLoc) and isinstance(place.metadata, NoneAttr):
-        inside = place.locations
-    return FusedLoc(inside, OriginAttr(found))
+        assert isinstance(place.locations, ArrayAttr)
+        return FusedLoc(place.locations, OriginAttr(found))
+    return FusedLoc((place,), OriginAttr(found))
 
 
 def handed_on(location: LocationAttr) -> LocationAttr:

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
     from torch.export import ExportedProgram
 
+    from etir.lowering.import_fx.node_names import NodeNames
+
 
 def import_program(
     program: ExportedProgram | Mapping[str, ExportedProgram] | EdgeProgramManager,
     *,
     constant_methods: Mapping[str, object] | None = None,
+    nodes: NodeNames | None = None,
 ) -> ModuleOp:
     """Import an exported program, or several by method name, as a module at the ATen level.
 
@@ -33,6 +36,8 @@ def import_program(
     A program that ExecuTorch has lowered already (``to_edge_transform_and_lower``, ``to_backend``), or its
     ``EdgeProgramManager``, keeps the blobs of its lowered modules, as ``et.delegate``.
 
+    ``nodes`` is told which value stands for which node of a graph.
+
     Weights shared between methods (equal bytes under one name) become one symbol. Nothing stops at the first problem:
     unknown operators become ``aten.opaque``. Raises error E0401 without torch, E0402 for anything that is not an
     exported program, E0403 and E0404 for inputs, outputs and weights of kinds that the IR does not have.
@@ -40,7 +45,7 @@ def import_program(
     programs, constants = unpacked(program)
     from etir.lowering.import_fx.program import import_programs
 
-    return import_programs(programs, {**constants, **(constant_methods or {})})
+    return import_programs(programs, {**constants, **(constant_methods or {})}, nodes)
 
 
 def unpacked(

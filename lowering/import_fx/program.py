@@ -72,6 +72,7 @@ from etir.lowering.import_fx.dim_names import user_names
 from etir.lowering.import_fx.guards import add_guards
 from etir.lowering.import_fx.layouts import changes_tensors, input_attributes, reads_storage, recorded_order
 from etir.lowering.import_fx.lowered import LoweredModules
+from etir.lowering.import_fx.node_names import NodeNames
 from etir.lowering.import_fx.nodes import INNER_TENSOR, NodeImporter, WrappedTensor
 from etir.lowering.import_fx.number_inputs import rename_numbers, varying_number
 from etir.lowering.import_fx.numbers import asserted_orders
@@ -86,7 +87,9 @@ Range = tuple[int, "int | None"]
 
 
 def import_programs(
-    program: ExportedProgram | Mapping[str, ExportedProgram], constant_methods: Mapping[str, object]
+    program: ExportedProgram | Mapping[str, ExportedProgram],
+    constant_methods: Mapping[str, object],
+    nodes: NodeNames | None = None,
 ) -> ModuleOp:
     """See :func:`etir.lowering.import_fx.import_program`."""
     programs = {"forward": program} if isinstance(program, ExportedProgram) else program
@@ -98,7 +101,7 @@ def import_programs(
     for name in constant_methods:
         if name in programs:
             raise E0402.error(f"method '{name}' is both an exported program and a constant method")
-    return _ModuleImporter(dict(programs), constant_methods).run()
+    return _ModuleImporter(dict(programs), constant_methods, nodes).run()
 
 
 @dataclass
@@ -118,8 +121,11 @@ class _Symbols:
 
 
 class _ModuleImporter:
-    def __init__(self, programs: dict[str, ExportedProgram], constant_methods: Mapping[str, object]):
+    def __init__(
+        self, programs: dict[str, ExportedProgram], constant_methods: Mapping[str, object], nodes: NodeNames | None
+    ):
         self.programs = programs
+        self.nodes = nodes
         self.constants = dict(constant_methods)
         self.pool = BlobPool()
         self.symbols = _Symbols({}, dict.fromkeys([*programs, *constant_methods]))
@@ -230,6 +236,8 @@ class _MethodImporter:
         importer = NodeImporter(self._lifted_constant, self.module.lowered.symbol, with_layouts=self.with_layouts)
         outputs = importer.run(self.program.graph_module, self.values, self.block)
         results = self._outputs(outputs)
+        if self.module.nodes is not None:
+            self.module.nodes.add(self.values)
         for schema in importer.schemas.values():
             self.module.schemas.setdefault(schema.op_name, schema.text)
         function_type = FunctionType.from_lists([a.type for a in self.block.args], [v.type for v in results])

@@ -121,8 +121,11 @@ def write_to_stream(write: Callable[[str], object]) -> Write:
     return dump
 
 
-def write_to_directory(directory: Path, prefix: str = "") -> Write:
-    """One numbered file for each dump: ``00-input.mlir``, ``01-after-canonicalize.mlir``. Makes the directory."""
+def write_to_directory(directory: Path, prefix: str = "", written: list[Path] | None = None) -> Write:
+    """One numbered file for each dump: ``00-input.mlir``, ``01-after-canonicalize.mlir``. Makes the directory.
+
+    The files are added to ``written``.
+    """
     count = 0
 
     def dump(title: str, text: str) -> None:
@@ -130,6 +133,8 @@ def write_to_directory(directory: Path, prefix: str = "") -> Write:
         directory.mkdir(parents=True, exist_ok=True)
         name = f"{prefix}{count:02d}-{title.replace(' ', '-')}.mlir"
         write_atomically(directory / name, [text.encode()])
+        if written is not None:
+            written.append(directory / name)
         count += 1
 
     return dump

@@ -97,6 +97,25 @@ class Observer:
         """``pattern`` looked at ``op`` and gave ``reason`` for leaving it alone."""
 
 
+@dataclass
+class RewriteLimit:
+    """How many rewrites the driver may still do in a context that has one attached; then it leaves everything alone.
+
+    What is dead is erased all the same. This is how a single rewrite is found that makes a program wrong.
+    """
+
+    left: int
+    last: str = ""
+    """The last rewrite that was done: the pattern, the operation, its place."""
+
+    def count(self, pattern: Pattern, op_name: str, location: LocationAttr) -> None:
+        """One more was done."""
+        self.left -= 1
+        if not self.left:
+            place = source_location(location)
+            self.last = f"'{pattern.name}' on {op_name}{'' if place is None else f', {place}'}"
+
+
 def fuse_locations(ops: Iterable[Operation]) -> LocationAttr:
     """The location of an operation that stands for several: theirs, each once, unknown ones left out.
 
@@ -215,6 +234,7 @@ def apply_patterns_greedily(
     if anywhere:
         by_name = {n: [p for p in patterns if not p.roots or n in p.roots] for n in by_name}
     observer = ctx.attachments.get(Observer)
+    limit = ctx.attachments.get(RewriteLimit)
     queue: deque[Operation] = deque(op for op in root.walk() if op is not root)
     queued = dict.fromkeys(queue)
     budget = MAX_REWRITES_PER_OPERATION * (len(queue) + 16)
@@ -230,6 +250,8 @@ def apply_patterns_greedily(
             Rewriter.erase_op(op)
             _push(queue, queued, owners)
             changed = True
+            continue
+        if limit is not None and limit.left <= 0:
             continue
         for pattern in by_name.get(op.name, anywhere):
             if not pattern.roots and not isinstance(op, pattern.kind):
@@ -248,6 +270,8 @@ def apply_patterns_greedily(
                 continue
             changed = True
             fired[pattern.name] += 1
+            if limit is not None:
+                limit.count(pattern, name, location)
             if observer is not None:
                 observer.on_rewrite(pattern, name, location, rewriter.new_ops)
             if fired.total() > budget:

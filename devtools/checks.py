@@ -1,0 +1,98 @@
+"""What it means that a program still computes the same: the question that searches ask again and again.
+
+An answer is "good", "bad", or "unresolved" for a program that cannot be judged: it does not verify, or there is an
+operation in it that the interpreter has no meaning for (Zeller and Hildebrandt, "Simplifying and Isolating
+Failure-Inducing Input", 2002, call that so, and delta debugging steps around it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from etir.backends.api.registry import backend_of_runtime_id
+from etir.devtools.values.interpreted import as_array, copied
+from etir.diagnostics import EtirError
+from etir.interpret.interpreter import Interpreter
+
+
+class Answer(Enum):
+    """Whether a program does what it should."""
+
+    GOOD = "good"
+    BAD = "bad"
+    UNRESOLVED = "unresolved"
+
+
+def difference(wanted: Any, got: Any) -> float:
+    """The largest difference of two outputs, relative to the largest finite number that is wanted (at least 1e-6).
+
+    Infinite where the shapes differ, or one is NaN or infinite and the other is not the same.
+    """
+    a, b = np.asarray(wanted), np.asarray(got)
+    if a.shape != b.shape:
+        return float("inf")
+    if not a.size:
+        return 0.0
+    if not (np.issubdtype(a.dtype, np.number) or a.dtype == np.bool_):
+        return 0.0 if bool((a == b).all()) else float("inf")
+    wide = np.complex128 if np.iscomplexobj(a) or np.iscomplexobj(b) else np.float64
+    a, b = a.astype(wide), b.astype(wide)
+    finite = np.isfinite(a)
+    same = np.where(np.isnan(a), np.isnan(b), a == b)
+    if not bool((finite & np.isfinite(b) | same).all()):
+        return float("inf")
+    if not bool(finite.any()):
+        return 0.0
+    scale = max(float(np.abs(a[finite]).max()), 1e-6)
+    return float(np.abs(a[finite] - b[finite]).max()) / scale
+
+
+def run(module: ModuleOp, inputs: Sequence[Any], method: str, evaluator: str = "auto") -> list[Any]:
+    """Outputs of a method, and what it leaves in the inputs that it writes, as arrays and Python values.
+
+    Raises what the interpreter does (E10xx).
+    """
+    given = [copied(value) for value in inputs]
+    interpreter = Interpreter(module, evaluator, backend_of_runtime_id)
+    outputs = interpreter.run(given, method)
+    return [as_array(v) if hasattr(v, "shape") else v for v in (*outputs, *given)]
+
+
+@dataclass
+class SameNumbers:
+    """The check that a program gives what a reference gives, on every sample, within a tolerance."""
+
+    samples: Sequence[Sequence[Any]]
+    reference: Sequence[Sequence[Any]]
+    method: str = "forward"
+    tolerance: float = 1e-4
+    count: int = field(default=0, init=False)
+    """How often it was asked."""
+    worst: float = field(default=0.0, init=False)
+    """The largest difference of the last program that was judged."""
+
+    @staticmethod
+    def of(module: ModuleOp, samples: Sequence[Sequence[Any]], method: str, tolerance: float) -> SameNumbers:
+        """The check against what ``module`` gives now. Raises what the interpreter does."""
+        return SameNumbers(samples, [run(module, sample, method) for sample in samples], method, tolerance)
+
+    def __call__(self, module: ModuleOp) -> Answer:
+        """Judge a program."""
+        self.count += 1
+        self.worst = 0.0
+        for sample, wanted in zip(self.samples, self.reference, strict=True):
+            try:
+                got = run(module, sample, self.method)
+            except EtirError:
+                return Answer.UNRESOLVED
+            if len(got) != len(wanted):
+                self.worst = float("inf")
+            else:
+                self.worst = max([self.worst, *(difference(a, b) for a, b in zip(wanted, got, strict=True))])
+        return Answer.BAD if self.worst > self.tolerance else Answer.GOOD
