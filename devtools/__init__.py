@@ -4,3 +4,23 @@ Two artifacts carry everything: a *trace* is what the compiler knew (``trace``),
 (``profile``); origins, integers in the locations of operations, are the link between them. Everything here reads what
 the compiler and the runtimes have written: nothing of the compiler imports this package.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from etir.devtools.inspector import Inspector
+    from etir.devtools.trace.read import Trace
+
+__all__ = ["Inspector", "Trace"]
+
+_CLASSES = {"Inspector": "etir.devtools.inspector", "Trace": "etir.devtools.trace.read"}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _CLASSES:
+        raise AttributeError(f"module 'etir.devtools' has no attribute '{name}'")
+    return getattr(import_module(_CLASSES[name]), name)

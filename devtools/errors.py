@@ -22,3 +22,14 @@ E1410 = define(
     "a pass changes what the program computes",
     "print the program around the rewrite: et-opt -p PASS --max-rewrites=N, with N and one less",
 )
+E1404 = define(
+    "E1404",
+    "the profile is of another program",
+    "pass the trace (or the .pte file) that was made when the program that ran was compiled",
+)
+E1405 = define("E1405", "there is no such grouping", "et-inspect --help lists what a profile can be grouped by")
+E1406 = define(
+    "E1406",
+    "nothing is known of what was asked for",
+    "name a source line (model.py:41), a node of the FX graph, an operator, or the path of a module",
+)

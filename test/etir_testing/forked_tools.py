@@ -35,7 +35,9 @@ from lit.LitConfig import LitConfig
 from lit.Test import Result, Test
 
 TOOLS: dict[str, str] = {
+    "et-bisect": "etir.tools.et_bisect",
     "et-compile": "etir.tools.et_compile",
+    "et-inspect": "etir.tools.et_inspect",
     "et-opt": "etir.tools.et_opt",
     "et-run": "etir.tools.et_run",
     "et-translate": "etir.tools.et_translate",

@@ -12,6 +12,8 @@ COMMANDS: dict[str, str] = {
     "et-opt": "opt_arguments:OptParser",
     "et-translate": "et_translate:_parser",
     "et-run": "et_run:_parser",
+    "et-inspect": "et_inspect:_parser",
+    "et-bisect": "et_bisect:_parser",
     "python -m etir.tools.select_kernels": "select_kernels:_parser",
 }
 """Command to what makes its parser, ``module:function`` in ``etir.tools``."""

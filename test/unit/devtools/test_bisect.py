@@ -18,7 +18,7 @@ from etir.passes.generic.cse import CsePass
 from etir.passes.generic.dce import DcePass
 from etir.passes.infra.base import Pass
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
-from etir.tools import et_opt, et_run
+from etir.tools import et_bisect, et_opt, et_run
 
 COUNT = 9
 
@@ -228,3 +228,36 @@ def test_dumps_of_a_failing_run_have_their_weights(folder: Path, capsys: pytest.
     passes = "fold-constants,fold-batch-norm,dce,to-out-variant,plan-memory{capacity=16}"
     assert run(et_opt, "in.mlir", "-p", passes, "--print-ir-dir", "ir", "--no-output") == 1
     assert run(et_run, "ir/02-after-fold-batch-norm.mlir", "--inputs", "x.npz") == 0
+
+
+def test_et_bisect_writes_what_reruns(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from etir.passes.edge import fold_batch_norm
+
+    words = ("in.mlir", "-p", "fold-constants,fold-batch-norm,dce", "--inputs", "x.npz", "--method", "forward")
+    assert run(et_bisect, *words) == 0
+    assert "3 passes leave the results as they are" in capsys.readouterr().out
+    with monkeypatch.context() as patch:
+        patch.setattr(fold_batch_norm, "np", _Wrong(fold_batch_norm.np, fold_batch_norm.np.sqrt))
+        assert run(et_bisect, *words, "--output-dir", "out", "--tolerance=1e-3") == 1
+    said = capsys.readouterr().out
+    assert "pass 2/3 fold-batch-norm, rewrite 1 of 1: 'convolution-batch-norm'" in said
+    assert "rerun: et-opt -p 'fold-batch-norm' --max-rewrites 1 before.mlir" in said
+    assert run(et_run, "out/before.mlir", "--inputs", "x.npz", "--outputs", "a.npz") == 0
+    assert run(et_run, "out/after.mlir", "--inputs", "x.npz", "--outputs", "b.npz") == 0
+    a, b = (np.load(f"{name}.npz")["output_0"] for name in "ab")
+    assert difference(a, b) > 0.1
+    words = ("in.mlir", "--compile-to=et", "--target", "etir", "--inputs", "x.npz", "--delegate", "reference")
+    assert run(et_bisect, *words, "--weights", "out/before.safetensors") == 0
+
+
+def test_et_bisect_refuses(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in (
+        (("in.mlir", "-p", "cse"), "name what to run the program on"),
+        (("in.mlir", "--inputs", "x.npz"), "say which passes"),
+        (("in.mlir", "-p", "cse", "--compile-to", "et", "--inputs", "x.npz"), "say which passes"),
+        (("none.mlir", "-p", "cse", "--inputs", "x.npz"), "E0902"),
+    ):
+        assert run(et_bisect, *words) == 1
+        assert said in capsys.readouterr().err

@@ -1,0 +1,26 @@
+// The tools that read traces and search for wrong rewrites, from the command line.
+
+// RUN: et-opt %s --compile-from=edge --compile-to=et --trace %t.trace --no-output
+// RUN: et-inspect %t.trace --explain edge.aten.relu | filecheck %s --check-prefix=EXPLAIN
+// RUN: et-inspect --help | filecheck %s --check-prefix=HELP
+// RUN: et-inspect --version | filecheck %s --check-prefix=VERSION
+// RUN: not et-inspect --color=always --debug %t.trace 2>&1 | filecheck %s --check-prefix=COLOR
+// RUN: et-bisect --help | filecheck %s --check-prefix=BISECT
+// RUN: et-bisect --version | filecheck %s --check-prefix=VERSION
+// RUN: not et-bisect --color=never --debug %s --pass-pipeline=cse 2>&1 | filecheck %s --check-prefix=INPUTS
+
+// EXPLAIN: edge.aten.relu.default (origin
+// EXPLAIN: to-out-variant {{.*}}edge.aten.relu.default
+// EXPLAIN: et                 instruction 0 of 'forward': aten::relu.out
+// HELP: usage: et-inspect
+// VERSION: et-{{inspect|bisect}} 0.1.0
+// COLOR: {{.*}}E0901{{.*}}
+// BISECT: usage: et-bisect
+// INPUTS: error[E0901]: name what to run the program on
+
+builtin.module {
+  func.func @forward(%x: tensor<2xf32>) -> tensor<2xf32> {
+    %0 = edge.aten.relu.default(%x) : (tensor<2xf32>) -> tensor<2xf32>
+    func.return %0 : tensor<2xf32>
+  }
+}
