@@ -93,6 +93,12 @@ def _control() -> Dialect:
     return dialect_of("control", ops)
 
 
+def _quant() -> Dialect:
+    from etir.dialects.quant import ops
+
+    return dialect_of("quant", ops)
+
+
 DIALECTS: dict[str, Callable[[], Dialect]] = {
     "builtin": _builtin,
     "func": _func,
@@ -106,6 +112,7 @@ DIALECTS: dict[str, Callable[[], Dialect]] = {
     "et": _et,
     "sym": _sym,
     "control": _control,
+    "quant": _quant,
 }
 """Dialect name to a function that loads it."""
 

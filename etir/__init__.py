@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from etir.lowering.import_fx import import_program
     from etir.options import CompileOptions
     from etir.program import Program
+    from etir.quantized import quantize_program as quantize
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,7 @@ __all__ = [
     "compile",
     "export_program",
     "import_program",
+    "quantize",
     "runtime",
 ]
 
@@ -51,6 +53,7 @@ _PACKAGES = ("devtools", "runtime")
 
 _FUNCTIONS = {
     "compile": ("etir.driver", "compile_program"),
+    "quantize": ("etir.quantized", "quantize_program"),
     "export_program": ("etir.lowering.export_fx", "export_program"),
     "import_program": ("etir.lowering.import_fx", "import_program"),
 }

@@ -27,6 +27,7 @@ FOLDERS: dict[str, str] = {
     "etir.interpret": "interpret",
     "etir.lowering": "lowering",
     "etir.passes": "passes",
+    "etir.quantization": "quantization",
     "etir.runtime": "runtime/python",
     "etir.targets": "targets",
     "etir.tools": "tools",

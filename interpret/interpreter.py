@@ -42,6 +42,7 @@ from etir.dialects.et.program import (
 )
 from etir.dialects.et.weights import payload_of
 from etir.dialects.literals import scalar_of
+from etir.dialects.quant.ops import ObserveOp
 from etir.dialects.schema import SchemaKind
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.signatures import input_names, requirements_of
@@ -107,6 +108,9 @@ class Interpreter:
         self._requirements: dict[FuncOp, Requirements] = {}
         self._shared_memory: dict[int, Any] = {}
         self.initialized: dict[str, None] = {}
+        self.observe: Callable[[ObserveOp, Any], None] | None = None
+        """Called with what each observed value is. While it is set, values are freed after their last use."""
+        self._last_uses: dict[Block, dict[Operation, list[SSAValue]]] = {}
         self.delegates: dict[str, Callable[[Sequence[Any]], list[Any]]] = {}
 
     @property
@@ -238,6 +242,19 @@ class Interpreter:
         runner = None if self.runner_of is None else self.runner_of(backend)
         return None if runner is None else runner.lowered_function(func, self.weight, self.evaluator)
 
+    def last_uses(self, block: Block) -> dict[Operation, list[SSAValue]]:
+        """The values of a block that nothing after an operation uses, by that operation."""
+        known = self._last_uses.get(block)
+        if known is None:
+            last: dict[SSAValue, Operation] = {}
+            for op in block.ops:
+                last.update(dict.fromkeys(op.results, op))
+                last.update(dict.fromkeys((v for inner in op.walk() for v in inner.operands), op))
+            known = self._last_uses[block] = {}
+            for value, op in last.items():
+                known.setdefault(op, []).append(value)
+        return known
+
     def state(self, name: str, order: tuple[int, ...] | None = None) -> Any:
         """The tensor of a mutable buffer: the same one for every caller. Zero where it has no initial value.
 
@@ -309,7 +326,14 @@ class _Frame:
                     self.evaluator.assign(target, value)
                 return outputs
             self.operation(op)
+            if self.interpreter.observe is not None:
+                self._free(op, block)
         return []
+
+    def _free(self, op: Operation, block: Block) -> None:
+        """Forget what no operation of the block after ``op`` uses."""
+        for value in self.interpreter.last_uses(block).get(op, ()):
+            self.values.pop(value, None)
 
     def region(self, block: Block) -> list[Any]:
         """Run a region's block and return what it yields."""
@@ -371,6 +395,10 @@ class _Frame:
                 return []
             case ViewOp():
                 return [self._view(op)]
+            case ObserveOp():
+                if self.interpreter.observe is not None:
+                    self.interpreter.observe(op, values[op.input])
+                return [values[op.input]]
             case CondOp():
                 taken = op.then_region if self._truth(op.predicate) else op.else_region
                 return self.region(taken.block)

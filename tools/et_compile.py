@@ -33,6 +33,7 @@ from etir.tools.common import (
 )
 from etir.tools.errors import E0903
 from etir.tools.plugin_arguments import add_plugin_arguments
+from etir.tools.quantize_arguments import add_quantize_arguments, quantized_source
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -153,6 +154,7 @@ def _parser() -> ToolParser:
         help="write the code of delegate native, and its weights, as C that a build links; the .pte file then has "
         "neither. For one processor: --delegate native --delegate-option cpus=cortex-m55",
     )
+    add_quantize_arguments(parser)
     add_plugin_arguments(parser)
     return parser
 
@@ -168,7 +170,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         check_output(path)
     make_folder(arguments.dump_dir)
     make_folder(arguments.native_c)
-    source = _load(arguments, console, options)
+    source = quantized_source(arguments, _load(arguments, console, options), options)
     if arguments.print_pipeline:
         source = module_of(source, options.resolved())
         found = remaining_stages(source, options)

@@ -39,6 +39,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Dialect, Operation, SSAValue
 
 from etir.backends.api.patterns import Row
+from etir.backends.api.quantization import QuantizedRow
 from etir.backends.errors import E1106, E1111
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
@@ -271,6 +272,10 @@ class Backend(ABC):
     @abstractmethod
     def rows(self, options: Any) -> Sequence[Row]:
         """What the backend claims, larger patterns or smaller ones in any order. Asked once per options."""
+
+    def quantization_rows(self, options: Any) -> Sequence[QuantizedRow]:
+        """What the backend computes on int8: the only source of what is quantized for it."""
+        return ()
 
     def preserved_ops(self, options: Any) -> Sequence[PreservedOp]:
         """Operators that decomposition preserves where the backend would claim them."""

@@ -11,6 +11,7 @@ from xdsl.ir import Dialect, Operation, SSAValue
 
 from etir.backends.api.interface import Artifact, Backend, NamedBlob, Outlined, PartitionSummary, PreservedOp
 from etir.backends.api.patterns import Row, operator_of
+from etir.backends.api.quantization import QuantizedRow
 from etir.backends.xnnpack import schema
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class XnnpackBackend(Backend):
             *float_rows(layer_norms=options.layer_norms, enable_bf16=options.enable_bf16),
             *quantized_rows(),
         )
+
+    def quantization_rows(self, options: XnnpackOptions) -> Sequence[QuantizedRow]:
+        from etir.backends.xnnpack.quantization import ROWS
+
+        return ROWS
 
     def preserved_ops(self, options: Any) -> Sequence[PreservedOp]:
         from etir.backends.xnnpack.support import preserved_ops

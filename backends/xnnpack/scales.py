@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from etir.backends.api.quantization import CHOOSES, CLAMPS, MOVES
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import tensor_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp, dense_bytes
@@ -26,35 +27,6 @@ if TYPE_CHECKING:
 QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 PER_CHANNEL = "quantized_decomposed.dequantize_per_channel.default"
-
-CLAMPS = ("aten.relu.default", "aten.relu6.default", "aten.hardtanh.default", "aten.clamp.default")
-"""Operators that become the range of the node that computes their operand."""
-
-MOVES = frozenset(
-    {
-        "aten.view_copy.default",
-        "aten.permute_copy.default",
-        "aten.transpose_copy.int",
-        "aten.t_copy.default",
-        "aten.unsqueeze_copy.default",
-        "aten.squeeze_copy.default",
-        "aten.squeeze_copy.dim",
-        "aten.squeeze_copy.dims",
-        "aten.expand_copy.default",
-        "aten.clone.default",
-        "aten.alias_copy.default",
-        "aten.slice_copy.Tensor",
-        "aten.select_copy.int",
-        "aten.split_copy.Tensor",
-        "aten.split_with_sizes_copy.default",
-        "dim_order_ops._to_dim_order_copy.default",
-        "dim_order_ops._clone_dim_order.default",
-    }
-)
-"""Operators with one operand whose elements are some of the operand's."""
-
-CHOOSES = frozenset({"aten.relu.default", "aten.max_pool2d.default", "aten.max_pool2d_with_indices.default"})
-"""Operators that give elements of their operand, or 0, which integers stand for exactly."""
 
 JOINS = frozenset({"aten.cat.default", "aten.stack.default"})
 """Operators whose elements are those of their operands."""

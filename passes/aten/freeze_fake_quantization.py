@@ -144,6 +144,7 @@ def _freeze(op: AtenOp, known: _Known) -> None:
     points = known.numbers(op.arg("zero_point"), of_observer=is_observed)
     if enabled is None or scales is None or points is None or not scales.size or scales.size != points.size:
         return
+    observes: np.ndarray | None = None
     if is_observed:
         seen = known.numbers(op.arg("running_min"), of_observer=True)
         observes = known.numbers(op.arg("observer_on"))
@@ -152,7 +153,7 @@ def _freeze(op: AtenOp, known: _Known) -> None:
     result = x if not enabled.any() else _pair(op, x, scales, points, known)
     if result is None:
         return
-    if is_observed and observes.any():
+    if observes is not None and observes.any():
         known.was_on.append(op)
     op.results[0].replace_all_uses_with(result)
     for name, after in zip(_FOLLOWED, op.results[2:], strict=False):

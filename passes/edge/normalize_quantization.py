@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.api.registry import parse_delegate
@@ -123,7 +123,8 @@ class _Form:
 def _form(op: EdgeOp, stored: SSAValue) -> _Form | None:
     """The form of the integers ``stored`` of an operator; None where they are not the 8 bits of float32 numbers."""
     numbers = op.results[0] if stored is op.operands[0] else op.operands[0]
-    shift = {i8: 0, ui8: 128}.get(tensor_of(stored).element_type)
+    shifts: dict[Attribute, int] = {i8: 0, ui8: 128}
+    shift = shifts.get(tensor_of(stored).element_type)
     if shift is None or tensor_of(numbers).element_type != f32:
         return None
     scale, point, low, high = (op.arg(name) for name in ("scale", "zero_point", "quant_min", "quant_max"))

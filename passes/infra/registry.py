@@ -45,7 +45,7 @@ __all__ = [
 
 PassT = TypeVar("PassT", bound=type[ModulePass])
 
-PACKAGES = ("etir.passes", "etir.lowering", "etir.backends.native.passes")
+PACKAGES = ("etir.passes", "etir.lowering", "etir.backends.native.passes", "etir.quantization.passes")
 """Where etir's own passes are, by folder in any depth."""
 
 ALIASES: dict[str, str] = {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
+from etir.backends.api.quantization import CHOOSES, CLAMPS, MOVES
 from etir.backends.xnnpack.datatypes import BY_NAME
 from etir.backends.xnnpack.legalize.constants import QuantizedWeight, blob_of
 from etir.backends.xnnpack.legalize.emitter import Emitter, quantized_info
@@ -20,12 +21,9 @@ from etir.backends.xnnpack.legalize.layouts import Layout
 from etir.backends.xnnpack.legalize.legalizer import legalizes
 from etir.backends.xnnpack.legalize.numbers import bfloat16
 from etir.backends.xnnpack.scales import (
-    CHOOSES,
-    CLAMPS,
     DEQUANTIZE,
     JOINS,
     LAYERS,
-    MOVES,
     PAD,
     PRODUCTS,
     QUANTIZE,

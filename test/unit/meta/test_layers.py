@@ -41,6 +41,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("lowering", "import, and the steps from one level to the next"),
     ("passes", "rewrites inside one level"),
     ("backends", "delegates, one folder each"),
+    ("quantization", "numbers become integers: what, with which scales, at what loss"),
     ("etir", "the compiler: pipeline, driver, report"),
     ("devtools", "traces, profiles, and what is found with them"),
     ("tools", "command lines"),

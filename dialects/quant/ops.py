@@ -1,0 +1,129 @@
+"""The operation and the attributes of the quant dialect, which lives at the edge level only.
+
+* ``quant.observe`` is an identity: a value that is going to be stored as integers, with what calibration has seen of it
+  (``seen``) and what was chosen (``as``). A person may edit either.
+* ``#quant.range<-1.84, 6.02, samples = 64>`` is the least and the greatest number of so many samples.
+* ``#quant.uniform<i8, scale = 0.0308, zero_point = -68>`` stores a number x as ``round(x / scale) + zero_point``;
+  ``#quant.uniform<i8, axis = 0>`` are weights with a scale for each index of a dim, which follows from them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import Float32Type, TensorType
+from xdsl.ir import Attribute, Data, SSAValue
+from xdsl.irdl import (
+    BaseAttr,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    VarConstraint,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+LOW, HIGH = -128, 127
+"""Integers of ``i8``."""
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)"
+_RANGE = re.compile(rf"\s*({_NUMBER})\s*,\s*({_NUMBER})\s*,\s*samples\s*=\s*(\d+)\s*")
+_UNIFORM = re.compile(rf"\s*i8\s*,\s*(?:scale\s*=\s*({_NUMBER})\s*,\s*zero_point\s*=\s*(-?\d+)|axis\s*=\s*(\d+))\s*")
+
+
+@dataclass(frozen=True)
+class Range:
+    """The least and the greatest number of so many samples."""
+
+    low: float
+    high: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """int8 numbers: those of one scale and zero point, or (``axis``) symmetric with a scale for each index of a dim."""
+
+    scale: float | None = None
+    zero_point: int = 0
+    axis: int | None = None
+
+
+@irdl_attr_definition
+class RangeAttr(Data[Range]):
+    """``#quant.range<-1.84, 6.02, samples = 64>``."""
+
+    name = "quant.range"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Range:
+        position = parser.pos
+        found = _RANGE.fullmatch(parser._parse_dialect_symbol_body())  # pyright: ignore[reportPrivateUsage]
+        if found is None:
+            parser.raise_error("a range is <low, high, samples = count>", position)
+        return Range(float(found[1]), float(found[2]), int(found[3]))
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<{self.data.low!r}, {self.data.high!r}, samples = {self.data.samples}>")
+
+
+@irdl_attr_definition
+class UniformAttr(Data[Uniform]):
+    """``#quant.uniform<i8, scale = 0.0308, zero_point = -68>``, ``#quant.uniform<i8, axis = 0>``."""
+
+    name = "quant.uniform"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Uniform:
+        position = parser.pos
+        found = _UNIFORM.fullmatch(parser._parse_dialect_symbol_body())  # pyright: ignore[reportPrivateUsage]
+        if found is None:
+            parser.raise_error("integers are <i8, scale = number, zero_point = number> or <i8, axis = dim>", position)
+        if found[3] is not None:
+            return Uniform(axis=int(found[3]))
+        return Uniform(float(found[1]), int(found[2]))
+
+    def print_parameter(self, printer: Printer) -> None:
+        u = self.data
+        how = f"axis = {u.axis}" if u.axis is not None else f"scale = {u.scale!r}, zero_point = {u.zero_point}"
+        printer.print_string(f"<i8, {how}>")
+
+
+@irdl_op_definition
+class ObserveOp(IRDLOperation):
+    """A value that is to be integers: ``%1 = quant.observe %0 {as = #quant.uniform<...>} : tensor<4xf32>``."""
+
+    name = "quant.observe"
+    T: ClassVar = VarConstraint("T", BaseAttr(TensorType))
+    input = operand_def(T)
+    seen = opt_prop_def(RangeAttr)
+    encoding = opt_prop_def(UniformAttr, prop_name="as")
+    result = result_def(T)
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$input attr-dict `:` type($result)"
+
+    def __init__(self, value: SSAValue, seen: Attribute | None = None, encoding: Attribute | None = None):
+        super().__init__(operands=[value], result_types=[value.type], properties={"seen": seen, "as": encoding})
+
+    def verify_(self) -> None:
+        """Constraints Q1 to Q3 of docs/reference/dialects/quant.md."""
+        type = self.input.type
+        if not isinstance(type, TensorType) or type.element_type != Float32Type():
+            raise VerifyException(f"observes tensor<...xf32>, not {type} (Q1)")
+        if self.seen is not None and not self.seen.data.low <= self.seen.data.high:
+            raise VerifyException(f"a range from {self.seen.data.low} to {self.seen.data.high} (Q2)")
+        if self.encoding is None:
+            return
+        u = self.encoding.data
+        if u.scale is None or not 0 < u.scale < float("inf") or not LOW <= u.zero_point <= HIGH:
+            raise VerifyException(f"needs a positive scale and a zero point of {LOW} to {HIGH} (Q3)")

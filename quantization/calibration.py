@@ -1,0 +1,130 @@
+"""What observed values look like: the program runs on one sample after the other, and nothing of them is kept but a
+least number, a greatest one, and a histogram of 2,048 bins.
+
+The bins lie around zero, from -R to R. A number outside doubles R until it is inside, and pairs of bins become one, so
+that one pass over the data is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from etir.diagnostics import EtirError
+from etir.dialects.quant.ops import ObserveOp, Range, RangeAttr
+from etir.dialects.text import source_location
+from etir.interpret.evaluator import Evaluator
+from etir.interpret.interpreter import Interpreter
+from etir.quantization.errors import E1403, E1404, E1405
+
+BINS = 2048
+_HALF = BINS // 2
+
+
+@dataclass
+class Statistics:
+    """What has been seen of one value."""
+
+    low: float = np.inf
+    high: float = -np.inf
+    samples: int = 0
+    radius: float = 0.0
+    bins: np.ndarray = field(default_factory=lambda: np.zeros(BINS, np.int64))
+
+    def add(self, numbers: np.ndarray) -> None:
+        """Look at one sample's numbers. Raises ``ValueError`` for one that is not finite."""
+        if not numbers.size:
+            return
+        low, high = float(numbers.min()), float(numbers.max())
+        if not np.isfinite(low) or not np.isfinite(high):
+            raise ValueError("nan" if np.isnan(low) or np.isnan(high) else "inf")
+        self.low, self.high, self.samples = min(self.low, low), max(self.high, high), self.samples + 1
+        self._grow(max(-low, high))
+        scale = np.float32(_HALF / self.radius)
+        places = np.clip(
+            (numbers.reshape(-1) * scale).astype(np.int32) + _HALF - (numbers.reshape(-1) < 0), 0, BINS - 1
+        )
+        self.bins += np.bincount(places, minlength=BINS)
+
+    def _grow(self, magnitude: float) -> None:
+        """Bins that reach as far as ``magnitude``."""
+        if not self.radius:
+            self.radius = max(magnitude, 1e-30)
+        while self.radius < magnitude:
+            inner = self.bins.reshape(-1, 2).sum(1)
+            self.bins = np.zeros(BINS, np.int64)
+            self.bins[_HALF // 2 : _HALF // 2 + _HALF] = inner
+            self.radius *= 2
+
+    @property
+    def centers(self) -> np.ndarray:
+        """The number in the middle of each bin."""
+        return (np.arange(BINS) - _HALF + 0.5) * (self.radius / _HALF)
+
+    @property
+    def range(self) -> Range:
+        """What the text says."""
+        return Range(self.low, self.high, self.samples)
+
+
+def calibrate(
+    module: ModuleOp,
+    samples: Iterable[Sequence[Any]],
+    method: str = "forward",
+    evaluator: str | Evaluator = "auto",
+) -> dict[ObserveOp, Statistics]:
+    """Run ``method`` on every sample (its inputs) and write the ranges of what is observed into the text, merged with
+    those that are there. Values are freed after their last use.
+
+    Raises E1403 where there is no sample, E1404 for one that does not fit, E1405 for a value that is not finite.
+    """
+    interpreter = Interpreter(module, evaluator)
+    found: dict[ObserveOp, Statistics] = {}
+
+    def observe(op: ObserveOp, value: Any) -> None:
+        statistics = found.setdefault(op, Statistics())
+        try:
+            statistics.add(np.asarray(value, np.float32))
+        except ValueError as error:
+            raise E1405.error(
+                f"sample {count} makes {error} of what is observed", source_location(op.location)
+            ) from None
+
+    count = 0
+    for sample in samples:
+        run_observed(interpreter, sample, method, observe, count)
+        count += 1
+    if not count:
+        raise E1403.error("static-int8 needs to see inputs")
+    for op, statistics in found.items():
+        if statistics.samples:
+            seen = statistics.range
+            if op.seen is not None:
+                before = op.seen.data
+                counted = before.samples + seen.samples
+                seen = Range(min(before.low, seen.low), max(before.high, seen.high), counted)
+            op.properties["seen"] = RangeAttr(seen)
+    return found
+
+
+def run_observed(
+    interpreter: Interpreter,
+    sample: Sequence[Any],
+    method: str,
+    observe: Callable[[ObserveOp, Any], None],
+    index: int = 0,
+) -> list[Any]:
+    """The outputs for one sample. Raises E1404 for inputs that do not fit the method."""
+    interpreter.observe = observe
+    try:
+        return interpreter.run(list(sample), method)
+    except EtirError as error:
+        if "E1002" not in error.ids:
+            raise
+        raise E1404.error(f"sample {index}: {error.diagnostics[0].message}") from None
+    finally:
+        interpreter.observe = None

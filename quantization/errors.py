@@ -1,0 +1,36 @@
+"""Ids of what can go wrong while a program is quantized."""
+
+from __future__ import annotations
+
+from etir.diagnostics import define
+
+E1401 = define(
+    "E1401",
+    "there is no such recipe",
+    "recipes are static-int8 and weight-int8; `docs/guide/quantization.md` says what each of them does",
+)
+E1402 = define(
+    "E1402",
+    "the target cannot do what the recipe says",
+    "name a backend that computes on int8 (delegates=['xnnpack']), or quantize the weights only (weight-int8)",
+)
+E1403 = define(
+    "E1403",
+    "there is no calibration data",
+    "give some inputs as the program is going to see them: calibration=[inputs, ...], --calibration FILE.npz",
+)
+E1404 = define(
+    "E1404",
+    "the calibration data does not fit the program",
+    "every array has a sample in each index of its first dim; samples have the shape and the dtype of the inputs",
+)
+E1405 = define(
+    "E1405",
+    "a value has no range",
+    "take the sample out, or leave out what computes it (skip=...)",
+)
+E1406 = define(
+    "E1406",
+    "nothing of the program can be quantized",
+    "`reasons` above say why; what is quantized already stays as it is",
+)

@@ -1,0 +1,165 @@
+"""`annotate-quantization`: say which values and which weights are going to be integers.
+
+Before::
+
+    %y = edge.aten.linear.default(%x, %w, %b) : ...
+    %z = edge.aten.relu.default(%y) : ...
+
+After ``annotate-quantization{backend=xnnpack}``::
+
+    %0 = quant.observe %x : tensor<2x8xf32>
+    %y = edge.aten.linear.default(%0, %w, %b) {quant.weight = #quant.uniform<i8, axis = 0>} : ...
+    %z = edge.aten.relu.default(%y) : ...
+    %1 = quant.observe %z : tensor<2x4xf32>
+
+What can be integers is what the backends' rows say (:mod:`etir.backends.api.quantization`), nothing else. A clamp
+that alone reads a result is a part of the operator: the range after it is the one that counts. Integers go through
+what only moves or chooses elements, so that nothing is observed twice. An operator of which a row exists and does not
+hold, or that is skipped, has the reason as ``quant.why``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from etir.backends.api.conditions import is_constant
+from etir.backends.api.quantization import CHOOSES, CLAMPS, MOVES, QuantizedRow
+from etir.backends.api.registry import parse_delegate
+from etir.dialects.context import EtContext
+from etir.dialects.dtypes import f32
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import tensor_of
+from etir.dialects.quant.ops import ObserveOp, Uniform, UniformAttr
+from etir.dialects.text import source_location
+from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
+from etir.quantization.recipes import recipe_of
+from etir.quantization.weights import WEIGHT_ROWS
+
+WEIGHT, WHY, INTEGERS = "quant.weight", "quant.why", "quant.integers"
+
+
+@register_pass
+@dataclass(frozen=True)
+class AnnotateQuantizationPass(Pass):
+    """Observe what a backend computes on int8, and mark the weights.
+
+    ``recipe`` is a name of :data:`~etir.quantization.recipes.RECIPES`; ``backend`` names backends as `partition` does;
+    ``skip`` are shell patterns of source modules (``head.*``) and of operators (``aten.mul.Tensor``) that stay in
+    floating point.
+    """
+
+    name = "annotate-quantization"
+    recipe: str = "static-int8"
+    backend: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Raises E1401 for an unknown recipe, E1101, E1107 and E1110 for wrong backends."""
+        activations = recipe_of(self.recipe).activations
+        rows: dict[str, list[QuantizedRow]] = {}
+        for row in tuple(self._rows()) if activations else WEIGHT_ROWS:
+            rows.setdefault(row.operator, []).append(row)
+        for method in methods(module):
+            for op in list(method.walk()):
+                if isinstance(op, EdgeOp) and op.op_name in rows:
+                    self._annotate(op, rows[op.op_name], activations)
+
+    def _rows(self) -> Iterator[QuantizedRow]:
+        for text in self.backend:
+            delegate = parse_delegate(text)
+            yield from delegate.backend.quantization_rows(delegate.options)
+
+    def _annotate(self, op: EdgeOp, rows: list[QuantizedRow], activations: bool) -> None:
+        refusals = [row.refusal(op) for row in rows]
+        row = next((row for row, reason in zip(rows, refusals, strict=True) if reason is None), None)
+        reason = self._skipped(op) or (refusals[0] if row is None else None)
+        if row is not None and reason is None and activations:
+            reason = _not_numbers(op, row)
+        if row is None or reason is not None:
+            op.attributes[WHY] = StringAttr(reason or "")
+            return
+        if row.weight:
+            op.attributes[WEIGHT] = UniformAttr(Uniform(axis=row.axis))
+        if not activations:
+            return
+        op.attributes[INTEGERS] = UnitAttr()
+        for name in dict.fromkeys(row.activations):
+            index = op.operands.index(op.arg(name))
+            op.operands[index] = _observed(op.operands[index], op)
+        _observe_result(op)
+
+    def _skipped(self, op: Operation) -> str | None:
+        place = source_location(op.location)
+        names = [place.module if place is not None else "", op.op_name if isinstance(op, EdgeOp) else ""]
+        pattern = next((p for p in self.skip if any(name and fnmatchcase(name, p) for name in names)), None)
+        return None if pattern is None else f"skipped by '{pattern}'"
+
+
+def _not_numbers(op: EdgeOp, row: QuantizedRow) -> str | None:
+    for name in row.activations:
+        value = op.arg(name)
+        if not isinstance(value, SSAValue) or not isinstance(value.type, TensorType):
+            return f"'{name}' is a number"
+        if is_constant(value):
+            return f"'{name}' is a constant"
+    types = [tensor_of(v).element_type for v in (*op.results[:1],)]
+    return None if types == [f32] else "a result that is not float32"
+
+
+def _observed(value: SSAValue, before: Operation) -> SSAValue:
+    """``value`` observed: it is already, or for those that compute on integers alone."""
+    if _is_stored(value):
+        return value
+    known = next((use.operation for use in value.uses if isinstance(use.operation, ObserveOp)), None)
+    if isinstance(known, ObserveOp):
+        return known.result
+    observe = ObserveOp(value)
+    observe.location = before.location
+    Rewriter.insert_op(observe, InsertPoint.before(before) if isinstance(value.owner, Operation) else _start(value))
+    return observe.result
+
+
+def _is_stored(value: SSAValue) -> bool:
+    """Whether the elements of ``value`` are those of a value that is observed."""
+    while isinstance(value.owner, EdgeOp) and value.owner.op_name in MOVES | CHOOSES:
+        value = value.owner.operands[0]
+    return isinstance(value.owner, ObserveOp)
+
+
+def _start(value: SSAValue) -> InsertPoint:
+    assert not isinstance(value.owner, Operation)
+    return InsertPoint.at_start(value.owner)
+
+
+def _clamped(op: EdgeOp) -> SSAValue:
+    """The result, after clamps that alone read it."""
+    value: SSAValue = op.results[0]
+    while isinstance(user := value.get_user_of_unique_use(), EdgeOp) and user.op_name in CLAMPS:
+        value = user.results[0]
+    return value
+
+
+def result_of(op: EdgeOp) -> ObserveOp | None:
+    """The observer of an operator's result."""
+    users = [use.operation for use in _clamped(op).uses]
+    return next((user for user in users if isinstance(user, ObserveOp)), None)
+
+
+def _observe_result(op: EdgeOp) -> None:
+    """Whoever reads the result reads what is stored."""
+    value = _clamped(op)
+    if value.first_use is None or any(isinstance(use.operation, ObserveOp) for use in value.uses):
+        return
+    last = value.owner
+    assert isinstance(last, Operation)
+    observe = ObserveOp(value)
+    observe.location = op.location
+    Rewriter.insert_op(observe, InsertPoint.after(last))
+    value.replace_uses_with_if(observe.result, lambda use: use.operation is not observe)

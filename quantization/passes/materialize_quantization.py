@@ -1,0 +1,121 @@
+"""`materialize-quantization`: what was observed and marked becomes integers.
+
+Before::
+
+    %0 = quant.observe %x {as = #quant.uniform<i8, scale = 0.03, zero_point = -5>} : tensor<2x8xf32>
+    %1 = et.get_weight @w : tensor<4x8xf32>
+    %2 = edge.aten.linear.default(%0, %1) {quant.weight = #quant.uniform<i8, axis = 0>} : ...
+
+After::
+
+    %0 = edge.quantized_decomposed.quantize_per_tensor.default(%x, scale = 0.03, zero_point = -5, ...)
+    %1 = edge.quantized_decomposed.dequantize_per_tensor.default(%0, scale = 0.03, zero_point = -5, ...)
+    %2 = et.get_weight @w_int8 : tensor<4x8xi8>
+    %3 = edge.quantized_decomposed.dequantize_per_channel.default(%2, %scales, %zeros, axis = 0, ...)
+    %4 = edge.aten.linear.default(%1, %3) : ...
+
+A value that nothing was chosen for stays in floating point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from etir.dialects.context import EtContext
+from etir.dialects.dtypes import f32, i8, i64
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
+from etir.dialects.et.program import GetWeightOp
+from etir.dialects.quant.ops import HIGH, LOW, ObserveOp, UniformAttr
+from etir.dialects.quantized import DEQUANTIZE, DEQUANTIZE_PER_CHANNEL, QUANTIZE, declare, quantized_op
+from etir.passes.analysis.constants import ConstantStore
+from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
+from etir.quantization.passes.annotate_quantization import INTEGERS, WEIGHT, WHY
+from etir.quantization.weights import MOST, quantized_weight
+
+
+@register_pass
+@dataclass(frozen=True)
+class MaterializeQuantizationPass(Pass):
+    """Write integers for what is observed and marked.
+
+    ``keep`` leaves the observers after the pairs, so that what is stored can be compared with what was observed.
+    """
+
+    name = "materialize-quantization"
+    keep: bool = False
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Weights whose bytes are not loaded stay in floating point."""
+        store = ConstantStore(module)
+        for method in methods(module):
+            for op in list(method.walk()):
+                for name in (WHY, INTEGERS):
+                    op.attributes.pop(name, None)
+                if isinstance(op, ObserveOp):
+                    self._pair(op)
+                elif isinstance(op, EdgeOp) and isinstance(op.attributes.get(WEIGHT), UniformAttr):
+                    _weight(op, store)
+            names = dict.fromkeys(op.op_name for op in method.walk() if isinstance(op, EdgeOp))
+            made = [n for n in (QUANTIZE, DEQUANTIZE, DEQUANTIZE_PER_CHANNEL) if n in names]
+            declare(module, made)
+
+    def _pair(self, op: ObserveOp) -> None:
+        value, encoding = op.input, op.encoding
+        if encoding is not None:
+            type = tensor_of(value)
+            numbers: dict[str, Any] = {"scale": encoding.data.scale, "zero_point": encoding.data.zero_point}
+            numbers |= {"quant_min": LOW, "quant_max": HIGH, "dtype": i8}
+            stored = tensor_type(i8, dims_of(type), order_of(type))
+            quantize = quantized_op(QUANTIZE).make({"input": value, **numbers}, [stored], location=op.location)
+            arguments = {"input": quantize.results[0], **numbers}
+            dequantize = quantized_op(DEQUANTIZE).make(arguments, [type], location=op.location)
+            for made in (quantize, dequantize):
+                Rewriter.insert_op(made, InsertPoint.before(op))
+            value = dequantize.results[0]
+        if self.keep:
+            op.operands[0] = value
+            return
+        op.result.replace_all_uses_with(value)
+        Rewriter.erase_op(op)
+
+
+def _weight(op: EdgeOp, store: ConstantStore) -> None:
+    encoding = op.attributes.pop(WEIGHT)
+    assert isinstance(encoding, UniformAttr)
+    axis = cast(int, encoding.data.axis)
+    weight = cast(SSAValue, op.arg("weight"))
+    if not store.is_constant(weight):
+        return
+    type = tensor_of(weight)
+    order = order_of(type)
+    shape = type.get_shape()
+    stored = np.frombuffer(store.data(weight), np.float32).reshape([shape[d] for d in order])
+    integers, scales = quantized_weight(stored.transpose(np.argsort(order)), axis)
+    hint = weight.owner.symbol.root_reference.data if isinstance(weight.owner, GetWeightOp) else "weight"
+    numbers = [
+        store.make(np.ascontiguousarray(integers).tobytes(), tensor_type(i8, shape), op, f"{hint}_int8"),
+        store.make(scales.tobytes(), tensor_type(f32, [len(scales)]), op, f"{hint}_scales"),
+        store.make(np.zeros(len(scales), np.int64).tobytes(), tensor_type(i64, [len(scales)]), op, "zeros"),
+    ]
+    for number in numbers:
+        Rewriter.insert_op(number, InsertPoint.before(op))
+    names = ("input", "scales", "zero_points")
+    arguments: dict[str, Any] = {n: o.results[0] for n, o in zip(names, numbers, strict=True)}
+    arguments |= {"axis": axis, "quant_min": -MOST, "quant_max": MOST, "dtype": i8}
+    made = quantized_op(DEQUANTIZE_PER_CHANNEL).make(arguments, [tensor_type(f32, shape)], location=op.location)
+    Rewriter.insert_op(made, InsertPoint.before(op))
+    op.operands[op.operands.index(weight)] = made.results[0]
+    _erase_unused(weight.owner)
+
+
+def _erase_unused(owner: object) -> None:
+    if isinstance(owner, Operation) and all(r.first_use is None for r in owner.results):
+        Rewriter.erase_op(owner)

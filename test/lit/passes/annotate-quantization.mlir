@@ -1,0 +1,44 @@
+// RUN: et-opt -p 'annotate-quantization{backend=xnnpack}' --split-input-file %s | filecheck %s
+// RUN: et-opt -p 'annotate-quantization{recipe=weight-int8}' --split-input-file %s | filecheck %s --check-prefix=WEIGHT
+// RUN: et-opt -p 'annotate-quantization{backend=xnnpack skip=aten.linear.default}' --split-input-file %s | filecheck %s --check-prefix=SKIP
+// RUN: et-opt -p 'annotate-quantization{backend=reference}' --split-input-file %s | filecheck %s --check-prefix=NONE
+
+// A layer and the clamp that alone reads it; the next layer reads what is stored, through a move.
+
+et.weight @w : tensor<16x32xf32> = #et.synthetic<seed = 1>
+
+// CHECK-LABEL: func.func @layers
+// NONE-NOT: quant.
+func.func @layers(%x: tensor<2x32xf32>) -> tensor<16x2xf32> {
+  // CHECK: %[[X:.*]] = quant.observe %x : tensor<2x32xf32>
+  // CHECK: %[[Y:.*]] = edge.aten.linear.default(%[[X]], %w) {quant.weight = #quant.uniform<i8, axis = 0>, quant.integers}
+  // WEIGHT: edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i8, axis = 0>}
+  // SKIP: edge.aten.linear.default(%x, %w) {quant.why = "skipped by 'aten.linear.default'"}
+  // CHECK-NEXT: %[[R:.*]] = edge.aten.relu.default(%[[Y]])
+  // CHECK-NEXT: %[[O:.*]] = quant.observe %[[R]]
+  // CHECK-NEXT: %[[T:.*]] = edge.aten.permute_copy.default(%[[O]]
+  // CHECK-NEXT: %[[S:.*]] = edge.aten.add.Tensor(%[[T]], %[[T]]) {quant.integers}
+  // CHECK-NEXT: %[[Z:.*]] = quant.observe %[[S]]
+  // CHECK-NEXT: func.return %[[Z]]
+  %w = et.get_weight @w : tensor<16x32xf32>
+  %y = edge.aten.linear.default(%x, %w) : (tensor<2x32xf32>, tensor<16x32xf32>) -> tensor<2x16xf32>
+  %r = edge.aten.relu.default(%y) : (tensor<2x16xf32>) -> tensor<2x16xf32>
+  %t = edge.aten.permute_copy.default(%r, dims = [1, 0]) : (tensor<2x16xf32>) -> tensor<16x2xf32>
+  %z = edge.aten.add.Tensor(%t, %t) : (tensor<16x2xf32>, tensor<16x2xf32>) -> tensor<16x2xf32>
+  func.return %z : tensor<16x2xf32>
+}
+
+// -----
+
+// Why not: an operator with a weight that is computed, a sum of a multiple. Who reads floats keeps reading them.
+
+// CHECK-LABEL: func.func @refused
+func.func @refused(%x: tensor<2x32xf32>, %w: tensor<16x32xf32>) -> (tensor<2x16xf32>, tensor<2x32xf32>, tensor<2x32xf32>) {
+  // CHECK: edge.aten.linear.default(%x, %w) {quant.why = "'weight' is computed, not a weight"}
+  // CHECK: edge.aten.add.Tensor(%x, %x, alpha = 2) {quant.why = "alpha = 2"}
+  // CHECK: edge.aten.exp.default(%x) :
+  %y = edge.aten.linear.default(%x, %w) : (tensor<2x32xf32>, tensor<16x32xf32>) -> tensor<2x16xf32>
+  %z = edge.aten.add.Tensor(%x, %x, alpha = 2) : (tensor<2x32xf32>, tensor<2x32xf32>) -> tensor<2x32xf32>
+  %e = edge.aten.exp.default(%x) : (tensor<2x32xf32>) -> tensor<2x32xf32>
+  func.return %y, %z, %e : tensor<2x16xf32>, tensor<2x32xf32>, tensor<2x32xf32>
+}

@@ -1,0 +1,65 @@
+"""The arguments of ``et-compile`` that quantize, and what they do."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from etir.tools.common import check_output, usage_error, write_output
+
+if TYPE_CHECKING:
+    from etir.options import CompileOptions
+
+
+def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
+    """``--quantize`` and what goes with it."""
+    parser.add_argument(
+        "--quantize",
+        metavar="RECIPE",
+        help="store numbers as integers: static-int8 (for delegates that compute on int8; needs --calibration), "
+        "weight-int8",
+    )
+    parser.add_argument(
+        "--calibration", metavar="FILE.npz", help="inputs to see, a sample in each index of the first dim of each array"
+    )
+    parser.add_argument(
+        "--encodings",
+        default=argparse.SUPPRESS,
+        metavar="METHOD",
+        help="how ranges are chosen: minmax, percentile, mse, entropy (default: minmax)",
+    )
+    parser.add_argument(
+        "--quantize-skip",
+        default=argparse.SUPPRESS,
+        metavar="PATTERN,...",
+        help="source modules and operators that stay in float32: head.*, aten.mul.Tensor",
+    )
+    parser.add_argument(
+        "--quantize-report", metavar="FILE", help="write what became of each layer, as JSON; --report prints it as text"
+    )
+
+
+def quantized_source(arguments: argparse.Namespace, source: Any, options: CompileOptions) -> Any:
+    """What is compiled: ``source``, or its module on integers. Raises what ``etir.quantize`` does."""
+    given = vars(arguments)
+    if arguments.quantize is None:
+        named = [name for name in ("calibration", "encodings", "quantize_skip", "quantize_report") if given.get(name)]
+        if named:
+            raise usage_error(f"--{named[0].replace('_', '-')} goes with --quantize RECIPE")
+        return source
+    from etir.quantized import quantize_program
+
+    check_output(arguments.quantize_report)
+    found = quantize_program(
+        source,
+        arguments.quantize,
+        calibration=arguments.calibration if arguments.calibration is not None else (),
+        encodings=given.get("encodings", "minmax"),
+        skip=tuple(given.get("quantize_skip", "").split(",")) if "quantize_skip" in given else (),
+        options=options,
+    )
+    if arguments.quantize_report is not None:
+        write_output(arguments.quantize_report, found.report.to_json() + "\n")
+    if arguments.report == "text":
+        print(found.report, end="\n\n")
+    return found.module
