@@ -50,7 +50,10 @@ def _forward(block: Block, copy: MapOp) -> None:
     if base_of(written) in [base_of(v) for v in writer.reads()]:
         return
     to = _target(place_of(written), place_of(source), place_of(copy.out))
-    if to is None or (not isinstance(writer, MapOp) and to.strides[-1] != 1 and to.shape[-1] != 1):
+    if to is None:
+        return
+    is_apart = to.shape[-1:] not in ((), (1,)) and to.strides[-1] != 1
+    if is_apart and not isinstance(writer, MapOp):
         return
     # What the memory is must be known where it is written now.
     base = to.base.owner

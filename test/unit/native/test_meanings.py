@@ -59,7 +59,13 @@ def few_dims() -> Case:
     def function(x: Any) -> Any:
         y = rows(x)
         total = y.sum()
-        numbers = (total.sum(0), total.mean(-1) * 2.0, total.amax().amax(0), total.amin(0) + 1.0)
+        numbers = (
+            total.sum(0),
+            total.mean(-1) * 2.0,
+            total.amax().amax(0),
+            total.amin(0) + 1.0,
+            y.amin((0, 1), True).permute(1, 0),
+        )
         return *numbers, torch.stack([y, rows(x + 1.0)], -1), column(y).softmax(0), y.squeeze(-1).sum(-1), rows(x[0])
 
     return function, (torch.randn(3, 8),), [rows, column]

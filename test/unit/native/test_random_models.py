@@ -37,8 +37,9 @@ def with_special_numbers(inputs: Sequence[Any], seed: int) -> list[Any]:
 
 @pytest.mark.parametrize("seed", [*range(5), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(5, 400))])
 def test_random_models(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results are as near to float64 as 1e-5, or as eager's; those of a second run are the first ones to the last bit,
-    and those of special numbers are NaN and infinite where eager's are.
+    """Results are as near to float64 as 1e-5, or as those of eager and of the kernels; those of a second run are the
+    first ones to the last bit, and those of special numbers are NaN and infinite where eager's are. Eager's gelu of an
+    infinity is NaN in float32 alone.
     """
     monkeypatch.setattr(backend, "WORTH", 0)
     model = Model(seed, 3 + seed % 7).eval()
@@ -46,14 +47,18 @@ def test_random_models(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.no_grad():
         eager, none = model(*model.inputs), model(*special)
         wide = model.double()(*(x.double() for x in model.inputs))
+        none_wide = model(*(x.double() for x in special))
         exported = torch.export.export(model.float(), model.inputs)
     options = f"native{{cpus={here()[seed % len(here())]}}}"
     program = etir.compile(exported, target="etir", delegates=[options])
     assert {warning.id.id for warning in program.warnings} <= {"E1104"}, model.said
     loaded = etir.runtime.load(program, native="trusted")
     first = [x.clone() for x in loaded.forward(*model.inputs)]
-    for got, want in zip(loaded.forward(*special), none, strict=True):
-        assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.isinf(), want.isinf()), model.said
-    for got, again, want, exact in zip(first, loaded.forward(*model.inputs), eager, wide, strict=True):
-        assert got.shape == want.shape and torch.equal(got, again), model.said
-        assert off(got, exact) <= max(1e-5, 4 * off(want, exact)), model.said
+    for got, *wants in zip(loaded.forward(*special), none, none_wide, strict=True):
+        agrees = [(got.isnan() == want.isnan()) & (got.isinf() == want.isinf()) for want in wants]
+        assert (agrees[0] | agrees[1]).all(), model.said
+    kernels = etir.runtime.load(program, native="refuse").forward(*model.inputs)
+    again = loaded.forward(*model.inputs)
+    for got, second, want, other, exact in zip(first, again, eager, kernels, wide, strict=True):
+        assert got.shape == want.shape and torch.equal(got, second), model.said
+        assert off(got, exact) <= max(1e-5, 4 * off(want, exact), 4 * off(other, exact)), model.said
