@@ -2,5 +2,6 @@
 
 ``backend.py`` is what the passes of delegation see. The levels are ``native`` (``dialect.py``: groups of edge operators
 that become one loop nest) and ``tile`` (``tile.py``: loops over memory, with one operation for a micro-kernel). Rules
-of fusion are files in ``fusion/``, micro-kernels files in ``kernels/``; docs/design/native.md says why.
+of fusion are passes in ``passes/``, what groups become is in ``lowering/``, micro-kernels are files in ``kernels/``;
+docs/guide/native.md is for users, docs/tutorial/micro_kernel.md adds a micro-kernel.
 """

@@ -1,7 +1,7 @@
 """The ``native`` dialect: which edge operators become one loop nest.
 
-A group holds edge operators with their meaning unchanged; its kind says which template executes its root, and its
-schedule, once it has one, how. Views between groups stay edge operators: they are other strides of the same memory::
+A group holds edge operators with their meaning unchanged; its kind says which template executes its root. Views
+between groups stay edge operators: they are other strides of the same memory::
 
     %y = native.group "product" (%x, %w, %b) {
     ^bb0(%0: tensor<197x768xf32>, %1: tensor<3072x768xf32>, %2: tensor<3072xf32>):

@@ -6,9 +6,10 @@ strides of 0). Every other operation is one micro-kernel template of ``kernels/`
 C and its meaning::
 
     func.func @forward_native_0(%x: memref<197x768xf32>, %y: memref<197x3072xf32>) {
-      %w = tile.weight "fc.weight" <panel = 32> : memref<96x768x32xf32>
-      %b = tile.weight "fc.bias" : memref<197x3072xf32, strided<[0, 1]>>
-      tile.brgemm %x, %w, %y (%b) {tile = [14, 2], depth = 384} : memref<197x768xf32>, ... {
+      %w = tile.weight "fc.weight" panel 32 transposed 1 : memref<96x768x32xf32>
+      %b = tile.weight "fc.bias" : memref<3072xf32>
+      %e = memref.reinterpret_cast %b to ... : memref<197x3072xf32, strided<[0, 1]>>
+      tile.brgemm %x, %w, %y(%e) schedule {tile = [14, 2], depth = 384} : memref<197x768xf32>, ... {
       ^bb0(%sum: f32, %bias: f32):
         %0 = arith.addf %sum, %bias : f32
         tile.yield %0 : f32
@@ -170,7 +171,7 @@ class BufferOp(IRDLOperation):
 
 
 class TemplateOp(IRDLOperation):
-    """An operation that a template of ``kernels/`` executes; reads all operands but the last of ``writes``."""
+    """An operation that a template of ``kernels/`` executes."""
 
     schedule = opt_prop_def(DictionaryAttr)
 
