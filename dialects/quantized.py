@@ -18,6 +18,7 @@ from etir.dialects.schema import OpSchema, parse_schema
 NAMESPACE = "quantized_decomposed"
 
 _RANGE = "int quant_min, int quant_max, ScalarType dtype"
+_TABLE = "Tensor weight, Tensor weight_scales, Tensor? weight_zero_points, int weight_quant_min, int weight_quant_max"
 SCHEMAS: dict[str, str] = {
     "quantize_per_tensor.default": (
         f"quantize_per_tensor(Tensor input, float scale, int zero_point, {_RANGE}) -> Tensor"
@@ -33,6 +34,8 @@ SCHEMAS: dict[str, str] = {
         f"dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, {_RANGE}, *,"
         " ScalarType? out_dtype=None) -> Tensor"
     ),
+    "embedding_byte.default": f"embedding_byte({_TABLE}, Tensor indices) -> Tensor",
+    "embedding_4bit.default": f"embedding_4bit({_TABLE}, Tensor indices) -> Tensor",
 }
 """Schemas by overload, without the namespace."""
 
@@ -40,6 +43,8 @@ QUANTIZE = f"{NAMESPACE}.quantize_per_tensor.default"
 DEQUANTIZE = f"{NAMESPACE}.dequantize_per_tensor.default"
 QUANTIZE_PER_CHANNEL = f"{NAMESPACE}.quantize_per_channel.default"
 DEQUANTIZE_PER_CHANNEL = f"{NAMESPACE}.dequantize_per_channel.default"
+EMBEDDING_BYTE = f"{NAMESPACE}.embedding_byte.default"
+EMBEDDING_4BIT = f"{NAMESPACE}.embedding_4bit.default"
 
 
 @cache

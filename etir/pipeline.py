@@ -92,6 +92,7 @@ def _core(o: CompileOptions) -> Iterator[Step]:
     from etir.lowering.functionalize import FunctionalizePass
     from etir.lowering.verify_core_aten import VerifyCoreAtenPass
     from etir.passes.aten.freeze_fake_quantization import FreezeFakeQuantizationPass
+    from etir.passes.aten.gather_quantized_rows import GatherQuantizedRowsPass
     from etir.passes.aten.state_methods import StateMethodsPass
 
     if o.optimizer is None:
@@ -102,6 +103,7 @@ def _core(o: CompileOptions) -> Iterator[Step]:
     if o.state_methods is not False:
         match = () if o.state_methods is True else o.state_methods
         yield Step(StateMethodsPass(match), "state is read and written from outside", "state_methods")
+    yield Step(GatherQuantizedRowsPass(o.target, o.link_libraries), "only rows that are looked up are multiplied out")
     yield Step(
         DecomposeAtenPass(target=o.target, delegates=o.delegates, libraries=o.link_libraries),
         "fewer operators for every later pass to know; what the target or a delegate has a kernel for is preserved",
