@@ -1,6 +1,8 @@
 """``tile.map``: elementwise operators, and copies between strides.
 
-Neighboring dims become one where every operand allows it; the innermost loop goes over vectors of the last dim.
+Neighboring dims become one where every operand allows it; the innermost loop goes over vectors of the last dim. Where
+that is a few channels of an image that come from planes, the loop goes over columns, and compilers weave the vectors of
+the planes.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from etir.backends.native.tile import MapOp, shape_of, strides_of
 
 CHUNK = 4096
 """Elements of a unit of work where everything is one loop."""
+FEW = 4
+"""Planes that are woven."""
 
 
 @template(MapOp)
@@ -44,6 +48,8 @@ class Map(Template):
         dims, steps = collapsed([shape[d] for d in order], [[row[d] for d in order] for row in rows])
         names = ["o", *(f"x{i}" for i in range(len(op.inputs)))]
         lanes = cpu.vector
+        if _are_planes(op, dims, steps):
+            return _woven(dims, steps)
         *outer, inner = dims
         lines: list[str] = []
         if not outer and most(inner) > CHUNK:
@@ -70,6 +76,27 @@ class Map(Template):
     def numpy(self, op: MapOp, operands: Sequence[Any]) -> None:
         out, *inputs = operands
         out[...] = run_body(op.body.block, inputs)
+
+
+def _are_planes(op: MapOp, dims: Sequence[int], steps: Sequence[Sequence[int]]) -> bool:
+    """Whether a map copies a few planes, whose columns lie side by side, to channels that do."""
+    is_copy = len(op.inputs) == 1 and len([*op.body.block.ops]) == 1
+    few = len(dims) > 1 and 1 < dims[-1] <= FEW and dims[-2] >= 16
+    return is_copy and few and steps[0][-1] == 1 and steps[1][-1] != 1 and steps[1][-2] == 1
+
+
+def _woven(dims: Sequence[int], steps: Sequence[Sequence[int]]) -> CFunction:
+    *outer, columns, channels = dims
+    to, plane = steps[0][-2], steps[1][-1]
+    copies = " ".join(f"o[j * {to} + {c}] = x0[j + {c * plane}];" for c in range(channels))
+    places = [line.replace("* const", "* restrict const") for line in addresses(len(outer), steps, ["o", "x0"], 0)]
+    lines = [
+        "for (long row = begin; row < end; ++row) {",
+        *(f"  {line}" for line in (*outer_indices(outer), *places)),
+        f"  for (long j = 0; j < {columns}; ++j) {{ {copies} }}",
+        "}",
+    ]
+    return CFunction("\n".join(lines), math.prod(outer), max(1, CHUNK // (columns * channels)))
 
 
 def _columns(steps: Sequence[Sequence[int]], names: Sequence[str], lanes: int, end: str, rest: int) -> list[str]:

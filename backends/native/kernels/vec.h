@@ -248,12 +248,14 @@ ETIR_INLINE float vlargest(vf x) {
 // polynomial before it is rounded to floats.
 // ---------------------------------------------------------------------------
 
-// x 2^n for -252 <= n <= 254, in two factors where no instruction does it, so that results below the normal numbers and
-// infinity come out.
-ETIR_INLINE vf vscale(vf x, vi n) {
+// x 2^n for -252 <= n <= 254, which `whole` is as floats: in two factors where no instruction does it, so that results
+// below the normal numbers and infinity come out.
+ETIR_INLINE vf vscale(vf x, vf whole, vi n) {
 #if ETIR_VW == 16 && defined(__AVX512F__)
-  return (vf)_mm512_scalef_ps((__m512)x, _mm512_cvtepi32_ps((__m512i)n));
+  (void)n;
+  return (vf)_mm512_scalef_ps((__m512)x, (__m512)whole);
 #else
+  (void)whole;
   const vi half = n >> 1;
   const vf first = vfloat((half + 127) << 23), second = vfloat((n - half + 127) << 23);
   return x * first * second;
@@ -273,7 +275,7 @@ ETIR_INLINE vf vexp(vf x) {
   q = q * r + 0.0416661873459816f;
   q = q * r + 0.16666512191295624f;
   q = q * r + 0.5f;
-  return vscale((q * r) * r + r + 1.0f, n);
+  return vscale((q * r) * r + r + 1.0f, whole, n);
 }
 
 // e^x - 1: 2^n (e^r - 1) + (2^n - 1) with n and r as for exp, which loses nothing near 0; above 1, exp itself.

@@ -1,7 +1,8 @@
 """``tile.depthwise`` and ``tile.pool``: windows of an image whose channels lie side by side.
 
-A unit is a row of the result. Vectors go along channels; four neighboring columns are computed at once, so that a tap's
-weights are loaded once for them and sums hide the latency of multiply-adds.
+A unit is a row of the result. Vectors go along channels; some neighboring columns are computed at once, so that a tap's
+weights are loaded once for them and sums hide the latency of multiply-adds. Windows for each channel go over an image
+by blocks of channels, as many as let the rows of a window stay in the first cache until the next row needs them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.brgemm_text import shared_out
 from etir.backends.native.kernels.template import (
     CFunction,
     Template,
@@ -34,11 +36,18 @@ def _illegal(op: DepthwiseOp | PoolOp) -> str | None:
     return None if together else "channels lie side by side"
 
 
-def _row(op: DepthwiseOp | PoolOp, operands: Sequence[Any], columns: Sequence[str]) -> tuple[list[str], int]:
-    """A loop over rows of the result with the addresses of operands in them, and how many rows there are."""
+def _row(
+    op: DepthwiseOp | PoolOp, operands: Sequence[Any], columns: Sequence[str], blocks: int = 1
+) -> tuple[list[str], int]:
+    """A loop over rows of the result with the addresses of operands in them, and how many there are; with ``blocks``,
+    over all rows of an image for one ``part`` of the channels after another.
+    """
     *outer, _, _ = shape_of(op.c)
     lines = ["for (long unit = begin; unit < end; ++unit) {", "  long left = unit;"]
-    for d in reversed(range(len(outer))):
+    if blocks > 1:
+        lines.append(f"  const long d{len(outer) - 1} = left % {outer[-1]}; left /= {outer[-1]};")
+        lines.append(f"  const long part = left % {blocks}; left /= {blocks};")
+    for d in reversed(range(len(outer) - (blocks > 1))):
         lines.append(f"  const long d{d} = left % {outer[d]}; left /= {outer[d]};")
     lines.append("  (void)left;")
     for number, (name, operand) in enumerate(operands):
@@ -48,15 +57,17 @@ def _row(op: DepthwiseOp | PoolOp, operands: Sequence[Any], columns: Sequence[st
         kind = "float*" if operand is op.c else "const float*"
         lines.append(f"  {kind} const {name} = p{number}{terms};")
     lines += [f"  {line}" for line in columns]
-    return [*lines, "}"], math.prod(outer)
+    return [*lines, "}"], math.prod(outer) * blocks
 
 
-def _blocks(width: int, most_columns: int) -> list[tuple[int, int]]:
-    """Columns in blocks: first column and count of each run of equal blocks, as (count, how many)."""
+def _runs(width: int, at_once: int) -> list[tuple[int, int]]:
+    """Columns in blocks: runs of equal blocks, as (how many, columns of one). Those of a static width are shared out
+    evenly.
+    """
     if isinstance(width, Size):
-        return [(most_columns, width // most_columns), (1, width % most_columns)]
-    whole, rest = divmod(width, most_columns)
-    return [(most_columns, whole)] * bool(whole) + [(rest, 1)] * bool(rest)
+        return [(width // at_once, at_once), (width % at_once, 1)]
+    tiles, higher, low = shared_out(width, at_once)
+    return [(runs, count) for runs, count in ((higher, low + 1), (tiles - higher, low)) if runs]
 
 
 @template(DepthwiseOp)
@@ -64,17 +75,34 @@ class Depthwise(Template):
     """A window for each channel."""
 
     name = "depthwise"
-    entries = {"columns": 1}
+    entries = {"columns": 1, "channels": 1}
 
     def schedule(self, op: DepthwiseOp, cpu: Cpu) -> dict[str, Any]:
-        """Columns at once: as many as there are registers for two sums each, at most six."""
-        return {"columns": min(most(shape_of(op.c)[-2]), 6 if cpu.registers == 32 else 4)}
+        """Columns at once: as many as there are registers for sums and for what windows share, shared out evenly.
+
+        Channels at once: all where the rows of a window fill half of the first cache at most, or rows share nothing,
+        or where what they share is known at run time only.
+        """
+        *outer, width, channels = shape_of(op.c)
+        columns = {"columns": min(most(width), 8 if cpu.registers == 32 else 4)}
+        rows, steps = shape_of(op.a)[-3], strides_of(op.a.type)
+        if any(isinstance(n, Size) for n in (*outer, width, *steps)):
+            return columns
+        if not outer or outer[-1] == 1 or rows == 1 or steps[-5] >= rows * steps[-3]:
+            return columns
+        across = (width - 1) * steps[-4] + (shape_of(op.a)[-2] - 1) * steps[-2]
+        pixels = across // max(1, math.gcd(steps[-4], steps[-2])) + 1
+        some = cpu.l1 // 2 // (4 * rows * pixels) // cpu.vector * cpu.vector
+        return columns if some >= channels else {**columns, "channels": max(some, 2 * cpu.vector)}
 
     def illegal(self, op: DepthwiseOp, cpu: Cpu) -> str | None:
         (columns,) = integers(op, "columns", (4,))
         if not 1 <= columns < cpu.registers:
             return f"{columns} columns at once, with {cpu.registers} registers"
         channels = shape_of(op.c)[-1]
+        (some,) = integers(op, "channels", (channels,))
+        if some < channels and some % cpu.vector:
+            return f"blocks of {some} channels are no vectors of {cpu.vector}"
         if channels != 1 and strides_of(op.b.type)[-1] != 1:
             return "channels of b lie side by side"
         if channels != 1 and any(strides_of(e.type)[-1] not in (0, 1) for e in op.extra):
@@ -88,21 +116,31 @@ class Depthwise(Template):
     def c(self, op: DepthwiseOp, cpu: Cpu) -> CFunction:
         *_, width, channels = shape_of(op.c)
         (at_once,) = integers(op, "columns", (4,))
+        (some,) = integers(op, "channels", (channels,))
+        blocks = -(-channels // some)
         names = [("a", op.a), ("b", op.b), ("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
         lines: list[str] = ["long x = 0;"]
-        for count, runs in _blocks(width, at_once):
+        rest = channels % cpu.vector
+        for runs, count in _runs(width, at_once):
             lines.append(f"for (long n = 0; n < {runs}; ++n, x += {count}) {{")
-            lines.append("  long j = 0;")
-            lines.append(f"  for (; j + {cpu.vector} <= {channels}; j += {cpu.vector}) {{")
+            lines.append("  long j = from;")
+            lines.append(f"  for (; j + {cpu.vector} <= to; j += {cpu.vector}) {{")
             lines += [f"    {line}" for line in self._block(op, count, cpu, "")]
             lines.append("  }")
-            if channels % cpu.vector:
-                lines.append("  {")
-                lines += [f"    {line}" for line in self._block(op, count, cpu, str(channels % cpu.vector))]
+            if rest:
+                lines.append("  if (j < to) {")
+                lines += [f"    {line}" for line in self._block(op, count, cpu, str(rest))]
                 lines.append("  }")
             lines.append("}")
-        rows, units = _row(op, names, lines)
-        grain = max(1, 8192 // most(width * channels))
+        if blocks == 1:
+            lines = [f"const long from = 0, to = {channels};", *lines]
+        else:
+            lines = [
+                f"const long from = part * {some}, to = from + {some} < {channels} ? from + {some} : {channels};",
+                *lines,
+            ]
+        rows, units = _row(op, names, lines, blocks)
+        grain = max(1, 8192 // most(width * min(some, channels)))
         return CFunction("\n".join(rows), units, grain, (body_function(op.body.block),))
 
     def _block(self, op: DepthwiseOp, count: int, cpu: Cpu, some: str) -> list[str]:
