@@ -25,6 +25,7 @@ from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_attention import fuse_attention
 from etir.backends.native.passes.tile_forward import forward_copies
 from etir.backends.native.passes.tile_plan import plan_function
+from etir.backends.native.passes.tile_rows import fuse_rows
 from etir.backends.native.passes.tile_scale import fold_scales
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.verify_native import verify_groups
@@ -142,6 +143,7 @@ def tile_function(outlined: Outlined, target: Cpu) -> FuncOp:
     assert isinstance(func, FuncOp)
     for rewrite in REWRITES:
         rewrite(func)
+    fuse_rows(func, target)
     return func
 
 

@@ -26,6 +26,9 @@ class Cpu:
     ``TRIPLE-gcc``. ``zig`` are the same for ``zig cc``, which has names of its own. ``linked`` processors run no code
     that is loaded: a client's build links it (``et-compile --native-c``). ``features`` are the
     instruction sets by which Linux says that a machine is one.
+
+    Images are computed row by row (``tile-rows``) where the weights that every row needs take at most ``row_weights``
+    of the second cache, and the image in between is more than ``row_image`` of it; with 0, never.
     """
 
     name: str
@@ -41,6 +44,8 @@ class Cpu:
     l2: int
     linked: bool = False
     features: tuple[str, ...] = ()
+    row_weights: float = 0.0
+    row_image: float = 0.0
 
 
 @cache

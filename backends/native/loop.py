@@ -12,15 +12,17 @@ block of rows never reach memory::
 
 Arguments of the block are a part of each operand: ``steps`` are the floats from one part to the next one, for each
 dim of the loop. Locals have a dim of slots before the dims of their argument; every slot does a share of the loop, so
-that threads do not meet there and the shares do not depend on how many threads there are.
+that threads do not meet there and the shares do not depend on how many threads there are. A thread that does several
+shares uses the slot of the first one for all of them, which stays in its cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, IntegerType, MemRefType, i64
-from xdsl.ir import Region, SSAValue
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     irdl_op_definition,
@@ -40,8 +42,52 @@ SLOTS = 4
 """Shares of a loop with locals: as many threads have work."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """``argument`` of a block is a part of ``operand``: the one at index ``i`` starts ``sum(i_d steps_d)`` floats after
+    the first one, for indices below ``extents``.
+    """
+
+    operand: SSAValue
+    extents: tuple[int, ...]
+    steps: tuple[int, ...]
+    argument: SSAValue
+
+    def verify(self) -> None:
+        """Raises VerifyException for parts that do not lie in the operand."""
+        if not all(at_least(step, 0) for step in self.steps):
+            raise VerifyException("steps are not negative")
+        of_steps = ((n - 1) * step for n, step in zip(self.extents, self.steps, strict=True))
+        if not at_least(extent_of(self.operand.type), sum(of_steps, extent_of(self.argument.type))):
+            raise VerifyException(f"parts of {self.argument.type} do not lie in {self.operand.type}")
+
+
+class PartsOp(TemplateOp):
+    """Operations of templates on parts of operands."""
+
+    def parts(self) -> list[Part]:
+        """Each operand that has parts, and the argument that is one."""
+        raise NotImplementedError
+
+    def scopes(self) -> list[tuple[Block, list[str]]]:
+        """The blocks, and whether each of their arguments is an ``input``, an ``output`` or a ``buffer``."""
+        raise NotImplementedError
+
+
+def verify_locals(values: Sequence[SSAValue], args: Sequence[SSAValue]) -> None:
+    """Raises VerifyException unless each local is slots of its argument, and all have as many."""
+    for value, arg in zip(values, args, strict=True):
+        shape = shape_of(value)
+        if shape[1:] != shape_of(arg) or strides_of(value.type)[1:] != strides_of(arg.type):
+            raise VerifyException(f"a local of {value.type} has no slots of {arg.type}")
+        if isinstance(shape[0], Size) or not 1 <= shape[0] <= SLOTS:
+            raise VerifyException(f"a local has 1 to {SLOTS} slots")
+    if len({shape_of(value)[0] for value in values}) > 1:
+        raise VerifyException("locals have the same number of slots")
+
+
 @irdl_op_definition
-class LoopOp(TemplateOp):
+class LoopOp(PartsOp):
     """Operations on parts of operands."""
 
     name = "tile.loop"
@@ -86,10 +132,13 @@ class LoopOp(TemplateOp):
             return self.counts.rows[0] if self.counts.rows else ()
         return tuple(n.value.data for n in self.counts.data)
 
-    def parts(self) -> list[tuple[SSAValue, tuple[int, ...], SSAValue]]:
+    def parts(self) -> list[Part]:
         """Each input and output, its steps, and the argument that is a part of it."""
         given = [*self.inputs, *self.outputs]
-        return list(zip(given, self.rows, self.body.block.args, strict=False))
+        return [
+            Part(value, self.extents, row, arg)
+            for value, row, arg in zip(given, self.rows, self.body.block.args, strict=False)
+        ]
 
     @property
     def rows(self) -> list[tuple[int, ...]]:
@@ -97,6 +146,10 @@ class LoopOp(TemplateOp):
         if isinstance(self.steps, SizesAttr):
             return [*self.steps.rows]
         return [tuple(row.get_values()) for row in self.steps.data]
+
+    def scopes(self) -> list[tuple[Block, list[str]]]:
+        counts = [("input", len(self.inputs)), ("output", len(self.outputs)), ("buffer", len(self.locals))]
+        return [(self.body.block, [kind for kind, count in counts for _ in range(count)])]
 
     def reads(self) -> list[SSAValue]:
         return [*self.inputs]
@@ -114,21 +167,10 @@ class LoopOp(TemplateOp):
             raise VerifyException(f"steps are {len(extents)} numbers for each input and output")
         if len(args) != count + len(self.locals) or not all(isinstance(arg.type, MemRefType) for arg in args):
             raise VerifyException("the body takes a part of every operand")
-        for value, row, arg in self.parts():
-            if not all(at_least(step, 0) for step in row):
-                raise VerifyException("steps are not negative")
-            last = sum(((n - 1) * step for n, step in zip(extents, row, strict=True)), extent_of(arg.type))
-            if not at_least(extent_of(value.type), last):
-                raise VerifyException(f"parts of {arg.type} do not lie in {value.type}")
-        for value, arg in zip(self.locals, args[count:], strict=True):
-            shape = shape_of(value)
-            if shape[1:] != shape_of(arg) or strides_of(value.type)[1:] != strides_of(arg.type):
-                raise VerifyException(f"a local of {value.type} has no slots of {arg.type}")
-            if isinstance(shape[0], Size) or not 1 <= shape[0] <= SLOTS:
-                raise VerifyException(f"a local has 1 to {SLOTS} slots")
-        if len({shape_of(value)[0] for value in self.locals}) > 1:
-            raise VerifyException("locals have the same number of slots")
-        if not all(isinstance(op, TemplateOp) and not isinstance(op, LoopOp) for op in self.body.block.ops):
+        for part in self.parts():
+            part.verify()
+        verify_locals(self.locals, args[count:])
+        if not all(isinstance(op, TemplateOp) and not isinstance(op, PartsOp) for op in self.body.block.ops):
             raise VerifyException("the body has operations of templates alone")
 
     @property

@@ -262,7 +262,7 @@ class BrgemmOp(TemplateOp):
 
 @irdl_op_definition
 class DepthwiseOp(TemplateOp):
-    """``c = body(sum a b, extra)`` for each channel: a [..., h, w, y, x, c], b [y, x, c], c [..., h, w, c]."""
+    """``c = body(sum a b, extra)`` for each channel: a [..., w, y, x, c], b [y, x, c], c [..., w, c]."""
 
     name = "tile.depthwise"
     a = operand_def(MemRefType)
@@ -286,8 +286,8 @@ class DepthwiseOp(TemplateOp):
 
     def verify_(self) -> None:
         a, b, c = (shape_of(v) for v in (self.a, self.b, self.c))
-        if len(a) < 5 or len(b) != 3 or a[-3:] != b or c != (*a[:-3], b[-1]):
-            raise VerifyException("a is [..., h, w, taps, taps, c], b [taps, taps, c] and c [..., h, w, c]")
+        if len(a) < 4 or len(b) != 3 or a[-3:] != b or c != (*a[:-3], b[-1]):
+            raise VerifyException("a is [..., w, taps, taps, c], b [taps, taps, c] and c [..., w, c]")
         if any(shape_of(e) != c for e in self.extra):
             raise VerifyException("extra operands have the shape of c")
         _verify_body(self.body, 1 + len(self.extra))
@@ -326,16 +326,16 @@ class CombineOp(TemplateOp):
 
 @irdl_op_definition
 class PoolOp(CombineOp):
-    """The largest or smallest number, the sum or the mean, of ``body(a, extra)`` over windows: a [..., h, w, taps,
-    taps, c], extra and c [..., h, w, c].
+    """The largest or smallest number, the sum or the mean, of ``body(a, extra)`` over windows: a [..., w, taps, taps,
+    c], extra and c [..., w, c].
     """
 
     name = "tile.pool"
 
     def verify_(self) -> None:
         a, c = shape_of(self.a), shape_of(self.c)
-        if len(a) < 5 or c != (*a[:-3], a[-1]):
-            raise VerifyException("a is [..., h, w, taps, taps, c], c [..., h, w, c]")
+        if len(a) < 4 or c != (*a[:-3], a[-1]):
+            raise VerifyException("a is [..., w, taps, taps, c], c [..., w, c]")
         self._verify(c)
 
 

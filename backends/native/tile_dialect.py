@@ -1,10 +1,11 @@
-"""The operations of the ``tile`` dialect, which ``tile.py``, ``loop.py`` and ``view.py`` define."""
+"""The operations of the ``tile`` dialect, which ``tile.py``, ``loop.py``, ``row_loop.py`` and ``view.py`` define."""
 
 from __future__ import annotations
 
 from xdsl.ir import Dialect
 
 from etir.backends.native.loop import LoopOp
+from etir.backends.native.row_loop import RowsOp
 from etir.backends.native.sizes_attr import SizesAttr
 from etir.backends.native.tile import (
     BrgemmOp,
@@ -25,7 +26,7 @@ TILE = Dialect(
     "tile",
     [
         YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, PoolOp, ReduceOp, PackOp, MapOp, SoftmaxOp, NormOp, LoopOp,
-        ViewOp,
+        RowsOp, ViewOp,
     ],
     [SizesAttr],
 )  # fmt: skip

@@ -30,6 +30,16 @@ def base_of(value: SSAValue) -> SSAValue:
     return value
 
 
+def readers_of(value: SSAValue) -> list[TemplateOp]:
+    """What reads the memory of a value, an operation as often as operands of it do."""
+    return [*_readers(base_of(value))]
+
+
+def writers_of(value: SSAValue) -> list[TemplateOp]:
+    """What writes the memory of a value."""
+    return [op for op, _ in _writes(base_of(value))]
+
+
 def only_reader(value: SSAValue) -> TemplateOp | None:
     """The operation that reads the buffer of a value, if one operand of one operation does."""
     found = [*islice(_readers(base_of(value)), 2)]

@@ -34,7 +34,7 @@ from etir.backends.native.footprint import footprint, is_injective
 from etir.backends.native.functions import OUTPUTS, tile_functions
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import body_problem, schedule_problem
-from etir.backends.native.loop import LoopOp
+from etir.backends.native.loop import PartsOp
 from etir.backends.native.memory_checks import MOST_BYTES, verify_memory, verify_places
 from etir.backends.native.passes.verify_sizes import depths_of, instances, outside, size_problems, sizes_problem
 from etir.backends.native.print_sizes import is_dynamic, numbers_of
@@ -209,36 +209,35 @@ class _Walk:
                 continue
             if _type_problem(value.type) is None and not is_injective(*touches):
                 self.say(E1166, f"'{op.name}' writes floats twice: {value.type}", op)
-        bodies = [] if isinstance(op, LoopOp) else op.regions
+        bodies = [] if isinstance(op, PartsOp) else op.regions
         problem = next((p for region in bodies for p in [body_problem(region.block)] if p is not None), None)
         if problem is not None:
             self.say(E1169, f"the body of '{op.name}' {problem}", op)
-        elif isinstance(op, LoopOp):
+        elif isinstance(op, PartsOp):
             self.loop(op)
         elif inside:
             self.schedule(op)
         if inside:
             self.accesses.steps.append(op)
 
-    def loop(self, op: LoopOp) -> None:
-        """The body on one part of every operand, whatever the part: all are of the same types."""
+    def loop(self, op: PartsOp) -> None:
+        """Each block on one part of every operand, whatever the part: all are of the same types."""
         if len(dict.fromkeys(op.operands)) < len(op.operands):
-            self.say(E1166, "a loop has every operand once", op)
+            self.say(E1166, f"'{op.name}' has every operand once", op)
             return
-        inner = _Walk(self.func, self.target, None)
-        counts = [("input", len(op.inputs)), ("output", len(op.outputs)), ("buffer", len(op.locals))]
-        kinds = [kind for kind, count in counts for _ in range(count)]
-        for number, (arg, kind) in enumerate(zip(op.body.block.args, kinds, strict=True)):
-            if (problem := _type_problem(arg.type)) is not None:
-                self.say(E1166, f"part {number} of a loop {problem}: {arg.type}", op)
-                return
-            base = Base(arg, f"part {number} of a loop", kind)
-            inner.places[arg] = (base, 0)
-            inner.accesses.bases.append(base)
-        for step in op.body.block.ops:
-            inner.operation(step)
-        known = all(is_known(row) for arg in op.body.block.args for row in numbers_of(arg))
-        self.found += inner.found or (verify_memory(inner.accesses, source_location(op.location)) if known else [])
+        for block, kinds in op.scopes():
+            inner = _Walk(self.func, self.target, None)
+            for number, (arg, kind) in enumerate(zip(block.args, kinds, strict=True)):
+                if (problem := _type_problem(arg.type)) is not None:
+                    self.say(E1166, f"part {number} of '{op.name}' {problem}: {arg.type}", op)
+                    return
+                base = Base(arg, f"part {number} of '{op.name}'", kind)
+                inner.places[arg] = (base, 0)
+                inner.accesses.bases.append(base)
+            for step in block.ops:
+                inner.operation(step)
+            known = all(is_known(row) for arg in block.args for row in numbers_of(arg))
+            self.found += inner.found or (verify_memory(inner.accesses, source_location(op.location)) if known else [])
 
     def schedule(self, op: TemplateOp) -> None:
         problem = schedule_problem(op, template_of(op).entries)
@@ -251,10 +250,10 @@ class _Walk:
 
 def _touches(op: TemplateOp, value: SSAValue) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Dims and strides of what an operation touches of an operand: all of it, or all parts of it."""
-    if isinstance(op, LoopOp):
-        for operand, steps, arg in op.parts():
-            if operand is value:
-                return (*op.extents, *_shape(arg)), (*steps, *strides_of(arg.type))
+    if isinstance(op, PartsOp):
+        for part in op.parts():
+            if part.operand is value:
+                return (*part.extents, *_shape(part.argument)), (*part.steps, *strides_of(part.argument.type))
     return _shape(value), strides_of(value.type)
 
 

@@ -16,7 +16,7 @@ from xdsl.dialects import math as log_ops
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.dialects.memref import ReinterpretCastOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from etir.backends.native.cpu import cpu
 from etir.backends.native.elementwise import Body
@@ -24,6 +24,7 @@ from etir.backends.native.loop import LoopOp
 from etir.backends.native.lowering.images import identity
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.verify_tile import verify_function
+from etir.backends.native.row_loop import RowsOp
 from etir.backends.native.tile import (
     COMBINATIONS,
     BrgemmOp,
@@ -198,6 +199,13 @@ def maps(function: Function, count: int = 10) -> None:
         ]
         body = epilogue(chance, len(inputs))
         function.step(shape, lambda of, out, i=inputs, body=body: MapOp(out, [of(x) for x in i], body.clone()))
+    plain = body_of(1)
+    plain.block.add_op(YieldOp(plain.block.args[0]))
+    for planes in range(2, 6):  # channels side by side of planes
+        image = (chance.randint(1, 2), chance.randint(1, 4), 15 + chance.randint(0, 20), planes)
+        n, h, w, c = image
+        x = function.strided(image, (c * h * w, w, 1, h * w))
+        function.step(image, lambda of, out, x=x: MapOp(out, [of(x)], plain.clone()))
     for _ in range(count // 2):
         k, n = sizes(chance, (5, 16)), sizes(chance, (wide, 8))
         batch = tuple(chance.randint(1, 3) for _ in range(chance.choice([0, 1])))
@@ -222,12 +230,14 @@ def rows(function: Function, count: int = 10) -> None:
 
 
 def windows(function: Function, count: int = 6) -> None:
-    """Convolutions as products of windows that overlap, a window for each channel, and pools."""
+    """Convolutions as products of windows that overlap, a window for each channel, and pools; some of so many channels
+    that they are computed by blocks of them.
+    """
     chance, wide = function.random, function.panel
-    for _ in range(count):
+    for number in range(count):
         taps = chance.randint(1, 3), chance.randint(1, 3)
         step = chance.randint(1, 2)
-        h, w, c = chance.randint(1, 6), chance.randint(1, 9), sizes(chance, (4, 16))
+        h, w, c = chance.randint(1, 6), chance.randint(1, 9), sizes(chance, (4, 16) if number % 3 else (200,))
         rows_in, columns_in = (h - 1) * step + taps[0], (w - 1) * step + taps[1]
         row = columns_in * c
         image = rows_in * row
@@ -335,6 +345,71 @@ def loops(function: Function, count: int = 3) -> None:
         function.step((m, n), alone)
 
 
+def row_loops(function: Function, count: int = 4) -> None:
+    """Images by rows: a product or windows make the rows in between, windows of these a row that a product reads.
+
+    Windows of one row and of several, strides up to the window, rows above and below the image, columns beside it.
+    """
+    chance, wide = function.random, function.panel
+    for number in range(count):
+        images, height, width = chance.randint(1, 2), chance.randint(1, 7), chance.randint(1, 9)
+        taps = chance.randint(1, 4), chance.randint(1, 3)
+        stride, across = chance.randint(1, taps[0]), chance.randint(1, 2)
+        above, left, right = chance.randint(0, taps[0] - 1), chance.randint(0, 2), chance.randint(0, 2)
+        below = chance.randint(0, taps[0] - 1)
+        rows = (height + above + below - taps[0]) // stride + 1
+        columns = (width + left + right - taps[1]) // across + 1
+        if rows < 1 or columns < 1:
+            continue
+        c, n, depth = sizes(chance, (4, 16)), sizes(chance, (wide, 8)), sizes(chance, (3, 16))
+        slots = chance.randint(1, min(4, images * rows))
+        x = function.dense((images, height, width, depth))
+        panels, outer = (-(-c // wide), depth, wide), (-(-n // wide), c, wide)
+        given = [x, function.dense(panels), function.dense(outer), function.dense((images, rows, columns, n))]
+        weights = function.dense((2 * taps[0] - 1, taps[1], c))
+        # As the rewrite makes them: rows of weights twice, one after the other.
+        data = function.inputs[weights][2].reshape(2 * taps[0] - 1, -1)
+        data[taps[0] :] = data[: taps[0] - 1]
+        bodies = epilogue(chance, 1), epilogue(chance, 1), epilogue(chance, 2)
+        whole = memref((columns, *taps, c), (across * c, (left + width + right) * c, c, 1))
+
+        def by_rows(
+            of: Callable[[int], SSAValue],
+            out: SSAValue,
+            given: Sequence[int] = (*given, weights),
+            sizes: Sequence[int] = (images, rows, height, width, columns, depth, c, n, slots),
+            window: Sequence[int] = (taps[0], stride, above, height, left),
+            parts: Sequence[Sequence[int]] = (panels, outer, (taps[0], taps[1], c)),
+            whole: Attribute = whole,
+            edge: int = left + width + right,
+            bodies: Sequence[Region] = bodies,
+            pooled: bool = number % 2 == 1,
+        ) -> RowsOp:
+            images, rows, height, width, columns, depth, c, n, slots = sizes
+            first = Block(arg_types=[memref((width, depth)), memref(parts[0]), memref((width, c))])
+            first.add_op(BrgemmOp(*first.args, [], bodies[0].clone()))
+            types = [memref(parts[1]), memref((columns, n)), *([] if pooled else [memref(parts[2])])]
+            body = Block(arg_types=[*types, whole, memref((columns, n)), memref((columns, c))])
+            b, extra, *_, ring, result, local = body.args
+            if pooled:
+                body.add_op(PoolOp("max", ring, local, [], bodies[1].clone()))
+            else:
+                body.add_op(DepthwiseOp(ring, body.args[2], local, [], bodies[1].clone()))
+            body.add_op(BrgemmOp(local, b, result, [extra], bodies[2].clone()))
+            held = [BufferOp(memref((slots, window[0], edge, c))), BufferOp(memref((slots, columns, c)))]
+            steps = [
+                (height * width * depth, width * depth), (0, 0), (0, 0), (rows * columns * n, columns * n),
+                *([] if pooled else [(parts[2][1] * c,)]), (rows * columns * n, columns * n),
+            ]  # fmt: skip
+            operands = [of(given[0]), of(given[1])], [of(given[2]), of(given[3])], [of(given[4])] * (not pooled), [out]
+            border = -math.inf if pooled else 0.0
+            ring_, local_ = (buffer.result for buffer in held)
+            regions = Region(first), Region(body)
+            return RowsOp((images, rows), window, border, operands, ring_, [local_], steps, regions)
+
+        function.step((images, rows, columns, n), by_rows)
+
+
 def special_numbers() -> tuple[FuncOp, np.ndarray]:
     """Bodies on NaN, infinities, zeros and numbers at the ends of the range."""
     special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 3e38, -3e38] * 5, np.float32)
@@ -398,5 +473,6 @@ def _add_maps(function: Function, x: int, bodies: Sequence[Callable[[Body, SSAVa
 
 FILLS: Mapping[str, Callable[..., None]] = {
     "products": products, "maps": maps, "rows": rows, "windows": windows, "reductions": reductions, "loops": loops,
+    "row_loops": row_loops,
 }  # fmt: skip
 """By name; each is given a function and how many of its operations it adds."""

@@ -301,3 +301,202 @@ func.func @row(%x: memref<3x3x8xf32>, %y: memref<8xf32>) attributes {native.outp
   }
   func.return
 }
+
+// -----
+
+// Rows of an image in a ring: what is right, but for one number. The window has more rows than the ring.
+// CHECK: error[E0301]: 'tile.rows' the ring is slots of 4 rows of columns and channels
+func.func @ring(%x: memref<1x6x4x8xf32>, %t: memref<7x3x8xf32>, %y: memref<1x6x4x8xf32>) attributes {native.outputs = 1 : i64} {
+  %m = tile.buffer at 0 : i64 : memref<2x3x6x8xf32>
+  tile.rows [1 : i64, 6 : i64] window [4 : i64, 1 : i64, 1 : i64, 6 : i64, 1 : i64] border 0.0 : f32 above(%x) inputs() turned(%t) -> (%y) ring %m locals() steps [array<i64: 0, 32>, array<i64: 24>, array<i64: 0, 32>] : (memref<1x6x4x8xf32>)()(memref<7x3x8xf32>) -> (memref<1x6x4x8xf32>), memref<2x3x6x8xf32>() {
+  ^bb0(%x0: memref<4x8xf32>, %row: memref<4x8xf32>):
+    tile.map %row(%x0) : memref<4x8xf32>(memref<4x8xf32>) {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  } {
+  ^bb0(%w: memref<3x3x8xf32>, %rows: memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, %y0: memref<4x8xf32>):
+    tile.depthwise %rows, %w, %y0() schedule {columns = 4 : i64} : memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, memref<3x3x8xf32>, memref<4x8xf32>() {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  }
+  func.return
+}
+
+// -----
+
+// More rows of the result than the memory has.
+// CHECK: error[E0301]: 'tile.rows' parts of memref<4x8xf32> do not lie in memref<1x6x4x8xf32>
+func.func @rows_of_result(%x: memref<1x6x4x8xf32>, %t: memref<5x3x8xf32>, %y: memref<1x6x4x8xf32>) attributes {native.outputs = 1 : i64} {
+  %m = tile.buffer at 0 : i64 : memref<2x3x6x8xf32>
+  tile.rows [1 : i64, 7 : i64] window [3 : i64, 1 : i64, 1 : i64, 6 : i64, 1 : i64] border 0.0 : f32 above(%x) inputs() turned(%t) -> (%y) ring %m locals() steps [array<i64: 0, 32>, array<i64: 24>, array<i64: 0, 32>] : (memref<1x6x4x8xf32>)()(memref<5x3x8xf32>) -> (memref<1x6x4x8xf32>), memref<2x3x6x8xf32>() {
+  ^bb0(%x0: memref<4x8xf32>, %row: memref<4x8xf32>):
+    tile.map %row(%x0) : memref<4x8xf32>(memref<4x8xf32>) {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  } {
+  ^bb0(%w: memref<3x3x8xf32>, %rows: memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, %y0: memref<4x8xf32>):
+    tile.depthwise %rows, %w, %y0() schedule {columns = 4 : i64} : memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, memref<3x3x8xf32>, memref<4x8xf32>() {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  }
+  func.return
+}
+
+// -----
+
+// The image has a row more than what is read of it.
+// CHECK: error[E0301]: 'tile.rows' parts of memref<4x8xf32> do not lie in memref<1x6x4x8xf32>
+func.func @rows_of_image(%x: memref<1x6x4x8xf32>, %t: memref<5x3x8xf32>, %y: memref<1x6x4x8xf32>) attributes {native.outputs = 1 : i64} {
+  %m = tile.buffer at 0 : i64 : memref<2x3x6x8xf32>
+  tile.rows [1 : i64, 6 : i64] window [3 : i64, 1 : i64, 1 : i64, 7 : i64, 1 : i64] border 0.0 : f32 above(%x) inputs() turned(%t) -> (%y) ring %m locals() steps [array<i64: 0, 32>, array<i64: 24>, array<i64: 0, 32>] : (memref<1x6x4x8xf32>)()(memref<5x3x8xf32>) -> (memref<1x6x4x8xf32>), memref<2x3x6x8xf32>() {
+  ^bb0(%x0: memref<4x8xf32>, %row: memref<4x8xf32>):
+    tile.map %row(%x0) : memref<4x8xf32>(memref<4x8xf32>) {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  } {
+  ^bb0(%w: memref<3x3x8xf32>, %rows: memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, %y0: memref<4x8xf32>):
+    tile.depthwise %rows, %w, %y0() schedule {columns = 4 : i64} : memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, memref<3x3x8xf32>, memref<4x8xf32>() {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  }
+  func.return
+}
+
+// -----
+
+// Weights of the window once only.
+// CHECK: error[E0301]: 'tile.rows' parts of memref<3x3x8xf32> do not lie in memref<5x3x8xf32>
+func.func @turned(%x: memref<1x6x4x8xf32>, %t: memref<5x3x8xf32>, %y: memref<1x6x4x8xf32>) attributes {native.outputs = 1 : i64} {
+  %m = tile.buffer at 0 : i64 : memref<2x3x6x8xf32>
+  tile.rows [1 : i64, 6 : i64] window [3 : i64, 1 : i64, 1 : i64, 6 : i64, 1 : i64] border 0.0 : f32 above(%x) inputs() turned(%t) -> (%y) ring %m locals() steps [array<i64: 0, 32>, array<i64: 48>, array<i64: 0, 32>] : (memref<1x6x4x8xf32>)()(memref<5x3x8xf32>) -> (memref<1x6x4x8xf32>), memref<2x3x6x8xf32>() {
+  ^bb0(%x0: memref<4x8xf32>, %row: memref<4x8xf32>):
+    tile.map %row(%x0) : memref<4x8xf32>(memref<4x8xf32>) {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  } {
+  ^bb0(%w: memref<3x3x8xf32>, %rows: memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, %y0: memref<4x8xf32>):
+    tile.depthwise %rows, %w, %y0() schedule {columns = 4 : i64} : memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, memref<3x3x8xf32>, memref<4x8xf32>() {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  }
+  func.return
+}
+
+// -----
+
+// The row of the image ends outside of the ring's row.
+// CHECK: error[E0301]: 'tile.rows' 4 columns and 3 before them are no row of 6
+func.func @columns(%x: memref<1x6x4x8xf32>, %t: memref<5x3x8xf32>, %y: memref<1x6x4x8xf32>) attributes {native.outputs = 1 : i64} {
+  %m = tile.buffer at 0 : i64 : memref<2x3x6x8xf32>
+  tile.rows [1 : i64, 6 : i64] window [3 : i64, 1 : i64, 1 : i64, 6 : i64, 3 : i64] border 0.0 : f32 above(%x) inputs() turned(%t) -> (%y) ring %m locals() steps [array<i64: 0, 32>, array<i64: 24>, array<i64: 0, 32>] : (memref<1x6x4x8xf32>)()(memref<5x3x8xf32>) -> (memref<1x6x4x8xf32>), memref<2x3x6x8xf32>() {
+  ^bb0(%x0: memref<4x8xf32>, %row: memref<4x8xf32>):
+    tile.map %row(%x0) : memref<4x8xf32>(memref<4x8xf32>) {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  } {
+  ^bb0(%w: memref<3x3x8xf32>, %rows: memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, %y0: memref<4x8xf32>):
+    tile.depthwise %rows, %w, %y0() schedule {columns = 4 : i64} : memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, memref<3x3x8xf32>, memref<4x8xf32>() {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  }
+  func.return
+}
+
+// -----
+
+// Rows between windows would be computed and never read.
+// CHECK: error[E0301]: 'tile.rows' windows meet each other and the image
+func.func @stride_of_rows(%x: memref<1x6x4x8xf32>, %t: memref<5x3x8xf32>, %y: memref<1x6x4x8xf32>) attributes {native.outputs = 1 : i64} {
+  %m = tile.buffer at 0 : i64 : memref<2x3x6x8xf32>
+  tile.rows [1 : i64, 6 : i64] window [3 : i64, 4 : i64, 1 : i64, 6 : i64, 1 : i64] border 0.0 : f32 above(%x) inputs() turned(%t) -> (%y) ring %m locals() steps [array<i64: 0, 32>, array<i64: 24>, array<i64: 0, 32>] : (memref<1x6x4x8xf32>)()(memref<5x3x8xf32>) -> (memref<1x6x4x8xf32>), memref<2x3x6x8xf32>() {
+  ^bb0(%x0: memref<4x8xf32>, %row: memref<4x8xf32>):
+    tile.map %row(%x0) : memref<4x8xf32>(memref<4x8xf32>) {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  } {
+  ^bb0(%w: memref<3x3x8xf32>, %rows: memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, %y0: memref<4x8xf32>):
+    tile.depthwise %rows, %w, %y0() schedule {columns = 4 : i64} : memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, memref<3x3x8xf32>, memref<4x8xf32>() {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  }
+  func.return
+}
+
+// -----
+
+// Rows of the result overlap.
+// CHECK: error[E1166]: 'tile.rows' writes floats twice
+func.func @rows_twice(%x: memref<1x6x4x8xf32>, %t: memref<5x3x8xf32>, %y: memref<1x6x4x8xf32>) attributes {native.outputs = 1 : i64} {
+  %m = tile.buffer at 0 : i64 : memref<2x3x6x8xf32>
+  tile.rows [1 : i64, 6 : i64] window [3 : i64, 1 : i64, 1 : i64, 6 : i64, 1 : i64] border 0.0 : f32 above(%x) inputs() turned(%t) -> (%y) ring %m locals() steps [array<i64: 0, 32>, array<i64: 24>, array<i64: 0, 16>] : (memref<1x6x4x8xf32>)()(memref<5x3x8xf32>) -> (memref<1x6x4x8xf32>), memref<2x3x6x8xf32>() {
+  ^bb0(%x0: memref<4x8xf32>, %row: memref<4x8xf32>):
+    tile.map %row(%x0) : memref<4x8xf32>(memref<4x8xf32>) {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  } {
+  ^bb0(%w: memref<3x3x8xf32>, %rows: memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, %y0: memref<4x8xf32>):
+    tile.depthwise %rows, %w, %y0() schedule {columns = 4 : i64} : memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, memref<3x3x8xf32>, memref<4x8xf32>() {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  }
+  func.return
+}
+
+// -----
+
+// A part of the row stays as it was.
+// CHECK: error[E1168]: part 1 of 'tile.rows' is not written to the last float
+func.func @row_not_written(%x: memref<1x6x4x8xf32>, %t: memref<5x3x8xf32>, %y: memref<1x6x4x8xf32>) attributes {native.outputs = 1 : i64} {
+  %m = tile.buffer at 0 : i64 : memref<2x3x6x8xf32>
+  tile.rows [1 : i64, 6 : i64] window [3 : i64, 1 : i64, 1 : i64, 6 : i64, 1 : i64] border 0.0 : f32 above(%x) inputs() turned(%t) -> (%y) ring %m locals() steps [array<i64: 0, 32>, array<i64: 24>, array<i64: 0, 32>] : (memref<1x6x4x8xf32>)()(memref<5x3x8xf32>) -> (memref<1x6x4x8xf32>), memref<2x3x6x8xf32>() {
+  ^bb0(%x0: memref<4x8xf32>, %row: memref<4x8xf32>):
+  } {
+  ^bb0(%w: memref<3x3x8xf32>, %rows: memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, %y0: memref<4x8xf32>):
+    tile.depthwise %rows, %w, %y0() schedule {columns = 4 : i64} : memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, memref<3x3x8xf32>, memref<4x8xf32>() {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  }
+  func.return
+}
+
+// -----
+
+// What is read of the image's memory is written by an earlier row.
+// CHECK: error[E1168]: 'tile.rows' writes floats 0 to 191 of output 1 while it reads floats 0 to 191 of it
+func.func @own_image(%t: memref<5x3x8xf32>, %y: memref<1x6x4x8xf32>) attributes {native.outputs = 1 : i64} {
+  tile.map %y() : memref<1x6x4x8xf32>() {
+    %0 = arith.constant 0.0 : f32
+    tile.yield %0 : f32
+  }
+  %x = memref.reinterpret_cast %y to offset: [0], sizes: [1, 6, 4, 8], strides: [192, 32, 8, 1] : memref<1x6x4x8xf32> to memref<1x6x4x8xf32>
+  %m = tile.buffer at 0 : i64 : memref<2x3x6x8xf32>
+  tile.rows [1 : i64, 6 : i64] window [3 : i64, 1 : i64, 1 : i64, 6 : i64, 1 : i64] border 0.0 : f32 above(%x) inputs() turned(%t) -> (%y) ring %m locals() steps [array<i64: 0, 32>, array<i64: 24>, array<i64: 0, 32>] : (memref<1x6x4x8xf32>)()(memref<5x3x8xf32>) -> (memref<1x6x4x8xf32>), memref<2x3x6x8xf32>() {
+  ^bb0(%x0: memref<4x8xf32>, %row: memref<4x8xf32>):
+    tile.map %row(%x0) : memref<4x8xf32>(memref<4x8xf32>) {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  } {
+  ^bb0(%w: memref<3x3x8xf32>, %rows: memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, %y0: memref<4x8xf32>):
+    tile.depthwise %rows, %w, %y0() schedule {columns = 4 : i64} : memref<4x3x3x8xf32, strided<[8, 48, 8, 1]>>, memref<3x3x8xf32>, memref<4x8xf32>() {
+    ^bb0(%0: f32):
+      tile.yield %0 : f32
+    }
+  }
+  func.return
+}
