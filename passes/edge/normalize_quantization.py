@@ -17,13 +17,15 @@ of what is quantized, which backends make a part of the layer before. Integers t
 keep their type: a pair with the same scale stands beside them, and changes no number.
 
 Also, dequantize operators say nothing by their range, so all of them say -128 to 127, and parameters that are constant
-tensors become numbers. The pass does nothing unless one of ``backend`` computes on such integers
+tensors become numbers. A product with integers that are cast, and a scale for each column, is a layer with that weight.
+The pass does nothing unless one of ``backend`` computes on such integers
 (:attr:`~etir.backends.api.interface.Backend.computes_on_int8`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -31,19 +33,23 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.api.registry import parse_delegate
 from etir.dialects.context import EtContext
-from etir.dialects.dtypes import dtype_of, f32, i8, ui8
+from etir.dialects.dtypes import dtype_of, f32, i8, i64, ui8
 from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
+from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_of, tensor_type
 from etir.dialects.et.program import ConstantOp, GetWeightOp
-from etir.dialects.quantized import DEQUANTIZE, QUANTIZE, declare, quantized_op
+from etir.dialects.quantized import DEQUANTIZE, DEQUANTIZE_PER_CHANNEL, QUANTIZE, declare, quantized_op
 from etir.lowering.build.builder import Builder
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import PatternRewriter
 
+if TYPE_CHECKING:
+    import numpy as np
+
 LOW, HIGH = -128, 127
+PRODUCT, CAST = "aten.mm.default", "dim_order_ops._to_dim_order_copy.default"
 BY_TENSORS = {f"{name.removesuffix('default')}tensor": name for name in (QUANTIZE, DEQUANTIZE)}
 """Operators whose parameters are tensors, with those whose parameters are numbers."""
 
@@ -72,6 +78,9 @@ class NormalizeQuantizationPass(Pass):
                 _quantize_to_int8(op)
             for op in _operators(method, DEQUANTIZE):
                 _dequantize_from_int8(op)
+            products = [_layer_of_integers(op, store) for op in _operators(method, PRODUCT)]
+            if any(products):
+                declare(module, (DEQUANTIZE_PER_CHANNEL,))
             if any(_operators(method, QUANTIZE)):
                 declare(module, (QUANTIZE, DEQUANTIZE))
 
@@ -168,6 +177,55 @@ def _quantize_to_int8(op: EdgeOp) -> None:
         Rewriter.erase_op(op)
     else:
         op.operands[0] = pair
+
+
+def _layer_of_integers(op: EdgeOp, store: ConstantStore) -> bool:
+    """``mm(x, cast(integers)) * scales``, as a weight of int8 is written out, is a layer with that weight. Returns
+    whether it was one.
+    """
+    import numpy as np
+
+    x, cast = op.operands
+    source = cast.owner
+    if not isinstance(source, EdgeOp) or source.op_name != CAST or not store.is_constant(source.operands[0]):
+        return False
+    type = tensor_of(source.operands[0])
+    if type.element_type != i8 or not is_contiguous(type) or tensor_of(cast).element_type != f32:
+        return False
+    rows, columns = type.get_shape()
+    product, scales = _scaled(op, columns, store)
+    integers = np.frombuffer(store.data(source.operands[0]), np.int8).reshape(rows, columns).T
+    constants = [
+        store.make(np.ascontiguousarray(integers).tobytes(), tensor_type(i8, [columns, rows]), op, "weight"),
+        store.make(scales.tobytes(), tensor_type(f32, [columns]), op, "scales"),
+        store.make(np.zeros(columns, np.int64).tobytes(), tensor_type(i64, [columns]), op, "zeros"),
+    ]
+    names = ("input", "scales", "zero_points")
+    arguments: dict[str, Any] = {n: c.results[0] for n, c in zip(names, constants, strict=True)}
+    arguments |= {"axis": 0, "quant_min": LOW, "quant_max": HIGH, "dtype": i8}
+    weight = quantized_op(DEQUANTIZE_PER_CHANNEL).make(arguments, [tensor_type(f32, [columns, rows])])
+    layer = edge.aten.linear.default.make({"input": x, "weight": weight.results[0]}, [op.results[0].type])
+    for made in (*constants, weight, layer):
+        made.location = op.location
+        Rewriter.insert_op(made, InsertPoint.before(op))
+    product.results[0].replace_all_uses_with(layer.results[0])
+    for old in (product, op) if product is not op else (op,):
+        Rewriter.erase_op(old)
+    return True
+
+
+def _scaled(op: EdgeOp, columns: int, store: ConstantStore) -> tuple[EdgeOp, np.ndarray]:
+    """The product of ``op`` and a constant for each column, and the constant; ``op`` and ones where there is none."""
+    import numpy as np
+
+    user = op.results[0].get_user_of_unique_use()
+    if isinstance(user, EdgeOp) and user.op_name == "aten.mul.Tensor" and user.results[0].type == op.results[0].type:
+        other = next((v for v in user.operands if v is not op.results[0]), None)
+        if other is not None and store.is_constant(other) and tensor_of(other).element_type == f32:
+            shape = tensor_of(other).get_shape()
+            if shape[-1:] == (columns,) and all(size == 1 for size in shape[:-1]):
+                return user, np.frombuffer(store.data(other), np.float32)
+    return op, np.ones(columns, np.float32)
 
 
 def _reads(reader: EdgeOp, op: EdgeOp) -> bool:

@@ -15,6 +15,8 @@ from etir.backends.xnnpack.legalize.numbers import bfloat16
 from etir.backends.xnnpack.legalize.quantized import pack_nibbles
 
 from etir_testing.interop.quantized_classifier import Classifier, quantized
+from etir_testing.interop.torchao_models import X
+from etir_testing.interop.torchao_models import quantized as torchao_model
 from etir_testing.interop.xnnpack_runs import compile_and_run, difference
 
 
@@ -160,4 +162,14 @@ def test_weight_only(low: int, high: int, name: str, has_bias: bool) -> None:
     (graph,) = facts.graphs
     assert [node.kind.name for node in graph.nodes] == ["fully_connected", "add"][: 1 + has_bias]
     assert [value.datatype.name for value in graph.values if value.datatype.name.startswith("q")] == [name]
+    assert not facts.kernels
+
+
+def test_weight_that_is_written_out() -> None:
+    """A product with integers that are cast, and a scale for each column, is a layer with an integer weight."""
+    module = torchao_model("8w, written out")
+    outputs, expected, facts = compile_and_run(module, (X,))
+    torch.testing.assert_close(outputs[0], expected[0], rtol=1e-5, atol=1e-4)
+    assert facts.nodes == {"fully_connected": 2, "add": 1}
+    assert [v.datatype.name for v in facts.graphs[0].values if v.constant is not None].count("qcint8") == 2
     assert not facts.kernels
