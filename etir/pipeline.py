@@ -95,8 +95,7 @@ def _core(o: CompileOptions) -> Iterator[Step]:
     from etir.passes.aten.gather_quantized_rows import GatherQuantizedRowsPass
     from etir.passes.aten.state_methods import StateMethodsPass
 
-    if o.optimizer is None:
-        yield Step(FreezeFakeQuantizationPass(), "what training pretended to quantize is quantized")
+    yield Step(FreezeFakeQuantizationPass(), "what training pretended to quantize is quantized")
     yield Step(FunctionalizePass(), "in-place operators and views become values and explicit writes")
     if o.optimizer is not None:
         yield Step(_optimizer(o.optimizer), "the update of the parameters is a part of the program", "optimizer")

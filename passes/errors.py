@@ -62,6 +62,6 @@ E0523 = define(
 E0524 = define(
     "E0524",
     "observers of fake quantization were left on",
-    "turn them off before export (disable_observer of torchao.quantization.pt2e), or convert the model, and nothing "
-    "changes; what is trained further has an optimizer (optimizer=...)",
+    "turn them off before export (disable_observer of torchao.quantization.pt2e), or convert the model: then "
+    "nothing is left to say",
 )

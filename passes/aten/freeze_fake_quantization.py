@@ -13,8 +13,8 @@ After, with the scale and the zero point that training found::
 A pair is what every later step knows: weights become integers in the file, and backends compute on integers. Both give
 the same numbers. Observers that were left on go on to follow the range of what they see, which is of no use in a
 program that is not trained any more: they stay where they are, with a warning (E0524). Where an observer has not seen
-anything, where gradients need to know what was clamped, and where the range has no integer type of up to 16 bits, the
-operator is left alone. A program with an optimizer is trained further: the pass does not run.
+anything, where gradients need to know what was clamped, as in a program that is trained further, and where the range
+has no integer type of up to 16 bits, the operator is left alone.
 """
 
 from __future__ import annotations
