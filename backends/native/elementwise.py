@@ -36,6 +36,8 @@ class Body:
     def __init__(self, block: Block, values: Mapping[SSAValue, SSAValue]):
         self.block = block
         self.values: dict[SSAValue, SSAValue] = dict(values)
+        self.lowered: Operation | None = None
+        """The operator that is built: what it becomes is where it is."""
         self._constants: dict[str, SSAValue] = {}
 
     def constant(self, value: float) -> SSAValue:
@@ -53,6 +55,8 @@ class Body:
         return self.constant(float(value))
 
     def _add(self, op: Operation) -> SSAValue:
+        if self.lowered is not None:
+            op.location = self.lowered.location
         self.block.add_op(op)
         return op.results[0]
 

@@ -30,8 +30,15 @@ def is_image(place: Place) -> bool:
     return at_least(place.strides[-1], place.shape[1]) or all(n == 1 for n in place.shape[2:])
 
 
-def cast_of(place: Place) -> Operation:
-    """The operation whose result is a place."""
+def cast_of(place: Place, like: Operation | None = None) -> Operation:
+    """The operation whose result is a place, where ``like`` is in the source."""
+    cast = _cast_of(place)
+    if like is not None:
+        cast.location = like.location
+    return cast
+
+
+def _cast_of(place: Place) -> Operation:
     if not is_known((*place.shape, *place.strides, place.offset)):
         return ViewOp(place.base, place.offset, memref(place.shape, place.strides))
     static = DenseArrayBase.from_list
@@ -46,13 +53,16 @@ class Memory:
 
     def __init__(self, block: Block):
         self.block = block
+        self.lowered: Operation | None = None
+        """What is lowered: operations that are like no other are where it is."""
         self._weights: dict[tuple[str, Attribute, int, bool], SSAValue] = {}
         self._borders: dict[SSAValue, tuple[int, int, float]] = {}
 
     def add(self, op: Operation, like: Operation | None = None) -> Operation:
         """Add an operation at the end."""
-        if like is not None:
-            op.location = like.location
+        source = like or self.lowered
+        if source is not None:
+            op.location = source.location
         self.block.add_op(op)
         return op
 

@@ -79,6 +79,7 @@ class Lowering(Memory):
         """The module of the lowered function."""
         constants = 0
         for op in self.func.body.block.ops:
+            self.lowered = op
             if isinstance(op, GetWeightOp):
                 self.weights[op.result] = op.symbol.root_reference.data
             elif isinstance(op, ConstantOp):
@@ -211,6 +212,7 @@ def body(
     if first is not None:
         result = made.values[first] = after(made, args) if after is not None else args[0]
     for op in some:
+        made.lowered = op
         result = made.values[op.results[0]] = ELEMENTWISE[operator_of(op)](made, op)
     region.block.add_op(YieldOp(result))
     return region

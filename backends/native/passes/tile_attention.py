@@ -179,7 +179,7 @@ def _loop(
         has_rows = number < by_row or number == len(given) - 1
         if has_rows:
             place = place.sliced(rank, start, count * height)
-        cast = cast_of(place)
+        cast = cast_of(place, found.scores)
         made.append(cast)
         operands.append(cast.results[0])
         step = height * place.strides[rank] if has_rows else 0
@@ -190,6 +190,7 @@ def _loop(
     # Rows of scores that are as long as the call says still lie at a distance that is known.
     strides = row_major((slots, most(height), most(n)))
     local = BufferOp(memref((slots, height, n), strides))
+    local.location = found.scores.location
     body = Block(arg_types=[*types, memref((height, n), strides[1:])])
     args = body.args
     q, k, v, out, rows = args[0], args[by_row], args[by_row + 1], args[by_row + 2], args[by_row + 3]

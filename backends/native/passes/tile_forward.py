@@ -62,7 +62,7 @@ def _forward(block: Block, copy: MapOp) -> None:
         first = block.first_op
         assert first is not None
         block.insert_op_before(base, first)
-    cast = cast_of(to)
+    cast = cast_of(to, copy)
     block.insert_op_before(cast, writer)
     for index, value in enumerate(writer.operands):
         if value is written:

@@ -74,7 +74,7 @@ def _fold(op: BrgemmOp, reader: BrgemmOp | PackOp, index: int, writer: MapOp) ->
         seen = None if permuted is None else source.permuted(permuted)
     if seen is None or (isinstance(reader, BrgemmOp) and seen.strides[-1] != 1 and seen.shape[-1] != 1):
         return
-    cast = cast_of(seen)
+    cast = cast_of(seen, writer)
     parent = reader.parent
     assert parent is not None
     parent.insert_op_before(cast, reader)
@@ -84,6 +84,7 @@ def _fold(op: BrgemmOp, reader: BrgemmOp | PackOp, index: int, writer: MapOp) ->
     assert first is not None
     factor = constant.clone()
     product = arith.MulfOp(block.args[0], factor.result)
+    factor.location = product.location = writer.location
     block.args[0].replace_uses_with_if(product.result, lambda use: use.operation is not product)
     block.insert_ops_before([factor, product], first)
     parent.erase_op(writer)

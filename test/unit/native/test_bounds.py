@@ -22,7 +22,7 @@ from etir.backends.native.passes.tile_schedule import choose_schedules  # noqa: 
 from etir.backends.native.passes.verify_tile import problems, verify_function  # noqa: E402
 from etir.diagnostics import EtirError  # noqa: E402
 from etir.dialects.context import EtContext  # noqa: E402
-from etir.dialects.text import parse_module, print_module  # noqa: E402
+from etir.dialects.text import parse_module, print_module, source_location  # noqa: E402
 
 from etir_testing.native.functions import Tiled, functions_of  # noqa: E402
 from etir_testing.native.guarded import Finding, paged, sanitized  # noqa: E402
@@ -65,6 +65,12 @@ def check(func: FuncOp, name: str, arena_bytes: int | None, *runs: object) -> No
 def test_every_template_stays_in_its_memory(name: str) -> None:
     """Buffers are set apart, with pages between them that nothing may touch."""
     check(small().func, name, None, sanitized, paged)
+
+
+def test_every_operation_is_somewhere_in_the_source() -> None:
+    """Casts, borders and copies, too: what the verifier says of them has a place."""
+    ops = [*small().func.body.block.ops][:-1]
+    assert ops and all(source_location(op.location) is not None for op in ops)
 
 
 def test_an_access_outside_is_found() -> None:
