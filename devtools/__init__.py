@@ -10,17 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from etir.devtools.etrecord import read_etrecord, write_etrecord
     from etir.devtools.inspector import Inspector
     from etir.devtools.trace.read import Trace
 
-__all__ = ["Inspector", "Trace"]
+__all__ = ["Inspector", "Trace", "read_etrecord", "write_etrecord"]
 
-_CLASSES = {"Inspector": "etir.devtools.inspector", "Trace": "etir.devtools.trace.read"}
+_PLACES = {
+    "Inspector": "etir.devtools.inspector",
+    "Trace": "etir.devtools.trace.read",
+    "read_etrecord": "etir.devtools.etrecord",
+    "write_etrecord": "etir.devtools.etrecord",
+}
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name not in _CLASSES:
+    if name not in _PLACES:
         raise AttributeError(f"module 'etir.devtools' has no attribute '{name}'")
-    return getattr(import_module(_CLASSES[name]), name)
+    return getattr(import_module(_PLACES[name]), name)

@@ -33,3 +33,8 @@ E1406 = define(
     "nothing is known of what was asked for",
     "name a source line (model.py:41), a node of the FX graph, an operator, or the path of a module",
 )
+E1407 = define(
+    "E1407",
+    "there is no ETRecord",
+    "compile with trace=True, a program with a method 'forward'; to read one, pass what ExecuTorch or etir wrote",
+)

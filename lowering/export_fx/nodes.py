@@ -28,7 +28,7 @@ from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of
-from etir.dialects.et.origin import plain
+from etir.dialects.et.origin import origins_in, plain
 from etir.dialects.et.program import NoneOp, StringOp, UpdateInputOp, WriteStateOp
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema import Kind, OpSchema
@@ -330,9 +330,15 @@ def legal_name(name: str) -> str:
     return found if found and not found[0].isdigit() else f"_{found}"
 
 
+ORIGINS = "etir_origins"
+"""In a node's metadata: the origins of the operation, where it has any."""
+
+
 def origin(location: Attribute) -> dict[str, Any]:
     """What a node's metadata says of where it comes from: source line and module path."""
     found: dict[str, Any] = {}
+    if (origins := origins_in(location)) is not None:
+        found[ORIGINS] = origins.numbers
     location = plain(location) if isinstance(location, LocationAttr) else location
     place = source_location(location) if isinstance(location, LocationAttr) else None
     if place is not None and place.line:

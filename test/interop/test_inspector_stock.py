@@ -8,6 +8,7 @@ import pytest
 
 import etir
 from etir.devtools import Inspector, Trace
+from etir.devtools.etrecord import read_etrecord, write_etrecord
 from etir.devtools.profile.from_etdump import read_profile
 from etir.devtools.profile.sums import GROUPINGS
 
@@ -38,3 +39,39 @@ def test_a_stock_profile_with_our_trace(name: str, delegates: str, tmp_path: Pat
 
 def _lines(inspector: Inspector, origins: tuple[int, ...]) -> list[str]:
     return [o.where for n in origins if (o := inspector.program.origin(n)) is not None and o.where]
+
+
+@pytest.mark.parametrize("delegates", ["", "xnnpack"])
+def test_the_stock_inspector_reads_our_record(delegates: str, tmp_path: Path) -> None:
+    """It has operator types, source lines and modules for the rows of a program that etir compiled."""
+    from executorch.devtools import Inspector as StockInspector
+
+    program, inputs = exported("image")
+    compiled = etir.compile(program, delegates=delegates or (), trace=True)
+    write_etrecord(compiled, program, tmp_path / "m.etrecord", inputs=[inputs])
+    dump, _ = stock_profile(compiled.buffer, inputs, tmp_path, values=False)
+    (tmp_path / "run.etdp").write_bytes(dump)
+    stock = StockInspector(etdump_path=str(tmp_path / "run.etdp"), etrecord=str(tmp_path / "m.etrecord"))
+    rows = [event for block in stock.event_blocks if block.name == "Execute" for event in block.events]
+    known = {event.name: event for event in rows if event.op_types}
+    trace = compiled.trace
+    assert isinstance(trace, Trace)
+    for operator in trace.instructions["forward"]["operator"]:
+        if operator.startswith("aten::"):
+            name = f"native_call_{operator.removeprefix('aten::')}"
+            assert name in known and known[name].stack_traces, (name, list(known))
+            assert "programs.py" in str(known[name].stack_traces)
+    read, edge = read_etrecord(tmp_path / "m.etrecord")
+    assert len(read.graph.nodes) == len(program.graph.nodes) and list(edge) == ["forward"]
+
+
+def test_records_that_cannot_be(tmp_path: Path) -> None:
+    program, _ = exported("cond")
+    with pytest.raises(etir.EtirError, match="E1407.*without a trace"):
+        write_etrecord(etir.compile(program), program, tmp_path / "m.etrecord")
+    traced = etir.compile({"other": program}, trace=True)
+    with pytest.raises(etir.EtirError, match="E1407.*no method 'forward'"):
+        write_etrecord(traced, program, tmp_path / "m.etrecord")
+    (tmp_path / "bad").write_bytes(b"no record")
+    with pytest.raises(etir.EtirError, match="E1407"):
+        read_etrecord(tmp_path / "bad")
