@@ -34,7 +34,7 @@ from etir.pipeline import pipeline
 from etir.program import Program
 from etir.quantization.calibration import Statistics, calibrate, run_observed
 from etir.quantization.encodings import METHODS, clipped_share, encoding
-from etir.quantization.errors import E1401, E1402, E1403, E1406
+from etir.quantization.errors import E1501, E1502, E1503, E1506
 from etir.quantization.passes.annotate_quantization import INTEGERS, WEIGHT, WHY, AnnotateQuantizationPass, result_of
 from etir.quantization.passes.materialize_quantization import MaterializeQuantizationPass
 from etir.quantization.recipes import recipe_of
@@ -85,18 +85,18 @@ def quantize_program(
     patterns of source modules and operators that stay in float32. The other keywords are those of ``etir.compile``;
     the same go for :meth:`Quantized.compile`.
 
-    Raises E1401 to E1406, and what ``etir.compile`` does.
+    Raises E1501 to E1506, and what ``etir.compile`` does.
     """
     chosen = compile_options(options, keywords, ()).resolved()
     how = recipe_of(recipe)
     if encodings not in METHODS:
-        raise E1401.error(f"there is no method '{encodings}' to choose scales; there are {', '.join(METHODS)}")
+        raise E1501.error(f"there is no method '{encodings}' to choose scales; there are {', '.join(METHODS)}")
     if how.activations:
         _check_backends(chosen)
     module = module_of(program, chosen)
     samples = samples_of(calibration, next((m for m in methods(module) if m.sym_name.data == METHOD), None))
     if how.activations and not samples:
-        raise E1403.error(f"'{recipe}' needs to see inputs")
+        raise E1503.error(f"'{recipe}' needs to see inputs")
     ctx = EtContext(dialects=backend_dialects())
 
     def run(*passes: Any, on: ModuleOp = module) -> None:
@@ -108,7 +108,7 @@ def quantize_program(
     if not marked:
         told = (op.attributes.get(WHY) for m in methods(module) for op in m.walk())
         reasons = [reason.data for reason in told if isinstance(reason, StringAttr)]
-        raise E1406.error("; ".join(dict.fromkeys(reasons)) or "no operator of it has a row that computes on int8")
+        raise E1506.error("; ".join(dict.fromkeys(reasons)) or "no operator of it has a row that computes on int8")
     statistics = calibrate(module, samples, METHOD) if how.activations else {}
     for op, seen in statistics.items():
         if op.encoding is None and seen.samples:
@@ -130,7 +130,7 @@ def _check_backends(options: CompileOptions) -> None:
         return
     named = ", ".join(f"'{d.backend.name}'" for d in delegates)
     who = f"none of the delegates {named} computes" if named else f"no kernel of target '{options.target}' computes"
-    raise E1402.error(f"static-int8: {who} on int8")
+    raise E1502.error(f"static-int8: {who} on int8")
 
 
 def _measure(

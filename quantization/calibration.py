@@ -19,7 +19,7 @@ from etir.dialects.quant.ops import ObserveOp, Range, RangeAttr
 from etir.dialects.text import source_location
 from etir.interpret.evaluator import Evaluator
 from etir.interpret.interpreter import Interpreter
-from etir.quantization.errors import E1403, E1404, E1405
+from etir.quantization.errors import E1503, E1504, E1505
 
 BINS = 2048
 _HALF = BINS // 2
@@ -80,7 +80,7 @@ def calibrate(
     """Run ``method`` on every sample (its inputs) and write the ranges of what is observed into the text, merged with
     those that are there. Values are freed after their last use.
 
-    Raises E1403 where there is no sample, E1404 for one that does not fit, E1405 for a value that is not finite.
+    Raises E1503 where there is no sample, E1504 for one that does not fit, E1505 for a value that is not finite.
     """
     interpreter = Interpreter(module, evaluator)
     found: dict[ObserveOp, Statistics] = {}
@@ -90,7 +90,7 @@ def calibrate(
         try:
             statistics.add(np.asarray(value, np.float32))
         except ValueError as error:
-            raise E1405.error(
+            raise E1505.error(
                 f"sample {count} makes {error} of what is observed", source_location(op.location)
             ) from None
 
@@ -99,7 +99,7 @@ def calibrate(
         run_observed(interpreter, sample, method, observe, count)
         count += 1
     if not count:
-        raise E1403.error("static-int8 needs to see inputs")
+        raise E1503.error("static-int8 needs to see inputs")
     for op, statistics in found.items():
         if statistics.samples:
             seen = statistics.range
@@ -118,13 +118,13 @@ def run_observed(
     observe: Callable[[ObserveOp, Any], None],
     index: int = 0,
 ) -> list[Any]:
-    """The outputs for one sample. Raises E1404 for inputs that do not fit the method."""
+    """The outputs for one sample. Raises E1504 for inputs that do not fit the method."""
     interpreter.observe = observe
     try:
         return interpreter.run(list(sample), method)
     except EtirError as error:
         if "E1002" not in error.ids:
             raise
-        raise E1404.error(f"sample {index}: {error.diagnostics[0].message}") from None
+        raise E1504.error(f"sample {index}: {error.diagnostics[0].message}") from None
     finally:
         interpreter.observe = None

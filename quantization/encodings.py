@@ -15,7 +15,7 @@ import numpy as np
 from etir.diagnostics import did_you_mean
 from etir.dialects.quant.ops import HIGH, LOW, Uniform
 from etir.quantization.calibration import Statistics
-from etir.quantization.errors import E1401
+from etir.quantization.errors import E1501
 
 STEPS = HIGH - LOW
 SMALLEST = 2.0**-40
@@ -85,9 +85,9 @@ METHODS: dict[str, Callable[[Statistics], tuple[float, float]]] = {
 
 
 def encoding(seen: Statistics, method: str = "minmax") -> Uniform:
-    """The scale and zero point of a value. Raises E1401 for an unknown method."""
+    """The scale and zero point of a value. Raises E1501 for an unknown method."""
     if method not in METHODS:
-        raise E1401.error(f"method '{method}'{did_you_mean(method, METHODS)}; there are {', '.join(METHODS)}")
+        raise E1501.error(f"method '{method}'{did_you_mean(method, METHODS)}; there are {', '.join(METHODS)}")
     return uniform(*METHODS[method](seen))
 
 

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from etir.diagnostics import define
 
-E1401 = define(
-    "E1401",
+E1501 = define(
+    "E1501",
     "there is no such recipe",
     "recipes are static-int8 and weight-int8; `docs/guide/quantization.md` says what each of them does",
 )
-E1402 = define(
-    "E1402",
+E1502 = define(
+    "E1502",
     "the target cannot do what the recipe says",
     "name a backend that computes on int8 (delegates=['xnnpack']), or quantize the weights only (weight-int8)",
 )
-E1403 = define(
-    "E1403",
+E1503 = define(
+    "E1503",
     "there is no calibration data",
     "give some inputs as the program is going to see them: calibration=[inputs, ...], --calibration FILE.npz",
 )
-E1404 = define(
-    "E1404",
+E1504 = define(
+    "E1504",
     "the calibration data does not fit the program",
     "every array has a sample in each index of its first dim; samples have the shape and the dtype of the inputs",
 )
-E1405 = define(
-    "E1405",
+E1505 = define(
+    "E1505",
     "a value has no range",
     "take the sample out, or leave out what computes it (skip=...)",
 )
-E1406 = define(
-    "E1406",
+E1506 = define(
+    "E1506",
     "nothing of the program can be quantized",
     "`reasons` above say why; what is quantized already stays as it is",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from etir.diagnostics import did_you_mean
-from etir.quantization.errors import E1401
+from etir.quantization.errors import E1501
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ RECIPES = {
 
 
 def recipe_of(name: str) -> Recipe:
-    """The recipe of that name. Raises E1401 when there is none."""
+    """The recipe of that name. Raises E1501 when there is none."""
     if name not in RECIPES:
-        raise E1401.error(f"'{name}'{did_you_mean(name, RECIPES)}; there are {', '.join(RECIPES)}")
+        raise E1501.error(f"'{name}'{did_you_mean(name, RECIPES)}; there are {', '.join(RECIPES)}")
     return RECIPES[name]

@@ -61,7 +61,7 @@ class AnnotateQuantizationPass(Pass):
     skip: tuple[str, ...] = ()
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
-        """Raises E1401 for an unknown recipe, E1101, E1107 and E1110 for wrong backends."""
+        """Raises E1501 for an unknown recipe, E1101, E1107 and E1110 for wrong backends."""
         activations = recipe_of(self.recipe).activations
         rows: dict[str, list[QuantizedRow]] = {}
         for row in tuple(self._rows()) if activations else WEIGHT_ROWS:

@@ -141,16 +141,16 @@ def _quantize(**changes: Any) -> Quantized:
 @pytest.mark.parametrize(
     ("changes", "id", "message"),
     [
-        ({"recipe": "static-int9"}, "E1401", "static-int8"),
-        ({"encodings": "best"}, "E1401", "minmax"),
-        ({"delegates": []}, "E1402", "no kernel of target 'executorch'"),
-        ({"delegates": ["reference"], "target": "etir"}, "E1402", "'reference'"),
-        ({"calibration": []}, "E1403", "static-int8"),
-        ({"calibration": [(torch.randn(1, 3, 9, 9),)]}, "E1404", "sample 0"),
-        ({"calibration": [SAMPLES[0], (torch.randn(1, 3, 8, 8).double(),)]}, "E1404", "sample 1"),
-        ({"calibration": [SAMPLES[0], (torch.full((1, 3, 8, 8), torch.nan),)]}, "E1405", "sample 1 makes nan"),
-        ({"calibration": "/no/such/file.npz"}, "E1404", "cannot read"),
-        ({"skip": ["aten.*"]}, "E1406", "skipped by"),
+        ({"recipe": "static-int9"}, "E1501", "static-int8"),
+        ({"encodings": "best"}, "E1501", "minmax"),
+        ({"delegates": []}, "E1502", "no kernel of target 'executorch'"),
+        ({"delegates": ["reference"], "target": "etir"}, "E1502", "'reference'"),
+        ({"calibration": []}, "E1503", "static-int8"),
+        ({"calibration": [(torch.randn(1, 3, 9, 9),)]}, "E1504", "sample 0"),
+        ({"calibration": [SAMPLES[0], (torch.randn(1, 3, 8, 8).double(),)]}, "E1504", "sample 1"),
+        ({"calibration": [SAMPLES[0], (torch.full((1, 3, 8, 8), torch.nan),)]}, "E1505", "sample 1 makes nan"),
+        ({"calibration": "/no/such/file.npz"}, "E1504", "cannot read"),
+        ({"skip": ["aten.*"]}, "E1506", "skipped by"),
     ],
 )
 def test_errors(changes: dict[str, Any], id: str, message: str) -> None:
@@ -161,7 +161,7 @@ def test_errors(changes: dict[str, Any], id: str, message: str) -> None:
 
 def test_nothing_to_quantize() -> None:
     exported = torch.export.export(Function(torch.exp), (torch.randn(3),))
-    with pytest.raises(EtirError, match="E1406"):
+    with pytest.raises(EtirError, match="E1506"):
         etir.quantize(exported, calibration=[(torch.randn(3),)], delegates=["xnnpack"])
 
 
@@ -184,7 +184,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.savez(tmp_path / "scalar.npz", np.float32(1))
     np.savez(tmp_path / "empty.npz", x=data[:0])
     Path(tmp_path / "text.npz").write_text("no zip")
-    for name, id in (("different", "E1404"), ("scalar", "E1404"), ("empty", "E1403"), ("text", "E1404")):
+    for name, id in (("different", "E1504"), ("scalar", "E1504"), ("empty", "E1503"), ("text", "E1504")):
         assert main([*common, "--calibration", str(tmp_path / f"{name}.npz")]) != 0
         assert id in capsys.readouterr().err
     assert main([program, "-o", output, "--quantize-skip", "head", "--calibration", "x.npz"]) != 0

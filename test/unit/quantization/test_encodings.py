@@ -88,7 +88,7 @@ def test_methods_on_rare_large_numbers() -> None:
 
 
 def test_unknown_method() -> None:
-    with pytest.raises(EtirError, match="E1401.*'mse'"):
+    with pytest.raises(EtirError, match="E1501.*'mse'"):
         encoding(_seen(np.ones(3)), "msee")
 
 
