@@ -94,12 +94,15 @@ class Place:
         return None if run or old or need != 1 else Place(self.base, wanted, tuple(strides), self.offset)
 
     def viewed(self, shape: Sequence[int]) -> Place | None:
-        """The same elements in order under other dims, or None where strides cannot say it.
+        """The same elements in order under other dims, or None where strides cannot say it or there are not as many.
 
         Dims of both sides are matched in runs of equal products, as torch's ``computeStride`` does; a run can be
         viewed when its old dims are one loop.
         """
         wanted = tuple(shape)
+        known = is_known((*wanted, *self.shape))
+        if known and math.prod(wanted) != math.prod(self.shape):
+            return None
         if math.prod(wanted) == 0:
             return Place(self.base, wanted, row_major(wanted), self.offset)
         if not is_known((*wanted, *self.shape, *self.strides)):

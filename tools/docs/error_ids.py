@@ -36,6 +36,7 @@ ERROR_AREAS = {
     "E12": "Runtime",
     "E13": "Plug-ins",
     "E14": "Developer tools",
+    "E15": "Quantization",
 }
 
 

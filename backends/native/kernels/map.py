@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.loops import addresses, collapsed, load, outer_indices
 from etir.backends.native.kernels.template import CFunction, Template, body_function, run_body, template
-from etir.backends.native.sizes import most
+from etir.backends.native.sizes import is_known, most
 from etir.backends.native.tile import MapOp, shape_of, strides_of
 
 CHUNK = 4096
@@ -81,6 +81,8 @@ class Map(Template):
 def _are_planes(op: MapOp, dims: Sequence[int], steps: Sequence[Sequence[int]]) -> bool:
     """Whether a map copies a few planes, whose columns lie side by side, to channels that do."""
     is_copy = len(op.inputs) == 1 and len([*op.body.block.ops]) == 1
+    if not is_known(dims[-2:]):
+        return False
     few = len(dims) > 1 and 1 < dims[-1] <= FEW and dims[-2] >= 16
     return is_copy and few and steps[0][-1] == 1 and steps[1][-1] != 1 and steps[1][-2] == 1
 

@@ -292,8 +292,8 @@ func.func @large(%x: memref<4x6xf32>, %y: memref<2147483648x6xf32>) attributes {
 
 // -----
 
-// CHECK: error[E0301]: {{.*}}, taps, taps, c], c [..., h, w, c]
-// ANY: error[E0301]: {{.*}}, taps, taps, c], c [..., h, w, c]
+// CHECK: error[E0301]: {{.*}}, taps, taps, c], c [..., w, c]
+// ANY: error[E0301]: {{.*}}, taps, taps, c], c [..., w, c]
 func.func @row(%x: memref<3x3x8xf32>, %y: memref<8xf32>) attributes {native.outputs = 1 : i64} {
   tile.pool "max" %x, %y() : memref<3x3x8xf32>, memref<8xf32>() {
   ^bb0(%0: f32):
