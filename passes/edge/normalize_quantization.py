@@ -211,6 +211,8 @@ def _layer_of_integers(op: EdgeOp, store: ConstantStore) -> bool:
     product.results[0].replace_all_uses_with(layer.results[0])
     for old in (product, op) if product is not op else (op,):
         Rewriter.erase_op(old)
+    if not cast.uses:
+        Rewriter.erase_op(source)
     return True
 
 
