@@ -38,3 +38,18 @@ E1407 = define(
     "there is no ETRecord",
     "compile with trace=True, a program with a method 'forward'; to read one, pass what ExecuTorch or etir wrote",
 )
+E1430 = define(
+    "E1430",
+    "the language server could not do everything",
+    "report it with the file; `et-opt FILE` says what the compiler thinks of it",
+)
+E1431 = define(
+    "E1431",
+    "the language server is not installed",
+    "install it with pip install 'etir[lsp]'",
+)
+E1432 = define(
+    "E1432",
+    "what the editor asked for cannot be done here",
+    "name a file that is open, a line of it, and passes as et-opt takes them: cse,dce",
+)

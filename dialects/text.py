@@ -166,7 +166,8 @@ FRAMES = 5_000
 
 
 @contextmanager
-def _deep_regions() -> Iterator[None]:
+def deep_regions() -> Iterator[None]:
+    """More frames for Python in the block than it has otherwise."""
     frames = sys.getrecursionlimit()
     sys.setrecursionlimit(max(frames, FRAMES))
     try:
@@ -194,11 +195,11 @@ def parse_module(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with _deep_regions():
+        with deep_regions():
             parser.start()
             module = ModuleOp([]) if parser.at_end else parser.parse_module()
     except (ParseError, VerifyException, ValueError, TypeError, RecursionError) as error:
-        raise _parse_error(parser, error, text) from None
+        raise parse_error(parser, error, text) from None
     finally:
         if collecting:
             gc.enable()
@@ -209,7 +210,7 @@ def parse_module(
     return module
 
 
-def _parse_error(parser: EtParser, error: Exception, text: str) -> EtirError:
+def parse_error(parser: EtParser, error: Exception, text: str) -> EtirError:
     """What the parser raised, as diagnostics at the places that it is about."""
     if isinstance(error, ParseError):
         if error.msg.startswith("values used but not defined"):
@@ -254,7 +255,7 @@ def print_module(op: Operation, *, generic: bool = False, locations: bool = Fals
     """The text of a module or of any operation, with a final newline."""
     stream = StringIO()
     printer = Printer(stream=stream, print_generic_format=generic, print_debuginfo=locations)
-    with _deep_regions():
+    with deep_regions():
         printer.print_op(op)
     return stream.getvalue() + "\n"
 

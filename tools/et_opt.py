@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from etir.dialects.context import EtContext
     from etir.dialects.et.weights import WeightFile
     from etir.dialects.payloads import Payload
+    from etir.dialects.split import Chunk
     from etir.passes.infra.instrumentation import Instrument
     from etir.passes.infra.report import PipelineReport, Time
     from etir.passes.infra.reproducer import Settings
     from etir.recording import Recorder
-    from etir.tools.split import Chunk
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,7 +75,7 @@ class _Run:
 
     def run(self) -> int:
         """Read, work on every module, and report. Returns the exit code."""
-        from etir.tools.split import SEPARATOR, Chunk, split_input
+        from etir.dialects.split import SEPARATOR, Chunk, split_input
 
         arguments = self.arguments
         for path in (None if arguments.no_output else arguments.output, arguments.weights_out, arguments.trace):

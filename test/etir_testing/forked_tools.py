@@ -58,7 +58,7 @@ PRELOADED: tuple[str, ...] = (
     "etir.tools.files",
     "etir.tools.printing",
     "etir.tools.roundtrip",
-    "etir.tools.split",
+    "etir.dialects.split",
     "filecheck.matcher",
     "numpy",
 )

@@ -13,9 +13,9 @@ import pytest
 
 from etir.backends.api.registry import backend_dialects
 from etir.dialects.context import EtContext
+from etir.dialects.split import split_input
 from etir.dialects.text import parse_module, print_module
 from etir.dialects.verify import verify_module
-from etir.tools.split import split_input
 
 IREE_OPT = Path(sys.executable).with_name("iree-opt")
 DIALECT_TESTS = Path(__file__).resolve().parent.parent / "lit" / "dialects"

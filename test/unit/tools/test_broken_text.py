@@ -10,9 +10,9 @@ import pytest
 
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
+from etir.dialects.split import split_input
 from etir.dialects.text import parse_module, print_module
 from etir.dialects.verify import verify_module
-from etir.tools.split import split_input
 
 DIALECT_TESTS = Path(__file__).resolve().parents[2] / "lit" / "dialects"
 SEEDS = [

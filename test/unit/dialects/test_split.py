@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etir.tools.split import split_input
+from etir.dialects.split import split_input
 
 
 @given(st.lists(st.sampled_from(["a", "", "// -----", "  // -----  ", "// ------", 'x "// -----"', "// -----x"])))
