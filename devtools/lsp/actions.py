@@ -17,7 +17,7 @@ from etir.devtools.lsp.reader import Reader, Spot
 from etir.devtools.trace.record import TraceRecorder
 from etir.diagnostics import EtirError, raise_if_errors
 from etir.dialects.context import EtContext
-from etir.dialects.et.origin import origins_in, remove_origins
+from etir.dialects.et.origin import origins_in
 from etir.dialects.et.weights import WeightFile
 from etir.dialects.text import attach_weights, print_module
 from etir.options import CompileOptions
@@ -119,7 +119,6 @@ def _passes(text: str, module: ModuleOp) -> Sequence[ModulePass]:
     start = phase_of(module)
     if PHASES.index(phase) <= PHASES.index(start):
         raise E1432.error(f"the text is at '{start}' already")
-    remove_origins(module)
     return pipeline(CompileOptions(), start, phase)
 
 

@@ -54,7 +54,8 @@ def _limited(proposals: Iterator[Proposal]) -> Iterator[Proposal]:
 def _proposals(document: Document, line: int, column: int, before: str) -> Iterator[Proposal]:
     if (name := _OF_NAME.search(before)) is not None:
         _, part, position = document.at(line, column)
-        visible = part.names.visible(position, _KINDS[name[1]])
+        # What this line defines is not visible in it.
+        visible = part.names.visible(position - len(before), _KINDS[name[1]])
         for text in dict.fromkeys(n.text for n in reversed(list(visible))):
             if text.startswith(name[0]):
                 yield Proposal(text, _KINDS[name[1]], len(name[0]))

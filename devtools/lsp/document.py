@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,8 +22,8 @@ from etir.devtools.lsp.reader import BrokenOp, Memo, Reader, Spot
 from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.context import EtContext
 from etir.dialects.et.origin import origins_in, plain
-from etir.dialects.split import split_input
-from etir.dialects.text import source_location
+from etir.dialects.split import Chunk, split_input
+from etir.dialects.text import deep_regions, source_location
 from etir.dialects.verified import VerifiedOperations
 from etir.dialects.verify import problems
 
@@ -64,7 +64,7 @@ class Part:
 
     def _unverified(self, reader: Reader, verified: VerifiedOperations) -> Iterator[Diagnostic]:
         """Problems of what could be read that do not come from what could not."""
-        broken = [op for op in self.module.walk() if isinstance(op, BrokenOp)]
+        broken = [spot.op for spot in self.spots if isinstance(spot.op, BrokenOp)]
         around = {parent.location for op in broken if (parent := op.parent_op()) is not None}
         doubtful = [(self.line_of(start) + 1, self.line_of(end) + 1) for start, end in reader.doubtful]
         try:
@@ -178,7 +178,10 @@ class Document:
     def update(self, text: str) -> None:
         """Read the text again, as far as it has changed."""
         self.text = text
-        chunks = split_input(text)
+        with deep_regions():
+            self._read(split_input(text))
+
+    def _read(self, chunks: Sequence[Chunk]) -> None:
         kept: dict[str, list[Part]] = {}
         for _, part in self.parts:
             kept.setdefault(part.text, []).append(part)

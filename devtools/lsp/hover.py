@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
 from etir.devtools.lsp.beside import Beside
 from etir.devtools.lsp.document import Document, Part, Place, origins_of, source_of, symbol_of
@@ -113,11 +112,19 @@ def _result_names(part: Part, op: Operation) -> list[str]:
     return names or [f"result {index}" for index in range(len(op.results))]
 
 
-def _type(type: object) -> str:
+def _type(type: Attribute) -> str:
     text = str(type)
     shown = _code(text if len(text) <= LONGEST else text[:LONGEST] + "...")
-    size = tensor_bytes(type) if isinstance(type, TensorType) else 0  # type: ignore[arg-type]
+    size = _bytes(type)
     return f"{shown}, {size:,} bytes" if size else shown
+
+
+def _bytes(type: Attribute) -> int:
+    """Bytes of a tensor; 0 for everything else, and for a type that is wrong."""
+    try:
+        return tensor_bytes(type)
+    except ValueError:
+        return 0
 
 
 def _places(part: Part, op: Operation) -> list[str]:
@@ -129,7 +136,7 @@ def _places(part: Part, op: Operation) -> list[str]:
         if buffer.place is not None:
             pool, offset = buffer.place
             found[
-                f"{_code(_result_names(part, buffer)[0])}: {tensor_bytes(buffer.result.type):,} bytes "
+                f"{_code(_result_names(part, buffer)[0])}: {_bytes(buffer.result.type):,} bytes "
                 f"in pool {pool} at {offset:,}"
             ] = None
     return list(found)

@@ -55,7 +55,7 @@ class Names:
         results = {m.start(1) + n.start() for m in _DEFINES_RESULTS.finditer(text) for n in _VALUES.finditer(m[1])}
         scope = 0
         waiting: list[int] = []  # Names of a signature: they belong to the next region.
-        last_block_line = -1
+        last_block_line = -2  # A text that begins with a signature has no line before it.
         for match in _TOKEN.finditer(text):
             kind = match.lastgroup if match.lastgroup != "index" else "value"
             if kind is None:

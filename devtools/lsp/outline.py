@@ -8,6 +8,7 @@ from xdsl.ir import Operation
 
 from etir.devtools.lsp.document import Document, Part, Place, symbol_of
 from etir.devtools.lsp.reader import Spot
+from etir.dialects.text import deep_regions
 
 _KINDS = {
     "func.func": "function",
@@ -61,7 +62,8 @@ def _end(part: Part, spot: Spot) -> int:
 
 
 def _detail(op: Operation) -> str:
-    count = sum(1 for _ in op.walk()) - 1
+    with deep_regions():
+        count = sum(1 for _ in op.walk()) - 1
     return f"{op.name}, {count} operations" if op.regions else op.name
 
 

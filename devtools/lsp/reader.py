@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,7 @@ from xdsl.parser import UnresolvedOperand
 from xdsl.parser.generic_parser import ParserState
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator
 from xdsl.utils.exceptions import ParseError
-from xdsl.utils.lexer import Input, Span
+from xdsl.utils.lexer import Input, Span, Token
 from xdsl.utils.mlir_lexer import MLIRTokenKind, PunctuationSpelling
 
 from etir.diagnostics import Diagnostic, EtirError
@@ -33,6 +33,9 @@ from etir.dialects.text import EtLexer, EtParser, deep_regions, parse_error
 
 MOST_FAULTS = 100
 """Mistakes after which the rest of a text is not read."""
+
+_WHITE = " \t\r\n"
+"""What the lexer skips, which is less than what Python takes for white space."""
 
 _OF_XDSL = ("builtin", "func", "pdl", "arith", "math", "memref")
 """Dialects whose verifiers also look at parents and users of an operation, which its line does not tell."""
@@ -56,6 +59,28 @@ class BrokenOp(Operation):
 
     def verify_(self) -> None:
         """Nothing more can be said of it."""
+
+
+class _Lexer(EtLexer):
+    """Skips what is no token and says so: the token after it is read while the parser is at the one before."""
+
+    def __init__(self, text: str, name: str, tell: Callable[[ParseError], object]):
+        super().__init__(Input(text, name))
+        self._tell = tell
+
+    def lex(self) -> Token[MLIRTokenKind]:
+        """The next token."""
+        while True:
+            try:
+                return super().lex()
+            except ParseError as error:
+                self._tell(error)
+                content = self.input.content
+                after = max(error.span.start + 1, self.pos)
+                if not error.msg.startswith("Unexpected character"):
+                    end = content.find("\n", error.span.start)
+                    after = len(content) if end < 0 else end
+                self.pos = min(after, len(content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +142,7 @@ class Reader(EtParser):
         self._named: list[UnresolvedOperand] = []
         self._marks: tuple[list[int], list[int]] | None = None
         self._missing: list[Block] = []
+        self._told: dict[int | None, None] = {}
         self._closing = False
 
     def read(self) -> ModuleOp:
@@ -142,9 +168,7 @@ class Reader(EtParser):
     def _top_level(self) -> list[Operation]:
         found: list[Operation] = []
         position = -1
-        self._parser_state = ParserState(EtLexer(Input("", self._name)))
-        self._parser_state.lexer = EtLexer(Input(self._text, self._name))
-        self._go_on_at(-1, 0)
+        self._parser_state = ParserState(_Lexer(self._text, self._name, self._fault))
         while not self.at_end:
             if self.pos <= position:  # Nothing was read: what stands here begins nothing.
                 self._go_on_at(position, self._next_line(self.pos))
@@ -229,9 +253,9 @@ class Reader(EtParser):
         names, self._named[named:] = self._named[named:], []
         if op.regions or op.successors or op.name.partition(".")[0] in _OF_XDSL:
             return
-        if op.has_trait(HasParent) or op.has_trait(IsTerminator):
+        if op.has_trait(HasParent) or op.has_trait(IsTerminator) or self.line_and_column(start)[0] in self._told:
             return
-        text = self._text[start : self.pos].rstrip()
+        text = self._text[start : self.pos].rstrip(_WHITE)
         if "\n" in text or "//" in text or op.name not in text or isinstance(op, SchemaDeclOp):
             return
         if self.pos < len(self._text) and "\n" not in self._text[start + len(text) : self.pos]:
@@ -270,7 +294,7 @@ class Reader(EtParser):
             return None
         end = self._text.find("\n", start)
         end = len(self._text) if end < 0 else end
-        text = self._text[start:end].rstrip()
+        text = self._text[start:end].rstrip(_WHITE)
         candidates = self._old.lines.get(text)
         if not candidates:
             return None
@@ -285,11 +309,7 @@ class Reader(EtParser):
             return None
         token, position = self._current_token, self.lexer.pos
         self.lexer.pos = end
-        try:
-            following = self.lexer.lex()
-        except ParseError:
-            self.lexer.pos = position
-            return None
+        following = self.lexer.lex()
         if not _begins(following.kind, following.text):
             self._parser_state.current_token, self.lexer.pos = token, position
             return None
@@ -405,30 +425,28 @@ class Reader(EtParser):
         if len(self.faults) < MOST_FAULTS:
             found = error if isinstance(error, EtirError) else parse_error(self, error, self._text)
             at = self.location_of(min(self.pos if failed is None else failed, len(self._text)))
-            self.faults += [diagnostic.at(at) for diagnostic in found.diagnostics if not self._follows(diagnostic)]
+            for diagnostic in found.diagnostics:
+                self._tell(diagnostic.at(at))
         self.failed_at = None
         if isinstance(error, ParseError):
             return error.span.start
         return self.pos if failed is None else failed
 
-    def _follows(self, diagnostic: Diagnostic) -> bool:
-        """Whether a mistake is there only because a definition could not be read."""
+    def _tell(self, diagnostic: Diagnostic) -> None:
+        """Note what is no mere consequence: of a line the first mistake, none of what a broken line would define."""
         name = _UNDEFINED.match(diagnostic.message)
-        return name is not None and name[1] in self._lost
+        if name is not None and name[1] in self._lost:
+            return
+        line = None if diagnostic.location is None else diagnostic.location.line
+        if line not in self._told:
+            self._told[line] = None
+            self.faults.append(diagnostic)
 
     def _go_on_at(self, start: int, position: int) -> None:
-        """Read the token at ``position``, or the first one after it that is one."""
+        """Read the token at ``position``, which is after ``start``; nothing more after too many mistakes."""
         position = len(self._text) if len(self.faults) >= MOST_FAULTS else max(position, start + 1)
-        while True:
-            try:
-                self.lexer.pos = min(position, len(self._text))
-                self._parser_state.current_token = self.lexer.lex()
-                return
-            except ParseError as error:
-                self._fault(error)
-                position = self._next_line(max(position, error.span.start))
-                if len(self.faults) >= MOST_FAULTS:
-                    position = len(self._text)
+        self.lexer.pos = min(position, len(self._text))
+        self._parser_state.current_token = self.lexer.lex()
 
     def _next_line(self, position: int) -> int:
         end = self._text.find("\n", position)
