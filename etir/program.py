@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,11 @@ class Program:
 
     def __repr__(self) -> str:
         return "\n".join(summary_lines(self.module, self.target))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a card and the memory plan."""
+        # By name: nothing of the compiler imports the developer tools.
+        return import_module("etir.devtools.notebook").program_html(self)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Program:
         """A program whose module can change on its own; its bytes are shared, since nothing changes them."""
