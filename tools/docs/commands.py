@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "et-run": "et_run:_parser",
     "et-inspect": "et_inspect:_parser",
     "et-bisect": "et_bisect:_parser",
+    "et-lsp": "et_lsp:_parser",
     "python -m etir.tools.select_kernels": "select_kernels:_parser",
 }
 """Command to what makes its parser, ``module:function`` in ``etir.tools``."""
