@@ -221,8 +221,15 @@ def test_the_extra_is_asked_for_when_it_is_missing(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pygls.lsp.server", None)
     monkeypatch.setitem(sys.modules, "pygls", None)
-    assert et_lsp.main(["--stdio"]) == 1
+    assert et_lsp.main(["--stdio", "--color=never", "--debug"]) == 1
     assert "E1431" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "code", "said"), [("--help", 0, "usage: et-lsp"), ("--version", 0, "et-lsp ")])
+def test_what_the_tool_says_of_itself(options: str, code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        et_lsp.main([options])
+    assert ended.value.code == code and said in capsys.readouterr().out
 
 
 NVIM = """
