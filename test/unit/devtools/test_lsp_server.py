@@ -195,6 +195,7 @@ def test_another_client(tmp_path: Path) -> None:
         assert any("E0502" in message for message in editor.log)
 
 
+@pytest.mark.nightly
 def test_a_long_text_takes_little_time_after_the_first_reading(tmp_path: Path) -> None:
     text = chain(3000, locations=True)
     loose = 1.0 if os.environ.get("ETIR_TIMES") else 4.0
