@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from etir.devtools.etrecord import read_etrecord, write_etrecord
     from etir.devtools.inspector import Inspector
+    from etir.devtools.page.explore import explore
     from etir.devtools.progress import show_progress
     from etir.devtools.trace.read import Trace
 
-__all__ = ["Inspector", "Trace", "read_etrecord", "show_progress", "write_etrecord"]
+__all__ = ["Inspector", "Trace", "explore", "read_etrecord", "show_progress", "write_etrecord"]
 
 _PLACES = {
     "Inspector": "etir.devtools.inspector",
     "Trace": "etir.devtools.trace.read",
+    "explore": "etir.devtools.page.explore",
     "read_etrecord": "etir.devtools.etrecord",
     "show_progress": "etir.devtools.progress",
     "write_etrecord": "etir.devtools.etrecord",

@@ -38,6 +38,26 @@ E1407 = define(
     "there is no ETRecord",
     "compile with trace=True, a program with a method 'forward'; to read one, pass what ExecuTorch or etir wrote",
 )
+E1420 = define(
+    "E1420",
+    "there is no page of such a file",
+    "pass a trace (et-compile --trace), a .pte file or an ETRecord; profiles, values and compare results are options",
+)
+E1421 = define(
+    "E1421",
+    "the compare results cannot be shown",
+    "pass what et-compare --json wrote for the program of this trace",
+)
+E1422 = define(
+    "E1422",
+    "the values are not those of the profile",
+    "pass the two files that one run has written: et-run --etdump FILE --values FILE",
+)
+E1423 = define(
+    "E1423",
+    "the program is too large for a page",
+    "trace a part of it: et-opt --trace on one method, or one layer of the model",
+)
 E1430 = define(
     "E1430",
     "the language server could not do everything",

@@ -187,6 +187,11 @@ class Trace:
         return _Checked(self.name, entry)
 
 
+def checked(trace: str, entry: str) -> _Checked:
+    """Inside of it, data that is not of the form of an entry of a trace is error E1403."""
+    return _Checked(trace, entry)
+
+
 class _Checked:
     """Errors of data that is not of the form that a trace has, as E1403."""
 

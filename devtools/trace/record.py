@@ -92,7 +92,7 @@ class TraceRecorder(Recorder):
         number_origins(module)
         self._module = module
         self._phases = None if phases is None else dict(phases)
-        self._origins = _origins_of(module, nodes or {})
+        self._origins = origins_of(module, nodes or {})
         self._target = target
 
     # --- watching ----------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
-def _origins_of(module: ModuleOp, nodes: Nodes) -> list[dict[str, Any]]:
+def origins_of(module: ModuleOp, nodes: Nodes) -> list[dict[str, Any]]:
     """A row for each origin, in the order of their numbers."""
     rows: dict[int, dict[str, Any]] = {}
 

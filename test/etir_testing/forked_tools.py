@@ -37,6 +37,7 @@ from lit.Test import Result, Test
 TOOLS: dict[str, str] = {
     "et-bisect": "etir.tools.et_bisect",
     "et-compile": "etir.tools.et_compile",
+    "et-explore": "etir.tools.et_explore",
     "et-inspect": "etir.tools.et_inspect",
     "et-opt": "etir.tools.et_opt",
     "et-run": "etir.tools.et_run",

@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "et-inspect": "et_inspect:_parser",
     "et-bisect": "et_bisect:_parser",
     "et-lsp": "et_lsp:_parser",
+    "et-explore": "et_explore:_parser",
     "python -m etir.tools.select_kernels": "select_kernels:_parser",
 }
 """Command to what makes its parser, ``module:function`` in ``etir.tools``."""

@@ -14,7 +14,7 @@ import pytest
 from etir.diagnostics import REGISTRY
 from etir.dialects.context import EtContext
 from etir.passes.infra.registry import own_passes
-from etir.tools import et_bisect, et_compile, et_inspect, et_lsp, et_run, et_translate
+from etir.tools import et_bisect, et_compile, et_explore, et_inspect, et_lsp, et_run, et_translate
 from etir.tools.common import ToolParser
 from etir.tools.docs.error_ids import import_error_modules
 from etir.tools.opt_arguments import OptParser
@@ -32,6 +32,7 @@ PARSERS: dict[str, ToolParser] = {
     "et-inspect": et_inspect._parser(),  # pyright: ignore[reportPrivateUsage]
     "et-bisect": et_bisect._parser(),  # pyright: ignore[reportPrivateUsage]
     "et-lsp": et_lsp._parser(),  # pyright: ignore[reportPrivateUsage]
+    "et-explore": et_explore._parser(),  # pyright: ignore[reportPrivateUsage]
 }
 
 OF_XDSL = ("builtin", "func", "pdl", "arith", "math", "memref")

@@ -1,0 +1,111 @@
+"""Makes the explorer page of a file: a trace, a program file or an ETRecord, with what was seen of its runs.
+
+etir.devtools.explore("m.trace", "m.html", profile="run.etdp")
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from etir.devtools.errors import E1420, E1421
+from etir.devtools.inspector import Inspector
+from etir.devtools.page.data import Collector, sizes_of
+from etir.devtools.page.document import html_of
+from etir.devtools.page.sources import default_roots
+from etir.devtools.page.values import value_rows
+from etir.devtools.profile.attribution import Program
+from etir.devtools.profile.from_etdump import read_profile
+from etir.devtools.profile.profile import Profile
+from etir.devtools.trace.of_pte import trace_of_pte
+from etir.devtools.trace.read import Trace
+from etir.diagnostics import SourceLocation
+from etir.dialects.et.weights import write_atomically
+
+Source = str | Path
+Several = Source | Profile | Sequence[Source | Profile] | None
+
+
+def explore(
+    trace: Source | Trace,
+    path: Source | None = None,
+    *,
+    profile: Several = None,
+    values: Source | None = None,
+    compare: Source | Sequence[Mapping[str, Any]] | None = None,
+    sources: Sequence[Source] | None = None,
+    title: str = "",
+) -> str:
+    """The page of a program as text, written to ``path`` if that is given.
+
+    Args:
+        trace: a trace, or a ``.pte`` file that anybody wrote, which has the executable level only.
+        profile: ETDump files (or profiles that were read), one for each method that ran.
+        values: the file of values that was written together with the first profile.
+        compare: results of a comparison: a JSON file, or rows with ``origin``, ``level``, ``error`` and ``wrong``.
+        sources: folders in which the source files are looked for (default: the working directory, and the folders of
+            installed packages); an empty list keeps all texts of sources out of the page.
+        title: what the page is called (default: the file's name).
+
+    Raises error E1420 for another file, E1421 and E1422 for compare results and values that do not fit, E1423 for a
+    program too large for a page, and what reading a trace, a program and a profile does.
+    """
+    if not isinstance(trace, Trace):
+        trace = open_trace(Path(trace).read_bytes(), str(trace))
+    roots = default_roots() if sources is None else [Path(folder) for folder in sources]
+    given = [] if profile is None else [profile] if isinstance(profile, (str, Path, Profile)) else list(profile)
+    inspectors: list[Inspector] = []
+    for one in given:
+        read = one if isinstance(one, Profile) else read_profile(Path(one).read_bytes(), name=str(one))
+        inspectors.append(Inspector.of(read, Program(trace)))
+    rows: dict[str, list[list[Any]]] = {}
+    if values is not None:
+        if not inspectors:
+            raise E1420.error("values need the profile that was written with them", SourceLocation(str(values)))
+        first = inspectors[0]
+        buffer = Path(values).read_bytes()
+        rows[first.program.method_of(first.profile)] = value_rows(first.profile, buffer, str(values))
+    differences = [] if compare is None else compared(compare)
+    data = Collector(trace, roots).page(inspectors, rows, differences, title)
+    data["sizes"] = sizes_of(data)
+    page = html_of(data)
+    if path is not None:
+        write_atomically(Path(path), [page.encode("utf-8")])
+    return page
+
+
+def open_trace(data: bytes, name: str) -> Trace:
+    """The trace in a file, or one of a ``.pte`` file by itself. Raises error E1420 for anything else."""
+    if data.startswith(b"PK"):
+        return Trace(data, name)
+    if data[4:8] == b"ET12":
+        return trace_of_pte(data, name)
+    raise E1420.error("it is neither a trace nor a .pte file", SourceLocation(name))
+
+
+def compared(source: Source | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of a comparison, the first wrong value first. Raises error E1421."""
+    name = "<compare results>"
+    rows: Any = source
+    if isinstance(source, (str, Path)):
+        name = str(source)
+        try:
+            rows = json.loads(Path(source).read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise E1421.error(f"it is not JSON: {error}", SourceLocation(name)) from None
+        rows = rows.get("rows") if isinstance(rows, dict) else rows
+    if not isinstance(rows, Sequence) or isinstance(rows, str):
+        raise E1421.error("it has no list 'rows'", SourceLocation(name))
+    found: list[dict[str, Any]] = []
+    for number, row in enumerate(rows):
+        try:
+            error = float(row["error"])
+            entry = {"origin": int(row["origin"]), "level": str(row["level"]), "wrong": bool(row["wrong"])}
+        except (KeyError, TypeError, ValueError, OverflowError) as problem:
+            message = f"row {number} has no number 'origin' and 'error', 'level' and 'wrong': {problem!r}"
+            raise E1421.error(message, SourceLocation(name)) from None
+        found.append({**entry, "error": error if math.isfinite(error) else 1e300})
+    return found
