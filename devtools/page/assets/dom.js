@@ -26,7 +26,8 @@ export function ms(value) {
   if (!shown) return "0";
   if (shown >= 100) return shown.toLocaleString("en", { maximumFractionDigits: 0 });
   if (shown >= 10) return shown.toFixed(1);
-  return shown >= 0.005 ? shown.toFixed(2) : "<.01";
+  if (shown >= 1) return shown.toFixed(2);
+  return shown >= 0.0005 ? shown.toFixed(3) : "<.001";
 }
 
 export const time = (value) => `${ms(value)} ${unit()}`;

@@ -278,6 +278,10 @@ export class ModuleTree {
       this.nodeOf[origin] = node;
     }
     let widest = [...this.root.children.values()];
+    while (widest.length === 1 && widest[0].children.size) {
+      widest[0].open = true;
+      widest = [...widest[0].children.values()];
+    }
     for (let open = widest.length; widest.length && open < OPEN; ) {
       const hot = widest.filter((n) => n.children.size).sort((a, b) => b.ms - a.ms || b.children.size - a.children.size)[0];
       if (!hot || open + hot.children.size > 3 * OPEN) break;

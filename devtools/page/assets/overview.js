@@ -48,7 +48,7 @@ function slow(model, method, on) {
   const list = profile.lines.slice(0, TOP).map(([key, spent, share, paths, operators, origins]) => {
     const short = key.replace(/^.*\//, "");
     const below = [paths.length > 1 ? `${paths[0]} and more` : paths[0], operators[0]].filter(Boolean).join(" · ");
-    return entry(on, origins, share / most, `${share.toFixed(1)} %`, tail(short), tail(below, 44), `${key}: ${time(spent)}`);
+    return entry(on, origins, share / most, `${share.toFixed(1)} %`, tail(short), below, `${key}: ${time(spent)}`);
   });
   const rest = profile.lines.length - TOP;
   if (rest > 0) list.push(make("p", "muted", `and ${count(rest, "more line", "more lines")}`));
@@ -68,7 +68,7 @@ function slowOperations(model, method, on) {
     const origin = [...part.origins].find((o) => model.where(o));
     const places = origin === undefined ? [] : [model.path(origin), model.where(origin).replace(/^.*\//, "")];
     const below = [`instruction ${part.index}`, ...places.filter(Boolean)].join(" · ");
-    return entry(on, part.origins, part.ms / parts[0].ms, time(part.ms), name.replace(/^aten::/, ""), tail(below, 44), name);
+    return entry(on, part.origins, part.ms / parts[0].ms, time(part.ms), name.replace(/^aten::/, ""), below, name);
   });
   return card("Slowest instructions", `of ${parts.length.toLocaleString("en")}`, ...list);
 }
@@ -148,8 +148,8 @@ export function passList(model, choose) {
       entry.gone ? make("span", "gone", `−${entry.gone}`) : null,
       entry.new ? make("span", "new", `+${entry.new}`) : null,
       entry.changed ? make("span", "changed", `~${entry.changed}`) : null,
-      entry.ms !== null ? make("span", "muted", `${entry.ms >= 10 ? entry.ms.toFixed(0) : entry.ms.toFixed(1)} ms`) : null,
     );
+    button.title = entry.ms === null ? entry.text : `${entry.text}: ${entry.ms.toFixed(1)} ms`;
     button.addEventListener("click", () => choose(index));
     return button;
   });

@@ -1,5 +1,6 @@
 // Search: rows of all levels that are shown and source lines, by text or regular expression.
 import { byId, count, make } from "./dom.js";
+import { DECLARES } from "./model.js";
 
 const MOST = 60;
 const LIMIT = 5000;
@@ -38,7 +39,9 @@ export function find(model, levels, query) {
       if (fits(text) || level.origins.row(row).some((origin) => places.has(origin))) found.push({ level, row, text });
     }
   }
-  return found;
+  // What a program does before what it declares.
+  const declares = ({ level, row }) => (DECLARES.test(level.opName(row)) ? 1 : 0);
+  return found.sort((a, b) => declares(a) - declares(b));
 }
 
 /** The box in the header and what it found. */

@@ -166,10 +166,14 @@ export class Flame extends Strip {
       });
     }
     const scale = width / (this.high - this.low);
+    const painted = new Float64Array(this.depth + 1).fill(-1);
     for (const frame of this.frames) {
       const x = (frame.start - this.low) * scale;
       const wide = (frame.end - frame.start) * scale;
-      if (x > width || x + wide < 0 || wide < 0.3) continue;
+      if (x > width || x + wide < 0) continue;
+      // Of many in one pixel the first stands for the rest.
+      if (wide < 1 && x < painted[frame.depth] + 1) continue;
+      painted[frame.depth] = x;
       const y = frame.depth * ROW;
       const on = !upTo || upTo[frame.to] > upTo[frame.from];
       context.globalAlpha = on ? 1 : 0.25;

@@ -1,0 +1,209 @@
+"""The data of the explorer page, and what is refused; ``test_explore_page.py`` opens pages in a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import etir
+from etir.devtools import Trace, explore
+from etir.devtools.page import data as page_data
+from etir.devtools.page.findings import overlaps
+from etir.devtools.page.sources import source_lines
+from etir.devtools.page.texts import shown_lines
+from etir.diagnostics import EtirError
+from etir.tools import et_explore
+
+from etir_testing.devtools.large import large_trace, made_profile
+from etir_testing.devtools.programs import PROGRAMS, exported
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="text/plain" id="data">([^<]*)</script>', page)
+    assert found is not None
+    return json.loads(zlib.decompress(base64.b64decode(found[1])))
+
+
+def traced(name: str, **settings: str) -> Trace:
+    found = etir.compile(exported(name)[0], trace=True, **settings).trace
+    assert isinstance(found, Trace)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_every_program_has_a_page_without_false_alarms(name: str, tmp_path: Path) -> None:
+    program, inputs = exported(name)
+    compiled = etir.compile(program, target="etir", trace=True)
+    profile = etir.runtime.load(compiled)["forward"].profile(*[x.numpy() for x in inputs], repeat=3, values=True)
+    profile.save(tmp_path / "run.etdp", values=tmp_path / "run.bin")
+    assert isinstance(compiled.trace, Trace)
+    compiled.trace.save(tmp_path / "m.trace")
+    made = {"profile": tmp_path / "run.etdp", "values": tmp_path / "run.bin"}
+    page = explore(tmp_path / "m.trace", tmp_path / "m.html", **made)
+    assert page == (tmp_path / "m.html").read_text(encoding="utf-8") == explore(tmp_path / "m.trace", **made)
+    data = data_of(page)
+    assert data["findings"] == []
+    assert [level["name"] for level in data["levels"]] == ["aten", "core", "edge", "backend", "et"]
+    run = data["profiles"]["forward"]
+    assert sum(spent for _, spent, *_ in run["instructions"]) == pytest.approx(run["total"], rel=1e-3)
+    assert sum(spent for _, spent, *_ in run["lines"]) == pytest.approx(run["total"], rel=1e-3)
+    rows = data["values"]["forward"]
+    assert rows and all(row[7] == 0 for row in rows)
+    assert all("loc(" not in level["text"] for level in data["levels"])
+    assert any(file["text"] and "class Cond" in file["text"] for file in data["files"]) or name == "recurrent"
+
+
+def test_statistics_of_values(tmp_path: Path) -> None:
+    class Log(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x + 1).log() * 2
+
+    compiled = etir.compile(torch.export.export(Log(), (torch.ones(4),)), target="etir", trace=True)
+    assert isinstance(compiled.trace, Trace)
+    method = etir.runtime.load(compiled)["forward"]
+    method.profile(np.array([0, 1, -2, -3], np.float32), values=True).save(tmp_path / "p", values=tmp_path / "v")
+    data = data_of(explore(compiled.trace, profile=tmp_path / "p", values=tmp_path / "v"))
+    first = data["values"]["forward"][0]
+    assert first[2:] == ["float32", [4], -2, 2, 0, 0]
+    ((severity, text, origins),) = data["findings"]
+    assert severity == "error" and text.startswith("forward: 2 values are NaN after instruction 1")
+    assert [data["origins"]["ops"][data["origins"]["op"][i]] for i in origins] == ["aten.log.default"]
+    (tmp_path / "short").write_bytes(b"\0" * 8)
+    with pytest.raises(EtirError, match="E1422.*the file has 8"):
+        explore(compiled.trace, profile=tmp_path / "p", values=tmp_path / "short")
+    with pytest.raises(EtirError, match="E1420.*values need the profile"):
+        explore(compiled.trace, values=tmp_path / "v")
+
+
+def test_a_program_file_alone_has_a_page(tmp_path: Path) -> None:
+    program, inputs = exported("image")
+    compiled = etir.compile(program, delegates="xnnpack", target="executorch")
+    compiled.save(tmp_path / "m.pte")
+    data = data_of(explore(tmp_path / "m.pte"))
+    assert [level["name"] for level in data["levels"]] == ["et"] and data["title"] == "m.pte"
+    assert data["sizes"] and data["memory"]["forward"]["name"] and data["findings"] == []
+    plain = etir.compile(program, target="etir", debug_info=True)
+    plain.save(tmp_path / "d.pte")
+    etir.runtime.load(plain)["forward"].profile(*[x.numpy() for x in inputs]).save(tmp_path / "run.etdp")
+    data = data_of(explore(tmp_path / "d.pte", profile=tmp_path / "run.etdp"))
+    assert any(
+        key.startswith("devtools/programs.py:") or ".py:" in key for key, *_ in data["profiles"]["forward"]["lines"]
+    )
+
+
+def test_delegates_are_levels() -> None:
+    data = data_of(explore(traced("image", delegates="xnnpack", target="executorch")))
+    inside = next(level for level in data["levels"] if level["kind"] == "delegate")
+    assert inside["name"] == "XnnpackBackend" and "xnn.conv2d" in inside["ops"]
+    symbols = {symbol for symbol in data["instructions"]["forward"]["delegate"] if symbol is not None}
+    assert symbols == set(inside["symbols"])
+
+
+def test_a_planted_overlap_is_found() -> None:
+    def plan(*buffers: tuple[int, int, int, int]) -> dict[str, Any]:
+        return {"buffers": [{"pool": 1, "offset": o, "bytes": n, "live": [[a, b]]} for o, n, a, b in buffers]}
+
+    assert list(overlaps(plan((0, 64, 0, 4), (64, 64, 0, 9), (0, 64, 4, 9)))) == []  # written over in instruction 4
+    assert list(overlaps(plan((0, 64, 0, 4), (32, 64, 3, 9)))) == [(0, 1, 3)]
+    trace = traced("encoder", target="etir")
+    buffers = trace.memory["forward"]["buffers"]
+    long = [b for b in buffers if b["pool"] == 1 and any(last > first + 1 for first, last in b["live"])]
+    long[1]["offset"], long[1]["live"] = long[0]["offset"], long[0]["live"]
+    findings = data_of(explore(trace))["findings"]
+    assert findings and all("overlap from instruction" in text for _, text, _ in findings)
+
+
+def test_compare_results_are_findings(tmp_path: Path) -> None:
+    trace = traced("image", target="etir")
+    wrong = next(o for o in trace.origins if o.op == "aten.gelu.default")
+    rows = [{"origin": wrong.number, "level": "et", "error": float("nan"), "wrong": True}]
+    (tmp_path / "c.json").write_text(json.dumps({"rows": [{**rows[0], "error": 0.5}]}))
+    data = data_of(explore(trace, compare=tmp_path / "c.json"))
+    assert f"the first {wrong.where} aten.gelu.default by 0.5 at et" in data["findings"][0][1]
+    assert data["differences"] and data_of(explore(trace, compare=rows))["differences"][0][2] > 1e200
+    for text in ("{", "[1]", '{"rows": 1}', '[{"origin": "x", "error": 1, "level": "", "wrong": 0}]', "3"):
+        (tmp_path / "c.json").write_text(text)
+        with pytest.raises(EtirError, match="E1421"):
+            explore(trace, compare=tmp_path / "c.json")
+
+
+def test_locations_leave_the_text() -> None:
+    place = 'loc(fused<#et.origin<1>>["a(("("f.py":1:2)])'
+    text = f'%a = x("loc(\\"", %b) {{k = " loc(unknown)"}} : i1 {place}\n^bb0(%x: i1 loc("x"(unknown))):\n'
+    assert shown_lines(text) == ['%a = x("loc(\\"", %b) {k = " loc(unknown)"} : i1', "^bb0(%x: i1):"]
+    assert len(shown_lines("x" * 5000)[0]) < 2100
+    assert shown_lines(" loc(" * 3000)  # in a moment, whatever is in it
+    assert shown_lines(" loc(" + "(" * 3000)
+
+
+def test_sources_stay_below_their_folders(tmp_path: Path) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    (inside / "a.py").write_text("x = 1\n")
+    (inside / "a.txt").write_text("secret")
+    (tmp_path / "b.py").write_text("secret")
+    (inside / "link.py").symlink_to(tmp_path / "b.py")
+    assert source_lines("a.py", [inside]) == ["x = 1"]
+    for path in ("../b.py", str(tmp_path / "b.py"), "a.txt", "link.py", "a\0.py", "", ".", "none.py"):
+        assert source_lines(path, [inside]) is None, path
+
+
+def test_what_has_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.bin").write_bytes(b"something else")
+    with pytest.raises(EtirError, match="E1420.*neither a trace nor a .pte file"):
+        explore(tmp_path / "x.bin")
+    trace = large_trace(50)
+    with pytest.raises(EtirError, match="E1404"):
+        explore(trace, profile=made_profile(large_trace(60), 1))
+    monkeypatch.setattr(page_data, "MOST_OPERATIONS", 10)
+    with pytest.raises(EtirError, match="E1423.*has 50 operations, a page shows 10"):
+        explore(trace)
+
+
+@pytest.mark.parametrize("entry", ["memory", "instructions"])
+@pytest.mark.parametrize("value", [[], {"forward": {}}, {"forward": 3}, {"forward": {"line": [1]}}])
+def test_a_damaged_trace_is_refused(entry: str, value: Any) -> None:
+    import io
+    import zipfile
+
+    from etir.devtools.trace.container import pack
+
+    entries: dict[str, str | bytes] = {}
+    with zipfile.ZipFile(io.BytesIO(large_trace(20).data)) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    entries[f"{entry}.json"] = json.dumps(value)
+    with pytest.raises(EtirError, match="E1403"):
+        explore(Trace(pack(entries)))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    large_trace(30).save("m.trace")
+    assert et_explore.main(["m.trace"]) == 0 and Path("m.html").read_text().startswith("<!doctype html>")
+    assert et_explore.main(["--trace=m.trace", "-o", "other.html", "--no-sources", "--title", "<b>"]) == 0
+    assert "<title>&lt;b&gt;</title>" in Path("other.html").read_text()
+    for words, id in (
+        ([], "E0901"),
+        (["m.trace", "--trace", "m.trace"], "E0901"),
+        (["none.trace"], "E0902"),
+        (["m.trace", "--profile", "none"], "E0902"),
+        (["m.trace", "-o", "no/folder.html"], "E0903"),
+        (["m.html"], "E1420"),
+        (["m.trace", "--values", "m.trace"], "E1420"),
+        (["m.trace", "--compare", "m.html"], "E1421"),
+    ):
+        try:
+            ended = et_explore.main(words)
+        except SystemExit as end:
+            ended = int(end.code or 0)
+        said = capsys.readouterr().err
+        assert ended and f"error[{id}]" in said, said
