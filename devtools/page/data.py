@@ -13,6 +13,7 @@ from typing import Any
 
 from etir.devtools.errors import E1423
 from etir.devtools.inspector import Inspector
+from etir.devtools.page.compared import Compared
 from etir.devtools.page.findings import overlaps
 from etir.devtools.page.sources import source_lines
 from etir.devtools.page.texts import shown_lines
@@ -63,11 +64,12 @@ class Collector:
         self,
         inspectors: Sequence[Inspector] = (),
         values: Mapping[str, list[list[Any]]] | None = None,
-        differences: Sequence[Mapping[str, Any]] = (),
+        differences: Compared | None = None,
         title: str = "",
     ) -> dict[str, Any]:
-        """Everything. ``values`` are rows by method, ``differences`` rows of ``compared``."""
+        """Everything. ``values`` are rows by method, ``differences`` those of ``compared``."""
         trace = self.trace
+        differences = Compared() if differences is None else differences
         levels = [self._level(name) for name in trace.levels]
         delegates = self._delegates()
         memory: dict[str, dict[str, Any]] = {}
@@ -307,30 +309,24 @@ class Collector:
             ],
         }
 
-    def _differences(self, rows: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    def _differences(self, compared: Compared) -> list[list[Any]]:
         return [
-            [index, str(row["level"]), _ms(float(row["error"])), bool(row["wrong"])]
-            for row in rows
-            for index in self.numbers([row["origin"]])
+            [index, row.level, _ms(row.error), row.wrong]
+            for row in compared.rows
+            for index in self.numbers([row.origin])
         ]
 
     def _findings(
         self,
         memory: Mapping[str, dict[str, Any]],
         values: Mapping[str, list[list[Any]]],
-        differences: Sequence[Mapping[str, Any]],
+        differences: Compared,
         profiles: Mapping[str, Inspector],
     ) -> list[list[Any]]:
         """Severity, text, origins: what is wrong, the worst first."""
         found: list[list[Any]] = []
-        wrong = [row for row in differences if row["wrong"]]
-        if wrong:
-            first = wrong[0]
-            origin = self.trace.origin(first["origin"])
-            place = "" if origin is None else f" {origin.where} {origin.op}".rstrip()
-            by = f"{first['error']:.2g} at {first['level']}"
-            text = f"{len(wrong)} values differ from the reference, the first{place} by {by}"
-            found.append(["error", text, self.numbers([first["origin"]])])
+        for text, origins in differences.wrong:
+            found.append(["error", text, self.numbers(origins)])
         for method, plan in memory.items():
             for a, b, at in plan["overlaps"]:
                 text = f"{method}: buffers %{plan['name'][a]} and %{plan['name'][b]} overlap from instruction {at} on"

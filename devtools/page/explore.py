@@ -5,14 +5,13 @@ etir.devtools.explore("m.trace", "m.html", profile="run.etdp")
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from etir.devtools.errors import E1420, E1421
+from etir.devtools.errors import E1420
 from etir.devtools.inspector import Inspector
+from etir.devtools.page.compared import Compared, Comparison, compared
 from etir.devtools.page.data import Collector, sizes_of
 from etir.devtools.page.document import html_of
 from etir.devtools.page.sources import default_roots
@@ -35,7 +34,7 @@ def explore(
     *,
     profile: Several = None,
     values: Source | None = None,
-    compare: Source | Sequence[Mapping[str, Any]] | None = None,
+    compare: Source | Comparison | None = None,
     sources: Sequence[Source] | None = None,
     title: str = "",
 ) -> str:
@@ -45,7 +44,7 @@ def explore(
         trace: a trace, or a ``.pte`` file that anybody wrote, which has the executable level only.
         profile: ETDump files (or profiles that were read), one for each method that ran.
         values: the file of values that was written together with the first profile.
-        compare: results of a comparison: a JSON file, or rows with ``origin``, ``level``, ``error`` and ``wrong``.
+        compare: what ``et-compare --json`` wrote, or what ``etir.devtools.compare`` gives.
         sources: folders in which the source files are looked for (default: the working directory, and the folders of
             installed packages); an empty list keeps all texts of sources out of the page.
         title: what the page is called (default: the file's name).
@@ -68,7 +67,7 @@ def explore(
         first = inspectors[0]
         buffer = Path(values).read_bytes()
         rows[first.program.method_of(first.profile)] = value_rows(first.profile, buffer, str(values))
-    differences = [] if compare is None else compared(compare)
+    differences = Compared() if compare is None else compared(compare, trace)
     data = Collector(trace, roots).page(inspectors, rows, differences, title)
     data["sizes"] = sizes_of(data)
     page = html_of(data)
@@ -84,28 +83,3 @@ def open_trace(data: bytes, name: str) -> Trace:
     if data[4:8] == b"ET12":
         return trace_of_pte(data, name)
     raise E1420.error("it is neither a trace nor a .pte file", SourceLocation(name))
-
-
-def compared(source: Source | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of a comparison, the first wrong value first. Raises error E1421."""
-    name = "<compare results>"
-    rows: Any = source
-    if isinstance(source, (str, Path)):
-        name = str(source)
-        try:
-            rows = json.loads(Path(source).read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise E1421.error(f"it is not JSON: {error}", SourceLocation(name)) from None
-        rows = rows.get("rows") if isinstance(rows, dict) else rows
-    if not isinstance(rows, Sequence) or isinstance(rows, str):
-        raise E1421.error("it has no list 'rows'", SourceLocation(name))
-    found: list[dict[str, Any]] = []
-    for number, row in enumerate(rows):
-        try:
-            error = float(row["error"])
-            entry = {"origin": int(row["origin"]), "level": str(row["level"]), "wrong": bool(row["wrong"])}
-        except (KeyError, TypeError, ValueError, OverflowError) as problem:
-            message = f"row {number} has no number 'origin' and 'error', 'level' and 'wrong': {problem!r}"
-            raise E1421.error(message, SourceLocation(name)) from None
-        found.append({**entry, "error": error if math.isfinite(error) else 1e300})
-    return found

@@ -8,14 +8,21 @@
 // RUN: et-bisect --help | filecheck %s --check-prefix=BISECT
 // RUN: et-bisect --version | filecheck %s --check-prefix=VERSION
 // RUN: not et-bisect --color=never --debug %s --pass-pipeline=cse 2>&1 | filecheck %s --check-prefix=INPUTS
+// RUN: et-explore --help | filecheck %s --check-prefix=EXPLORE
+// RUN: et-explore --version | filecheck %s --check-prefix=VERSION
+// RUN: et-explore -o %t.html %t.trace && filecheck %s --check-prefix=PAGE --input-file %t.html
+// RUN: not et-explore --color=always --debug %s 2>&1 | filecheck %s --check-prefix=NOPAGE
 
 // EXPLAIN: edge.aten.relu.default (origin
 // EXPLAIN: to-out-variant {{.*}}edge.aten.relu.default
 // EXPLAIN: et                 instruction 0 of 'forward': aten::relu.out
 // HELP: usage: et-inspect
-// VERSION: et-{{inspect|bisect}} 0.1.0
+// VERSION: et-{{inspect|bisect|explore}} 0.1.0
 // COLOR: {{.*}}E0901{{.*}}
 // BISECT: usage: et-bisect
+// EXPLORE: usage: et-explore
+// PAGE: <!doctype html>
+// NOPAGE: {{.*}}E1420{{.*}}
 // INPUTS: error[E0901]: name what to run the program on
 
 builtin.module {

@@ -122,15 +122,34 @@ def test_a_planted_overlap_is_found() -> None:
     assert findings and all("overlap from instruction" in text for _, text, _ in findings)
 
 
+def compare_results(origin: int, instruction: int | None = None, error: Any = 0.5) -> dict[str, Any]:
+    """As ``et-compare --json`` writes them."""
+    row = {"what": "aten.gelu", "where": "a.py:1", "origin": origin, "accumulated": 0.5, "local": error}
+    row |= {"allowed": 1e-4, "instruction": instruction}
+    good = {**row, "local": 1e-9}
+    stage = {"name": "et/etir", "rows": [good, row], "outputs": [], "compared": 2, "total": 2, "failure": ""}
+    finding = {"stage": "et/etir", "what": "aten.gelu", "where": "a.py:1", "why": "", "row": row}
+    return {"method": "forward", "reference": "eager", "samples": 1, "finding": finding, "stages": [stage], "notes": []}
+
+
 def test_compare_results_are_findings(tmp_path: Path) -> None:
     trace = traced("image", target="etir")
     wrong = next(o for o in trace.origins if o.op == "aten.gelu.default")
-    rows = [{"origin": wrong.number, "level": "et", "error": float("nan"), "wrong": True}]
-    (tmp_path / "c.json").write_text(json.dumps({"rows": [{**rows[0], "error": 0.5}]}))
+    (tmp_path / "c.json").write_text(f"{json.dumps(compare_results(wrong.number))}\n" * 2)
     data = data_of(explore(trace, compare=tmp_path / "c.json"))
-    assert f"the first {wrong.where} aten.gelu.default by 0.5 at et" in data["findings"][0][1]
-    assert data["differences"] and data_of(explore(trace, compare=rows))["differences"][0][2] > 1e200
-    for text in ("{", "[1]", '{"rows": 1}', '[{"origin": "x", "error": 1, "level": "", "wrong": 0}]', "3"):
+    found = "forward: first wrong at et/etir: aten.gelu, a.py:1"
+    assert [text for _, text, _ in data["findings"]] == [found, found]
+    index = data["findings"][0][2][0]
+    assert data["origins"]["ops"][data["origins"]["op"][index]] == "aten.gelu.default"
+    assert data["differences"][:2] == [[index, "et/etir", 1e-9, False], [index, "et/etir", 0.5, True]]
+
+    class Result:
+        def to_json(self) -> str:
+            return json.dumps(compare_results(0, instruction=0, error="nan"))
+
+    data = data_of(explore(trace, compare=Result()))
+    assert data["findings"][0][2] and data["differences"][-1][2:] == [1e300, True]
+    for text in ("{", "[1]", '{"stages": 1}', json.dumps({**compare_results(1), "stages": [{}]}), "3"):
         (tmp_path / "c.json").write_text(text)
         with pytest.raises(EtirError, match="E1421"):
             explore(trace, compare=tmp_path / "c.json")
@@ -189,7 +208,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.chdir(tmp_path)
     large_trace(30).save("m.trace")
     assert et_explore.main(["m.trace"]) == 0 and Path("m.html").read_text().startswith("<!doctype html>")
-    assert et_explore.main(["--trace=m.trace", "-o", "other.html", "--no-sources", "--title", "<b>"]) == 0
+    assert et_explore.main(["--trace=m.trace", "--output", "other.html", "--no-sources", "--title", "<b>"]) == 0
     assert "<title>&lt;b&gt;</title>" in Path("other.html").read_text()
     for words, id in (
         ([], "E0901"),
@@ -199,7 +218,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         (["m.trace", "-o", "no/folder.html"], "E0903"),
         (["m.html"], "E1420"),
         (["m.trace", "--values", "m.trace"], "E1420"),
-        (["m.trace", "--compare", "m.html"], "E1421"),
+        (["m.trace", "--compare", "m.html", "--sources", "."], "E1421"),
     ):
         try:
             ended = et_explore.main(words)

@@ -36,9 +36,19 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert isinstance(image, Trace)
     explore(image, folder / "image.html")
     hostile = large_trace(60, operator=EVIL, file=f"{EVIL}.py")
-    rows = [{"origin": 3, "level": EVIL, "error": 1.0, "wrong": True}]
-    explore(hostile, folder / "evil.html", profile=made_profile(hostile), compare=rows, title=EVIL)
+    (folder / "c.json").write_text(json.dumps(_compared(3)))
+    explore(hostile, folder / "evil.html", profile=made_profile(hostile), compare=folder / "c.json", title=EVIL)
     return folder
+
+
+def _compared(origin: int) -> dict[str, Any]:
+    row = {"origin": origin, "instruction": None, "accumulated": None, "local": 1.0, "allowed": 0.1}
+    stage = {"name": EVIL, "rows": [row], "outputs": []}
+    return {
+        "method": EVIL,
+        "finding": {"stage": EVIL, "what": EVIL, "where": EVIL, "why": "", "row": row},
+        "stages": [stage],
+    }
 
 
 EVIL = "</script></title><img src=x onerror=alert(1)>"
