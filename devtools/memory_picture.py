@@ -1,10 +1,14 @@
-"""The memory plan of a method as SVG: instructions to the right, bytes upward, what is alive at the peak hatched."""
+"""The memory plan of a method as SVG: instructions to the right, bytes upward, what is alive at the peak hatched.
+
+Buffers that overlap while both are needed, which no plan may have, are red.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 from xml.sax.saxutils import escape
 
+from etir.devtools.overlaps import overlaps
 from etir.devtools.trace.read import Trace
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 960, 420, 80, 40, 36
@@ -17,6 +21,7 @@ def memory_svg(trace: Trace, method: str, pool: int = 1) -> str:
     count = max(plan["instructions"], 1)
     bounds = plan["bounds"].get(str(pool), {})
     alive = dict.fromkeys(bounds.get("alive", ()))
+    clash = dict.fromkeys(index for first, second, _ in overlaps(plan) for index in (first, second))
     x = (WIDTH - LEFT - 20) / count
     y = (HEIGHT - BOTTOM - TOP) / max(size, 1)
     parts = [
@@ -32,7 +37,9 @@ def memory_svg(trace: Trace, method: str, pool: int = 1) -> str:
         if buffer["pool"] != pool or buffer["offset"] is None:
             continue
         for first, last in buffer["live"]:
-            parts += _rectangle(trace, buffer, first, last, x, y, index in alive)
+            parts += _rectangle(
+                trace, buffer, first, last, x, y, "clash" if index in clash else "peak" if index in alive else ""
+            )
     base = HEIGHT - BOTTOM
     parts.append(f'<path d="M{LEFT} {TOP}V{base}H{WIDTH - 20}" fill="none" stroke="#333"/>')
     parts += [
@@ -52,16 +59,15 @@ def memory_svg(trace: Trace, method: str, pool: int = 1) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _rectangle(
-    trace: Trace, buffer: dict[str, Any], first: int, last: int, x: float, y: float, peak: bool
-) -> list[str]:
+def _rectangle(trace: Trace, buffer: dict[str, Any], first: int, last: int, x: float, y: float, mark: str) -> list[str]:
     left, width = LEFT + first * x, max((last - first + 1) * x, 1)
     height = max(buffer["bytes"] * y, 1)
     top = HEIGHT - BOTTOM - buffer["offset"] * y - height
     lines = list(dict.fromkeys(o.where for n in buffer["origins"] if (o := trace.origin(n)) is not None and o.where))
     title = f"{buffer['name']}: {buffer['bytes']:,} bytes at {buffer['offset']:,}, alive {first} to {last}"
     title += f", {', '.join(lines)}" if lines else ""
-    fill = "url(#peak)" if peak else "#56b4e9" if buffer["state"] is None else "#009e73"
+    marks = {"peak": "url(#peak)", "clash": "#cc3311"}
+    fill = marks.get(mark, "#56b4e9" if buffer["state"] is None else "#009e73")
     shape = (
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}" stroke="#fff" '
         f'stroke-width="0.5"><title>{escape(title)}</title></rect>'

@@ -41,7 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> ToolParser:
     parser = ToolParser("et-inspect", "Say where time and memory of a program go, and what became of its parts.")
-    parser.add_argument("inputs", nargs="+", metavar="input", help="a profile (.etdp), two of them, or a trace")
+    parser.add_argument(
+        "inputs", nargs="+", metavar="input", help="a profile (.etdp), two of them, a trace, or a .pte file"
+    )
     parser.add_argument("--trace", metavar="FILE", help="what et-compile --trace wrote, or the .pte file")
     parser.add_argument(
         "--by",
@@ -70,6 +72,11 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     first = arguments.inputs[0]
     if read_head(first).startswith(b"PK"):
         return _of_trace(arguments, _trace(first))
+    if read_head(first)[4:8] == b"ET12":
+        from etir.devtools.trace.of_pte import trace_of_pte
+
+        name, data = read_bytes(first)
+        return _of_trace(arguments, trace_of_pte(data, name))
     if len(arguments.inputs) > 2:
         raise usage_error(f"one profile is shown, or two are compared; there are {len(arguments.inputs)}")
     if len(arguments.inputs) == 2:
@@ -96,7 +103,7 @@ def _of_trace(arguments: argparse.Namespace, trace: Trace) -> int:
     from etir.devtools.sizes import size_table
 
     if arguments.memory is None and not arguments.size and arguments.explain is None:
-        raise usage_error(f"'{trace.name}' is a trace: say what of it, --explain, --memory or --size")
+        raise usage_error(f"'{trace.name}' is no profile: say what of it, --explain, --memory or --size")
     if (arguments.memory is not None or arguments.size) and arguments.method not in trace.memory:
         raise usage_error(f"there is no method '{arguments.method}'; the trace has {', '.join(trace.memory)}")
     if arguments.memory is not None:

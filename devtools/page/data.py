@@ -13,8 +13,8 @@ from typing import Any
 
 from etir.devtools.errors import E1423
 from etir.devtools.inspector import Inspector
+from etir.devtools.overlaps import overlaps
 from etir.devtools.page.compared import Compared
-from etir.devtools.page.findings import overlaps
 from etir.devtools.page.sources import source_lines
 from etir.devtools.page.texts import shown_lines
 from etir.devtools.profile.profile import Kind

@@ -54,6 +54,7 @@ const CLASSES = ["", "t-string", "t-value", "t-symbol", "t-type", "t-op"];
 export function highlight(element, text) {
   const parts = [];
   let at = 0;
+  let calls = false;
   for (const match of text.matchAll(TOKENS)) {
     let kind = 1;
     while (match[kind] === undefined) kind++;
@@ -68,7 +69,9 @@ export function highlight(element, text) {
     }
     if (start > at) parts.push(text.slice(at, start));
     const span = document.createElement("span");
-    span.className = CLASSES[kind];
+    // Of a call the kernel is what one looks for.
+    span.className = calls ? "t-op" : token === "et.call" ? "t-call" : CLASSES[kind];
+    calls = token === "et.call";
     span.textContent = token;
     parts.push(span);
     at = start + token.length;

@@ -16,12 +16,13 @@ from torch import nn
 
 import etir
 from etir.devtools import Trace, explore
+from etir.devtools.memory_picture import memory_svg
+from etir.devtools.overlaps import overlaps
 from etir.devtools.page import data as page_data
-from etir.devtools.page.findings import overlaps
 from etir.devtools.page.sources import source_lines
 from etir.devtools.page.texts import shown_lines
 from etir.diagnostics import EtirError
-from etir.tools import et_explore
+from etir.tools import et_explore, et_inspect
 
 from etir_testing.devtools.large import large_trace, made_profile
 from etir_testing.devtools.programs import PROGRAMS, exported
@@ -130,6 +131,20 @@ def compare_results(origin: int, instruction: int | None = None, error: Any = 0.
     stage = {"name": "et/etir", "rows": [good, row], "outputs": [], "compared": 2, "total": 2, "failure": ""}
     finding = {"stage": "et/etir", "what": "aten.gelu", "where": "a.py:1", "why": "", "row": row}
     return {"method": "forward", "reference": "eager", "samples": 1, "finding": finding, "stages": [stage], "notes": []}
+
+
+def test_the_memory_picture_of_a_program_file_and_of_an_overlap(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    etir.compile(exported("encoder")[0]).save("m.pte")
+    assert et_inspect.main(["m.pte", "--memory", "plan.svg", "--size"]) == 0
+    assert "at instruction" in capsys.readouterr().out
+    assert "peak: instruction" in Path("plan.svg").read_text() and "#cc3311" not in Path("plan.svg").read_text()
+    trace = traced("encoder", target="etir")
+    long = [b for b in trace.memory["forward"]["buffers"] if any(last > first + 1 for first, last in b["live"])]
+    long[1].update(pool=long[0]["pool"], offset=long[0]["offset"], live=long[0]["live"])
+    assert memory_svg(trace, "forward").count("#cc3311") >= 2
 
 
 def test_compare_results_are_findings(tmp_path: Path) -> None:

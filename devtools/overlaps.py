@@ -1,4 +1,4 @@
-"""What is wrong with a program or a run, as far as the files say: the page shows it first."""
+"""Faults of a memory plan: buffers that share bytes while both are needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 MOST = 20
-"""Findings of one kind."""
+"""As many are told."""
 
 
 def overlaps(plan: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
