@@ -28,6 +28,7 @@ def _parser() -> ToolParser:
     parser.add_argument("input", nargs="?", help="a trace, or a .pte file")
     parser.add_argument("-o", "--output", metavar="FILE", help="the page (default: the input's name with .html)")
     parser.add_argument("--trace", metavar="FILE", help="the same as the input")
+    parser.add_argument("--record", metavar="FILE", help="the ETRecord of a .pte file of the stock pipeline")
     parser.add_argument(
         "--profile", action="append", default=[], metavar="FILE", help="an ETDump; repeat it for several methods"
     )
@@ -55,12 +56,12 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.output is None:
         arguments.output = "page.html" if given[0] == "-" else str(Path(given[0]).with_suffix(".html"))
     check_output(arguments.output)
-    for path in (*arguments.profile, arguments.values, arguments.compare):
+    for path in (*arguments.profile, arguments.values, arguments.compare, arguments.record):
         if path is not None:
             read_head(path)
     name, data = read_bytes(given[0])
     page = explore(
-        open_trace(data, name),
+        open_trace(data, name, arguments.record),
         profile=arguments.profile,
         values=arguments.values,
         compare=arguments.compare,

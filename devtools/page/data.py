@@ -30,6 +30,7 @@ STRUCTURE = ("builtin.module", "func.func", "func.return", "et.method")
 """Operations that have others inside: what is asked for by origin is never all of them."""
 
 _BLOB = re.compile(r'#et\.blob<"[^"]*", (\d+)>')
+_KEY = re.compile(r'"([^"]{1,16})')
 _SYMBOL = re.compile(r"@((?:\"(?:[^\"\\]|\\.)*\")|[\w$.\-]+)")
 
 
@@ -363,7 +364,7 @@ def sizes_of(data: dict[str, Any]) -> list[list[Any]]:
         line = lines[at]
         sizes = [int(n) for n in _BLOB.findall(line)]
         if sizes:
-            symbol = _SYMBOL.search(line)
+            symbol = _SYMBOL.search(line) or _KEY.search(line)
             found.append([symbol[1].strip('"') if symbol else level["ops"][level["op"][row]], sum(sizes), row])
     return sorted(found, key=lambda entry: (-entry[1], entry[2]))
 

@@ -32,6 +32,7 @@ def explore(
     trace: Source | Trace,
     path: Source | None = None,
     *,
+    record: Source | None = None,
     profile: Several = None,
     values: Source | None = None,
     compare: Source | Comparison | None = None,
@@ -42,6 +43,7 @@ def explore(
 
     Args:
         trace: a trace, or a ``.pte`` file that anybody wrote, which has the executable level only.
+        record: the ETRecord of a ``.pte`` file of the stock pipeline: its edge program becomes a level.
         profile: ETDump files (or profiles that were read), one for each method that ran.
         values: the file of values that was written together with the first profile.
         compare: what ``et-compare --json`` wrote, or what ``etir.devtools.compare`` gives.
@@ -53,7 +55,7 @@ def explore(
     program too large for a page, and what reading a trace, a program and a profile does.
     """
     if not isinstance(trace, Trace):
-        trace = open_trace(Path(trace).read_bytes(), str(trace))
+        trace = open_trace(Path(trace).read_bytes(), str(trace), record)
     roots = default_roots() if sources is None else [Path(folder) for folder in sources]
     given = [] if profile is None else [profile] if isinstance(profile, (str, Path, Profile)) else list(profile)
     inspectors: list[Inspector] = []
@@ -76,10 +78,14 @@ def explore(
     return page
 
 
-def open_trace(data: bytes, name: str) -> Trace:
-    """The trace in a file, or one of a ``.pte`` file by itself. Raises error E1420 for anything else."""
+def open_trace(data: bytes, name: str, record: Source | None = None) -> Trace:
+    """The trace in a file, or one of a ``.pte`` file with its ETRecord or by itself. Raises error E1420."""
     if data.startswith(b"PK"):
         return Trace(data, name)
+    if data[4:8] == b"ET12" and record is not None:
+        from etir.devtools.trace.of_etrecord import trace_of_etrecord
+
+        return trace_of_etrecord(str(record), data, name)
     if data[4:8] == b"ET12":
         return trace_of_pte(data, name)
     raise E1420.error("it is neither a trace nor a .pte file", SourceLocation(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 import xdsl
@@ -27,15 +28,15 @@ def trace_of_pte(data: bytes, name: str = "<pte>") -> Trace:
 
     Raises what reading the file does (E08xx).
     """
-    return trace_of_module(read_program(data), "et", name, hashlib.sha256(data).hexdigest())
-
-
-def trace_of_module(module: ModuleOp, phase: str, name: str, sha256: str | None = None) -> Trace:
-    """A trace of one level as it is; its operations are numbered if they have no origins yet."""
+    module = read_program(data)
     number_origins(module)
     nodes: dict[SSAValue, list[tuple[str, int]]] = {}
+    return pack_levels({"et": module}, origins_of(module, nodes), name, hashlib.sha256(data).hexdigest())
+
+
+def pack_levels(levels: Mapping[str, ModuleOp], origins: list[dict[str, Any]], name: str, sha256: str) -> Trace:
+    """A trace of modules by phase, without passes; the last one is at the executable level."""
     texts = AttributeTexts()
-    level = level_of(module, texts)
     head: dict[str, Any] = {
         "etir_trace": VERSION,
         "etir": etir.__version__,
@@ -44,17 +45,19 @@ def trace_of_module(module: ModuleOp, phase: str, name: str, sha256: str | None 
         "target": "",
         "sha256": sha256,
         "detail": "levels",
-        "origins": origins_of(module, nodes),
+        "origins": origins,
         "passes": [],
         "remarks": [],
     }
-    entries: dict[str, Any] = {
-        "trace.json": head,
-        f"levels/0-{phase}.json": level.columns,
-        "delegates.json": {},
-        "instructions.json": described.instructions(module, level.lines),
-        "memory.json": described.memory(module, ""),
-    }
-    packed: dict[str, str | bytes] = {key: json.dumps(value, separators=(",", ":")) for key, value in entries.items()}
-    packed[f"levels/0-{phase}.mlir"] = level.text
+    packed: dict[str, str | bytes] = {"trace.json": _json(head), "delegates.json": "{}"}
+    for number, (phase, module) in enumerate(levels.items()):
+        level = level_of(module, texts)
+        packed[f"levels/{number}-{phase}.mlir"] = level.text
+        packed[f"levels/{number}-{phase}.json"] = _json(level.columns)
+        packed["instructions.json"] = _json(described.instructions(module, level.lines))
+        packed["memory.json"] = _json(described.memory(module, ""))
     return Trace(pack(packed), name)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

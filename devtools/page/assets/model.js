@@ -198,7 +198,10 @@ export class Model {
         const all = inside.get(index) || [];
         const nodes = all.filter((n) => n.node >= 0);
         if (!level || !nodes.length) {
-          this.parts.push({ method, index, ms, origins: table.origins.row(index), level: null, row: -1 });
+          const own = table.origins.row(index);
+          // Of a delegate that nothing is known of there is what its runtime calls its operations.
+          const named = all.length > 1 ? all : [{ ms }];
+          for (const { ms: spent, label } of named) this.parts.push({ method, index, ms: spent, origins: own, level: null, row: -1, label });
           continue;
         }
         for (const { node, ms: spent } of nodes) {

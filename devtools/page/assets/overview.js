@@ -60,7 +60,7 @@ function slow(model, method, on) {
 
 /** Instructions and operations inside of delegates. */
 function slowOperations(model, method, on) {
-  const parts = model.parts.filter((part) => part.method === method).sort((a, b) => b.ms - a.ms || a.index - b.index);
+  const parts = model.parts.filter((part) => part.method === method && part.ms).sort((a, b) => b.ms - a.ms || a.index - b.index);
   if (!parts.length) return null;
   const table = model.instructions[method];
   const list = parts.slice(0, SLOW).map((part) => {

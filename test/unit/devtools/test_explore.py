@@ -22,7 +22,7 @@ from etir.devtools.page import data as page_data
 from etir.devtools.page.sources import source_lines
 from etir.devtools.page.texts import shown_lines
 from etir.diagnostics import EtirError
-from etir.tools import et_explore, et_inspect
+from etir.tools import et_explore, et_inspect, et_run
 
 from etir_testing.devtools.large import large_trace, made_profile
 from etir_testing.devtools.programs import PROGRAMS, exported
@@ -99,6 +99,30 @@ def test_a_program_file_alone_has_a_page(tmp_path: Path) -> None:
     assert any(
         key.startswith("devtools/programs.py:") or ".py:" in key for key, *_ in data["profiles"]["forward"]["lines"]
     )
+
+
+@pytest.mark.nightly
+def test_files_of_the_stock_pipeline_have_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from executorch.exir import to_edge_transform_and_lower
+
+    monkeypatch.chdir(tmp_path)
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4), nn.Softmax(-1)).eval()
+    program = torch.export.export(net, (torch.ones(2, 8),))
+    made = to_edge_transform_and_lower(program, generate_etrecord=True).to_executorch()
+    Path("m.pte").write_bytes(made.buffer)
+    made.get_etrecord().save("m.etrecord")
+    np.savez("x.npz", np.ones((2, 8), np.float32))
+    ran = ["m.pte", "--inputs", "x.npz", "--runtime", "stock", "--etdump", "run.etdp", "--repeat", "3"]
+    assert et_run.main(ran) == 0
+    assert et_explore.main(["m.pte", "--profile", "run.etdp", "-o", "plain.html"]) == 0
+    assert [level["name"] for level in data_of(Path("plain.html").read_text())["levels"]] == ["et"]
+    assert et_explore.main(["m.pte", "--record", "m.etrecord", "--profile", "run.etdp", "-o", "m.html"]) == 0
+    data = data_of(Path("m.html").read_text())
+    assert [level["name"] for level in data["levels"]] == ["edge", "et"] and data["findings"] == []
+    lines = data["profiles"]["forward"]["lines"]
+    assert sum(share for key, _, share, *_ in lines if ".py:" in key) > 95
+    with pytest.raises(EtirError, match="E1407"):
+        explore("m.pte", record="m.pte")
 
 
 def test_delegates_are_levels() -> None:
@@ -232,6 +256,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         (["m.trace", "--profile", "none"], "E0902"),
         (["m.trace", "-o", "no/folder.html"], "E0903"),
         (["m.html"], "E1420"),
+        (["m.trace", "--record", "none"], "E0902"),
         (["m.trace", "--values", "m.trace"], "E1420"),
         (["m.trace", "--compare", "m.html", "--sources", "."], "E1421"),
     ):
