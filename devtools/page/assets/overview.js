@@ -102,11 +102,7 @@ function file(model, on) {
   const total = sizes.reduce((sum, [, size]) => sum + size, 0);
   const list = sizes
     .slice(0, MEMORY_TOP)
-    .map(([name, size, row]) => {
-      const origins = level.origins.row(row);
-      const path = level.opName(row) === "et.named_data" && origins.length ? model.path(origins[0]) : "";
-      return entry(on, origins, size / sizes[0][1], bytes(size), tail(path || name), "");
-    });
+    .map(([name, size, row]) => entry(on, level.origins.row(row), size / sizes[0][1], bytes(size), tail(name), level.opName(row)));
   if (sizes.length > MEMORY_TOP) list.push(make("p", "muted", `and ${sizes.length - MEMORY_TOP} more`));
   return card("Constants in the file", bytes(total), ...list);
 }
