@@ -102,7 +102,7 @@ function file(model, on) {
   const total = sizes.reduce((sum, [, size]) => sum + size, 0);
   const list = sizes
     .slice(0, MEMORY_TOP)
-    .map(([name, size, row]) => entry(on, level.origins.row(row), size / sizes[0][1], bytes(size), tail(name), level.opName(row)));
+    .map(([name, size, row]) => entry(on, level.origins.row(row), size / sizes[0][1], bytes(size), tail(name), ""));
   if (sizes.length > MEMORY_TOP) list.push(make("p", "muted", `and ${sizes.length - MEMORY_TOP} more`));
   return card("Constants in the file", bytes(total), ...list);
 }
