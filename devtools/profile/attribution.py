@@ -7,6 +7,7 @@ delegate come from another clock; where they add up to more than the call took t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -120,7 +121,14 @@ def _delegate(call: Part, inside: Sequence[Row], program: Program, table: Table 
     nodes = None if program.trace is None or symbol is None else program.trace.delegates.get(symbol)
     backend = nodes.columns["backend"] if nodes is not None else "delegate"
     if not inside:
-        yield Part(call.row, call.ticks, backend, backend, None, False, call.origins, call.file, call.line, call.path)
+        file, line, path = call.file, call.line, call.path
+        if nodes is not None and len(nodes) > 0:
+            # Which of its operations took the time is not known; a line or a module is named where all are of it.
+            lines = [nodes["source"][index] or ("", 0) for index in range(len(nodes))]
+            file, line = lines[0] if all(each == lines[0] for each in lines) else ("", 0)
+            paths = [nodes["path"][index].split(".") for index in range(len(nodes))]
+            path = ".".join(os.path.commonprefix(paths))
+        yield Part(call.row, call.ticks, backend, backend, None, False, call.origins, file, line, path, nodes is None)
         return
     total = sum(row.ticks for row in inside)
     scale = call.ticks / total if total > call.ticks else 1.0

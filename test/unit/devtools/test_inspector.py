@@ -16,7 +16,7 @@ from torch import nn
 import etir
 from etir.devtools import Inspector, Trace
 from etir.devtools.differences import interval
-from etir.devtools.profile.attribution import Program
+from etir.devtools.profile.attribution import Program, parts_of
 from etir.devtools.profile.profile import Kind, Profile, Row
 from etir.devtools.profile.sums import GROUPINGS, NO_LINE, percentile
 from etir.diagnostics import EtirError
@@ -116,6 +116,17 @@ def test_several_origins_share_evenly() -> None:
     groups = {g.key.partition(" ")[2]: g for g in inspector.by("origin")}
     assert groups["conv2d"].total == groups["batch_norm"].total == pytest.approx((folded + 1) * 1e-6 / 2)
     assert groups["conv2d"].split and "* a part of the time" in inspector.table("origin")
+
+
+def test_a_delegate_that_says_nothing_of_its_parts_blames_none_of_them() -> None:
+    """Machine code is one call: its time is shared by all of its operations, and no single line has it."""
+    trace = etir.compile(exported("image")[0], trace=True, target="etir", delegates=["native"]).trace
+    assert isinstance(trace, Trace)
+    table = trace.instructions["forward"]
+    (row,) = (row for row in range(len(table)) if table["delegate"][row] is not None)
+    (part,) = (p for p in parts_of(made(trace, 1), Program(trace)) if p.row.instruction == row)
+    assert part.origins == tuple(table.several("origins", row)) and len(part.origins) > 2
+    assert (part.file, part.exact, part.ticks) == ("", False, part.row.ticks)
 
 
 class Slow(nn.Module):
