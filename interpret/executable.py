@@ -180,11 +180,13 @@ class ExecutableMethod:
         self._tell(value)
 
     def _tell(self, value: SSAValue) -> None:
-        """Let who watches the interpreter know what a value is now, and the views of it."""
+        """Let who watches the interpreter know what a value is now, and the views of it; it may give other values."""
         watch = self.interpreter.watch
         if watch is None:
             return
-        watch(value, self.read(value))
+        given = watch(value, self.read(value))
+        if given is not None:
+            self._store(value, given)
         for use in value.uses:
             if isinstance(use.operation, ViewOp) and use.operation.late is None:
                 self._tell(use.operation.result)
@@ -239,6 +241,8 @@ class ExecutableMethod:
 
     def _step(self, op: Operation, inputs: Sequence[Any]) -> Operation | None:
         """Run one instruction; returns the next one when it is not simply the next."""
+        if self.interpreter.before_instruction is not None:
+            self.interpreter.before_instruction(op)
         match op:
             case InputsOp():
                 self._set_inputs(op, inputs)
@@ -271,7 +275,17 @@ class ExecutableMethod:
         # The file does not say where the inputs end: the blob does, by what it takes.
         outputs = self.delegates[op]([self.read(v) for v in op.arguments])
         for target, output in zip(list(op.arguments)[len(op.arguments) - len(outputs) :], outputs, strict=True):
-            self.write(target, output)
+            self.write(target, self._as_declared(output, target))
+
+    def _as_declared(self, output: Any, target: SSAValue) -> Any:
+        """What a delegate gives with its dims in the order of the memory, as files of the stock pipeline have it."""
+        cell = self.cells.get(target)
+        if cell is None or not self.evaluator.is_tensor(output) or tuple(output.shape) == cell.shape:
+            return output
+        order = order_of(cell.type)
+        if tuple(output.shape) != tuple(cell.shape[d] for d in order):
+            return output
+        return _permuted(output, [order.index(d) for d in range(len(order))])
 
     def _set_inputs(self, op: InputsOp, inputs: Sequence[Any]) -> None:
         if len(inputs) != len(op.arguments):

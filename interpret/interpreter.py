@@ -60,8 +60,9 @@ MAX_ITERATIONS = 10_000_000
 """Iterations of one loop before the interpreter gives up: the runtimes' limit on instructions."""
 
 
-Watch = Callable[[SSAValue, Any], None]
-"""Hears of a value of the IR and what it is: a tensor of the evaluator, or a Python value."""
+Watch = Callable[[SSAValue, Any], Any]
+"""Hears of a value of the IR and what it is: a tensor of the evaluator, or a Python value. What it returns, unless that
+is None, takes the place of the value of an operation."""
 
 
 class BlobRunner(Protocol):
@@ -110,6 +111,8 @@ class Interpreter:
         self.initialized: dict[str, None] = {}
         self.observe: Callable[[ObserveOp, Any], None] | None = None
         """Called with what each observed value is. While it is set, values are freed after their last use."""
+        self.before_instruction: Callable[[Operation], None] | None = None
+        """Called with each instruction of a method at the executable level before it runs."""
         self._last_uses: dict[Block, dict[Operation, list[SSAValue]]] = {}
         self.delegates: dict[str, Callable[[Sequence[Any]], list[Any]]] = {}
 
@@ -362,7 +365,9 @@ class _Frame:
             self.values[result] = value
         if self.interpreter.watch is not None:
             for result in op.results:
-                self.interpreter.watch(result, self.values[result])
+                given = self.interpreter.watch(result, self.values[result])
+                if given is not None:
+                    self.values[result] = given
 
     def _results(self, op: Operation) -> Sequence[Any]:
         values = self.values
