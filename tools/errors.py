@@ -55,16 +55,6 @@ E0913 = define(
     "the error record does not come from this program",
     "pass the .pte file that was running when the error happened",
 )
-E0918 = define(
-    "E0918",
-    "ExecuTorch's runtime failed",
-    "its message says why; et-run --runtime etir runs the program on etir's, --runtime interpreter without kernels",
-)
-E0919 = define(
-    "E0919",
-    "ExecuTorch's runtime cannot log a value",
-    "et-run --runtime etir logs values of every dtype; without --values the profile has the times alone",
-)
 E0920 = define(
     "E0920",
     "outputs are not those that are expected",

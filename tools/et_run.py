@@ -223,8 +223,8 @@ def _stock_runner(arguments: argparse.Namespace, data: bytes) -> Run:
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
+    from etir.devtools.stock_runtime import run_stock
     from etir.emit.pte.reader import read_pte
-    from etir.tools.stock_runtime import run_stock
 
     def run(method: str, inputs: Sequence[Any]) -> Sequence[Any]:
         with TemporaryDirectory() as folder:
@@ -325,9 +325,9 @@ def _save_profile(arguments: argparse.Namespace, profile: Profile) -> None:
 
 def _execute_stock(arguments: argparse.Namespace, console: Console) -> tuple[list[Any], Names, list[float]]:
     """The same for ExecuTorch's runtime."""
+    from etir.devtools.stock_runtime import run_stock
     from etir.emit.pte.reader import read_pte
     from etir.tools.files import read_pte_bytes
-    from etir.tools.stock_runtime import run_stock
 
     name, data = read_pte_bytes(arguments.input)
     found = [signature for signature in _signatures(_load(arguments, console)) if signature.name == arguments.method]

@@ -11,12 +11,12 @@ import torch
 
 import etir
 from etir.devtools.profile import Profile, read_profile
+from etir.devtools.stock_runtime import run_stock
 from etir.emit.etdump import value_bytes
 from etir.emit.pte import model as pte
 from etir.emit.pte.reader import read_pte
 from etir.runtime import is_available
 from etir.tools import et_run
-from etir.tools.stock_runtime import run_stock
 
 from etir_testing.runtime.stock_programs import method_of, random_inputs, stock_program
 

@@ -5,7 +5,7 @@ of a dtype that it does not know, or when its buffer of values is full. So the s
 a run without values says how often each instruction runs, and the file how large what it logs can be. Values of
 float16 and bfloat16, of which the runtime leaves a damaged file, are refused.
 
-``python -m etir.tools.stock_runtime JOB`` is that process; the job is a JSON file, arrays are in ``.npz`` files.
+``python -m etir.devtools.stock_runtime JOB`` is that process; the job is a JSON file, arrays are in ``.npz`` files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from etir.diagnostics import SourceLocation
 from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model as pte
-from etir.tools.errors import E0918, E0919
+from etir.errors import E0918, E0919
 
 if TYPE_CHECKING:
     from etir.devtools.profile import Profile
@@ -99,7 +99,7 @@ class _Job:
         }
         file = self.folder / "job.json"
         file.write_text(json.dumps(job), encoding="utf-8")
-        command = [sys.executable, "-W", "ignore", "-m", "etir.tools.stock_runtime", str(file)]
+        command = [sys.executable, "-W", "ignore", "-m", "etir.devtools.stock_runtime", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             why = _reason(done.stderr) or f"its process ended with code {done.returncode}"
