@@ -10,19 +10,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from etir.devtools.comparison import Comparison, compare
     from etir.devtools.etrecord import read_etrecord, write_etrecord
     from etir.devtools.inspector import Inspector
     from etir.devtools.page.explore import explore
     from etir.devtools.progress import show_progress
+    from etir.devtools.reduction import reduce
     from etir.devtools.trace.read import Trace
 
-__all__ = ["Inspector", "Trace", "explore", "read_etrecord", "show_progress", "write_etrecord"]
+__all__ = [
+    "Comparison",
+    "Inspector",
+    "Trace",
+    "compare",
+    "explore",
+    "read_etrecord",
+    "reduce",
+    "show_progress",
+    "write_etrecord",
+]
 
 _PLACES = {
+    "Comparison": "etir.devtools.comparison.findings",
+    "compare": "etir.devtools.comparison.compare",
     "Inspector": "etir.devtools.inspector",
     "Trace": "etir.devtools.trace.read",
     "explore": "etir.devtools.page.explore",
     "read_etrecord": "etir.devtools.etrecord",
+    "reduce": "etir.devtools.reduction",
     "show_progress": "etir.devtools.progress",
     "write_etrecord": "etir.devtools.etrecord",
 }

@@ -29,9 +29,10 @@ class Answer(Enum):
     UNRESOLVED = "unresolved"
 
 
-def difference(wanted: Any, got: Any) -> float:
+def difference(wanted: Any, got: Any, roundoff: float = 0.0) -> float:
     """The largest difference of two outputs, relative to the largest finite number that is wanted (at least 1e-6).
 
+    ``roundoff`` is how much numbers may differ for nothing: a sum that cancels is as inexact as its terms are large.
     Infinite where the shapes differ, or one is NaN or infinite and the other is not the same.
     """
     a, b = np.asarray(wanted), np.asarray(got)
@@ -50,7 +51,7 @@ def difference(wanted: Any, got: Any) -> float:
     if not bool(finite.any()):
         return 0.0
     scale = max(float(np.abs(a[finite]).max()), 1e-6)
-    return float(np.abs(a[finite] - b[finite]).max()) / scale
+    return max(float(np.abs(a[finite] - b[finite]).max()) - roundoff, 0.0) / scale
 
 
 def run(module: ModuleOp, inputs: Sequence[Any], method: str, evaluator: str = "auto") -> list[Any]:

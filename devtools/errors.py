@@ -73,3 +73,23 @@ E1432 = define(
     "what the editor asked for cannot be done here",
     "name a file that is open, a line of it, and passes as et-opt takes them: cse,dce",
 )
+E1411 = define(
+    "E1411",
+    "there is nothing to compare with",
+    "pass the exported program (.pt2) or the text that was compiled, or name two runtimes",
+)
+E1412 = define(
+    "E1412",
+    "the files do not belong together",
+    "pass the trace that was made when the .pte file was compiled, and the program that it was compiled from",
+)
+E1413 = define(
+    "E1413",
+    "the inputs of a comparison do not fit",
+    "pass one list of inputs for each sample, in the order of the method's; et-run --list shows them",
+)
+E1414 = define(
+    "E1414",
+    "the program does not fail",
+    "reduce what fails: the check has to say so of the whole program before it is made smaller",
+)

@@ -146,3 +146,24 @@ def read_etrecord(path: str | Path) -> tuple[ExportedProgram, dict[str, Exported
     edge = record.edge_dialect_program
     programs = edge if isinstance(edge, dict) else {} if edge is None else {METHOD: edge}
     return record.exported_program, programs
+
+
+def debug_handles(path: str | Path) -> dict[int, int]:
+    """Of the method ``forward`` in a record: the last debug handle of each instruction outside of delegates.
+
+    Raises error E1407 for a file that is no record.
+    """
+    import json
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = json.loads(archive.read("debug_handle_map")).get(METHOD, {})
+    except (zipfile.BadZipFile, KeyError, ValueError, AttributeError) as error:
+        raise E1407.error(f"'{path}' cannot be read: {error}") from None
+    last: dict[int, int] = {}
+    for instruction, handles in found.items():
+        several = [handle for handle in (handles if isinstance(handles, list) else [handles]) if handle]
+        if several:
+            last[int(instruction)] = int(several[-1])
+    return last

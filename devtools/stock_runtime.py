@@ -19,13 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from etir.devtools.profile.from_etdump import read_profile
 from etir.diagnostics import SourceLocation
 from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model as pte
+from etir.emit.pte.reader import read_pte
 from etir.errors import E0918, E0919
 
 if TYPE_CHECKING:
-    from etir.devtools.profile import Profile
+    from etir.devtools.profile.profile import Profile
 
 _VALUE_ALIGNMENT = 64
 _UNLOGGABLE = (ScalarType.HALF, ScalarType.BFLOAT16)
@@ -168,9 +170,6 @@ def _work(file: str) -> None:
     import numpy as np
     import torch
     from executorch.extension.pybindings import portable_lib  # pyright: ignore[reportMissingImports]
-
-    from etir.devtools.profile import read_profile
-    from etir.emit.pte.reader import read_pte
 
     job = json.loads(Path(file).read_text(encoding="utf-8"))
     folder = Path(job["folder"])

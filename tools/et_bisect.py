@@ -17,14 +17,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from etir.phases import PHASES
 from etir.tools.common import FAILED, OK, Console, ToolParser, make_folder, run_tool, usage_error
-
-if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
-    from xdsl.passes import ModulePass
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,13 +63,14 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module
     from etir.tools.named_arrays import order_inputs, read_arrays
+    from etir.tools.search_arguments import passes_of
     from etir.tools.signatures import signatures_of
 
     if not arguments.inputs:
         raise usage_error("name what to run the program on: --inputs FILE.npz, once for each sample")
     ctx = ToolContext()
     module = read_module(arguments.input, arguments.weights, ctx, console)
-    passes = _passes(arguments, module)
+    passes = passes_of(arguments, module)
     signatures = [s for s in signatures_of(module) if s.name == arguments.method]
     names = [name for name, _ in signatures[0].inputs] if signatures else []
     samples = [order_inputs(read_arrays(path), names) for path in arguments.inputs]
@@ -91,21 +87,6 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     print(f"{found} ({asked})")
     print(f"wrote {folder / 'before.mlir'} {folder / 'after.mlir'}   rerun: {found.rerun}")
     return FAILED
-
-
-def _passes(arguments: argparse.Namespace, module: ModuleOp) -> tuple[ModulePass, ...]:
-    from etir.options import CompileOptions
-    from etir.passes.delegation.attributes import is_marked
-    from etir.passes.infra.pipeline import parse_pipeline
-    from etir.phases import phase_of
-    from etir.pipeline import pipeline
-
-    if (arguments.pipeline is None) == (arguments.compile_to is None):
-        raise usage_error("say which passes: -p TEXT, or --compile-to PHASE")
-    if arguments.pipeline is not None:
-        return parse_pipeline(arguments.pipeline)
-    options = CompileOptions(target=arguments.target, delegates=tuple(arguments.delegate))
-    return pipeline(options, phase_of(module), arguments.compile_to, marked=is_marked(module))
 
 
 if __name__ == "__main__":

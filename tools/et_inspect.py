@@ -7,6 +7,7 @@
     et-inspect old.etdp new.etdp --trace model.trace
     et-inspect model.trace --explain model.py:41
     et-inspect model.trace --memory plan.svg
+    et-inspect model.pte --size --by op
 """
 
 from __future__ import annotations

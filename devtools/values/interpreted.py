@@ -7,7 +7,8 @@ counts; what is read as an input counts as it was given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from etir.backends.api.registry import backend_of_runtime_id
+from etir.devtools.values.arrays import largest_of, like
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import InputsOp
 from etir.dialects.et.origin import Mark, origins_in
@@ -40,20 +42,68 @@ def interpreted_values(
 
     Raises what the interpreter does (E10xx).
     """
-    found: dict[Key, np.ndarray[Any, Any]] = {}
+    return {key: found[-1] for key, found in observe(module, inputs, method, evaluator=evaluator).values.items()}
+
+
+@dataclass
+class Observed:
+    """What one run of the interpreter showed.
+
+    Attributes:
+        values: by key, one array for each time that it was computed; an input counts as it was given.
+        dtypes: by key.
+        values_of: by key the value of the IR, in the order in which they were computed first.
+        outputs: arrays and Python values.
+        largest: by key the largest finite number among what the operation was computed from.
+    """
+
+    values: dict[Key, list[np.ndarray[Any, Any]]] = field(default_factory=dict[Key, "list[np.ndarray[Any, Any]]"])
+    dtypes: dict[Key, str] = field(default_factory=dict[Key, str])
+    values_of: dict[Key, SSAValue] = field(default_factory=dict[Key, SSAValue])
+    outputs: list[Any] = field(default_factory=list[Any])
+    largest: dict[Key, float] = field(default_factory=dict[Key, float])
+
+
+def observe(
+    module: ModuleOp,
+    inputs: Sequence[Any],
+    method: str = "forward",
+    *,
+    instead: Callable[[Key, int], np.ndarray[Any, Any] | None] | None = None,
+    evaluator: str = "auto",
+) -> Observed:
+    """Run a method once with ``inputs``, which are not changed, and keep every marked tensor.
+
+    ``instead`` is asked, by key and how often that was computed before, for an array that takes the place of the value
+    after it was kept: what comes after is computed from that. Raises what the interpreter does (E10xx).
+    """
+    found = Observed()
     given = _inputs_of(module, method)
     interpreter = Interpreter(module, evaluator, backend_of_runtime_id)
+    largest: dict[SSAValue, float] = {}
 
-    def watch(value: SSAValue, held: Any) -> None:
+    def watch(value: SSAValue, held: Any) -> Any:
         if not interpreter.evaluator.is_tensor(held):
-            return
+            return None
+        replaced: Any = None
+        largest[value] = largest_of(held)
+        inputs = value.owner.operands if isinstance(value, OpResult) else ()
         for mark in marks_of(value):
             key = (mark.origin, mark.result)
-            if key not in found or value not in given:
-                found[key] = np.array(as_array(held))
+            known = found.values.setdefault(key, [])
+            if known and value in given:
+                continue
+            known.append(np.array(as_array(held)))
+            found.dtypes[key] = str(held.dtype).rpartition(".")[2]
+            found.values_of.setdefault(key, value)
+            found.largest[key] = max([found.largest.get(key, 0.0), *(largest.get(v, 0.0) for v in inputs)])
+            if instead is not None and (other := instead(key, len(known) - 1)) is not None:
+                replaced = like(held, other)
+        return replaced
 
     interpreter.watch = watch
-    interpreter.run([copied(value) for value in inputs], method)
+    outputs = interpreter.run([copied(value) for value in inputs], method)
+    found.outputs = [as_array(v) if hasattr(v, "shape") else v for v in outputs]
     return found
 
 

@@ -36,9 +36,11 @@ from lit.Test import Result, Test
 
 TOOLS: dict[str, str] = {
     "et-bisect": "etir.tools.et_bisect",
+    "et-compare": "etir.tools.et_compare",
     "et-compile": "etir.tools.et_compile",
     "et-explore": "etir.tools.et_explore",
     "et-inspect": "etir.tools.et_inspect",
+    "et-reduce": "etir.tools.et_reduce",
     "et-opt": "etir.tools.et_opt",
     "et-run": "etir.tools.et_run",
     "et-translate": "etir.tools.et_translate",

@@ -14,7 +14,17 @@ import pytest
 from etir.diagnostics import REGISTRY
 from etir.dialects.context import EtContext
 from etir.passes.infra.registry import own_passes
-from etir.tools import et_bisect, et_compile, et_explore, et_inspect, et_lsp, et_run, et_translate
+from etir.tools import (
+    et_bisect,
+    et_compare,
+    et_compile,
+    et_explore,
+    et_inspect,
+    et_lsp,
+    et_reduce,
+    et_run,
+    et_translate,
+)
 from etir.tools.common import ToolParser
 from etir.tools.docs.error_ids import import_error_modules
 from etir.tools.opt_arguments import OptParser
@@ -33,6 +43,8 @@ PARSERS: dict[str, ToolParser] = {
     "et-bisect": et_bisect._parser(),  # pyright: ignore[reportPrivateUsage]
     "et-lsp": et_lsp._parser(),  # pyright: ignore[reportPrivateUsage]
     "et-explore": et_explore._parser(),  # pyright: ignore[reportPrivateUsage]
+    "et-compare": et_compare._parser(),  # pyright: ignore[reportPrivateUsage]
+    "et-reduce": et_reduce._parser(),  # pyright: ignore[reportPrivateUsage]
 }
 
 OF_XDSL = ("builtin", "func", "pdl", "arith", "math", "memref")

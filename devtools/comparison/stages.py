@@ -1,0 +1,338 @@
+"""One stage of a comparison: a level in the interpreter, or a program on a runtime."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Operation, SSAValue
+
+from etir.devtools.checks import difference
+from etir.devtools.comparison.findings import Row, Stage
+from etir.devtools.comparison.links import Links
+from etir.devtools.comparison.reference import Reference
+from etir.devtools.values.arrays import allowed, roundoff
+from etir.devtools.values.interpreted import Key, Observed, observe
+from etir.devtools.values.recorded import RecordedRun, Runtime
+from etir.devtools.values.replayed import method_of, replay, written
+from etir.diagnostics import EtirError
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.instructions import CallOp, DelegateCallOp
+from etir.dialects.et.values import ViewOp
+from etir.dialects.schema import SchemaKind
+from etir.dialects.schema_op import SchemaOp
+from etir.emit.to_pte import instructions_of, operator_of
+
+QUANTIZED = 3e-2
+"""How far values of a quantized program may be from those of the reference: a step of 8 bits, and a few of them."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What all stages of a comparison share: the method, its samples, what they should give."""
+
+    method: str
+    samples: Sequence[Sequence[Any]]
+    references: Sequence[Reference]
+    links: Links
+    wanted: frozenset[Key] = frozenset()
+    """The values that are counted."""
+    tolerance: float = 1e-4
+    quantized: bool = False
+
+    def allowed(self, dtype: str, *, through_steps: bool = False) -> float:
+        """The tolerance for a value; ``through_steps`` when numbers of 8 bits were on the way to it."""
+        found = allowed(dtype, self.tolerance)
+        return max(found, QUANTIZED) if through_steps and self.quantized else found
+
+    def error(self, reference: Reference, key: Key, wanted: Any, got: Any) -> float:
+        """The difference of a value from the reference's, but for what is rounding."""
+        dtype = reference.dtypes.get(key, "float32")
+        spare = roundoff(dtype, reference.largest.get(key, 0.0))
+        if dtype in ("int8", "uint8") and "quantize" in self.links.operator(key):
+            spare = 1.0
+        return difference(wanted, _shaped(got, wanted), spare)
+
+
+def _shaped(got: Any, wanted: Any) -> Any:
+    """``got`` in the shape of ``wanted``, where the sizes are equal: a level may have a value in another one."""
+    array = np.asarray(got)
+    return array.reshape(np.shape(wanted)) if array.size == np.size(wanted) else array
+
+
+def _differences(subject: Subject, reference: Reference, key: Key, got: Sequence[Any]) -> float | None:
+    """Of a value that was computed so often as the reference did; of the last ones otherwise."""
+    wanted = reference.values.get(key)
+    if not wanted or not got or key[0] in reference.random:
+        return None
+    if not subject.links.exact and np.size(wanted[-1]) != np.size(got[-1]):
+        return None
+    pairs = zip(wanted, got, strict=True) if len(wanted) == len(got) else [(wanted[-1], got[-1])]
+    return max(subject.error(reference, key, a, b) for a, b in pairs)
+
+
+def _output_rows(subject: Subject, stage: Stage) -> list[Row]:
+    if not stage.outputs:
+        dtypes = [str(getattr(v, "dtype", "")) for v in subject.references[0].outputs]
+        rows = [Row(f"output {i}", allowed=subject.allowed(d, through_steps=True)) for i, d in enumerate(dtypes)]
+        stage.outputs = rows
+    return stage.outputs
+
+
+def _outputs(subject: Subject, reference: Reference, stage: Stage, got: Sequence[Any], *, local: bool) -> None:
+    rows = _output_rows(subject, stage)
+    if reference.random and not local:
+        return
+    for i, row in enumerate(rows):
+        wanted = reference.outputs[i]
+        spare = roundoff(str(getattr(wanted, "dtype", "")), max(reference.largest.values(), default=0.0))
+        error = difference(wanted, got[i], spare) if len(got) == len(rows) else float("inf")
+        row.add(None if local else error, error if local else None)
+
+
+# --- levels ----------------------------------------------------------------------------------------------------------
+
+
+def level_stage(name: str, module: ModuleOp | str, subject: Subject) -> Stage:
+    """A level in the interpreter: what it computes by itself, and what each operation makes of right inputs.
+
+    For the second, every value that the reference has takes the place of the one that was computed. Where operations
+    write into their arguments that is not possible, since a value is no longer what it was when it was computed.
+    """
+    stage = Stage(name)
+    if isinstance(module, str):
+        stage.failure = module
+        return stage
+    rows: dict[Key, Row] = {}
+    local = not writes_arguments(module)
+    try:
+        for inputs, reference in zip(subject.samples, subject.references, strict=True):
+            _level_sample(module, inputs, reference, subject, stage, rows, local=local)
+    except EtirError as error:
+        stage.failure = f"not run: {error.diagnostics[0].message}"
+        stage.broken = any(id in ("E1002", "E1004", "E1005") for id in error.ids)
+    stage.rows = list(rows.values())
+    found = [key for key, row in rows.items() if row.accumulated is not None]
+    stage.compared, stage.total = _counted(found, subject, len(rows))
+    return stage
+
+
+def _counted(found: Sequence[Key], subject: Subject, every: int) -> tuple[int, int]:
+    if not subject.wanted:
+        return len(found), every
+    return len(subject.wanted.intersection(found)), len(subject.wanted)
+
+
+def writes_arguments(module: ModuleOp) -> bool:
+    """Whether there are operators that change what they are given: at the first level, before that is made plain."""
+    return any(isinstance(op, SchemaOp) and op.SCHEMA.kind is not SchemaKind.FUNCTIONAL for op in module.walk())
+
+
+def _level_sample(
+    module: ModuleOp,
+    inputs: Sequence[Any],
+    reference: Reference,
+    subject: Subject,
+    stage: Stage,
+    rows: dict[Key, Row],
+    *,
+    local: bool,
+) -> None:
+    def random(key: Key, count: int) -> Any:
+        known = reference.values.get(key, ()) if key[0] in reference.random else ()
+        return known[count] if count < len(known) else None
+
+    own = observe(module, inputs, subject.method, instead=random if reference.random else None)
+    describe = _Describe(module, subject)
+    for key in own.values:
+        if key in reference.values and key not in rows and subject.links.operator(key) != "input":
+            rows[key] = describe.row(key, own)
+    for key, got in own.values.items():
+        if key in rows:
+            rows[key].add(_differences(subject, reference, key, got), None)
+    _outputs(subject, reference, stage, own.outputs, local=False)
+    if not local:
+        return
+
+    def right(key: Key, count: int) -> Any:
+        known = reference.values.get(key, ())
+        same = len(known) == len(own.values.get(key, ()))
+        return known[count] if same and count < len(known) else random(key, count)
+
+    led = observe(module, inputs, subject.method, instead=right)
+    for key, got in led.values.items():
+        if key in rows and len(got) == len(reference.values[key]):
+            rows[key].add(None, _differences(subject, reference, key, got))
+    _outputs(subject, reference, stage, led.outputs, local=True)
+
+
+class _Describe:
+    """What to call the operations of a level."""
+
+    def __init__(self, module: ModuleOp, subject: Subject):
+        self.subject = subject
+        method = method_of(module, subject.method)
+        self.writers: dict[SSAValue, tuple[int, Operation]] = {}
+        for number, op in enumerate(instructions_of(method) if method is not None else ()):
+            for value in written(module, op):
+                self.writers.setdefault(value, (number, op))
+
+    def row(self, key: Key, seen: Observed) -> Row:
+        value = seen.values_of[key]
+        while isinstance(value.owner, ViewOp):
+            value = value.owner.base
+        number: int | None = None
+        if value in self.writers:
+            number, op = self.writers[value]
+            what = instruction_text(number, op)
+        else:
+            what = value.owner.name if isinstance(value.owner, Operation) else "input"
+        limit = self.subject.allowed(seen.dtypes[key], through_steps=True)
+        return Row(
+            f"{what} ({self.subject.links.name(key)})",
+            self.subject.links.where(key),
+            key[0],
+            allowed=limit,
+            instruction=number,
+        )
+
+
+def _elements(value: SSAValue) -> int:
+    return math.prod(value.type.get_shape()) if isinstance(value.type, TensorType) else -1
+
+
+def instruction_text(number: int, op: Operation) -> str:
+    """``instruction 31 aten::linear.out``."""
+    if isinstance(op, CallOp):
+        return f"instruction {number} {operator_of(op.kernel.data).full_name}"
+    if isinstance(op, DelegateCallOp):
+        return f"instruction {number} delegate {op.delegate.root_reference.data}"
+    return f"instruction {number} {op.name}"
+
+
+# --- runtimes --------------------------------------------------------------------------------------------------------
+
+
+def runtime_stage(name: str, runtime: Runtime, data: bytes, module: ModuleOp, subject: Subject) -> Stage:
+    """A program on a runtime; ``module`` is the program at the executable level.
+
+    What the runtime left is compared with the reference, and each instruction with what the interpreter makes of the
+    inputs that the runtime had.
+    """
+    stage = Stage(name)
+    rows: dict[tuple[int, int], Row] = {}
+    method = method_of(module, subject.method)
+    assert method is not None
+    table = _Instructions(module, method, subject)
+    keys: dict[Key, None] = {}
+    for inputs, reference in zip(subject.samples, subject.references, strict=True):
+        try:
+            run = runtime(data, subject.method, inputs)
+        except EtirError as error:
+            stage.failure, stage.broken = f"not run: {error.diagnostics[0].message}", True
+            return stage
+        keys |= _accumulated(run, reference, table, subject, rows)
+        _outputs(subject, reference, stage, run.outputs, local=False)
+        try:
+            steps = replay(module, subject.method, inputs, run)
+        except EtirError as error:
+            stage.failure = f"not compared step by step: {error.diagnostics[0].message}"
+            continue
+        for step in steps.steps:
+            if step.error is not None:
+                row = table.row(rows, step.place[0], step.value, step.dtype)
+                row.add(None, step.error)
+        for row, error in zip(stage.outputs, steps.outputs, strict=False):
+            row.add(None, error)
+    stage.rows = [rows[place] for place in sorted(rows)]
+    if keys:
+        stage.compared, stage.total = _counted(list(keys), subject, len(subject.references[0].values))
+    else:
+        stage.compared = sum(row.local is not None for row in stage.rows)
+        stage.total = len(rows)
+    return stage
+
+
+class _Instructions:
+    """The instructions of a file: what each writes, and whose values that is."""
+
+    def __init__(self, module: ModuleOp, method: MethodOp, subject: Subject):
+        ops, method_ops = instructions_of(method), list(method.body.blocks[0].ops)
+        self.ops, self.subject = ops, subject
+        self.writes = [written(module, op) for op in ops]
+        self.first: dict[SSAValue, int] = {}
+        for number, values in enumerate(self.writes):
+            for value in values:
+                self.first.setdefault(value, number)
+
+        self.same: dict[SSAValue, list[SSAValue]] = {}
+        for op in ops:
+            if isinstance(op, CallOp) and op.kernel.data.startswith("executorch_prim::et_view"):
+                self.same.setdefault(op.arguments[0], []).append(op.arguments[-1])
+        for op in method_ops:
+            if isinstance(op, ViewOp) and op.result.type.get_shape() and _elements(op.result) == _elements(op.base):
+                self.same.setdefault(op.base, []).append(op.result)
+
+    def keys(self, number: int, position: int, value: SSAValue) -> list[Key]:
+        """Whose values an instruction leaves: what it writes, and the views of that."""
+        found = dict.fromkeys(self.subject.links.keys(number, position, value))
+        waiting = list(self.same.get(value, ()))
+        while waiting:
+            view = waiting.pop()
+            found |= dict.fromkeys(self.subject.links.keys(-1, 0, view))
+            waiting += self.same.get(view, ())
+        return list(found)
+
+    def row(self, rows: dict[tuple[int, int], Row], number: int, value: SSAValue, dtype: str) -> Row:
+        """The row of a value that an instruction writes."""
+        position = self.writes[number].index(value)
+        if (number, position) not in rows:
+            links, op = self.subject.links, self.ops[number]
+            keys = self.keys(number, position, value)
+            key = keys[0] if keys else None
+            named = f" ({links.name(key)})" if key is not None else ""
+            # A delegate's numbers may have 8 bits inside, and so has what stands for many operations.
+            steps = isinstance(op, DelegateCallOp)
+            where = links.where(key) if key is not None else links.where_of(number, op)
+            limit = self.subject.allowed(dtype, through_steps=steps or key is None)
+            made = Row(instruction_text(number, op) + named, where, key[0] if key else 0, allowed=limit)
+            made.instruction = number
+            rows[number, position] = made
+        return rows[number, position]
+
+
+def _accumulated(
+    run: RecordedRun,
+    reference: Reference,
+    table: _Instructions,
+    subject: Subject,
+    rows: dict[tuple[int, int], Row],
+) -> dict[Key, None]:
+    """Add the differences from the reference to the rows; returns whose values were compared."""
+    found: dict[Key, None] = {}
+    by_key: dict[Key, list[Any]] = {}
+    makers: dict[Key, list[tuple[int, SSAValue]]] = {}
+    for (number, _), recorded in run.values.items():
+        there = table.writes[number] if number < len(table.writes) else []
+        if len(recorded) > len(there):
+            continue
+        first = len(there) - len(recorded)
+        for position, value in list(enumerate(there))[first:]:
+            array = recorded[position - first]
+            for key in table.keys(number, position, value) if array is not None else ():
+                # A delegate's inputs are logged with its results: their values are somebody else's.
+                if isinstance(table.ops[number], DelegateCallOp) and table.first[value] != number:
+                    continue
+                by_key.setdefault(key, []).append(array)
+                makers.setdefault(key, []).append((number, value))
+    for key, got in by_key.items():
+        error = _differences(subject, reference, key, got)
+        if error is not None:
+            number, value = makers[key][-1]
+            table.row(rows, number, value, reference.dtypes.get(key, "float32")).add(error, None)
+            found[key] = None
+    return found

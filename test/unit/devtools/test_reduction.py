@@ -1,0 +1,144 @@
+"""Programs that fail become small, still fail, and are the same every time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from etir.devtools.checks import Answer
+from etir.devtools.failures import ChangesNumbers, Raises
+from etir.devtools.reduction import Candidate, reduce
+from etir.diagnostics import EtirError
+from etir.dialects.context import EtContext
+from etir.dialects.text import parse_module, print_module
+from etir.dialects.verify import verify_module
+from etir.options import CompileOptions
+from etir.passes.infra.pipeline import parse_pipeline
+from etir.pipeline import pipeline
+from etir.tools import et_reduce
+
+from etir_testing.devtools.faults import planted
+
+T = "tensor<2x4xf32>"
+SAMPLES = [[np.linspace(-3, 4, 8, dtype=np.float32).reshape(2, 4)], [np.ones((2, 4), np.float32)]]
+
+
+def wide(count: int, wrong: dict[int, str]) -> str:
+    """A program in which every operation reads two of the values before it; ``wrong`` are operators at places."""
+    lines = ["builtin.module {", "  et.weight @w : tensor<2x4xf32> = #et.synthetic<seed = 1>"]
+    lines += [f"  func.func @forward(%x: {T}) -> {T} {{", f"    %w = et.get_weight @w : {T}"]
+    names = ["%x", "%w"]
+    for i in range(count):
+        a, b = names[-1], names[max(len(names) - 7, 0)]
+        one = wrong.get(i)
+        call = f"edge.aten.{one}.default({a})" if one else f"edge.aten.maximum.default({a}, {b})"
+        types = f"({T})" if one else f"({T}, {T})"
+        lines.append(f'    %v{i} = {call} : {types} -> {T} loc("secret.py":{i + 1}:0)')
+        names.append(f"%v{i}")
+    return "\n".join([*lines, f"    func.return {names[-1]} : {T}", "  }", "}", ""])
+
+
+def check() -> ChangesNumbers:
+    """Pass ``cse`` changes numbers, which ``planted`` has to have brought about."""
+    return ChangesNumbers(EtContext(), parse_pipeline("cse"))
+
+
+@pytest.mark.parametrize("place", [500, *(pytest.param(n, marks=pytest.mark.nightly) for n in (3, 997))])
+def test_a_thousand_operations_become_one(place: int) -> None:
+    module = parse_module(wide(1000, {place: "sin"}))
+    before = print_module(module, locations=True)
+    start = time.process_time()
+    with planted("cse", r"edge\.aten\.sin\.default", "edge.aten.cos.default"):
+        found = [reduce(module, check(), SAMPLES) for _ in range(2)]
+        assert check()(found[0].candidate) is Answer.BAD, "it still fails"
+    assert time.process_time() - start < 60
+    texts = [print_module(one.candidate.module, locations=True) for one in found]
+    assert texts[0] == texts[1] and print_module(module, locations=True) == before
+    assert (found[0].before, found[0].after) == (1001, 1) and found[0].checks < 60
+    verify_module(found[0].candidate.module)
+    assert "secret.py" not in texts[0] and "@w" not in texts[0]
+
+
+def test_two_operations_that_fail_only_together() -> None:
+    def together(candidate: Candidate) -> Answer:
+        names = [op.name for op in candidate.module.walk()]
+        return Answer.BAD if {"edge.aten.sin.default", "edge.aten.neg.default"} <= {*names} else Answer.GOOD
+
+    module = parse_module(wide(200, {20: "sin", 150: "neg"}))
+    assert reduce(module, together, SAMPLES).after == 2
+    assert reduce(module, together).after == 2
+
+
+COND = f"""\
+builtin.module {{
+  func.func @forward(%x: {T}, %p: tensor<i1>) -> {T} {{
+    %a = aten.relu.default(%x) : ({T}) -> {T}
+    %r = control.cond %p : tensor<i1> -> ({T}) {{
+      %s = aten.neg.default(%a) : ({T}) -> {T}
+      %t = aten.sin.default(%s) : ({T}) -> {T}
+      control.yield %t : {T}
+    }} else {{
+      control.yield %a : {T}
+    }}
+    %b = aten.abs.default(%r) : ({T}) -> {T}
+    func.return %b : {T}
+  }}
+}}
+"""
+
+
+def test_a_branch_by_itself() -> None:
+    samples = [[*sample, np.array(True)] for sample in SAMPLES]
+    with planted("cse", r"aten\.sin\.default", "aten.cos.default"):
+        found = reduce(parse_module(COND), check(), samples)
+    assert found.after == 1, print_module(found.candidate.module)
+
+
+def test_an_error_by_its_id() -> None:
+    text = wide(40, {21: "erfinv"})
+    module = parse_module(text)
+    raises = Raises(EtContext(), pipeline(CompileOptions(), "edge", "backend"), "E0603")
+    assert reduce(module, raises).after == 1
+    with pytest.raises(EtirError, match=r"E1414.*passes the check"):
+        reduce(module, Raises(EtContext(), (), "E0001"))
+    with pytest.raises(EtirError, match=r"E1414.*no method 'other'"):
+        reduce(module, raises, method="other")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("in.mlir").write_text(wide(60, {30: "sin"}))
+    np.savez("x.npz", x=SAMPLES[0][0])
+    return tmp_path
+
+
+def test_the_tool(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["in.mlir", "-o", "small.mlir"]
+    with planted("cse", r"edge\.aten\.sin\.default", "edge.aten.cos.default"):
+        numbers = ["--inputs", "x.npz", "--tolerance", "1e-3", "--method", "forward"]
+        assert et_reduce.main([*words, *numbers, "--pass-pipeline", "cse"]) == 0
+        assert "61 operations became 1, " in capsys.readouterr().out
+        small = ["small.mlir", "-o", "again.mlir", "--inputs", "small.0.npz", "-p", "cse"]
+        assert et_reduce.main(small) == 0, "it reruns"
+    with planted("elide-views", r"edge\.aten\.sin\.default", "edge.aten.cos.default"):
+        assert et_reduce.main([*words, *numbers, "--compile-to", "backend", "--target", "etir"]) == 0
+    command = f"{sys.executable} -c \"import sys; sys.exit('sin' not in open(sys.argv[1]).read())\" {{}} {{inputs}}"
+    assert et_reduce.main([*words, "--check", command, "--weights", "none.safetensors"]) == 1
+    assert et_reduce.main([*words, "--check", command, "--inputs", "x.npz"]) == 0
+    assert Path("small.mlir").read_text().count("edge.") == 1
+    capsys.readouterr()
+    assert et_reduce.main([*words, "--compile-to", "et", "--error", "E0505", "--delegate", "xnnpack"]) == 1
+    assert "E1414" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [[], ["-p", "cse"], ["--check", "true", "-p", "cse"], ["--inputs", "x.npz", "-p", "cse", "--compile-to=et"]],
+)
+def test_the_tool_refuses(folder: Path, wrong: list[str]) -> None:
+    assert et_reduce.main(["in.mlir", "-o", "small.mlir", *wrong]) == 1

@@ -1,0 +1,116 @@
+# PYTHON_ARGCOMPLETE_OK
+"""``et-reduce``: from a program that fails to the smallest one that still does.
+
+::
+
+    et-reduce bisect/before.mlir -p 'fold-batch-norm' --inputs x.npz -o small.mlir
+    et-reduce model.mlir --compile-to=et --error E0505 -o small.mlir
+    et-reduce model.mlir --check './fails.sh {}' -o small.mlir
+
+What fails is said by one of three: passes change what the program computes (``--inputs``), passes raise an error
+(``--error``), or a command ends with 0 (``--check``: exit code 0 means "still fails"; ``{}`` is the file, ``{inputs}``
+are the samples). Parts of a program read what is not in them as inputs, which are written beside the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etir.phases import PHASES
+from etir.tools.common import OK, Console, ToolParser, check_output, run_tool, usage_error
+from etir.tools.errors import E0903
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.passes import ModulePass
+
+    from etir.devtools.reduction import StillFails
+    from etir.dialects.context import EtContext
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tool; returns the exit code."""
+    return run_tool(_parser(), _run, argv)
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("et-reduce", "Make a program that fails as small as it can be and still fail.")
+    parser.add_argument("input", help="a module's text, above the executable level")
+    parser.add_argument("-o", dest="output", required=True, metavar="FILE", help="the text to write, with its weights")
+    parser.add_argument("-p", "--pass-pipeline", dest="pipeline", metavar="TEXT", help="the passes: a,b{option=1}")
+    parser.add_argument("--compile-to", metavar="PHASE", choices=PHASES, help="or all passes up to a phase")
+    parser.add_argument("--target", default="executorch", help="whose kernels the phases lower for")
+    parser.add_argument(
+        "--delegate",
+        action="append",
+        default=[],
+        metavar="NAME{OPTIONS}",
+        help="a backend that the phases hand work to",
+    )
+    parser.add_argument(
+        "--inputs", action="append", default=[], metavar="FILE", help=".npz with inputs; every file is a sample"
+    )
+    parser.add_argument("--method", default="forward", help="the method that is made smaller (default: forward)")
+    parser.add_argument("--tolerance", type=float, default=1e-4, help="how much results may differ (default: 1e-4)")
+    parser.add_argument("--error", metavar="ID", help="the program fails when the passes raise this error")
+    parser.add_argument(
+        "--check", metavar="COMMAND", help="the program fails when this ends with 0; {} is the file, {inputs} samples"
+    )
+    parser.add_argument("--weights", action="append", default=[], metavar="FILE", help="the bytes of weights")
+    return parser
+
+
+def _run(arguments: argparse.Namespace, console: Console) -> int:
+    from etir.devtools.failures import write_candidate
+    from etir.devtools.reduction import reduce
+    from etir.tools.context import ToolContext
+    from etir.tools.files import read_module
+    from etir.tools.named_arrays import order_inputs, read_arrays
+    from etir.tools.signatures import signatures_of
+
+    check_output(arguments.output)
+    ctx = ToolContext()
+    module = read_module(arguments.input, arguments.weights, ctx, console)
+    names = [name for s in signatures_of(module) if s.name == arguments.method for name, _ in s.inputs]
+    samples = [order_inputs(read_arrays(path), names) for path in arguments.inputs]
+    start = time.monotonic()
+    found = reduce(module, _failure(arguments, ctx, module), samples, arguments.method)
+    try:
+        inputs = write_candidate(found.candidate, Path(arguments.output))
+    except OSError as error:
+        raise E0903.error(f"cannot write '{arguments.output}': {error.strerror or error}") from None
+    print(f"{found}, {time.monotonic() - start:.0f} s")
+    print(f"wrote {' '.join([arguments.output, *map(str, inputs)])}")
+    return OK
+
+
+def _failure(arguments: argparse.Namespace, ctx: EtContext, module: ModuleOp) -> StillFails:
+    from etir.devtools.failures import ChangesNumbers, Command, Raises
+
+    if arguments.check is not None:
+        if arguments.error is not None or arguments.pipeline is not None or arguments.compile_to is not None:
+            raise usage_error("--check is a check of its own: leave out --error, -p and --compile-to")
+        return Command(arguments.check)
+    passes = _passes(arguments, module)
+    if arguments.error is not None:
+        return Raises(ctx, passes, arguments.error, arguments.method)
+    if not arguments.inputs:
+        raise usage_error("say what fails: --inputs FILE.npz to compare numbers, --error ID, or --check COMMAND")
+    return ChangesNumbers(ctx, passes, arguments.method, arguments.tolerance)
+
+
+def _passes(arguments: argparse.Namespace, module: ModuleOp) -> tuple[ModulePass, ...]:
+    from etir.tools.search_arguments import passes_of
+
+    if arguments.error is not None and arguments.pipeline is None and arguments.compile_to is None:
+        return ()
+    return passes_of(arguments, module)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
