@@ -122,6 +122,11 @@ class TraceRecorder(Recorder):
         if self._rewrites is not None:
             self._rewrites.on_match_failure(pattern, op, reason)
 
+    def on_refused(self, backend: str, op: Operation, reason: str) -> None:
+        """Remember why a backend did not take an operation."""
+        if self._rewrites is not None:
+            self._rewrites.missed[backend, op.name, origin_numbers(op.location), reason] += 1
+
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
         """Keep what the pass changed, and the text where a phase ends."""
         if module is not self._module:

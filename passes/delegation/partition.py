@@ -60,6 +60,7 @@ from etir.passes.delegation.what_if import WhatIf
 from etir.passes.generic.cse import CsePass
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
+from etir.passes.infra.rewriting import Observer
 
 
 @register_pass
@@ -93,7 +94,7 @@ class PartitionPass(Pass):
             if delegate.backend.dialect_name:
                 register_dialect(ctx, delegate.backend.dialect_name)
         ranges = {op.sym_name.data: op.range for op in module.body.block.ops if isinstance(op, DimOp)}
-        report = ReportBuilder(delegates, ranges)
+        report = ReportBuilder(delegates, ranges, ctx.attachments.get(Observer))
         copied = False
         for func in methods(module):
             method = _Method(self, module, func, delegates, ranges, report)

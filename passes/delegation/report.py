@@ -22,6 +22,7 @@ from etir.passes.delegation.claim import computes
 from etir.passes.delegation.graph import Ranges, tensor_bytes, used_values
 from etir.passes.delegation.what_if import Saving, WhatIf, rank_savings
 from etir.passes.infra.base import methods
+from etir.passes.infra.rewriting import Observer
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ def _backend_lines(backend: BackendReport) -> list[str]:
 class ReportBuilder:
     """Collects while `partition` runs."""
 
-    def __init__(self, delegates: list[Delegate], ranges: Ranges):
+    def __init__(self, delegates: list[Delegate], ranges: Ranges, observer: Observer | None = None):
+        self.observer = observer
         self.delegates = delegates
         self.ranges = ranges
         self.refined: dict[str, Delegate] = {}
@@ -169,6 +171,8 @@ class ReportBuilder:
         ordered = [op for op in func.walk() if op in reasons]
         for op in ordered:
             table.setdefault((operator_of(op), reasons[op]), []).append(op)
+            if self.observer is not None:
+                self.observer.on_refused(delegate.name, op, reasons[op])
 
     def add_what_if(self, question: WhatIf) -> None:
         """Note a block whose alternatives are to be reported."""

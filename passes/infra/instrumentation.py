@@ -102,6 +102,11 @@ class Relay(Observer):
         for listener in self.listeners:
             listener.on_match_failure(pattern, op, reason)
 
+    def on_refused(self, backend: str, op: Operation, reason: str) -> None:
+        """Hand on."""
+        for listener in self.listeners:
+            listener.on_refused(backend, op, reason)
+
 
 # --- printing the IR -------------------------------------------------------------------------------------------------
 
@@ -230,6 +235,14 @@ class ExplainMatch(Instrument):
             self._missed[pattern.name] += 1
             self._write(
                 f"{_place(op.location)}explain-match: {self._pass}: '{pattern.name}' left '{op.name}' alone: {reason}\n"
+            )
+
+    def on_refused(self, backend: str, op: Operation, reason: str) -> None:
+        """Say why a backend does not take an operation, where the pattern fits its name."""
+        if fnmatchcase(backend, self._pattern):
+            self._missed[backend] += 1
+            self._write(
+                f"{_place(op.location)}explain-match: {self._pass}: '{backend}' refused '{op.name}': {reason}\n"
             )
 
     def after_pipeline(self, module: ModuleOp) -> None:

@@ -96,6 +96,9 @@ class Observer:
     def on_match_failure(self, pattern: Pattern, op: Operation, reason: str) -> None:
         """``pattern`` looked at ``op`` and gave ``reason`` for leaving it alone."""
 
+    def on_refused(self, backend: str, op: Operation, reason: str) -> None:
+        """``backend`` was offered ``op`` and gave ``reason`` for leaving it outside of its delegates."""
+
 
 @dataclass
 class RewriteLimit:

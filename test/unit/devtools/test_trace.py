@@ -251,3 +251,15 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked() -> None:
     data[at : at + 4] = (0xFFFFFFF0).to_bytes(4, "little")
     with pytest.raises(EtirError, match="E1403.*unpacks to more"):
         Trace(bytes(data))
+
+
+@pytest.mark.parametrize("name", ["image", "state", "cond"])
+def test_every_operation_that_stays_outside_of_delegates_has_a_reason(name: str) -> None:
+    program, trace = traced(name, "xnnpack"), trace_of(name, "xnnpack")
+    partition = next(p for p in trace.passes if p.name == "partition")
+    refused = [row for row in trace.changes(partition.index)["missed"] if row[0] == "xnnpack"]
+    left: dict[str, int] = {}
+    for _, op, origins, reason, count in refused:
+        assert reason and origins
+        left[op.removeprefix("edge.")] = left.get(op.removeprefix("edge."), 0) + count
+    assert program.delegation is not None and left == dict(program.delegation.fallback)
