@@ -345,12 +345,13 @@ class Backend(ABC):
         """
         return [self.preprocess(outlined, options) for _, outlined, options in functions]
 
-    def event_nodes(self, func: FuncOp) -> list[Operation]:
-        """The operations of a legalized function that its runtime half reports times of, in the order of execution.
+    def event_nodes(self, func: FuncOp, options: Any) -> list[list[Operation]]:
+        """The operations of a legalized function that each event of its runtime half is of, in the order of execution.
 
         By default everything that takes operands; events of the runtime that have a number name one by its place.
         """
-        return [op for op in func.body.block.ops if op.operands and not isinstance(op, (ReturnOp, WriteStateOp))]
+        ops = func.body.block.ops
+        return [[op] for op in ops if op.operands and not isinstance(op, (ReturnOp, WriteStateOp))]
 
     def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
         """The blob as text for a reader, constants by digest and size. Raises E1103 for a blob of another version and

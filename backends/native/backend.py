@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Dialect
+from xdsl.ir import Dialect, Operation
 
 from etir.backends.api.interface import Artifact, Backend, Outlined, PartitionSummary, PreservedOp
 from etir.backends.api.patterns import Row, operator_of
@@ -120,6 +120,12 @@ class NativeBackend(Backend):
                 raise
             left_to_kernels(outlined.ctx, outlined.func, error)
             return without_code(outlined)
+
+    def event_nodes(self, func: FuncOp, options: NativeOptions) -> list[list[Operation]]:
+        """What each step of the code computes."""
+        from etir.backends.native.steps import nodes_of_steps
+
+        return nodes_of_steps(func, options.cpus) or super().event_nodes(func, options)
 
     def kernels(self, blob: bytes | memoryview) -> tuple[str, ...]:
         """The operators of the fallback."""

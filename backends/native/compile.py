@@ -86,7 +86,7 @@ def decided(func: FuncOp) -> Iterator[None]:
 
 
 def _compiled(outlined: Outlined, chosen: Sequence[Cpu], using: Compiler, measured: Tuner | None) -> Artifact:
-    func = tile_function(outlined, chosen[0])
+    func = tile_function(outlined.func, chosen[0])
     arena = plan_function(func)
     shapes = readable_shapes(outlined)
     texts: list[str] = []
@@ -136,9 +136,9 @@ def without_code(outlined: Outlined) -> Artifact:
     )
 
 
-def tile_function(outlined: Outlined, target: Cpu) -> FuncOp:
+def tile_function(outlined: FuncOp, target: Cpu) -> FuncOp:
     """The ``tile`` level of an outlined function, without places and schedules."""
-    module = lower_function(outlined.func, panel_of(target))
+    module = lower_function(outlined, panel_of(target))
     func = module.body.block.first_op
     assert isinstance(func, FuncOp)
     for rewrite in REWRITES:

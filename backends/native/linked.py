@@ -111,7 +111,7 @@ def _processor(names: Sequence[str]) -> Cpu:
 def _function(outlined: Outlined, target: Cpu, cc: str) -> _Function:
     verify_groups(outlined.func)
     with decided(outlined.func):
-        func = tile_function(outlined, target)
+        func = tile_function(outlined.func, target)
         arena = plan_function(func)
         choose_schedules(func, target)
         verify_function(func, target, readable_shapes(outlined), arena)

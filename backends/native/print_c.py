@@ -33,7 +33,7 @@ from etir.dialects.text import source_location
 PARALLEL = """\
 static void etir_parallel(const struct etir_native_call* call, int64_t count, int64_t grain,
                           void (*part)(void* given, int64_t begin, int64_t end), void* given) {
-  if (call->run == 0 || count <= grain) {
+  if (call->run == 0) {
     part(given, 0, count);
   } else {
     call->run(call->pool, count, grain, part, given);

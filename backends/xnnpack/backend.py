@@ -85,11 +85,11 @@ class XnnpackBackend(Backend):
         blob, named = write_blob(from_function(outlined.func))
         return Artifact(blob, {key: NamedBlob(data.data, schema.ALIGNMENT) for key, data in named.items()})
 
-    def event_nodes(self, func: FuncOp) -> list[Operation]:
+    def event_nodes(self, func: FuncOp, options: Any) -> list[list[Operation]]:
         """The nodes of the blob: its inputs and outputs run nothing."""
         from etir.backends.xnnpack.dialect import InputOp, OutputOp
 
-        return [op for op in super().event_nodes(func) if not isinstance(op, (InputOp, OutputOp))]
+        return [ops for ops in super().event_nodes(func, options) if not isinstance(ops[0], (InputOp, OutputOp))]
 
     def as_function(
         self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], name: str

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -110,16 +112,31 @@ def delegates(module: ModuleOp, texts: AttributeTexts) -> dict[str, Any]:
         if delegate is None:
             continue
         text, lines = print_level(op, texts)
-        nodes = delegate.backend.event_nodes(op)  # type: ignore[arg-type]
-        places = [place_of(node) for node in nodes]
+        nodes = delegate.backend.event_nodes(op, delegate.options)  # type: ignore[arg-type]
+        places = [_place_of_all(ops) for ops in nodes]
         found[op.sym_name.data] = {  # type: ignore[attr-defined]
             "backend": delegate.runtime_id,
             "options": delegate.text,
-            "name": [node.name for node in nodes],
-            "line": [lines[node] for node in nodes],
+            "name": [ops[0].name for ops in nodes],
+            "line": [lines[ops[0]] for ops in nodes],
             "path": [path for _, _, path in places],
             "source": [[file, line] if file else None for file, line, _ in places],
-            **rows_of("origins", [origin_numbers(node.location) for node in nodes]),
+            **rows_of("origins", [_origins_of_all(ops) for ops in nodes]),
             "text": text,
         }
     return found
+
+
+def _place_of_all(ops: Sequence[Operation]) -> tuple[str, int, str]:
+    """The source line of operations, if it is that of all, and the module that they are in."""
+    places = [place_of(op) for op in ops]
+    file, line, path = places[0]
+    if any(place[:2] != (file, line) for place in places):
+        file, line = "", 0
+    if any(other != path for _, _, other in places):
+        path = ".".join(os.path.commonprefix([other.split(".") for _, _, other in places]))
+    return file, line, path
+
+
+def _origins_of_all(ops: Sequence[Operation]) -> list[int]:
+    return list(dict.fromkeys(number for op in ops for number in origin_numbers(op.location)))

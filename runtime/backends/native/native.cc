@@ -371,9 +371,40 @@ Error resize_outputs(Native& self, KernelContext& ctx, NativeCall& call) {
   return Error::Ok;
 }
 
+// Who listens hears of every step of the code: each is one call of `run`.
+struct Watch {
+  KernelContext* ctx;
+  ParallelFor parallel;
+  uint32_t step;
+};
+
+void run_watched(void* pool, int64_t count, int64_t grain, void (*part)(void*, int64_t, int64_t), void* given) {
+  Watch& watch = *static_cast<Watch*>(pool);
+  watch.ctx->event(watch.step, true);
+  if (watch.parallel.run == nullptr) {
+    part(given, 0, count);
+  } else {
+    watch.parallel.run(watch.parallel.pool, count, grain, part, given);
+  }
+  watch.ctx->event(watch.step++, false);
+}
+
+// The kernels in place of the code: their instructions are not steps of it, and nobody is told of them.
+Error execute_fallback(Native& self, KernelContext& ctx, uint32_t count) {
+#if ETIR_TRACE
+  const EventSink events = ctx.events;
+  ctx.events = {};
+  const Error error = self.kernels->execute(self.fallback, ctx, count);
+  ctx.events = events;
+  return error;
+#else
+  return self.kernels->execute(self.fallback, ctx, count);
+#endif
+}
+
 Error native_execute(void* handle, KernelContext& ctx, uint32_t count) {
   Native& self = *static_cast<Native*>(handle);
-  if (self.entry == nullptr) return self.kernels->execute(self.fallback, ctx, count);
+  if (self.entry == nullptr) return execute_fallback(self, ctx, count);
   const Blob& blob = self.blob;
   if (count != blob.inputs + blob.outputs) {
     ctx.fail(Check::BackendArguments, count, int64_t{blob.inputs} + blob.outputs);
@@ -400,7 +431,11 @@ Error native_execute(void* handle, KernelContext& ctx, uint32_t count) {
   call.arena = static_cast<uint8_t*>(arena);
   call.pool = ctx.parallel.pool;
   call.run = ctx.parallel.run;
-  // Machine code says nothing of its parts: there is no event inside, and the call's time is that of all of them.
+  Watch watch{&ctx, ctx.parallel, 0};
+  if (ctx.watched()) {
+    call.pool = &watch;
+    call.run = run_watched;
+  }
   const int32_t status = self.entry(&call);
   if (status == 0) return Error::Ok;
   ctx.fail(Check::BackendExecute, 0, status);

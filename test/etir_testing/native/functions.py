@@ -38,7 +38,7 @@ def tiled(outlined: Outlined, family_of: str = "x86-64-v4") -> Tiled:
     """The function that an outlined one is compiled as."""
     from etir.backends.native.cpu import cpu
 
-    func = native.tile_function(outlined, cpu(family_of))
+    func = native.tile_function(outlined.func, cpu(family_of))
     read = {op.symbol.data for op in func.body.block.ops if isinstance(op, WeightOp)}
     weights: dict[str, np.ndarray] = {}
     constants = 0
