@@ -9,13 +9,14 @@ hide what an earlier one did, and every prefix is judged.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from etir.devtools.checks import Answer
+from etir.devtools.trace.places import relative_path
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import print_module
@@ -175,5 +176,7 @@ def _rewrite_of(ctx: EtContext, before: ModuleOp, p: ModulePass, check: Check, f
     last = RewriteLimit(found.rewrite)
     wrong = after(last)
     found.rewritten = last.last
+    if last.place is not None:
+        found.rewritten += f", {replace(last.place, file=relative_path(last.place.file))}"
     found.after = found.after if wrong is None else wrong
     return found

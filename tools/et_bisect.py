@@ -20,6 +20,7 @@ from pathlib import Path
 
 from etir.phases import PHASES
 from etir.tools.common import FAILED, OK, Console, ToolParser, make_folder, run_tool, usage_error
+from etir.tools.plugin_arguments import add_plugin_arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,6 +55,7 @@ def _parser() -> ToolParser:
         "--output-dir", default="bisect", metavar="DIR", help="where before.mlir and after.mlir go (default: bisect)"
     )
     parser.add_argument("--weights", action="append", default=[], metavar="FILE", help="the bytes of weights")
+    add_plugin_arguments(parser)
     return parser
 
 

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from etir.tools.common import FAILED, OK, Console, ToolParser, read_bytes, read_head, run_tool, usage_error
+from etir.tools.plugin_arguments import add_plugin_arguments
 
 if TYPE_CHECKING:
     from etir.devtools.comparison import Comparison
@@ -54,6 +55,7 @@ def _parser() -> ToolParser:
     parser.add_argument("--data", action="append", default=[], metavar="FILE", help=".ptd file with external weights")
     parser.add_argument("--no-search", action="store_true", help="do not search the passes where a level is wrong")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_plugin_arguments(parser, runs=True)
     return parser
 
 
@@ -68,6 +70,11 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         raise usage_error(f"one source and one .pte file are compared; there are {len(arguments.files)} files")
     if not arguments.inputs:
         raise usage_error("name what to run the program on: --inputs FILE.npz, once for each sample")
+    if arguments.load_library:
+        from etir.runtime import load_library
+
+        for library in arguments.load_library:
+            load_library(library)
     *sources, path = arguments.files
     _, data = read_pte_bytes(path)
     trace = None if arguments.trace is None else Trace(read_bytes(arguments.trace)[1], arguments.trace)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from etir.phases import PHASES
 from etir.tools.common import OK, Console, ToolParser, check_output, run_tool, usage_error
 from etir.tools.errors import E0903
+from etir.tools.plugin_arguments import add_plugin_arguments
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -62,6 +63,7 @@ def _parser() -> ToolParser:
         "--check", metavar="COMMAND", help="the program fails when this ends with 0; {} is the file, {inputs} samples"
     )
     parser.add_argument("--weights", action="append", default=[], metavar="FILE", help="the bytes of weights")
+    add_plugin_arguments(parser)
     return parser
 
 

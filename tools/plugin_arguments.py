@@ -1,4 +1,4 @@
-"""``--import`` and ``--load-library``, which all four tools have.
+"""``--import`` and ``--load-library``, which all tools that compile or run programs have.
 
 Both act while the command line is read: what a module adds may be named by the options after it (a pass is an option
 of et-opt). A library for torch is loaded by every tool. One for etir's runtime is loaded where programs run (et-run);

@@ -29,7 +29,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import IsTerminator, Pure
 
-from etir.diagnostics import EtirError
+from etir.diagnostics import EtirError, SourceLocation
 from etir.dialects.annotations import annotated_operations, is_named
 from etir.dialects.context import EtContext
 from etir.dialects.et.origin import give_marks, handed_on, plain, united, with_origins
@@ -109,14 +109,16 @@ class RewriteLimit:
 
     left: int
     last: str = ""
-    """The last rewrite that was done: the pattern, the operation, its place."""
+    """The last rewrite that was done: the pattern, and the operation."""
+    place: SourceLocation | None = None
+    """Where that operation is in the source."""
 
     def count(self, pattern: Pattern, op_name: str, location: LocationAttr) -> None:
         """One more was done."""
         self.left -= 1
         if not self.left:
-            place = source_location(location)
-            self.last = f"'{pattern.name}' on {op_name}{'' if place is None else f', {place}'}"
+            self.place = source_location(location)
+            self.last = f"'{pattern.name}' on {op_name}"
 
 
 def fuse_locations(ops: Iterable[Operation]) -> LocationAttr:

@@ -14,6 +14,8 @@ COMMANDS: dict[str, str] = {
     "et-run": "et_run:_parser",
     "et-inspect": "et_inspect:_parser",
     "et-bisect": "et_bisect:_parser",
+    "et-compare": "et_compare:_parser",
+    "et-reduce": "et_reduce:_parser",
     "et-lsp": "et_lsp:_parser",
     "et-explore": "et_explore:_parser",
     "python -m etir.tools.select_kernels": "select_kernels:_parser",

@@ -363,7 +363,22 @@ plugin = Plugin(
 # --- libraries --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["et-opt", "et-translate --pte-to-mlir", "et-run", "et-compile"])
+def test_tools_that_look_for_faults(site: Path, tool: Tool) -> None:
+    """They run what only a plug-in knows."""
+    plug = "--import site/plug.py"
+    assert tool("et-compile clip.mlir -o clip.pte --target etir " + plug).returncode == 0
+    done = tool(f"et-compare clip.mlir clip.pte --inputs x.npz {plug}")
+    assert done.stdout.startswith("nothing is wrong"), done.stderr
+    done = tool(f"et-bisect clip.mlir --compile-to=et --inputs x.npz {plug}")
+    assert done.returncode == 0, done.stderr
+    done = tool(f"et-reduce clip.mlir --compile-to=et --target etir --inputs x.npz -o small.mlir {plug}")
+    assert "error[E14" in done.stderr and "E1001" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["et-opt", "et-translate --pte-to-mlir", "et-run", "et-compile", "et-compare", "et-bisect", "et-reduce"],
+)
 def test_files_that_are_no_libraries(tmp_path: Path, tool: Tool, name: str) -> None:
     write(tmp_path, {"notes.so": "no library", "empty.so": ""})
     (tmp_path / "other.so").write_bytes(b"\x7fELF and nothing that etir or its partner would look for")
