@@ -39,6 +39,7 @@ TOOLS: dict[str, str] = {
     "et-compare": "etir.tools.et_compare",
     "et-compile": "etir.tools.et_compile",
     "et-explore": "etir.tools.et_explore",
+    "et-lsp": "etir.tools.et_lsp",
     "et-inspect": "etir.tools.et_inspect",
     "et-reduce": "etir.tools.et_reduce",
     "et-opt": "etir.tools.et_opt",

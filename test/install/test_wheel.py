@@ -179,6 +179,7 @@ def test_an_application_builds_against_the_wheel(installed: Path, project: Path)
     assert len((project / "app.cc").read_text().split("int main")[1].splitlines()) <= 20
 
 
+@pytest.mark.nightly
 def test_cmake_install_and_subfolder(installed: Path, project: Path) -> None:
     """`cmake --install` and add_subdirectory, the latter of the C interface, on the same program."""
     for commands in _commands("source"):

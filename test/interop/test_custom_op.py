@@ -11,6 +11,7 @@ import torch
 
 pytest.importorskip("executorch.extension.pybindings.portable_lib")
 
+from etir_testing.nightly import cases
 from etir_testing.runtime.executor import Method, Program, open_executor
 from etir_testing.runtime.kernels import kernel_library
 
@@ -18,9 +19,10 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_op"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [["--python"], []], ids=["torch.library", "TORCH_LIBRARY"])
-def test_example(options: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("registered", cases(["torch.library", "TORCH_LIBRARY"], nightly=["torch.library"]))
+def test_example(registered: str, tmp_path: Path) -> None:
     """In a process of its own, as the operator is registered in it. The kernel libraries are built from the example."""
+    options = ["--python"] if registered == "torch.library" else []
     command = [sys.executable, str(EXAMPLE / "custom_op.py"), "--folder", str(tmp_path), *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -23,6 +23,7 @@ from etir.pipeline import stages
 from etir_testing import exports
 from etir_testing.blobs import Blobs
 from etir_testing.models.registry import MODELS
+from etir_testing.nightly import cases
 
 torch = pytest.importorskip("torch")
 portable_lib = pytest.importorskip("executorch.extension.pybindings.portable_lib")
@@ -57,14 +58,14 @@ def interpret(module, name: str) -> list[list[torch.Tensor]]:
     return [[torch.as_tensor(o) for o in interpreter.run(case.inputs(step))] for step in range(case.steps)]
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", cases(MODELS, nightly=["resnet18"]))
 def test_stock_runtime_gives_eager_results(name: str) -> None:
     """Largest difference relative to the largest magnitude within the case's tolerance."""
     case = MODELS[name]
     assert case.check(run_stock(compiled(name).buffer, name)) <= case.tolerance
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", cases(MODELS, nightly=["resnet18"]))
 def test_every_pass_keeps_the_meaning(name: str) -> None:
     """The interpreter gives eager's results after every pass; locations and text survive every level."""
     case = MODELS[name]
@@ -101,7 +102,7 @@ def test_own_files_come_back_byte_for_byte(name: str) -> None:
     assert emit_program(again).pte() == data
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", cases(MODELS, nightly=["resnet18"]))
 def test_stock_files_become_text_and_run(name: str) -> None:
     """What the stock pipeline writes becomes text, and goes back to a file that gives the stock file's outputs."""
     from stock import stock_buffer

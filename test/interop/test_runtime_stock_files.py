@@ -30,6 +30,7 @@ from executorch.exir import to_edge  # noqa: E402
 from functorch.experimental.control_flow import map as map_over  # noqa: E402
 
 from etir_testing.interop.stock_samples import SAMPLES, Sample, stock_sample  # noqa: E402
+from etir_testing.nightly import cases  # noqa: E402
 from stock import stock_buffer  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="etir's native runtime is not installed")
@@ -188,9 +189,7 @@ def test_views_without_instructions_are_views() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [name if name == "resnet18" else pytest.param(name, marks=pytest.mark.nightly) for name in MODELS]
-)
+@pytest.mark.parametrize("name", cases(MODELS, nightly=[name for name in MODELS if name != "mobilenet_v2"]))
 def test_whole_models(name: str) -> None:
     case = MODELS[name]
     if case.missing():

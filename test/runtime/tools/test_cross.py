@@ -13,6 +13,7 @@ from etir.devtools.profile import Kind, profile_of_etdump
 from etir.emit.etdump.from_records import RECORD, Records, etdump_of_records
 from etir.emit.pte.reader import read_pte
 
+from etir_testing.nightly import cases
 from etir_testing.runtime.cross import MACHINES, Machine, build, mapped_bytes, run
 from etir_testing.runtime.kernels import RUNTIME
 
@@ -59,7 +60,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("model", list(MODELS))
-@pytest.mark.parametrize("name", list(MACHINES))
+@pytest.mark.parametrize("name", cases(MACHINES, nightly=["host", "riscv64", "cortex-m4"]))
 def test_outputs_and_memory(name: str, model: str) -> None:
     """Outputs are eager's; memory is what the compiler reported, to the byte."""
     machine: Machine = MACHINES[name]
@@ -124,7 +125,7 @@ def test_the_size_of_the_core() -> None:
     assert mapped_bytes(executable, "libetir_devtools.a") == 0
 
 
-@pytest.mark.parametrize("name", ["cortex-m55", "cortex-m4", "aarch64"])
+@pytest.mark.parametrize("name", cases(["cortex-m55", "cortex-m4", "aarch64"], nightly=["cortex-m4"]))
 def test_delegated(name: str) -> None:
     """The same bits with two delegates around the relu as without, in no more memory than was reported."""
     machine: Machine = MACHINES[name]
