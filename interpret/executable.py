@@ -44,6 +44,7 @@ from etir.dialects.text import source_location
 from etir.interpret.errors import E1001, E1002, E1005
 from etir.interpret.evaluator import flat
 from etir.passes.analysis.in_place import InPlaceKernels, known_in_place_kernels
+from etir.passes.analysis.workspaces import workspaces_of
 
 if TYPE_CHECKING:
     from etir.interpret.interpreter import Interpreter
@@ -94,6 +95,7 @@ class ExecutableMethod:
         self.interpreter = interpreter
         self.evaluator = interpreter.evaluator
         self.method = method
+        self.workspaces = workspaces_of(method)
         self.functional: dict[str, OpSchema] = {}
         sizes = method.pool_sizes or (0,)
         self.arenas = [
@@ -272,9 +274,10 @@ class ExecutableMethod:
         """Run a delegate's blob, where its backend has a way to do that without its runtime half."""
         if op not in self.delegates:
             self.delegates[op] = self.interpreter.delegate(op.delegate.root_reference.data)
-        # The file does not say where the inputs end: the blob does, by what it takes.
-        outputs = self.delegates[op]([self.read(v) for v in op.arguments])
-        for target, output in zip(list(op.arguments)[len(op.arguments) - len(outputs) :], outputs, strict=True):
+        # The file does not say where the inputs end: the blob does, by what it takes. A workspace is nobody's tensor.
+        arguments = list(op.arguments)[: -1 if op in self.workspaces else None]
+        outputs = self.delegates[op]([self.read(v) for v in arguments])
+        for target, output in zip(arguments[len(arguments) - len(outputs) :], outputs, strict=True):
             self.write(target, self._as_declared(output, target))
 
     def _as_declared(self, output: Any, target: SSAValue) -> Any:

@@ -53,10 +53,10 @@ class NativeBackend(Backend):
         return claimed()
 
     def preserved_ops(self, options: NativeOptions) -> Sequence[PreservedOp]:
-        """Products, which decomposition would rewrite."""
-        from etir.backends.native.rows import PRODUCTS
+        """Products, which decomposition would rewrite, and functions that the kernels compute in one piece."""
+        from etir.backends.native.rows import CURVES, PRODUCTS
 
-        return [PreservedOp(name) for name in PRODUCTS]
+        return [PreservedOp(name) for name in (*PRODUCTS, *CURVES)]
 
     def decline(self, partition: PartitionSummary, options: NativeOptions) -> str | None:
         """Without a product, a few operators are done as well by the kernels."""

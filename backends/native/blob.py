@@ -7,10 +7,11 @@ offset bytes what
 4      4     version of this format
 8      8     number of inputs, number of outputs
 16     12    number of weights, of variants, of constants
-28     4     bytes of the arena, whose start is a multiple of 64
+28     4     bytes of the arena
 32     8     offset and bytes of the fallback: a blob of the reference delegate; 0 bytes beside linked code, which
              has the weights
-40     24    0
+40     4     bytes of the workspace, an argument after the outputs that has the arena (version 3); 0 without one
+44     20    0
 64           rows of inputs and outputs: the rank and eight sizes, 36 bytes each; a size with bit 31 is the greatest one
              of a dim that is known at run time only, which version 2 has
              rows of weights: offset and bytes of the key, bytes of the data, 0
@@ -35,7 +36,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from etir.backends.errors import E1103, E1108
@@ -46,10 +47,12 @@ MAGIC = b"ETNC"
 VERSION = 1
 VERSION_SIZES = 2
 """The version of blobs that have dims which are known at run time only."""
+VERSION_WORKSPACE = 3
+"""The version of blobs that are given a workspace, with such dims or without."""
 IS_BOUND = 1 << 31
 """In a size: the others are the greatest one of such a dim."""
 MAX_RANK = 8
-_HEADER = struct.Struct("<4s9I24x")
+_HEADER = struct.Struct("<4s10I20x")
 _TENSOR = struct.Struct("<9I")
 _WEIGHT = struct.Struct("<4I")
 _CONSTANT = struct.Struct("<10I")
@@ -99,6 +102,7 @@ class NativeBlob:
     constants: tuple[Constant, ...]
     variants: tuple[Variant, ...]
     fallback: bytes = field(repr=False)
+    workspace: int = 0
 
 
 def said(shape: Sequence[int]) -> tuple[int, ...]:
@@ -156,7 +160,9 @@ def write_blob(blob: NativeBlob) -> bytes:
     counts = (len(blob.weights), len(blob.variants), len(blob.constants))
     outputs = len(blob.shapes) - blob.inputs
     version = VERSION_SIZES if any(n & IS_BOUND for shape in blob.shapes for n in shape) else VERSION
-    return _HEADER.pack(MAGIC, version, blob.inputs, outputs, *counts, blob.arena_bytes, *fallback) + rows + tail
+    version = VERSION_WORKSPACE if blob.workspace else version
+    numbers = (version, blob.inputs, outputs, *counts, blob.arena_bytes, *fallback, blob.workspace)
+    return _HEADER.pack(MAGIC, *numbers) + rows + tail
 
 
 def read_blob(data: bytes | memoryview) -> NativeBlob:
@@ -164,11 +170,14 @@ def read_blob(data: bytes | memoryview) -> NativeBlob:
     view = memoryview(data)
     if view.nbytes < _HEADER.size or view[:4] != MAGIC:
         raise E1108.error(f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes")
-    _, version, inputs, outputs, weights, variants, constants, arena, at, size = _HEADER.unpack_from(view)
-    if version not in (VERSION, VERSION_SIZES):
-        raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION} or {VERSION_SIZES}")
+    _, version, inputs, outputs, weights, variants, constants, arena, at, size, workspace = _HEADER.unpack_from(view)
+    if not VERSION <= version <= VERSION_WORKSPACE:
+        raise E1103.error(
+            f"the blob has version {version} of the delegate 'native', not {VERSION} to {VERSION_WORKSPACE}"
+        )
     try:
-        return _read(view, inputs, outputs, (weights, constants, variants), arena, (at, size))
+        found = _read(view, inputs, outputs, (weights, constants, variants), arena, (at, size))
+        return replace(found, workspace=workspace if version == VERSION_WORKSPACE else 0)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise E1108.error(f"a blob of the delegate 'native' ends early or is damaged: {error}") from error
 

@@ -24,7 +24,6 @@ from etir.backends.native.lowering import constant_name, lower_function
 from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_attention import fuse_attention
 from etir.backends.native.passes.tile_forward import forward_copies
-from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.passes.tile_rows import fuse_rows
 from etir.backends.native.passes.tile_scale import fold_scales
 from etir.backends.native.passes.tile_schedule import choose_schedules
@@ -34,7 +33,8 @@ from etir.backends.native.print_c import ENTRY, print_c, weights_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.tile import WeightOp, shape_of
 from etir.backends.native.tune import Tuner, tuner
-from etir.backends.reference.backend import BACKEND, ReferenceOptions
+from etir.backends.native.workspace import is_alone, plan_both
+from etir.backends.reference.lowered import LoweredFunction
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 from etir.dialects.text import source_location
 
@@ -87,7 +87,9 @@ def decided(func: FuncOp) -> Iterator[None]:
 
 def _compiled(outlined: Outlined, chosen: Sequence[Cpu], using: Compiler, measured: Tuner | None) -> Artifact:
     func = tile_function(outlined.func, chosen[0])
-    arena = plan_function(func)
+    kernels = _kernels(outlined)
+    planned = plan_both(func, kernels, is_alone(outlined))
+    arena = planned.arena
     shapes = readable_shapes(outlined)
     texts: list[str] = []
     looked_at: dict[tuple[Attribute | None, ...], None] = {}
@@ -103,27 +105,32 @@ def _compiled(outlined: Outlined, chosen: Sequence[Cpu], using: Compiler, measur
     objects = shared_objects(texts, chosen, using)
     images = [flat_image(elf, ENTRY) for elf in objects]
     weights, named, constants = _weights(outlined, weights_of(func))
-    fallback = _fallback(outlined)
+    fallback = kernels.artifact()
     inputs = len(outlined.func.body.block.args)
     arguments = tuple(said(shape_of(arg)) for arg in func.body.block.args)
     sizes = [size for _, size in weights]
     variants = [
         Variant(c.name, bound(image, inputs, arguments, arena, sizes)) for c, image in zip(chosen, images, strict=True)
     ]
-    blob = NativeBlob(inputs, arguments, arena, weights, constants, tuple(variants), fallback.blob)
+    workspace = planned.workspace
+    size = 0 if workspace is None else workspace.size
+    blob = NativeBlob(inputs, arguments, arena, weights, constants, tuple(variants), fallback.blob, size)
     return Artifact(
         write_blob(blob),
         named_data=named,
+        specs=() if workspace is None else (workspace.spec(),),
         method_memory=fallback.method_memory + OBJECT_BYTES + argument_bytes(arguments, len(weights)),
         method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + argument_bytes(arguments, len(weights), 4),
-        temp_memory=max(fallback.temp_memory, arena + ALIGNMENT),
+        temp_memory=fallback.temp_memory,
     )
 
 
 def without_code(outlined: Outlined) -> Artifact:
     """The blob of a function that has no code: its program for the kernels, and the weights as they are."""
     weights, named, constants = _weights(outlined, ())
-    fallback = _fallback(outlined)
+    kernels = _kernels(outlined)
+    kernels.plan()
+    fallback = kernels.artifact()
     arguments = outlined.func.body.block.args
     shapes = tuple(said(dims(value)) for value in (*arguments, *outlined.result.arguments))
     blob = NativeBlob(len(arguments), shapes, 0, weights, constants, (), fallback.blob)
@@ -223,7 +230,7 @@ def _weights(
     return tuple(rows), named, tuple(found[symbol] for symbol in sorted(found))
 
 
-def _fallback(outlined: Outlined) -> Artifact:
+def _kernels(outlined: Outlined) -> LoweredFunction:
     """The function on the kernels, as the reference delegate has it, its weights left to the delegate around it."""
     module = ModuleOp([op.clone() for op in outlined.module.body.block.ops if op is not outlined.func])
     func = outlined.func.clone()
@@ -240,4 +247,4 @@ def _fallback(outlined: Outlined) -> Artifact:
             # By symbol, since that is what the blob's table of constants has; a module's name for it may differ.
             weight = symbols[op.symbol.root_reference.data]
             weight.attributes |= {"external": StringAttr("native"), "fqn": op.symbol.root_reference}
-    return BACKEND.preprocess(Outlined(outlined.ctx, module, func, symbols), ReferenceOptions())
+    return LoweredFunction(Outlined(outlined.ctx, module, func, symbols))

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, ModuleOp
 from xdsl.dialects.func import FuncOp
 
 OUTPUTS = "native.outputs"
 """How many of the last arguments of a function are outputs."""
+PLACES = "native.places"
+"""The bytes of the arena at which the arguments of a function may be, if it is a workspace that they are in."""
 
 
 def tile_functions(module: ModuleOp) -> Iterator[FuncOp]:
@@ -26,3 +28,9 @@ def tile_functions(module: ModuleOp) -> Iterator[FuncOp]:
 def outputs_of(func: FuncOp) -> int:
     """How many of the last arguments are outputs."""
     return cast("IntegerAttr[IntegerType]", func.attributes[OUTPUTS]).value.data
+
+
+def places_of(func: FuncOp) -> tuple[int, ...]:
+    """The places of the arguments in a workspace; empty for a function that has an arena of its own."""
+    places = func.attributes.get(PLACES)
+    return tuple(places.get_values()) if isinstance(places, DenseArrayBase) else ()

@@ -26,7 +26,6 @@ from etir.backends.api.interface import Artifact, LinkedSizes, Outlined
 from etir.backends.native.blob import NativeBlob, Variant, contract, said, write_blob
 from etir.backends.native.cc import compiler, object_file
 from etir.backends.native.compile import (
-    ALIGNMENT,
     OBJECT_BYTES,
     argument_bytes,
     decided,
@@ -38,12 +37,12 @@ from etir.backends.native.cpu import Cpu, cpu, known
 from etir.backends.native.errors import E1161, E1170
 from etir.backends.native.image import Image, object_bytes
 from etir.backends.native.kernels.template import float_text
-from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.verify_native import verify_groups
 from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.print_c import call_text, header, print_c, weights_of
 from etir.backends.native.tile import shape_of
+from etir.backends.native.workspace import is_alone, plan_code
 from etir.diagnostics import EtirError
 
 ENTRY = "etir_native_entry"
@@ -91,9 +90,9 @@ def link_functions(functions: Sequence[tuple[Outlined, Sequence[str], str]]) -> 
     return [
         Artifact(
             function.artifact.blob,
+            specs=function.artifact.specs,
             method_memory=function.artifact.method_memory,
             method_memory_32=function.artifact.method_memory_32,
-            temp_memory=function.artifact.temp_memory,
             files={f"{first[function.digest].name}.c": first[function.digest].text.encode(), **files},
             linked=function.artifact.linked,
         )
@@ -112,7 +111,8 @@ def _function(outlined: Outlined, target: Cpu, cc: str) -> _Function:
     verify_groups(outlined.func)
     with decided(outlined.func):
         func = tile_function(outlined.func, target)
-        arena = plan_function(func)
+        planned = plan_code(func, is_alone(outlined))
+        arena = planned.arena
         choose_schedules(func, target)
         verify_function(func, target, readable_shapes(outlined), arena)
         arrays = weight_arrays(outlined, weights_of(func))
@@ -129,12 +129,13 @@ def _function(outlined: Outlined, target: Cpu, cc: str) -> _Function:
     code, made_by = _code_bytes(source.text, target, cc)
     sizes = LinkedSizes(target.name, code, sum(array.nbytes for array in weights.values()), arena, made_by)
     variant = Variant(target.name, Image(b"", 0), digest)
-    blob = NativeBlob(inputs, shapes, arena, (), (), (variant,), b"")
+    workspace = planned.workspace
+    blob = NativeBlob(inputs, shapes, arena, (), (), (variant,), b"", 0 if workspace is None else workspace.size)
     artifact = Artifact(
         write_blob(blob),
+        specs=() if workspace is None else (workspace.spec(),),
         method_memory=OBJECT_BYTES + argument_bytes(shapes, 0),
         method_memory_32=OBJECT_BYTES + argument_bytes(shapes, 0, 4),
-        temp_memory=arena + ALIGNMENT if arena else 0,
         linked=sizes,
     )
     about = f"// @{outlined.name} for {target.name}. Written by etir; digest {digest.hex()}.\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from xdsl.ir import SSAValue
@@ -14,6 +14,7 @@ from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, TemplateOp, shape_of, strides_of
 from etir.backends.native.touched import Accesses, Base, Touched
 from etir.diagnostics import Diagnostic, SourceLocation
+from etir.dialects.et.workspace import APART
 from etir.dialects.text import source_location
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ MOST_BYTES = 0xFFFFFFFF
 """A blob says the bytes of the arena in 32 bits."""
 
 
-def verify_places(accesses: Accesses, arena_bytes: int | None) -> Iterator[Diagnostic]:
+def verify_places(accesses: Accesses, arena_bytes: int | None, arguments: Sequence[int] = ()) -> Iterator[Diagnostic]:
     """E1167 for buffers that share bytes while both live, or do not end in the arena; ``arena_bytes`` None for text,
-    where buffers without places are not planned yet.
+    where buffers without places are not planned yet. ``arguments`` are the places of inputs and outputs in a workspace.
     """
     buffers = [base for base in accesses.bases if base.kind == "buffer"]
     unplaced = [base for base in buffers if _op(base).at is None]
@@ -35,8 +36,14 @@ def verify_places(accesses: Accesses, arena_bytes: int | None) -> Iterator[Diagn
         return
     lives = _lives(accesses)
     rows: list[tuple[int, int, Base]] = []
-    for base in buffers:
-        start = _start(base)
+    placed = [(base, _start(base)) for base in buffers]
+    for base, place in zip((b for b in accesses.bases if b.kind in ("input", "output")), arguments, strict=False):
+        if place != APART:
+            placed.append((base, place))
+            first, last = lives.get(base, (0, 0))
+            # What is given is there from the start, and what is made until the end.
+            lives[base] = (-1, last) if base.kind == "input" else (first, len(accesses.steps))
+    for base, start in placed:
         end = start + 4 * most(base.floats)
         if start < 0 or start % 4:
             yield _misplaced(base, "is not at a multiple of 4 bytes")
@@ -79,7 +86,9 @@ def _lives(accesses: Accesses) -> dict[Base, tuple[int, int]]:
 
 
 def _misplaced(base: Base, what: str) -> Diagnostic:
-    return E1167.diagnostic(f"{base.name} {what}", source_location(_op(base).location))
+    owner = base.value.owner
+    where = source_location(owner.location) if isinstance(owner, BufferOp) else None
+    return E1167.diagnostic(f"{base.name} {what}", where)
 
 
 def verify_memory(accesses: Accesses, where: SourceLocation | None) -> Iterator[Diagnostic]:

@@ -24,6 +24,9 @@ PRODUCTS = (
 )
 """Roots of products."""
 
+CURVES = ("aten.hardsigmoid.default", "aten.hardswish.default", "aten.silu.default")
+"""Functions of one number that decomposition would take apart for a delegate."""
+
 POOLS = (
     "aten.max_pool2d_with_indices.default",
     "aten.avg_pool2d.default",

@@ -6,40 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr, TensorType
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
 
 from etir.backends.api.interface import Artifact, Backend, Outlined
 from etir.backends.api.patterns import ANY, Condition, Match, Row, operator_of
 from etir.backends.api.patterns import op as node
-from etir.backends.reference.blob import VERSION, read_blob, write_blob
+from etir.backends.reference.blob import VERSION, read_blob
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.program import SchemaDeclOp, StateOp, WeightOp
 from etir.dialects.sym.ops import ConstantOp as SymConstantOp
-from etir.dialects.sym.ops import DimOp
-from etir.passes.delegation.owned import SHARED
 
 if TYPE_CHECKING:
     from etir.interpret.evaluator import Evaluator
 
 TARGET = "etir"
-OBJECT_BYTES = {8: 1024, 4: 640}
-"""What the runtime half takes for itself, by the size of a pointer (``runtime/backends/reference/reference.cc``)."""
-ALIGNMENT = 16
-SHARED_STATE = "shared-state"
-"""Key of the compile spec that names the states which the delegate holds for several methods."""
-PLANNED_BYTES = 24
-"""Size of one entry of the list of planned buffers, on every machine."""
-
-PASSES = (
-    f"legalize-dim-order{{target={TARGET}}},canonicalize,elide-views,cse-symbolic-sizes,dce,"
-    f"verify-link{{target={TARGET}}},"
-    "to-out-variant{plan-inputs=false plan-outputs=false},"
-    f"schedule-instructions{{target={TARGET}}},plan-memory{{separate-state target={TARGET}}},"
-    f"verify-plan{{target={TARGET}}}"
-)
-"""What a function goes through: the pipeline after the edge level, with inputs and outputs in the caller's memory."""
 
 
 @dataclass(frozen=True)
@@ -107,31 +87,11 @@ class ReferenceBackend(Backend):
 
     def preprocess(self, outlined: Outlined, options: ReferenceOptions) -> Artifact:
         """Compile the function as a program of its own."""
-        from etir.dialects.context import EtContext
-        from etir.emit.runtime_memory import kernel_temp_rules, runtime_memory
-        from etir.emit.to_pte import emit_program
-        from etir.passes.infra.manager import run_pipeline
+        from etir.backends.reference.lowered import LoweredFunction
 
-        module = _program_of(outlined)
-        run_pipeline(EtContext(), module, PASSES)
-        emission = emit_program(module)
-        memory = runtime_memory(emission.program.execution_plan[0], kernel_temp_rules())
-        activations, *kept = (*memory.planned, 0)
-        listed = _aligned(PLANNED_BYTES * len(memory.planned))
-        # What is allocated starts at a multiple of 16, wherever the memory of the method around it ends.
-        extra = listed + sum(map(_aligned, kept)) + ALIGNMENT
-        temp = _aligned(activations) + _aligned(memory.temp)
-        states = [op for op in module.body.block.ops if isinstance(op, StateOp) and SHARED in op.attributes]
-        names = ",".join(op.sym_name.data for op in states)
-        return Artifact(
-            write_blob(emission.pte(), memory.temp),
-            external=_outside(outlined, module),
-            # Methods share delegates that are equal: this one is not equal to one with other states of the same kind.
-            specs=((SHARED_STATE, names.encode()),) if states else (),
-            method_memory=OBJECT_BYTES[8] + _aligned(memory.method) + extra,
-            method_memory_32=OBJECT_BYTES[4] + _aligned(memory.method_32) + extra,
-            temp_memory=temp + ALIGNMENT if temp else 0,
-        )
+        lowered = LoweredFunction(outlined)
+        lowered.plan()
+        return lowered.artifact()
 
     def kernels(self, blob: bytes | memoryview) -> tuple[str, ...]:
         """The operators of the program inside."""
@@ -169,39 +129,6 @@ def _module(blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryvie
 
     outside = FlatTensor({key: NamedTensor(data) for key, data in named_data.items()})
     return read_program(read_blob(blob).program, {"named": outside})
-
-
-def _program_of(outlined: Outlined) -> ModuleOp:
-    """A module of the function as its method ``forward``, with what it refers to."""
-    func = outlined.func
-    method = FuncOp("forward", func.function_type, func.body.clone())
-    method.location = func.location
-    used: dict[str, None] = {}
-    for op in method.walk():
-        symbol = op.properties.get("symbol")
-        if isinstance(symbol, SymbolRefAttr):
-            used[symbol.root_reference.data] = None
-    kept = [op for op in outlined.module.body.block.ops if isinstance(op, (SchemaDeclOp, DimOp))]
-    kept += [outlined.symbols[name] for name in used]
-    clones = []
-    for op in kept:
-        clone = op.clone()
-        clone.location = op.location
-        clones.append(clone)
-    return ModuleOp([*clones, method])
-
-
-def _outside(outlined: Outlined, module: ModuleOp) -> tuple[str, ...]:
-    """The weights and states of the function that are in files beside the program."""
-    names: list[str] = []
-    for op in module.body.block.ops:
-        if isinstance(op, (WeightOp, StateOp)) and op.value is not None and "external" in op.attributes:
-            names.append(op.sym_name.data)
-    return tuple(name for name in names if name in outlined.symbols)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 BACKEND = ReferenceBackend()

@@ -29,6 +29,7 @@ from etir.dialects.schema import parse_schema
 from etir.emit.to_pte import instructions_of
 from etir.interpret.evaluator import Evaluator
 from etir.interpret.interpreter import BlobRunner, Interpreter
+from etir.passes.analysis.workspaces import workspaces_of
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class _Replay:
         assert op is not None
         self.method, self.recorded = method, recorded
         self.index = {instruction: i for i, instruction in enumerate(instructions_of(op))}
+        self.workspaces = workspaces_of(op)
         self.writes = {instruction: written(module, instruction) for instruction in self.index}
         self.interpreter = Interpreter(module, "auto", self.runner)
         self.interpreter.before_instruction = self.begin
@@ -102,6 +104,10 @@ class _Replay:
         there = self.writes[op] if not isinstance(op, DelegateCallOp) else list(op.arguments)
         if len(found) <= len(there):  # the stock runtime logs the last result of a kernel
             self.logged = dict(zip(there[len(there) - len(found) :], found, strict=True))
+            # What a delegate works in, and what it has read, may have other contents afterwards.
+            gone = self.workspaces.get(op) if isinstance(op, DelegateCallOp) else None
+            for value in () if gone is None else (*op.operands[: len(gone[0].inputs)], op.operands[-1]):
+                self.logged.pop(value, None)
         self.random = isinstance(op, CallOp) and is_random(op.kernel.data)
         self.quantized = isinstance(op, CallOp) and "quantize" in op.kernel.data
         self.inputs = max((self.largest.get(v, 0.0) for v in op.operands), default=0.0)

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import StringAttr, TensorType, UnknownLoc
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.traits import SymbolTable
 
 from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.aten import ops as aten
@@ -17,13 +18,14 @@ from etir.dialects.aten.opaque import operator_of
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.context import EtContext
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
-from etir.dialects.dtypes import dtype_of, f64, i1
+from etir.dialects.dtypes import dtype_of, f64, i1, ui8
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.arguments import OPERAND
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import CallOp, DelegateCallOp, InputsOp, MoveOp, ReturnOp
 from etir.dialects.et.layout import Dim, dims_of, is_static, order_of, tensor_type
 from etir.dialects.et.origin import handed_on, of_result
+from etir.dialects.et.payloads import DelegateOp
 from etir.dialects.et.program import (
     ConstantOp,
     GetWeightOp,
@@ -36,6 +38,7 @@ from etir.dialects.et.program import (
 )
 from etir.dialects.et.values import SIZES, BufferOp, ScalarOp
 from etir.dialects.et.values import ViewOp as ValueViewOp
+from etir.dialects.et.workspace import workspace_of
 from etir.dialects.literals import scalar_of
 from etir.dialects.signatures import EXAMPLE
 from etir.dialects.sym import expr as sym_expr
@@ -109,6 +112,7 @@ class MethodLowering:
         self.inputs: dict[SSAValue, SSAValue] = {}
         """Where the caller's values are; in ``values``, an argument may stand for a copy of what was there at first."""
         self.unbounded: dict[str, None] = {}
+        self.workspaces: dict[str, list[SSAValue]] = {}
         self.checks = InputChecks(self, checks)
 
     def run(self) -> MethodOp:
@@ -471,8 +475,18 @@ class MethodLowering:
             self.values[result] = lowered
             outs.append(lowered)
         operands = [self.lower(v) for v in op.arguments]
-        template = (OPERAND,) * (len(operands) + len(outs))
-        self.emit(DelegateCallOp(op.callee.root_reference.data, template, [*operands, *outs]), op)
+        name = op.callee.root_reference.data
+        if name not in self.workspaces:
+            self.workspaces[name] = self._workspace(op)
+        arguments = [*operands, *outs, *self.workspaces[name]]
+        self.emit(DelegateCallOp(name, (OPERAND,) * len(arguments), arguments), op)
+
+    def _workspace(self, op: CallDelegateOp) -> list[SSAValue]:
+        """The buffer that a delegate works in, one for all of its calls; nothing for most delegates."""
+        module = self.func.parent_op()
+        delegate = None if module is None else SymbolTable.lookup_symbol(module, op.callee)
+        found = workspace_of(delegate.compile_specs) if isinstance(delegate, DelegateOp) else None
+        return [] if found is None else [self.define(BufferOp(tensor_type(ui8, [found.size])), op)]
 
     # --- stores and outputs -----------------------------------------------------------------------------------------
 

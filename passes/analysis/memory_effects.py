@@ -7,7 +7,7 @@ without a known schema the result slot says it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
@@ -28,12 +28,14 @@ from etir.dialects.et.instructions import (
     ReturnOp,
 )
 from etir.dialects.et.values import BufferOp, ViewOp
+from etir.dialects.et.workspace import alignment_of
 from etir.dialects.schema import OpSchema
 from etir.dialects.text import source_location
 from etir.passes.analysis.handles import with_handles
 from etir.passes.analysis.in_place import InPlaceKernels, overwritable
 from etir.passes.analysis.planning.liveness import Instruction, live_intervals
 from etir.passes.analysis.planning.problem import Buffer, Interval, Pool, Problem, Share
+from etir.passes.analysis.workspaces import workspace_shares, workspaces_of
 
 DEFAULT_ALIGNMENT = 16
 """Bytes; what ExecuTorch's planner aligns every tensor to."""
@@ -141,13 +143,14 @@ def memory_of(
     pools: dict[int, Pool] | None = None,
     in_place: InPlaceKernels | None = None,
     sizes_known: bool = True,
+    callers: Collection[Operation] = (),
 ) -> MethodMemory:
     """Buffers and lifetimes of a method. ``fixed`` pins buffers to ``(memory id, offset)``; ``in_place`` are the
     kernels that may write a result over an operand (none, unless given). ``sizes_known`` False takes dynamic tensors
     of one type to have one size where nothing says their sizes, as in what was read from a file.
 
-    Buffers in the caller's memory and those that are allocated at run time take no part; buffers of state live from the
-    start to the end.
+    Buffers in the caller's memory take no part unless they are among ``callers``, those that are allocated at run time
+    never; buffers of state live from the start to the end.
     """
     fixed = fixed or {}
     instructions = method.instructions
@@ -161,9 +164,12 @@ def memory_of(
     if any(isinstance(op, MoveOp) and isinstance(op.target.type, TensorType) for op in instructions):
         live = _with_handles(live, instructions, program, keys, fixed)
     buffers: list[Buffer] = []
+    # The verifier, which takes any places, has an alignment of 1.
+    wide = {given: None for _, given in workspaces_of(method).values()} | dict.fromkeys(callers)
+    wide = wide if alignment > 1 else {}
     for op, key in keys.items():
         assert isinstance(op, BufferOp)
-        if op.caller is not None or op.is_allocated:
+        if op.is_allocated or (op.caller is not None and op not in callers):
             continue
         place = fixed.get(op)
         buffers.append(
@@ -171,14 +177,19 @@ def memory_of(
                 key,
                 tensor_bytes(op.result.type),
                 live.get(key, ()),
-                alignment=alignment,
+                alignment=max(alignment, alignment_of(tensor_bytes(op.result.type)))
+                if op in wide and place is None
+                else alignment,
                 pool=1 if place is None else place[0],
                 fixed_offset=None if place is None else place[1],
                 name=_name(op),
             )
         )
     by_key = {buffer.key: buffer for buffer in buffers}
-    found_shares = possible_shares(ctx, instructions, keys, in_place or {}, sizes_known=sizes_known)
+    found_shares = [
+        *possible_shares(ctx, instructions, keys, in_place or {}, sizes_known=sizes_known),
+        *workspace_shares(method, instructions, keys, by_key),
+    ]
     shares = [share for share in found_shares if _dies_there(share, by_key)]
     return MethodMemory(Problem(buffers, pools or {}, shares), dict(keys), tuple(keys))  # type: ignore[arg-type]
 
@@ -229,8 +240,7 @@ def _dies_there(share: Share, buffers: dict[int, Buffer]) -> bool:
     at = share.instruction
     return (
         operand.pool == result.pool
-        and share.displacement % operand.alignment == 0
-        and share.displacement % result.alignment == 0
+        and share.displacement % min(operand.alignment, result.alignment) == 0
         and any(last == at for _, last in operand.live)
         and any(first == at for first, _ in result.live)
     )

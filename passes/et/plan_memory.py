@@ -29,13 +29,15 @@ from etir.diagnostics import Diagnostic, EtirError, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.values import BufferOp
-from etir.dialects.literals import ints_attr
+from etir.dialects.et.workspace import WITHIN
+from etir.dialects.literals import int_attr, ints_attr
 from etir.dialects.text import source_location
 from etir.passes.analysis.in_place import in_place_kernels
 from etir.passes.analysis.memory_effects import DEFAULT_ALIGNMENT, memory_of, tensor_bytes
 from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.errors import E0704
 from etir.passes.analysis.planning.problem import Pool, align_up
+from etir.passes.analysis.workspaces import callers_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -48,7 +50,8 @@ class PlanMemoryPass(Pass):
     ``algorithm`` is the planner (``auto`` takes the best of all); ``alignment`` is in bytes; ``capacity`` limits memory
     id 1, 0 means no limit; ``share-state`` puts a state that several methods use into memory id 2 at one offset,
     ``separate-state`` every state: memory id 1 then holds nothing that outlives a run. ``target`` is the runtime whose
-    kernels may write results over operands that nothing reads any more; without one, none does.
+    kernels may write results over operands that nothing reads any more; without one, none does. ``callers`` plans the
+    caller's memory together with the method's: its buffers get the attribute ``et.within``, or keep it.
     """
 
     name = "plan-memory"
@@ -58,6 +61,7 @@ class PlanMemoryPass(Pass):
     share_state: bool = False
     separate_state: bool = False
     target: str = ""
+    callers: bool = False
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises error E0704, naming what is alive at the peak, when a method does not fit ``capacity``."""
@@ -73,7 +77,11 @@ class PlanMemoryPass(Pass):
                 for op in method.body.blocks[0].ops
                 if isinstance(op, BufferOp) and op.state is not None and op.state.root_reference.data in shared
             }
-            memory = memory_of(ctx, method, alignment=self.alignment, fixed=fixed, pools=pools, in_place=in_place)
+            callers = callers_of(method) if self.callers else {}
+            fixed |= {op: (1, place) for op, place in callers.items() if place is not None}
+            memory = memory_of(
+                ctx, method, alignment=self.alignment, fixed=fixed, pools=pools, in_place=in_place, callers=callers
+            )
             try:
                 found = plan(memory.problem, self.algorithm)
             except EtirError as error:
@@ -82,7 +90,9 @@ class PlanMemoryPass(Pass):
             pool_of = {b.key: b.pool for b in memory.problem.buffers}
             for op in memory.buffers:
                 key = memory.keys[op]
-                if key in found.offsets:
+                if key in found.offsets and op.caller is not None:
+                    op.attributes[WITHIN] = int_attr(found.offsets[key])
+                elif key in found.offsets:
                     op.place = (pool_of[key], found.offsets[key])
             if max(found.pool_sizes.values(), default=0) >= 1 << 63:
                 problems.append(

@@ -22,6 +22,7 @@ from etir.passes.analysis.memory_effects import memory_of, storage_of, tensor_by
 from etir.passes.analysis.planning.errors import E0711, E0712, E0714
 from etir.passes.analysis.planning.problem import Plan
 from etir.passes.analysis.planning.verify import verify_plan
+from etir.passes.analysis.workspaces import callers_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -73,7 +74,9 @@ class VerifyPlanPass(Pass):
         if found:
             return found
         in_place = in_place_kernels(self.target) if self.target else known_in_place_kernels()
-        memory = memory_of(ctx, method, alignment=self.alignment, fixed=places, in_place=in_place)
+        within = {op: (1, place) for op, place in callers_of(method).items() if place is not None}
+        places |= within
+        memory = memory_of(ctx, method, alignment=self.alignment, fixed=places, in_place=in_place, callers=within)
         sizes = method.pool_sizes or (0,)
         plan = Plan(
             {memory.keys[op]: offset for op, (_, offset) in places.items()},

@@ -46,9 +46,15 @@ class BackendInit {
   /// The memory that the first ctx.temp() of every execute() gives, if it asks for no less than `bytes` here: always at
   /// this address, its contents gone when execute() returns. Null when there is not enough.
   void* scratch(size_t bytes, size_t alignment = 16) const;
+  /// The planned bytes of argument `i` of the calls of this delegate, which are there in every execute(): memory that
+  /// the method has planned for the delegate to work in. Empty where it is no planned tensor of a fixed size, or one of
+  /// its own for each call.
+  Span<uint8_t> argument(uint32_t i) const;
   /// What the method around the delegate was loaded with: kernels, threads, external data, allocators. Not kept longer
   /// than init() runs.
   const MethodOptions& options() const { return options_; }
+  /// Where activations lie for a program inside of this delegate; by default in scratch().
+  Span<uint8_t> activations;
   /// Constants for a program inside of this delegate; by default none.
   ConstantSource constants;
   /// Says why init() fails; returns the check's error, for init() to return. Without it the record says BackendInit.
@@ -64,13 +70,10 @@ class BackendInit {
 
  private:
   friend class Method;
-  BackendInit(const Program& program, const MethodOptions& options, Arena& memory, const Arena& temp)
-      : program_(program), options_(options), memory_(memory), temp_(temp) {}
+  BackendInit(Method& method, const MethodOptions& options) : method_(method), options_(options) {}
 
-  const Program& program_;
+  Method& method_;
   const MethodOptions& options_;
-  Arena& memory_;
-  const Arena& temp_;
   flat::Vector specs_;
   ErrorRecord record_;
 };

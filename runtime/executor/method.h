@@ -185,6 +185,7 @@ class Method {
   };
 
  private:
+  friend class BackendInit;
   enum class State : uint8_t { Idle, Running, Finished };
 
   // fail() is for what a call refuses; note() for what ends a run, which is not over before its record is whole.

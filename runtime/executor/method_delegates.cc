@@ -36,7 +36,7 @@ bool same_delegate(const flat::Table& a, const flat::Table& b) {
 }  // namespace
 
 Result<Span<const uint8_t>> BackendInit::named_data(StringView key) const {
-  const Result<Span<const uint8_t>> own = program_.named_data(key);
+  const Result<Span<const uint8_t>> own = method_.program_->named_data(key);
   if (own.ok() || own.error() != Error::NotFound) return own;
   for (const ExternalData* external : options_.external) {
     const Result<uint32_t> found = external->find(key);
@@ -50,15 +50,37 @@ Result<Span<const uint8_t>> BackendInit::named_data(StringView key) const {
 }
 
 void* BackendInit::allocate(size_t bytes, size_t alignment) {
-  void* memory = memory_.allocate(bytes, alignment);
+  void* memory = method_.memory_.allocate(bytes, alignment);
   if (memory != nullptr || options_.delegates.allocate == nullptr) return memory;
   return options_.delegates.allocate(options_.delegates.context, bytes, alignment);
 }
 
 void* BackendInit::scratch(size_t bytes, size_t alignment) const {
-  Arena start = temp_;
+  Arena start = method_.temp_;
   start.used = 0;
   return start.allocate(bytes, alignment);
+}
+
+Span<uint8_t> BackendInit::argument(uint32_t i) const {
+  const Tensor* found = nullptr;
+  for (uint32_t c = 0; c < method_.chains_.count(); ++c) {
+    const flat::Vector instructions = method_.chains_.table(c).vector(slot::kInstructions);
+    for (uint32_t k = 0; k < instructions.count(); ++k) {
+      const flat::Table instruction = instructions.table(k);
+      const auto type = static_cast<InstructionType>(instruction.get<uint8_t>(slot::kInstructionType));
+      const flat::Table call = instruction.table(slot::kInstructionTable);
+      if (type != InstructionType::DelegateCall || call.get<uint32_t>(0) != index) continue;
+      const flat::Vector args = call.vector(1);
+      const int32_t value = i < args.count() ? args.get<int32_t>(i) : 0;
+      if (i >= args.count() || method_.values_.tags[value] != Tag::Tensor) return {};
+      const Tensor* tensor = method_.values_.payloads[value].tensor;
+      if (found != nullptr && found != tensor) return {};
+      found = tensor;
+    }
+  }
+  const bool fixed = found != nullptr && found->data != nullptr && found->dynamism == Dynamism::Static &&
+                     (found->flags & Tensor::kFlagConstant) == 0;
+  return fixed ? Span<uint8_t>{static_cast<uint8_t*>(found->data), found->nbytes()} : Span<uint8_t>{};
 }
 
 void Method::end_delegates() {
@@ -121,7 +143,7 @@ Error Method::init_delegates(const MethodOptions& options) {
       ++num_delegates_;
       continue;
     }
-    BackendInit init(*program_, options, memory_, temp_);
+    BackendInit init(*this, options);
     init.method = meta().name();
     init.index = i;
     init.specs_ = table.vector(slot::kSpecs);

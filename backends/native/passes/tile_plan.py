@@ -6,29 +6,35 @@ planner is the one that places tensors of methods (``passes/analysis/planning``)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
-from etir.backends.native.functions import tile_functions
+from etir.backends.native.functions import PLACES, outputs_of, tile_functions
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, TemplateOp, extent_of
 from etir.backends.native.view import view_of
 from etir.dialects.context import EtContext
+from etir.dialects.et.workspace import APART, alignment_of
 from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.problem import Buffer, Problem
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
-ALIGNMENT = 64
 
+def plan_function(func: FuncOp, around: Sequence[int | None] | None = None) -> int:
+    """Give every buffer of ``func`` its place; the bytes of the arena.
 
-def plan_function(func: FuncOp) -> int:
-    """Give every buffer of ``func`` its place; the bytes of the arena, a multiple of 64."""
+    With ``around``, the arena is a workspace: inputs and outputs get places in it as well, which the attribute
+    ``native.places`` of the function lists: the given one, any one for None, and none for ``APART``.
+    """
     base: dict[SSAValue, SSAValue] = {}
     live: dict[SSAValue, list[int]] = {}
+    arguments = [] if around is None else [*func.body.block.args]
+    base |= {arg: arg for arg in arguments}
     for number, op in enumerate(func.body.block.ops):
         if isinstance(op, BufferOp):
             base[op.result] = op.result
@@ -39,21 +45,29 @@ def plan_function(func: FuncOp) -> int:
                 if operand in base:
                     live.setdefault(base[operand], []).append(number)
     buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
-    if not buffers:
+    func.attributes.pop(PLACES, None)
+    if not buffers and not arguments:
         return 0
-    problem = _problem(buffers, live)
-    placed = plan(problem)
+    end = len(func.body.block.ops)
+    items = [_buffer(key, op.result, live.get(op.result, [0])) for key, op in enumerate(buffers)]
+    inputs = len(arguments) - outputs_of(func) if arguments else 0
+    for number, arg in enumerate(arguments):
+        if around is not None and around[number] == APART:
+            continue
+        at = [-1, *live.get(arg, [])] if number < inputs else [*live.get(arg, []), end]
+        items.append(_buffer(len(buffers) + number, arg, at, None if around is None else around[number]))
+    placed = plan(Problem(items))
     for key, op in enumerate(buffers):
         op.properties["at"] = IntegerAttr(placed.offsets[key], i64)
-    return placed.pool_sizes[1]
+    if arguments:
+        offsets = [placed.offsets.get(len(buffers) + number, APART) for number in range(len(arguments))]
+        func.attributes[PLACES] = DenseArrayBase.from_list(i64, offsets)
+    return placed.pool_sizes.get(1, 0)
 
 
-def _problem(buffers: list[BufferOp], live: dict[SSAValue, list[int]]) -> Problem:
-    items: list[Buffer] = []
-    for key, op in enumerate(buffers):
-        at = live.get(op.result, [0])
-        items.append(Buffer(key, 4 * most(extent_of(op.result.type)), ((min(at), max(at)),), ALIGNMENT))
-    return Problem(items)
+def _buffer(key: int, value: SSAValue, at: Sequence[int], place: int | None = None) -> Buffer:
+    size = 4 * most(extent_of(value.type))
+    return Buffer(key, size, ((min(at), max(at)),), alignment_of(size) if place is None else 16, fixed_offset=place)
 
 
 @register_pass

@@ -31,7 +31,7 @@ from xdsl.utils.exceptions import VerifyException
 from etir.backends.native.cpu import Cpu, cpu
 from etir.backends.native.errors import E1164, E1166, E1169
 from etir.backends.native.footprint import footprint, is_injective
-from etir.backends.native.functions import OUTPUTS, tile_functions
+from etir.backends.native.functions import OUTPUTS, places_of, tile_functions
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import body_problem, schedule_problem
 from etir.backends.native.loop import PartsOp
@@ -87,13 +87,17 @@ def problems(
     # Lives and contents are known once every access is inside of its memory.
     where = source_location(func.location)
     if is_dynamic(func):
-        found = walk.found or [*verify_places(walk.accesses, arena_bytes)] or size_problems(func)
+        found = walk.found or [*verify_places(walk.accesses, arena_bytes, places_of(func))] or size_problems(func)
         known, depths = {} if instances_of is None else instances_of, depths_of(func)
         if found or depths in known:
             return found
         known[depths] = None
         return [problem for at in instances(func) for problem in problems(at, None, weights)]
-    return walk.found or [*verify_places(walk.accesses, arena_bytes)] or [*verify_memory(walk.accesses, where)]
+    return (
+        walk.found
+        or [*verify_places(walk.accesses, arena_bytes, places_of(func))]
+        or [*verify_memory(walk.accesses, where)]
+    )
 
 
 @dataclass

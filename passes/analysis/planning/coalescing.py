@@ -50,6 +50,7 @@ def variants(problem: Problem) -> Iterator[Problem]:
 def joined(problem: Problem, shares: Sequence[Sequence[Share]]) -> Problem:
     """The problem with the operands and results of ``shares`` joined, in this order, where nothing is in the way."""
     merged = _Sets(problem)
+    merged.shares = {(s.operand, s.result, s.instruction): s.displacement for group in shares for s in group}
     for share in shares:
         merged.join(share)
     return merged.problem()
@@ -131,18 +132,20 @@ class _Sets:
             return
         if offset % self.alignment[second]:
             return
-        for one in shares:
-            self.shares[one.operand, one.result, one.instruction] = one.displacement
         for here, there in self.segments[first].meeting(self.segments[second], offset):
             for begin, end in common(here.live, there.live):
                 pairs = list(product(here.at(begin), there.at(begin)))
-                if begin != end or not pairs or not all(self._allowed(*pair, begin) for pair in pairs):
+                if begin != end or not pairs or not all(self._allowed(*pair, begin, offset) for pair in pairs):
                     return
         self._unite(first, second, offset)
 
-    def _allowed(self, one: int, other: int, instruction: int) -> bool:
-        """Whether two buffers may have bytes in common at an instruction: the one is written over the other."""
-        return (one, other, instruction) in self.shares or (other, one, instruction) in self.shares
+    def _allowed(self, one: int, other: int, instruction: int, offset: int) -> bool:
+        """Whether two buffers may have bytes in common at an instruction where the set of the ``other`` begins
+        ``offset`` bytes into that of the ``one``: the one is written over the other, at its place in it.
+        """
+        apart = self.place[other][1] + offset - self.place[one][1]
+        over, under = self.shares.get((one, other, instruction)), self.shares.get((other, one, instruction))
+        return over == apart or under == -apart
 
     def _unite(self, root: int, other: int, offset: int) -> None:
         if len(self.members[other]) > len(self.members[root]) and offset == 0 and self._alike(root, other):

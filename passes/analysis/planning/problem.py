@@ -85,8 +85,9 @@ class Share:
 
     ``instruction`` is the last that needs the buffer with key ``operand``, and the one that fills the buffer
     ``result``: there, and only there, both may have the same bytes, if the result begins ``displacement`` bytes into
-    the operand; a negative displacement says how many bytes into the result the operand begins. The one is inside of
-    the other. Neither is an alias of another buffer.
+    the operand; a negative displacement says how many bytes into the result the operand begins. They have bytes in
+    common then; where neither is inside of the other, they come to lie so only inside of a third. Neither is an alias
+    of another buffer.
     """
 
     instruction: int
@@ -257,14 +258,12 @@ class Problem:
                 found.append(E0702.diagnostic(f"buffer {missing} is to be shared, and does not exist"))
             elif operand.alias_of is not None or result.alias_of is not None or operand.pool != result.pool:
                 found.append(E0702.diagnostic(f"{result} cannot be written over {operand}: an alias, or another pool"))
-            elif share.displacement < 0 and operand.size - share.displacement > result.size:
-                found.append(E0702.diagnostic(f"{operand} is not inside of {result} at byte {-share.displacement}"))
-            elif (
-                share.displacement >= 0
-                and share.displacement + result.size > operand.size
-                and (share.displacement or operand.size > result.size)
-            ):
-                found.append(E0702.diagnostic(f"{result} is not inside of {operand} at byte {share.displacement}"))
+            elif not -max(result.size, 1) < share.displacement < max(operand.size, 1):
+                found.append(
+                    E0702.diagnostic(
+                        f"{result} at byte {share.displacement} of {operand} has no byte in common with it"
+                    )
+                )
         return found
 
 

@@ -15,6 +15,7 @@ namespace {
 constexpr uint8_t kMagic[4] = {'E', 'T', 'N', 'C'};
 constexpr uint32_t kVersion = 1;
 constexpr uint32_t kVersionSizes = 2;       ///< of blobs that have dims which are known at run time only
+constexpr uint32_t kVersionWorkspace = 3;   ///< of blobs that work in an argument, with such dims or without
 constexpr uint32_t kIsBound = 0x80000000u;  ///< in a size: it is the greatest one of such a dim
 constexpr uint32_t kHeaderSize = 64, kTensorSize = 36, kWeightSize = 16, kConstantSize = 40, kVariantSize = 56;
 constexpr uint32_t kMaxTensorRank = 8;
@@ -33,7 +34,8 @@ struct Blob {
   const uint8_t* data = nullptr;
   uint32_t size = 0;
   uint32_t inputs = 0, outputs = 0, weights = 0, variants = 0, constants = 0;
-  uint32_t sizes = 0;  ///< how many dims of inputs and outputs are known at run time only
+  uint32_t sizes = 0;      ///< how many dims of inputs and outputs are known at run time only
+  uint32_t workspace = 0;  ///< bytes of the last argument, in which code and kernels work; 0: there is none
 
   uint32_t at(uint32_t offset) const { return read_u32(data + offset); }
   bool holds(uint32_t offset, uint32_t count) const { return offset <= size && count <= size - offset; }
@@ -56,6 +58,7 @@ struct Native {
   void* code = nullptr;
   size_t code_bytes = 0;
   void (*unmap)(void* code, size_t size) = nullptr;
+  Span<uint8_t> workspace;           ///< where the argument is that code and kernels work in
   const Backend* kernels = nullptr;  ///< what runs the fallback; null where there is none
   void* fallback = nullptr;
 };
@@ -75,13 +78,17 @@ uint32_t first_error(Blob& blob, Span<const uint8_t> given) {
                         uint64_t{kConstantSize} * blob.constants + uint64_t{kVariantSize} * blob.variants;
   if (rows > blob.size - kHeaderSize) return 8;
   if (!blob.holds(blob.at(32), blob.at(36))) return 32;
+  if (blob.at(4) == kVersionWorkspace) {
+    blob.workspace = blob.at(40);
+    if (blob.workspace < blob.at(28)) return 40;
+  }
   for (uint32_t i = 0; i < blob.inputs + blob.outputs; ++i) {
     const uint32_t row = blob.tensor_row(i);
     if (blob.at(row) > kMaxTensorRank) return row;
     uint64_t count = 1;
     for (uint32_t d = 0; d < blob.at(row); ++d) {
       uint32_t size = blob.tensor_size(i, d);
-      if ((size & kIsBound) != 0 && blob.at(4) == kVersionSizes) {
+      if ((size & kIsBound) != 0 && blob.at(4) != kVersion) {
         size &= ~kIsBound;
         ++blob.sizes;
       }
@@ -246,9 +253,11 @@ Error load_fallback(BackendInit& init, Native& self) {
   const Span<const uint8_t> whole = init.processed;
   init.processed = {blob.data + blob.at(32), blob.at(36)};
   init.constants = {find_constant, &constants};
+  init.activations = self.workspace;
   const Error error = self.kernels->init(init, &self.fallback);
   init.processed = whole;
   init.constants = {};
+  init.activations = {};
   if (error != Error::Ok && constants.no_memory) return init.fail(Check::BackendMemory, init.index, 0);
   return error;
 }
@@ -277,6 +286,10 @@ Error load(BackendInit& init, Native& self, LoadFallback fallback) {
     if (self.sizes == nullptr) return init.fail(Check::BackendMemory, init.index, int64_t{8} * blob.sizes);
   }
   self.arena_bytes = blob.at(28);
+  if (blob.workspace > 0) {
+    self.workspace = init.argument(blob.inputs + blob.outputs);
+    if (self.workspace.size < blob.workspace) return init.fail(Check::BackendData, init.index, 40);
+  }
   choose(self, init.options().native);
   if (self.entry != nullptr) return Error::Ok;
   if (fallback == nullptr || blob.at(36) == 0) {
@@ -298,7 +311,7 @@ Error init_with(const Backend* kernels, LoadFallback fallback, BackendInit& init
     return init.fail(Check::BackendData, init.index, 0);
   }
   const uint32_t version = read_u32(blob.data + 4);
-  if (version != kVersion && version != kVersionSizes) return init.fail(Check::BackendVersion, version, kVersion);
+  if (version < kVersion || version > kVersionWorkspace) return init.fail(Check::BackendVersion, version, kVersion);
   void* memory = init.allocate(kObjectBytes, alignof(Native));
   if (memory == nullptr) return init.fail(Check::BackendMemory, init.index, kObjectBytes);
   Native* self = new (memory) Native;
@@ -404,8 +417,9 @@ Error execute_fallback(Native& self, KernelContext& ctx, uint32_t count) {
 
 Error native_execute(void* handle, KernelContext& ctx, uint32_t count) {
   Native& self = *static_cast<Native*>(handle);
-  if (self.entry == nullptr) return execute_fallback(self, ctx, count);
   const Blob& blob = self.blob;
+  if (blob.workspace > 0 && count > 0) --count;
+  if (self.entry == nullptr) return execute_fallback(self, ctx, count);
   if (count != blob.inputs + blob.outputs) {
     ctx.fail(Check::BackendArguments, count, int64_t{blob.inputs} + blob.outputs);
     return Error::InvalidProgram;
@@ -425,7 +439,8 @@ Error native_execute(void* handle, KernelContext& ctx, uint32_t count) {
     }
     arguments[i] = ctx.tensor(static_cast<int>(i)).data;
   }
-  void* arena = self.arena_bytes == 0 ? nullptr : ctx.temp(self.arena_bytes, kAlignment);
+  void* arena = self.workspace.data;
+  if (arena == nullptr && self.arena_bytes > 0) arena = ctx.temp(self.arena_bytes, kAlignment);
   if (self.arena_bytes > 0 && arena == nullptr) return Error::MemoryAllocationFailed;
   call.weights = self.pointers;
   call.arena = static_cast<uint8_t*>(arena);

@@ -76,8 +76,10 @@ Error load(BackendInit& init, Reference& self) {
       next += aligned(buffer.size);
       self.has_state = self.has_state || buffer.size > 0;
     } else if (buffer.size > 0) {
-      self.scratch_bytes = aligned(buffer.size);
-      buffer.data = init.scratch(self.scratch_bytes + self.temp_bytes, kAlignment);
+      const bool given = init.activations.data != nullptr;
+      if (!given) self.scratch_bytes = aligned(buffer.size);
+      if (given && init.activations.size < buffer.size) return init.fail(Check::BackendData, init.index, 8);
+      buffer.data = given ? init.activations.data : init.scratch(self.scratch_bytes + self.temp_bytes, kAlignment);
       if (buffer.data == nullptr) {
         return init.fail(Check::BackendMemory, init.index, static_cast<int64_t>(self.scratch_bytes + self.temp_bytes));
       }

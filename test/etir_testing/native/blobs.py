@@ -18,8 +18,17 @@ import etir
 from etir.backends.native import compile as native
 from etir.backends.native import linked
 from etir.backends.native.image import Image
+from etir.dialects.et.payloads import DelegateOp
+from etir.dialects.et.weights import BlobAttr
+from etir.emit.from_pte import read_program
 
 IMAGE = b"\xcc" * 64
+
+
+def blobs_of(data: bytes) -> list[bytes]:
+    """The blobs of the delegates of a file, in order."""
+    delegates = [op for op in read_program(data).walk() if isinstance(op, DelegateOp)]
+    return [bytes(op.value.data.data) for op in delegates if isinstance(op.value, BlobAttr)]
 
 
 class _Images(nn.Module):

@@ -17,19 +17,13 @@ import etir.runtime  # noqa: E402
 from etir.backends.native.blob import bound, contract, read_blob, write_blob  # noqa: E402
 from etir.backends.native.image import Image  # noqa: E402
 from etir.diagnostics import EtirError  # noqa: E402
-from etir.dialects.et.payloads import DelegateOp  # noqa: E402
-from etir.emit.from_pte import read_program  # noqa: E402
 from etir.runtime import RuntimeFailure  # noqa: E402
 
 from etir_testing.native.blob_mutations import mutated, tables_end  # noqa: E402
-from etir_testing.native.blobs import IMAGE, programs  # noqa: E402
+from etir_testing.native.blobs import IMAGE, blobs_of, programs  # noqa: E402
 from etir_testing.native.small import Small  # noqa: E402
 
 MANY = int(os.environ.get("ETIR_BLOB_MUTATIONS", "4000"))
-
-
-def blobs_of(data: bytes) -> list[bytes]:
-    return [bytes(op.value.data.data) for op in read_program(data).walk() if isinstance(op, DelegateOp)]  # type: ignore[union-attr]
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -26,12 +27,10 @@ from etir.backends.native.sizes import Size, at_least, most, read_sizes, size  #
 from etir.backends.native.sizes_attr import SizesAttr  # noqa: E402
 from etir.backends.native.view import ViewOp  # noqa: E402
 from etir.dialects.context import EtContext  # noqa: E402
-from etir.dialects.et.payloads import DelegateOp  # noqa: E402
-from etir.dialects.et.weights import BlobAttr  # noqa: E402
 from etir.dialects.sym.expr import symbol  # noqa: E402
 from etir.dialects.text import parse_module, print_module  # noqa: E402
-from etir.emit.from_pte import read_program  # noqa: E402
 
+from etir_testing.native.blobs import blobs_of  # noqa: E402
 from etir_testing.native.functions import Tiled, functions_of  # noqa: E402
 from etir_testing.native.guarded import paged, sanitized  # noqa: E402
 from etir_testing.native.images import Code, emulated, here, meaning  # noqa: E402
@@ -127,14 +126,9 @@ def test_a_size_that_no_input_tells_is_refused() -> None:
 
 def test_linked_code_has_bounds_in_its_contract() -> None:
     program = cases()["related"].compiled("native{cpus=cortex-m55 linked=true}")
-    (blob,) = map(read_blob, blobs_of(program))
+    (blob,) = map(read_blob, blobs_of(program.buffer))
     assert blob.shapes[0] == (2, IS_BOUND | 20, 16)
     assert b"call->outputs == 0" in program.build_files["forward_native_0.c"]
-
-
-def blobs_of(program: etir.Program) -> list[bytes]:
-    delegates = [op for op in read_program(program.buffer).walk() if isinstance(op, DelegateOp)]
-    return [bytes(op.value.data.data) for op in delegates if isinstance(op.value, BlobAttr)]
 
 
 def check(name: str, loaded: etir.runtime.Program, points: list[dict[str, int]]) -> None:
@@ -166,7 +160,7 @@ def test_eager_at_every_size(name: str) -> None:
     """By code that is there for every operator of the delegate; and by the kernels, where code is refused."""
     program = cases()[name].compiled()
     assert program.delegation is not None
-    assert all(read_blob(blob).variants for blob in blobs_of(program))
+    assert all(read_blob(blob).variants for blob in blobs_of(program.buffer))
     points = cases()[name].points(random.Random(name))
     check(name, etir.runtime.load(program), points)
     check(name, etir.runtime.load(program, native="refuse"), points[:3])
@@ -209,10 +203,12 @@ def test_code_refuses_sizes_that_are_not_related() -> None:
 
 
 def test_blobs_say_bounds() -> None:
-    blob = read_blob(*blobs_of(cases()["related"].compiled()))
+    blob = read_blob(*blobs_of(cases()["related"].compiled().buffer))
     assert blob.shapes[:2] == ((2, IS_BOUND | 20, 16), (2, IS_BOUND | 41, 16))
     data = write_blob(blob)
-    assert data[4:8] == b"\2\0\0\0" and read_blob(data) == blob
+    assert data[4:8] == b"\3\0\0\0" and read_blob(data) == blob
+    apart = replace(blob, workspace=0)
+    assert write_blob(apart)[4:8] == b"\2\0\0\0" and read_blob(write_blob(apart)) == apart
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_the_verifier_refuses(live: tuple[tuple[int, int], ...], shares: list[Sh
 def test_malformed() -> None:
     """What a share names has to be there and to fit."""
     buffers = [Buffer(0, 64, ((0, 1),)), Buffer(1, 32, ((1, 2),)), Buffer(2, 32, ((1, 2),), pool=2)]
-    for share in (Share(1, 0, 7), Share(1, 0, 2), Share(1, 0, 1, 48), Share(1, 1, 0, -48)):
+    for share in (Share(1, 0, 7), Share(1, 0, 2), Share(1, 0, 1, 64), Share(1, 1, 0, -64)):
         with pytest.raises(EtirError) as refused:
             Problem(buffers, shares=[share])
         assert refused.value.ids == ("E0702",)

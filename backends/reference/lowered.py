@@ -1,0 +1,157 @@
+"""An outlined function as a program of its own, with activations that are planned alone or within a workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.dialects.func import FuncOp
+
+from etir.backends.api.interface import Artifact, Outlined
+from etir.backends.reference.blob import write_blob
+from etir.dialects.context import EtContext
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.instructions import InputsOp, ReturnOp
+from etir.dialects.et.program import SchemaDeclOp, StateOp, WeightOp
+from etir.dialects.et.values import BufferOp
+from etir.dialects.et.workspace import APART, WITHIN, Workspace
+from etir.dialects.literals import int_attr
+from etir.dialects.sym.ops import DimOp
+from etir.emit.runtime_memory import kernel_temp_rules, runtime_memory
+from etir.emit.to_pte import emit_program
+from etir.passes.analysis.workspaces import callers_of
+from etir.passes.delegation.owned import SHARED
+from etir.passes.infra.manager import run_pipeline
+
+TARGET = "etir"
+OBJECT_BYTES = {8: 1024, 4: 640}
+"""What the runtime half takes for itself, by the size of a pointer (``runtime/backends/reference/reference.cc``)."""
+ALIGNMENT = 16
+SHARED_STATE = "shared-state"
+"""Key of the compile spec that names the states which the delegate holds for several methods."""
+PLANNED_BYTES = 24
+"""Size of one entry of the list of planned buffers, on every machine."""
+
+PASSES = (
+    f"legalize-dim-order{{target={TARGET}}},canonicalize,elide-views,cse-symbolic-sizes,dce,"
+    f"verify-link{{target={TARGET}}},"
+    "to-out-variant{plan-inputs=false plan-outputs=false},"
+    f"schedule-instructions{{target={TARGET}}}"
+)
+"""What a function goes through: the pipeline after the edge level, with inputs and outputs in the caller's memory."""
+PLAN = f"plan-memory{{separate-state target={TARGET}}},verify-plan{{target={TARGET}}}"
+PLAN_WITHIN = f"plan-memory{{separate-state target={TARGET} callers}},verify-plan{{target={TARGET}}}"
+"""The same with inputs and outputs in a workspace, where they may be."""
+
+
+class LoweredFunction:
+    """A function at the executable level; :meth:`plan` or :meth:`plan_within`, and then :meth:`artifact`."""
+
+    def __init__(self, outlined: Outlined):
+        self.outlined = outlined
+        self.module = _program_of(outlined)
+        self._is_within = False
+        run_pipeline(EtContext(), self.module, PASSES)
+
+    @property
+    def method(self) -> MethodOp:
+        """The function."""
+        return next(op for op in self.module.body.block.ops if isinstance(op, MethodOp))
+
+    def plan(self) -> None:
+        """Plan the activations, apart from inputs and outputs."""
+        run_pipeline(EtContext(), self.module, PLAN)
+
+    def plan_within(self, around: Sequence[int | None] | None = None) -> Workspace:
+        """Plan the activations together with inputs and outputs, for each of which ``around`` has a place, None for any
+        one, or ``APART``.
+        """
+        into, out = self._arguments()
+        arguments = [*into, *out]
+        for buffer in self._buffers():
+            if buffer.caller is not None:
+                buffer.attributes[WITHIN] = int_attr(APART)
+        for buffer, place in zip(arguments, around or [None] * len(arguments), strict=True):
+            if buffer is not None:
+                buffer.attributes.pop(WITHIN, None)
+                if place is not None:
+                    buffer.attributes[WITHIN] = int_attr(place)
+        run_pipeline(EtContext(), self.module, PLAN_WITHIN)
+        self._is_within = True
+        places = callers_of(self.method)
+        found = [places.get(buffer) if buffer is not None else None for buffer in arguments]
+        sizes = (*(self.method.pool_sizes or ()), 0, 0)
+        return Workspace(sizes[1], tuple(found[: len(into)]), tuple(found[len(into) :]))
+
+    @property
+    def has_activations(self) -> bool:
+        """Whether it keeps anything besides inputs, outputs and what outlives a run."""
+        return any(buffer.caller is None and buffer.state is None for buffer in self._buffers())
+
+    def _buffers(self) -> list[BufferOp]:
+        return [op for op in self.method.body.blocks[0].ops if isinstance(op, BufferOp)]
+
+    def _arguments(self) -> tuple[list[BufferOp | None], list[BufferOp | None]]:
+        """The buffers of inputs and outputs in the caller's memory; None for those that have none of their own."""
+        found: dict[type, list[BufferOp | None]] = {}
+        for op in self.method.instructions:
+            if isinstance(op, InputsOp | ReturnOp):
+                owners = [value.owner for value in op.arguments]
+                found[type(op)] = [o if isinstance(o, BufferOp) and o.caller is not None else None for o in owners]
+        into, out = found[InputsOp], found[ReturnOp]
+        both = [*into, *out]
+        return [b if both.count(b) == 1 else None for b in into], [b if both.count(b) == 1 else None for b in out]
+
+    def artifact(self) -> Artifact:
+        """The blob."""
+        emission = emit_program(self.module)
+        memory = runtime_memory(emission.program.execution_plan[0], kernel_temp_rules())
+        activations, *kept = (*memory.planned, 0)
+        listed = _aligned(PLANNED_BYTES * len(memory.planned))
+        # What is allocated starts at a multiple of 16, wherever the memory of the method around it ends.
+        extra = listed + sum(map(_aligned, kept)) + ALIGNMENT
+        temp = (0 if self._is_within else _aligned(activations)) + _aligned(memory.temp)
+        states = [op for op in self.module.body.block.ops if isinstance(op, StateOp) and SHARED in op.attributes]
+        names = ",".join(op.sym_name.data for op in states)
+        return Artifact(
+            write_blob(emission.pte(), memory.temp),
+            external=_outside(self.outlined, self.module),
+            # Methods share delegates that are equal: this one is not equal to one with other states of the same kind.
+            specs=((SHARED_STATE, names.encode()),) if states else (),
+            method_memory=OBJECT_BYTES[8] + _aligned(memory.method) + extra,
+            method_memory_32=OBJECT_BYTES[4] + _aligned(memory.method_32) + extra,
+            temp_memory=temp + ALIGNMENT if temp else 0,
+        )
+
+
+def _program_of(outlined: Outlined) -> ModuleOp:
+    """A module of the function as its method ``forward``, with what it refers to."""
+    func = outlined.func
+    method = FuncOp("forward", func.function_type, func.body.clone())
+    method.location = func.location
+    used: dict[str, None] = {}
+    for op in method.walk():
+        symbol = op.properties.get("symbol")
+        if isinstance(symbol, SymbolRefAttr):
+            used[symbol.root_reference.data] = None
+    kept = [op for op in outlined.module.body.block.ops if isinstance(op, (SchemaDeclOp, DimOp))]
+    kept += [outlined.symbols[name] for name in used]
+    clones = []
+    for op in kept:
+        clone = op.clone()
+        clone.location = op.location
+        clones.append(clone)
+    return ModuleOp([*clones, method])
+
+
+def _outside(outlined: Outlined, module: ModuleOp) -> tuple[str, ...]:
+    """The weights and states of the function that are in files beside the program."""
+    names: list[str] = []
+    for op in module.body.block.ops:
+        if isinstance(op, (WeightOp, StateOp)) and op.value is not None and "external" in op.attributes:
+            names.append(op.sym_name.data)
+    return tuple(name for name in names if name in outlined.symbols)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

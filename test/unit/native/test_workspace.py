@@ -1,0 +1,94 @@
+"""Workspaces: native code and the kernels in its place compute in memory that the method plans."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import etir
+import etir.runtime
+from etir.backends.native.blob import read_blob
+from etir.program import Program
+from etir.runtime import RuntimeFailure
+
+from etir_testing.native.blobs import blobs_of
+
+
+class Net(nn.Module):
+    """Convolutions whose first image is larger than what comes later, and two results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.second = nn.Conv2d(8, 8, 3, padding=1, stride=2)
+        self.last = nn.Linear(8 * 64, 24)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        image = torch.relu(self.second(torch.relu(self.first(x))))
+        return self.last(image.flatten(1)), image
+
+
+class Apart(nn.Module):
+    """Two delegates with an operator between them that stays with the kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 96), nn.Linear(96, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.cumsum(torch.relu(self.first(x)), 0)) * 0.1
+
+
+def planned(program: Program) -> int:
+    """Bytes of planned and temporary memory."""
+    memory = program.report().methods[0].runtime
+    return sum(memory.planned) + memory.temp
+
+
+def cases() -> dict[str, tuple[nn.Module, torch.Tensor]]:
+    torch.manual_seed(0)
+    return {"net": (Net().eval(), torch.randn(1, 3, 16, 16)), "apart": (Apart().eval(), torch.randn(16, 64))}
+
+
+@pytest.mark.parametrize("name", ["net", "apart"])
+@pytest.mark.parametrize("options", [{}, {"plan_inputs": False}, {"plan_outputs": False}], ids=str)
+def test_results(name: str, options: dict[str, bool]) -> None:
+    """Code, kernels and the interpreter compute what eager does, run after run, wherever inputs and outputs are."""
+    model, x = cases()[name]
+    exported = torch.export.export(model, (x,))
+    program = etir.compile(exported, target="etir", delegates=["native"], **options)
+    native, kernels = (etir.runtime.load(program, native=policy) for policy in ("trusted", "refuse"))
+    for seed in range(3):
+        torch.manual_seed(seed)
+        given = torch.randn_like(x)
+        with torch.no_grad():
+            wanted = [*torch.utils._pytree.tree_leaves(model(given))]
+        for loaded in (native, kernels):
+            for got, want in zip(loaded.forward(given), wanted, strict=True):
+                torch.testing.assert_close(torch.as_tensor(got), want, rtol=1e-5, atol=1e-5)
+
+
+def test_memory_is_the_methods() -> None:
+    """One delegate in a method takes what the kernels do without it, and nothing apart from the plan."""
+    layers = [nn.Linear(64, 192), nn.GELU(), nn.Linear(192, 96), nn.ReLU(), nn.Linear(96, 32)]
+    exported = torch.export.export(nn.Sequential(*layers).eval(), (torch.randn(48, 64),))
+    program = etir.compile(exported, target="etir", delegates=["native"])
+    (blob,) = (read_blob(data) for data in blobs_of(program.buffer))
+    assert 0 < blob.arena_bytes <= blob.workspace <= planned(program) < blob.workspace + 64
+    assert planned(program) <= planned(etir.compile(exported, target="etir"))
+    assert program.report().methods[0].runtime.temp == 0
+
+
+def test_a_workspace_that_is_too_small() -> None:
+    """A file whose tables ask for more than its method has planned is refused where it is loaded."""
+    model, x = cases()["net"]
+    program = etir.compile(torch.export.export(model, (x,)), target="etir", delegates=["native"])
+    (data,) = (bytes(blob) for blob in blobs_of(program.buffer))
+    size = np.frombuffer(data[40:44], "<u4")[0]
+    changed = bytearray(program.buffer)
+    at = bytes(changed).index(data) + 40
+    changed[at : at + 4] = np.array([size + 64], "<u4").tobytes()
+    with pytest.raises(RuntimeFailure, match="at byte 40"):
+        etir.runtime.load(bytes(changed), native="refuse")["forward"]
