@@ -39,7 +39,7 @@ def with_special_numbers(inputs: Sequence[Any], seed: int) -> list[Any]:
 def test_random_models(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results are as near to float64 as 1e-5, or as those of eager and of the kernels; those of a second run are the
     first ones to the last bit, and those of special numbers are NaN and infinite where eager's are. Eager's gelu of an
-    infinity is NaN in float32 alone.
+    infinity is NaN in float32 alone, and its fused attention gives 0 for a row of NaN, which its formula does not.
     """
     monkeypatch.setattr(backend, "WORTH", 0)
     model = Model(seed, 3 + seed % 7).eval()
@@ -48,15 +48,18 @@ def test_random_models(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         eager, none = model(*model.inputs), model(*special)
         wide = model.double()(*(x.double() for x in model.inputs))
         none_wide = model(*(x.double() for x in special))
-        exported = torch.export.export(model.float(), model.inputs)
+        model.float()
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            none_apart = model(*special)
+        exported = torch.export.export(model, model.inputs)
     options = f"native{{cpus={here()[seed % len(here())]}}}"
     program = etir.compile(exported, target="etir", delegates=[options])
     assert {warning.id.id for warning in program.warnings} <= {"E1104"}, model.said
     loaded = etir.runtime.load(program, native="trusted")
     first = [x.clone() for x in loaded.forward(*model.inputs)]
-    for got, *wants in zip(loaded.forward(*special), none, none_wide, strict=True):
+    for got, *wants in zip(loaded.forward(*special), none, none_wide, none_apart, strict=True):
         agrees = [(got.isnan() == want.isnan()) & (got.isinf() == want.isinf()) for want in wants]
-        assert (agrees[0] | agrees[1]).all(), model.said
+        assert (agrees[0] | agrees[1] | agrees[2]).all(), model.said
     kernels = etir.runtime.load(program, native="refuse").forward(*model.inputs)
     again = loaded.forward(*model.inputs)
     for got, second, want, other, exact in zip(first, again, eager, kernels, wide, strict=True):
