@@ -27,6 +27,7 @@ from etir.backends.native.passes.tile_forward import forward_copies
 from etir.backends.native.passes.tile_rows import fuse_rows
 from etir.backends.native.passes.tile_scale import fold_scales
 from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.passes.tile_sink import sink_fills
 from etir.backends.native.passes.verify_native import verify_groups
 from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
@@ -151,6 +152,7 @@ def tile_function(outlined: FuncOp, target: Cpu) -> FuncOp:
     for rewrite in REWRITES:
         rewrite(func)
     fuse_rows(func, target)
+    sink_fills(func)
     return func
 
 

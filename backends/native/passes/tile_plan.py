@@ -73,11 +73,15 @@ def _buffer(key: int, value: SSAValue, at: Sequence[int], place: int | None = No
 @register_pass
 @dataclass(frozen=True)
 class TilePlanPass(Pass):
-    """Place the buffers of functions of ``tile`` in their arenas"""
+    """Place the buffers of functions of ``tile`` in their arenas
+
+    ``workspace`` places inputs and outputs as well, where memory that is given to the code may be.
+    """
 
     name = "tile-plan"
+    workspace: bool = False
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Every function of the module."""
         for func in tile_functions(module):
-            plan_function(func)
+            plan_function(func, [None] * len(func.body.block.args) if self.workspace else None)
