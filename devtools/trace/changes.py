@@ -23,17 +23,14 @@ LONGEST = 200
 
 
 class Snapshot(NamedTuple):
-    """An operation as it was: enough to see whether it is another one now, and to write it.
-
-    Two of them are compared as tuples, which takes what is one object to be equal without looking inside.
-    """
+    """An operation as it was: enough to see whether it is another one now, and to write it."""
 
     name: str
     operands: tuple[SSAValue, ...]
     results: tuple[SSAValue, ...]
     types: tuple[Attribute, ...]
-    properties: tuple[tuple[str, Attribute], ...]
-    attributes: tuple[tuple[str, Attribute], ...]
+    properties: dict[str, Attribute]
+    attributes: dict[str, Attribute]
     location: LocationAttr
 
 
@@ -45,10 +42,30 @@ def snapshot_of(op: Operation) -> Snapshot:
         op._operands,  # pyright: ignore[reportPrivateUsage]
         results,
         tuple([result.type for result in results]),
-        tuple(op.properties.items()),
-        tuple(op.attributes.items()) if op.attributes else (),
+        dict(op.properties),
+        dict(op.attributes),
         op.location,
     )
+
+
+def _is_still(op: Operation, was: Snapshot) -> bool:
+    """Whether an operation is what it was. Most are, after most passes: containers are compared, none is made; what is
+    one object is equal without a look inside.
+    """
+    results = op.results
+    return (
+        op._operands == was.operands  # pyright: ignore[reportPrivateUsage]
+        and op.properties == was.properties
+        and op.attributes == was.attributes
+        and (op.location is was.location or op.location == was.location)
+        and len(results) == len(was.types)
+        and all(map(_is_of, results, was.types))
+        and op.name == was.name
+    )
+
+
+def _is_of(result: SSAValue, type: Attribute) -> bool:
+    return result.type is type or result.type == type
 
 
 @dataclass
@@ -108,7 +125,9 @@ class Texts:
 
     def text(self, was: Snapshot) -> str:
         """One line: ``%y = edge.aten.relu.default(%x) {...} : tensor<2xf32>``."""
-        given = [f"{name} = {self.attribute(value)}" for name, value in (*was.properties, *was.attributes)]
+        given = [
+            f"{name} = {self.attribute(value)}" for name, value in (*was.properties.items(), *was.attributes.items())
+        ]
         head = f"{', '.join(map(self.value, was.results))} = " if was.results else ""
         tail = f" : {', '.join(map(self.attribute, was.types))}" if was.types else ""
         inside = f" {{{', '.join(given)}}}" if given else ""
@@ -130,14 +149,13 @@ class Watcher:
         before = self._known
         for op in _operations(module):
             was = before.get(op)
-            current = snapshot_of(op)
-            if was is None:
-                now[op] = current
-                new.append(self._row(current, rewrites.made.get(op)))
-            elif was == current:
+            if was is not None and _is_still(op, was):
                 now[op] = was
+                continue
+            now[op] = current = snapshot_of(op)
+            if was is None:
+                new.append(self._row(current, rewrites.made.get(op)))
             else:
-                now[op] = current
                 row = self._row(current, rewrites.roots.get((op.name, was.location)))
                 changed.append([self._texts.text(was), *row])
         gone = [

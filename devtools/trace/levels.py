@@ -10,7 +10,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute, Operation, OpResult
 
-from etir.devtools.trace.places import AttributeTexts, TracePrinter, place_of
+from etir.devtools.trace.places import AttributeTexts, TracePrinter
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.origin import origins_in
@@ -49,11 +49,19 @@ def level_of(module: ModuleOp, texts: AttributeTexts) -> Level:
     text, lines = print_level(module, texts)
     ops = [op for op in lines if not isinstance(op, ModuleOp)]
     index = {op: i for i, op in enumerate(ops)}
-    places = [place_of(op) for op in ops]
+    places = [texts.place(op.location) for op in ops]
     origins = [found.numbers if (found := origins_in(op.location)) is not None else () for op in ops]
     operands = [
         [index[v.owner] if isinstance(v, OpResult) and v.owner in index else -1 for v in op.operands] for op in ops
     ]
+    known: dict[int, int] = {}
+
+    def size_of(type: Attribute) -> int:
+        found = known.get(id(type))
+        if found is None:
+            found = known[id(type)] = tensor_bytes(type)
+        return found
+
     columns: dict[str, Any] = {
         "line": [lines[op] for op in ops],
         "name": [op.name for op in ops],
@@ -61,7 +69,7 @@ def level_of(module: ModuleOp, texts: AttributeTexts) -> Level:
         "source": [[file, line] if file else None for file, line, _ in places],
         **rows_of("origins", origins),
         **rows_of("operands", operands),
-        "bytes": [sum(tensor_bytes(result.type) for result in op.results) for op in ops],
+        "bytes": [sum([size_of(result.type) for result in op.results]) for op in ops],
         "partition": [_partition(op) for op in ops],
     }
     return Level(text, columns, lines)

@@ -18,12 +18,14 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StringAttr,
 )
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.printer import Printer
 
 from etir.dialects.et.origin import OriginAttr, plain
 from etir.dialects.text import source_location
 
+_PLAIN = re.compile(rb"[ !#-\[\]-~]*")
+"""Strings that stand between quotes as they are."""
 _PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
 
 
@@ -41,12 +43,35 @@ def relative_path(path: str) -> str:
     return "/".join(PurePath(path).parts[-2:])
 
 
+class _PlainPrinter(Printer):
+    """Prints what xDSL's printer does: strings without its detours, and literals not byte by byte."""
+
+    def print_string(self, text: str, *, indent: int | None = None) -> None:
+        """Print a string; the inherited method is for those with line breaks."""
+        if "\n" in text:
+            super().print_string(text, indent=indent)
+        else:
+            self._current_column += len(text)
+            self.stream.write(text)  # type: ignore[union-attr]
+
+    def print_bytes_literal(self, bytestring: bytes) -> None:
+        """Print a string literal; the inherited method is for those with escapes, and goes byte by byte."""
+        if _PLAIN.fullmatch(bytestring) is None:
+            super().print_bytes_literal(bytestring)
+        else:
+            self.print_string(f'"{bytestring.decode("ascii")}"')
+
+
 class AttributeTexts:
     """The texts of attributes by identity: types and locations are shared by many operations, at every level."""
 
     def __init__(self) -> None:
+        self._stream = StringIO()
+        self._printer = _PlainPrinter(stream=self._stream)
         self._known: dict[int, tuple[Attribute, str]] = {}
         self._literals: dict[str, str] = {}
+        self._insides: dict[int, tuple[Attribute, str]] = {}
+        self._places: dict[int, tuple[Attribute, tuple[str, int, str]]] = {}
 
     def get(self, attribute: Attribute) -> str:
         """The text of an attribute that is not inside of a location."""
@@ -55,61 +80,78 @@ class AttributeTexts:
             if isinstance(attribute, LocationAttr):
                 text = f"loc({self._location(attribute)})"
             else:
-                stream = StringIO()
-                Printer(stream=stream).print_attribute(attribute)
-                text = stream.getvalue()
+                text = self._printed(attribute)
             # The attribute is kept, so that no other one can get its address.
             known = self._known[id(attribute)] = (attribute, text)
         return known[1]
 
+    def place(self, location: LocationAttr) -> tuple[str, int, str]:
+        """File, line and module path that a location says; empty and 0 where unknown."""
+        inside = plain(location)
+        known = self._places.get(id(inside))
+        if known is None:
+            known = self._places[id(inside)] = (inside, _place(inside))
+        return known[1]
+
     def _location(self, location: Attribute) -> str:
-        match location:
-            case FileLineColLoc():
-                file = self._quoted(relative_path(location.filename.data))
-                return f"{file}:{location.line.data}:{location.column.data}"
-            case NameLoc():
-                inside = "" if isinstance(location.location, NoneAttr) else f"({self._location(location.location)})"
-                return f"{self._quoted(location.desc.data)}{inside}"
-            case FusedLoc() if isinstance(location.locations, ArrayAttr):
-                metadata = ""
-                if isinstance(location.metadata, OriginAttr):
-                    metadata = f"<#et.origin{location.metadata.text}>"
-                elif not isinstance(location.metadata, NoneAttr):
-                    metadata = f"<{self.get(location.metadata)}>"
-                return f"fused{metadata}[{', '.join(map(self._location, location.locations.data))}]"
-            case CallSiteLoc():
-                return f"callsite({self._location(location.callee)} at {self._location(location.caller)})"
-            case _:
-                return "unknown"
+        # Classes by identity: ``isinstance`` of an attribute's class asks Python code, hundred thousands of times here.
+        if type(location) is FusedLoc and type(location.locations) is ArrayAttr:
+            metadata = ""
+            if type(location.metadata) is OriginAttr:
+                metadata = f"<#et.origin{location.metadata.text}>"
+            elif type(location.metadata) is not NoneAttr:
+                metadata = f"<{self.get(location.metadata)}>"
+            inside = location.locations.data
+            known = self._inside(inside[0]) if len(inside) == 1 else ", ".join(map(self._inside, inside))
+            return f"fused{metadata}[{known}]"
+        if type(location) is NameLoc:
+            there = "" if type(location.location) is NoneAttr else f"({self._inside(location.location)})"
+            return f"{self._quoted(location.desc.data)}{there}"
+        if type(location) is FileLineColLoc:
+            file = self._quoted(relative_path(location.filename.data))
+            return f"{file}:{location.line.data}:{location.column.data}"
+        if type(location) is CallSiteLoc:
+            return f"callsite({self._inside(location.callee)} at {self._inside(location.caller)})"
+        return "unknown"
+
+    def _inside(self, location: Attribute) -> str:
+        """The text of a location inside of another one: many have the same inside."""
+        known = self._insides.get(id(location))
+        if known is None:
+            known = self._insides[id(location)] = (location, self._location(location))
+        return known[1]
 
     def _quoted(self, text: str) -> str:
         known = self._literals.get(text)
         if known is None:
-            stream = StringIO()
-            Printer(stream=stream).print_attribute(StringAttr(text))
-            known = self._literals[text] = stream.getvalue()
+            known = self._literals[text] = self._printed(StringAttr(text))
         return known
 
+    def _printed(self, attribute: Attribute) -> str:
+        self._stream.seek(0)
+        self._stream.truncate()
+        self._printer.print_attribute(attribute)
+        return self._stream.getvalue()
 
-class TracePrinter(Printer):
+
+class TracePrinter(_PlainPrinter):
     """Prints with locations, without absolute paths, and knows on which line each operation starts (from 1).
 
-    What it prints is what xDSL's printer does; attributes are written once, and strings without its detours.
+    What it prints is what xDSL's printer does; attributes are written once.
     """
 
     def __init__(self, stream: StringIO, texts: AttributeTexts):
         super().__init__(stream=stream, print_debuginfo=True)
         self.lines: dict[Operation, int] = {}
         self._texts = texts
-        self._write = stream.write
 
-    def print_string(self, text: str, *, indent: int | None = None) -> None:
-        """Print a string; the inherited method is for those with line breaks."""
-        if "\n" in text:
-            super().print_string(text, indent=indent)
-        else:
-            self._current_column += len(text)
-            self._write(text)
+    def print_ssa_value(self, value: SSAValue) -> str:
+        """Print a value; the inherited method names those that have no name yet."""
+        name = self._ssa_values.get(value)
+        if name is None:
+            return super().print_ssa_value(value)
+        self.print_string(f"%{name}")
+        return name
 
     def print_op(self, op: Operation) -> None:
         """Print an operation and note the line."""
@@ -123,7 +165,11 @@ class TracePrinter(Printer):
 
 def place_of(op: Operation) -> tuple[str, int, str]:
     """File, line and module path of an operation; empty and 0 where unknown."""
-    location = plain(op.location)
+    return _place(op.location)
+
+
+def _place(location: LocationAttr) -> tuple[str, int, str]:
+    location = plain(location)
     found = source_location(location)
     if found is None:
         path = location.desc.data if isinstance(location, NameLoc) else ""

@@ -106,14 +106,15 @@ def _places(mark: Mark) -> str:
 
 def origins_in(location: Attribute) -> Origins | None:
     """The origins that a location carries, or None."""
-    if isinstance(location, FusedLoc) and isinstance(location.metadata, OriginAttr):
+    # Classes by identity, here and below: these are final, and asked of every operation after every pass.
+    if type(location) is FusedLoc and type(location.metadata) is OriginAttr:
         return location.metadata.data
     return None
 
 
 def plain(location: LocationAttr) -> LocationAttr:
     """The location as it is without origins: what is written into files, and what readers of source lines want."""
-    if not isinstance(location, FusedLoc) or not isinstance(location.metadata, OriginAttr):
+    if type(location) is not FusedLoc or type(location.metadata) is not OriginAttr:
         return location
     inside = location.locations
     assert isinstance(inside, ArrayAttr)
