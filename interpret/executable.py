@@ -176,6 +176,11 @@ class ExecutableMethod:
         type = tensor_type(cell.type.element_type, cell.shape, order_of(cell.type))
         return self.evaluator.from_bytes(cell.memory[: _size(type)].tobytes(), type)
 
+    def states(self) -> dict[str, Any]:
+        """By symbol what the mutable buffers of the method hold now."""
+        buffers = [op for op in self.method.body.blocks[0].ops if isinstance(op, BufferOp)]
+        return {op.state.root_reference.data: self.read(op.result) for op in buffers if op.state is not None}
+
     def write(self, value: SSAValue, tensor: Any) -> None:
         """Store a result. Raises error E1002 when it does not fit the buffer."""
         self._store(value, tensor)

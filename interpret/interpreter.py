@@ -149,6 +149,11 @@ class Interpreter:
             raise E1003.error(f"there is no method '{method}'; the module has {', '.join(self.methods) or 'none'}")
         return self.call(op, inputs)
 
+    def states(self, method: str) -> dict[str, Any]:
+        """By symbol what a method that ran has left in the mutable buffers that it uses."""
+        loaded = self._methods.get(method)
+        return dict(self._states) if loaded is None else loaded.states()
+
     def call(self, func: FuncOp, inputs: Sequence[Any]) -> list[Any]:
         """Run one function above the executable level."""
         block = func.body.block

@@ -53,6 +53,9 @@ def _parser() -> ToolParser:
     )
     parser.add_argument("--tolerance", type=float, default=1e-4, help="relative to the largest number (default: 1e-4)")
     parser.add_argument("--data", action="append", default=[], metavar="FILE", help=".ptd file with external weights")
+    parser.add_argument(
+        "--tap", action="store_true", help="look into delegates: compile once more with what they compute as outputs"
+    )
     parser.add_argument("--no-search", action="store_true", help="do not search the passes where a level is wrong")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     add_plugin_arguments(parser, runs=True)
@@ -80,7 +83,8 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     trace = None if arguments.trace is None else Trace(read_bytes(arguments.trace)[1], arguments.trace)
     source = _source(sources[0], console) if sources else None
     external = [bytes(read_bytes(file)[1]) for file in arguments.data]
-    signatures = {s.name: s for s in signatures_of(read_pte_module(path))} if not external else {}
+    program = read_pte_module(path, arguments.data)
+    signatures = {s.name: s for s in signatures_of(program)}
     found: list[Comparison] = []
     for method in arguments.method or ["forward"]:
         names = [name for name, _ in signatures[method].inputs] if method in signatures else []
@@ -95,6 +99,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
                 tolerance=arguments.tolerance,
                 external=external,
                 search=not arguments.no_search,
+                taps=arguments.tap,
             )
         )
     for one in found:

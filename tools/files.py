@@ -59,13 +59,18 @@ def read_pte_bytes(path: str) -> tuple[str, bytes]:
     return name, data
 
 
-def read_pte_module(path: str) -> ModuleOp:
-    """The module of a ``.pte`` file, with the file's name in errors. Raises the errors of the reader (E08xx)."""
+def read_pte_module(path: str, external: Sequence[str] = ()) -> ModuleOp:
+    """The module of a ``.pte`` file, with the file's name in errors; ``external`` are its ``.ptd`` files.
+
+    Raises the errors of the readers (E08xx).
+    """
     from etir.emit.from_pte import read_program
+    from etir.emit.ptd.reader import read_ptd
 
     name, data = read_pte_bytes(path)
+    files = {file: read_ptd(read_bytes(file)[1], file) for file in external}
     try:
-        return read_program(data)
+        return read_program(data, files)
     except EtirError as error:
         raise EtirError([_named(diagnostic, name) for diagnostic in error.diagnostics]) from error.__cause__
 

@@ -24,6 +24,7 @@ from etir.devtools.comparison.levels import context, levels_of, numbered, passes
 from etir.devtools.comparison.links import Links, RecordLinks, TraceLinks
 from etir.devtools.comparison.reference import Reference, comparable, reference_of
 from etir.devtools.comparison.stages import Subject, level_stage, runtime_stage, writes_arguments
+from etir.devtools.comparison.taps import tap_stage
 from etir.devtools.errors import E1411, E1412, E1413
 from etir.devtools.etrecord import METHOD, debug_handles, read_etrecord
 from etir.devtools.trace.read import Trace
@@ -34,6 +35,7 @@ from etir.devtools.values.replayed import method_of
 from etir.diagnostics import EtirError, SourceLocation
 from etir.driver import compile_program, module_of
 from etir.emit.from_pte import read_program
+from etir.emit.ptd.reader import read_ptd
 from etir.options import CompileOptions
 from etir.program import Program
 
@@ -58,6 +60,7 @@ def compare(
     tolerance: float = 1e-4,
     external: Sequence[bytes] = (),
     search: bool = True,
+    taps: bool = False,
 ) -> Comparison:
     """Compare a program with what it was compiled from.
 
@@ -67,12 +70,13 @@ def compare(
     in the order of the method's inputs; every sample starts from the state that the file has. ``runtime`` names what
     runs the file: ``etir``, ``stock``, both, none, or a function by name. ``external`` are the bytes of ``.ptd`` files.
     ``tolerance`` is relative to the largest number of a value, and larger for short floats. ``search`` asks for the
-    pass and the rewrite where a level is wrong.
+    pass and the rewrite where a level is wrong. ``taps`` looks into delegates: the program is compiled once more
+    with what they compute as outputs, and run by the same runtimes; that needs a source and a trace.
 
     Raises error E1411 when there is nothing to compare with, E1412 for files that do not belong together, E1413 for
     inputs that do not fit, and what reading a file and the interpreter raise.
     """
-    return _Compare(source, program, inputs, trace, method, runtime, tolerance, external).run(search)
+    return _Compare(source, program, inputs, trace, method, runtime, tolerance, external).run(search, taps)
 
 
 class _Compare:
@@ -148,7 +152,7 @@ class _Compare:
 
     # --- the stages --------------------------------------------------------------------------------------------------
 
-    def run(self, search: bool) -> Comparison:
+    def run(self, search: bool, taps: bool) -> Comparison:
         """Run everything, and say what is wrong first."""
         links: Links = self.record or Links()
         levels: dict[str, ModuleOp | str] = {}
@@ -174,12 +178,28 @@ class _Compare:
         stages += [
             runtime_stage(f"et/{name}", runtime, self.data, final, subject) for name, runtime in self.runtimes.items()
         ]
+        if taps:
+            stages += self._tapped(subject)
         if not stages or (first is self.final and not self.runtimes):
             raise E1411.error("there is one stage alone: no levels, and no runtime to run the file on")
         finding = _first(stages)
+        if finding is not None and "delegate" in finding.what and not taps:
+            self.notes.append("taps (--tap) show what the delegate computes inside")
         if finding is not None and search:
             finding = self._searched(finding, subject)
         return Comparison(self.method, reference_name, len(self.samples), stages, finding, self.notes)
+
+    def _tapped(self, subject: Subject) -> list[Stage]:
+        """A stage for each runtime, before which come those of the runtimes themselves."""
+        if self.trace is None or self.module is None:
+            raise E1411.error("to look into delegates needs the source of the program and its trace")
+        found = [
+            tap_stage(f"taps/{name}", runtime, self.module, self.trace, subject)
+            for name, runtime in self.runtimes.items()
+        ]
+        if not any(found):
+            self.notes.append("there are no delegates to look into")
+        return [stage for stage in found if stage is not None]
 
     def _reference(self, module: ModuleOp, sample: Sequence[Any]) -> Reference:
         found = reference_of(module, sample, self.method, self.trace, self.eager)
@@ -199,7 +219,7 @@ class _Compare:
 
     def _searched(self, finding: Finding, subject: Subject) -> Finding:
         """The finding with the pass and the rewrite, where it is of a level."""
-        if finding.stage.startswith("et/") or self.trace is None or self.module is None:
+        if finding.stage.startswith(("et/", "taps/")) or self.trace is None or self.module is None:
             return finding
         try:
             found = bisect(context(), numbered(self.module, self.trace), passes_of(self.trace), _Local(subject))
@@ -230,7 +250,7 @@ class _Local:
 def _first(stages: Sequence[Stage]) -> Finding | None:
     """What is wrong in the first stage that is."""
     for stage in stages:
-        kind = f"runtime {stage.name.removeprefix('et/')}" if stage.name.startswith("et/") else f"level {stage.name}"
+        kind = _kind(stage.name)
         row = stage.first_wrong
         if row is not None:
             assert row.local is not None
@@ -246,6 +266,11 @@ def _first(stages: Sequence[Stage]) -> Finding | None:
                 why = f"off by {row.accumulated:.1e}; no operation is wrong by itself: small differences add up"
                 return Finding(stage.name, f"{row.what} at stage {stage.name}", row.where, why, row)
     return None
+
+
+def _kind(stage: str) -> str:
+    where, _, name = stage.partition("/")
+    return {"et": f"runtime {name}", "taps": f"the delegates of runtime {name}"}[where] if name else f"level {stage}"
 
 
 def _is_off(row: Row) -> bool:
@@ -280,7 +305,7 @@ def _bytes(program: Program | bytes | str | Path) -> bytes:
 
 
 def _read(data: bytes, external: Sequence[bytes]) -> ModuleOp:
-    return read_program(data)
+    return read_program(data, {f"external_{i}": read_ptd(one) for i, one in enumerate(external)})
 
 
 def _flat(sample: Any) -> list[Any]:

@@ -40,6 +40,8 @@ class Reference:
     dtypes: dict[Key, str]
     largest: dict[Key, float]
     outputs: list[Any]
+    states: dict[str, Array] = field(default_factory=dict[str, "Array"])
+    """What the run leaves in mutable buffers, by their names."""
     random: frozenset[int] = field(default_factory=frozenset[int])
     """Origins whose values are other ones in every run."""
 
@@ -53,7 +55,7 @@ def reference_of(
     """
     seen = observe(module, inputs, method)
     random = _random(module, inputs, method, trace, seen)
-    found = Reference(seen.values, seen.dtypes, seen.largest, seen.outputs, random)
+    found = Reference(seen.values, seen.dtypes, seen.largest, seen.outputs, seen.states, random)
     if program is None:
         return found
     eager = eager_run(program, inputs)
@@ -65,6 +67,7 @@ def reference_of(
                     found.values[origin.number, result] = [eager.values[node]]
     if len(eager.outputs) == len(seen.outputs):
         found.outputs = eager.outputs
+    found.states = {name: eager.states.get(name, value) for name, value in seen.states.items()}
     return found
 
 

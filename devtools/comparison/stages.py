@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
+from xdsl.traits import SymbolTable
 
 from etir.devtools.checks import difference
 from etir.devtools.comparison.findings import Row, Stage
 from etir.devtools.comparison.links import Links
 from etir.devtools.comparison.reference import Reference
 from etir.devtools.values.arrays import allowed, roundoff
-from etir.devtools.values.interpreted import Key, Observed, observe
+from etir.devtools.values.interpreted import Key, Observed, observe, state_name
 from etir.devtools.values.recorded import RecordedRun, Runtime
 from etir.devtools.values.replayed import method_of, replay, written
 from etir.diagnostics import EtirError
 from etir.dialects.et.executable import MethodOp
-from etir.dialects.et.instructions import CallOp, DelegateCallOp
-from etir.dialects.et.values import ViewOp
+from etir.dialects.et.instructions import CallOp, DelegateCallOp, MoveOp
+from etir.dialects.et.program import StateOp
+from etir.dialects.et.values import BufferOp, ViewOp
 from etir.dialects.schema import SchemaKind
 from etir.dialects.schema_op import SchemaOp
 from etir.emit.to_pte import instructions_of, operator_of
+from etir.passes.analysis.memory_effects import storage_of
 
 QUANTIZED = 3e-2
 """How far values of a quantized program may be from those of the reference: a step of 8 bits, and a few of them."""
@@ -84,7 +87,7 @@ def _output_rows(subject: Subject, stage: Stage) -> list[Row]:
 
 
 def _outputs(subject: Subject, reference: Reference, stage: Stage, got: Sequence[Any], *, local: bool) -> None:
-    rows = _output_rows(subject, stage)
+    rows = _output_rows(subject, stage)[: len(reference.outputs)]
     if reference.random and not local:
         return
     for i, row in enumerate(rows):
@@ -92,6 +95,24 @@ def _outputs(subject: Subject, reference: Reference, stage: Stage, got: Sequence
         spare = roundoff(str(getattr(wanted, "dtype", "")), max(reference.largest.values(), default=0.0))
         error = difference(wanted, got[i], spare) if len(got) == len(rows) else float("inf")
         row.add(None if local else error, error if local else None)
+
+
+def _states(subject: Subject, reference: Reference, stage: Stage, got: Mapping[str, Any], *, local: bool) -> None:
+    """Rows for what the run left in mutable buffers, after those of the outputs."""
+    if reference.random and not local:
+        return
+    rows = {row.what: row for row in stage.outputs}
+    for name, wanted in reference.states.items():
+        if name not in got:
+            continue
+        what = f"state {name}"
+        if what not in rows:
+            dtype = str(getattr(wanted, "dtype", ""))
+            rows[what] = Row(what, allowed=subject.allowed(dtype, through_steps=True))
+            stage.outputs.append(rows[what])
+        spare = roundoff(str(getattr(wanted, "dtype", "")), max(reference.largest.values(), default=0.0))
+        error = difference(wanted, _shaped(got[name], wanted), spare)
+        rows[what].add(None if local else error, error if local else None)
 
 
 # --- levels ----------------------------------------------------------------------------------------------------------
@@ -155,6 +176,7 @@ def _level_sample(
         if key in rows:
             rows[key].add(_differences(subject, reference, key, got), None)
     _outputs(subject, reference, stage, own.outputs, local=False)
+    _states(subject, reference, stage, own.states, local=False)
     if not local:
         return
 
@@ -168,6 +190,7 @@ def _level_sample(
         if key in rows and len(got) == len(reference.values[key]):
             rows[key].add(None, _differences(subject, reference, key, got))
     _outputs(subject, reference, stage, led.outputs, local=True)
+    _states(subject, reference, stage, led.states, local=True)
 
 
 class _Describe:
@@ -237,6 +260,7 @@ def runtime_stage(name: str, runtime: Runtime, data: bytes, module: ModuleOp, su
             return stage
         keys |= _accumulated(run, reference, table, subject, rows)
         _outputs(subject, reference, stage, run.outputs, local=False)
+        _states(subject, reference, stage, table.states(run), local=False)
         try:
             steps = replay(module, subject.method, inputs, run)
         except EtirError as error:
@@ -246,7 +270,7 @@ def runtime_stage(name: str, runtime: Runtime, data: bytes, module: ModuleOp, su
             if step.error is not None:
                 row = table.row(rows, step.place[0], step.value, step.dtype)
                 row.add(None, step.error)
-        for row, error in zip(stage.outputs, steps.outputs, strict=False):
+        for row, error in zip(stage.outputs[: len(steps.outputs)], steps.outputs, strict=False):
             row.add(None, error)
     stage.rows = [rows[place] for place in sorted(rows)]
     if keys:
@@ -276,6 +300,31 @@ class _Instructions:
         for op in method_ops:
             if isinstance(op, ViewOp) and op.result.type.get_shape() and _elements(op.result) == _elements(op.base):
                 self.same.setdefault(op.base, []).append(op.result)
+
+        self.held: dict[SSAValue, str] = {
+            op.result: state_name(symbol)
+            for op in method_ops
+            if isinstance(op, BufferOp)
+            and op.state is not None
+            and isinstance(symbol := SymbolTable.lookup_symbol(module, op.state), StateOp)
+        }
+        for op, values in zip(ops, self.writes, strict=True):
+            for value in op.operands if isinstance(op, MoveOp) else values:
+                whole = storage_of(value)
+                if whole is not None and (isinstance(op, MoveOp) or whole.result is not value):
+                    self.held.pop(whole.result, None)
+
+    def states(self, run: RecordedRun) -> dict[str, Any]:
+        """What the last instructions that wrote mutable buffers left there; not of those that are written in parts."""
+        found: dict[str, Any] = {}
+        for (number, _), recorded in run.values.items():  # in the order of execution
+            there = self.writes[number] if number < len(self.writes) else []
+            first = len(there) - len(recorded)
+            for position, value in list(enumerate(there))[max(first, 0) :]:
+                array = recorded[position - first] if first >= 0 else None
+                if value in self.held and array is not None:
+                    found[self.held[value]] = array
+        return found
 
     def keys(self, number: int, position: int, value: SSAValue) -> list[Key]:
         """Whose values an instruction leaves: what it writes, and the views of that."""

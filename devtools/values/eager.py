@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class EagerRun:
-    """``values`` by the name of the node and the number of its output, outputs as the user gets them."""
+    """``values`` by the name of the node and the number of its output, outputs as the user gets them, and by name what
+    the run leaves in buffers.
+    """
 
     values: dict[tuple[str, int], Array] = field(default_factory=dict)
     dtypes: dict[tuple[str, int], str] = field(default_factory=dict)
     outputs: list[Any] = field(default_factory=list)
+    states: dict[str, Array] = field(default_factory=dict)
 
 
 def eager_run(program: ExportedProgram, inputs: Sequence[Any]) -> EagerRun:
@@ -61,12 +64,19 @@ def eager_run(program: ExportedProgram, inputs: Sequence[Any]) -> EagerRun:
 
     try:
         with torch.no_grad():
-            results = Watching(program.graph_module).run(*map(argument, specs), enable_io_processing=False)
+            held = [argument(spec) for spec in specs]
+            results = Watching(program.graph_module).run(*held, enable_io_processing=False)
     except Exception as error:  # whatever an operator raises
         words = str(error).strip().splitlines()
         raise E1413.error(f"eager torch cannot run the program: {words[0] if words else error!r}") from None
     results = list(results) if isinstance(results, (tuple, list)) else [results]
+    # A graph that writes into its buffers leaves them as they are after the run; one that does not returns them.
+    for spec, value in zip(specs, held, strict=True):
+        if spec.kind is InputKind.BUFFER and isinstance(value, torch.Tensor) and spec.target:
+            found.states[spec.target] = as_array(value)
     for spec, value in zip(program.graph_signature.output_specs, results, strict=True):
+        if spec.kind is OutputKind.BUFFER_MUTATION and isinstance(value, torch.Tensor) and spec.target:
+            found.states[spec.target] = as_array(value)
         if spec.kind is OutputKind.USER_OUTPUT:
             found.outputs.append(as_array(value) if isinstance(value, torch.Tensor) else value)
     return found

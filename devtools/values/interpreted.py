@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from etir.backends.api.registry import backend_of_runtime_id
@@ -20,6 +20,7 @@ from etir.devtools.values.arrays import largest_of, like
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import InputsOp
 from etir.dialects.et.origin import Mark, origins_in
+from etir.dialects.et.program import StateOp
 from etir.interpret.interpreter import Interpreter
 
 Key: TypeAlias = tuple[int, int]
@@ -54,6 +55,7 @@ class Observed:
         dtypes: by key.
         values_of: by key the value of the IR, in the order in which they were computed first.
         outputs: arrays and Python values.
+        states: by the name of the user's module, what the run leaves in mutable buffers.
         largest: by key the largest finite number among what the operation was computed from.
     """
 
@@ -62,6 +64,7 @@ class Observed:
     values_of: dict[Key, SSAValue] = field(default_factory=dict[Key, SSAValue])
     outputs: list[Any] = field(default_factory=list[Any])
     largest: dict[Key, float] = field(default_factory=dict[Key, float])
+    states: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, "np.ndarray[Any, Any]"])
 
 
 def observe(
@@ -104,7 +107,17 @@ def observe(
     interpreter.watch = watch
     outputs = interpreter.run([copied(value) for value in inputs], method)
     found.outputs = [as_array(v) if hasattr(v, "shape") else v for v in outputs]
+    for symbol, held in interpreter.states(method).items():
+        op = interpreter.symbols.get(symbol)
+        if isinstance(op, StateOp) and interpreter.evaluator.is_tensor(held):
+            found.states[state_name(op)] = np.array(as_array(held))
     return found
+
+
+def state_name(op: StateOp) -> str:
+    """The name that a mutable buffer has in the user's module, its symbol where it has none."""
+    fqn = op.attributes.get("fqn")
+    return fqn.data if isinstance(fqn, StringAttr) else op.sym_name.data  # type: ignore[attr-defined]
 
 
 def _inputs_of(module: ModuleOp, method: str) -> dict[SSAValue, None]:

@@ -252,7 +252,7 @@ def test_the_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("nothing is wrong in 'forward': 6 stages, 1 sample\n")
     assert et_compare.main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["finding"] is None
-    options = ["--method", "forward", "--tolerance", "1e-3", "--no-search", "--runtime", "none"]
+    options = ["--method", "forward", "--tolerance", "1e-3", "--no-search", "--tap", "--runtime", "none"]
     assert et_compare.main([*words, *options]) == 0
     assert "5 stages" in capsys.readouterr().out
     assert et_compare.main([*words, "--data", str(tmp_path / "nowhere.ptd")]) == 1
