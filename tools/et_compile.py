@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from etir.tools.common import (
 from etir.tools.errors import E0903
 from etir.tools.plugin_arguments import add_plugin_arguments
 from etir.tools.quantize_arguments import add_quantize_arguments, quantized_source
+from etir.tools.remark_arguments import RemarkOutput, add_remark_arguments
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -154,6 +156,7 @@ def _parser() -> ToolParser:
         help="write the code of delegate native, and its weights, as C that a build links; the .pte file then has "
         "neither. For one processor: --delegate native --delegate-option cpus=cortex-m55",
     )
+    add_remark_arguments(parser)
     add_quantize_arguments(parser)
     add_plugin_arguments(parser)
     return parser
@@ -162,11 +165,19 @@ def _parser() -> ToolParser:
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     from etir.backends.native.errors import E1171
     from etir.driver import compile_program, module_of, remaining_stages
+    from etir.passes.infra.instrumentation import watching
     from etir.passes.infra.pipeline import pipeline_text
     from etir.tools.progress import showing_passes
 
     options = _options(arguments)
-    for path in (arguments.output, arguments.debug_file, arguments.memory_header, arguments.trace):
+    remarks = RemarkOutput(arguments)
+    for path in (
+        arguments.output,
+        arguments.debug_file,
+        arguments.memory_header,
+        arguments.trace,
+        arguments.remarks_output_file,
+    ):
         check_output(path)
     make_folder(arguments.dump_dir)
     make_folder(arguments.native_c)
@@ -181,7 +192,11 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         raise usage_error("name the file to write with -o FILE, or ask for the pipeline only with --print-pipeline")
     with showing_passes(f"et-compile {arguments.input}"):
         trace = False if arguments.trace is None else arguments.trace_detail
-        program = compile_program(source, options, dump_dir=arguments.dump_dir, trace=trace)
+        try:
+            with nullcontext() if remarks.instrument is None else watching(remarks.instrument):
+                program = compile_program(source, options, dump_dir=arguments.dump_dir, trace=trace)
+        finally:
+            remarks.finish()
         _ = program.buffer
     if arguments.native_c is not None and not program.build_files:
         raise E1171.error("no part of the program is code of the delegate 'native': there is no C to write")

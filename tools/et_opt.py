@@ -27,6 +27,7 @@ from etir.tools.common import (
 )
 from etir.tools.errors import E0911
 from etir.tools.opt_arguments import OptParser
+from etir.tools.remark_arguments import RemarkOutput
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -72,13 +73,15 @@ class _Run:
         self.reports: list[PipelineReport] = []
         self.payloads: list[Payload] = []
         self.has_loose_payloads = False
+        self.remarks = RemarkOutput(arguments)
 
     def run(self) -> int:
         """Read, work on every module, and report. Returns the exit code."""
         from etir.dialects.split import SEPARATOR, Chunk, split_input
 
         arguments = self.arguments
-        for path in (None if arguments.no_output else arguments.output, arguments.weights_out, arguments.trace):
+        output = None if arguments.no_output else arguments.output
+        for path in (output, arguments.weights_out, arguments.trace, arguments.remarks_output_file):
             check_output(path)
         make_folder(arguments.print_dir)
         self.name, text = read_text(arguments.run_reproducer or arguments.input, self.console)
@@ -95,6 +98,7 @@ class _Run:
             output, found = self._work_on(chunk, index if len(chunks) > 1 else None)
             outputs.extend([] if output is None else [output])
             diagnostics.extend(self._unexpected(chunk, found) if arguments.verify_diagnostics else _in_order(found))
+        self.remarks.finish()
         self.console.report(diagnostics)
         self._print_reports()
         if any(d.severity is Severity.ERROR for d in diagnostics):
@@ -282,6 +286,8 @@ class _Run:
         found: list[Instrument] = []
         if arguments.explain_match is not None:
             found.append(ExplainMatch(arguments.explain_match, write))
+        if self.remarks.instrument is not None:
+            found.append(self.remarks.instrument)
         if arguments.trace_op is not None:
             found.append(TraceOp(arguments.trace_op, write))
         return (*found, *self._ir_printers(index))
@@ -317,7 +323,7 @@ class _Run:
         return [printer, WriteDumpedWeights(DumpedWeights(self.weights), written)]
 
     def _unexpected(self, chunk: Chunk, found: list[Diagnostic]) -> list[Diagnostic]:
-        from etir.tools.expectations import check, parse_expectations
+        from etir.devtools.expectations import check, parse_expectations
 
         try:
             expectations = parse_expectations(chunk.text, self.name, chunk.first_line)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from etir.phases import PHASES
 from etir.tools.common import ToolParser, add_replace_weights
 from etir.tools.plugin_arguments import add_plugin_arguments
+from etir.tools.remark_arguments import add_remark_arguments
 
 _DESCRIPTION = """\
 Read a module as text, run passes over it, print it.
@@ -20,6 +21,7 @@ Read a module as text, run passes over it, print it.
 _OPTIONAL = {
     **{f"--{prefix}print-ir-{place}": "*" for prefix in ("", "mlir-") for place in ("before", "after")},
     "--explain-match": "*",
+    **{f"--remarks-filter{kind}": ".*" for kind in ("", "-passed", "-missed", "-failed")},
     "--verify-each": "true",
 }
 """Options whose value is only ever written with =, and what they mean without: none takes the input's name for it."""
@@ -154,6 +156,7 @@ class OptParser(ToolParser):
         group.add_argument(
             "--explain-match", metavar="NAME", help="why a pattern matched or did not (s*); any without =NAME"
         )
+        add_remark_arguments(group)
         group.add_argument("--trace-op", metavar="NAME", help="every rewrite of an operation: aten.silu")
         group.add_argument("--timing", "--mlir-timing", action="store_true", help="wall and CPU time of every pass")
         group.add_argument(

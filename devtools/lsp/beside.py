@@ -17,6 +17,7 @@ from etir.devtools.profile.from_etdump import read_profile
 from etir.devtools.profile.sums import percentile
 from etir.devtools.trace.read import Trace
 from etir.diagnostics import EtirError
+from etir.passes.infra.remarks import Remark, left_alone
 
 Tell = Callable[[str], None]
 
@@ -64,6 +65,20 @@ class Beside:
         """Where the memory plan has what comes from these origins."""
         rows = {id(buffer): (m, buffer) for number in origins for m, buffer in self._buffers.get(number, ())}
         return [_buffer_text(method, buffer) for method, buffer in rows.values() if buffer["pool"] is not None]
+
+    @cached_property
+    def _remarks(self) -> dict[int, dict[str, None]]:
+        found: dict[int, dict[str, None]] = {}
+        for entry in self.trace.passes:
+            for pattern, op, origins, reason, _ in self.trace.changes(entry.index)["missed"]:
+                remark = Remark("missed", entry.name, pattern, op, left_alone(pattern, op, reason))
+                for number in origins:
+                    found.setdefault(number, {})[f"{remark.category}: {remark.message}"] = None
+        return found
+
+    def remarks(self, origins: tuple[int, ...]) -> list[str]:
+        """What passes and backends left alone of what comes from these origins, as ``--remarks-filter`` has it."""
+        return list(dict.fromkeys(text for number in origins for text in self._remarks.get(number, ())))
 
     def knows(self, origins: tuple[int, ...], file: str, line: int) -> bool:
         """Whether the trace may be of the text that has these origins at an operation of that Python line."""

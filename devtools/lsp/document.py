@@ -17,9 +17,10 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from etir.devtools.errors import E1430
+from etir.devtools.expectations import match, parse_expectations
 from etir.devtools.lsp.names import Name, Names
 from etir.devtools.lsp.reader import BrokenOp, Memo, Reader, Spot
-from etir.diagnostics import Diagnostic, SourceLocation
+from etir.diagnostics import Diagnostic, EtirError, SourceLocation
 from etir.dialects.context import EtContext
 from etir.dialects.et.origin import origins_in, plain
 from etir.dialects.split import Chunk, split_input
@@ -60,7 +61,8 @@ class Part:
         self.module: ModuleOp = reader.read()
         self.memo: Memo = reader.memo
         self.spots: list[Spot] = sorted(reader.spots, key=lambda spot: (spot.start, -spot.end))
-        self.diagnostics: list[Diagnostic] = [*reader.faults, *self._unverified(reader, verified)]
+        found = [*reader.faults, *self._unverified(reader, verified)]
+        self.diagnostics: list[Diagnostic] = _unexpected(text, found)
 
     def _unverified(self, reader: Reader, verified: VerifiedOperations) -> Iterator[Diagnostic]:
         """Problems of what could be read that do not come from what could not."""
@@ -162,6 +164,17 @@ class Part:
             return self.name_of(self.spots[index])
         word = _WORD.match(self.text, position)
         return (position, word.end() if word is not None else min(position + 1, len(self.text)))
+
+
+def _unexpected(text: str, found: list[Diagnostic]) -> list[Diagnostic]:
+    """What no ``expected-error`` comment of the text expects. What is expected and not there may come of passes."""
+    if "expected-" not in text:
+        return found
+    try:
+        expectations = parse_expectations(text, _FILE)
+    except EtirError as error:
+        return [*found, *error.diagnostics]
+    return match(expectations, found, _FILE)[1]
 
 
 class Document:

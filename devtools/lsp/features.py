@@ -148,8 +148,7 @@ def _references(server: Server, params: lsp.ReferenceParams) -> list[lsp.Locatio
         line = params.position.line + 1
         return [
             lsp.Location(other, server.range(document, place))
-            for other in list(server.texts)
-            if path is not None and (document := server.document(other)) is not None
+            for other, document in ([] if path is None else server.naming(path))
             for place in document.from_source(str(path), line)
         ]
     document = server.document(uri)

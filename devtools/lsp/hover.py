@@ -177,6 +177,7 @@ def _knowledge(spot: Spot, beside: Beside | None) -> list[str]:
     if beside is None or not origins or not beside.knows(origins, *place):
         return facts
     facts += [f"memory: {text}" for text in beside.buffers(origins)[:8]]
+    facts += [f"remark: {text}" for text in beside.remarks(origins)[:8]]
     seconds = beside.seconds(origins)
     if seconds is not None:
         facts.append(time_text(seconds, beside.total))

@@ -21,6 +21,7 @@ from etir.devtools.errors import E1430
 from etir.devtools.lsp import actions
 from etir.devtools.lsp.beside import Beside, Neighbors
 from etir.devtools.lsp.document import Document, Place, Problem
+from etir.devtools.lsp.folders import Folders
 from etir.devtools.lsp.positions import apply_edits, from_units, to_units
 from etir.diagnostics import EtirError, Severity, SourceLocation
 
@@ -45,6 +46,7 @@ class Server(LanguageServer):
         self.texts: dict[str, str] = {}
         self.versions: dict[str, int | None] = {}
         self.neighbors = Neighbors(self.tell)
+        self.folders = Folders(new_context)
         self.client_shows = False
         """Whether the client shows results of commands itself."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -122,7 +124,7 @@ class Server(LanguageServer):
     # --- places ------------------------------------------------------------------------------------------------------
 
     def range(self, document: Document, place: Place) -> lsp.Range:
-        """A place as the client counts."""
+        """A place in a text as the client counts."""
         return lsp.Range(
             self._position(document, place.line, place.column),
             self._position(document, place.end_line, place.end_column),
@@ -160,6 +162,15 @@ class Server(LanguageServer):
         folders += [root for root in roots if root is not None]
         folders.append(Path.cwd())
         return next((folder / named for folder in folders if (folder / named).is_file()), None)
+
+    def naming(self, program: Path) -> list[tuple[str, Document]]:
+        """The texts that name a Python file, open ones first, then those of the workspace or of the file's folder."""
+        texts = [(uri, self.document(uri)) for uri in list(self.texts)]
+        roots = [root for folder in self.workspace.folders if (root := path_of(folder)) is not None]
+        opened = [path for uri, _ in texts if (path := path_of(uri)) is not None]
+        closed = self.folders.naming(program, roots or [program.parent], opened)
+        found = [(uri, document) for uri, document in texts if document is not None]
+        return found + [(uri, document) for path, document in closed if (uri := from_fs_path(str(path))) is not None]
 
     # --- commands ----------------------------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ def test_diagnostics_have_id_place_and_next_step(editor: Editor) -> None:
     assert editor.close("a.mlir") == []
 
 
-def test_hover_definition_references_outline_completion(editor: Editor) -> None:
+def test_hover_definition_references_outline_completion(editor: Editor, folder: Path) -> None:
     assert editor.open("b.mlir", TEXT) == []
     add = column(TEXT, 3, "aten.add")
     shown = editor.hover("b.mlir", 3, add + 2)
@@ -93,6 +93,13 @@ def test_hover_definition_references_outline_completion(editor: Editor) -> None:
     assert editor.references("b.mlir", 3, add + 2) == of_line
     editor.open("model.py", "import torch\n\nx + w\n", language="python")
     assert editor.references("model.py", 2, 0) == of_line and editor.references("model.py", 1, 0) == []
+    # Texts that nobody has open are looked through as well, in the order of their names.
+    (folder / "deeper").mkdir()
+    (folder / "deeper" / "c.mlir").write_text(TEXT)
+    (folder / "other.mlir").write_text(TEXT.replace("model.py", "another.py"))
+    everywhere = editor.references("model.py", 2, 0)
+    assert everywhere[: len(of_line)] == of_line
+    assert [(name, *rest) for name, *rest in everywhere[len(of_line) :]] == [("c.mlir", *rest) for _, *rest in of_line]
     assert "2 operations in open files" in editor.hover("model.py", 2, 1)
     assert [(s.name, s.kind.name) for s in editor.outline("b.mlir")] == [("w", "Constant"), ("f", "Function")]
     editor.edit("b.mlir", 4, column(TEXT, 4, "aten.relu"), len(TEXT.split("\n")[4]), "aten.leaky_re")

@@ -43,6 +43,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("backends", "delegates, one folder each"),
     ("quantization", "numbers become integers: what, with which scales, at what loss"),
     ("etir", "the compiler: pipeline, driver, report"),
+    ("tools/errors.py", "ids of the command lines' errors"),
     ("devtools", "traces, profiles, and what is found with them"),
     ("tools", "command lines"),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from etir.devtools.expectations import check, parse_expectations
 from etir.diagnostics import Diagnostic, EtirError, Severity, SourceLocation
 from etir.dialects.errors import E0301, E0303
-from etir.tools.expectations import check, parse_expectations
 
 
 def at(line: int | None, message: str, severity: Severity = Severity.ERROR, notes: tuple[str, ...] = ()) -> Diagnostic:

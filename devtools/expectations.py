@@ -97,6 +97,16 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def check(expectations: Sequence[Expectation], diagnostics: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
     """What does not agree: E0905 for each expectation that nothing met, E0906 for each unexpected diagnostic."""
+    unmet, unexpected = match(expectations, diagnostics, name)
+    return unmet + [
+        E0906.diagnostic(f"unexpected {d.severity}[{d.id}]: {d.message}", d.location, notes=d.notes) for d in unexpected
+    ]
+
+
+def match(
+    expectations: Sequence[Expectation], diagnostics: Sequence[Diagnostic], name: str
+) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    """E0905 for each expectation that nothing met, and the diagnostics of the file ``name`` that none expects."""
     open_diagnostics = list(diagnostics)
     unmet: list[Expectation] = []
     for expected in expectations:
@@ -113,11 +123,7 @@ def check(expectations: Sequence[Expectation], diagnostics: Sequence[Diagnostic]
     problems = [
         E0905.diagnostic(f"expected {e.describe()} was not produced", SourceLocation(name, e.comment, 1)) for e in unmet
     ]
-    problems += [
-        E0906.diagnostic(f"unexpected {d.severity}[{d.id}]: {d.message}", d.location, notes=d.notes)
-        for d in open_diagnostics
-    ]
-    return problems
+    return problems, open_diagnostics
 
 
 def _meets(expected: Expectation, diagnostic: Diagnostic, name: str) -> bool:
