@@ -6,6 +6,7 @@
     et-explore model.trace -o model.html
     et-explore model.trace --profile run.etdp --values run.bin -o model.html
     et-explore model.pte -o model.html
+    et-explore model.trace --profile run.etdp --format perfetto -o run.json
 """
 
 from __future__ import annotations
@@ -14,8 +15,26 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from etir.tools.common import OK, Console, ToolParser, check_output, read_bytes, read_head, run_tool, write_output
+from etir.tools.common import (
+    OK,
+    Console,
+    ToolParser,
+    check_output,
+    read_bytes,
+    read_head,
+    run_tool,
+    usage_error,
+    write_output,
+)
+
+if TYPE_CHECKING:
+    from etir.devtools.trace.read import Trace
+
+
+SUFFIXES = {"perfetto": ".perfetto.json", "model-explorer": ".graph.json", "svg": ".svg"}
+"""Of the files that other viewers open, by format."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,6 +60,13 @@ def _parser() -> ToolParser:
         help="where source files are looked for (default: here, and in the installed packages)",
     )
     parser.add_argument("--no-sources", action="store_true", help="keep the texts of source files out of the page")
+    parser.add_argument(
+        "--format",
+        choices=("html", *SUFFIXES),
+        default="html",
+        help="a page (default), events for Perfetto, graphs for Model Explorer, or a picture of the memory plan",
+    )
+    parser.add_argument("--method", help="svg: whose memory plan (default: the first one)")
     parser.add_argument("--title", default="", metavar="TEXT", help="name of the page (default: that of the file)")
     return parser
 
@@ -50,18 +76,21 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
 
     given = [path for path in (arguments.input, arguments.trace) if path is not None]
     if len(given) != 1:
-        from etir.tools.common import usage_error
-
         raise usage_error("pass one trace or .pte file")
     if arguments.output is None:
-        arguments.output = "page.html" if given[0] == "-" else str(Path(given[0]).with_suffix(".html"))
+        suffix = SUFFIXES.get(arguments.format, ".html")
+        arguments.output = f"page{suffix}" if given[0] == "-" else str(Path(given[0]).with_suffix(suffix))
     check_output(arguments.output)
     for path in (*arguments.profile, arguments.values, arguments.compare, arguments.record):
         if path is not None:
             read_head(path)
     name, data = read_bytes(given[0])
+    trace = open_trace(data, name, arguments.record)
+    if arguments.format != "html":
+        write_output(arguments.output, _exported(arguments, trace))
+        return OK
     page = explore(
-        open_trace(data, name, arguments.record),
+        trace,
         profile=arguments.profile,
         values=arguments.values,
         compare=arguments.compare,
@@ -70,6 +99,23 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     )
     write_output(arguments.output, page)
     return OK
+
+
+def _exported(arguments: argparse.Namespace, trace: Trace) -> str:
+    from etir.devtools import exports
+    from etir.devtools.memory_picture import memory_svg
+    from etir.devtools.page.explore import inspectors_of
+
+    if arguments.format == "svg":
+        methods = list(trace.memory)
+        method = arguments.method or next(iter(methods), "forward")
+        if method not in methods:
+            raise usage_error(f"there is no method '{method}'; there is {', '.join(methods) or 'none'}")
+        return memory_svg(trace, method)
+    inspectors = inspectors_of(trace, arguments.profile)
+    if arguments.format == "perfetto":
+        return exports.perfetto(trace, inspectors)
+    return exports.model_explorer(trace, inspectors, arguments.title or Path(trace.name).name)
 
 
 if __name__ == "__main__":

@@ -57,11 +57,7 @@ def explore(
     if not isinstance(trace, Trace):
         trace = open_trace(Path(trace).read_bytes(), str(trace), record)
     roots = default_roots() if sources is None else [Path(folder) for folder in sources]
-    given = [] if profile is None else [profile] if isinstance(profile, (str, Path, Profile)) else list(profile)
-    inspectors: list[Inspector] = []
-    for one in given:
-        read = one if isinstance(one, Profile) else read_profile(Path(one).read_bytes(), name=str(one))
-        inspectors.append(Inspector.of(read, Program(trace)))
+    inspectors = inspectors_of(trace, profile)
     rows: dict[str, list[list[Any]]] = {}
     if values is not None:
         if not inspectors:
@@ -76,6 +72,16 @@ def explore(
     if path is not None:
         write_atomically(Path(path), [page.encode("utf-8")])
     return page
+
+
+def inspectors_of(trace: Trace, profile: Several) -> list[Inspector]:
+    """Profiles with what a trace says of their program. Raises what reading a profile does, E1404 for another one."""
+    given = [] if profile is None else [profile] if isinstance(profile, (str, Path, Profile)) else list(profile)
+    found: list[Inspector] = []
+    for one in given:
+        read = one if isinstance(one, Profile) else read_profile(Path(one).read_bytes(), name=str(one))
+        found.append(Inspector.of(read, Program(trace)))
+    return found
 
 
 def open_trace(data: bytes, name: str, record: Source | None = None) -> Trace:

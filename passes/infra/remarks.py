@@ -1,7 +1,7 @@
 """Remarks: what passes did, and what they left alone and why, one line or record for each.
 
-Named and chosen as mlir-opt does: *passed* is a rewrite, *missed* one that did not come about (a near miss of a pattern,
-an operation that a backend refuses), *failed* a pass that did not end. A filter is a regular expression for
+Named and chosen as mlir-opt does: *passed* is a rewrite, *missed* one that did not come about (a near miss of a
+pattern, an operation that a backend refuses), *failed* a pass that did not end. A filter is a regular expression for
 ``PASS:PATTERN`` (``partition:xnnpack``, ``decompose-aten:softplus``). The YAML form is that of LLVM's optimization
 records, which its viewers read.
 """
