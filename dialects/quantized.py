@@ -34,6 +34,20 @@ SCHEMAS: dict[str, str] = {
         f"dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, {_RANGE}, *,"
         " ScalarType? out_dtype=None) -> Tensor"
     ),
+    "dequantize_per_channel_group.default": (
+        "dequantize_per_channel_group(Tensor input, Tensor scales, Tensor? zero_points, int quant_min, int quant_max,"
+        " ScalarType dtype, int group_size, ScalarType output_dtype) -> Tensor"
+    ),
+    "choose_qparams_per_token_asymmetric.default": (
+        "choose_qparams_per_token_asymmetric(Tensor input, ScalarType dtype) -> (Tensor, Tensor)"
+    ),
+    "quantize_per_token.default": (
+        f"quantize_per_token(Tensor input, Tensor scales, Tensor zero_points, {_RANGE}) -> Tensor"
+    ),
+    "dequantize_per_token.default": (
+        f"dequantize_per_token(Tensor input, Tensor scales, Tensor zero_points, {_RANGE}, ScalarType output_dtype)"
+        " -> Tensor"
+    ),
     "embedding_byte.default": f"embedding_byte({_TABLE}, Tensor indices) -> Tensor",
     "embedding_4bit.default": f"embedding_4bit({_TABLE}, Tensor indices) -> Tensor",
 }
@@ -43,6 +57,10 @@ QUANTIZE = f"{NAMESPACE}.quantize_per_tensor.default"
 DEQUANTIZE = f"{NAMESPACE}.dequantize_per_tensor.default"
 QUANTIZE_PER_CHANNEL = f"{NAMESPACE}.quantize_per_channel.default"
 DEQUANTIZE_PER_CHANNEL = f"{NAMESPACE}.dequantize_per_channel.default"
+DEQUANTIZE_PER_GROUP = f"{NAMESPACE}.dequantize_per_channel_group.default"
+CHOOSE_PER_TOKEN = f"{NAMESPACE}.choose_qparams_per_token_asymmetric.default"
+QUANTIZE_PER_TOKEN = f"{NAMESPACE}.quantize_per_token.default"
+DEQUANTIZE_PER_TOKEN = f"{NAMESPACE}.dequantize_per_token.default"
 EMBEDDING_BYTE = f"{NAMESPACE}.embedding_byte.default"
 EMBEDDING_4BIT = f"{NAMESPACE}.embedding_4bit.default"
 
@@ -56,6 +74,10 @@ def schema_of(name: str) -> OpSchema:
 def _out_schema(name: str) -> str:
     """The schema of the out variant of an operator of the table, as ExecuTorch's library names it."""
     packet, _, rest = SCHEMAS[name.removeprefix(f"{NAMESPACE}.")].partition("(")
+    if name == CHOOSE_PER_TOKEN:
+        arguments = rest.removesuffix(") -> (Tensor, Tensor)")
+        outs = "Tensor(a!) scale_out, Tensor(b!) zero_point_out"
+        return f"{NAMESPACE}::{packet}.out({arguments}, *, {outs}) -> (Tensor(a!), Tensor(b!))"
     arguments = rest.removesuffix(") -> Tensor")
     keyword = "" if "*, " in arguments else "*, "
     return f"{NAMESPACE}::{packet}.out({arguments}, {keyword}Tensor(a!) out) -> Tensor(a!)"

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.ir import SSAValue
 
 from etir.backends.api.quantization import CHOOSES, CLAMPS, MOVES
+from etir.backends.api.quantization import DYNAMIC as DYNAMIC_ROW
 from etir.backends.api.registry import backend_dialects, parse_delegate
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f32
@@ -26,6 +27,7 @@ from etir.driver import compile_program, module_of
 from etir.interpret.interpreter import Interpreter
 from etir.options import CompileKeywords, CompileOptions, compile_options
 from etir.passes.analysis.constants import ConstantStore
+from etir.passes.aten.gather_quantized_rows import GatherQuantizedRowsPass
 from etir.passes.delegation.decompose_preserved import DecomposePreservedPass
 from etir.passes.infra.base import methods
 from etir.passes.infra.manager import PipelineOptions, run_pipeline
@@ -35,12 +37,21 @@ from etir.program import Program
 from etir.quantization.calibration import Statistics, calibrate, run_observed
 from etir.quantization.encodings import METHODS, clipped_share, encoding
 from etir.quantization.errors import E1501, E1502, E1503, E1506
-from etir.quantization.passes.annotate_quantization import INTEGERS, WEIGHT, WHY, AnnotateQuantizationPass, result_of
+from etir.quantization.passes.annotate_quantization import (
+    DYNAMIC,
+    INTEGERS,
+    WEIGHT,
+    WHY,
+    AnnotateQuantizationPass,
+    result_of,
+    rows_of,
+)
 from etir.quantization.passes.materialize_quantization import MaterializeQuantizationPass
-from etir.quantization.recipes import recipe_of
+from etir.quantization.passes.products_to_layers import ProductsToLayersPass
+from etir.quantization.recipes import Recipe, recipe_of
 from etir.quantization.report import Layer, QuantizationReport, sqnr
 from etir.quantization.samples import Calibration, samples_of
-from etir.quantization.weights import quantized_weight
+from etir.quantization.weights import multiplied_out, stored_bytes, stored_weight
 
 if TYPE_CHECKING:
     from etir.driver import Source
@@ -78,7 +89,9 @@ def quantize_program(
 ) -> Quantized:
     """Quantize an exported program, or a module at the edge level or above it.
 
-    ``recipe`` is ``static-int8`` (activations and weights, for delegates that compute on int8) or ``weight-int8``.
+    ``recipe`` is ``static-int8`` (activations and weights, for delegates that compute on int8), ``dynamic-int8`` (the
+    inputs of layers when they run, and weights), ``8da4w`` (the same with weights of 4 bits), ``weight-int8`` or
+    ``weight-int4``.
     ``calibration`` has the inputs of some calls, each a sequence of tensors or arrays of the shapes and dtypes that the
     program takes, or is the path of an ``.npz`` file of arrays with a sample in each index of their first dims.
     ``encodings`` says how a range is chosen: ``minmax``, ``percentile``, ``mse``, ``entropy``. ``skip`` are shell
@@ -89,10 +102,11 @@ def quantize_program(
     """
     chosen = compile_options(options, keywords, ()).resolved()
     how = recipe_of(recipe)
+    recipe = how.name
     if encodings not in METHODS:
         raise E1501.error(f"there is no method '{encodings}' to choose scales; there are {', '.join(METHODS)}")
-    if how.activations:
-        _check_backends(chosen)
+    if how.integers:
+        _check_backends(how, chosen)
     module = module_of(program, chosen)
     samples = samples_of(calibration, next((m for m in methods(module) if m.sym_name.data == METHOD), None))
     if how.activations and not samples:
@@ -103,34 +117,35 @@ def quantize_program(
         run_pipeline(ctx, on, list(passes), PipelineOptions(collect_errors=True))
 
     run(*pipeline(chosen, phase_of(module), "edge"))
-    run(AnnotateQuantizationPass(recipe, chosen.delegates, tuple(skip)))
-    marked = [op for m in methods(module) for op in m.walk() if INTEGERS in op.attributes or WEIGHT in op.attributes]
-    if not marked:
+    run(ProductsToLayersPass(), AnnotateQuantizationPass(recipe, chosen.delegates, tuple(skip), bool(samples)))
+    if not any(
+        mark in op.attributes for m in methods(module) for op in m.walk() for mark in (INTEGERS, DYNAMIC, WEIGHT)
+    ):
         told = (op.attributes.get(WHY) for m in methods(module) for op in m.walk())
         reasons = [reason.data for reason in told if isinstance(reason, StringAttr)]
         raise E1506.error("; ".join(dict.fromkeys(reasons)) or "no operator of it has a row that computes on int8")
-    statistics = calibrate(module, samples, METHOD) if how.activations else {}
+    statistics = calibrate(module, samples, METHOD) if samples else {}
     for op, seen in statistics.items():
-        if op.encoding is None and seen.samples:
+        if how.activations and op.encoding is None and seen.samples:
             op.properties["as"] = UniformAttr(encoding(seen, encodings))
     stored = module.clone()
     run(MaterializeQuantizationPass(keep=True), on=stored)
     losses, total = _measure(module, stored, samples)
     layers = tuple(_layers(module, statistics, losses))
     observed = module.clone()
-    run(MaterializeQuantizationPass())
+    run(MaterializeQuantizationPass(), GatherQuantizedRowsPass(chosen.target, chosen.link_libraries))
     if not chosen.delegates:
         run(DecomposePreservedPass(target=chosen.target, libraries=chosen.link_libraries))
     return Quantized(module, observed, QuantizationReport(recipe, layers, len(samples), total), chosen)
 
 
-def _check_backends(options: CompileOptions) -> None:
-    delegates = [parse_delegate(text) for text in options.delegates]
-    if any(d.backend.quantization_rows(d.options) for d in delegates):
+def _check_backends(how: Recipe, options: CompileOptions) -> None:
+    if any(row.scheme == how.scheme for row in rows_of(how, options.delegates)):
         return
-    named = ", ".join(f"'{d.backend.name}'" for d in delegates)
+    named = ", ".join(f"'{parse_delegate(text).backend.name}'" for text in options.delegates)
     who = f"none of the delegates {named} computes" if named else f"no kernel of target '{options.target}' computes"
-    raise E1502.error(f"static-int8: {who} on int8")
+    found = " with scales that are found at run time" if how.scheme == DYNAMIC_ROW else ""
+    raise E1502.error(f"{how.name}: {who} on int8{found}")
 
 
 def _measure(
@@ -192,18 +207,19 @@ def _layer(
     if INTEGERS not in op.attributes and encoded is None:
         return None if _says_nothing(op) else Layer(name, op.op_name, "float32", reason="no row computes it on int8")
     loss = None
+    kind = "int8" if INTEGERS in op.attributes else "int8 at run time" if DYNAMIC in op.attributes else "int8 weights"
     if isinstance(encoded, UniformAttr) and weight is not None and store.is_constant(weight):
-        axis = encoded.data.axis or 0
+        how = encoded.data
         array = np.frombuffer(store.data(weight), np.float32).reshape(tensor_of(weight).get_shape())
-        integers, scales = quantized_weight(array, axis)
-        along = scales.reshape([-1 if d == axis else 1 for d in range(array.ndim)])
-        loss, size = sqnr(array, integers * along), integers.nbytes + scales.nbytes
+        integers, scales = stored_weight(array, how)
+        loss, size = sqnr(array, multiplied_out(integers, scales, how)), stored_bytes(integers, scales, how)
+        if how.bits != 8:
+            kind = f"int{how.bits} weights" if kind == "int8 weights" else f"{kind}, int{how.bits} weights"
     observe = result_of(op)
-    kind = "int8" if INTEGERS in op.attributes else "int8 weights"
     seen = None if observe is None else statistics.get(observe)
-    if observe is None or seen is None or observe.encoding is None:
+    if observe is None or seen is None or not seen.samples:
         return Layer(name, op.op_name, kind, weight_sqnr=loss, weight_bytes=size)
-    clipped = clipped_share(seen, observe.encoding.data)
+    clipped = None if observe.encoding is None else clipped_share(seen, observe.encoding.data)
     return Layer(name, op.op_name, kind, seen.low, seen.high, clipped, loss, losses.get(observe), size)
 
 

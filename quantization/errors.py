@@ -7,7 +7,8 @@ from etir.diagnostics import define
 E1501 = define(
     "E1501",
     "there is no such recipe",
-    "recipes are static-int8 and weight-int8; `docs/guide/quantization.md` says what each of them does",
+    "recipes are static-int8, dynamic-int8, 8da4w, weight-int8 and weight-int4; `docs/guide/quantization.md` says what "
+    "each of them does",
 )
 E1502 = define(
     "E1502",

@@ -22,10 +22,10 @@ def sqnr(wanted: np.ndarray, found: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Layer:
-    """One operator. ``stored`` is ``int8`` (it computes on integers), ``int8 weights`` or ``float32``, ``reason`` why
-    not integers. ``low`` and ``high`` are what calibration saw of the result, ``clipped`` the share of it that is not
-    in the range of the integers. ``weight_sqnr`` is the loss of the weight alone, ``result_sqnr`` that of everything up
-    to the result, on the first sample, in dB. ``weight_bytes`` are those in the file.
+    """One operator. ``stored`` is one of :data:`KINDS`, ``reason`` why not integers. ``low`` and ``high`` are what
+    calibration saw of the result, ``clipped`` the share of it that is not in the range of the integers. ``weight_sqnr``
+    is the loss of the weight alone, ``result_sqnr`` that of everything up to the result, on the first sample, in dB.
+    ``weight_bytes`` are those in the file.
     """
 
     name: str
@@ -84,7 +84,17 @@ class QuantizationReport:
         return "\n".join(lines)
 
 
-KINDS = ("int8", "int8 weights", "float32")
+KINDS = (
+    "int8",
+    "int8 at run time",
+    "int8 at run time, int4 weights",
+    "int8 weights",
+    "int4 weights",
+    "float32",
+)
+"""How a layer is stored: it computes on int8 with scales that calibration or each run has found, or it computes in
+float32 from integers, or from float32.
+"""
 _HEAD = ("layer", "operator", "stored", "least", "greatest", "clipped", "weight dB", "result dB", "bytes", "why")
 _LEFT = (0, 1, 2, 9)
 

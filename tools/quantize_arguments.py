@@ -16,8 +16,8 @@ def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quantize",
         metavar="RECIPE",
-        help="store numbers as integers: static-int8 (for delegates that compute on int8; needs --calibration), "
-        "weight-int8",
+        help="store numbers as integers: static-int8 (needs --calibration), dynamic-int8, 8da4w (these for delegates "
+        "that compute on int8), weight-int8, weight-int4",
     )
     parser.add_argument(
         "--calibration", metavar="FILE.npz", help="inputs to see, a sample in each index of the first dim of each array"

@@ -2,7 +2,8 @@
 
 A :class:`QuantizedRow` is an operator that the backend computes on integers, under conditions with reasons like
 those of what it claims. Its ``activations`` and its result are stored as int8 with one scale each; operators that only
-move or choose elements, and clamps after it, need no row: integers go through them.
+move or choose elements, and clamps after it, need no row: integers go through them. Rows of scheme :data:`DYNAMIC` are
+of operators that quantize their input when they run, each row of it with a scale of its own, and give floating point.
 """
 
 from __future__ import annotations
@@ -11,6 +12,11 @@ from dataclasses import dataclass
 
 from etir.backends.api.patterns import Condition, Match
 from etir.dialects.schema_op import SchemaOp
+
+STATIC, DYNAMIC, WEIGHT = "static", "dynamic", "weight"
+"""What a row says: activations are int8 with scales that calibration finds, or with scales that are found when the
+program runs, or only the weight is integers.
+"""
 
 CLAMPS = ("aten.relu.default", "aten.relu6.default", "aten.hardtanh.default", "aten.clamp.default")
 """Operators that become the range of the node that computes their operand."""
@@ -44,8 +50,8 @@ CHOOSES = frozenset({"aten.relu.default", "aten.max_pool2d.default", "aten.max_p
 
 @dataclass(frozen=True)
 class QuantizedRow:
-    """``activations`` are the arguments that are int8, ``weight`` the argument (if any) that is a constant of int8 with
-    a scale for each index of dim ``axis``.
+    """``activations`` are the arguments that are int8, ``weight`` the argument (if any) that is a constant of integers
+    of ``bits`` bits with a scale for each index of dim ``axis``, or for each ``block`` numbers in its last dim.
     """
 
     operator: str
@@ -53,8 +59,31 @@ class QuantizedRow:
     weight: str = ""
     axis: int = 0
     conditions: tuple[Condition, ...] = ()
+    scheme: str = STATIC
+    bits: int = 8
+    block: int | None = None
 
-    def refusal(self, op: SchemaOp) -> str | None:
-        """Why the row does not hold for an operation, None where it does."""
+    def refusal(self, op: SchemaOp) -> tuple[int, str] | None:
+        """None where the row holds for an operation; else how many of its conditions do, and why the next does not."""
         match = Match(op, (op,), {})
-        return next((reason for c in self.conditions if (reason := c.failure(match)) is not None), None)
+        for held, wanted in enumerate(self.conditions):
+            reason = wanted.failure(match)
+            if reason is not None:
+                return held, reason
+        return None
+
+
+def in_blocks(size: int) -> Condition:
+    """The weight has rows of a multiple of ``size`` numbers."""
+
+    def failure(match: Match) -> str | None:
+        shape = match.type("weight")
+        columns = 0 if shape is None else shape.get_shape()[-1]
+        return None if columns > 0 and columns % size == 0 else f"rows of {columns} numbers, not blocks of {size}"
+
+    return Condition(f"rows in blocks of {size}", failure)
+
+
+def never(reason: str) -> Condition:
+    """What does not hold: for a row that says why an operator is left alone."""
+    return Condition(reason, lambda match: reason)

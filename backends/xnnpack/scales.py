@@ -28,6 +28,8 @@ QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 PER_CHANNEL = "quantized_decomposed.dequantize_per_channel.default"
 
+PER_GROUP = "quantized_decomposed.dequantize_per_channel_group.default"
+
 JOINS = frozenset({"aten.cat.default", "aten.stack.default"})
 """Operators whose elements are those of their operands."""
 

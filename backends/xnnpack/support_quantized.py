@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from etir.backends.api.conditions import dtypes, is_constant, not_empty
 from etir.backends.api.patterns import Condition, Match, Node, Row, condition, op
 from etir.backends.xnnpack.legalize.quantized import BLOCK_MULTIPLE
-from etir.backends.xnnpack.scales import DEQUANTIZE, PER_CHANNEL, QUANTIZE, bytes_of
+from etir.backends.xnnpack.scales import DEQUANTIZE, PER_CHANNEL, PER_GROUP, QUANTIZE, bytes_of
 from etir.backends.xnnpack.support import bounded, convolves, few_dims, rescales
 from etir.dialects.dtypes import BY_TORCH_NAME
 from etir.dialects.schema_op import SchemaOp
@@ -46,9 +46,19 @@ def integer_weight(match: Match) -> str | None:
         if isinstance(value, SSAValue) and not is_constant(value):
             return f"'{name}' of the weight is computed"
     low, high = weight.arg("quant_min"), weight.arg("quant_max")
-    if (low, high) == (-8, 7) and weight.SCHEMA.op_name == PER_CHANNEL:
-        return None
+    if (low, high) == (-8, 7) and weight.SCHEMA.op_name in (PER_CHANNEL, PER_GROUP):
+        return _blocks(weight) if weight.SCHEMA.op_name == PER_GROUP else None
+    if weight.SCHEMA.op_name == PER_GROUP:
+        return f"groups of integers from {low} to {high}, takes such of 4 bits"
     return _integers(weight, (-128, -127), (127,))
+
+
+def _blocks(weight: SchemaOp) -> str | None:
+    shape = cast(SSAValue, weight.arg("input")).type.get_shape()  # type: ignore[attr-defined]
+    size = cast(int, weight.arg("group_size"))
+    if len(shape) != 2 or size < 1 or shape[1] % size:
+        return f"groups of {size} in {list(shape)}"
+    return None if size == shape[1] or size % BLOCK_MULTIPLE == 0 else f"groups of {size} numbers"
 
 
 @condition("a constant bias")
@@ -60,6 +70,8 @@ def constant_bias(match: Match) -> str | None:
 @condition("scales by the first dim of the weight, zero points of 0")
 def by_output_channel(match: Match) -> str | None:
     weight = match["weight"]
+    if weight.SCHEMA.op_name == PER_GROUP:
+        return None
     rank = len(cast(SSAValue, weight.arg("input")).type.get_shape())  # type: ignore[attr-defined]
     axis = weight.arg("axis") % rank
     return None if axis == 0 else f"scales by dim {axis} of the weight"
@@ -152,6 +164,8 @@ def quantized_rows() -> tuple[Row, ...]:
     """The rows for quantized tensors."""
     weight = op(*_WEIGHTS, capture="weight", duplicable=True)
     channels = op(PER_CHANNEL, capture="weight", duplicable=True)
+    rows = op(PER_CHANNEL, PER_GROUP, capture="weight", duplicable=True)
+    groups = op(PER_GROUP, capture="weight", duplicable=True)
     static: tuple[Condition, ...] = (*_float_input(), integer_weight, constant_bias, rescales)
     dynamic = (*static, by_output_channel, no_zero_points)
     return (
@@ -159,9 +173,12 @@ def quantized_rows() -> tuple[Row, ...]:
         Row(op(DEQUANTIZE), (not_empty(), few_dims, bounded, whole_int8)),
         Row(op("aten.linear.default", weight=weight), static, "linear with an integer weight"),
         Row(op("aten.convolution.default", weight=weight), (*static, convolves), "convolution with an integer filter"),
+        Row(
+            op("aten.linear.default", weight=groups), (*static, no_zero_points), "linear with groups of 4-bit integers"
+        ),
         *(
             Row(pattern, dynamic, "linear, quantized at run time")
-            for pattern in _dynamic("aten.linear.default", weight=channels)
+            for pattern in _dynamic("aten.linear.default", weight=rows)
         ),
         *(
             Row(pattern, (*dynamic, convolves, plain_convolution), "convolution, quantized at run time")

@@ -15,14 +15,15 @@ On others, rows are gathered first::
     %s = aten.embedding.default(%scales, %i) : ... -> tensor<3x2xf32>
     (r - z) * s
 
-Either way the numbers are the same. A table that something else reads, too, is left alone.
+Either way the numbers are the same. A table that something else reads, too, is left alone. At the edge level the pass
+does the same with `edge` operators.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -31,8 +32,11 @@ from etir.dialects.aten import ops as aten
 from etir.dialects.aten.base import AtenOp, custom_op
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of, f32, i8, ui8
+from etir.dialects.edge import ops as edge
+from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import is_static, tensor_of, tensor_type
-from etir.dialects.quantized import EMBEDDING_4BIT, EMBEDDING_BYTE, declare, schema_of
+from etir.dialects.quantized import EMBEDDING_4BIT, EMBEDDING_BYTE, declare, quantized_op, schema_of
+from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.builder import Builder, element
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
@@ -91,6 +95,14 @@ class _Table:
     high: int
 
 
+_Embedding: TypeAlias = "aten.embedding.default | edge.aten.embedding.default"
+
+
+def operator_name(op: SchemaOp) -> str:
+    """The operator of an operation of either level."""
+    return op.SCHEMA.op_name
+
+
 class _Lookup(Pattern):
     """``embedding(dequantize(table), indices)``"""
 
@@ -101,9 +113,9 @@ class _Lookup(Pattern):
         self.linked = linked
         self.made: dict[str, None] = {}
 
-    def rewrite(self, op: aten.embedding.default, rewriter: PatternRewriter) -> None:
+    def rewrite(self, op: aten.embedding.default | edge.aten.embedding.default, rewriter: PatternRewriter) -> None:
         source = op.weight.owner
-        if not isinstance(source, AtenOp) or source.name not in (BY_CHANNEL, BY_GROUP, AFFINE):
+        if not isinstance(source, AtenOp | EdgeOp) or operator_name(source) not in (BY_CHANNEL, BY_GROUP, AFFINE):
             rewriter.notify_match_failure("no table of integers")
             return
         if not op.weight.has_one_use() or element(op.weight) != f32:
@@ -113,7 +125,7 @@ class _Lookup(Pattern):
         if table is None:
             rewriter.notify_match_failure("not int8 rows with a scale for each or for equal groups in it")
             return
-        b = Builder(rewriter)
+        b = Builder(rewriter, "edge" if isinstance(op, EdgeOp) else "aten")
         fits = table.low >= -8 and table.high <= 7 and table.integers.shape[1] % 2 == 0
         if fits and EMBEDDING_4BIT in self.linked:
             shifted = (table.integers.astype("int16") + 8).astype("uint8")
@@ -129,7 +141,7 @@ class _Lookup(Pattern):
         rewriter.replace_op(op, [result])
 
     def _kernel(
-        self, b: Builder, op: aten.embedding.default, name: str, rows: SSAValue, table: _Table, bounds: tuple[int, int]
+        self, b: Builder, op: _Embedding, name: str, rows: SSAValue, table: _Table, bounds: tuple[int, int]
     ) -> SSAValue:
         scales = table.scales[:, 0] if table.scales.shape[1] == 1 else table.scales
         points = None if table.points is None else table.points.reshape(scales.shape)
@@ -141,12 +153,13 @@ class _Lookup(Pattern):
             "weight_quant_max": bounds[1],
             "indices": op.indices,
         }
-        made = custom_op(schema_of(name)).make(arguments, [op.results[0].type])
+        cls = quantized_op(name) if isinstance(op, EdgeOp) else custom_op(schema_of(name))
+        made = cls.make(arguments, [op.results[0].type])
         b.insert(made)
         self.made[name] = None
         return made.results[0]
 
-    def _gathered(self, b: Builder, op: aten.embedding.default, rows: SSAValue, table: _Table) -> SSAValue:
+    def _gathered(self, b: Builder, op: _Embedding, rows: SSAValue, table: _Table) -> SSAValue:
         sizes = b.sizes(op.results[0])
         groups = table.scales.shape[1]
         split = [*sizes[:-1], groups, table.integers.shape[1] // groups]
@@ -160,28 +173,29 @@ class _Lookup(Pattern):
             numbers = b.sub(numbers, looked_up(self._constant(b, table.points, f32, op, "zero_points"), along))
         return b.view(b.mul(numbers, looked_up(self._constant(b, table.scales, f32, op, "scales"), along)), sizes)
 
-    def _constant(self, b: Builder, array: np.ndarray, type: Any, op: AtenOp, hint: str) -> SSAValue:
+    def _constant(self, b: Builder, array: np.ndarray, type: Any, op: SchemaOp, hint: str) -> SSAValue:
         data = array.astype(str(dtype_of(type).numpy_name)).tobytes()
         made = self.store.make(data, tensor_type(type, array.shape), op, hint)
         b.insert(made)
         return made.results[0]
 
-    def _table(self, op: AtenOp) -> _Table | None:
+    def _table(self, op: SchemaOp) -> _Table | None:
         """The rows of a dequantize operator whose operands are constants."""
-        scale_name, point_name = ("scale", "zero_point") if op.name == AFFINE else ("scales", "zero_points")
+        operator = operator_name(op)
+        scale_name, point_name = ("scale", "zero_point") if operator == AFFINE else ("scales", "zero_points")
         integers, scales, points = (self._array(op.arg(name)) for name in ("input", scale_name, point_name))
         stored = tensor_of(cast(SSAValue, op.arg("input"))).element_type
         if integers is None or scales is None or integers.ndim != 2 or stored != i8:
             return None
         if points is None and op.arg(point_name) is not None:
             return None
-        if op.name == BY_CHANNEL and cast(int, op.arg("axis")) not in (0, -2):
+        if operator == BY_CHANNEL and cast(int, op.arg("axis")) not in (0, -2):
             return None
         rows, columns = integers.shape
         if not rows or not columns or scales.size % rows or columns % max(scales.size // rows, 1):
             return None
         groups = scales.size // rows
-        if op.name == AFFINE and tuple(cast(Any, op.arg("block_size"))) != (1, columns // max(groups, 1)):
+        if operator == AFFINE and tuple(cast(Any, op.arg("block_size"))) != (1, columns // max(groups, 1)):
             return None
         zeros = None if points is None or not points.any() else points.reshape(rows, groups)
         low, high = (op.arg(name) for name in ("quant_min", "quant_max"))

@@ -16,20 +16,23 @@ What can be integers is what the backends' rows say (:mod:`etir.backends.api.qua
 that alone reads a result is a part of the operator: the range after it is the one that counts. Integers go through
 what only moves or chooses elements, so that nothing is observed twice. An operator of which a row exists and does not
 hold, or that is skipped, has the reason as ``quant.why``.
+
+With ``recipe=dynamic-int8`` the layer is marked ``quant.dynamic``: its input becomes integers when it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, UnitAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.api.conditions import is_constant
-from etir.backends.api.quantization import CHOOSES, CLAMPS, MOVES, QuantizedRow
+from etir.backends.api.quantization import CHOOSES, CLAMPS, MOVES, STATIC, QuantizedRow
+from etir.backends.api.quantization import DYNAMIC as DYNAMIC_ROW
 from etir.backends.api.registry import parse_delegate
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f32
@@ -39,10 +42,10 @@ from etir.dialects.quant.ops import ObserveOp, Uniform, UniformAttr
 from etir.dialects.text import source_location
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
-from etir.quantization.recipes import recipe_of
+from etir.quantization.recipes import Recipe, recipe_of
 from etir.quantization.weights import WEIGHT_ROWS
 
-WEIGHT, WHY, INTEGERS = "quant.weight", "quant.why", "quant.integers"
+WEIGHT, WHY, INTEGERS, DYNAMIC = "quant.weight", "quant.why", "quant.integers", "quant.dynamic"
 
 
 @register_pass
@@ -52,42 +55,44 @@ class AnnotateQuantizationPass(Pass):
 
     ``recipe`` is a name of :data:`~etir.quantization.recipes.RECIPES`; ``backend`` names backends as `partition` does;
     ``skip`` are shell patterns of source modules (``head.*``) and of operators (``aten.mul.Tensor``) that stay in
-    floating point.
+    floating point. ``results`` observes results of recipes without calibration, too, so that losses can be compared.
     """
 
     name = "annotate-quantization"
     recipe: str = "static-int8"
     backend: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    results: bool = False
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E1501 for an unknown recipe, E1101, E1107 and E1110 for wrong backends."""
-        activations = recipe_of(self.recipe).activations
+        recipe = recipe_of(self.recipe)
+        known = [row for row in rows_of(recipe, self.backend) if row.bits in (recipe.bits, 8)]
         rows: dict[str, list[QuantizedRow]] = {}
-        for row in tuple(self._rows()) if activations else WEIGHT_ROWS:
+        for row in sorted(known, key=lambda row: row.bits):
             rows.setdefault(row.operator, []).append(row)
         for method in methods(module):
             for op in list(method.walk()):
                 if isinstance(op, EdgeOp) and op.op_name in rows:
-                    self._annotate(op, rows[op.op_name], activations)
+                    self._annotate(op, rows[op.op_name])
 
-    def _rows(self) -> Iterator[QuantizedRow]:
-        for text in self.backend:
-            delegate = parse_delegate(text)
-            yield from delegate.backend.quantization_rows(delegate.options)
-
-    def _annotate(self, op: EdgeOp, rows: list[QuantizedRow], activations: bool) -> None:
+    def _annotate(self, op: EdgeOp, rows: list[QuantizedRow]) -> None:
         refusals = [row.refusal(op) for row in rows]
-        row = next((row for row, reason in zip(rows, refusals, strict=True) if reason is None), None)
-        reason = self._skipped(op) or (refusals[0] if row is None else None)
-        if row is not None and reason is None and activations:
-            reason = _not_numbers(op, row)
+        row = next((row for row, refusal in zip(rows, refusals, strict=True) if refusal is None), None)
+        reason = self._skipped(op)
+        if reason is None:
+            nearest = max((refusal for refusal in refusals if refusal is not None), key=lambda r: r[0], default=None)
+            reason = _not_numbers(op, row) if row is not None else nearest[1] if nearest is not None else ""
         if row is None or reason is not None:
             op.attributes[WHY] = StringAttr(reason or "")
             return
         if row.weight:
-            op.attributes[WEIGHT] = UniformAttr(Uniform(axis=row.axis))
-        if not activations:
+            op.attributes[WEIGHT] = UniformAttr(Uniform(axis=row.axis, bits=row.bits, block=row.block))
+        if row.scheme == DYNAMIC_ROW:
+            op.attributes[DYNAMIC] = ArrayAttr([StringAttr(name) for name in row.activations])
+        if row.scheme != STATIC:
+            if self.results:
+                _observe_result(op)
             return
         op.attributes[INTEGERS] = UnitAttr()
         for name in dict.fromkeys(row.activations):
@@ -100,6 +105,20 @@ class AnnotateQuantizationPass(Pass):
         names = [place.module if place is not None else "", op.op_name if isinstance(op, EdgeOp) else ""]
         pattern = next((p for p in self.skip if any(name and fnmatchcase(name, p) for name in names)), None)
         return None if pattern is None else f"skipped by '{pattern}'"
+
+
+def rows_of(recipe: Recipe, backends: Iterable[str]) -> Iterator[QuantizedRow]:
+    """The rows of a recipe: what backends compute on integers, or what may have weights of integers on any target.
+
+    Raises E1101, E1107 and E1110 for wrong backends.
+    """
+    if not recipe.integers:
+        yield from WEIGHT_ROWS
+        return
+    for text in backends:
+        delegate = parse_delegate(text)
+        rows = delegate.backend.quantization_rows(delegate.options)
+        yield from (row for row in rows if row.scheme == recipe.scheme)
 
 
 def _not_numbers(op: EdgeOp, row: QuantizedRow) -> str | None:

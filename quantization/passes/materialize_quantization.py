@@ -14,7 +14,12 @@ After::
     %3 = edge.quantized_decomposed.dequantize_per_channel.default(%2, %scales, %zeros, axis = 0, ...)
     %4 = edge.aten.linear.default(%1, %3) : ...
 
-A value that nothing was chosen for stays in floating point.
+A value that nothing was chosen for stays in floating point. What ``quant.dynamic`` names is quantized when the program
+runs, each row with a scale of its own::
+
+    %s, %z = edge.quantized_decomposed.choose_qparams_per_token_asymmetric.default(%x, dtype = i8)
+    %0 = edge.quantized_decomposed.quantize_per_token.default(%x, %s, %z, ...)
+    %1 = edge.quantized_decomposed.dequantize_per_token.default(%0, %s, %z, ...)
 """
 
 from __future__ import annotations
@@ -23,22 +28,43 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.dialects.context import EtContext
-from etir.dialects.dtypes import f32, i8, i64
+from etir.dialects.dtypes import f32, f64, i8, i64
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
 from etir.dialects.et.program import GetWeightOp
 from etir.dialects.quant.ops import HIGH, LOW, ObserveOp, UniformAttr
-from etir.dialects.quantized import DEQUANTIZE, DEQUANTIZE_PER_CHANNEL, QUANTIZE, declare, quantized_op
+from etir.dialects.quantized import (
+    CHOOSE_PER_TOKEN,
+    DEQUANTIZE,
+    DEQUANTIZE_PER_CHANNEL,
+    DEQUANTIZE_PER_GROUP,
+    DEQUANTIZE_PER_TOKEN,
+    QUANTIZE,
+    QUANTIZE_PER_TOKEN,
+    declare,
+    quantized_op,
+)
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
-from etir.quantization.passes.annotate_quantization import INTEGERS, WEIGHT, WHY
-from etir.quantization.weights import MOST, quantized_weight
+from etir.quantization.passes.annotate_quantization import DYNAMIC, INTEGERS, WEIGHT, WHY
+from etir.quantization.weights import BOUNDS, stored_weight
+
+MADE = (
+    QUANTIZE,
+    DEQUANTIZE,
+    DEQUANTIZE_PER_CHANNEL,
+    DEQUANTIZE_PER_GROUP,
+    CHOOSE_PER_TOKEN,
+    QUANTIZE_PER_TOKEN,
+    DEQUANTIZE_PER_TOKEN,
+)
+"""Operators that are made."""
 
 
 @register_pass
@@ -56,16 +82,19 @@ class MaterializeQuantizationPass(Pass):
         """Weights whose bytes are not loaded stay in floating point."""
         store = ConstantStore(module)
         for method in methods(module):
+            rounded: dict[SSAValue, SSAValue] = {}
             for op in list(method.walk()):
                 for name in (WHY, INTEGERS):
                     op.attributes.pop(name, None)
                 if isinstance(op, ObserveOp):
                     self._pair(op)
-                elif isinstance(op, EdgeOp) and isinstance(op.attributes.get(WEIGHT), UniformAttr):
-                    _weight(op, store)
+                elif isinstance(op, EdgeOp):
+                    if isinstance(op.attributes.get(WEIGHT), UniformAttr):
+                        _weight(op, store)
+                    if isinstance(op.attributes.get(DYNAMIC), ArrayAttr):
+                        _dynamic(op, rounded)
             names = dict.fromkeys(op.op_name for op in method.walk() if isinstance(op, EdgeOp))
-            made = [n for n in (QUANTIZE, DEQUANTIZE, DEQUANTIZE_PER_CHANNEL) if n in names]
-            declare(module, made)
+            declare(module, [n for n in MADE if n in names])
 
     def _pair(self, op: ObserveOp) -> None:
         value, encoding = op.input, op.encoding
@@ -90,7 +119,7 @@ class MaterializeQuantizationPass(Pass):
 def _weight(op: EdgeOp, store: ConstantStore) -> None:
     encoding = op.attributes.pop(WEIGHT)
     assert isinstance(encoding, UniformAttr)
-    axis = cast(int, encoding.data.axis)
+    how = encoding.data
     weight = cast(SSAValue, op.arg("weight"))
     if not store.is_constant(weight):
         return
@@ -98,22 +127,62 @@ def _weight(op: EdgeOp, store: ConstantStore) -> None:
     order = order_of(type)
     shape = type.get_shape()
     stored = np.frombuffer(store.data(weight), np.float32).reshape([shape[d] for d in order])
-    integers, scales = quantized_weight(stored.transpose(np.argsort(order)), axis)
+    integers, scales = stored_weight(stored.transpose(np.argsort(order)), how)
     hint = weight.owner.symbol.root_reference.data if isinstance(weight.owner, GetWeightOp) else "weight"
     numbers = [
-        store.make(np.ascontiguousarray(integers).tobytes(), tensor_type(i8, shape), op, f"{hint}_int8"),
-        store.make(scales.tobytes(), tensor_type(f32, [len(scales)]), op, f"{hint}_scales"),
-        store.make(np.zeros(len(scales), np.int64).tobytes(), tensor_type(i64, [len(scales)]), op, "zeros"),
+        store.make(np.ascontiguousarray(integers).tobytes(), tensor_type(i8, shape), op, f"{hint}_int{how.bits}")
     ]
+    numbers.append(store.make(scales.tobytes(), tensor_type(f32, scales.shape), op, f"{hint}_scales"))
+    if how.block is None:
+        zeros = np.zeros(scales.shape, np.int64)
+        numbers.append(store.make(zeros.tobytes(), tensor_type(i64, scales.shape), op, "zeros"))
     for number in numbers:
         Rewriter.insert_op(number, InsertPoint.before(op))
     names = ("input", "scales", "zero_points")
-    arguments: dict[str, Any] = {n: o.results[0] for n, o in zip(names, numbers, strict=True)}
-    arguments |= {"axis": axis, "quant_min": -MOST, "quant_max": MOST, "dtype": i8}
-    made = quantized_op(DEQUANTIZE_PER_CHANNEL).make(arguments, [tensor_type(f32, shape)], location=op.location)
+    arguments: dict[str, Any] = {n: o.results[0] for n, o in zip(names, numbers, strict=False)}
+    low, high = BOUNDS[how.bits]
+    arguments |= {"quant_min": low, "quant_max": high, "dtype": i8}
+    if how.block is None:
+        name, arguments["axis"] = DEQUANTIZE_PER_CHANNEL, cast(int, how.axis)
+    else:
+        name = DEQUANTIZE_PER_GROUP
+        arguments |= {"group_size": how.block, "output_dtype": f32}
+    made = quantized_op(name).make(arguments, [tensor_type(f32, shape)], location=op.location)
     Rewriter.insert_op(made, InsertPoint.before(op))
     op.operands[op.operands.index(weight)] = made.results[0]
     _erase_unused(weight.owner)
+
+
+def _dynamic(op: EdgeOp, rounded: dict[SSAValue, SSAValue]) -> None:
+    """The activations of an operator as int8 with scales that are found at run time; ``rounded`` has those that are."""
+    for name in cast("ArrayAttr[StringAttr]", op.attributes.pop(DYNAMIC)):
+        value = cast(SSAValue, op.arg(name.data))
+        known = rounded.get(value)
+        if known is None:
+            known = rounded[value] = _by_rows(op, value)
+        op.operands[op.operands.index(value)] = known
+
+
+def _by_rows(op: EdgeOp, value: SSAValue) -> SSAValue:
+    type = tensor_of(value)
+    dims, order = dims_of(type), order_of(type)
+    parameters = [tensor_type(element, [*dims[:-1], 1]) for element in (f64, i64)]
+    choose = quantized_op(CHOOSE_PER_TOKEN).make({"input": value, "dtype": i8}, parameters, location=op.location)
+    scales, points = choose.results
+    numbers: dict[str, Any] = {
+        "scales": scales,
+        "zero_points": points,
+        "quant_min": LOW,
+        "quant_max": HIGH,
+        "dtype": i8,
+    }
+    stored = tensor_type(i8, dims, order)
+    quantize = quantized_op(QUANTIZE_PER_TOKEN).make({"input": value, **numbers}, [stored], location=op.location)
+    arguments: dict[str, Any] = {"input": quantize.results[0], **numbers, "output_dtype": f32}
+    dequantize = quantized_op(DEQUANTIZE_PER_TOKEN).make(arguments, [type], location=op.location)
+    for made in (choose, quantize, dequantize):
+        Rewriter.insert_op(made, InsertPoint.before(op))
+    return dequantize.results[0]
 
 
 def _erase_unused(owner: object) -> None:

@@ -169,6 +169,17 @@ def dequantize_per_channel(emitter: Emitter, op: SchemaOp) -> None:
     emitter.constants.quantized[op.results[0]] = weight
 
 
+@legalizes("quantized_decomposed.dequantize_per_channel_group.default")
+def dequantize_per_group(emitter: Emitter, op: SchemaOp) -> None:
+    """A constant of 4-bit integers with a scale for each group of numbers in a row."""
+    rows, columns = emitter.dims(op.operands[0])
+    size = op.arg("group_size")
+    scales = emitter.constants.array(op.arg("scales")).reshape(rows, columns // size)
+    block = None if size == columns else size
+    weight = QuantizedWeight(op.arg("input"), scales if block else scales.reshape(-1), 0, block=block, bits=4)
+    emitter.constants.quantized[op.results[0]] = weight
+
+
 @legalizes(
     "quantized_decomposed.quantize_per_tensor.tensor",
     "quantized_decomposed.dequantize_per_tensor.tensor",

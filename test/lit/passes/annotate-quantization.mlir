@@ -1,5 +1,8 @@
 // RUN: et-opt -p 'annotate-quantization{backend=xnnpack}' --split-input-file %s | filecheck %s
 // RUN: et-opt -p 'annotate-quantization{recipe=weight-int8}' --split-input-file %s | filecheck %s --check-prefix=WEIGHT
+// RUN: et-opt -p 'annotate-quantization{recipe=dynamic-int8 backend=xnnpack}' --split-input-file %s | filecheck %s --check-prefix=DYNAMIC
+// RUN: et-opt -p 'annotate-quantization{recipe=8da4w backend=xnnpack}' --split-input-file %s | filecheck %s --check-prefix=FOUR
+// RUN: et-opt -p 'annotate-quantization{recipe=weight-int4}' --split-input-file %s | filecheck %s --check-prefix=FOUR-WEIGHT
 // RUN: et-opt -p 'annotate-quantization{backend=xnnpack skip=aten.linear.default}' --split-input-file %s | filecheck %s --check-prefix=SKIP
 // RUN: et-opt -p 'annotate-quantization{backend=reference}' --split-input-file %s | filecheck %s --check-prefix=NONE
 
@@ -13,6 +16,9 @@ func.func @layers(%x: tensor<2x32xf32>) -> tensor<16x2xf32> {
   // CHECK: %[[X:.*]] = quant.observe %x : tensor<2x32xf32>
   // CHECK: %[[Y:.*]] = edge.aten.linear.default(%[[X]], %w) {quant.weight = #quant.uniform<i8, axis = 0>, quant.integers}
   // WEIGHT: edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i8, axis = 0>}
+  // DYNAMIC: edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i8, axis = 0>, quant.dynamic = ["input"]}
+  // FOUR: edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i4, axis = 0, block = 32>, quant.dynamic = ["input"]}
+  // FOUR-WEIGHT: edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i4, axis = 0, block = 32>}
   // SKIP: edge.aten.linear.default(%x, %w) {quant.why = "skipped by 'aten.linear.default'"}
   // CHECK-NEXT: %[[R:.*]] = edge.aten.relu.default(%[[Y]])
   // CHECK-NEXT: %[[O:.*]] = quant.observe %[[R]]
@@ -41,4 +47,28 @@ func.func @refused(%x: tensor<2x32xf32>, %w: tensor<16x32xf32>) -> (tensor<2x16x
   %z = edge.aten.add.Tensor(%x, %x, alpha = 2) : (tensor<2x32xf32>, tensor<2x32xf32>) -> tensor<2x32xf32>
   %e = edge.aten.exp.default(%x) : (tensor<2x32xf32>) -> tensor<2x32xf32>
   func.return %y, %z, %e : tensor<2x16xf32>, tensor<2x32xf32>, tensor<2x32xf32>
+}
+
+// -----
+
+// Rows that are no blocks have 8 bits; a convolution is not quantized when it runs; tables are looked up.
+
+et.weight @w : tensor<16x30xf32> = #et.synthetic<seed = 1>
+et.weight @c : tensor<8x8x3xf32> = #et.synthetic<seed = 2>
+et.weight @e : tensor<10x30xf32> = #et.synthetic<seed = 3>
+
+// CHECK-LABEL: func.func @others
+func.func @others(%x: tensor<2x30xf32>, %y: tensor<1x8x9xf32>, %i: tensor<3xi64>) -> (tensor<2x16xf32>, tensor<1x8x7xf32>, tensor<3x30xf32>) {
+  // FOUR: edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i8, axis = 0>, quant.dynamic = ["input"]}
+  // FOUR: edge.aten.convolution.default({{.*}}) {quant.why = "a convolution whose input gets scales at run time is far slower than in float32: use static-int8 or weight-int8"}
+  // FOUR-WEIGHT: edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i8, axis = 0>}
+  // FOUR-WEIGHT: edge.aten.convolution.default({{.*}}) {quant.why = "a weight of 192 numbers"}
+  // FOUR-WEIGHT: edge.aten.embedding.default(%e, %i) {quant.weight = #quant.uniform<i8, axis = 0>}
+  %w = et.get_weight @w : tensor<16x30xf32>
+  %c = et.get_weight @c : tensor<8x8x3xf32>
+  %e = et.get_weight @e : tensor<10x30xf32>
+  %0 = edge.aten.linear.default(%x, %w) : (tensor<2x30xf32>, tensor<16x30xf32>) -> tensor<2x16xf32>
+  %1 = edge.aten.convolution.default(%y, %c, none, stride = [1], padding = [0], dilation = [1], transposed = false, output_padding = [0], groups = 1) : (tensor<1x8x9xf32>, tensor<8x8x3xf32>) -> tensor<1x8x7xf32>
+  %2 = edge.aten.embedding.default(%e, %i) : (tensor<10x30xf32>, tensor<3xi64>) -> tensor<3x30xf32>
+  func.return %0, %1, %2 : tensor<2x16xf32>, tensor<1x8x7xf32>, tensor<3x30xf32>
 }
