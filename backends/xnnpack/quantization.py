@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from etir.backends.api.conditions import constant, dtypes, not_empty, rank
+from etir.backends.api.conditions import constant, dtypes, literal, not_empty, rank
 from etir.backends.api.patterns import Match, condition
 from etir.backends.api.quantization import DYNAMIC, QuantizedRow, in_blocks, never
 from etir.backends.xnnpack.legalize.quantized import BLOCK_MULTIPLE
-from etir.backends.xnnpack.support import alpha_is_one, bounded, convolves, few_dims, mean_dims, whole_image
+from etir.backends.xnnpack.support import alpha_is_one, bounded, convolves, few_dims, mean_dims, plain_elu, whole_image
 
 
 @condition("an ordinary convolution")
@@ -24,6 +24,21 @@ def transposed(match: Match) -> str | None:
 _COMMON = (not_empty(), few_dims, bounded)
 _LAYER = (dtypes("float32"), *_COMMON, constant("weight", "bias"))
 _ELEMENTS = (dtypes("float32"), *_COMMON)
+_FUNCTION = dict.fromkeys(("gelu", "hardswish", "sigmoid", "tanh"), _ELEMENTS)
+_FUNCTION |= {"elu": (*_ELEMENTS, plain_elu), "leaky_relu": (*_ELEMENTS, literal("negative_slope"))}
+"""Functions of one number that layers end with."""
+_NO_NODE = "XNNPACK has no such node on int8"
+_FLOATS = (
+    "aten._softmax.default",
+    "aten.native_layer_norm.default",
+    "aten.avg_pool2d.default",
+    "aten.div.Tensor",
+    "aten.hardsigmoid.default",
+    "aten.prelu.default",
+    "aten.silu.default",
+)
+"""Operators that take much of the time of a net, and that are delegated in floating point."""
+_TWO = "a product of two computed matrices: XNNPACK multiplies such on int8 only where the second has a zero point of 0"
 _SLOW = (
     "a convolution whose input gets scales at run time is far slower than in float32: use static-int8 or weight-int8"
 )
@@ -37,6 +52,9 @@ ROWS = (
     QuantizedRow("aten.mul.Tensor", ("self", "other"), conditions=_ELEMENTS),
     QuantizedRow("aten.mean.dim", ("self",), conditions=(*_ELEMENTS, rank("self", 4), mean_dims)),
     QuantizedRow("aten.adaptive_avg_pool2d.default", ("self",), conditions=(*_ELEMENTS, whole_image)),
+    *(QuantizedRow(f"aten.{name}.default", ("self",), conditions=held) for name, held in _FUNCTION.items()),
+    *(QuantizedRow(name, (), conditions=(never(_NO_NODE),)) for name in _FLOATS),
+    *(QuantizedRow(f"aten.{name}.default", (), conditions=(never(_TWO),)) for name in ("bmm", "mm")),
     QuantizedRow(
         "aten.linear.default",
         ("input",),

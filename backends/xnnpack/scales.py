@@ -39,6 +39,17 @@ SUMS = frozenset({"aten.add.Tensor", "aten.sub.Tensor"})
 PRODUCTS = frozenset({"aten.mul.Tensor"})
 LAYERS = frozenset({"aten.convolution.default", "aten.linear.default"})
 
+TABLES = frozenset(
+    f"aten.{name}.default"
+    for name in ("abs", "ceil", "elu", "exp", "floor", "gelu", "hardswish", "leaky_relu", "neg", "sigmoid", "tanh")
+)
+"""Functions of one number, which XNNPACK computes on int8 by a table of 256 numbers, whatever the scales."""
+LEAKY, GELU, RESIZE = "aten.leaky_relu.default", "aten.gelu.default", "aten.upsample_bilinear2d.vec"
+SLOPES = 2.0**-8, 2.0**7
+"""Least and greatest factors of `leaky_relu` between integers, which is the one that is computed, on either side."""
+LEAST_GELU_STEP = 2.0**-8
+"""A step far larger than how far both forms of `gelu` are apart anywhere, 0.0005."""
+
 MOST = 256.0
 """What XNNPACK multiplies sums by on their way to the result's integers is less than this: it refuses layers with more,
 and its element-wise kernels leave the range of 32 bits not far beyond. One more step then is all of int8 anyway.
@@ -99,6 +110,17 @@ def source_scale(value: object) -> Scale | None:
             return None
         value = op.operands[0]
     return None
+
+
+def by_table(op: SchemaOp, source: Scale, result: Scale) -> bool:
+    """Whether a function of one number is computed on int8 between these scales."""
+    if op.SCHEMA.op_name == LEAKY:
+        ratio, slope = source.scale / result.scale, op.arg("negative_slope")
+        sides = (ratio, abs(float(slope)) * ratio) if isinstance(slope, int | float) else (0.0,)
+        return all(SLOPES[0] <= side <= SLOPES[1] for side in sides)
+    if op.SCHEMA.op_name == GELU:
+        return op.arg("approximate") == "none" or result.scale >= LEAST_GELU_STEP
+    return True
 
 
 def refused(op: SchemaOp) -> str | None:

@@ -111,8 +111,10 @@ def power(emitter: Emitter, op: edge.aten.pow.Tensor_Scalar) -> None:
 
 @legalizes()
 def gelu(emitter: Emitter, op: edge.aten.gelu.default) -> None:
-    """The node is the exact function; the approximation by ``tanh`` is decomposed."""
-    if op.approximate == "none":
+    """The node is the exact function; the approximation by ``tanh`` is decomposed, except on integers, whose steps are
+    far larger than the difference.
+    """
+    if op.approximate == "none" or emitter.scale_out is not None:
         unary(emitter, op, "gelu")
         return
     value = op.operands[0]

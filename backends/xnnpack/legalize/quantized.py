@@ -27,8 +27,11 @@ from etir.backends.xnnpack.scales import (
     PAD,
     PRODUCTS,
     QUANTIZE,
+    RESIZE,
     SUMS,
+    TABLES,
     Scale,
+    by_table,
     keeps_type,
     refused,
     stored_scale,
@@ -66,8 +69,10 @@ def quantized_scale(emitter: Emitter, op: SchemaOp) -> Scale | None:
         return result if result is not None and all(_converts(s, result) for s in scales) else same
     if result is None:
         return None
-    if name in CLAMPS:
+    if name in CLAMPS or name == RESIZE:
         return result if scales[0] == result else None
+    if name in TABLES:
+        return result if by_table(op, scales[0], result) else None
     if name not in RESCALES or (weights and not _integer_weight(emitter, op)) or refused(op) is not None:
         return None
     return None if name == "aten.mean.dim" and len(emitter.dims(op.arg("self"))) != 4 else result

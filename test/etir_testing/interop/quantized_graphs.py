@@ -178,6 +178,32 @@ def far_product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return pair(pair(x, 1e-5, 3) * pair(y, 1e-3, 3), 0.5, 3)
 
 
+def function(
+    f: Callable[..., torch.Tensor], out: float, point: int, scale: float = 0.03
+) -> Callable[..., torch.Tensor]:
+    """A function of one tensor between two pairs."""
+    return lambda x: pair(f(pair(x, scale, -17)), out, point)
+
+
+def sequence(x: torch.Tensor) -> torch.Tensor:
+    y = F.conv1d(pair(x.flatten(2), 0.03, 3), weight(C[..., 0], CS), BIAS, stride=2, padding=1)
+    return pair(F.hardtanh(y, -1.0, 1.0), 2 / 255, -1)
+
+
+def enlarged(x: torch.Tensor, *, by_channel: bool) -> torch.Tensor:
+    """A transposed convolution, with a scale for each output or one."""
+    stored, points = C.transpose(0, 1).contiguous(), POINTS
+    filters = q.dequantize_per_channel(stored, CS, points, 1, -127, 127, torch.int8)
+    if not by_channel:
+        filters = q.dequantize_per_tensor(stored, 0.004, 0, -127, 127, torch.int8)
+    return pair(F.conv_transpose2d(pair(x, 0.03, 3), filters, BIAS, stride=2), 0.05, 3)
+
+
+def attention(x: torch.Tensor) -> torch.Tensor:
+    rows = pair(x, 0.03, 3).unsqueeze(0)
+    return pair(torch.bmm(rows, rows.transpose(1, 2)), 0.2, -20)
+
+
 BYTES = torch.randint(0, 256, (4, 16), dtype=torch.uint8)
 
 GRAPHS: dict[str, Graph] = {
@@ -215,6 +241,34 @@ GRAPHS: dict[str, Graph] = {
     "split, select, product": Graph(split, (X,), 0.05),
     "stack and flip": Graph(stacked, (X, X.flip(0)), 0.03, integers=False, outside=True),
     "softmax": Graph(softmax_on_integers, (X,), 1 / 256, integers=False),
+    "gelu": Graph(function(F.gelu, 0.02, -120), (X,), 0.02),
+    "gelu by tanh": Graph(function(lambda x: F.gelu(x, approximate="tanh"), 0.02, -120), (X,), 0.02),
+    "gelu by tanh, small steps": Graph(
+        function(lambda x: F.gelu(x, approximate="tanh"), 0.0005, 0), (X,), 0.0005, integers=False
+    ),
+    "sigmoid": Graph(function(torch.sigmoid, 1 / 256, -128), (X,), 1 / 256),
+    "tanh": Graph(function(torch.tanh, 1 / 128, 0), (X,), 1 / 128),
+    "hardswish": Graph(function(F.hardswish, 0.02, -110), (X,), 0.02),
+    "elu": Graph(function(F.elu, 0.02, -80), (X,), 0.02),
+    "exp": Graph(function(torch.exp, 0.05, -128), (X,), 0.05),
+    "absolute value": Graph(function(torch.abs, 0.015, -128), (X,), 0.015),
+    "leaky_relu": Graph(function(lambda x: F.leaky_relu(x, 0.1), 0.02, -90), (X,), 0.02),
+    "leaky_relu, falling": Graph(function(lambda x: F.leaky_relu(x, -0.3), 0.02, -90), (X,), 0.02),
+    "leaky_relu, far scales": Graph(function(lambda x: F.leaky_relu(x, 0.001), 1e-5, 0), (X,), 1e-5, integers=False),
+    "two functions": Graph(
+        function(lambda x: pair(torch.tanh(pair(F.gelu(x), 0.02, -120)), 0.01, 0), 0.01, 0), (X,), 0.01
+    ),
+    "resize": Graph(
+        function(lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False), 0.03, -17),
+        (IMAGE,),
+        0.03,
+    ),
+    "average pool": Graph(function(lambda x: F.avg_pool2d(x, 2), 0.03, -17), (IMAGE,), 0.03, integers=False),
+    "mean over the image": Graph(function(lambda x: x.mean([2, 3], keepdim=True), 0.01, 3), (IMAGE,), 0.01),
+    "sequence with a clamp": Graph(sequence, (IMAGE,), 2 / 255),
+    "transposed convolution": Graph(lambda x: enlarged(x, by_channel=True), (IMAGE,), 0.05),
+    "transposed convolution, one scale": Graph(lambda x: enlarged(x, by_channel=False), (IMAGE,), 0.05),
+    "attention": Graph(attention, (X,), 0.2, integers=False),
     "requantized twice": Graph(lambda x: pair(pair(x, 0.03, 3), 0.05, -7), (X,), 0.05),
 }
 """By what is special about each."""
