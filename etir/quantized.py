@@ -46,7 +46,7 @@ from etir.quantization.passes.annotate_quantization import (
     result_of,
     rows_of,
 )
-from etir.quantization.passes.materialize_quantization import MaterializeQuantizationPass
+from etir.quantization.passes.materialize_quantization import MaterializeQuantizationPass, least_scales
 from etir.quantization.passes.products_to_layers import ProductsToLayersPass
 from etir.quantization.recipes import Recipe, recipe_of
 from etir.quantization.report import Layer, QuantizationReport, sqnr
@@ -211,7 +211,7 @@ def _layer(
     if isinstance(encoded, UniformAttr) and weight is not None and store.is_constant(weight):
         how = encoded.data
         array = np.frombuffer(store.data(weight), np.float32).reshape(tensor_of(weight).get_shape())
-        integers, scales = stored_weight(array, how)
+        integers, scales = stored_weight(array, how, least_scales(op, store))
         loss, size = sqnr(array, multiplied_out(integers, scales, how)), stored_bytes(integers, scales, how)
         if how.bits != 8:
             kind = f"int{how.bits} weights" if kind == "int8 weights" else f"{kind}, int{how.bits} weights"

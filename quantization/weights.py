@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 MOST = 127
 FEW = 256
 """Numbers of a weight that are no smaller as integers with their scales and an operator more."""
+MOST_BIAS = 2.0**29
+"""Steps of the products that a bias may have: their sum has 32 bits. A layer with more of them has weights that are
+next to nothing beside its bias, and gets a wider scale for them.
+"""
 BLOCK = 32
 """Numbers of 4 bits that share a scale."""
 BOUNDS = {8: (-MOST, MOST), 4: (-8, 7)}
@@ -54,16 +58,16 @@ are looked up.
 """
 
 
-def quantized_weight(weight: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """int8 numbers of the shape of ``weight`` and float32 scales, one for each index of ``axis``: the largest magnitude
-    is 127. A row of zeros has the scale 1.
+def quantized_weight(weight: np.ndarray, axis: int, least: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """int8 numbers of the shape of ``weight`` and float32 scales, one for each index of ``axis``, and not below
+    ``least``: the largest magnitude is 127. A row of zeros has the scale 1.
     """
     import numpy as np
 
     others = tuple(d for d in range(weight.ndim) if d != axis)
     most = np.abs(weight).max(axis=others) if weight.size else np.zeros(weight.shape[axis], np.float32)
     scales = np.where(most > 0, most / np.float32(MOST), np.float32(1)).astype(np.float32)
-    scales = np.maximum(scales, np.finfo(np.float32).tiny)
+    scales = np.maximum(scales, np.finfo(np.float32).tiny if least is None else least).astype(np.float32)
     along = scales.reshape([-1 if d == axis else 1 for d in range(weight.ndim)])
     return np.clip(np.rint(weight / along), -MOST, MOST).astype(np.int8), scales
 
@@ -102,9 +106,11 @@ def _as_bfloat16(scales: np.ndarray) -> np.ndarray:
     return ((raw + np.uint32(0x7FFF) + ((raw >> 16) & np.uint32(1))) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-def stored_weight(weight: np.ndarray, how: Uniform) -> tuple[np.ndarray, np.ndarray]:
-    """The integers of a weight, and its scales: a number for each index of a dim, or for each block of each row."""
-    return quantized_weight(weight, how.axis or 0) if how.block is None else quantized_blocks(weight, how.block)
+def stored_weight(weight: np.ndarray, how: Uniform, least: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The integers of a weight, and its scales: a number for each index of a dim, not below ``least``, or for each
+    block of each row.
+    """
+    return quantized_weight(weight, how.axis or 0, least) if how.block is None else quantized_blocks(weight, how.block)
 
 
 def multiplied_out(integers: np.ndarray, scales: np.ndarray, how: Uniform) -> np.ndarray:

@@ -32,6 +32,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from etir.backends.api.quantization import CHOOSES, MOVES
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f32, f64, i8, i64
 from etir.dialects.edge.base import EdgeOp
@@ -53,7 +54,7 @@ from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.quantization.passes.annotate_quantization import DYNAMIC, INTEGERS, WEIGHT, WHY
-from etir.quantization.weights import BOUNDS, stored_weight
+from etir.quantization.weights import BOUNDS, MOST_BIAS, stored_weight
 
 MADE = (
     QUANTIZE,
@@ -127,7 +128,7 @@ def _weight(op: EdgeOp, store: ConstantStore) -> None:
     order = order_of(type)
     shape = type.get_shape()
     stored = np.frombuffer(store.data(weight), np.float32).reshape([shape[d] for d in order])
-    integers, scales = stored_weight(stored.transpose(np.argsort(order)), how)
+    integers, scales = stored_weight(stored.transpose(np.argsort(order)), how, least_scales(op, store))
     hint = weight.owner.symbol.root_reference.data if isinstance(weight.owner, GetWeightOp) else "weight"
     numbers = [
         store.make(np.ascontiguousarray(integers).tobytes(), tensor_type(i8, shape), op, f"{hint}_int{how.bits}")
@@ -151,6 +152,32 @@ def _weight(op: EdgeOp, store: ConstantStore) -> None:
     Rewriter.insert_op(made, InsertPoint.before(op))
     op.operands[op.operands.index(weight)] = made.results[0]
     _erase_unused(weight.owner)
+
+
+def least_scales(op: EdgeOp, store: ConstantStore) -> np.ndarray | None:
+    """The scales of the weight of a layer on integers below which its bias has no room in 32 bits; None without a bias
+    or where the input is not stored as integers.
+    """
+    bias, value = op.args().get("bias"), op.args().get("input")
+    if not isinstance(bias, SSAValue) or not isinstance(value, SSAValue) or not store.is_constant(bias):
+        return None
+    scale = _stored_scale(value)
+    if scale is None or tensor_of(bias).element_type != f32:
+        return None
+    numbers = np.abs(np.frombuffer(store.data(bias), np.float32).astype(np.float64))
+    return np.maximum(numbers / (scale * MOST_BIAS), np.finfo(np.float32).tiny)
+
+
+def _stored_scale(value: SSAValue) -> float | None:
+    while True:
+        owner = value.owner
+        if isinstance(owner, ObserveOp) and owner.encoding is not None:
+            return owner.encoding.data.scale
+        if isinstance(owner, EdgeOp) and owner.op_name == DEQUANTIZE:
+            return cast(float, owner.arg("scale"))
+        if not isinstance(owner, EdgeOp) or owner.op_name not in MOVES | CHOOSES:
+            return None
+        value = owner.operands[0]
 
 
 def _dynamic(op: EdgeOp, rounded: dict[SSAValue, SSAValue]) -> None:

@@ -151,3 +151,22 @@ def test_rows_of_different_sizes() -> None:
         output, wanted = run_stock(data, [x[:, :count]])[0], layer(x[:, :count]).detach()
         error = (output - wanted).abs().amax(-1)
         assert bool((error <= 0.02 * x[:, :count].abs().amax(-1) + 1e-5).all())
+
+
+def test_a_bias_far_above_the_products() -> None:
+    """A layer whose input is next to nothing beside its bias stays on integers: its weight has wider scales."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32)).eval()
+    with torch.no_grad():
+        module[0].bias.mul_(100)
+        module[0].bias[::2] = 0
+        module[0].weight[1::2].mul_(1e-9)
+    samples = [(torch.randn(4, 32) * 1e-3,) for _ in range(3)]
+    exported = torch.export.export(module, samples[0])
+    found = etir.quantize(exported, calibration=samples, delegates=["xnnpack"])
+    data = found.compile().buffer
+    assert (facts_of(data).delegate_calls, len(facts_of(data).kernels)) == (1, 0)
+    assert facts_of(data).nodes == {"convert": 2, "fully_connected": 2}
+    with torch.no_grad():
+        wanted = torch.cat([module(*sample) for sample in samples])
+    assert sqnr(wanted.numpy(), torch.cat([run_stock(data, list(s))[0] for s in samples]).numpy()) > 35
