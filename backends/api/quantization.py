@@ -48,6 +48,10 @@ CHOOSES = frozenset({"aten.relu.default", "aten.max_pool2d.default", "aten.max_p
 """Operators that give elements of their operand, or 0, which integers stand for exactly."""
 
 
+JOINS = frozenset({"aten.cat.default", "aten.stack.default"})
+"""Operators whose elements are those of their operands."""
+
+
 @dataclass(frozen=True)
 class QuantizedRow:
     """``activations`` are the arguments that are int8, ``weight`` the argument (if any) that is a constant of integers

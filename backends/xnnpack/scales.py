@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from etir.backends.api.quantization import CHOOSES, CLAMPS, MOVES
+from etir.backends.api.quantization import CHOOSES, CLAMPS, JOINS, MOVES
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import tensor_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp, dense_bytes
@@ -29,9 +29,6 @@ DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 PER_CHANNEL = "quantized_decomposed.dequantize_per_channel.default"
 
 PER_GROUP = "quantized_decomposed.dequantize_per_channel_group.default"
-
-JOINS = frozenset({"aten.cat.default", "aten.stack.default"})
-"""Operators whose elements are those of their operands."""
 
 PAD = "aten.constant_pad_nd.default"
 

@@ -17,6 +17,9 @@ that alone reads a result is a part of the operator: the range after it is the o
 what only moves or chooses elements, so that nothing is observed twice. An operator of which a row exists and does not
 hold, or that is skipped, has the reason as ``quant.why``.
 
+Layers come first. An operator without a weight (a sum, a function) is quantized where what it reads is integers
+already: one that stands among others in floating point would need a conversion of each operand, and lose by it.
+
 With ``recipe=dynamic-int8`` the layer is marked ``quant.dynamic``: its input becomes integers when it runs.
 """
 
@@ -25,13 +28,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, UnitAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.api.conditions import is_constant
-from etir.backends.api.quantization import CHOOSES, CLAMPS, MOVES, STATIC, QuantizedRow
+from etir.backends.api.quantization import CHOOSES, CLAMPS, JOINS, MOVES, STATIC, QuantizedRow
 from etir.backends.api.quantization import DYNAMIC as DYNAMIC_ROW
 from etir.backends.api.registry import parse_delegate
 from etir.dialects.context import EtContext
@@ -72,9 +76,9 @@ class AnnotateQuantizationPass(Pass):
         for row in sorted(known, key=lambda row: row.bits):
             rows.setdefault(row.operator, []).append(row)
         for method in methods(module):
-            for op in list(method.walk()):
-                if isinstance(op, EdgeOp) and op.op_name in rows:
-                    self._annotate(op, rows[op.op_name])
+            known_ops = [op for op in method.walk() if isinstance(op, EdgeOp) and op.op_name in rows]
+            for op in sorted(known_ops, key=lambda op: not any(row.weight for row in rows[op.op_name])):
+                self._annotate(op, rows[op.op_name])
 
     def _annotate(self, op: EdgeOp, rows: list[QuantizedRow]) -> None:
         refusals = [row.refusal(op) for row in rows]
@@ -83,6 +87,8 @@ class AnnotateQuantizationPass(Pass):
         if reason is None:
             nearest = max((refusal for refusal in refusals if refusal is not None), key=lambda r: r[0], default=None)
             reason = _not_numbers(op, row) if row is not None else nearest[1] if nearest is not None else ""
+        if reason is None and row is not None and not row.weight and not all(map(_at_hand, _activations(op, row))):
+            reason = "reads float32: integers would be made for it alone"
         if row is None or reason is not None:
             op.attributes[WHY] = StringAttr(reason or "")
             return
@@ -130,6 +136,18 @@ def _not_numbers(op: EdgeOp, row: QuantizedRow) -> str | None:
             return f"'{name}' is a constant"
     types = [tensor_of(v).element_type for v in (*op.results[:1],)]
     return None if types == [f32] else "a result that is not float32"
+
+
+def _activations(op: EdgeOp, row: QuantizedRow) -> list[SSAValue]:
+    return [cast(SSAValue, op.arg(name)) for name in row.activations]
+
+
+def _at_hand(value: SSAValue) -> bool:
+    """Whether a value is stored as integers, or joined from such, without another user."""
+    if _is_stored(value) or any(isinstance(use.operation, ObserveOp) for use in value.uses):
+        return True
+    owner = value.owner
+    return isinstance(owner, EdgeOp) and owner.op_name in JOINS and all(map(_at_hand, owner.operands))
 
 
 def _observed(value: SSAValue, before: Operation) -> SSAValue:

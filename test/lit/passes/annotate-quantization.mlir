@@ -72,3 +72,27 @@ func.func @others(%x: tensor<2x30xf32>, %y: tensor<1x8x9xf32>, %i: tensor<3xi64>
   %2 = edge.aten.embedding.default(%e, %i) : (tensor<10x30xf32>, tensor<3xi64>) -> tensor<3x30xf32>
   func.return %0, %1, %2 : tensor<2x16xf32>, tensor<1x8x7xf32>, tensor<3x30xf32>
 }
+
+// -----
+
+// A sum and a function beside a layer are integers with it; among floating point they stay so.
+
+et.weight @w : tensor<32x32xf32> = #et.synthetic<seed = 1>
+
+// CHECK-LABEL: func.func @beside
+func.func @beside(%x: tensor<2x32xf32>, %y: tensor<2x32xf32>) -> tensor<2x32xf32> {
+  // CHECK: %[[X:.*]] = quant.observe %x
+  // CHECK: %[[L:.*]] = edge.aten.linear.default(%[[X]], %w)
+  // CHECK: %[[M:.*]] = quant.observe %[[L]]
+  // CHECK: edge.aten.gelu.default(%[[M]]) {quant.integers}
+  // CHECK: edge.aten.add.Tensor(%{{.*}}, %[[X]]) {quant.integers}
+  // CHECK: edge.aten.sigmoid.default(%y) {quant.why = "reads float32: integers would be made for it alone"}
+  // CHECK: edge.aten.mul.Tensor({{.*}}) {quant.why = "reads float32: integers would be made for it alone"}
+  %w = et.get_weight @w : tensor<32x32xf32>
+  %l = edge.aten.linear.default(%x, %w) : (tensor<2x32xf32>, tensor<32x32xf32>) -> tensor<2x32xf32>
+  %g = edge.aten.gelu.default(%l) : (tensor<2x32xf32>) -> tensor<2x32xf32>
+  %a = edge.aten.add.Tensor(%g, %x) : (tensor<2x32xf32>, tensor<2x32xf32>) -> tensor<2x32xf32>
+  %s = edge.aten.sigmoid.default(%y) : (tensor<2x32xf32>) -> tensor<2x32xf32>
+  %m = edge.aten.mul.Tensor(%a, %s) : (tensor<2x32xf32>, tensor<2x32xf32>) -> tensor<2x32xf32>
+  func.return %m : tensor<2x32xf32>
+}
