@@ -136,7 +136,7 @@ def run_observed(
     try:
         return interpreter.run(list(sample), method)
     except EtirError as error:
-        if "E1002" not in error.ids:
+        if not {"E1002", "E1004"} & set(error.ids):
             raise
         raise E1504.error(f"sample {index}: {error.diagnostics[0].message}") from None
     finally:
