@@ -11,7 +11,8 @@ After::
 
 With s = gamma / sqrt(var + eps), the new filter of output channel o is s[o] * w[o] and the new bias s[o] * (b[o] -
 mean[o]) + beta[o], computed in float64 and rounded once. The convolution may have no other use; weights and statistics
-must be constants, and the other results of the batch norm unused.
+must be constants, and the other results of the batch norm unused. A convolution with a weight of integers keeps them:
+:mod:`etir.passes.edge.batch_norm_of_integers`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import is_contiguous, tensor_of, tensor_type
+from etir.dialects.quantized import DEQUANTIZE_PER_CHANNEL, declare
 from etir.passes.analysis.constants import ConstantStore
+from etir.passes.edge.batch_norm_of_integers import QuantizedConvolutionBatchNorm
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily, fuse_locations
@@ -46,8 +49,11 @@ class FoldBatchNormPass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Fold in every method."""
         store = ConstantStore(module)
+        integers = QuantizedConvolutionBatchNorm(store)
         for method in methods(module):
-            apply_patterns_greedily(ctx, method, [ConvolutionBatchNorm(store)])
+            apply_patterns_greedily(ctx, method, [ConvolutionBatchNorm(store), integers])
+        if integers.made:
+            declare(module, (DEQUANTIZE_PER_CHANNEL,))
 
 
 class ConvolutionBatchNorm(Pattern):
