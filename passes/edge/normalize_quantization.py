@@ -16,6 +16,8 @@ A number of eight bits without a sign is one with a sign, 128 less. A smaller ra
 of what is quantized, which backends make a part of the layer before. Integers that come from outside, or go there,
 keep their type: a pair with the same scale stands beside them, and changes no number.
 
+Weights of uint8 are int8 in the file, 128 less, with zero points that are.
+
 Also, dequantize operators say nothing by their range, so all of them say -128 to 127, and parameters that are constant
 tensors become numbers. A product with integers that are cast, and a scale for each column, is a layer with that weight.
 The pass does nothing unless one of ``backend`` computes on such integers
@@ -25,9 +27,9 @@ The pass does nothing unless one of ``backend`` computes on such integers
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 LOW, HIGH = -128, 127
+_SHIFT = 128
+"""What a number of uint8 is more than the same of int8."""
 PRODUCT, CAST = "aten.mm.default", "dim_order_ops._to_dim_order_copy.default"
 BY_TENSORS = {f"{name.removesuffix('default')}tensor": name for name in (QUANTIZE, DEQUANTIZE)}
 """Operators whose parameters are tensors, with those whose parameters are numbers."""
@@ -74,6 +78,9 @@ class NormalizeQuantizationPass(Pass):
             for name, plain in BY_TENSORS.items():
                 for op in _operators(method, name):
                     _with_numbers(op, plain, store)
+            for name in (DEQUANTIZE, DEQUANTIZE_PER_CHANNEL):
+                for op in _operators(method, name):
+                    _weight_to_int8(op, store)
             for op in _operators(method, QUANTIZE):
                 _quantize_to_int8(op)
             for op in _operators(method, DEQUANTIZE):
@@ -179,18 +186,50 @@ def _quantize_to_int8(op: EdgeOp) -> None:
         op.operands[0] = pair
 
 
+def _weight_to_int8(op: EdgeOp, store: ConstantStore) -> None:
+    """A constant of uint8 under a dequantize operator is one of int8."""
+    import numpy as np
+
+    value = op.operands[0]
+    type = tensor_of(value)
+    if type.element_type != ui8 or not store.is_constant(value) or tensor_of(op.results[0]).element_type != f32:
+        return
+    changed: dict[str, Any] = {"dtype": i8}
+    changed |= {name: cast(int, op.arg(name)) - _SHIFT for name in ("quant_min", "quant_max")}
+    made = [store.make((np.frombuffer(store.data(value), np.uint8) ^ _SHIFT).tobytes(), _as_int8(type), op, "weight")]
+    if op.op_name == DEQUANTIZE:
+        changed["zero_point"] = cast(int, op.arg("zero_point")) - _SHIFT
+    else:
+        points, count = op.arg("zero_points"), tensor_of(cast(SSAValue, op.arg("scales"))).get_shape()
+        if isinstance(points, SSAValue) and not store.is_constant(points):
+            return
+        before = np.zeros(count, np.int64)
+        if isinstance(points, SSAValue):
+            numpy_name = dtype_of(tensor_of(points).element_type).numpy_name
+            before = np.frombuffer(store.data(points), numpy_name).astype(np.int64)
+        made.append(store.make((before - _SHIFT).tobytes(), tensor_type(i64, count), op, "zero_points"))
+    for constant, name in zip(made, ("input", "zero_points"), strict=False):
+        Rewriter.insert_op(constant, InsertPoint.before(op))
+        changed[name] = constant.results[0]
+    Rewriter.replace_op(op, op.with_args(**changed))
+
+
+def _as_int8(type: TensorType[Attribute]) -> TensorType[Attribute]:
+    return tensor_type(i8, dims_of(type), order_of(type))
+
+
 def _layer_of_integers(op: EdgeOp, store: ConstantStore) -> bool:
     """``mm(x, cast(integers)) * scales``, as a weight of int8 is written out, is a layer with that weight. Returns
     whether it was one.
     """
     import numpy as np
 
-    x, cast = op.operands
-    source = cast.owner
+    x, converted = op.operands
+    source = converted.owner
     if not isinstance(source, EdgeOp) or source.op_name != CAST or not store.is_constant(source.operands[0]):
         return False
     type = tensor_of(source.operands[0])
-    if type.element_type != i8 or not is_contiguous(type) or tensor_of(cast).element_type != f32:
+    if type.element_type != i8 or not is_contiguous(type) or tensor_of(converted).element_type != f32:
         return False
     rows, columns = type.get_shape()
     product, scales = _scaled(op, columns, store)
@@ -211,7 +250,7 @@ def _layer_of_integers(op: EdgeOp, store: ConstantStore) -> bool:
     product.results[0].replace_all_uses_with(layer.results[0])
     for old in (product, op) if product is not op else (op,):
         Rewriter.erase_op(old)
-    if not cast.uses:
+    if not converted.uses:
         Rewriter.erase_op(source)
     return True
 

@@ -21,7 +21,7 @@ from etir_testing.interop.xnnpack_runs import facts_of, run_own, run_stock
 
 
 class _Net(nn.Module):
-    """Convolutions with and without a bias of their own, depthwise, with relu, relu6 and nothing behind the norm."""
+    """Convolutions with and without a bias of their own, depthwise, with relu, relu6 and nothing after the norm."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -204,6 +204,18 @@ def attention(x: torch.Tensor) -> torch.Tensor:
     return pair(torch.bmm(rows, rows.transpose(1, 2)), 0.2, -20)
 
 
+def onnx_style(x: torch.Tensor, point: int = 128) -> torch.Tensor:
+    """Two layers as ONNX has them: uint8 activations with zero points, int32 bias, a weight of uint8."""
+    y = pair(x, 0.03, 114, UINT8)
+    bias = q.dequantize_per_channel(
+        (BIAS / (CS * 0.03)).round().to(torch.int32), CS * 0.03, POINTS, 0, -(2**31), 2**31 - 1, torch.int32
+    )
+    y = pair(F.relu(F.conv2d(y, weight(C, CS), bias, padding=1)), 0.02, 0, UINT8)
+    stored = (W[:, :12].to(torch.int32) + point).clamp(0, 255).to(torch.uint8)
+    matrix = q.dequantize_per_tensor(stored, 0.004, point, *UINT8)
+    return pair(F.linear(pair(y.mean([2, 3]), 0.01, 0, UINT8), matrix), 0.01, 120, UINT8)
+
+
 BYTES = torch.randint(0, 256, (4, 16), dtype=torch.uint8)
 
 GRAPHS: dict[str, Graph] = {
@@ -269,6 +281,8 @@ GRAPHS: dict[str, Graph] = {
     "transposed convolution": Graph(lambda x: enlarged(x, by_channel=True), (IMAGE,), 0.05),
     "transposed convolution, one scale": Graph(lambda x: enlarged(x, by_channel=False), (IMAGE,), 0.05),
     "attention": Graph(attention, (X,), 0.2, integers=False),
+    "ONNX-style": Graph(onnx_style, (IMAGE,), 0.01),
+    "ONNX-style, another zero point of a weight": Graph(lambda x: onnx_style(x, 131), (IMAGE,), 0.01, integers=False),
     "requantized twice": Graph(lambda x: pair(pair(x, 0.03, 3), 0.05, -7), (X,), 0.05),
 }
 """By what is special about each."""

@@ -84,3 +84,24 @@ func.func @others(%x: tensor<4xf32>, %h: tensor<4xf16>) -> (tensor<4xi16>, tenso
   %2 = edge.quantized_decomposed.quantize_per_tensor.default(%h, scale = 0.5, zero_point = 131, quant_min = 0, quant_max = 255, dtype = ui8) : (tensor<4xf16>) -> tensor<4xui8>
   func.return %0, %1, %2 : tensor<4xi16>, tensor<4xui8>, tensor<4xui8>
 }
+
+// -----
+
+// Weights of uint8: 128 less, and so are their zero points.
+
+et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+
+// CHECK-LABEL: func.func @weights
+func.func @weights() -> (tensor<2x2xf32>, tensor<2x2xf32>) {
+  %w = et.constant dense<[[0, 1], [128, 255]]> : tensor<2x2xui8>
+  %s = et.constant dense<[0.5, 0.25]> : tensor<2xf32>
+  %z = et.constant dense<[128, 130]> : tensor<2xi64>
+  // CHECK: %[[W:.*]] = et.constant dense<[[-128, -127], [0, 127]]> : tensor<2x2xi8>
+  // CHECK: edge.quantized_decomposed.dequantize_per_tensor.default(%[[W]], scale = 0.5, zero_point = 0, quant_min = -128, quant_max = 127, dtype = i8)
+  // CHECK: %[[Z:.*]] = et.constant dense<[0, 2]> : tensor<2xi64>
+  // CHECK: edge.quantized_decomposed.dequantize_per_channel.default(%{{.*}}, %s, %[[Z]], axis = 0, quant_min = -128, quant_max = 127, dtype = i8)
+  %0 = edge.quantized_decomposed.dequantize_per_tensor.default(%w, scale = 0.5, zero_point = 128, quant_min = 0, quant_max = 255, dtype = ui8) : (tensor<2x2xui8>) -> tensor<2x2xf32>
+  %1 = edge.quantized_decomposed.dequantize_per_channel.default(%w, %s, %z, axis = 0, quant_min = 0, quant_max = 255, dtype = ui8) : (tensor<2x2xui8>, tensor<2xf32>, tensor<2xi64>) -> tensor<2x2xf32>
+  func.return %0, %1 : tensor<2x2xf32>, tensor<2x2xf32>
+}
