@@ -47,7 +47,9 @@ from etir.quantization.passes.annotate_quantization import (
     rows_of,
 )
 from etir.quantization.passes.materialize_quantization import MaterializeQuantizationPass, least_scales
+from etir.quantization.passes.correct_bias import correct_bias as correct_biases
 from etir.quantization.passes.products_to_layers import ProductsToLayersPass
+from etir.quantization.preparation import FEW, prepared
 from etir.quantization.recipes import Recipe, recipe_of
 from etir.quantization.report import Layer, QuantizationReport, sqnr
 from etir.quantization.samples import Calibration, samples_of
@@ -84,6 +86,8 @@ def quantize_program(
     calibration: Calibration = (),
     encodings: str = "minmax",
     skip: Sequence[str] = (),
+    equalize: bool | None = None,
+    correct_bias: bool = False,
     options: CompileOptions | None = None,
     **keywords: Unpack[CompileKeywords],
 ) -> Quantized:
@@ -95,8 +99,10 @@ def quantize_program(
     ``calibration`` has the inputs of some calls, each a sequence of tensors or arrays of the shapes and dtypes that the
     program takes, or is the path of an ``.npz`` file of arrays with a sample in each index of their first dims.
     ``encodings`` says how a range is chosen: ``minmax``, ``percentile``, ``mse``, ``entropy``. ``skip`` are shell
-    patterns of source modules and operators that stay in float32. The other keywords are those of ``etir.compile``;
-    the same go for :meth:`Quantized.compile`.
+    patterns of source modules and operators that stay in float32. ``equalize`` says whether channels are scaled between
+    layers (`equalize-channels`), None for where it loses less; ``correct_bias`` takes the mean error of rounded weights
+    off the biases (`correct-bias`, needs ``calibration``). The other keywords are those of ``etir.compile``; the same
+    go for :meth:`Quantized.compile`.
 
     Raises E1501 to E1506, and what ``etir.compile`` does.
     """
@@ -109,34 +115,56 @@ def quantize_program(
         _check_backends(how, chosen)
     module = module_of(program, chosen)
     samples = samples_of(calibration, next((m for m in methods(module) if m.sym_name.data == METHOD), None))
-    if how.activations and not samples:
-        raise E1503.error(f"'{recipe}' needs to see inputs")
+    if (how.activations or correct_bias) and not samples:
+        what = f"'{recipe}'" if how.activations else "bias correction"
+        raise E1503.error(f"{what} needs to see inputs")
     ctx = EtContext(dialects=backend_dialects())
 
-    def run(*passes: Any, on: ModuleOp = module) -> None:
+    def run(on: ModuleOp, *passes: Any) -> None:
         run_pipeline(ctx, on, list(passes), PipelineOptions(collect_errors=True))
 
-    run(*pipeline(chosen, phase_of(module), "edge"))
-    run(ProductsToLayersPass(), AnnotateQuantizationPass(recipe, chosen.delegates, tuple(skip), bool(samples)))
-    if not any(
-        mark in op.attributes for m in methods(module) for op in m.walk() for mark in (INTEGERS, DYNAMIC, WEIGHT)
-    ):
+    def observe(on: ModuleOp, samples: Sequence[Sequence[Any]]) -> dict[ObserveOp, Statistics]:
+        """Observers with their scales."""
+        run(on, AnnotateQuantizationPass(recipe, chosen.delegates, tuple(skip), bool(samples)))
+        _check_marked(on)
+        statistics = calibrate(on, samples, METHOD) if samples else {}
+        for op, seen in statistics.items():
+            if how.activations and op.encoding is None and seen.samples:
+                op.properties["as"] = UniformAttr(encoding(seen, encodings))
+        return statistics
+
+    def loss(on: ModuleOp) -> float | None:
+        """dB of a module that is quantized for a few samples."""
+        observe(on, samples[:FEW])
+        stored = on.clone()
+        run(stored, MaterializeQuantizationPass(keep=True))
+        return _measure(on, stored, samples[:FEW])[1]
+
+    run(module, *pipeline(chosen, phase_of(module), "edge"), ProductsToLayersPass())
+    notes: list[str] = []
+    if how.activations:
+        module, notes = prepared(module, samples, equalize, loss)
+    statistics = observe(module, samples)
+    reference = module.clone()
+    if correct_bias:
+        notes.append(f"biases of {correct_biases(module, samples, METHOD)} layers corrected")
+    stored = module.clone()
+    run(stored, MaterializeQuantizationPass(keep=True))
+    losses, total = _measure(reference, stored, samples)
+    layers = tuple(_layers(module, statistics, dict(zip(_observers(module), losses, strict=True))))
+    observed = module.clone()
+    run(module, MaterializeQuantizationPass(), GatherQuantizedRowsPass(chosen.target, chosen.link_libraries))
+    if not chosen.delegates:
+        run(module, DecomposePreservedPass(target=chosen.target, libraries=chosen.link_libraries))
+    return Quantized(module, observed, QuantizationReport(recipe, layers, len(samples), total, tuple(notes)), chosen)
+
+
+def _check_marked(module: ModuleOp) -> None:
+    marks = INTEGERS, DYNAMIC, WEIGHT
+    if not any(mark in op.attributes for m in methods(module) for op in m.walk() for mark in marks):
         told = (op.attributes.get(WHY) for m in methods(module) for op in m.walk())
         reasons = [reason.data for reason in told if isinstance(reason, StringAttr)]
         raise E1506.error("; ".join(dict.fromkeys(reasons)) or "no operator of it has a row that computes on int8")
-    statistics = calibrate(module, samples, METHOD) if samples else {}
-    for op, seen in statistics.items():
-        if how.activations and op.encoding is None and seen.samples:
-            op.properties["as"] = UniformAttr(encoding(seen, encodings))
-    stored = module.clone()
-    run(MaterializeQuantizationPass(keep=True), on=stored)
-    losses, total = _measure(module, stored, samples)
-    layers = tuple(_layers(module, statistics, losses))
-    observed = module.clone()
-    run(MaterializeQuantizationPass(), GatherQuantizedRowsPass(chosen.target, chosen.link_libraries))
-    if not chosen.delegates:
-        run(DecomposePreservedPass(target=chosen.target, libraries=chosen.link_libraries))
-    return Quantized(module, observed, QuantizationReport(recipe, layers, len(samples), total), chosen)
 
 
 def _check_backends(how: Recipe, options: CompileOptions) -> None:
@@ -150,10 +178,10 @@ def _check_backends(how: Recipe, options: CompileOptions) -> None:
 
 def _measure(
     module: ModuleOp, stored: ModuleOp, samples: Sequence[Sequence[Any]]
-) -> tuple[dict[ObserveOp, float], float | None]:
+) -> tuple[list[float | None], float | None]:
     """The loss of each observed value on the first sample, and that of the outputs over all samples."""
     if not samples:
-        return {}, None
+        return [None for _ in _observers(module)], None
     interpreters = Interpreter(module), Interpreter(stored)
     pairs = dict(zip(_observers(stored), _observers(module), strict=True))
     losses: dict[ObserveOp, float] = {}
@@ -174,7 +202,7 @@ def _measure(
             results = run_observed(interpreter, sample, METHOD, hook, index)
             outputs += [np.array(v, np.float32).reshape(-1) for v in results if interpreter.evaluator.is_tensor(v)]
     total = sqnr(np.concatenate(wanted), np.concatenate(found)) if wanted else None
-    return losses, total
+    return [losses.get(op) for op in _observers(module)], total
 
 
 def _observers(module: ModuleOp) -> list[ObserveOp]:
@@ -182,7 +210,7 @@ def _observers(module: ModuleOp) -> list[ObserveOp]:
 
 
 def _layers(
-    module: ModuleOp, statistics: dict[ObserveOp, Statistics], losses: dict[ObserveOp, float]
+    module: ModuleOp, statistics: dict[ObserveOp, Statistics], losses: dict[ObserveOp, float | None]
 ) -> Iterable[Layer]:
     store = ConstantStore(module)
     for method in methods(module):
@@ -192,7 +220,7 @@ def _layers(
 
 
 def _layer(
-    op: EdgeOp, store: ConstantStore, statistics: dict[ObserveOp, Statistics], losses: dict[ObserveOp, float]
+    op: EdgeOp, store: ConstantStore, statistics: dict[ObserveOp, Statistics], losses: dict[ObserveOp, float | None]
 ) -> Layer | None:
     """The row of an operator that computes on floats; None for one that has no say: moves, clamps after a layer."""
     place = source_location(op.location)

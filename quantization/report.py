@@ -42,12 +42,15 @@ class Layer:
 
 @dataclass(frozen=True)
 class QuantizationReport:
-    """All layers in order. ``output_sqnr`` is the loss of the outputs over all calibration data, None without data."""
+    """All layers in order. ``output_sqnr`` is the loss of the outputs over all calibration data, None without data.
+    ``notes`` say what else was done.
+    """
 
     recipe: str
     layers: tuple[Layer, ...]
     samples: int = 0
     output_sqnr: float | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def worst(self) -> list[Layer]:
@@ -73,6 +76,7 @@ class QuantizationReport:
         lines = [f"quantization: {self.recipe}; layers: {told or 'none'}"]
         if self.output_sqnr is not None:
             lines.append(f"outputs: {_number(self.output_sqnr)} dB from float32 over {self.samples} samples")
+        lines += self.notes
         rows = [_HEAD, *(_row(layer) for layer in self.layers)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
         for row in rows:

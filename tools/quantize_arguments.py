@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from etir.options import CompileOptions
 
 
+OPTIONS = ("calibration", "encodings", "quantize_skip", "quantize_report", "equalize", "correct_bias")
+"""Destinations of the options that say something about ``--quantize``."""
+
+
 def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
     """``--quantize`` and what goes with it."""
     parser.add_argument(
@@ -35,6 +39,19 @@ def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
         help="source modules and operators that stay in float32: head.*, aten.mul.Tensor",
     )
     parser.add_argument(
+        "--equalize",
+        choices=("auto", "on", "off"),
+        default=argparse.SUPPRESS,
+        help="scale channels between layers, at no change of results: where it loses less (auto, the default), always "
+        "where it can be, or never",
+    )
+    parser.add_argument(
+        "--correct-bias",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="take the mean error of rounded weights off the biases (needs --calibration)",
+    )
+    parser.add_argument(
         "--quantize-report", metavar="FILE", help="write what became of each layer, as JSON; --report prints it as text"
     )
 
@@ -43,7 +60,7 @@ def quantized_source(arguments: argparse.Namespace, source: Any, options: Compil
     """What is compiled: ``source``, or its module on integers. Raises what ``etir.quantize`` does."""
     given = vars(arguments)
     if arguments.quantize is None:
-        named = [name for name in ("calibration", "encodings", "quantize_skip", "quantize_report") if given.get(name)]
+        named = [name for name in OPTIONS if given.get(name)]
         if named:
             raise usage_error(f"--{named[0].replace('_', '-')} goes with --quantize RECIPE")
         return source
@@ -56,6 +73,8 @@ def quantized_source(arguments: argparse.Namespace, source: Any, options: Compil
         calibration=arguments.calibration if arguments.calibration is not None else (),
         encodings=given.get("encodings", "minmax"),
         skip=tuple(given.get("quantize_skip", "").split(",")) if "quantize_skip" in given else (),
+        equalize={"auto": None, "on": True, "off": False}[given.get("equalize", "auto")],
+        correct_bias="correct_bias" in given,
         options=options,
     )
     if arguments.quantize_report is not None:

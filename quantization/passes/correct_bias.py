@@ -1,0 +1,119 @@
+"""`correct-bias`: what rounding the weights moves a layer's results by, on average, comes off its bias.
+
+Before::
+
+    %y = edge.aten.linear.default(%x, %w, %b) {quant.weight = #quant.uniform<i8, axis = 0>} : ...
+
+After ``correct-bias{data=seen.npz}``::
+
+    %y = edge.aten.linear.default(%x, %w, %b_corrected) {quant.weight = #quant.uniform<i8, axis = 0>} : ...
+
+For a layer with weight W that is stored as V, the mean of (W - V) x over the calibration data is added to the bias,
+channel by channel. Layers are corrected for their own weights only, with inputs in floating point, so that one run of
+the program on each sample is enough (the fast form of Nagel et al., *Data-Free Quantization through Weight Equalization
+and Bias Correction*, ICCV 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from etir.dialects.context import EtContext
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import tensor_of
+from etir.dialects.quant.ops import ObserveOp
+from etir.interpret.interpreter import Interpreter
+from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
+from etir.quantization.calibration import run_observed
+from etir.quantization.channels import LINEAR
+from etir.quantization.errors import E1503
+from etir.quantization.layers import as_stored, encoding_of, layers_with_weights, weight_of
+from etir.quantization.parameters import Parameters
+from etir.quantization.samples import samples_of
+
+
+@register_pass
+@dataclass(frozen=True)
+class CorrectBiasPass(Pass):
+    """Take the mean error of rounded weights off the biases of their layers.
+
+    ``data`` is an ``.npz`` file of arrays with a sample in each index of their first dims.
+    """
+
+    name = "correct-bias"
+    data: str = ""
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Raises E1503 without data, E1504 for data that does not fit."""
+        func = next(iter(methods(module)), None)
+        samples = samples_of(self.data, func) if self.data else []
+        if not samples or func is None:
+            raise E1503.error("correct-bias needs to see inputs: correct-bias{data=FILE.npz}")
+        correct_bias(module, samples, func.sym_name.data)
+
+
+def correct_bias(module: ModuleOp, samples: Sequence[Sequence[Any]], method: str = "forward") -> int:
+    """Correct the biases of all layers whose weights are going to be integers, or are. How many have changed."""
+    errors = _mean_errors(module, samples, method)
+    parameters = Parameters(module)
+    changed = 0
+    for op, error in zip(list(layers_with_weights(module)), errors, strict=True):
+        bias = op.arg("bias")
+        known = parameters.is_known(bias)
+        if error is None or not error.any() or not (bias is None or known):
+            continue
+        before = parameters.array(bias) if known else np.zeros(len(error), np.float32)
+        parameters.replaced(op, "bias", before + error, "corrected")
+        changed += 1
+    return changed
+
+
+def _mean_errors(module: ModuleOp, samples: Sequence[Sequence[Any]], method: str) -> list[np.ndarray | None]:
+    """The mean of ``(W - V) x`` for each channel, by layer; None for a layer that no sample has reached."""
+    probe = module.clone()
+    parameters = Parameters(probe)
+    layers = list(layers_with_weights(probe))
+    observers = [_error_of(op, parameters) for op in layers]
+    after = {o: _dims_after(op) for o, op in zip(observers, layers, strict=True) if o is not None}
+    sums: dict[ObserveOp, np.ndarray] = {}
+    counts: dict[ObserveOp, int] = {}
+
+    def add(observe: ObserveOp, value: Any) -> None:
+        if observe not in after:
+            return
+        numbers = np.asarray(value, np.float64)
+        channels = numbers.ndim - 1 - after[observe]
+        total = numbers.sum(axis=tuple(d for d in range(numbers.ndim) if d != channels))
+        sums[observe] = sums.get(observe, np.zeros_like(total)) + total
+        counts[observe] = counts.get(observe, 0) + numbers.size // total.size
+
+    interpreter = Interpreter(probe)
+    for index, sample in enumerate(samples):
+        run_observed(interpreter, sample, method, add, index)
+    return [None if o is None or not counts.get(o) else sums[o] / counts[o] for o in observers]
+
+
+def _dims_after(op: EdgeOp) -> int:
+    """The number of dims after the channels of a layer's result."""
+    return 0 if op.op_name == LINEAR else tensor_of(weight_of(op)).get_num_dims() - 2
+
+
+def _error_of(op: EdgeOp, parameters: Parameters) -> ObserveOp | None:
+    """An observer of what the layer would give with the error of its weight instead of the weight."""
+    weight = weight_of(op)
+    if not parameters.is_known(weight):
+        return None
+    array = parameters.array(weight)
+    error = parameters.constant(op, array - as_stored(array, encoding_of(op).data), weight, "error")
+    copy = op.with_args([r.type for r in op.results], weight=error, bias=None)
+    observe = ObserveOp(copy.results[0])
+    for made in (copy, observe):
+        Rewriter.insert_op(made, InsertPoint.before(op))
+    return observe
