@@ -35,3 +35,14 @@ E1506 = define(
     "nothing of the program can be quantized",
     "`reasons` above say why; what is quantized already stays as it is",
 )
+E1507 = define(
+    "E1507",
+    "the search for precisions cannot be made",
+    "a budget is the SQNR of the outputs in dB, or, with a metric, what it may lose; the metric takes the outputs of "
+    "every sample",
+)
+E1508 = define(
+    "E1508",
+    "the file of encodings does not fit the program",
+    "write the file of the same program, recipe and delegates with --encodings-out, and edit that one",
+)

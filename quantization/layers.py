@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.quant.ops import Uniform, UniformAttr
+from etir.dialects.et.layout import tensor_of
+from etir.dialects.quant.ops import ObserveOp, UniformAttr
+from etir.dialects.quantized import DEQUANTIZE_PER_CHANNEL, DEQUANTIZE_PER_GROUP
+from etir.interpret.interpreter import Interpreter
+from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import methods
+from etir.quantization.calibration import run_observed
 from etir.quantization.passes.annotate_quantization import WEIGHT
-from etir.quantization.weights import multiplied_out, stored_weight
+from etir.quantization.passes.materialize_quantization import least_scales
+from etir.quantization.weights import stored_weight
+
+COMPUTING = ("aten.linear.default", "aten.convolution.default")
 
 
 def layers_with_weights(module: ModuleOp) -> Iterator[EdgeOp]:
@@ -22,6 +31,11 @@ def layers_with_weights(module: ModuleOp) -> Iterator[EdgeOp]:
         for op in method.walk():
             if isinstance(op, EdgeOp) and isinstance(op.attributes.get(WEIGHT), UniformAttr):
                 yield op
+
+
+def layers_with_inputs(module: ModuleOp) -> Iterator[EdgeOp]:
+    """Those of :func:`layers_with_weights` that multiply an input by their weight: no tables that are looked up."""
+    return (op for op in layers_with_weights(module) if op.op_name in COMPUTING)
 
 
 def weight_of(op: EdgeOp) -> SSAValue:
@@ -34,6 +48,48 @@ def encoding_of(op: EdgeOp) -> UniformAttr:
     return cast(UniformAttr, op.attributes[WEIGHT])
 
 
-def as_stored(weight: np.ndarray, how: Uniform) -> np.ndarray:
-    """What the integers of a weight stand for, float32, when each number is rounded to the nearest one."""
-    return multiplied_out(*stored_weight(weight, how), how)
+def as_stored(op: EdgeOp, weight: np.ndarray, store: ConstantStore) -> tuple[np.ndarray, np.ndarray]:
+    """The integers and the scales that a layer is going to have for its weight, each number rounded to the nearest."""
+    return stored_weight(weight, encoding_of(op).data, least_scales(op, store))
+
+
+def integers_of(op: EdgeOp, store: ConstantStore) -> tuple[np.ndarray, np.ndarray] | None:
+    """The integers and the scales of a layer whose weight is integers already; None for one in floating point."""
+    source = weight_of(op).owner
+    if not isinstance(source, EdgeOp) or source.op_name not in (DEQUANTIZE_PER_CHANNEL, DEQUANTIZE_PER_GROUP):
+        return None
+    values = [cast(SSAValue, source.arg(name)) for name in ("input", "scales")]
+    types = [tensor_of(value) for value in values]
+    arrays = [
+        np.frombuffer(store.data(value), dtype).reshape(type.get_shape())
+        for value, type, dtype in zip(values, types, (np.int8, np.float32), strict=True)
+    ]
+    return arrays[0], arrays[1]
+
+
+def collect_inputs(
+    module: ModuleOp,
+    layers: Callable[[ModuleOp], Iterable[EdgeOp]],
+    samples: Sequence[Sequence[Any]],
+    look: Callable[[int, np.ndarray], None],
+    method: str = "forward",
+) -> None:
+    """Run ``module`` on all samples, and show ``look`` the input of each layer, by its index in ``layers(module)``.
+    Values are freed after their last use.
+    """
+    probe = module.clone()
+    indices: dict[ObserveOp, int] = {}
+    for index, op in enumerate(list(layers(probe))):
+        value = cast(SSAValue, op.arg("input"))
+        observe = ObserveOp(value)
+        Rewriter.insert_op(observe, InsertPoint.before(op))
+        op.operands[op.operands.index(value)] = observe.result
+        indices[observe] = index
+
+    def hear(observe: ObserveOp, value: Any) -> None:
+        if observe in indices:
+            look(indices[observe], np.asarray(value, np.float32))
+
+    interpreter = Interpreter(probe)
+    for index, sample in enumerate(samples):
+        run_observed(interpreter, sample, method, hear, index)

@@ -24,8 +24,8 @@ def sqnr(wanted: np.ndarray, found: np.ndarray) -> float:
 class Layer:
     """One operator. ``stored`` is one of :data:`KINDS`, ``reason`` why not integers. ``low`` and ``high`` are what
     calibration saw of the result, ``clipped`` the share of it that is not in the range of the integers. ``weight_sqnr``
-    is the loss of the weight alone, ``result_sqnr`` that of everything up to the result, on the first sample, in dB.
-    ``weight_bytes`` are those in the file.
+    is the loss of the weight alone, ``alone_sqnr`` that of the result by this operator, ``result_sqnr`` by everything
+    up to it, on the first sample, in dB. ``weight_bytes`` are those in the file.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Layer:
     result_sqnr: float | None = None
     weight_bytes: int = 0
     reason: str = ""
+    alone_sqnr: float | None = None
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,20 @@ KINDS = (
 """How a layer is stored: it computes on int8 with scales that calibration or each run has found, or it computes in
 float32 from integers, or from float32.
 """
-_HEAD = ("layer", "operator", "stored", "least", "greatest", "clipped", "weight dB", "result dB", "bytes", "why")
-_LEFT = (0, 1, 2, 9)
+_HEAD = (
+    "layer",
+    "operator",
+    "stored",
+    "least",
+    "greatest",
+    "clipped",
+    "weight dB",
+    "alone dB",
+    "result dB",
+    "bytes",
+    "why",
+)
+_LEFT = (0, 1, 2, 10)
 
 
 def _number(value: float | None) -> str:
@@ -111,5 +124,5 @@ def _row(layer: Layer) -> Sequence[str]:
     bounds = ["" if bound is None else f"{bound:.4g}" for bound in (layer.low, layer.high)]
     clipped = "" if layer.clipped is None else f"{layer.clipped:.2%}"
     size = str(layer.weight_bytes) if layer.weight_bytes else ""
-    losses = [_number(layer.weight_sqnr), _number(layer.result_sqnr)]
+    losses = [_number(loss) for loss in (layer.weight_sqnr, layer.alone_sqnr, layer.result_sqnr)]
     return (layer.name, layer.operator, layer.stored, *bounds, clipped, *losses, size, layer.reason)

@@ -90,7 +90,7 @@ def quantized_blocks(weight: np.ndarray, block: int) -> tuple[np.ndarray, np.nda
         np.zeros(blocks.shape, np.int8),
     )
     for divisor in _DIVISORS:
-        scale = _as_bfloat16(np.where(most > 0, most / np.float32(divisor), np.float32(1)))
+        scale = as_bfloat16(np.where(most > 0, most / np.float32(divisor), np.float32(1)))
         steps = np.clip(np.rint(blocks / scale), low, high)
         lost = ((steps * scale - blocks) ** 2).sum(axis=1)
         better = lost < error
@@ -98,7 +98,7 @@ def quantized_blocks(weight: np.ndarray, block: int) -> tuple[np.ndarray, np.nda
     return integers.reshape(weight.shape), best.reshape(weight.shape[0], -1)
 
 
-def _as_bfloat16(scales: np.ndarray) -> np.ndarray:
+def as_bfloat16(scales: np.ndarray) -> np.ndarray:
     """Positive numbers rounded to bfloat16, half to even, and not below its least normal number."""
     import numpy as np
 

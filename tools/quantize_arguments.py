@@ -11,7 +11,16 @@ if TYPE_CHECKING:
     from etir.options import CompileOptions
 
 
-OPTIONS = ("calibration", "encodings", "quantize_skip", "quantize_report", "equalize", "correct_bias")
+OPTIONS = (
+    "calibration",
+    "encodings",
+    "quantize_skip",
+    "quantize_report",
+    "equalize",
+    "correct_bias",
+    "round_weights",
+    "budget",
+)
 """Destinations of the options that say something about ``--quantize``."""
 
 
@@ -46,6 +55,19 @@ def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
         "where it can be, or never",
     )
     parser.add_argument(
+        "--round-weights",
+        default=argparse.SUPPRESS,
+        metavar="METHOD",
+        help="how integers of weights are chosen: nearest, mse, hqq, or with --calibration gptq, awq",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=argparse.SUPPRESS,
+        metavar="DB",
+        help="put layers back to float32 until outputs are this many dB from float32 (needs --calibration)",
+    )
+    parser.add_argument(
         "--correct-bias",
         action="store_true",
         default=argparse.SUPPRESS,
@@ -60,7 +82,7 @@ def quantized_source(arguments: argparse.Namespace, source: Any, options: Compil
     """What is compiled: ``source``, or its module on integers. Raises what ``etir.quantize`` does."""
     given = vars(arguments)
     if arguments.quantize is None:
-        named = [name for name in OPTIONS if given.get(name)]
+        named = [name for name in OPTIONS if given.get(name) is not None]
         if named:
             raise usage_error(f"--{named[0].replace('_', '-')} goes with --quantize RECIPE")
         return source
@@ -74,7 +96,9 @@ def quantized_source(arguments: argparse.Namespace, source: Any, options: Compil
         encodings=given.get("encodings", "minmax"),
         skip=tuple(given.get("quantize_skip", "").split(",")) if "quantize_skip" in given else (),
         equalize={"auto": None, "on": True, "off": False}[given.get("equalize", "auto")],
+        rounding=given.get("round_weights"),
         correct_bias="correct_bias" in given,
+        budget=given.get("budget"),
         options=options,
     )
     if arguments.quantize_report is not None:

@@ -34,9 +34,10 @@ from etir.passes.infra.registry import register_pass
 from etir.quantization.calibration import run_observed
 from etir.quantization.channels import LINEAR
 from etir.quantization.errors import E1503
-from etir.quantization.layers import as_stored, encoding_of, layers_with_weights, weight_of
+from etir.quantization.layers import as_stored, encoding_of, integers_of, layers_with_inputs, weight_of
 from etir.quantization.parameters import Parameters
 from etir.quantization.samples import samples_of
+from etir.quantization.weights import multiplied_out
 
 
 @register_pass
@@ -59,12 +60,21 @@ class CorrectBiasPass(Pass):
         correct_bias(module, samples, func.sym_name.data)
 
 
-def correct_bias(module: ModuleOp, samples: Sequence[Sequence[Any]], method: str = "forward") -> int:
-    """Correct the biases of all layers whose weights are going to be integers, or are. How many have changed."""
-    errors = _mean_errors(module, samples, method)
+def correct_bias(
+    module: ModuleOp,
+    samples: Sequence[Sequence[Any]],
+    method: str = "forward",
+    reference: ModuleOp | None = None,
+) -> int:
+    """Correct the biases of all layers whose weights are going to be integers; how many have changed.
+
+    ``reference`` is the module with weights in floating point, where ``module`` has integers already.
+    """
     parameters = Parameters(module)
+    stored = [_stored(op, parameters) for op in layers_with_inputs(module)]
+    errors = _mean_errors(module if reference is None else reference, stored, samples, method)
     changed = 0
-    for op, error in zip(list(layers_with_weights(module)), errors, strict=True):
+    for op, error in zip(list(layers_with_inputs(module)), errors, strict=True):
         bias = op.arg("bias")
         known = parameters.is_known(bias)
         if error is None or not error.any() or not (bias is None or known):
@@ -75,12 +85,24 @@ def correct_bias(module: ModuleOp, samples: Sequence[Sequence[Any]], method: str
     return changed
 
 
-def _mean_errors(module: ModuleOp, samples: Sequence[Sequence[Any]], method: str) -> list[np.ndarray | None]:
+def _stored(op: EdgeOp, parameters: Parameters) -> np.ndarray | None:
+    """What the weight of a layer is going to stand for; None where its bytes are not there."""
+    weight = weight_of(op)
+    if parameters.is_known(weight):
+        written = as_stored(op, parameters.array(weight), parameters.store)
+    else:
+        written = integers_of(op, parameters.store)
+    return None if written is None else multiplied_out(*written, encoding_of(op).data)
+
+
+def _mean_errors(
+    module: ModuleOp, stored: Sequence[np.ndarray | None], samples: Sequence[Sequence[Any]], method: str
+) -> list[np.ndarray | None]:
     """The mean of ``(W - V) x`` for each channel, by layer; None for a layer that no sample has reached."""
     probe = module.clone()
     parameters = Parameters(probe)
-    layers = list(layers_with_weights(probe))
-    observers = [_error_of(op, parameters) for op in layers]
+    layers = list(layers_with_inputs(probe))
+    observers = [_error_of(op, weight, parameters) for op, weight in zip(layers, stored, strict=True)]
     after = {o: _dims_after(op) for o, op in zip(observers, layers, strict=True) if o is not None}
     sums: dict[ObserveOp, np.ndarray] = {}
     counts: dict[ObserveOp, int] = {}
@@ -105,13 +127,12 @@ def _dims_after(op: EdgeOp) -> int:
     return 0 if op.op_name == LINEAR else tensor_of(weight_of(op)).get_num_dims() - 2
 
 
-def _error_of(op: EdgeOp, parameters: Parameters) -> ObserveOp | None:
+def _error_of(op: EdgeOp, stored: np.ndarray | None, parameters: Parameters) -> ObserveOp | None:
     """An observer of what the layer would give with the error of its weight instead of the weight."""
     weight = weight_of(op)
-    if not parameters.is_known(weight):
+    if not parameters.is_known(weight) or stored is None:
         return None
-    array = parameters.array(weight)
-    error = parameters.constant(op, array - as_stored(array, encoding_of(op).data), weight, "error")
+    error = parameters.constant(op, parameters.array(weight) - stored, weight, "error")
     copy = op.with_args([r.type for r in op.results], weight=error, bias=None)
     observe = ObserveOp(copy.results[0])
     for made in (copy, observe):

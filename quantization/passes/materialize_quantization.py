@@ -38,7 +38,7 @@ from etir.dialects.dtypes import f32, f64, i8, i64
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
 from etir.dialects.et.program import GetWeightOp
-from etir.dialects.quant.ops import HIGH, LOW, ObserveOp, UniformAttr
+from etir.dialects.quant.ops import HIGH, LOW, ObserveOp, Uniform, UniformAttr
 from etir.dialects.quantized import (
     CHOOSE_PER_TOKEN,
     DEQUANTIZE,
@@ -120,15 +120,23 @@ class MaterializeQuantizationPass(Pass):
 def _weight(op: EdgeOp, store: ConstantStore) -> None:
     encoding = op.attributes.pop(WEIGHT)
     assert isinstance(encoding, UniformAttr)
-    how = encoding.data
     weight = cast(SSAValue, op.arg("weight"))
     if not store.is_constant(weight):
         return
     type = tensor_of(weight)
     order = order_of(type)
-    shape = type.get_shape()
-    stored = np.frombuffer(store.data(weight), np.float32).reshape([shape[d] for d in order])
-    integers, scales = stored_weight(stored.transpose(np.argsort(order)), how, least_scales(op, store))
+    stored = np.frombuffer(store.data(weight), np.float32).reshape([type.get_shape()[d] for d in order])
+    array = stored.transpose(np.argsort(order))
+    integers, scales = stored_weight(array, encoding.data, least_scales(op, store))
+    write_weight(op, integers, scales, encoding.data, store)
+
+
+def write_weight(op: EdgeOp, integers: np.ndarray, scales: np.ndarray, how: Uniform, store: ConstantStore) -> None:
+    """Make ``integers`` (int8 numbers of its shape) times ``scales`` the weight of an operator: one scale for each
+    index of a dim, or ``[rows, blocks]`` of them.
+    """
+    weight = cast(SSAValue, op.arg("weight"))
+    shape = tensor_of(weight).get_shape()
     hint = weight.owner.symbol.root_reference.data if isinstance(weight.owner, GetWeightOp) else "weight"
     numbers = [
         store.make(np.ascontiguousarray(integers).tobytes(), tensor_type(i8, shape), op, f"{hint}_int{how.bits}")

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import etir
+from etir.diagnostics import EtirError
 from etir.interpret.interpreter import Interpreter
 from etir.quantized import Quantized
 
@@ -94,3 +95,70 @@ def test_correct_bias(name: str) -> None:
     assert plain.report.output_sqnr is not None
     assert corrected.report.output_sqnr > plain.report.output_sqnr - 0.5
     assert _accuracy(corrected) >= _float() - 1.0
+
+
+def test_search() -> None:
+    """Without equalization, at most half of the layers have to compute in float32, and the report names them."""
+    found = _quantized("hostile", equalize=False, budget=25.0)
+    report = found.report
+    floats = [layer for layer in report.layers if layer.stored == "float32"]
+    assert 0 < len(floats) <= len(report.layers) / 2
+    assert all("quantized alone it leaves" in layer.reason for layer in floats)
+    assert any(layer.stored == "int8 weights" for layer in report.layers)
+    assert report.output_sqnr is not None
+    assert report.output_sqnr >= 25
+    assert f"{len(floats)} of {len(report.layers)} layers in float32" in report.notes[-1]
+    assert _accuracy(found) >= _float() - 1.0
+
+
+def test_search_by_a_metric() -> None:
+    """What the user measures may fall by the budget."""
+    labels = scans()[1][: 3 * BATCH].numpy()
+
+    def metric(outputs: list[list[np.ndarray]]) -> float:
+        return top1(np.concatenate([each[0] for each in outputs]), labels)
+
+    found = _quantized("hostile", equalize=False, budget=0.0, metric=metric)
+    assert 0 < sum(layer.stored == "float32" for layer in found.report.layers) <= len(found.report.layers) / 2
+    assert _accuracy(found) >= _float() - 4.0  # 144 scans do not tell a percent.
+
+
+def test_search_that_is_not_needed_or_hopeless() -> None:
+    plain, easy = _quantized("digits"), _quantized("digits", budget=10.0)
+    assert "0 of" in easy.report.notes[-1]
+    assert [layer.stored for layer in easy.report.layers] == [layer.stored for layer in plain.report.layers]
+
+    counted = iter(range(100, 0, -1))
+    hopeless = _quantized("digits", budget=1.0, metric=lambda outputs: float(next(counted)))
+    assert "the budget cannot be met; the best that was found" in hopeless.report.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "id"),
+    [
+        ({"budget": float("nan")}, "E1507"),
+        ({"metric": lambda outputs: 0.0}, "E1507"),
+        ({"budget": -1.0, "metric": lambda outputs: 0.0}, "E1507"),
+        ({"budget": 1.0, "metric": lambda outputs: outputs["x"]}, "E1507"),
+        ({"rounding": "gtpq"}, "E1501"),
+        ({"recipe": "weight-int8", "calibration": (), "rounding": "gptq"}, "E1503"),
+        ({"recipe": "weight-int8", "calibration": (), "correct_bias": True}, "E1503"),
+        ({"recipe": "weight-int8", "calibration": (), "budget": 20.0}, "E1503"),
+    ],
+)
+def test_errors(keywords: dict[str, object], id: str) -> None:
+    exported = torch.export.export(trained(), (scans()[0][:4],))
+    given = {"calibration": [(scans()[0][:4],)], "delegates": ["xnnpack"], **keywords}
+    with pytest.raises(EtirError) as caught:
+        etir.quantize(exported, **given)  # type: ignore[arg-type]
+    assert caught.value.ids == (id,)
+
+
+@pytest.mark.parametrize("rounding", ["hqq", "gptq"])
+def test_rounding(rounding: str) -> None:
+    """On int8 there is little to win; nothing may be lost."""
+    found = _quantized("digits", rounding=rounding)
+    assert found.report.output_sqnr is not None
+    assert found.report.output_sqnr > 28
+    assert all(layer.weight_sqnr is None or layer.weight_sqnr > 35 for layer in found.report.layers)
+    assert all(layer.alone_sqnr is not None and layer.alone_sqnr > 30 for layer in found.report.layers)

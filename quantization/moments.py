@@ -1,0 +1,78 @@
+"""What layers see: sums of x x^T over all inputs x of a layer, and the mean magnitude of each of their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import tensor_of
+from etir.quantization.channels import LINEAR
+from etir.quantization.layers import collect_inputs, layers_with_inputs, weight_of
+
+
+@dataclass
+class Moments:
+    """``squares`` is ``[groups, k, k]``, for rows of ``k`` numbers of a weight; ``sizes`` is ``[groups, k]``."""
+
+    squares: np.ndarray
+    sizes: np.ndarray
+    count: int = 0
+
+
+def takes_moments(op: EdgeOp) -> bool:
+    """Whether the weight of a layer is a matrix by which vectors of inputs are multiplied."""
+    return op.op_name == LINEAR or ("transposed" in op.args() and not op.arg("transposed"))
+
+
+def moments_of(module: ModuleOp, samples: Sequence[Sequence[Any]], method: str = "forward") -> dict[EdgeOp, Moments]:
+    """The moments of all marked layers of ``module``, after one run of it on each sample. Layers that no sample has
+    reached have none.
+    """
+    layers = list(layers_with_inputs(module))
+    found: dict[EdgeOp, Moments] = {}
+
+    def look(index: int, value: np.ndarray) -> None:
+        op = layers[index]
+        if not takes_moments(op) or not value.size:
+            return
+        rows = inputs_of(op, value)
+        seen = found.get(op)
+        if seen is None:
+            groups, _, k = rows.shape
+            seen = found[op] = Moments(np.zeros((groups, k, k), np.float32), np.zeros((groups, k), np.float64))
+        seen.squares += rows.transpose(0, 2, 1) @ rows
+        seen.sizes += np.abs(rows).sum(1)
+        seen.count += rows.shape[1]
+
+    collect_inputs(module, layers_with_inputs, samples, look, method)
+    return found
+
+
+def inputs_of(op: EdgeOp, value: np.ndarray) -> np.ndarray:
+    """The vectors that rows of a layer's weight are multiplied by, ``[groups, vectors, k]``."""
+    if op.op_name == LINEAR:
+        return value.reshape(1, -1, value.shape[-1])
+    kernel = tensor_of(weight_of(op)).get_shape()[2:]
+    spatial, groups = len(kernel), cast(int, op.arg("groups"))
+    if value.ndim == spatial + 1:
+        value = value[None]
+    strides, pads, dilations = (
+        (list(given) * spatial)[:spatial] for given in (cast("list[int]", op.arg(n)) for n in _NUMBERS)
+    )
+    padded = np.pad(value, [(0, 0), (0, 0), *((p, p) for p in pads)])
+    reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, reach, tuple(range(2, 2 + spatial)))
+    steps = (slice(None), slice(None), *(slice(None, None, s) for s in strides))
+    windows = windows[(*steps, *(slice(None, None, d) for d in dilations))]
+    batch, channels = windows.shape[:2]
+    split = windows.reshape(batch, groups, channels // groups, *windows.shape[2:])
+    order = (1, 0, *range(3, 3 + spatial), 2, *range(3 + spatial, 3 + 2 * spatial))
+    return np.ascontiguousarray(split.transpose(order)).reshape(groups, -1, channels // groups * int(np.prod(kernel)))
+
+
+_NUMBERS = ("stride", "padding", "dilation")
