@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -25,6 +27,7 @@ from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.phases import phase_of
 from etir.pipeline import pipeline
 from etir.program import Program
+from etir.quantization.aimet import encodings_text, read_encodings
 from etir.quantization.calibration import Statistics, calibrate
 from etir.quantization.encodings import METHODS, encoding
 from etir.quantization.errors import E1501, E1502, E1503, E1506, E1507
@@ -67,6 +70,12 @@ class Quantized:
         """The ``.pte`` file. Raises what ``etir.compile`` does."""
         return compile_program(self.module, self.options)
 
+    def save_encodings(self, path: str | PathLike[str]) -> None:
+        """Write the scales and zero points as AIMET's JSON, which ``ranges=`` reads after you have edited it."""
+        from etir.dialects.et.weights import write_atomically
+
+        write_atomically(Path(path), [encodings_text(self.observed).encode()])
+
 
 def quantize_program(
     program: Source,
@@ -75,6 +84,8 @@ def quantize_program(
     calibration: Calibration = (),
     encodings: str = "minmax",
     skip: Sequence[str] = (),
+    ranges: str | PathLike[str] | None = None,
+    smooth: float | None = None,
     equalize: bool | None = None,
     rounding: str | None = None,
     correct_bias: bool = False,
@@ -91,7 +102,10 @@ def quantize_program(
     ``calibration`` has the inputs of some calls, each a sequence of tensors or arrays of the shapes and dtypes that the
     program takes, or is the path of an ``.npz`` file of arrays with a sample in each index of their first dims.
     ``encodings`` says how a range is chosen: ``minmax``, ``percentile``, ``mse``, ``entropy``. ``skip`` are shell
-    patterns of source modules and operators that stay in float32. ``equalize`` says whether channels are scaled between
+    patterns of source modules and operators that stay in float32. ``ranges`` is a file of encodings
+    (:meth:`Quantized.save_encodings`) whose scales and zero points of activations are taken instead. ``smooth`` moves
+    the sizes of channels from activations into weights (`smooth-activations`, with calibration data), 0.5 half of
+    them. ``equalize`` says whether channels are scaled between
     layers (`equalize-channels`), None for where it loses less. ``rounding`` is how integers of weights are chosen
     (`round-weights`): ``nearest``, ``mse``, ``hqq``, or with calibration data ``gptq``, ``awq``. ``correct_bias`` takes
     the mean error of rounded weights off the biases (`correct-bias`, with calibration data). ``budget`` is how good the
@@ -114,6 +128,9 @@ def quantize_program(
     if metric is not None and budget is None:
         raise E1507.error("a metric without a budget: how much it may lose")
     check_rounding(rounding or "nearest", bool(samples))
+    if not how.activations:
+        for name in (name for name, given in (("ranges", ranges), ("smooth", smooth)) if given is not None):
+            raise E1502.error(f"'{recipe}' has no scales of activations, for which '{name}' is")
     needs = {f"'{recipe}'": how.activations, "bias correction": correct_bias, "a budget": budget is not None}
     for what in (what for what, is_needed in needs.items() if is_needed and not samples):
         raise E1503.error(f"{what} needs to see inputs")
@@ -142,8 +159,10 @@ def quantize_program(
     run(module, *pipeline(chosen, phase_of(module), "edge"), ProductsToLayersPass())
     notes: list[str] = []
     if how.activations:
-        module, notes = prepared(module, samples, equalize, loss)
+        module, notes = prepared(module, samples, equalize, loss, smooth)
     statistics = observe(module, samples)
+    if ranges is not None:
+        notes.append(f"{read_encodings(ranges, module)} encodings of '{fspath(ranges)}'")
     if budget is not None:
         notes.append(str(search_precision(module, samples, budget, metric, METHOD)))
     reference = module.clone()

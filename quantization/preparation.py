@@ -13,6 +13,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from etir.quantization.passes.equalize_channels import equalize
+from etir.quantization.passes.smooth_activations import smooth
 from etir.quantization.unchanged import same_results
 
 FEW = 8
@@ -24,13 +25,38 @@ def prepared(
     samples: Sequence[Sequence[Any]],
     wanted: bool | None,
     loss: Callable[[ModuleOp], float | None],
+    alpha: float | None = None,
 ) -> tuple[ModuleOp, list[str]]:
     """``module`` with its channels equalized, or as it is, and what to tell the user of it.
 
-    ``wanted`` is None for whatever loses less: ``loss`` gives the SQNR in dB of a module that it may change.
+    ``wanted`` is None for whatever loses less: ``loss`` gives the SQNR in dB of a module that it may change. With
+    ``alpha``, what layers read is smoothed before. Raises E1501 for an alpha that is not from 0 to 1.
     """
-    if wanted is False:
+    module, notes = _smoothed(module, samples, alpha)
+    if wanted is not False:
+        module, said = _equalized(module, samples, wanted, loss)
+        notes += said
+    return module, notes
+
+
+def _smoothed(module: ModuleOp, samples: Sequence[Sequence[Any]], alpha: float | None) -> tuple[ModuleOp, list[str]]:
+    if alpha is None:
         return module, []
+    other = module.clone()
+    count = smooth(other, alpha, samples)
+    if not count:
+        return module, ["no channels to smooth: nothing that layers alone read is written by a norm or a layer"]
+    if not same_results(module, other, samples[0]):
+        return module, ["channels are not smoothed: numbers would underflow"]
+    return other, [f"channels of {count} value{'' if count == 1 else 's'} smoothed"]
+
+
+def _equalized(
+    module: ModuleOp,
+    samples: Sequence[Sequence[Any]],
+    wanted: bool | None,
+    loss: Callable[[ModuleOp], float | None],
+) -> tuple[ModuleOp, list[str]]:
     other = module.clone()
     count = equalize(other)
     if not count:

@@ -16,6 +16,9 @@ OPTIONS = (
     "encodings",
     "quantize_skip",
     "quantize_report",
+    "encodings_in",
+    "encodings_out",
+    "smooth",
     "equalize",
     "correct_bias",
     "round_weights",
@@ -46,6 +49,25 @@ def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         metavar="PATTERN,...",
         help="source modules and operators that stay in float32: head.*, aten.mul.Tensor",
+    )
+    parser.add_argument(
+        "--encodings-in",
+        default=argparse.SUPPRESS,
+        metavar="FILE.json",
+        help="scales and zero points of activations to take, as AIMET's JSON; others follow from the calibration",
+    )
+    parser.add_argument(
+        "--encodings-out",
+        default=argparse.SUPPRESS,
+        metavar="FILE.json",
+        help="write all scales and zero points as AIMET's JSON, to be edited and given to --encodings-in",
+    )
+    parser.add_argument(
+        "--smooth",
+        type=float,
+        default=argparse.SUPPRESS,
+        metavar="ALPHA",
+        help="move the sizes of channels from activations into weights: 0.5 half of them",
     )
     parser.add_argument(
         "--equalize",
@@ -86,21 +108,27 @@ def quantized_source(arguments: argparse.Namespace, source: Any, options: Compil
         if named:
             raise usage_error(f"--{named[0].replace('_', '-')} goes with --quantize RECIPE")
         return source
+    from etir.quantization.aimet import encodings_text
     from etir.quantized import quantize_program
 
     check_output(arguments.quantize_report)
+    check_output(given.get("encodings_out"))
     found = quantize_program(
         source,
         arguments.quantize,
         calibration=arguments.calibration if arguments.calibration is not None else (),
         encodings=given.get("encodings", "minmax"),
         skip=tuple(given.get("quantize_skip", "").split(",")) if "quantize_skip" in given else (),
+        ranges=given.get("encodings_in"),
+        smooth=given.get("smooth"),
         equalize={"auto": None, "on": True, "off": False}[given.get("equalize", "auto")],
         rounding=given.get("round_weights"),
         correct_bias="correct_bias" in given,
         budget=given.get("budget"),
         options=options,
     )
+    if "encodings_out" in given:
+        write_output(given["encodings_out"], encodings_text(found.observed))
     if arguments.quantize_report is not None:
         write_output(arguments.quantize_report, found.report.to_json() + "\n")
     if arguments.report == "text":
