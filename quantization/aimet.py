@@ -27,9 +27,8 @@ from etir.dialects.signatures import input_names
 from etir.dialects.text import source_location
 from etir.quantization.encodings import uniform
 from etir.quantization.errors import E1508
-from etir.quantization.layers import encoding_of, integers_of, layers_with_weights, weight_of
+from etir.quantization.layers import as_stored, encoding_of, integers_of, layers_with_weights, weight_of
 from etir.quantization.parameters import Parameters
-from etir.quantization.weights import stored_weight
 
 VERSION = "1.0.0"
 
@@ -77,7 +76,7 @@ def encodings_text(module: ModuleOp) -> str:
         how = encoding_of(op).data
         written = integers_of(op, parameters.store)
         if written is None and parameters.is_known(weight_of(op)):
-            written = stored_weight(parameters.array(weight_of(op)), how)
+            written = as_stored(op, parameters.array(weight_of(op)), parameters.store)
         if written is None:
             continue
         scales = [float(scale) for scale in written[1].reshape(-1)]
