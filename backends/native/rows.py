@@ -25,7 +25,7 @@ PRODUCTS = (
 """Roots of products."""
 
 CURVES = ("aten.hardsigmoid.default", "aten.hardswish.default", "aten.silu.default")
-"""Functions of one number that decomposition would take apart for a delegate."""
+"""Functions of one number that are several operators for other delegates."""
 
 POOLS = (
     "aten.max_pool2d_with_indices.default",

@@ -7,7 +7,7 @@ Before::
     tile.map %woven(%x) { tile.yield %0 }
     tile.brgemm %woven, %w, %inside()
 
-After, the map of the border stands behind that of ``%woven``. The lowering makes an image with its border and then what
+After, the map of the border follows that of ``%woven``. The lowering makes an image with its border and then what
 the image is computed of, so that all of the image would take memory while its operands are prepared; the first layers
 of a net, whose images are the largest, have that at the peak of their memory.
 """
