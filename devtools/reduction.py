@@ -4,13 +4,14 @@ Any set of operations of a method is a program: what the operations take from ou
 the values were when the whole program ran, and what they give to the outside becomes outputs. So the search is that of
 Zeller and Hildebrandt ("Simplifying and Isolating Failure-Inducing Input", 2002) over operations: halves, quarters and
 so on, until no single operation can be left out. What does not verify, or cannot be judged, is stepped around.
+At the executable level operations are instructions (:mod:`etir.devtools.instructions`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, TensorType, UnknownLoc
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -20,8 +21,11 @@ from xdsl.traits import IsTerminator
 from etir.backends.api.registry import backend_of_runtime_id
 from etir.devtools.checks import Answer
 from etir.devtools.errors import E1414
+from etir.devtools.instructions import extracted, histories, parts, straight_method
 from etir.devtools.values.interpreted import copied
+from etir.devtools.values.replayed import method_of
 from etir.diagnostics import EtirError, SourceLocation
+from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.program import ConstantOp, GetWeightOp, NoneOp, StringOp, WeightOp
 from etir.dialects.et.weights import SyntheticAttr, digest_of
 from etir.dialects.sym.ops import ConstantOp as SymConstantOp
@@ -41,6 +45,8 @@ class Candidate:
     module: ModuleOp
     samples: list[list[Any]] = field(default_factory=list["list[Any]"])
 
+
+T = TypeVar("T")
 
 StillFails = Callable[[Candidate], Answer]
 """The question: bad is what still fails."""
@@ -62,7 +68,7 @@ class Reduced:
 def reduce(
     module: ModuleOp, still_fails: StillFails, samples: Sequence[Sequence[Any]] = (), method: str = "forward"
 ) -> Reduced:
-    """The smallest program that still fails, of one method of a module above the executable level.
+    """The smallest program that still fails, of one method of a module; at the executable level one without jumps.
 
     ``samples`` are inputs of the method; they are what ``still_fails`` may run a candidate on. The module stays as it
     is, and the same module gives the same result. Raises error E1414 when the module does not fail, or has no such
@@ -83,9 +89,15 @@ class _Reduction:
 
     def run(self) -> Reduced:
         first = Candidate(self.whole, self.samples)
+        method = straight_method(self.whole, self.method)
+        if method is not None:
+            return self.instructions(first, len(parts(method)))
         func = _function(self.whole, self.method)
         if func is None:
-            raise E1414.error(f"there is no method '{self.method}' above the executable level")
+            message = f"there is no method '{self.method}'"
+            if method_of(self.whole, self.method) is not None:
+                message = f"method '{self.method}' has jumps: at the executable level one line can be made smaller"
+            raise E1414.error(message)
         before = sum(1 for op in func.walk()) - 2
         if self.ask(first) is not Answer.BAD:
             raise E1414.error("the whole program passes the check", SourceLocation(self.method))
@@ -111,6 +123,50 @@ class _Reduction:
             except EtirError:
                 self.known[key] = Answer.UNRESOLVED
         return self.known[key]
+
+    # --- instructions ---------------------------------------------------------------------------------------------
+
+    def instructions(self, whole: Candidate, before: int) -> Reduced:
+        """The same at the executable level: as few instructions as possible."""
+        if self.ask(whole) is not Answer.BAD:
+            raise E1414.error("the whole program passes the check", SourceLocation(self.method))
+        best = whole
+        while True:
+            start = best
+            method = straight_method(start.module, self.method)
+            assert method is not None
+            every = parts(method)
+            best = self.fewer(start, every)
+            kept = straight_method(best.module, self.method)
+            assert kept is not None
+            if len(parts(kept)) == len(every):
+                break
+        for step in (_with_synthetic_weights, _without_places):
+            for made in step(best, self.method):
+                if self.ask(made) is Answer.BAD:
+                    best = made
+        found = straight_method(best.module, self.method)
+        assert found is not None
+        return Reduced(best, before, len(parts(found)), self.checks)
+
+    def fewer(self, candidate: Candidate, every: list[int]) -> Candidate:
+        """Without the instructions that can be left out."""
+        known = histories(candidate.module, self.method, candidate.samples)
+        best = candidate
+
+        def fails(kept: list[int]) -> bool:
+            nonlocal best
+            found = extracted(candidate.module, self.method, kept, candidate.samples, known)
+            if found is None:
+                return False
+            made = Candidate(_around(candidate.module, found[0]), found[1])
+            if self.ask(made) is not Answer.BAD:
+                return False
+            best = made
+            return True
+
+        _ddmin(every, fails)
+        return best
 
     # --- operations --------------------------------------------------------------------------------------------------
 
@@ -163,7 +219,7 @@ def _keeps(op: Operation) -> bool:
     return not isinstance(op, CONSTANTS) and not op.has_trait(IsTerminator)
 
 
-def _ddmin(items: list[Operation], fails: Callable[[list[Operation]], bool]) -> list[Operation]:
+def _ddmin(items: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
     """A subset that fails, of which no element can be left out; ``items`` as a whole does."""
     parts = 2
     while len(items) >= 2:
@@ -254,7 +310,7 @@ def _extracted(
     return Candidate(_around(candidate.module, func), samples)
 
 
-def _around(module: ModuleOp, func: FuncOp) -> ModuleOp:
+def _around(module: ModuleOp, func: FuncOp | MethodOp) -> ModuleOp:
     """A module of one method and the symbols that it names, in their order."""
     wanted = _named(func)
     tops = {_symbol(op): op for op in module.body.block.ops if _symbol(op)}
@@ -268,7 +324,7 @@ def _around(module: ModuleOp, func: FuncOp) -> ModuleOp:
     others = [
         op.clone()
         for op in module.body.block.ops
-        if op.name in ("sym.dim", "et.schema") or (_symbol(op) in wanted and _symbol(op) != func.sym_name.data)
+        if op.name in ("sym.dim", "et.schema") or (_symbol(op) in wanted and _symbol(op) != _symbol(func))
     ]
     return ModuleOp([*others, func])
 

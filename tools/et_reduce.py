@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> ToolParser:
     parser = ToolParser("et-reduce", "Make a program that fails as small as it can be and still fail.")
-    parser.add_argument("input", help="a module's text, above the executable level")
+    parser.add_argument("input", help="a module's text; at the executable level the method has no jumps")
     parser.add_argument("-o", dest="output", required=True, metavar="FILE", help="the text to write, with its weights")
     parser.add_argument("-p", "--pass-pipeline", dest="pipeline", metavar="TEXT", help="the passes: a,b{option=1}")
     parser.add_argument("--compile-to", metavar="PHASE", choices=PHASES, help="or all passes up to a phase")

@@ -1,0 +1,185 @@
+"""A part of a method at the executable level as a method of its own, for :mod:`etir.devtools.reduction`.
+
+Any set of instructions in one line is a program: a buffer that they read before they write it becomes an input in the
+caller's memory, filled with what it held there when the whole method ran, so that the memory plan of the others stays
+as it is; what they leave to the rest becomes outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from etir.backends.api.registry import backend_of_runtime_id
+from etir.devtools.values.interpreted import copied
+from etir.devtools.values.replayed import method_of
+from etir.diagnostics import EtirError
+from etir.dialects.context import EtContext
+from etir.dialects.et.executable import MethodOp
+from etir.dialects.et.instructions import InputsOp, ReturnOp
+from etir.dialects.et.values import BufferOp
+from etir.interpret.interpreter import Interpreter
+from etir.passes.analysis.memory_effects import effects_of, storage_of
+
+Histories = list[list[list[tuple[int, Any]]]]
+"""Of each sample and each value definition: the instructions that wrote it, with what it was after them."""
+
+
+def straight_method(module: ModuleOp, name: str) -> MethodOp | None:
+    """The method at the executable level, if its instructions are one line, without jumps."""
+    found = method_of(module, name)
+    return found if found is not None and len(found.body.blocks) == 1 else None
+
+
+def parts(method: MethodOp) -> list[int]:
+    """The numbers of the instructions that can be left out."""
+    return [i for i, op in enumerate(method.instructions) if not isinstance(op, (InputsOp, ReturnOp))]
+
+
+def histories(module: ModuleOp, method: str, samples: Sequence[Sequence[Any]]) -> Histories:
+    """What the buffers of a method hold in the course of a run; nothing for a program that cannot be interpreted."""
+    op = straight_method(module, method)
+    assert op is not None
+    number = {instruction: i for i, instruction in enumerate(op.instructions)}
+    defined = _definitions(op)
+    index = {result: i for i, one in enumerate(defined) for result in one.results}
+    found: Histories = []
+    for sample in samples:
+        now = [-1]
+        seen: list[list[tuple[int, Any]]] = [[] for _ in defined]
+        interpreter = Interpreter(module, "auto", backend_of_runtime_id)
+
+        def begin(instruction: Operation, now: list[int] = now) -> None:
+            now[0] = number[instruction]
+
+        def watch(value: SSAValue, held: Any, now: list[int] = now, seen: list[list[tuple[int, Any]]] = seen) -> None:
+            if isinstance(value, OpResult) and value in index:
+                seen[index[value]].append((now[0], copied(held)))
+
+        interpreter.before_instruction, interpreter.watch = begin, watch
+        try:
+            interpreter.run([copied(value) for value in sample], method)
+        except EtirError:
+            return []
+        found.append(seen)
+    return found
+
+
+def _definitions(method: MethodOp) -> list[Operation]:
+    instructions = dict.fromkeys(method.instructions)
+    return [op for op in method.body.block.ops if op not in instructions]
+
+
+def extracted(
+    module: ModuleOp, name: str, kept: Sequence[int], samples: Sequence[Sequence[Any]], known: Histories
+) -> tuple[MethodOp, list[list[Any]]] | None:
+    """The instructions of these numbers as a method, and its inputs for each sample.
+
+    None where they need a number that others compute, or where nothing is known of what a buffer held.
+    """
+    whole = straight_method(module, name)
+    assert whole is not None
+    method = whole.clone()
+    every = method.instructions
+    inside = dict.fromkeys(every[i] for i in sorted(kept))
+    positions = {op: i for i, op in enumerate(every)}
+    ctx = EtContext()
+    given = next((op for op in every if isinstance(op, InputsOp)), None)
+    inputs = list(given.arguments) if given is not None else []
+    needed: dict[BufferOp, int] = {}
+    written: dict[BufferOp, None] = {}
+    for op in inside:
+        effects = effects_of(ctx, op)
+        tensors = dict.fromkeys((*effects.reads, *effects.writes))
+        numbers = [v for v in op.operands if v not in tensors and not isinstance(v.type, TensorType)]
+        if any(_is_computed(v, inside) for v in numbers):
+            return None
+        for value in effects.reads:
+            buffer = storage_of(value)
+            if buffer is not None and buffer not in written:
+                needed.setdefault(buffer, positions[op])
+        written |= dict.fromkeys(b for v in effects.writes if (b := storage_of(v)) is not None)
+    own = [v for v in inputs if not isinstance(v.owner, BufferOp) or v.owner in needed or v.owner in written]
+    # What nobody wrote before is undefined or state; a delegate's call names its results among what it reads.
+    late = {buffer: at for buffer, at in needed.items() if _written_before(ctx, every, buffer, at)}
+    added = [buffer for buffer in late if buffer.result not in own]
+    outputs = _outputs(ctx, every, inside, written)
+    definitions = {op: i for i, op in enumerate(_definitions(method))}
+    filled: list[list[Any]] = []
+    for number, sample in enumerate(samples):
+        values = {v: value for v, value in zip(inputs, sample, strict=True) if v in own}
+        for buffer, first in late.items():
+            past = known[number][definitions[buffer]] if known else []
+            held = [value for at, value in past if at < first]
+            if not held:
+                return None
+            values[buffer.result] = held[-1]
+        filled.append([copied(value) for value in values.values()])
+    _rebuild(method, inside, [*own, *[buffer.result for buffer in added]], outputs)
+    for buffer in added:
+        buffer.properties.pop("state", None)
+        outside = BufferOp(
+            buffer.result.type, caller=True, dynamic=None if buffer.dynamic is None else buffer.dynamic.data
+        )
+        outside.location = buffer.location
+        outside.result.name_hint = buffer.result.name_hint
+        assert buffer.parent is not None
+        buffer.parent.insert_op_before(outside, buffer)
+        buffer.result.replace_all_uses_with(outside.result)
+        buffer.detach()
+        buffer.erase()
+    return method, filled
+
+
+def _is_computed(value: SSAValue, inside: dict[Operation, None]) -> bool:
+    """Whether a number is the result of an instruction outside of the part: it comes last among what that names."""
+    users = [use.operation for use in value.uses]
+    return any(
+        user not in inside and not isinstance(user, (InputsOp, ReturnOp)) and user.operands[-1] is value
+        for user in users
+    )
+
+
+def _written_before(ctx: EtContext, every: Sequence[Operation], buffer: BufferOp, at: int) -> bool:
+    return any(storage_of(v) is buffer for op in every[:at] for v in effects_of(ctx, op).writes)
+
+
+def _outputs(
+    ctx: EtContext, every: Sequence[Operation], inside: dict[Operation, None], written: dict[BufferOp, None]
+) -> list[SSAValue]:
+    """What the rest reads of what the part writes; all of it, where that is nothing."""
+    wanted = {
+        buffer: None
+        for op in every
+        if op not in inside
+        for value in (op.arguments if isinstance(op, ReturnOp) else effects_of(ctx, op).reads)
+        if (buffer := storage_of(value)) is not None and buffer in written
+    }
+    return [buffer.result for buffer in (wanted or written)]
+
+
+def _rebuild(
+    method: MethodOp, inside: dict[Operation, None], inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]
+) -> None:
+    """Leave a method with some of its instructions, and with the definitions that they need."""
+    block = method.body.block
+    for op in reversed(method.instructions):
+        if op not in inside:
+            op.detach()
+            op.erase()
+    first = next(iter(inside), None)
+    start, end = InputsOp(inputs), ReturnOp(outputs)
+    if first is None:
+        block.add_op(start)
+    else:
+        block.insert_op_before(start, first)
+    block.add_op(end)
+    for op in reversed(_definitions(method)):
+        if not any(True for result in op.results for _ in result.uses):
+            op.detach()
+            op.erase()
+    for name in ("in_spec", "out_spec"):
+        method.properties.pop(name, None)
