@@ -42,6 +42,8 @@ class Reference:
     outputs: list[Any]
     states: dict[str, Array] = field(default_factory=dict[str, "Array"])
     """What the run leaves in mutable buffers, by their names."""
+    scale: float = 0.0
+    """The largest number of all that was computed."""
     random: frozenset[int] = field(default_factory=frozenset[int])
     """Origins whose values are other ones in every run."""
 
@@ -55,7 +57,7 @@ def reference_of(
     """
     seen = observe(module, inputs, method)
     random = _random(module, inputs, method, trace, seen)
-    found = Reference(seen.values, seen.dtypes, seen.largest, seen.outputs, seen.states, random)
+    found = Reference(seen.values, seen.dtypes, seen.largest, seen.outputs, seen.states, seen.scale, random)
     if program is None:
         return found
     eager = eager_run(program, inputs)

@@ -92,7 +92,7 @@ def _outputs(subject: Subject, reference: Reference, stage: Stage, got: Sequence
         return
     for i, row in enumerate(rows):
         wanted = reference.outputs[i]
-        spare = roundoff(str(getattr(wanted, "dtype", "")), max(reference.largest.values(), default=0.0))
+        spare = roundoff(str(getattr(wanted, "dtype", "")), reference.scale)
         error = difference(wanted, got[i], spare) if len(got) == len(rows) else float("inf")
         row.add(None if local else error, error if local else None)
 
@@ -110,7 +110,7 @@ def _states(subject: Subject, reference: Reference, stage: Stage, got: Mapping[s
             dtype = str(getattr(wanted, "dtype", ""))
             rows[what] = Row(what, allowed=subject.allowed(dtype, through_steps=True))
             stage.outputs.append(rows[what])
-        spare = roundoff(str(getattr(wanted, "dtype", "")), max(reference.largest.values(), default=0.0))
+        spare = roundoff(str(getattr(wanted, "dtype", "")), reference.scale)
         error = difference(wanted, _shaped(got[name], wanted), spare)
         rows[what].add(None if local else error, error if local else None)
 

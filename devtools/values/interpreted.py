@@ -55,6 +55,7 @@ class Observed:
         dtypes: by key.
         values_of: by key the value of the IR, in the order in which they were computed first.
         outputs: arrays and Python values.
+        scale: the largest finite number of all that was computed, marked or not.
         states: by the name of the user's module, what the run leaves in mutable buffers.
         largest: by key the largest finite number among what the operation was computed from.
     """
@@ -64,6 +65,7 @@ class Observed:
     values_of: dict[Key, SSAValue] = field(default_factory=dict[Key, SSAValue])
     outputs: list[Any] = field(default_factory=list[Any])
     largest: dict[Key, float] = field(default_factory=dict[Key, float])
+    scale: float = 0.0
     states: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, "np.ndarray[Any, Any]"])
 
 
@@ -90,6 +92,7 @@ def observe(
             return None
         replaced: Any = None
         largest[value] = largest_of(held)
+        found.scale = max(found.scale, largest[value])
         inputs = value.owner.operands if isinstance(value, OpResult) else ()
         for mark in marks_of(value):
             key = (mark.origin, mark.result)

@@ -12,6 +12,7 @@ from torch import nn
 
 import etir
 from etir.devtools.comparison import compare
+from etir.devtools.values.recorded import RUNTIMES, RecordedRun
 from etir.diagnostics import EtirError
 from etir.tools import et_compare
 
@@ -128,3 +129,21 @@ def test_taps_need_a_source_and_a_trace() -> None:
         compare(None, etir.compile(program).buffer, inputs=[(x,)], taps=True)
     found = compare(program, etir.compile(program, trace=True), inputs=[(x,)], taps=True)
     assert found.is_good and "there are no delegates to look into" in found.notes
+
+
+def test_a_sum_that_cancels_is_no_fault_of_a_file_without_a_trace() -> None:
+    """Its terms are large, the rest is rounding: any order of adding gives another one."""
+
+    class Cancels(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x - x.mean(-1, keepdim=True)).sum(-1)
+
+    x = 100 * torch.randn(3, 64)
+    data = etir.compile(torch.export.export(Cancels().eval(), (x,)), target="etir").buffer
+    assert compare(None, data, inputs=[(x,)], runtime="etir").is_good
+    assert not compare(None, data, inputs=[(x,)], runtime={"other": _off_by_one}).is_good
+
+
+def _off_by_one(program: bytes, method: str, inputs: list) -> RecordedRun:
+    run = RUNTIMES["etir"](program, method, inputs)
+    return RecordedRun([run.outputs[0] + 1], {})

@@ -9,12 +9,15 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import etir
+from etir.devtools.trace.read import Table, Trace
 from etir.devtools.values.interpreted import interpreted_values
 from etir.dialects.et.origin import number_origins
 from etir.dialects.verify import verify_module
 from etir.passes.infra.instrumentation import Instrument, PassRun, watching
 
+from etir_testing import exports
 from etir_testing.devtools.programs import PROGRAMS, exported
+from etir_testing.models.registry import MODELS
 
 SETTINGS = {
     "executorch": {},
@@ -110,3 +113,33 @@ def _numbers(op):
 
     found = origins_in(op.location)
     return () if found is None else found.numbers
+
+
+MADE_BY_THE_COMPILER = ("et.jump", "et.jump_false", "et.move", "executorch_prim::", "aten::sym_size.int")
+"""What need not have a line: checks of the sizes of inputs, counters and jumps of loops. All that computes has one."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("delegates", [(), ("xnnpack",)], ids=["kernels", "xnnpack"])
+def test_every_instruction_of_the_models_has_a_line(name: str, delegates: tuple[str, ...]) -> None:
+    """And an origin; the operations inside of delegates have both, too. Torch gives every node of them a line."""
+    if MODELS[name].missing():
+        pytest.skip(f"needs {', '.join(MODELS[name].missing())}")
+    trace = etir.compile(exports.exported(MODELS[name]), delegates=delegates, trace=True).trace
+    assert isinstance(trace, Trace)
+    tables = [*trace.instructions.values(), *trace.delegates.values()]
+    rows = [(table, row) for table in tables for row in range(len(table))]
+    assert rows and all(table.several("origins", row) for table, row in rows)
+
+    def has_line(table: Table, row: int) -> bool:
+        origins = [trace.origin(number) for number in table.several("origins", row)]
+        return bool(table["source"][row]) or any(origin is not None and origin.file for origin in origins)
+
+    without = [
+        (table["operator"] if "operator" in table.columns else table["name"])[row]
+        for table, row in rows
+        if not has_line(table, row)
+    ]
+    assert [name for name in without if not name.startswith(MADE_BY_THE_COMPILER)] == []
+    assert len(without) <= len(rows) / 8, "most of a program is no bookkeeping"
