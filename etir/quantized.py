@@ -49,6 +49,7 @@ from etir.quantization.preparation import FEW, prepared
 from etir.quantization.recipes import Recipe, recipe_of
 from etir.quantization.report import QuantizationReport
 from etir.quantization.samples import Calibration, samples_of
+from etir.quantization.weights import BLOCK
 
 if TYPE_CHECKING:
     from etir.driver import Source
@@ -82,6 +83,7 @@ def quantize_program(
     recipe: str = "static-int8",
     *,
     calibration: Calibration = (),
+    block: int = BLOCK,
     encodings: str = "minmax",
     skip: Sequence[str] = (),
     ranges: str | PathLike[str] | None = None,
@@ -101,6 +103,7 @@ def quantize_program(
     ``weight-int4``.
     ``calibration`` has the inputs of some calls, each a sequence of tensors or arrays of the shapes and dtypes that the
     program takes, or is the path of an ``.npz`` file of arrays with a sample in each index of their first dims.
+    ``block`` is how many weights of ``weight-int4`` share a scale, 0 all of an output channel, of convolutions as well.
     ``encodings`` says how a range is chosen: ``minmax``, ``percentile``, ``mse``, ``entropy``. ``skip`` are shell
     patterns of source modules and operators that stay in float32. ``ranges`` is a file of encodings
     (:meth:`Quantized.save_encodings`) whose scales and zero points of activations are taken instead. ``smooth`` moves
@@ -128,10 +131,10 @@ def quantize_program(
     if metric is not None and budget is None:
         raise E1507.error("a metric without a budget: how much it may lose")
     check_rounding(rounding or "nearest", bool(samples))
-    if not how.activations:
-        for name in (name for name, given in (("ranges", ranges), ("smooth", smooth)) if given is not None):
-            raise E1502.error(f"'{recipe}' has no scales of activations, for which '{name}' is")
+    if ranges is not None and not how.activations:
+        raise E1502.error(f"'{recipe}' has no scales of activations, for which a file of encodings is")
     needs = {f"'{recipe}'": how.activations, "bias correction": correct_bias, "a budget": budget is not None}
+    needs["smoothing"] = smooth is not None
     for what in (what for what, is_needed in needs.items() if is_needed and not samples):
         raise E1503.error(f"{what} needs to see inputs")
     ctx = EtContext(dialects=backend_dialects())
@@ -141,7 +144,7 @@ def quantize_program(
 
     def observe(on: ModuleOp, samples: Sequence[Sequence[Any]]) -> dict[ObserveOp, Statistics]:
         """Observers with their scales."""
-        run(on, AnnotateQuantizationPass(recipe, chosen.delegates, tuple(skip), bool(samples)))
+        run(on, AnnotateQuantizationPass(recipe, chosen.delegates, tuple(skip), bool(samples), block))
         _check_marked(on)
         statistics = calibrate(on, samples, METHOD) if samples else {}
         for op, seen in statistics.items():
@@ -158,7 +161,7 @@ def quantize_program(
 
     run(module, *pipeline(chosen, phase_of(module), "edge"), ProductsToLayersPass())
     notes: list[str] = []
-    if how.activations:
+    if samples or equalize:
         module, notes = prepared(module, samples, equalize, loss, smooth)
     statistics = observe(module, samples)
     if ranges is not None:

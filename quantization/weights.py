@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from etir.backends.api.conditions import constant, dtypes, not_empty, rank
@@ -58,6 +59,19 @@ are looked up.
 """
 
 
+def weight_rows(block: int = BLOCK) -> tuple[QuantizedRow, ...]:
+    """:data:`WEIGHT_ROWS` with a scale for each ``block`` numbers of 4 bits. 0 is one for each output channel; then
+    convolutions have 4 bits, too.
+    """
+    if block == BLOCK:
+        return WEIGHT_ROWS
+    if block == 0:
+        rows = [row for row in WEIGHT_ROWS if row.bits == 8]
+        return (*(replace(row, bits=4) for row in rows if row.axis == 0 and row.operator != _TABLE), *rows)
+    conditions = (*_LAYER, rank("weight", 2), in_blocks(block))
+    return tuple(replace(r, block=block, conditions=conditions) if r.bits == 4 else r for r in WEIGHT_ROWS)
+
+
 def quantized_weight(weight: np.ndarray, axis: int, least: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """int8 numbers of the shape of ``weight`` and float32 scales, one for each index of ``axis``, and not below
     ``least``: the largest magnitude is 127. A row of zeros has the scale 1.
@@ -110,6 +124,9 @@ def stored_weight(weight: np.ndarray, how: Uniform, least: np.ndarray | None = N
     """The integers of a weight, and its scales: a number for each index of a dim, not below ``least``, or for each
     block of each row.
     """
+    if how.bits == 4 and how.block is None:
+        integers, scales = quantized_blocks(weight.reshape(len(weight), -1), weight[0].size)
+        return integers.reshape(weight.shape), scales.reshape(-1)
     return quantized_weight(weight, how.axis or 0, least) if how.block is None else quantized_blocks(weight, how.block)
 
 

@@ -22,6 +22,7 @@ OPTIONS = (
     "equalize",
     "correct_bias",
     "round_weights",
+    "block",
     "budget",
 )
 """Destinations of the options that say something about ``--quantize``."""
@@ -77,6 +78,13 @@ def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
         "where it can be, or never",
     )
     parser.add_argument(
+        "--block",
+        type=int,
+        default=argparse.SUPPRESS,
+        metavar="SIZE",
+        help="weights of weight-int4 that share a scale, 0 for all of an output channel (default: 32)",
+    )
+    parser.add_argument(
         "--round-weights",
         default=argparse.SUPPRESS,
         metavar="METHOD",
@@ -117,6 +125,7 @@ def quantized_source(arguments: argparse.Namespace, source: Any, options: Compil
         source,
         arguments.quantize,
         calibration=arguments.calibration if arguments.calibration is not None else (),
+        block=given.get("block", 32),
         encodings=given.get("encodings", "minmax"),
         skip=tuple(given.get("quantize_skip", "").split(",")) if "quantize_skip" in given else (),
         ranges=given.get("encodings_in"),

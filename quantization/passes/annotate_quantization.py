@@ -46,8 +46,9 @@ from etir.dialects.quant.ops import ObserveOp, Uniform, UniformAttr
 from etir.dialects.text import source_location
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
+from etir.quantization.errors import E1501
 from etir.quantization.recipes import Recipe, recipe_of
-from etir.quantization.weights import WEIGHT_ROWS
+from etir.quantization.weights import BLOCK, weight_rows
 
 WEIGHT, WHY, INTEGERS, DYNAMIC = "quant.weight", "quant.why", "quant.integers", "quant.dynamic"
 
@@ -60,6 +61,7 @@ class AnnotateQuantizationPass(Pass):
     ``recipe`` is a name of :data:`~etir.quantization.recipes.RECIPES`; ``backend`` names backends as `partition` does;
     ``skip`` are shell patterns of source modules (``head.*``) and of operators (``aten.mul.Tensor``) that stay in
     floating point. ``results`` observes results of recipes without calibration, too, so that losses can be compared.
+    ``block`` is how many numbers of 4 bits share a scale in ``weight-int4``, 0 all of an output channel.
     """
 
     name = "annotate-quantization"
@@ -67,11 +69,14 @@ class AnnotateQuantizationPass(Pass):
     backend: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     results: bool = False
+    block: int = BLOCK
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E1501 for an unknown recipe, E1101, E1107 and E1110 for wrong backends."""
         recipe = recipe_of(self.recipe)
-        known = [row for row in rows_of(recipe, self.backend) if row.bits in (recipe.bits, 8)]
+        if self.block < 0 or (self.block != BLOCK and (recipe.integers or recipe.bits != 4)):
+            raise E1501.error(f"'{recipe.name}' with blocks of {self.block}: 'weight-int4' has them, and 0 for none")
+        known = [row for row in rows_of(recipe, self.backend, self.block) if row.bits in (recipe.bits, 8)]
         rows: dict[str, list[QuantizedRow]] = {}
         for row in sorted(known, key=lambda row: row.bits):
             rows.setdefault(row.operator, []).append(row)
@@ -113,13 +118,13 @@ class AnnotateQuantizationPass(Pass):
         return None if pattern is None else f"skipped by '{pattern}'"
 
 
-def rows_of(recipe: Recipe, backends: Iterable[str]) -> Iterator[QuantizedRow]:
+def rows_of(recipe: Recipe, backends: Iterable[str], block: int = BLOCK) -> Iterator[QuantizedRow]:
     """The rows of a recipe: what backends compute on integers, or what may have weights of integers on any target.
 
     Raises E1101, E1107 and E1110 for wrong backends.
     """
     if not recipe.integers:
-        yield from WEIGHT_ROWS
+        yield from weight_rows(block)
         return
     for text in backends:
         delegate = parse_delegate(text)

@@ -129,7 +129,7 @@ def test_search_that_is_not_needed_or_hopeless() -> None:
     assert [layer.stored for layer in easy.report.layers] == [layer.stored for layer in plain.report.layers]
 
     counted = iter(range(100, 0, -1))
-    hopeless = _quantized("digits", budget=1.0, metric=lambda outputs: float(next(counted)))
+    hopeless = _quantized("digits", budget=0.5, metric=lambda outputs: float(next(counted)))
     assert "the budget cannot be met; the best that was found" in hopeless.report.notes[-1]
 
 
@@ -141,6 +141,8 @@ def test_search_that_is_not_needed_or_hopeless() -> None:
         ({"budget": -1.0, "metric": lambda outputs: 0.0}, "E1507"),
         ({"budget": 1.0, "metric": lambda outputs: outputs["x"]}, "E1507"),
         ({"rounding": "gtpq"}, "E1501"),
+        ({"block": 64}, "E1501"),
+        ({"recipe": "weight-int4", "block": -1}, "E1501"),
         ({"recipe": "weight-int8", "calibration": (), "rounding": "gptq"}, "E1503"),
         ({"recipe": "weight-int8", "calibration": (), "correct_bias": True}, "E1503"),
         ({"recipe": "weight-int8", "calibration": (), "budget": 20.0}, "E1503"),
@@ -162,3 +164,13 @@ def test_rounding(rounding: str) -> None:
     assert found.report.output_sqnr > 28
     assert all(layer.weight_sqnr is None or layer.weight_sqnr > 35 for layer in found.report.layers)
     assert all(layer.alone_sqnr is not None and layer.alone_sqnr > 30 for layer in found.report.layers)
+
+
+def test_weights_of_4_bits_by_channel() -> None:
+    """All filters have sixteen steps each."""
+    found = {how: _quantized("digits", "weight-int4", block=0, rounding=how) for how in (None, "gptq")}
+    losses = {how: each.report.output_sqnr or 0.0 for how, each in found.items()}
+    assert sum(layer.stored == "int4 weights" for layer in found["gptq"].report.layers) >= 6
+    assert losses["gptq"] >= 19
+    assert losses["gptq"] > losses[None] + 0.5
+    assert _accuracy(found["gptq"]) >= _float() - 1.0
