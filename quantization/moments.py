@@ -14,14 +14,25 @@ from etir.dialects.et.layout import tensor_of
 from etir.quantization.channels import LINEAR
 from etir.quantization.layers import collect_inputs, layers_with_inputs, weight_of
 
+LONGEST = 2048
+"""Numbers whose products are all summed up: 16 MB of them, and seconds of arithmetic for each layer."""
+
 
 @dataclass
 class Moments:
-    """``squares`` is ``[groups, k, k]``, for rows of ``k`` numbers of a weight; ``sizes`` is ``[groups, k]``."""
+    """``squares`` is ``[groups, parts, k / parts, k / parts]`` for rows of ``k`` numbers of a weight: rows that are too
+    long for a whole matrix are seen in equal parts, whose products with each other are left out. ``sizes`` is
+    ``[groups, k]``.
+    """
 
     squares: np.ndarray
     sizes: np.ndarray
     count: int = 0
+
+
+def parts_of(k: int) -> int:
+    """In how many equal parts rows of ``k`` numbers are seen; as many as there are numbers, where nothing divides."""
+    return next(parts for parts in range(-(-k // LONGEST), k + 1) if k % parts == 0)
 
 
 def takes_moments(op: EdgeOp) -> bool:
@@ -41,13 +52,16 @@ def moments_of(module: ModuleOp, samples: Sequence[Sequence[Any]], method: str =
         if not takes_moments(op) or not value.size:
             return
         rows = inputs_of(op, value)
+        groups, vectors, k = rows.shape
+        parts = parts_of(k)
         seen = found.get(op)
         if seen is None:
-            groups, _, k = rows.shape
-            seen = found[op] = Moments(np.zeros((groups, k, k), np.float32), np.zeros((groups, k), np.float64))
-        seen.squares += rows.transpose(0, 2, 1) @ rows
+            zeros = np.zeros((groups, parts, k // parts, k // parts), np.float32)
+            seen = found[op] = Moments(zeros, np.zeros((groups, k), np.float64))
+        split = rows.reshape(groups, vectors, parts, k // parts)
+        seen.squares += split.transpose(0, 2, 3, 1) @ split.transpose(0, 2, 1, 3)
         seen.sizes += np.abs(rows).sum(1)
-        seen.count += rows.shape[1]
+        seen.count += vectors
 
     collect_inputs(module, layers_with_inputs, samples, look, method)
     return found

@@ -149,14 +149,14 @@ def _rounded(
     if moments is None or not moments.count or axis != 0:
         integers = grid.nearest(rows, scales)
     else:
-        parts = len(moments.squares)
-        size = len(rows) // parts
-        cuts = [slice(i * size, (i + 1) * size) for i in range(parts)]
-        each = [
-            gptq(rows[cut], square, scales[cut], grid, ordered=ordered)
-            for cut, square in zip(cuts, moments.squares, strict=True)
-        ]
-        integers = np.concatenate(each)
+        along = np.repeat(scales, grid.block, axis=1)
+        groups, parts = moments.squares.shape[:2]
+        integers = np.zeros(rows.shape, np.int8)
+        for group, part in np.ndindex(groups, parts):
+            height, width = len(rows) // groups, rows.shape[1] // parts
+            cut = slice(group * height, (group + 1) * height), slice(part * width, (part + 1) * width)
+            square = moments.squares[group, part]
+            integers[cut] = gptq(rows[cut], square, along[cut], Grid(grid.low, grid.high, 1), ordered=ordered)
     return from_rows(integers, weight.shape, axis), scales.reshape(-1) if how.block is None else scales
 
 
@@ -194,4 +194,5 @@ def _loss(op: EdgeOp, factors: np.ndarray, parameters: Parameters, moments: Mome
     grid = grid_of(how, rows.shape[1])
     scales = _scales(grid, larger, how, "minmax")
     error = grid.values(grid.nearest(larger, scales), scales) / factors - rows
-    return float(((error @ moments.squares[0]) * error).sum())
+    parts = np.split(error, len(moments.squares[0]), axis=1)
+    return float(sum(((p @ square) * p).sum() for p, square in zip(parts, moments.squares[0], strict=True)))

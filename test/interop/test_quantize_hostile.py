@@ -87,6 +87,7 @@ def test_on_the_stock_runtime() -> None:
     assert top1(np.concatenate(outputs), labels) >= _float() - 1.0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["digits", "hostile"])
 def test_correct_bias(name: str) -> None:
     plain, corrected = _quantized(name), _quantized(name, correct_bias=True)
@@ -111,6 +112,7 @@ def test_search() -> None:
     assert _accuracy(found) >= _float() - 1.0
 
 
+@pytest.mark.nightly
 def test_search_by_a_metric() -> None:
     """What the user measures may fall by the budget."""
     labels = scans()[1][: 3 * BATCH].numpy()
@@ -123,6 +125,7 @@ def test_search_by_a_metric() -> None:
     assert _accuracy(found) >= _float() - 4.0  # 144 scans do not tell a percent.
 
 
+@pytest.mark.nightly
 def test_search_that_is_not_needed_or_hopeless() -> None:
     plain, easy = _quantized("digits"), _quantized("digits", budget=10.0)
     assert "0 of" in easy.report.notes[-1]
@@ -156,6 +159,7 @@ def test_errors(keywords: dict[str, object], id: str) -> None:
     assert caught.value.ids == (id,)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("rounding", ["hqq", "gptq"])
 def test_rounding(rounding: str) -> None:
     """On int8 there is little to win; nothing may be lost."""

@@ -13,7 +13,7 @@ from etir.interpret.interpreter import Interpreter
 from etir.options import CompileOptions
 from etir.passes.infra.manager import run_pipeline
 from etir.pipeline import pipeline
-from etir.quantization.moments import moments_of
+from etir.quantization.moments import moments_of, parts_of
 from etir.quantization.passes.annotate_quantization import AnnotateQuantizationPass
 from etir.quantization.report import sqnr
 from etir.quantization.rounding import SCALES, Grid, as_rows, from_rows, gptq
@@ -115,14 +115,21 @@ def test_moments_are_those_of_what_the_weight_is_multiplied_by(layer: nn.Module,
     AnnotateQuantizationPass("weight-int8").run(EtContext(), module)
     [found] = moments_of(module, samples).values()
     assert isinstance(layer.weight, torch.Tensor)
-    rows = layer.weight.detach().numpy().reshape(len(found.squares), -1, found.squares.shape[1]).astype(np.float64)
-    squares = np.einsum("gok,gkl,gol->go", rows, found.squares.astype(np.float64), rows).sum()
+    whole = found.squares[:, 0].astype(np.float64)
+    assert found.squares.shape[1] == 1
+    rows = layer.weight.detach().numpy().reshape(len(whole), -1, whole.shape[1]).astype(np.float64)
+    squares = np.einsum("gok,gkl,gol->go", rows, whole, rows).sum()
     with torch.no_grad():
         assert isinstance(layer.bias, torch.Tensor)
         layer.bias.zero_()
         wanted = sum(float((layer(x).double() ** 2).sum()) for (x,) in samples)
     assert squares == pytest.approx(wanted, rel=1e-4)
     assert found.count * len(found.squares) * rows.shape[1] == sum(layer(x).numel() for (x,) in samples)
+
+
+def test_rows_that_are_too_long() -> None:
+    """They are rounded in parts, so that the arithmetic stays one of seconds."""
+    assert [parts_of(k) for k in (1, 2048, 2049, 4096, 8192, 4608, 2053)] == [1, 1, 3, 2, 4, 3, 2053]
 
 
 def test_the_interpreter_agrees() -> None:
