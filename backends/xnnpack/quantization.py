@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from etir.backends.api.conditions import constant, dtypes, literal, not_empty, rank
 from etir.backends.api.patterns import Match, condition
-from etir.backends.api.quantization import DYNAMIC, QuantizedRow, in_blocks, never
+from etir.backends.api.quantization import DYNAMIC, WEIGHT, QuantizedRow, in_blocks, never
 from etir.backends.xnnpack.legalize.quantized import BLOCK_MULTIPLE
 from etir.backends.xnnpack.support import alpha_is_one, bounded, convolves, few_dims, mean_dims, plain_elu, whole_image
 
@@ -19,6 +19,15 @@ def transposed(match: Match) -> str | None:
     if not match.arg("transposed"):
         return "not transposed"
     return None if match.arg("groups") == 1 else f"a transposed convolution of {match.arg('groups')} groups"
+
+
+@condition("a filter of one element, which is a layer")
+def pointwise(match: Match) -> str | None:
+    weight = match.type("weight")
+    shape = () if weight is None else weight.get_shape()
+    numbers = (*match.arg("padding"), *(step - 1 for step in match.arg("stride")), *(size - 1 for size in shape[2:]))
+    is_layer = len(shape) == 4 and not any(numbers) and match.arg("groups") == 1 and not match.arg("transposed")
+    return None if is_layer else _FILTER
 
 
 _COMMON = (not_empty(), few_dims, bounded)
@@ -39,6 +48,10 @@ _FLOATS = (
 )
 """Operators that take much of the time of a net, and that are delegated in floating point."""
 _TWO = "a product of two computed matrices: XNNPACK multiplies such on int8 only where the second has a zero point of 0"
+_FILTER = (
+    "XNNPACK has no convolution of float32 with a filter of integers, which would be float32 in the file all the same: "
+    "use static-int8"
+)
 _SLOW = (
     "a convolution whose input gets scales at run time is far slower than in float32: use static-int8 or weight-int8"
 )
@@ -67,4 +80,5 @@ ROWS = (
     ),
     QuantizedRow("aten.linear.default", ("input",), "weight", 0, _LAYER, DYNAMIC),
     QuantizedRow("aten.convolution.default", ("input",), "weight", 0, (never(_SLOW),), DYNAMIC),
+    QuantizedRow("aten.convolution.default", (), "weight", 0, (pointwise,), WEIGHT),
 )

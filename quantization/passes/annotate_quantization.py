@@ -37,6 +37,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from etir.backends.api.conditions import is_constant
 from etir.backends.api.quantization import CHOOSES, CLAMPS, JOINS, MOVES, STATIC, QuantizedRow
 from etir.backends.api.quantization import DYNAMIC as DYNAMIC_ROW
+from etir.backends.api.quantization import WEIGHT as WEIGHT_ROW
 from etir.backends.api.registry import parse_delegate
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f32
@@ -86,7 +87,7 @@ class AnnotateQuantizationPass(Pass):
                 self._annotate(op, rows[op.op_name])
 
     def _annotate(self, op: EdgeOp, rows: list[QuantizedRow]) -> None:
-        refusals = [row.refusal(op) for row in rows]
+        refusals = [row.refusal(op) or self._lost(op, row) for row in rows]
         row = next((row for row, refusal in zip(rows, refusals, strict=True) if refusal is None), None)
         reason = self._skipped(op)
         if reason is None:
@@ -111,6 +112,15 @@ class AnnotateQuantizationPass(Pass):
             op.operands[index] = _observed(op.operands[index], op)
         _observe_result(op)
 
+    def _lost(self, op: EdgeOp, row: QuantizedRow) -> tuple[int, str] | None:
+        """Why a backend that takes the operator would not keep the integers of its weight: what its rows of that scheme
+        say.
+        """
+        if row.scheme != WEIGHT_ROW:
+            return None
+        found = [row.refusal(op) for row in backend_rows(WEIGHT_ROW, self.backend) if row.operator == op.op_name]
+        return next(((len(row.conditions) + 1, refusal[1]) for refusal in found if refusal is not None), None)
+
     def _skipped(self, op: Operation) -> str | None:
         place = source_location(op.location)
         names = [place.module if place is not None else "", op.op_name if isinstance(op, EdgeOp) else ""]
@@ -126,10 +136,15 @@ def rows_of(recipe: Recipe, backends: Iterable[str], block: int = BLOCK) -> Iter
     if not recipe.integers:
         yield from weight_rows(block)
         return
+    yield from backend_rows(recipe.scheme, backends)
+
+
+def backend_rows(scheme: str, backends: Iterable[str]) -> Iterator[QuantizedRow]:
+    """The rows of backends that are of a scheme. Raises E1101, E1107 and E1110 for wrong backends."""
     for text in backends:
         delegate = parse_delegate(text)
         rows = delegate.backend.quantization_rows(delegate.options)
-        yield from (row for row in rows if row.scheme == recipe.scheme)
+        yield from (row for row in rows if row.scheme == scheme)
 
 
 def _not_numbers(op: EdgeOp, row: QuantizedRow) -> str | None:

@@ -170,3 +170,33 @@ def test_a_bias_far_above_the_products() -> None:
     with torch.no_grad():
         wanted = torch.cat([module(*sample) for sample in samples])
     assert sqnr(wanted.numpy(), torch.cat([run_stock(data, list(s))[0] for s in samples]).numpy()) > 35
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("recipe", "share", "least"), [("weight-int8", 0.29, 40), ("weight-int4", 0.2, 18)])
+def test_weights_inside_of_a_delegate(recipe: str, share: float, least: float, target: str) -> None:
+    """Layers, and convolutions that are layers, compute in float32 from integers in the file; others are told."""
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(64, 128, 1), nn.ReLU(), nn.Flatten(2), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64)
+    ).eval()
+    x = torch.randn(1, 64, 8, 8)
+    exported = torch.export.export(module, (x,))
+    found = etir.quantize(exported, recipe, calibration=[(x,)], **TARGETS[target])
+    data = found.compile().buffer
+    output = (run_own if target == "etir" else run_stock)(data, [x])[0]
+    loss = sqnr(module(x).detach().numpy(), output.numpy())
+    assert loss > least
+    assert abs(loss - (found.report.output_sqnr or 0)) < 0.1
+    assert len(data) < share * sum(4 * p.numel() for p in module.parameters()) + 6000
+    facts = facts_of(data)
+    assert (facts.delegate_calls, facts.nodes["fully_connected"], facts.nodes["conv2d"]) == (1, 3, 0)
+
+
+def test_filters_that_would_not_stay_integers() -> None:
+    x = torch.randn(1, 8, 8, 8)
+    exported = torch.export.export(nn.Sequential(nn.Conv2d(8, 16, 3), nn.Conv2d(16, 32, 1)).eval(), (x,))
+    found = etir.quantize(exported, "weight-int8", delegates=["xnnpack"])
+    assert [layer.stored for layer in found.report.layers] == ["float32", "int8 weights"]
+    assert "float32 in the file all the same" in found.report.layers[0].reason
+    assert [layer.stored for layer in etir.quantize(exported, "weight-int8").report.layers] == ["int8 weights"] * 2

@@ -12,8 +12,10 @@ from etir.backends.xnnpack.legalize.constants import blob_of
 from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import NHWC, SEQUENCE, Layout
 from etir.backends.xnnpack.legalize.legalizer import integer, integers, legalizes
+from etir.backends.xnnpack.legalize.linear import integer_layer, stays_integer
 from etir.backends.xnnpack.legalize.quantized import dynamic_form, integer_bias, integer_weight
 from etir.dialects.edge import ops as edge
+from etir.dialects.et.layout import tensor_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,6 +112,9 @@ def convolution(emitter: Emitter, op: edge.aten.convolution.default) -> None:
             integer_weight(emitter, quantized, packed.array, packed.channel),
             integer_bias(emitter, bias, quantized, scale),
         ]
+    elif is_pointwise(op) and stays_integer(emitter, value, weight):
+        emitter.hold(op.results[0], integer_layer(emitter, value, weight, bias, layout), layout)
+        return
     else:
         packed = pack(emitter.constants.array(weight), integer(op.groups), transposed)
         operands = [
@@ -119,6 +124,13 @@ def convolution(emitter: Emitter, op: edge.aten.convolution.default) -> None:
         ]
     attributes = packed.attributes | window(op, rank, transposed)
     emitter.hold(op.results[0], emitter.node(packed.node, operands, attributes, info=info), layout)
+
+
+def is_pointwise(op: edge.aten.convolution.default) -> bool:
+    """Whether a convolution is the same layer at each place of an image."""
+    shape = tensor_of(op.weight).get_shape()
+    numbers = (*integers(op.padding), *(step - 1 for step in integers(op.stride)), *(size - 1 for size in shape[2:]))
+    return len(shape) == 4 and not any(numbers) and integer(op.groups) == 1 and not op.transposed
 
 
 def filter_constant(emitter: Emitter, weight: SSAValue, packed: Filter) -> SSAValue:

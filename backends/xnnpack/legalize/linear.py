@@ -8,6 +8,7 @@ from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
 from etir.backends.xnnpack.legalize.legalizer import legalizes
 from etir.backends.xnnpack.legalize.quantized import dynamic_form, integer_bias, integer_weight
+from etir.backends.xnnpack.legalize.unpacked import unpacked
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import tensor_of
@@ -48,13 +49,17 @@ def linear(emitter: Emitter, op: edge.aten.linear.default) -> None:
         info = emitter.info(op.results[0])
         emitter.hold(op.results[0], emitter.node("fully_connected", operands, info=info), layout)
         return
-    if _stays_integer(emitter, value, weight):
-        _weight_only(emitter, op)
+    if stays_integer(emitter, value, weight):
+        layout = last_stays(emitter, value)
+        emitter.hold(op.results[0], integer_layer(emitter, value, weight, op.bias, layout), layout)
+        return
+    if _in_groups(emitter, value, weight):
+        _fully_connected(emitter, op, value, unpacked(emitter, emitter.constants.quantized[weight], value), op.bias)
         return
     _fully_connected(emitter, op, value, emitter.get(weight), op.bias)
 
 
-def _stays_integer(emitter: Emitter, value: SSAValue, weight: SSAValue) -> bool:
+def stays_integer(emitter: Emitter, value: SSAValue, weight: SSAValue) -> bool:
     """Whether a layer that computes in floating point can have the integers of its weight: XNNPACK multiplies them out
     by itself where there is one scale for each output channel, in float32.
     """
@@ -64,18 +69,25 @@ def _stays_integer(emitter: Emitter, value: SSAValue, weight: SSAValue) -> bool:
     return quantized.axis == 0 and quantized.block is None and quantized.zero_points is None
 
 
-def _weight_only(emitter: Emitter, op: edge.aten.linear.default) -> None:
+def _in_groups(emitter: Emitter, value: SSAValue, weight: SSAValue) -> bool:
+    """Whether a layer that computes in float32 has a weight with a scale for each group of numbers in a row."""
+    quantized = emitter.constants.quantized.get(weight)
+    if quantized is None or dtype_of(tensor_of(value).element_type).torch_name != "float32":
+        return False
+    return quantized.axis == 0 and quantized.block is not None and quantized.zero_points is None
+
+
+def integer_layer(
+    emitter: Emitter, value: SSAValue, weight: SSAValue, bias: SSAValue | None, layout: Layout
+) -> SSAValue:
     """A layer with a weight of integers and an input in floating point. The bias is a sum of its own: inside of such a
-    layer XNNPACK multiplies it by the weight's scales.
+    layer XNNPACK multiplies it by the weight's scales. A filter of one element is the matrix that it is.
     """
-    value, bias = op.input, op.bias
-    quantized = emitter.constants.quantized[op.weight]
-    layout = last_stays(emitter, value)
-    weight = integer_weight(emitter, quantized, emitter.constants.array(quantized.value), 0)
-    form = emitter.node("fully_connected", [emitter.get(value, layout), weight, None])
-    if bias is not None:
-        form = emitter.node("add", [form, emitter.get(bias)])
-    emitter.hold(op.results[0], form, layout)
+    quantized = emitter.constants.quantized[weight]
+    array = emitter.constants.array(quantized.value)
+    stored = integer_weight(emitter, quantized, array.reshape(array.shape[:2]), 0)
+    form = emitter.node("fully_connected", [emitter.get(value, layout), stored, None])
+    return form if bias is None else emitter.node("add", [form, emitter.get(bias)])
 
 
 @legalizes()
