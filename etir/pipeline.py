@@ -182,6 +182,10 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
             "whether the fallback is allowed is known before the target is asked whether it could run it",
             "delegates",
         )
+    else:
+        from etir.passes.edge.propagate_quantization import PropagateQuantizationPass
+
+        yield Step(PropagateQuantizationPass(), "integers are moved as such, a fourth of the bytes")
     if o.delegates or marked:
         from etir.passes.delegation.outline_delegates import OutlineDelegatesPass
         from etir.passes.delegation.verify_partitions import VerifyPartitionsPass

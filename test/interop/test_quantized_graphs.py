@@ -135,3 +135,16 @@ def test_parameters_that_are_tensors() -> None:
     data = etir.compile(torch.export.export(Function(function), (x,)), delegates=["xnnpack"]).buffer
     assert (run_stock(data, [x])[0] - function(x)).abs().max().item() <= 0.3001
     assert facts_of(data).nodes == {"convert": 2, "fully_connected": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [("chain of moves", 1), ("padding", 1), ("requantized twice", 2)],
+)
+def test_integers_are_moved(name: str, kernels: int) -> None:
+    """Without a delegate, nothing is quantized between two moves of one scale."""
+    graph = GRAPHS[name]
+    exported = torch.export.export(Function(graph.function), graph.inputs)
+    facts = facts_of(etir.compile(exported, target="etir").buffer)
+    assert facts.kernels["quantized_decomposed::quantize_per_tensor.out"] == kernels
+    assert facts.kernels["quantized_decomposed::dequantize_per_tensor.out"] == (2 if "twice" in name else 1)
