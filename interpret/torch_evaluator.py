@@ -133,7 +133,7 @@ class TorchEvaluator(Evaluator):
         """Compute with the meaning of an operator that torch does not have. Raises error E1001 when there is none."""
         if added_or_installed("torch", schema.op_name) is not None:
             return self.call(schema, arguments)
-        if added("numpy", schema.op_name) is None:
+        if added("numpy", schema.op_name) is None and schema.namespace != "etir":
             raise E1001.error(f"torch has no operator '{schema.op_name}'")
         numpy = NumpyEvaluator()
         given = {k: _map(v, lambda t: numpy.from_user(t)) for k, v in arguments.items()}

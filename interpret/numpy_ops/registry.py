@@ -40,6 +40,7 @@ FAMILIES = (
     "grid_sample",
     "quantized",
     "quantized_fused",
+    "integer",
     "recurrent",
     "fourier",
     "distance",

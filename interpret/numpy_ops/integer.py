@@ -1,0 +1,176 @@
+"""The integer operators of etir's own runtime (``etir::int8_*``): the oracle that its kernels are bit-equal to.
+
+Sums are of int64 numbers here, which do not overflow; they are cut to 32 bits as the kernels' are, and multiplied in
+float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from etir.interpret.numpy_ops.dtype import Array
+from etir.interpret.numpy_ops.registry import op
+
+PANEL, QUAD = 16, 4
+
+
+def packed(weight: Array) -> Array:
+    """A matrix ``[columns, depth]`` of int8 as ``[panels, quads, 16, 4]``, zeros where it ends."""
+    columns, depth = weight.shape
+    panels, quads = -(-columns // PANEL), -(-depth // QUAD)
+    padded = np.zeros((panels * PANEL, quads * QUAD), np.int8)
+    padded[:columns, :depth] = weight
+    return np.ascontiguousarray(padded.reshape(panels, PANEL, quads, QUAD).transpose(0, 2, 1, 3))
+
+
+def unpacked(weight: Array, columns: int, depth: int) -> Array:
+    """The matrix of :func:`packed`, as int64."""
+    panels, quads, *_ = weight.shape
+    whole = weight.transpose(0, 2, 1, 3).reshape(panels * PANEL, quads * QUAD)
+    return whole[:columns, :depth].astype(np.int64)
+
+
+def requantized(sums: Array, factors: Array | float, zero_point: int, low: int, high: int) -> Array:
+    """``clamp(rint(float32(sums) * factors) + zero_point, low, high)`` as int8; ``sums`` wrap to 32 bits."""
+    product = sums.astype(np.int64).astype(np.int32).astype(np.float32) * np.asarray(factors, np.float32)
+    limited = np.clip(np.nan_to_num(product, nan=low - zero_point), low - zero_point, high - zero_point)
+    return (np.rint(limited) + zero_point).astype(np.int8)
+
+
+@op("etir.int8_linear.default")
+def int8_linear(
+    input: Array, weight: Array, bias: Array, factors: Array, zero_point: int, low: int, high: int
+) -> Array:
+    matrix = unpacked(weight, bias.size, input.shape[-1])
+    sums = (input.astype(np.int64) + 128) @ matrix.T + bias
+    return requantized(sums, factors, zero_point, low, high)
+
+
+def quantized_rows(input: Array) -> tuple[Array, Array, Array]:
+    """int8 numbers of rows of float32, and the scale and zero point of each, by the formula of
+    ``choose_qparams_per_token_asymmetric``.
+    """
+    one = np.float32(1)
+    low = np.minimum(np.fmin.reduce(input, -1, keepdims=True, initial=0), 0).astype(np.float32)
+    high = np.maximum(np.fmax.reduce(input, -1, keepdims=True, initial=0), 0).astype(np.float32)
+    scale = np.maximum((high - low) / np.float32(255), np.finfo(np.float32).eps * one)
+    down, up = low / scale, high / scale
+    ends = (np.float32(-128) + down) + (np.float32(127) + up)
+    point = np.rint(np.clip(np.where(ends > 0, np.float32(-128) - down, np.float32(127) - up), -128, 127))
+    inverse = (1.0 / scale.astype(np.float64)).astype(np.float32)
+    numbers = np.rint(np.clip(input * inverse + point, -128, 127))
+    return numbers.astype(np.int8), scale, point.astype(np.int64)
+
+
+@op("etir.int8_dynamic_linear.default")
+def int8_dynamic_linear(
+    input: Array, weight: Array, column_sums: Array, scales: Array, bias: Array | None = None
+) -> Array:
+    numbers, scale, point = quantized_rows(input)
+    matrix = unpacked(weight, column_sums.size, input.shape[-1])
+    sums = (numbers.astype(np.int64) + 128) @ matrix.T - (point + 128) * column_sums.astype(np.int64)
+    result = sums.astype(np.int32).astype(np.float32) * (scale * scales)
+    return result if bias is None else result + bias
+
+
+def _patches(input: Array, zero_point: int, window: Sequence[Sequence[int]]) -> Array:
+    """``[batch, height, width, taps, channels]`` numbers of an image, as int64."""
+    (ky, kx), (sy, sx), (py, px), (dy, dx) = window
+    whole = np.pad(input.astype(np.int64), ((0, 0), (0, 0), (py, py), (px, px)), constant_values=zero_point)
+    height = max(0, (whole.shape[2] - dy * (ky - 1) - 1) // sy + 1)
+    width = max(0, (whole.shape[3] - dx * (kx - 1) - 1) // sx + 1)
+    batch, channels = input.shape[:2]
+    found = np.zeros((batch, height, width, ky * kx, channels), np.int64)
+    for y in range(ky if height and width else 0):
+        for x in range(kx):
+            part = whole[
+                :, :, y * dy : y * dy + (height - 1) * sy + 1 : sy, x * dx : x * dx + (width - 1) * sx + 1 : sx
+            ]
+            found[:, :, :, y * kx + x] = part.transpose(0, 2, 3, 1)
+    return found
+
+
+@op("etir.int8_conv2d.default")
+def int8_conv2d(
+    input: Array,
+    weight: Array,
+    bias: Array,
+    factors: Array,
+    input_zero_point: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    zero_point: int,
+    low: int,
+    high: int,
+) -> Array:
+    patches = _patches(input, input_zero_point, (kernel, stride, padding, dilation)) + 128
+    *places, taps, channels = patches.shape
+    inner, outer = channels // groups, bias.size // groups
+    parts: list[Array] = []
+    for group in range(groups):
+        rows = patches[..., group * inner : (group + 1) * inner].reshape(*places, taps * inner)
+        parts.append(rows @ unpacked(weight[group], outer, taps * inner).T)
+    sums = np.concatenate(parts, -1) + bias
+    return np.ascontiguousarray(requantized(sums, factors, zero_point, low, high).transpose(0, 3, 1, 2))
+
+
+@op("etir.int8_depthwise_conv2d.default")
+def int8_depthwise_conv2d(
+    input: Array,
+    weight: Array,
+    bias: Array,
+    factors: Array,
+    input_zero_point: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    zero_point: int,
+    low: int,
+    high: int,
+) -> Array:
+    patches = _patches(input, input_zero_point, (kernel, stride, padding, dilation)) - input_zero_point
+    sums = (patches * weight.astype(np.int64)).sum(-2) + bias
+    return np.ascontiguousarray(requantized(sums, factors, zero_point, low, high).transpose(0, 3, 1, 2))
+
+
+@op("etir.int8_add.default")
+def int8_add(
+    a: Array,
+    b: Array,
+    a_multiplier: int,
+    b_multiplier: int,
+    bias: int,
+    shift: int,
+    zero_point: int,
+    low: int,
+    high: int,
+) -> Array:
+    total = a.astype(np.int64) * a_multiplier + b.astype(np.int64) * b_multiplier + bias
+    return np.clip(((total + (1 << (shift - 1))) >> shift) + zero_point, low, high).astype(np.int8)
+
+
+@op("etir.int8_mul.default")
+def int8_mul(
+    a: Array, b: Array, a_zero_point: int, b_zero_point: int, factor: float, zero_point: int, low: int, high: int
+) -> Array:
+    product = (a.astype(np.int64) - a_zero_point) * (b.astype(np.int64) - b_zero_point)
+    return requantized(product, factor, zero_point, low, high)
+
+
+@op("etir.int8_lookup.default")
+def int8_lookup(input: Array, table: Array) -> Array:
+    return table[input.astype(np.int64) + 128]
+
+
+@op("etir.int8_mean.default")
+def int8_mean(
+    input: Array, input_zero_point: int, keepdim: bool, factor: float, zero_point: int, low: int, high: int
+) -> Array:
+    sums = (input.astype(np.int64) - input_zero_point).sum((2, 3), keepdims=keepdim)
+    return requantized(sums, factor, zero_point, low, high)

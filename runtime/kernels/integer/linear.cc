@@ -1,0 +1,157 @@
+// Linear layers on int8: static (int8 in, int8 out), and dynamic (float in and out, each row quantized on the way).
+//
+//   int8_linear           y = clamp(rint(float(sum_k (x[k] + 128) w[k] + bias) * factor) + zero_point, low, high)
+//   int8_dynamic_linear   y = float(sum_k (q[k] + 128) w[k] - (z + 128) * column_sum) * (s * scale) + bias
+//
+// where s and z are those of the row by the formula of quantized_decomposed::choose_qparams_per_token_asymmetric, and
+// q = clamp(rint(x * (1/s) + z)) as quantize_per_token has it. Weights are packed (tile.h); the bias of int8_linear has
+// -(128 + z) times the sum of a column's weights in it, z the zero point of the input.
+#include <cmath>
+#include <limits>
+
+#include "kernels/integer/linear.gen.h"
+#include "kernels/integer/product.h"
+#include "kernels/integer/requantize.h"
+
+namespace etir {
+namespace {
+
+using namespace integer;
+
+constexpr int kMostDepth = 66311;  // 255 * 127 times that is less than 2^31
+
+/// Checks packed weights [panels, quads, 16, 4] for `columns` columns of `depth` numbers.
+bool check_weight(KernelContext& ctx, const Tensor& weight, int64_t columns, int64_t depth) {
+  return check_constant(ctx, weight, ScalarType::Char, 4) && check_size(ctx, weight, 0, panels_of(columns)) &&
+         check_size(ctx, weight, 1, quads_of(depth)) && check_size(ctx, weight, 2, kPanel) &&
+         check_size(ctx, weight, 3, kQuad);
+}
+
+/// Rows and depth of an input of at least one dim, and the result's shape.
+bool begin(KernelContext& ctx, const Tensor& input, int64_t columns, Tensor& out, int64_t* rows, int64_t* depth) {
+  if (input.rank < 1) return ctx.fail(Check::KernelRank, input, input.rank), false;
+  if (!check_rows(ctx, input)) return false;
+  int64_t sizes[kMaxRank];
+  *rows = 1;
+  for (int d = 0; d + 1 < input.rank; ++d) *rows *= sizes[d] = input.sizes[d];
+  *depth = input.sizes[input.rank - 1];
+  sizes[input.rank - 1] = columns;
+  if (*depth > kMostDepth) return ctx.fail(Check::KernelShape, input, *depth), false;
+  return ctx.resize(out, sizes, input.rank) && check_rows(ctx, out) && has_data(ctx, input) && has_data(ctx, out);
+}
+
+/// What a row is quantized with.
+struct RowScale {
+  float scale;
+  int32_t zero_point;
+};
+
+/// Chooses scale and zero point of `n` numbers and quantizes them. NaN in a row makes its numbers, but not others',
+/// any.
+RowScale quantize_row(const float* x, int64_t n, int8_t* to) {
+  // Several chains of comparisons.
+  constexpr int kLanes = 16;
+  float low[kLanes] = {}, high[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int k = 0; k < kLanes; ++k) {
+      low[k] = x[i + k] < low[k] ? x[i + k] : low[k];
+      high[k] = x[i + k] > high[k] ? x[i + k] : high[k];
+    }
+  }
+  for (; i < n; ++i) {
+    low[0] = x[i] < low[0] ? x[i] : low[0];
+    high[0] = x[i] > high[0] ? x[i] : high[0];
+  }
+  float least = low[0], most = high[0];
+  for (int k = 1; k < kLanes; ++k) {
+    least = low[k] < least ? low[k] : least;
+    most = high[k] > most ? high[k] : most;
+  }
+  constexpr float kLow = -128, kHigh = 127, kEps = std::numeric_limits<float>::epsilon();
+  float scale = (most - least) / (kHigh - kLow);
+  scale = scale < kEps ? kEps : scale;
+  const float down = least / scale, up = most / scale;
+  // The end of the range whose rounding error is larger is kept exact.
+  float point = (kLow + down) + (kHigh + up) > 0 ? kLow - down : kHigh - up;
+  point = !(point > kLow) ? kLow : point < kHigh ? point : kHigh;
+  const float zero = std::nearbyint(point);
+  const float inverse = static_cast<float>(1.0 / static_cast<double>(scale));
+  constexpr float kShift = 12582912.0f;
+  for (int64_t k = 0; k < n; ++k) {
+    const float product = x[k] * inverse;
+    float value = product + zero;
+    value = value > kLow ? value : kLow;
+    value = value < kHigh ? value : kHigh;
+    const float shifted = value + kShift;
+    to[k] = static_cast<int8_t>(static_cast<int32_t>(shifted - kShift));
+  }
+  return {scale, static_cast<int32_t>(zero)};
+}
+
+}  // namespace
+
+void int8_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                     const Tensor& factors, int64_t zero_point, int64_t low, int64_t high, Tensor& out) {
+  Output output;
+  if (!check_dtype(ctx, input, ScalarType::Char) || !check_dtype(ctx, out, ScalarType::Char) ||
+      !check_constant(ctx, bias, ScalarType::Int, 1) || !check_constant(ctx, factors, ScalarType::Float, 1) ||
+      !check_size(ctx, factors, 0, bias.sizes[0]) ||
+      !read_output(ctx, zero_point, low, high, arguments::int8_linear_out::zero_point, &output)) {
+    return;
+  }
+  const int64_t columns = bias.sizes[0];
+  int64_t rows, depth;
+  if (!begin(ctx, input, columns, out, &rows, &depth) || !check_weight(ctx, weight, columns, depth)) return;
+  const bool vnni = use_vnni();
+  int8_t* to = out.ptr<int8_t>();
+  multiply(ctx, MatrixRows{input.ptr<int8_t>(), rows, depth}, Weights{weight.ptr<int8_t>(), columns, depth},
+           [&](int64_t row, int64_t column, int count, const int32_t* sums) {
+             requantize(vnni, sums, bias.ptr<int32_t>() + column, factors.ptr<float>() + column, count, output,
+                        to + row * columns + column);
+           });
+}
+
+void int8_dynamic_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& column_sums,
+                             const Tensor& scales, const Tensor* bias, Tensor& out) {
+  if (!check_dtype(ctx, input, ScalarType::Float) || !check_dtype(ctx, out, ScalarType::Float) ||
+      !check_constant(ctx, column_sums, ScalarType::Int, 1) || !check_constant(ctx, scales, ScalarType::Float, 1) ||
+      !check_size(ctx, scales, 0, column_sums.sizes[0])) {
+    return;
+  }
+  const int64_t columns = column_sums.sizes[0];
+  if (bias != nullptr && (!check_constant(ctx, *bias, ScalarType::Float, 1) || !check_size(ctx, *bias, 0, columns))) {
+    return;
+  }
+  int64_t rows, depth;
+  if (!begin(ctx, input, columns, out, &rows, &depth) || !check_weight(ctx, weight, columns, depth)) return;
+  if (rows == 0 || columns == 0) return;
+  // Rows as integers, with room up to whole fours, and what they were quantized with.
+  const int64_t row_bytes = quads_of(depth) * kQuad;
+  int8_t* numbers = ctx.temp_array<int8_t>(rows * row_bytes);
+  RowScale* row_scales = ctx.temp_array<RowScale>(rows);
+  if (numbers == nullptr || row_scales == nullptr) return;
+  ctx.parallel_for(rows, 4096 / (depth + 1) + 1, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      row_scales[r] = quantize_row(input.ptr<float>() + r * depth, depth, numbers + r * row_bytes);
+      std::memset(numbers + r * row_bytes + depth, 0, static_cast<size_t>(row_bytes - depth));
+    }
+  });
+  const int32_t* column_sum = column_sums.ptr<int32_t>();
+  const float* scale = scales.ptr<float>();
+  const float* addend = bias == nullptr ? nullptr : bias->ptr<float>();
+  multiply(ctx, MatrixRows{numbers, rows, row_bytes}, Weights{weight.ptr<int8_t>(), columns, row_bytes},
+           [&](int64_t row, int64_t column, int count, const int32_t* sums) {
+             const float s = row_scales[row].scale;
+             const uint32_t point = static_cast<uint32_t>(row_scales[row].zero_point + 128);
+             float* to = out.ptr<float>() + row * columns + column;
+             for (int c = 0; c < count; ++c) {
+               const uint32_t more = point * static_cast<uint32_t>(column_sum[column + c]);
+               const int32_t sum = static_cast<int32_t>(static_cast<uint32_t>(sums[c]) - more);
+               const float value = static_cast<float>(sum) * (s * scale[column + c]);
+               to[c] = addend == nullptr ? value : value + addend[column + c];
+             }
+           });
+}
+
+}  // namespace etir

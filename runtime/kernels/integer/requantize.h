@@ -1,0 +1,120 @@
+// From int32 sums to int8 numbers: what all integer operators of a layer end with.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/integer/tile.h"
+#include "kernels/kernel.h"
+#include "kernels/util/checks.h"
+
+namespace etir::integer {
+
+/// y = clamp(rint(float(sum) * factor) + zero_point, low, high): half to even, the limits are put on the float, so that
+/// no conversion overflows. NaN becomes `low`.
+struct Output {
+  int32_t zero_point, low, high;
+
+  float least() const { return static_cast<float>(low - zero_point); }
+  float most() const { return static_cast<float>(high - zero_point); }
+  int8_t operator()(float value) const {
+    // Adding 1.5 * 2^23 rounds a number of this size to an integer, half to even.
+    constexpr float kShift = 12582912.0f;
+    const float limited = value > least() ? value : least();
+    const float shifted = (limited < most() ? limited : most()) + kShift;
+    return static_cast<int8_t>(static_cast<int32_t>(shifted - kShift) + zero_point);
+  }
+};
+
+/// Writes `count` numbers that have one factor.
+inline void requantize_same(const int32_t* sums, float factor, int count, const Output& out, int8_t* to) {
+  for (int c = 0; c < count; ++c) to[c] = out(static_cast<float>(sums[c]) * factor);
+}
+
+/// Writes `count` columns: bias and factors are those of the columns.
+inline void requantize_row(const int32_t* sums, const int32_t* bias, const float* factors, int count, const Output& out,
+                           int8_t* to) {
+  for (int c = 0; c < count; ++c) {
+    const int32_t sum = static_cast<int32_t>(static_cast<uint32_t>(sums[c]) + static_cast<uint32_t>(bias[c]));
+    to[c] = out(static_cast<float>(sum) * factors[c]);
+  }
+}
+
+#if ETIR_INT8_X86 && ETIR_INT8_VNNI
+ETIR_VNNI inline void requantize_row_avx512(const int32_t* sums, const int32_t* bias, const float* factors, int count,
+                                            const Output& out, int8_t* to) {
+  const __m512 least = _mm512_set1_ps(out.least()), most = _mm512_set1_ps(out.most());
+  const __m512i zero_point = _mm512_set1_epi32(out.zero_point);
+  for (int c = 0; c < count; c += 16) {
+    const __mmask16 some = count - c >= 16 ? 0xffff : static_cast<__mmask16>((1u << (count - c)) - 1u);
+    const __m512i sum =
+        _mm512_add_epi32(_mm512_maskz_loadu_epi32(some, sums + c), _mm512_maskz_loadu_epi32(some, bias + c));
+    __m512 value =
+        _mm512_maskz_mul_ps(some, _mm512_maskz_cvtepi32_ps(some, sum), _mm512_maskz_loadu_ps(some, factors + c));
+    value = _mm512_maskz_min_ps(some, _mm512_maskz_max_ps(some, value, least), most);
+    const __m512i result = _mm512_add_epi32(
+        _mm512_maskz_cvt_roundps_epi32(some, value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), zero_point);
+    _mm512_mask_cvtepi32_storeu_epi8(to + c, some, result);
+  }
+}
+#endif
+
+/// The same, by the fastest variant.
+inline void requantize(bool vnni, const int32_t* sums, const int32_t* bias, const float* factors, int count,
+                       const Output& out, int8_t* to) {
+#if ETIR_INT8_X86 && ETIR_INT8_VNNI
+  if (vnni) return requantize_row_avx512(sums, bias, factors, count, out, to);
+#endif
+  (void)vnni;
+  requantize_row(sums, bias, factors, count, out, to);
+}
+
+inline bool use_vnni() {
+#if ETIR_INT8_X86 && ETIR_INT8_VNNI
+  return has_vnni();
+#else
+  return false;
+#endif
+}
+
+// --- checks ---
+
+/// Whether elements of a constant lie in row-major order; records the failure. Dims of size 1 do not count.
+inline bool check_rows(KernelContext& ctx, const Tensor& tensor) {
+  if (tensor.numel() == 0) return true;
+  int64_t strides[kMaxRank], expected = 1;
+  tensor.strides(strides);
+  for (int d = tensor.rank - 1; d >= 0; --d) {
+    if (tensor.sizes[d] > 1 && strides[d] != expected) return ctx.fail(Check::KernelDimOrder, tensor), false;
+    expected *= tensor.sizes[d] > 0 ? tensor.sizes[d] : 1;
+  }
+  return true;
+}
+
+/// Whether a tensor is one of `rank` dims of the dtype, row-major, with data; records the failure.
+inline bool check_constant(KernelContext& ctx, const Tensor& tensor, ScalarType dtype, int rank) {
+  if (tensor.dtype != dtype) return ctx.fail(Check::KernelDtype, tensor, static_cast<int64_t>(tensor.dtype)), false;
+  if (tensor.rank != rank) return ctx.fail(Check::KernelRank, tensor, tensor.rank), false;
+  return check_rows(ctx, tensor) && has_data(ctx, tensor);
+}
+
+inline bool check_dtype(KernelContext& ctx, const Tensor& tensor, ScalarType dtype) {
+  if (tensor.dtype == dtype) return true;
+  return ctx.fail(Check::KernelDtype, tensor, static_cast<int64_t>(tensor.dtype)), false;
+}
+
+inline bool check_size(KernelContext& ctx, const Tensor& tensor, int dim, int64_t size) {
+  if (tensor.sizes[dim] == size) return true;
+  return ctx.fail(Check::KernelShape, tensor, tensor.sizes[dim]), false;
+}
+
+/// The arguments zero_point, low and high, side by side from `position` on, as int8 numbers; records the failure.
+inline bool read_output(KernelContext& ctx, int64_t zero_point, int64_t low, int64_t high, int position, Output* out) {
+  if (zero_point < -128 || zero_point > 127) return ctx.fail(Check::KernelArgument, position, zero_point), false;
+  if (low < -128 || low > 127) return ctx.fail(Check::KernelArgument, position + 1, low), false;
+  if (high < low || high > 127) return ctx.fail(Check::KernelArgument, position + 2, high), false;
+  *out = {static_cast<int32_t>(zero_point), static_cast<int32_t>(low), static_cast<int32_t>(high)};
+  return true;
+}
+
+}  // namespace etir::integer

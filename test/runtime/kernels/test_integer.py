@@ -1,0 +1,219 @@
+"""The integer operators against NumPy, to the bit: sizes that are no multiple of anything, and numbers at the ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from etir.interpret.numpy_ops import lookup
+from etir.interpret.numpy_ops.integer import packed
+
+from etir_testing.runtime import builds
+from etir_testing.runtime.kernels import KernelFailure, Kernels, build_kernels, manifest
+
+LAST = torch.channels_last
+
+
+VARIANTS = {"portable": "", "avx2": "-march=x86-64-v3 -DETIR_INT8_VNNI=0", "vnni": "-march=x86-64-v3"}
+"""Flags of the compiler that make each variant of the inner loops."""
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def kernels(request: pytest.FixtureRequest) -> Kernels:
+    flags = VARIANTS[request.param]
+    if not flags:
+        return build_kernels("integer")
+    flag = {"avx2": "avx2", "vnni": "avx512_vnni"}[request.param]
+    if flag not in Path("/proc/cpuinfo").read_text().split():
+        pytest.skip(f"the processor has no {flag}")
+    names = [name for name, row in manifest().items() if row["family"] == "integer"]
+    defines = {"ETIR_ONLY_OPS": builds.selection(names), "ETIR_ISAS": "", "CMAKE_CXX_FLAGS": flags}
+    folder = builds.build(builds.preset_of_tests(), "etir_kernel_test", defines=defines)
+    (found,) = (folder / "runtime" / "testing").glob("libetir_kernel_test.*")
+    return Kernels(found)
+
+
+def tensor(value: Any) -> Any:
+    return torch.from_numpy(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
+
+
+def check(kernels: Kernels, name: str, arguments: list[Any], image: bool = False) -> None:
+    """The kernel's result is the oracle's. Images have their channels innermost."""
+    wanted = lookup(f"etir.{name}.default")(*arguments)
+    given = [tensor(value) for value in arguments]
+    like = tensor(np.zeros_like(wanted))
+    if image:
+        given = [v.to(memory_format=LAST) if isinstance(v, torch.Tensor) and v.ndim == 4 else v for v in given]
+        like = like.to(memory_format=LAST) if like.ndim == 4 else like
+        given[1] = tensor(arguments[1])
+    (found,) = kernels.call(f"etir::{name}.out", given, [like])
+    np.testing.assert_array_equal(found.numpy(), wanted)
+
+
+class Numbers:
+    """int8 numbers at random; hostile ones are at the ends of the range, so that sums are as large as they get."""
+
+    def __init__(self, seed: int, hostile: bool):
+        self.random = np.random.default_rng(seed)
+        self.hostile = hostile
+
+    def int8(self, *shape: int) -> np.ndarray:
+        if self.hostile:
+            return self.random.choice(np.array([-128, 127], np.int8), shape)
+        return self.random.integers(-128, 128, shape).astype(np.int8)
+
+    def bias(self, columns: int) -> np.ndarray:
+        most = 2**31 if self.hostile else 1000
+        return self.random.integers(-most, most, columns).astype(np.int32)
+
+    def factors(self, columns: int) -> np.ndarray:
+        if self.hostile:
+            choices = np.array([0.0, 2.0**-32, 0.5, 255.0, 1e30, np.finfo(np.float32).tiny / 8], np.float32)
+            return self.random.choice(choices, columns)
+        return (self.random.random(columns) * 1e-3).astype(np.float32)
+
+    def ends(self) -> list[int]:
+        low, high = sorted(self.random.integers(-128, 128, 2).tolist())
+        return [int(self.random.integers(-128, 128)), low, high]
+
+
+LINEAR = [
+    (1, 1, 1), (0, 5, 3), (3, 0, 4), (2, 7, 0), (1, 16, 16), (6, 64, 64), (7, 65, 65), (13, 3, 130), (25, 1027, 33),
+    (5, 2049, 17), (1, 4096, 80), (30, 260, 300), (2, 8, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("hostile", [False, True])
+@pytest.mark.parametrize(("rows", "depth", "columns"), LINEAR)
+def test_linear(kernels: Kernels, rows: int, depth: int, columns: int, hostile: bool) -> None:
+    n = Numbers(rows + depth + columns, hostile)
+    weight = packed(n.int8(columns, depth))
+    check(kernels, "int8_linear", [n.int8(rows, depth), weight, n.bias(columns), n.factors(columns), *n.ends()])
+
+
+def test_halves_are_rounded_to_even(kernels: Kernels) -> None:
+    """Sums of 2 n + 1 with a factor of one half."""
+    x = np.arange(-100, 100, dtype=np.int8)[:, None]
+    weight, factor = packed(np.ones((1, 1), np.int8)), np.array([0.5], np.float32)
+    check(kernels, "int8_linear", [x, weight, np.array([-128], np.int32), factor, 0, -128, 127])
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), LINEAR)
+@pytest.mark.parametrize("kind", ["plain", "zeros", "large", "positive"])
+def test_dynamic_linear(kernels: Kernels, rows: int, depth: int, columns: int, kind: str) -> None:
+    n = Numbers(rows + depth + columns, False)
+    x = n.random.standard_normal((rows, depth)).astype(np.float32)
+    x = {"plain": x, "zeros": x * 0, "large": x * np.float32(1e30), "positive": np.abs(x) + 3}[kind]
+    weight = n.int8(columns, depth)
+    scales, bias = n.factors(columns), n.random.standard_normal(columns).astype(np.float32)
+    column_sums = weight.astype(np.int64).sum(1).astype(np.int32)
+    for addend in (bias, None):
+        check(kernels, "int8_dynamic_linear", [x, packed(weight), column_sums, scales, addend])
+
+
+CONVOLUTIONS = [
+    # batch, channels, height, width, out channels, groups, kernel, stride, padding, dilation
+    (1, 3, 11, 9, 16, 1, (3, 3), (2, 2), (1, 1), (1, 1)),
+    (2, 8, 7, 7, 20, 1, (3, 3), (1, 1), (1, 1), (1, 1)),
+    (1, 64, 5, 6, 70, 1, (1, 1), (1, 1), (0, 0), (1, 1)),
+    (1, 64, 6, 5, 33, 1, (1, 1), (2, 2), (0, 0), (1, 1)),
+    (1, 516, 4, 4, 12, 1, (3, 1), (1, 2), (1, 0), (1, 1)),
+    (1, 257, 3, 3, 5, 1, (2, 2), (1, 1), (0, 1), (1, 2)),
+    (1, 12, 9, 9, 24, 3, (3, 3), (1, 1), (2, 2), (2, 2)),
+    (3, 6, 5, 5, 12, 6, (3, 3), (1, 1), (1, 1), (1, 1)),
+    (1, 4, 9, 8, 9, 1, (8, 8), (1, 1), (4, 4), (1, 1)),
+    (0, 4, 5, 5, 8, 1, (3, 3), (1, 1), (1, 1), (1, 1)),
+    (1, 4, 2, 2, 8, 1, (5, 5), (1, 1), (0, 0), (1, 1)),
+    (1, 4, 1, 1, 8, 1, (3, 3), (1, 1), (3, 3), (2, 2)),
+]
+
+
+@pytest.mark.parametrize("hostile", [False, True])
+@pytest.mark.parametrize("sizes", CONVOLUTIONS)
+def test_convolution(kernels: Kernels, sizes: Any, hostile: bool) -> None:
+    batch, channels, height, width, columns, groups, *window = sizes
+    n = Numbers(channels + columns, hostile)
+    matrix = n.int8(groups, columns // groups, window[0][0] * window[0][1] * channels // groups)
+    weight = np.stack([packed(part) for part in matrix])
+    x = n.int8(batch, channels, height, width)
+    zero = int(n.random.integers(-128, 128))
+    arguments = [x, weight, n.bias(columns), n.factors(columns), zero, *map(list, window), groups, *n.ends()]
+    check(kernels, "int8_conv2d", arguments, image=True)
+
+
+@pytest.mark.parametrize("hostile", [False, True])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (1, 1, 3, 3, (3, 3), (1, 1), (1, 1), (1, 1)),
+        (2, 16, 9, 7, (3, 3), (2, 2), (1, 1), (1, 1)),
+        (1, 83, 6, 6, (5, 3), (1, 1), (2, 1), (1, 2)),
+        (1, 144, 5, 5, (3, 3), (1, 1), (4, 4), (3, 3)),
+        (1, 20, 12, 12, (9, 9), (1, 1), (4, 4), (1, 1)),
+        (1, 8, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1)),
+        (0, 8, 4, 4, (3, 3), (1, 1), (1, 1), (1, 1)),
+    ],
+)
+def test_depthwise(kernels: Kernels, sizes: Any, hostile: bool) -> None:
+    batch, channels, height, width, *window = sizes
+    n = Numbers(channels, hostile)
+    weight = n.int8(window[0][0] * window[0][1], channels)
+    x, zero = n.int8(batch, channels, height, width), int(n.random.integers(-128, 128))
+    arguments = [x, weight, n.bias(channels), n.factors(channels), zero, *map(list, window), *n.ends()]
+    check(kernels, "int8_depthwise_conv2d", arguments, image=True)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (7, 33), (2, 5, 3, 3)])
+def test_elementwise(kernels: Kernels, shape: tuple[int, ...]) -> None:
+    for hostile in (False, True):
+        n = Numbers(len(shape), hostile)
+        a, b = n.int8(*shape), n.int8(*shape)
+        for multipliers in ((1 << 20, 777777), (-(1 << 21), 1 << 21), (0, 1)):
+            check(kernels, "int8_add", [a, b, *multipliers, int(n.random.integers(-(1 << 30), 1 << 30)), 20, *n.ends()])
+        for factor in (0.01, 0.5, 300.0, 1e-30):
+            check(kernels, "int8_mul", [a, b, *n.random.integers(-128, 128, 2).tolist(), factor, *n.ends()])
+        check(kernels, "int8_lookup", [a, n.int8(256)])
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 3, 3), (2, 300, 7, 7), (1, 4, 1, 1), (0, 4, 3, 3)])
+@pytest.mark.parametrize("image", [False, True])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_mean(kernels: Kernels, shape: tuple[int, ...], image: bool, keepdim: bool) -> None:
+    n = Numbers(shape[1], False)
+    x = tensor(n.int8(*shape))
+    x = x.to(memory_format=LAST) if image else x
+    arguments = [-3, keepdim, 0.7 / 9, 5, -100, 100]
+    wanted = lookup("etir.int8_mean.default")(x.numpy(), *arguments)
+    like = tensor(wanted)
+    (found,) = kernels.call("etir::int8_mean.out", [x, *arguments], [like.to(memory_format=LAST) if keepdim else like])
+    np.testing.assert_array_equal(found.numpy(), wanted)
+
+
+def test_refused(kernels: Kernels) -> None:
+    n = Numbers(1, False)
+    weight, bias, factors = packed(n.int8(16, 8)), n.bias(16), n.factors(16)
+    good = [n.int8(2, 8), weight, bias, factors, 0, -128, 127]
+    wrong: dict[str, tuple[int, Any]] = {
+        "KernelDtype": (0, np.zeros((2, 8), np.uint8)),
+        "KernelShape": (1, packed(n.int8(16, 12))),
+        "KernelArgument": (4, 128),
+        "KernelRank": (2, np.zeros((1, 16), np.int32)),
+    }
+    for name, (index, value) in wrong.items():
+        arguments = [tensor(value if i == index else v) for i, v in enumerate(good)]
+        with pytest.raises(KernelFailure) as failure:
+            kernels.call("etir::int8_linear.out", arguments, [torch.zeros(2, 16, dtype=torch.int8)])
+        assert failure.value.check == name
+    image = [
+        torch.zeros(1, 4, 4, 4, dtype=torch.int8),
+        tensor(packed(n.int8(8, 36))[None]),
+        torch.zeros(8, dtype=torch.int32),
+    ]
+    image += [torch.zeros(8), 0, [3, 3], [1, 1], [1, 1], [1, 1], 1, 0, -128, 127]
+    with pytest.raises(KernelFailure) as failure:
+        kernels.call("etir::int8_conv2d.out", image, [torch.zeros(1, 8, 4, 4, dtype=torch.int8)])
+    assert failure.value.check == "KernelDimOrder"
