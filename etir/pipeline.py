@@ -136,6 +136,7 @@ def _edge() -> Iterator[Step]:
 
 def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
     from etir.passes.backend.elide_views import ElideViewsPass
+    from etir.passes.backend.fuse_quantized.driver import FuseQuantizedPass
     from etir.passes.edge.commute_transpose_into_matmul import CommuteTransposeIntoMatmulPass
     from etir.passes.edge.legalize_dim_order import LegalizeDimOrderPass
     from etir.passes.edge.reinplace_scatter import ReinplaceScatterPass
@@ -194,6 +195,9 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
         yield Step(
             OutlineDelegatesPass(o.partition.shared_constants), "each partition is a function and a call", "delegates"
         )
+    yield Step(
+        FuseQuantizedPass(o.target, o.link_libraries), "what is between integers is computed on them, by a kernel"
+    )
     yield Step(LegalizeDimOrderPass(target=o.target), "copies where no kernel of the target takes a dim order")
     yield Step(ReinplaceScatterPass(), "parts of state are written with `index_put`, which has an in-place kernel")
     yield Step(CommuteTransposeIntoMatmulPass(), "of a product with a transposed matrix, what is small is transposed")

@@ -144,7 +144,12 @@ def quantize_program(
 
     def observe(on: ModuleOp, samples: Sequence[Sequence[Any]]) -> dict[ObserveOp, Statistics]:
         """Observers with their scales."""
-        run(on, AnnotateQuantizationPass(recipe, chosen.delegates, tuple(skip), bool(samples), block))
+        run(
+            on,
+            AnnotateQuantizationPass(
+                recipe, chosen.delegates, tuple(skip), bool(samples), block, chosen.target, chosen.link_libraries
+            ),
+        )
         _check_marked(on)
         statistics = calibrate(on, samples, METHOD) if samples else {}
         for op, seen in statistics.items():
@@ -193,7 +198,7 @@ def _check_marked(module: ModuleOp) -> None:
 
 
 def _check_backends(how: Recipe, options: CompileOptions) -> None:
-    if any(row.scheme == how.scheme for row in rows_of(how, options.delegates)):
+    if any(row.scheme == how.scheme for row in rows_of(how, options.delegates, options.target, options.link_libraries)):
         return
     named = ", ".join(f"'{parse_delegate(text).backend.name}'" for text in options.delegates)
     who = f"none of the delegates {named} computes" if named else f"no kernel of target '{options.target}' computes"

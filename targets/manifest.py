@@ -25,6 +25,7 @@ Form of an entry::
         "complex_shapes": "equal",      # optional; which complex tensors it does not get wrong, see KernelEntry
         "optimized": true,              # optional; a vectorized kernel replaces the portable one
         "in_place": ["self"],           # optional; operands that the first result may be written over
+        "quantized": {"aten.add.Tensor": ["self", "other"]},  # optional; what it computes on int8, see KernelEntry
         "resizes_output": false,        # optional; default true
         "notes": "...",                 # optional
         "wrong": [                      # optional; calls that it takes and gets wrong, see targets/wrong.py
@@ -83,7 +84,8 @@ class KernelEntry:
     operands ``in_place``, where both have the same dtype, dims and dim order: the kernel has read an element before
     it writes it. Of a list of tensors each may already be where the result has it. ``selected`` are the element
     types that its tensors may have in a selective build, None where that is no matter. ``wrong`` are the calls that
-    the runtime takes and gets wrong, or ends the process on.
+    the runtime takes and gets wrong, or ends the process on. ``quantized`` are the operators of float32 that it computes
+    between dequantize and quantize operators, each with its arguments that are int8 then.
     """
 
     name: str
@@ -102,6 +104,7 @@ class KernelEntry:
     complex_shapes: str = "any"
     wrong: tuple[Wrong, ...] = ()
     in_place: tuple[str, ...] = ()
+    quantized: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def __post_init__(self) -> None:
         if self.complex_shapes not in ("any", "with_dims", "equal"):
@@ -509,4 +512,5 @@ def kernel_entry(name: str, entry: Mapping[str, Any]) -> KernelEntry:
         complex_shapes=entry.get("complex_shapes", "any"),
         wrong=tuple(map(Wrong.parse, entry.get("wrong", ()))),
         in_place=tuple(entry.get("in_place", ())),
+        quantized={operator: tuple(names) for operator, names in entry.get("quantized", {}).items()},
     )

@@ -174,3 +174,11 @@ def int8_mean(
 ) -> Array:
     sums = (input.astype(np.int64) - input_zero_point).sum((2, 3), keepdims=keepdim)
     return requantized(sums, factor, zero_point, low, high)
+
+
+@op("etir.int8_max_pool2d.default")
+def int8_max_pool2d(
+    input: Array, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> Array:
+    patches = _patches(input, -128, (kernel, stride, padding, dilation))
+    return np.ascontiguousarray(patches.max(-2, initial=-128).astype(np.int8).transpose(0, 3, 1, 2))

@@ -25,7 +25,7 @@ With ``recipe=dynamic-int8`` the layer is marked ``quant.dynamic``: its input be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import cast
@@ -35,6 +35,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.api.conditions import is_constant
+from etir.backends.api.integer_kernels import kernel_rows
 from etir.backends.api.quantization import CHOOSES, CLAMPS, JOINS, MOVES, STATIC, QuantizedRow
 from etir.backends.api.quantization import DYNAMIC as DYNAMIC_ROW
 from etir.backends.api.quantization import WEIGHT as WEIGHT_ROW
@@ -50,6 +51,7 @@ from etir.passes.infra.registry import register_pass
 from etir.quantization.errors import E1501
 from etir.quantization.recipes import Recipe, recipe_of
 from etir.quantization.weights import BLOCK, weight_rows
+from etir.targets.manifest import load
 
 WEIGHT, WHY, INTEGERS, DYNAMIC = "quant.weight", "quant.why", "quant.integers", "quant.dynamic"
 
@@ -71,13 +73,16 @@ class AnnotateQuantizationPass(Pass):
     skip: tuple[str, ...] = ()
     results: bool = False
     block: int = BLOCK
+    target: str = ""
+    libraries: tuple[str, ...] = ()
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E1501 for an unknown recipe, E1101, E1107 and E1110 for wrong backends."""
         recipe = recipe_of(self.recipe)
         if self.block < 0 or (self.block != BLOCK and (recipe.integers or recipe.bits != 4)):
             raise E1501.error(f"'{recipe.name}' with blocks of {self.block}: 'weight-int4' has them, and 0 for none")
-        known = [row for row in rows_of(recipe, self.backend, self.block) if row.bits in (recipe.bits, 8)]
+        found = rows_of(recipe, self.backend, self.block, self.target, self.libraries)
+        known = [row for row in found if row.bits in (recipe.bits, 8)]
         rows: dict[str, list[QuantizedRow]] = {}
         for row in sorted(known, key=lambda row: row.bits):
             rows.setdefault(row.operator, []).append(row)
@@ -128,15 +133,22 @@ class AnnotateQuantizationPass(Pass):
         return None if pattern is None else f"skipped by '{pattern}'"
 
 
-def rows_of(recipe: Recipe, backends: Iterable[str], block: int = BLOCK) -> Iterator[QuantizedRow]:
+def rows_of(
+    recipe: Recipe, backends: Iterable[str], block: int = BLOCK, target: str = "", libraries: Sequence[str] = ()
+) -> Iterator[QuantizedRow]:
     """The rows of a recipe: what backends compute on integers, or what may have weights of integers on any target.
+    Without a backend, what counts is what the kernels of ``target`` compute, with those of ``libraries``.
 
     Raises E1101, E1107 and E1110 for wrong backends.
     """
     if not recipe.integers:
         yield from weight_rows(block)
         return
-    yield from backend_rows(recipe.scheme, backends)
+    texts = tuple(backends)
+    if target and not texts:
+        rows = (row for _, row in kernel_rows(load(target), libraries))
+        yield from (row for row in rows if row.scheme == recipe.scheme)
+    yield from backend_rows(recipe.scheme, texts)
 
 
 def backend_rows(scheme: str, backends: Iterable[str]) -> Iterator[QuantizedRow]:

@@ -1,0 +1,83 @@
+"""`fuse-quantized`: what stands between dequantize and quantize operators is computed on integers.
+
+Before::
+
+    %1 = edge.quantized_decomposed.dequantize_per_tensor.default(%0, scale = 0.03, zero_point = -5, ...)
+    %2 = edge.quantized_decomposed.dequantize_per_channel.default(%w, %scales, %zeros, axis = 0, ...)
+    %3 = edge.aten.linear.default(%1, %2, %b) : ...
+    %4 = edge.aten.relu.default(%3) : ...
+    %5 = edge.quantized_decomposed.quantize_per_tensor.default(%4, scale = 0.1, zero_point = -128, ...)
+
+After::
+
+    %5 = edge.etir.int8_linear.default(%0, %packed, %bias, %factors, zero_point = -128, low = -128, high = 127)
+
+Which operators have such a kernel is what the target's manifest says (``quantized`` in its rows); a target without one
+is left alone. The kernels round where integers are made and nowhere else, so that a result is within one step of that
+of the separate operators. Weights are packed for the kernels here. Images have their channels innermost between
+operators on integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
+
+from etir.dialects.context import EtContext
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.program import SchemaDeclOp
+from etir.dialects.quantized import NAMESPACE
+from etir.passes.infra.base import Pass, methods
+from etir.passes.infra.registry import register_pass
+from etir.passes.infra.rewriting import apply_patterns_greedily
+from etir.targets.manifest import load
+
+
+@register_pass
+@dataclass(frozen=True)
+class FuseQuantizedPass(Pass):
+    """Call the target's integer kernels.
+
+    ``target`` is whose kernels may be called, ``libraries`` those of its libraries that it does not always have.
+    """
+
+    name = "fuse-quantized"
+    target: str = "executorch"
+    libraries: tuple[str, ...] = ()
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Raises E0601 for an unknown target."""
+        manifest = load(self.target)
+        if not any(entry.quantized for entry in manifest.kernels.values()) or not _is_quantized(module):
+            return
+        # NumPy is loaded by programs that are quantized, and by no other.
+        from etir.passes.backend.fuse_quantized.kernels import Kernels
+        from etir.passes.backend.fuse_quantized.operators import QuantizedOperator
+
+        kernels = Kernels(module, manifest, self.libraries)
+        for method in methods(module):
+            apply_patterns_greedily(ctx, method, [QuantizedOperator(kernels)])
+        _declare(ctx, module, kernels.schemas())
+
+
+def _is_quantized(module: ModuleOp) -> bool:
+    return any(
+        isinstance(op, EdgeOp) and op.op_name.startswith(f"{NAMESPACE}.") for m in methods(module) for op in m.walk()
+    )
+
+
+def _declare(ctx: EtContext, module: ModuleOp, schemas: list[str]) -> None:
+    """Say what the operators of the kernels are, before everything else."""
+    known = [op.schema.data for op in module.body.block.ops if isinstance(op, SchemaDeclOp)]
+    first = module.body.block.first_op
+    for text in schemas:
+        ctx.declare_schema(text)
+        if text in known:
+            continue
+        op = SchemaDeclOp(text)
+        op.location = NameLoc(StringAttr("schema"), UnknownLoc())
+        if first is None:
+            module.body.block.add_op(op)
+        else:
+            module.body.block.insert_op_before(op, first)

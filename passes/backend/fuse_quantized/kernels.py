@@ -1,0 +1,100 @@
+"""The kernels that a target has for integers, as operators of the edge level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, SSAValue
+
+from etir.backends.api.integer_kernels import kernel_rows
+from etir.backends.api.quantization import QuantizedRow
+from etir.dialects.dtypes import dtype_of
+from etir.dialects.edge.base import EdgeOp, edge_class
+from etir.dialects.et.layout import tensor_type
+from etir.dialects.schema import parse_schema
+from etir.dialects.schema_op import SchemaOp
+from etir.passes.analysis.constants import ConstantStore
+from etir.passes.backend.fuse_quantized.stored import Integers
+from etir.passes.infra.rewriting import PatternRewriter
+from etir.targets.manifest import Manifest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAX_POOL = "etir::int8_max_pool2d.out"
+
+
+def functional(schema: str) -> str:
+    """The schema of the operator that an out variant of one result computes: ``f.out(..., *, Tensor(a!) out)``."""
+    name, _, rest = schema.partition("(")
+    return f"{name.removesuffix('.out')}({rest.partition(', *, Tensor(a!) out)')[0]}) -> Tensor"
+
+
+class Kernels:
+    """Operators of a target's kernels, and what stands for their constants."""
+
+    def __init__(self, module: ModuleOp, manifest: Manifest, libraries: Sequence[str]):
+        self.store = ConstantStore(module)
+        self.rows: dict[str, list[tuple[str, QuantizedRow]]] = {}
+        for kernel, row in kernel_rows(manifest, libraries):
+            self.rows.setdefault(row.operator, []).append((kernel, row))
+        linked = [
+            name
+            for name, entry in manifest.kernels.items()
+            if name.startswith("etir::int") and (manifest.libraries.get(entry.library) or entry.library in libraries)
+        ]
+        self._schemas = {name: manifest.kernels[name].schema_text for name in linked}
+        self._made: dict[str, None] = {}
+        pool = self.operator(MAX_POOL) if MAX_POOL in linked else None
+        self.integers = Integers(pool)
+
+    def operator(self, kernel: str) -> type[EdgeOp]:
+        """The operator that a kernel computes."""
+        return edge_class(parse_schema(functional(self._schemas[kernel])))
+
+    def has(self, kernel: str) -> bool:
+        """Whether the target has a kernel."""
+        return kernel in self._schemas
+
+    def make(
+        self, kernel: str, arguments: dict[str, Any], result: Attribute, rewriter: PatternRewriter, hint: str
+    ) -> SSAValue:
+        """A call of a kernel, inserted before the root; NumPy arrays among the arguments become constants,
+        which are called after ``hint``.
+        """
+        import numpy as np
+
+        values = {
+            name: self.constant(value, rewriter.root, f"{hint}_{'packed' if name == 'weight' else name}", rewriter)
+            if isinstance(value, np.ndarray)
+            else value
+            for name, value in arguments.items()
+        }
+        self._made[kernel] = None
+        made = self.operator(kernel).make(values, [result])
+        rewriter.insert_op(made)
+        return made.results[0]
+
+    def constant(self, array: np.ndarray, like: Any, hint: str, rewriter: PatternRewriter) -> SSAValue:
+        """A constant with the elements of ``array``."""
+        import numpy as np
+
+        type = next(t for t, name in _types().items() if np.dtype(name) == array.dtype)
+        assert isinstance(like, SchemaOp)
+        made = self.store.make(np.ascontiguousarray(array).tobytes(), tensor_type(type, array.shape), like, hint)
+        rewriter.insert_op(made)
+        return made.results[0]
+
+    def schemas(self) -> list[str]:
+        """The schemas of the operators that were made, each with that of its out variant."""
+        if self.integers.used:
+            self._made[MAX_POOL] = None
+        return [text for name in self._made for text in (functional(self._schemas[name]), self._schemas[name])]
+
+
+def _types() -> dict[Attribute, str]:
+    from etir.dialects.dtypes import f32, i8, i32, ui8
+
+    return {type: str(dtype_of(type).numpy_name) for type in (f32, i8, i32, ui8)}
