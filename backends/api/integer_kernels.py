@@ -51,11 +51,11 @@ def same_shapes(match: Match) -> str | None:
 
 @condition("the mean of an image")
 def whole_image(match: Match) -> str | None:
-    dims = match.op.args().get("dim")
+    dims = match.arg("dim") if "dim" in match.op.SCHEMA.index else None
     if dims is not None:
         return None if sorted(d % 4 for d in dims) == [2, 3] else "other dims than height and width"
-    size = match.op.args().get("output_size")
-    return None if size is None or tuple(size) == (1, 1) else "more than one number for an image"
+    size = match.arg("output_size") if "output_size" in match.op.SCHEMA.index else ()
+    return None if tuple(size) == (1, 1) else "not one number for an image"
 
 
 @condition("an image of fixed size")

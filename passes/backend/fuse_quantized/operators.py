@@ -119,9 +119,7 @@ class QuantizedOperator(Pattern):
             return "the target has no kernel for tables"
         return self._table(given, given.encoding.table(), out, rewriter)
 
-    def _table(
-        self, given: Stored, numbers: np.ndarray, out: Encoding, op: EdgeOp, rewriter: PatternRewriter
-    ) -> SSAValue:
+    def _table(self, given: Stored, numbers: np.ndarray, out: Encoding, rewriter: PatternRewriter) -> SSAValue:
         value = as_image(given.value, rewriter) if is_image(given.value) else given.value
         type = tensor_type(i8, dims_of(tensor_of(value)), order_of(tensor_of(value)))
         return self.kernels.make(LOOKUP, {"input": value, "table": out.quantized(numbers)}, type, rewriter, "lookup")

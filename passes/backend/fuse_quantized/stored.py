@@ -201,8 +201,8 @@ def as_image(value: SSAValue, rewriter: PatternRewriter, before: EdgeOp | None =
 def is_image(value: SSAValue) -> bool:
     """Whether the elements of ``value`` are in the order of images somewhere."""
     source = value.owner
-    copied = isinstance(source, EdgeOp) and source.op_name == COPY
-    return IMAGE_ORDER in (order_of(tensor_of(v)) for v in (value, *(source.operands if copied else ())))
+    origin = source.operands if isinstance(source, EdgeOp) and source.op_name == COPY else ()
+    return IMAGE_ORDER in (order_of(tensor_of(v)) for v in (value, *origin))
 
 
 # --- constants ---

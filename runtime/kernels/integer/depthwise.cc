@@ -12,27 +12,54 @@ namespace {
 
 using namespace integer;
 
-constexpr int kChannels = 64;  ///< channels of a block
-constexpr int kTaps = 64;      ///< taps whose places are looked up at once
+constexpr int kChannels = 64;                         ///< channels of a block
+constexpr int kTaps = ETIR_SMALL_STACK ? 25 : 64;     ///< taps that are multiplied at once
+constexpr int kPairs = (kTaps + 1) / 2;               ///< of taps
+constexpr int kRun = ETIR_INT8_X86 ? 16 : kChannels;  ///< channels that are multiplied side by side
 
-/// sums[c] += (x[t][c] - zero) * w[t][c] for `channels` channels, at most a block; rows of w are `w_row` apart.
-void add_taps(const int8_t* const* x, int taps, const int8_t* w, int64_t w_row, int channels, int zero, int32_t* sums) {
+/// Filters of a block of channels: of two taps in 16 bits, in the order in which vectors interleave them.
+struct Filters {
+  alignas(64) int16_t pairs[ETIR_INT8_X86 ? kPairs * kChannels * 2 : 1];
+  const int8_t* weight = nullptr;  ///< [taps, channels], from the first tap and channel on
+  int64_t row = 0;                 ///< channels of all blocks
+  int taps = 0;
+  int channels = 0;    ///< of the block
+  int in_vectors = 0;  ///< channels that vectors take
+};
+
+#if ETIR_INT8_X86
+inline __m256i load_wide(const int8_t* from) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+inline __m256i load_pairs(const int16_t* from) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(from)); }
+
+void interleave(Filters& filters) {
+  for (int pair = 0; 2 * pair < filters.taps; ++pair) {
+    const int8_t* w = filters.weight + 2 * pair * filters.row;
+    for (int c = 0; c < filters.in_vectors; c += 16) {
+      const __m256i w0 = load_wide(w + c);
+      const __m256i w1 = 2 * pair + 1 < filters.taps ? load_wide(w + filters.row + c) : _mm256_setzero_si256();
+      __m256i* to = reinterpret_cast<__m256i*>(filters.pairs + (pair * kChannels + c) * 2);
+      _mm256_store_si256(to, _mm256_unpacklo_epi16(w0, w1));
+      _mm256_store_si256(to + 1, _mm256_unpackhi_epi16(w0, w1));
+    }
+  }
+}
+#endif
+
+/// sums[c] += sum of x[t][c] * w[t][c] over the taps, for the channels of a block. x has an even number of places.
+void add_taps(const int8_t* const* x, const Filters& filters, int32_t* sums) {
   int c = 0;
 #if ETIR_INT8_X86
-  const __m256i zeros = _mm256_set1_epi16(static_cast<int16_t>(zero));
-  const auto load = [](const int8_t* from) {
-    return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-  };
-  for (; c + 16 <= channels; c += 16) {
-    // Two taps at a time; of 16 channels the sums are those of 0 to 3 and 8 to 11, and of the others.
+  const int pairs = (filters.taps + 1) / 2;
+  for (; c < filters.in_vectors; c += 16) {
+    // The sums of channels 0 to 3 and 8 to 11, and of the others.
     __m256i low = _mm256_setzero_si256(), high = low;
-    for (int t = 0; t < taps; t += 2) {
-      const bool both = t + 1 < taps;
-      const __m256i x0 = _mm256_sub_epi16(load(x[t] + c), zeros), w0 = load(w + t * w_row + c);
-      const __m256i x1 = both ? _mm256_sub_epi16(load(x[t + 1] + c), zeros) : _mm256_setzero_si256();
-      const __m256i w1 = both ? load(w + (t + 1) * w_row + c) : _mm256_setzero_si256();
-      low = _mm256_add_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(x0, x1), _mm256_unpacklo_epi16(w0, w1)));
-      high = _mm256_add_epi32(high, _mm256_madd_epi16(_mm256_unpackhi_epi16(x0, x1), _mm256_unpackhi_epi16(w0, w1)));
+    for (int pair = 0; pair < pairs; ++pair) {
+      const __m256i x0 = load_wide(x[2 * pair] + c), x1 = load_wide(x[2 * pair + 1] + c);
+      const int16_t* w = filters.pairs + (pair * kChannels + c) * 2;
+      low = _mm256_add_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(x0, x1), load_pairs(w)));
+      high = _mm256_add_epi32(high, _mm256_madd_epi16(_mm256_unpackhi_epi16(x0, x1), load_pairs(w + 16)));
     }
     const __m256i parts[2] = {_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31)};
     for (int v = 0; v < 2; ++v) {
@@ -41,13 +68,33 @@ void add_taps(const int8_t* const* x, int taps, const int8_t* w, int64_t w_row, 
     }
   }
 #endif
-  for (int t = 0; t < taps; ++t) {
-    for (int k = c; k < channels; ++k) {
-      const int32_t product = (x[t][k] - zero) * w[t * w_row + k];
-      sums[k] = static_cast<int32_t>(static_cast<uint32_t>(sums[k]) + static_cast<uint32_t>(product));
+  for (int t = 0; t < filters.taps; ++t) {
+    const int8_t* w = filters.weight + t * filters.row;
+    for (int k = c; k < filters.channels; ++k) {
+      sums[k] = static_cast<int32_t>(static_cast<uint32_t>(sums[k]) + static_cast<uint32_t>(x[t][k] * w[k]));
     }
   }
 }
+
+/// What a row of the output is made of.
+struct Line {
+  const Window& window;
+  const int8_t* image;    ///< the block's first channel
+  const int8_t* padding;  ///< a block of input_zero_point
+  int64_t channels, y0;
+
+  /// Where taps [first, first + count) of the window at column x0 are.
+  void locate(int64_t x0, int64_t first, int count, const int8_t** places) const {
+    int64_t ty = first / window.kernel[1], tx = first - ty * window.kernel[1];
+    for (int t = 0; t < count; ++t) {
+      const int64_t y = y0 + ty * window.dilation[0], x = x0 + tx * window.dilation[1];
+      const bool inside = y >= 0 && y < window.in[0] && x >= 0 && x < window.in[1];
+      places[t] = inside ? image + (y * window.in[1] + x) * channels : padding;
+      if (++tx == window.kernel[1]) tx = 0, ++ty;
+    }
+    if (count > 0) places[count] = places[count - 1];
+  }
+};
 
 }  // namespace
 
@@ -73,44 +120,47 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
     return;
   }
   const bool vnni = use_vnni();
-  const int zero = static_cast<int>(input_zero_point);
-  const int64_t rows = window.batch * window.out[0];
-  const int64_t work = std::max<int64_t>(1, window.out[1] * window.taps() * channels);
+  const uint32_t zero = static_cast<uint32_t>(input_zero_point);
+  int8_t zeros[kChannels];
+  std::memset(zeros, static_cast<int>(input_zero_point), sizeof(zeros));
+  const int64_t rows = window.batch * window.out[0], taps = window.taps();
+  const int64_t work = std::max<int64_t>(1, window.out[1] * taps * channels);
   ctx.parallel_for(rows, 65536 / work + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t y0 = row % window.out[0] * window.stride[0] - window.padding[0];
-      const int64_t image = row / window.out[0];
-      for (int64_t first = 0; first < channels; first += kChannels) {
-        const int count = static_cast<int>(std::min<int64_t>(kChannels, channels - first));
+    for (int64_t first = 0; first < channels; first += kChannels) {
+      Filters filters;
+      filters.row = channels;
+      filters.channels = static_cast<int>(std::min<int64_t>(kChannels, channels - first));
+      filters.in_vectors = filters.channels / kRun * kRun;
+      // The zero point of the input times the sum of a filter.
+      uint32_t zero_sums[kChannels] = {};
+      for (int64_t t = 0; t < taps; ++t) {
+        const int8_t* w = weight.ptr<int8_t>() + t * channels + first;
+        for (int c = 0; c < filters.channels; ++c) zero_sums[c] += zero * static_cast<uint32_t>(w[c]);
+      }
+      const auto take = [&](int64_t from) {
+        filters.weight = weight.ptr<int8_t>() + from * channels + first;
+        filters.taps = static_cast<int>(std::min<int64_t>(kTaps, taps - from));
+#if ETIR_INT8_X86
+        interleave(filters);
+#endif
+      };
+      if (taps <= kTaps) take(0);
+      for (int64_t row = begin; row < end; ++row) {
+        const int8_t* image =
+            input.ptr<int8_t>() + row / window.out[0] * window.in[0] * window.in[1] * channels + first;
+        const Line line = {window, image, zeros, channels, row % window.out[0] * window.stride[0] - window.padding[0]};
         for (int64_t column = 0; column < window.out[1]; ++column) {
           const int64_t x0 = column * window.stride[1] - window.padding[1];
-          int32_t sums[kChannels] = {};
-          const int8_t* places[kTaps];
-          // Filters that the places have: those of taps one after the other.
-          int found = 0;
-          int64_t begin_tap = 0;
-          const auto flush = [&]() {
-            const int8_t* filters = weight.ptr<int8_t>() + begin_tap * channels + first;
-            add_taps(places, found, filters, channels, count, zero, sums);
-            found = 0;
-          };
-          for (int64_t ty = 0; ty < window.kernel[0]; ++ty) {
-            const int64_t y = y0 + ty * window.dilation[0];
-            if (y < 0 || y >= window.in[0]) continue;
-            const int8_t* line = input.ptr<int8_t>() + (image * window.in[0] + y) * window.in[1] * channels + first;
-            for (int64_t tx = 0; tx < window.kernel[1]; ++tx) {
-              const int64_t x = x0 + tx * window.dilation[1];
-              if (x < 0 || x >= window.in[1]) continue;
-              const int64_t tap = ty * window.kernel[1] + tx;
-              if (found == kTaps || (found > 0 && tap != begin_tap + found)) flush();
-              if (found == 0) begin_tap = tap;
-              places[found++] = line + x * channels;
-            }
+          int32_t sums[kChannels];
+          for (int c = 0; c < filters.channels; ++c) sums[c] = static_cast<int32_t>(0u - zero_sums[c]);
+          const int8_t* places[kTaps + 1];
+          for (int64_t from = 0; from < taps; from += kTaps) {
+            if (taps > kTaps) take(from);
+            line.locate(x0, from, filters.taps, places);
+            add_taps(places, filters, sums);
           }
-          if (found > 0) flush();
-          const int64_t at = row * window.out[1] + column;
-          requantize(vnni, sums, bias.ptr<int32_t>() + first, factors.ptr<float>() + first, count, output,
-                     out.ptr<int8_t>() + at * channels + first);
+          requantize(vnni, sums, bias.ptr<int32_t>() + first, factors.ptr<float>() + first, filters.channels, output,
+                     out.ptr<int8_t>() + (row * window.out[1] + column) * channels + first);
         }
       }
     }

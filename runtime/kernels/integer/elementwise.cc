@@ -28,6 +28,39 @@ bool begin(KernelContext& ctx, const Tensor& a, const Tensor& b, Tensor& out) {
 
 constexpr int64_t kGrain = 16384;
 
+// Loops stand outside of the functions that threads run: the compiler has to know that results overlap nothing.
+
+struct Sum {
+  int32_t a, b, more, least, most, zero_point;
+  int shift;
+};
+void add_run(const int8_t* __restrict x, const int8_t* __restrict y, int64_t count, Sum s, int8_t* __restrict to) {
+  for (int64_t i = 0; i < count; ++i) {
+    int32_t value = (x[i] * s.a + y[i] * s.b + s.more) >> s.shift;
+    value = value > s.least ? value : s.least;
+    value = value < s.most ? value : s.most;
+    to[i] = static_cast<int8_t>(value + s.zero_point);
+  }
+}
+
+void mul_run(const int8_t* __restrict x, const int8_t* __restrict y, int64_t count, int32_t za, int32_t zb,
+             float factor, Output out, int8_t* __restrict to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = out(static_cast<float>((x[i] - za) * (y[i] - zb)) * factor);
+}
+
+/// What is written may be what is read.
+void lookup_run(const int8_t* x, const int8_t* entries, int64_t count, int8_t* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = entries[x[i]];
+}
+
+void add_pixel(const int8_t* __restrict pixel, int64_t step, int count, uint32_t* __restrict sums) {
+  if (step == 1) {
+    for (int c = 0; c < count; ++c) sums[c] += static_cast<uint32_t>(pixel[c]);
+  } else {
+    for (int c = 0; c < count; ++c) sums[c] += static_cast<uint32_t>(pixel[c * step]);
+  }
+}
+
 }  // namespace
 
 void int8_add_out(KernelContext& ctx, const Tensor& a, const Tensor& b, int64_t a_multiplier, int64_t b_multiplier,
@@ -45,21 +78,16 @@ void int8_add_out(KernelContext& ctx, const Tensor& a, const Tensor& b, int64_t 
   if (bias < -(int64_t{1} << 30) || bias > int64_t{1} << 30) return ctx.fail(Check::KernelArgument, arg::bias, bias);
   if (shift < 1 || shift > 28) return ctx.fail(Check::KernelArgument, arg::shift, shift);
   if (!read_output(ctx, zero_point, low, high, arg::zero_point, &output) || !begin(ctx, a, b, out)) return;
-  const int32_t ma = static_cast<int32_t>(a_multiplier), mb = static_cast<int32_t>(b_multiplier);
-  const int32_t more = static_cast<int32_t>(bias) + (1 << (shift - 1));
-  const int32_t least = output.low - output.zero_point, most = output.high - output.zero_point;
-  const int32_t point = output.zero_point;
   const int bits = static_cast<int>(shift);
+  const Sum sum = {static_cast<int32_t>(a_multiplier),
+                   static_cast<int32_t>(b_multiplier),
+                   static_cast<int32_t>(bias) + (1 << (bits - 1)),
+                   output.low - output.zero_point,
+                   output.high - output.zero_point,
+                   output.zero_point,
+                   bits};
   ctx.parallel_for(a.numel(), kGrain, [&](int64_t first, int64_t last) {
-    const int8_t* x = a.ptr<int8_t>();
-    const int8_t* y = b.ptr<int8_t>();
-    int8_t* to = out.ptr<int8_t>();
-    for (int64_t i = first; i < last; ++i) {
-      int32_t value = (x[i] * ma + y[i] * mb + more) >> bits;
-      value = value > least ? value : least;
-      value = value < most ? value : most;
-      to[i] = static_cast<int8_t>(value + point);
-    }
+    add_run(a.ptr<int8_t>() + first, b.ptr<int8_t>() + first, last - first, sum, out.ptr<int8_t>() + first);
   });
 }
 
@@ -75,15 +103,8 @@ void int8_mul_out(KernelContext& ctx, const Tensor& a, const Tensor& b, int64_t 
   const int32_t za = static_cast<int32_t>(a_zero_point), zb = static_cast<int32_t>(b_zero_point);
   const float scale = static_cast<float>(factor);
   ctx.parallel_for(a.numel(), kGrain, [&](int64_t first, int64_t last) {
-    constexpr int kBlock = 256;
-    const int8_t* x = a.ptr<int8_t>();
-    const int8_t* y = b.ptr<int8_t>();
-    int32_t products[kBlock];
-    for (int64_t i = first; i < last; i += kBlock) {
-      const int count = static_cast<int>(std::min<int64_t>(kBlock, last - i));
-      for (int k = 0; k < count; ++k) products[k] = (x[i + k] - za) * (y[i + k] - zb);
-      requantize_same(products, scale, count, output, out.ptr<int8_t>() + i);
-    }
+    mul_run(a.ptr<int8_t>() + first, b.ptr<int8_t>() + first, last - first, za, zb, scale, output,
+            out.ptr<int8_t>() + first);
   });
 }
 
@@ -94,9 +115,7 @@ void int8_lookup_out(KernelContext& ctx, const Tensor& input, const Tensor& tabl
   }
   const int8_t* entries = table.ptr<int8_t>() + 128;
   ctx.parallel_for(input.numel(), kGrain, [&](int64_t first, int64_t last) {
-    const int8_t* x = input.ptr<int8_t>();
-    int8_t* to = out.ptr<int8_t>();
-    for (int64_t i = first; i < last; ++i) to[i] = entries[x[i]];
+    lookup_run(input.ptr<int8_t>() + first, entries, last - first, out.ptr<int8_t>() + first);
   });
 }
 
@@ -131,19 +150,12 @@ void int8_mean_out(KernelContext& ctx, const Tensor& input, int64_t input_zero_p
         const int8_t* from = input.ptr<int8_t>() + image * strides[0] + begin_channel * strides[1];
         for (int64_t y = 0; y < height; ++y) {
           for (int64_t x = 0; x < width; ++x) {
-            const int8_t* pixel = from + y * strides[2] + x * strides[3];
-            if (strides[1] == 1) {
-              for (int c = 0; c < count; ++c) sums[c] += static_cast<uint32_t>(pixel[c]);
-            } else {
-              for (int c = 0; c < count; ++c) sums[c] += static_cast<uint32_t>(pixel[c * strides[1]]);
-            }
+            add_pixel(from + y * strides[2] + x * strides[3], strides[1], count, sums);
           }
         }
         for (int c = 0; c < count; ++c) {
-          int8_t result;
-          const int32_t sum = static_cast<int32_t>(sums[c] - zeros);
-          requantize_same(&sum, scale, 1, output, &result);
-          out.ptr<int8_t>()[image * out_strides[0] + (begin_channel + c) * out_strides[1]] = result;
+          const float sum = static_cast<float>(static_cast<int32_t>(sums[c] - zeros));
+          out.ptr<int8_t>()[image * out_strides[0] + (begin_channel + c) * out_strides[1]] = output(sum * scale);
         }
       }
     }

@@ -6,6 +6,14 @@ namespace etir {
 
 using namespace integer;
 
+namespace {
+
+void max_run(const int8_t* __restrict from, int64_t count, int8_t* __restrict to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i] > to[i] ? from[i] : to[i];
+}
+
+}  // namespace
+
 void int8_max_pool2d_out(KernelContext& ctx, const Tensor& input, const IntList& kernel, const IntList& stride,
                          const IntList& padding, const IntList& dilation, Tensor& out) {
   using arg = arguments::int8_max_pool2d_out;
@@ -30,7 +38,7 @@ void int8_max_pool2d_out(KernelContext& ctx, const Tensor& input, const IntList&
             const int64_t x = x0 + tx * window.dilation[1];
             if (x < 0 || x >= window.in[1]) continue;
             const int8_t* from = input.ptr<int8_t>() + ((image * window.in[0] + y) * window.in[1] + x) * channels;
-            for (int64_t c = 0; c < channels; ++c) to[c] = from[c] > to[c] ? from[c] : to[c];
+            max_run(from, channels, to);
           }
         }
       }

@@ -26,14 +26,9 @@ struct Output {
   }
 };
 
-/// Writes `count` numbers that have one factor.
-inline void requantize_same(const int32_t* sums, float factor, int count, const Output& out, int8_t* to) {
-  for (int c = 0; c < count; ++c) to[c] = out(static_cast<float>(sums[c]) * factor);
-}
-
 /// Writes `count` columns: bias and factors are those of the columns.
-inline void requantize_row(const int32_t* sums, const int32_t* bias, const float* factors, int count, const Output& out,
-                           int8_t* to) {
+inline void requantize_row(const int32_t* __restrict sums, const int32_t* __restrict bias,
+                           const float* __restrict factors, int count, Output out, int8_t* __restrict to) {
   for (int c = 0; c < count; ++c) {
     const int32_t sum = static_cast<int32_t>(static_cast<uint32_t>(sums[c]) + static_cast<uint32_t>(bias[c]));
     to[c] = out(static_cast<float>(sum) * factors[c]);

@@ -49,7 +49,7 @@ def check(kernels: Kernels, name: str, arguments: list[Any], image: bool = False
     if image:
         given = [v.to(memory_format=LAST) if isinstance(v, torch.Tensor) and v.ndim == 4 else v for v in given]
         like = like.to(memory_format=LAST) if like.ndim == 4 else like
-        given[1] = tensor(arguments[1])
+        given[1:2] = [tensor(value) for value in arguments[1:2]]
     (found,) = kernels.call(f"etir::{name}.out", given, [like])
     np.testing.assert_array_equal(found.numpy(), wanted)
 
@@ -177,6 +177,17 @@ def test_elementwise(kernels: Kernels, shape: tuple[int, ...]) -> None:
         for factor in (0.01, 0.5, 300.0, 1e-30):
             check(kernels, "int8_mul", [a, b, *n.random.integers(-128, 128, 2).tolist(), factor, *n.ends()])
         check(kernels, "int8_lookup", [a, n.int8(256)])
+
+
+def test_max_pool(kernels: Kernels) -> None:
+    n = Numbers(3, False)
+    windows: list[Any] = [
+        ([3, 3], [2, 2], [1, 1], [1, 1]),
+        ([2, 1], [1, 3], [1, 0], [1, 2]),
+        ([5, 5], [1, 1], [2, 2], [2, 2]),
+    ]
+    for window in windows:
+        check(kernels, "int8_max_pool2d", [n.int8(2, 37, 9, 8), *window], image=True)
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 3, 3), (2, 300, 7, 7), (1, 4, 1, 1), (0, 4, 3, 3)])
