@@ -84,8 +84,9 @@ class KernelEntry:
     operands ``in_place``, where both have the same dtype, dims and dim order: the kernel has read an element before
     it writes it. Of a list of tensors each may already be where the result has it. ``selected`` are the element
     types that its tensors may have in a selective build, None where that is no matter. ``wrong`` are the calls that
-    the runtime takes and gets wrong, or ends the process on. ``quantized`` are the operators of float32 that it computes
-    between dequantize and quantize operators, each with its arguments that are int8 then.
+    the runtime takes and gets wrong, or ends the process on. ``quantized`` are the operators of float32 that it
+    computes between dequantize and quantize operators, each with its arguments that are int8 then; those with none are
+    layers whose input it quantizes itself.
     """
 
     name: str

@@ -75,6 +75,7 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "etir::int8_mul.out": (*_ELEMENTS, same_shapes),
     "etir::int8_mean.out": (*_ELEMENTS, rank("self", 4), whole_image, fixed_image),
     "etir::int8_lookup.out": _ELEMENTS,
+    "etir::int8_dynamic_linear.out": _LAYER,
 }
 """By kernel, what has to hold of the operator; one that has none here has no row."""
 
@@ -82,8 +83,11 @@ CONSTANTS = constant("weight", "bias")
 """What has to hold besides of a layer that is to be quantized: of one that is, the integers are constants."""
 
 
-def kernel_rows(manifest: Manifest, libraries: Sequence[str] = ()) -> tuple[tuple[str, QuantizedRow], ...]:
-    """Kernels of a target and what each of them computes, the more special ones first.
+def kernel_rows(
+    manifest: Manifest, libraries: Sequence[str] = (), *, dynamic: bool = False
+) -> tuple[tuple[str, QuantizedRow], ...]:
+    """Kernels of a target and what each of them computes, the more special ones first: between dequantize and quantize
+    operators, or, if ``dynamic``, of activations that are quantized where they are read, row by row.
 
     ``libraries`` are those of the target's libraries that are linked besides what it always has.
     """
@@ -94,6 +98,8 @@ def kernel_rows(manifest: Manifest, libraries: Sequence[str] = ()) -> tuple[tupl
         if conditions is None or not linked:
             continue
         for operator, activations in entry.quantized.items():
+            if dynamic != (not activations):
+                continue
             weight = "weight" if sums_fit in conditions else ""
             more = (CONSTANTS,) if weight else ()
             found.append((name, QuantizedRow(operator, activations, weight, conditions=(*conditions, *more))))

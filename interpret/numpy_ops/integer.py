@@ -182,3 +182,34 @@ def int8_max_pool2d(
 ) -> Array:
     patches = _patches(input, -128, (kernel, stride, padding, dilation))
     return np.ascontiguousarray(patches.max(-2, initial=-128).astype(np.int8).transpose(0, 3, 1, 2))
+
+
+def _weight_linear(input: Array, weight: Array, scales: Array, bias: Array | None) -> Array:
+    rows, groups = scales.shape
+    matrix = (weight.reshape(rows, groups, weight.shape[1] // groups).astype(np.float32) * scales[..., None]).reshape(
+        weight.shape
+    )
+    result = (input.astype(np.float64) @ matrix.T.astype(np.float64)).astype(np.float32)
+    return result if bias is None else result + bias
+
+
+@op("etir.int8_weight_linear.default")
+def int8_weight_linear(input: Array, weight: Array, scales: Array, bias: Array | None = None) -> Array:
+    return _weight_linear(input, weight, scales, bias)
+
+
+@op("etir.int4_weight_linear.default")
+def int4_weight_linear(input: Array, weight: Array, scales: Array, bias: Array | None = None) -> Array:
+    return _weight_linear(input, halves(weight), scales, bias)
+
+
+def halves(weight: Array) -> Array:
+    """The numbers from -8 to 7 of rows of bytes, the lower half of each first."""
+    numbers = np.stack([weight & 15, weight >> 4], -1).astype(np.int8) - np.int8(8)
+    return numbers.reshape(weight.shape[0], 2 * weight.shape[1])
+
+
+def in_halves(numbers: Array) -> Array:
+    """Rows of an even number of numbers from -8 to 7, two in a byte."""
+    shifted = (numbers.astype(np.int16) + 8).astype(np.uint8)
+    return shifted[:, 0::2] | (shifted[:, 1::2] << 4)

@@ -12,6 +12,10 @@ After::
 
     %5 = edge.etir.int8_linear.default(%0, %packed, %bias, %factors, zero_point = -128, low = -128, high = 127)
 
+Linear layers whose input is quantized with a scale that is computed where it is read, and those of float32 with a
+weight of integers, are calls of kernels as well: the first take a scale for each row, of which the second multiply the
+weight out while they read it, four bits for each number that has no more.
+
 Which operators have such a kernel is what the target's manifest says (``quantized`` in its rows); a target without one
 is left alone. The kernels round where integers are made and nowhere else, so that a result is within one step of that
 of the separate operators. Weights are packed for the kernels here. Images have their channels innermost between
@@ -53,11 +57,14 @@ class FuseQuantizedPass(Pass):
             return
         # NumPy is loaded by programs that are quantized, and by no other.
         from etir.passes.backend.fuse_quantized.kernels import Kernels
+        from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers
         from etir.passes.backend.fuse_quantized.operators import QuantizedOperator
 
         kernels = Kernels(module, manifest, self.libraries)
         for method in methods(module):
             apply_patterns_greedily(ctx, method, [QuantizedOperator(kernels)])
+            # What the kernels for integers have left.
+            apply_patterns_greedily(ctx, method, [DynamicLayer(kernels), LayerOfIntegers(kernels)])
         _declare(ctx, module, kernels.schemas())
 
 

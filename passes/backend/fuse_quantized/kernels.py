@@ -13,6 +13,7 @@ from etir.backends.api.quantization import QuantizedRow
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge.base import EdgeOp, edge_class
 from etir.dialects.et.layout import tensor_type
+from etir.dialects.et.program import GetWeightOp
 from etir.dialects.schema import parse_schema
 from etir.dialects.schema_op import SchemaOp
 from etir.passes.analysis.constants import ConstantStore
@@ -30,6 +31,15 @@ def functional(schema: str) -> str:
     """The schema of the operator that an out variant of one result computes: ``f.out(..., *, Tensor(a!) out)``."""
     name, _, rest = schema.partition("(")
     return f"{name.removesuffix('.out')}({rest.partition(', *, Tensor(a!) out)')[0]}) -> Tensor"
+
+
+def weight_name(layer: EdgeOp) -> str:
+    """The name of a layer's weight, which its constants are called after."""
+    value = layer.args().get("weight")
+    while isinstance(value, SSAValue) and isinstance(value.owner, EdgeOp):
+        value = value.owner.operands[0]
+    owner = value.owner if isinstance(value, SSAValue) else None
+    return owner.symbol.root_reference.data if isinstance(owner, GetWeightOp) else "layer"
 
 
 class Kernels:

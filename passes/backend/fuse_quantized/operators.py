@@ -16,11 +16,10 @@ from etir.diagnostics import EtirError
 from etir.dialects.dtypes import i8
 from etir.dialects.edge.base import PREFIX, EdgeOp
 from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
-from etir.dialects.et.program import GetWeightOp
 from etir.dialects.quantized import QUANTIZE
 from etir.interpret.numpy_ops import lookup
 from etir.interpret.numpy_ops.integer import packed
-from etir.passes.backend.fuse_quantized.kernels import Kernels
+from etir.passes.backend.fuse_quantized.kernels import Kernels, weight_name
 from etir.passes.backend.fuse_quantized.stored import (
     IMAGE_ORDER,
     Encoding,
@@ -192,15 +191,7 @@ class _Call:
     def make(self, arguments: dict[str, Any], out: Encoding, order: tuple[int, ...]) -> SSAValue:
         arguments |= {"zero_point": out.zero_point, "low": out.low, "high": out.high}
         type = tensor_type(i8, dims_of(tensor_of(self.op.results[0])), order)
-        return self.kernels.make(self.kernel, arguments, type, self.rewriter, self.hint())
-
-    def hint(self) -> str:
-        """What constants are called after: the layer's weight, where it has a name."""
-        value = self.root.args().get("weight")
-        while isinstance(value, SSAValue) and isinstance(value.owner, EdgeOp):
-            value = value.owner.operands[0]
-        owner = value.owner if isinstance(value, SSAValue) else None
-        return owner.symbol.root_reference.data if isinstance(owner, GetWeightOp) else "layer"
+        return self.kernels.make(self.kernel, arguments, type, self.rewriter, weight_name(self.root))
 
     def layer(self, x: Encoding, out: Encoding) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
         """The integers of the weight, of the bias without zero points, and the factor of each channel."""
