@@ -143,6 +143,8 @@ def _bias(op: EdgeOp, store: ConstantStore) -> Any:
         return None
     if tensor_of(value).element_type != f32:
         return "the bias is not float32"
+    if not isinstance(value.owner, EdgeOp):
+        return value
     found = bias_of(value, tensor_of(value).get_shape()[0], store)
     return value if found is None else found.astype(np.float32)
 
