@@ -1,4 +1,4 @@
-"""The integer operators of etir's own runtime (``etir::int8_*``): the oracle that its kernels are bit-equal to.
+"""The integer operators of etir's own runtime (``etir::int8_*``): what its kernels compute, to the bit.
 
 Sums are of int64 numbers here, which do not overflow; they are cut to 32 bits as the kernels' are, and multiplied in
 float32.

@@ -32,6 +32,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.program import SchemaDeclOp
 from etir.dialects.quantized import NAMESPACE
+from etir.passes.backend.fuse_quantized.kernels import Kernels
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import apply_patterns_greedily
@@ -56,7 +57,6 @@ class FuseQuantizedPass(Pass):
         if not any(entry.quantized for entry in manifest.kernels.values()) or not _is_quantized(module):
             return
         # NumPy is loaded by programs that are quantized, and by no other.
-        from etir.passes.backend.fuse_quantized.kernels import Kernels
         from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers
         from etir.passes.backend.fuse_quantized.operators import QuantizedOperator
 

@@ -1,4 +1,4 @@
-"""Integers behind float values: what a dequantize operator reads, also through operators that only move elements."""
+"""Integers that float values are made of, also through operators that only move elements; constants of integers."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def is_clamp(op: object) -> bool:
 
 
 class Integers:
-    """Finds integers behind float values, and moves them where the float values are moved."""
+    """Finds the integers of float values, and moves them where the float values are moved."""
 
     def __init__(self, max_pool: type[EdgeOp] | None):
         self.max_pool = max_pool

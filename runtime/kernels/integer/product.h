@@ -39,7 +39,7 @@ inline void copy_numbers(const int8_t* from, int64_t count, T* to) {
   }
 }
 
-/// Copies numbers [k, k + count) of the depth of `rows` rows; what lies behind, up to whole fours, is 0.
+/// Copies numbers [k, k + count) of the depth of `rows` rows; what comes after, up to whole fours, is 0.
 template <typename Rows, typename T>
 inline void copy_rows(const Rows& source, int64_t row, int rows, int64_t k, int64_t count, T* to, int to_row) {
   for (int r = 0; r < rows; ++r, to += to_row) {

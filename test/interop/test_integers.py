@@ -1,0 +1,205 @@
+"""Programs on integers on etir's own runtime: kernels on int8 in place of float ones, and the numbers they give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import etir
+from etir.dialects.context import EtContext
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.quantized import DEQUANTIZE
+from etir.emit.pte.reader import read_pte
+from etir.interpret.interpreter import Interpreter
+from etir.passes.backend.fuse_quantized.driver import FuseQuantizedPass
+from etir.quantization.report import sqnr
+from etir.runtime import load
+
+from etir_testing.interop.program_runs import Function
+
+OWN = {"target": "etir"}
+
+
+class _Net(nn.Module):
+    """Convolutions of all kinds with clamps and batch norms, residual sums, a table, a classifier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 16, 3, stride=2, padding=1), nn.BatchNorm2d(16)
+        self.depthwise, self.pointwise = nn.Conv2d(16, 16, 3, padding=1, groups=16), nn.Conv2d(16, 24, 1)
+        self.grouped, self.head = nn.Conv2d(24, 24, 3, padding=2, dilation=2, groups=4), nn.Linear(24, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(F.relu6(self.norm(self.first(x))), 3, 2, 1)
+        x = self.pointwise(F.relu(x + F.relu6(self.depthwise(x))))
+        x = F.gelu(self.grouped(x)) * x
+        return self.head(F.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+def _quantized(module: nn.Module, samples: list[tuple[torch.Tensor, ...]], **options: Any) -> Any:
+    exported = torch.export.export(module.eval(), samples[0], dynamic_shapes=options.pop("dynamic_shapes", None))
+    return etir.quantize(exported, calibration=samples, **OWN)
+
+
+def _operators(module: Any) -> list[str]:
+    return [op.op_name for op in module.walk() if isinstance(op, EdgeOp)]
+
+
+def _kernels(program: Any) -> list[str]:
+    return [op.full_name for op in read_pte(program.buffer).execution_plan[0].operators]
+
+
+def _fused(quantized: Any) -> Any:
+    module = quantized.module.clone()
+    FuseQuantizedPass("etir").apply(EtContext(), module)
+    return module
+
+
+def test_net_without_a_delegate() -> None:
+    """Everything between the first quantize and the last dequantize operator is a kernel on integers, the runtime's
+    numbers are the interpreter's to the bit, and the report's loss is what it costs.
+    """
+    torch.manual_seed(0)
+    samples = [(torch.randn(2, 3, 16, 16),) for _ in range(4)]
+    module = _Net()
+    found = _quantized(module, samples)
+    fused = _fused(found)
+    operators = _operators(fused)
+    floats = [n for n in operators if not n.startswith("etir.int8") and "_copy" not in n and "quantize_per" not in n]
+    assert not floats
+    assert sum(name.startswith("etir.int8") for name in operators) == 10
+    assert operators.count(DEQUANTIZE) == 1
+    program = load(found.compile())
+    results = [program.forward(*sample)[0].numpy() for sample in samples]
+    for sample, result in zip(samples, results, strict=True):
+        (same,) = Interpreter(fused, "numpy").run([v.numpy() for v in sample])
+        np.testing.assert_array_equal(np.asarray(same), result)
+    with torch.no_grad():
+        wanted = [module(*sample).numpy() for sample in samples]
+    assert abs(sqnr(np.concatenate(wanted), np.concatenate(results)) - found.report.output_sqnr) < 3
+    assert found.report.output_sqnr > 25
+
+
+def _image(*shape: int) -> tuple[torch.Tensor]:
+    return (torch.randn(*shape),)
+
+
+CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
+    "linear": (nn.Linear(7, 5), _image(3, 7)),
+    "linear, no bias, three dims": (nn.Sequential(nn.Linear(8, 17, bias=False), nn.ReLU()), _image(2, 3, 8)),
+    "convolution": (nn.Conv2d(3, 8, (3, 2), stride=(2, 1), padding=(1, 0)), _image(2, 3, 7, 6)),
+    "clamped": (nn.Sequential(nn.Conv2d(4, 8, 1), nn.Hardtanh(-0.5, 0.25)), _image(1, 4, 5, 5)),
+    "groups": (nn.Conv2d(6, 9, 3, groups=3, dilation=2, padding=1), _image(1, 6, 8, 8)),
+    "depthwise": (nn.Conv2d(20, 20, 3, groups=20, stride=2), _image(1, 20, 7, 7)),
+    "multiplied channels": (nn.Conv2d(4, 8, 3, groups=4), _image(1, 4, 5, 5)),
+    "sum": (Function(lambda a, b: F.relu(a + b)), (torch.randn(2, 9), 3 * torch.randn(2, 9))),
+    "difference": (Function(lambda a, b: a - b), (torch.randn(2, 3, 4, 4), 9 * torch.randn(2, 3, 4, 4))),
+    "product": (Function(lambda a, b: a * b), (torch.randn(33), torch.randn(33))),
+    "square": (Function(lambda a: a * a), (torch.randn(33),)),
+    "mean": (Function(lambda a: a.mean([2, 3])), _image(2, 5, 3, 4)),
+    "pool to one": (nn.AdaptiveAvgPool2d(1), _image(1, 5, 3, 4)),
+    **{
+        name: (Function(function), (3 * torch.randn(2, 50),))
+        for name, function in {
+            "gelu": F.gelu,
+            "tanh": torch.tanh,
+            "sigmoid": torch.sigmoid,
+            "silu": F.silu,
+            "leaky": F.leaky_relu,
+            "elu": F.elu,
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_step(name: str) -> None:
+    """A kernel on integers is within one step of the separate operators, at any of its results."""
+    torch.manual_seed(1)
+    module, inputs = CASES[name]
+    quantized = _quantized(module, [inputs])
+    fused = _fused(quantized)
+    assert any(n.startswith("etir.int8") for n in _operators(fused))
+    arrays = [v.numpy() for v in inputs]
+    separate = np.asarray(Interpreter(quantized.module, "numpy").run(arrays)[0])
+    found = load(quantized.compile()).forward(*inputs)[0].numpy()
+    (last,) = [op for op in fused.walk() if isinstance(op, EdgeOp) and op.op_name == DEQUANTIZE]
+    assert np.abs(found - separate).max() <= 1.01 * last.arg("scale")
+    np.testing.assert_array_equal(found, np.asarray(Interpreter(fused, "numpy").run(arrays)[0]))
+
+
+def test_dynamic_batch() -> None:
+    torch.manual_seed(2)
+    module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+    samples = [(torch.randn(4, 3, 6, 6),), (torch.randn(4, 3, 6, 6),)]
+    shapes = ({0: torch.export.Dim("batch", min=1, max=8)},)
+    quantized = _quantized(module, samples, dynamic_shapes=shapes)
+    assert sum(n.startswith("etir.int8") for n in _operators(_fused(quantized))) == 3
+    program = load(quantized.compile())
+    for batch in (1, 3, 8):
+        x = torch.randn(batch, 3, 6, 6)
+        with torch.no_grad():
+            assert sqnr(module(x).numpy(), program.forward(x)[0].numpy()) > 25
+
+
+class _Chosen(nn.Module):
+    """A linear layer whose input is quantized with parameters chosen from it: for each row, or for all."""
+
+    def __init__(self, per_row: bool) -> None:
+        super().__init__()
+        import torch.ao.quantization.fx._decomposed
+
+        self.per_row, self.ops = per_row, torch.ops.quantized_decomposed
+        weight = torch.randn(40, 64)
+        scales = weight.abs().amax(1) / 127
+        self.register_buffer("weight", (weight / scales[:, None]).round().to(torch.int8))
+        self.register_buffer("scales", scales)
+        self.register_buffer("zeros", torch.zeros(40, dtype=torch.int64))
+        self.bias = nn.Parameter(torch.randn(40))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        ops, range_ = self.ops, (-128, 127, torch.int8)
+        if self.per_row:
+            scale, point = ops.choose_qparams_per_token_asymmetric(x, torch.int8)
+            q = ops.quantize_per_token(x, scale, point, *range_)
+            y = ops.dequantize_per_token(q, scale, point, *range_, torch.float32)
+        else:
+            scale, point = ops.choose_qparams.tensor(x, -128, 127, 1e-7, torch.int8)
+            q = ops.quantize_per_tensor.tensor(x, scale, point, *range_)
+            y = ops.dequantize_per_tensor.tensor(q, scale, point, *range_)
+        weight = ops.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
+        return F.linear(y, weight, self.bias)
+
+
+@pytest.mark.parametrize("per_row", [True, False])
+def test_chosen_parameters(per_row: bool) -> None:
+    torch.manual_seed(3)
+    module, x = _Chosen(per_row).eval(), torch.randn(5, 64)
+    compiled = etir.compile(torch.export.export(module, (x,)), **OWN)
+    assert _kernels(compiled) == ["etir::int8_dynamic_linear.out"]
+    with torch.no_grad():
+        assert sqnr(module(x).numpy(), load(compiled).forward(x)[0].numpy()) > (60 if per_row else 40)
+
+
+def test_weights_stay_small() -> None:
+    """Numbers of four bits are two in a byte of the file, and nothing multiplies a weight out."""
+    torch.manual_seed(4)
+    module, x = _Chosen(True).eval(), torch.randn(5, 64)
+    module.weight.clamp_(-8, 7)
+
+    class Plain(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            weight = module.ops.dequantize_per_channel(module.weight, module.scales, module.zeros, 0, -8, 7, torch.int8)
+            return F.linear(x, weight, module.bias)
+
+    plain = Plain()
+    plain.inner = module
+    compiled = etir.compile(torch.export.export(plain, (x,)), **OWN)
+    assert _kernels(compiled) == ["etir::int4_weight_linear.out"]
+    with torch.no_grad():
+        assert sqnr(plain(x).numpy(), load(compiled).forward(x)[0].numpy()) > 100
