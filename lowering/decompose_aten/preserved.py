@@ -19,6 +19,7 @@ from etir.backends.api.registry import parse_delegate
 from etir.dialects.aten.table import load_table, out_variant
 from etir.dialects.dtypes import BY_TYPE
 from etir.dialects.et.layout import Dim, dims_of
+from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
 from etir.extensions import registry_cache
@@ -30,6 +31,18 @@ SPELLED_OUT = ("quantized_decomposed.", "torchao.")
 """Operators that spell out how a model is quantized: they are preserved for kernels and for any delegate, which claims
 them in patterns that are seen after the edge level only (`decompose-preserved` decomposes what is left then).
 """
+
+READS_INTEGERS = "etir::int8_weight_linear.out"
+GROUPED = ("quantized_decomposed.dequantize_per_channel_group.default", "torchao.dequantize_affine.default")
+"""Operators that multiply out weights with a scale for each group in a row."""
+
+
+def _is_layers_weight(op: Operation) -> bool:
+    """Whether ``op`` multiplies out constants, for linear layers alone."""
+    if op.name not in GROUPED or any(not isinstance(v.owner, GetWeightOp | ConstantOp) for v in op.operands):
+        return False
+    uses = [(use.operation.name, use.index) for use in op.results[0].uses]
+    return bool(uses) and all(use == ("aten.linear.default", 1) for use in uses)
 
 
 @registry_cache
@@ -63,15 +76,21 @@ class PreservedOps:
         self.delegates = [parse_delegate(text) for text in delegates]
         self.target = target
         self.libraries = tuple(libraries)
+        self.reads_integers = False
+        """Whether the target has linear layers that read a weight of integers (`fuse-quantized` makes the calls)."""
         if target is not None:
-            load(target)
+            entry = load(target).lookup(READS_INTEGERS)
+            linked = entry is not None and (
+                load(target).libraries.get(entry.library) or entry.library in self.libraries
+            )
+            self.reads_integers = bool(linked)
 
     def preserves(self, op: Operation) -> bool:
         """Whether to preserve ``op`` rather than to run etir's own patterns on it."""
         if op.name in self.names or any(delegate.preserves(op) for delegate in self.delegates):
             return True
         if op.name.startswith(SPELLED_OUT):
-            return bool(self.delegates) or self.has_kernel(op)
+            return bool(self.delegates) or self.has_kernel(op) or (self.reads_integers and _is_layers_weight(op))
         if op.name in DECOMPOSED or (self.delegates and op.name in PIECES):
             return False
         return self.has_kernel(op)

@@ -203,3 +203,28 @@ def test_weights_stay_small() -> None:
     assert _kernels(compiled) == ["etir::int4_weight_linear.out"]
     with torch.no_grad():
         assert sqnr(plain(x).numpy(), load(compiled).forward(x)[0].numpy()) > 100
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_groups_of_four_bits(symmetric: bool) -> None:
+    """torchao's int4 weights with a scale for each group are half a byte each; with zero points they are float32."""
+    torchao = pytest.importorskip("torchao.quantization")
+    torch.manual_seed(5)
+    module, x = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 40)).eval(), torch.randn(7, 64)
+    mapping = torchao.MappingType.SYMMETRIC if symmetric else torchao.MappingType.ASYMMETRIC
+    config = torchao.IntxWeightOnlyConfig(
+        weight_dtype=torch.int4, granularity=torchao.PerGroup(16), mapping_type=mapping
+    )
+    torchao.quantize_(module, config)
+    compiled = etir.compile(torch.export.export(module, (x,)), **OWN)
+    found = _kernels(compiled)
+    assert (
+        sorted(found) == ["aten::relu.out", "etir::int4_weight_linear.out"]
+        if symmetric
+        else "aten::linear.out" in found
+    )
+    with torch.no_grad():
+        assert sqnr(module(x).numpy(), load(compiled).forward(x)[0].numpy()) > 100
+    if symmetric:
+        weights = (64 * 48 + 48 * 40) // 2
+        assert len(compiled.buffer) < weights + (64 * 48 + 48 * 40) // 16 * 4 + 3000

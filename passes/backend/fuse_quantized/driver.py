@@ -57,7 +57,7 @@ class FuseQuantizedPass(Pass):
         if not any(entry.quantized for entry in manifest.kernels.values()) or not _is_quantized(module):
             return
         # NumPy is loaded by programs that are quantized, and by no other.
-        from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers
+        from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers, WeightOfGroups
         from etir.passes.backend.fuse_quantized.operators import QuantizedOperator
 
         kernels = Kernels(module, manifest, self.libraries)
@@ -65,13 +65,13 @@ class FuseQuantizedPass(Pass):
             apply_patterns_greedily(ctx, method, [QuantizedOperator(kernels)])
             # What the kernels for integers have left.
             apply_patterns_greedily(ctx, method, [DynamicLayer(kernels), LayerOfIntegers(kernels)])
+            apply_patterns_greedily(ctx, method, [WeightOfGroups(kernels)])
         _declare(ctx, module, kernels.schemas())
 
 
 def _is_quantized(module: ModuleOp) -> bool:
-    return any(
-        isinstance(op, EdgeOp) and op.op_name.startswith(f"{NAMESPACE}.") for m in methods(module) for op in m.walk()
-    )
+    names = (op.op_name for m in methods(module) for op in m.walk() if isinstance(op, EdgeOp))
+    return any(name.startswith((f"{NAMESPACE}.", "torchao.")) for name in names)
 
 
 def _declare(ctx: EtContext, module: ModuleOp, schemas: list[str]) -> None:

@@ -11,10 +11,11 @@ from etir.backends.api.integer_kernels import CONDITIONS
 from etir.backends.api.patterns import Match
 from etir.dialects.dtypes import f32, i8
 from etir.dialects.edge import ops as edge
-from etir.dialects.edge.base import EdgeOp
+from etir.dialects.edge.base import PREFIX, EdgeOp
 from etir.dialects.et.layout import is_contiguous, tensor_of
 from etir.dialects.quantized import DEQUANTIZE, DEQUANTIZE_PER_CHANNEL, NAMESPACE, QUANTIZE
 from etir.interpret.numpy_ops.integer import in_halves, packed
+from etir.lowering.decompose_aten.preserved import GROUPED
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.backend.fuse_quantized.kernels import Kernels, weight_name
 from etir.passes.backend.fuse_quantized.stored import HIGH, LOW, array_of, bias_of, weight_of
@@ -22,7 +23,6 @@ from etir.passes.infra.rewriting import Pattern, PatternRewriter
 
 DYNAMIC = "etir::int8_dynamic_linear.out"
 BYTES, HALVES = "etir::int8_weight_linear.out", "etir::int4_weight_linear.out"
-BY_GROUP = f"{NAMESPACE}.dequantize_per_channel_group.default"
 CHOSEN = {
     f"{DEQUANTIZE.removesuffix('default')}tensor": (
         f"{QUANTIZE.removesuffix('default')}tensor",
@@ -157,13 +157,49 @@ def _rows_of_integers(value: Any, store: ConstantStore) -> tuple[np.ndarray, np.
     if owner.op_name in (DEQUANTIZE, DEQUANTIZE_PER_CHANNEL):
         weight = weight_of(value, store)
         return weight if isinstance(weight, str) else (weight[0], weight[1].astype(np.float32)[:, None])
-    if owner.op_name != BY_GROUP:
+    groups = _groups(owner, store)
+    if isinstance(groups, str):
+        return groups
+    numbers, scales, zeros = groups
+    return "the weight has zero points" if zeros is not None and zeros.any() else (numbers, scales)
+
+
+def _groups(op: EdgeOp, store: ConstantStore) -> tuple[np.ndarray, np.ndarray, np.ndarray | None] | str:
+    """The integers, scales and zero points (the last two by group) of a weight with groups in its rows."""
+    if op.op_name not in GROUPED:
         return "the weight is not made of integers"
-    numbers, scales, zeros = (array_of(owner.arg(name), store) for name in ("input", "scales", "zero_points"))
-    if numbers is None or scales is None or numbers.dtype != np.int8:
+    names = ("scale", "zero_point") if op.op_name == GROUPED[1] else ("scales", "zero_points")
+    numbers, scales, zeros = (array_of(op.arg(name), store) for name in ("input", *names))
+    if numbers is None or scales is None or numbers.dtype != np.int8 or numbers.ndim != 2 or not numbers.size:
         return "the weight or its scales are no constants"
-    if owner.arg("zero_points") is not None and (zeros is None or zeros.any()):
-        return "the weight has zero points"
-    if scales.ndim != 2 or not scales.shape[1] or numbers.shape[1] % scales.shape[1]:
+    if zeros is None and op.arg(names[1]) is not None:
+        return "the zero points are no constants"
+    rows, columns = numbers.shape
+    if scales.dtype != np.float32 or scales.size % rows or columns % (scales.size // rows or 1):
         return "groups of other lengths"
-    return numbers, scales.astype(np.float32)
+    count = scales.size // rows
+    if op.op_name == GROUPED[1] and tuple(op.arg("block_size")) != (1, columns // count):
+        return "groups of other shapes"
+    return numbers, scales.reshape(rows, count), None if zeros is None else zeros.reshape(rows, count)
+
+
+class WeightOfGroups(Pattern):
+    """A weight with groups in its rows that no kernel reads is multiplied out now, as it is without a kernel."""
+
+    name = "weight-of-groups"
+    roots = tuple(PREFIX + name for name in GROUPED)
+
+    def __init__(self, kernels: Kernels):
+        self.kernels = kernels
+
+    def rewrite(self, op: EdgeOp, rewriter: PatternRewriter) -> None:
+        found = _groups(op, self.kernels.store)
+        if isinstance(found, str):
+            rewriter.notify_match_failure(found)
+            return
+        numbers, scales, zeros = found
+        grouped = numbers.reshape(*scales.shape, numbers.shape[1] // scales.shape[1]).astype(np.float32)
+        if zeros is not None:
+            grouped = grouped - zeros.astype(np.float32)[..., None]
+        whole = (grouped * scales[..., None]).reshape(numbers.shape).astype(np.float32)
+        rewriter.replace_op(op, [self.kernels.constant(whole, op, "weight", rewriter)])
