@@ -33,7 +33,13 @@ constexpr int64_t kCachedBytes = int64_t{192} * 1024;   ///< weights that stay i
 template <typename T>
 inline void copy_numbers(const int8_t* from, int64_t count, T* to) {
   if constexpr (sizeof(T) == 1) {
-    std::memcpy(to, from, static_cast<size_t>(count));
+    // Runs are short as a rule: eights, the last of which may overlap the one before.
+    if (count < 8) {
+      for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+      return;
+    }
+    for (int64_t i = 0; i < count - 8; i += 8) std::memcpy(to + i, from + i, 8);
+    std::memcpy(to + count - 8, from + count - 8, 8);
   } else {
     for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i] + 128);
   }
@@ -42,8 +48,8 @@ inline void copy_numbers(const int8_t* from, int64_t count, T* to) {
 /// Copies numbers [k, k + count) of the depth of `rows` rows; what comes after, up to whole fours, is 0.
 template <typename Rows, typename T>
 inline void copy_rows(const Rows& source, int64_t row, int rows, int64_t k, int64_t count, T* to, int to_row) {
+  source.copy(row, rows, k, count, to, to_row);
   for (int r = 0; r < rows; ++r, to += to_row) {
-    source.copy(row + r, k, count, to);
     for (int64_t i = count; i < quads_of(count) * kQuad; ++i) to[i] = T(0);
   }
 }
@@ -124,10 +130,8 @@ void multiply_in_place(const Rows& source, const Weights& weights, int64_t begin
     const int rows = static_cast<int>(std::min<int64_t>(kMostRows, end - i));
     const bool all = count <= kPieces;
     const auto look_up = [&](int64_t first, int64_t last) {
-      for (int64_t s = first; s < last; ++s) {
-        pieces[s - first].quads = length / kQuad;
-        source.locate(i, rows, s, pieces[s - first].rows);
-      }
+      for (int64_t s = first; s < last; ++s) pieces[s - first].quads = length / kQuad;
+      source.locate(i, rows, first, last, pieces);
     };
     if (all) look_up(0, count);
     for (int64_t j = panel_begin; j < panel_end; j += kWidePanels) {
@@ -152,8 +156,8 @@ void multiply_in_place(const Rows& source, const Weights& weights, int64_t begin
 /// Calls `store(row, column, count, sums)` with the sums of `count` columns from `column` on, for all rows.
 ///
 /// `Rows` has `rows()`, the length `piece()` of a piece and their number `pieces()`, whose product is the depth,
-/// `locate(row, count, piece, from)`, which says where a piece of `count` rows is, and `copy(row, k, count, to)`, which
-/// copies some of the depth of a row with copy_numbers().
+/// `locate(row, some, first, last, pieces)`, which says where pieces [first, last) of some rows are, and
+/// `copy(row, some, k, count, to, to_row)`, which copies numbers [k, k + count) of their depth with copy_numbers().
 template <typename Rows, typename Store>
 void multiply(KernelContext& ctx, const Rows& source, const Weights& weights, const Store& store) {
   const int64_t rows = source.rows(), panels = weights.panels();
@@ -192,12 +196,12 @@ struct MatrixRows {
   int64_t rows() const { return count; }
   int64_t piece() const { return depth; }
   int64_t pieces() const { return depth > 0 ? 1 : 0; }
-  void locate(int64_t row, int some, int64_t, const int8_t** from) const {
-    for (int r = 0; r < some; ++r) from[r] = data + (row + r) * depth;
+  void locate(int64_t row, int some, int64_t, int64_t, Piece* pieces) const {
+    for (int r = 0; r < some; ++r) pieces[0].rows[r] = data + (row + r) * depth;
   }
   template <typename T>
-  void copy(int64_t row, int64_t k, int64_t some, T* to) const {
-    detail::copy_numbers(data + row * depth + k, some, to);
+  void copy(int64_t row, int some, int64_t k, int64_t length, T* to, int to_row) const {
+    for (int r = 0; r < some; ++r) detail::copy_numbers(data + (row + r) * depth + k, length, to + r * to_row);
   }
 };
 
