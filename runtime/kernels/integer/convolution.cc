@@ -82,6 +82,10 @@ struct PatchRows {
   /// Numbers [first, first + size) of a run of `taps` pixels from (y, x) on.
   template <typename T>
   void copy_run(int64_t image, int64_t y, int64_t x, int64_t taps, int64_t first, int64_t size, T* to) const {
+    if (y >= 0 && y < window.in[0] && x >= 0 && x + taps <= window.in[1]) {
+      const int64_t pixel = (image * window.in[0] + y) * window.in[1] + x;
+      return integer::detail::copy_numbers(input + pixel * window.channels + first, size, to);
+    }
     // Numbers [begin, end) of the run are in the image.
     int64_t begin = 0, end = 0;
     if (y >= 0 && y < window.in[0]) {

@@ -82,9 +82,17 @@ struct Line {
   const int8_t* image;    ///< the block's first channel
   const int8_t* padding;  ///< a block of input_zero_point
   int64_t channels, y0;
+  const int64_t* offsets;  ///< of the taps from the first one, in numbers; null: there are more taps than that
 
   /// Where taps [first, first + count) of the window at column x0 are.
   void locate(int64_t x0, int64_t first, int count, const int8_t** places) const {
+    const int64_t y1 = y0 + (window.kernel[0] - 1) * window.dilation[0];
+    const int64_t x1 = x0 + (window.kernel[1] - 1) * window.dilation[1];
+    if (offsets != nullptr && y0 >= 0 && y1 < window.in[0] && x0 >= 0 && x1 < window.in[1]) {
+      const int8_t* from = image + (y0 * window.in[1] + x0) * channels;
+      for (int t = 0; t <= count; ++t) places[t] = from + offsets[t];
+      return;
+    }
     int64_t ty = first / window.kernel[1], tx = first - ty * window.kernel[1];
     for (int t = 0; t < count; ++t) {
       const int64_t y = y0 + ty * window.dilation[0], x = x0 + tx * window.dilation[1];
@@ -124,6 +132,13 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
   int8_t zeros[kChannels];
   std::memset(zeros, static_cast<int>(input_zero_point), sizeof(zeros));
   const int64_t rows = window.batch * window.out[0], taps = window.taps();
+  int64_t offsets[kTaps + 1];
+  for (int64_t t = 0; t < std::min<int64_t>(taps, kTaps); ++t) {
+    const int64_t y = t / window.kernel[1] * window.dilation[0], x = t % window.kernel[1] * window.dilation[1];
+    offsets[t] = (y * window.in[1] + x) * channels;
+    offsets[t + 1] = offsets[t];
+  }
+  const int64_t* const known = taps <= kTaps ? offsets : nullptr;
   const int64_t work = std::max<int64_t>(1, window.out[1] * taps * channels);
   ctx.parallel_for(rows, 65536 / work + 1, [&](int64_t begin, int64_t end) {
     for (int64_t first = 0; first < channels; first += kChannels) {
@@ -148,7 +163,8 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
       for (int64_t row = begin; row < end; ++row) {
         const int8_t* image =
             input.ptr<int8_t>() + row / window.out[0] * window.in[0] * window.in[1] * channels + first;
-        const Line line = {window, image, zeros, channels, row % window.out[0] * window.stride[0] - window.padding[0]};
+        const int64_t y0 = row % window.out[0] * window.stride[0] - window.padding[0];
+        const Line line = {window, image, zeros, channels, y0, known};
         for (int64_t column = 0; column < window.out[1]; ++column) {
           const int64_t x0 = column * window.stride[1] - window.padding[1];
           int32_t sums[kChannels];
