@@ -37,11 +37,13 @@ GROUPED = ("quantized_decomposed.dequantize_per_channel_group.default", "torchao
 """Operators that multiply out weights with a scale for each group in a row."""
 
 
-def _is_layers_weight(op: Operation) -> bool:
-    """Whether ``op`` multiplies out constants, for linear layers alone."""
-    if op.name not in GROUPED or any(not isinstance(v.owner, GetWeightOp | ConstantOp) for v in op.operands):
+def is_layers_weight(op: Operation) -> bool:
+    """Whether ``op``, of any level, multiplies out constants with a scale for each group, for linear layers alone."""
+    if not isinstance(op, SchemaOp) or op.SCHEMA.op_name not in GROUPED:
         return False
-    uses = [(use.operation.name, use.index) for use in op.results[0].uses]
+    if any(not isinstance(v.owner, GetWeightOp | ConstantOp) for v in op.operands):
+        return False
+    uses = [(use.operation.name.removeprefix("edge."), use.index) for use in op.results[0].uses]
     return bool(uses) and all(use == ("aten.linear.default", 1) for use in uses)
 
 
@@ -90,7 +92,7 @@ class PreservedOps:
         if op.name in self.names or any(delegate.preserves(op) for delegate in self.delegates):
             return True
         if op.name.startswith(SPELLED_OUT):
-            return bool(self.delegates) or self.has_kernel(op) or (self.reads_integers and _is_layers_weight(op))
+            return bool(self.delegates) or self.has_kernel(op) or (self.reads_integers and is_layers_weight(op))
         if op.name in DECOMPOSED or (self.delegates and op.name in PIECES):
             return False
         return self.has_kernel(op)

@@ -37,7 +37,7 @@ from etir.dialects.et.origin import handed_on
 from etir.lowering.aten_to_edge import AtenToEdgePass
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass
 from etir.lowering.decompose_aten.legality import is_legal, is_legal_name
-from etir.lowering.decompose_aten.preserved import SPELLED_OUT, PreservedOps
+from etir.lowering.decompose_aten.preserved import SPELLED_OUT, PreservedOps, is_layers_weight
 from etir.passes.delegation.attributes import PARTITION
 from etir.passes.generic.canonicalize import CanonicalizePass
 from etir.passes.generic.cse import CsePass
@@ -65,6 +65,8 @@ class DecomposePreservedPass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises what `decompose-aten` and `aten-to-edge` do for operators that cannot be decomposed."""
         preserved = PreservedOps(self.target, self.keep, libraries=self.libraries)
+        # What a backend does not claim as it is it may claim decomposed.
+        preserved.reads_integers &= not self.backend
         delegates = [parse_delegate(text) for text in self.backend]
         released = 0
         for method in methods(module):
@@ -101,7 +103,7 @@ def _is_preserved(op: EdgeOp, preserved: PreservedOps) -> bool:
     asked = op_class(op.SCHEMA).make(op.given_args(), [r.type for r in op.results])
     legal = preserved.preserves(asked) if spelled_out else is_legal(asked, preserved)
     asked.erase()
-    return not legal
+    return not legal and not (preserved.reads_integers and is_layers_weight(op))
 
 
 def _is_taken(op: EdgeOp, delegate: Delegate) -> bool:

@@ -1,4 +1,5 @@
 // RUN: et-opt -p 'fuse-quantized{target=etir}' --split-input-file %s | filecheck %s
+// RUN: et-opt -p 'decompose-preserved{target=etir},fuse-quantized{target=etir}' --split-input-file %s | filecheck %s
 // RUN: et-opt -p 'fuse-quantized' --split-input-file %s | filecheck %s --check-prefix=STOCK
 // RUN: et-opt -p 'fuse-quantized{target=etir}' --split-input-file --explain-match=operator-on-integers --no-output %s 2>&1 | filecheck %s --check-prefix=WHY
 
@@ -114,6 +115,30 @@ func.func @weights(%x: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>) {
   %y = edge.aten.linear.default(%x, %w) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
   %z = edge.aten.linear.default(%x, %v) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
   func.return %y, %z : tensor<2x2xf32>, tensor<2x2xf32>
+}
+
+// -----
+
+// So does one with a scale for each group of a row; with zero points the weight is float32 in the file.
+
+et.schema "quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_channel_group(Tensor input, Tensor scales, Tensor? zero_points, int quant_min, int quant_max, ScalarType dtype, int group_size, ScalarType output_dtype) -> Tensor"
+
+// CHECK-LABEL: func.func @groups
+func.func @groups(%x: tensor<2x4xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>) {
+  // CHECK: %[[W:.*]] = et.constant dense<{{.*}}2.500000e-01, 5.000000e-01, -4.000000e+00, 3.500000e+00], [0.000000e+00, 2.500000e-01, 5.000000e-01, 1.000000e+00]]> : tensor<2x4xf32>
+  // CHECK: edge.etir.int4_weight_linear.default(%x, %{{.*}}) : (tensor<2x4xf32>, tensor<2x2xui8>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  // CHECK: edge.aten.linear.default(%x, %[[W]])
+  %i = et.constant dense<[[1, 2, -8, 7], [1, 2, 3, 4]]> : tensor<2x4xi8>
+  %s = et.constant dense<[[0.25, 0.5], [0.25, 0.5]]> : tensor<2x2xf32>
+  %z = et.constant dense<[[0, 0], [1, 2]]> : tensor<2x2xi64>
+  %w = edge.quantized_decomposed.dequantize_per_channel_group.default(%i, %s, quant_min = -8, quant_max = 7, dtype = i8, group_size = 2, output_dtype = f32) : (tensor<2x4xi8>, tensor<2x2xf32>) -> tensor<2x4xf32>
+  %v = edge.quantized_decomposed.dequantize_per_channel_group.default(%i, %s, %z, quant_min = -8, quant_max = 7, dtype = i8, group_size = 2, output_dtype = f32) : (tensor<2x4xi8>, tensor<2x2xf32>, tensor<2x2xi64>) -> tensor<2x4xf32>
+  %y = edge.aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x2xf32>
+  %u = edge.aten.linear.default(%x, %v) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x2xf32>
+  func.return %y, %u : tensor<2x2xf32>, tensor<2x2xf32>
 }
 
 // -----
