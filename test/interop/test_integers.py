@@ -20,8 +20,6 @@ from etir.passes.backend.fuse_quantized.driver import FuseQuantizedPass
 from etir.quantization.report import sqnr
 from etir.runtime import load
 
-from etir_testing.interop.program_runs import Function
-
 OWN = {"target": "etir"}
 
 
@@ -89,6 +87,17 @@ def _image(*shape: int) -> tuple[torch.Tensor]:
     return (torch.randn(*shape),)
 
 
+class _After(nn.Module):
+    """A function of what layers give: operators on elements alone are not quantized."""
+
+    def __init__(self, function: Any, *sizes: int) -> None:
+        super().__init__()
+        self.function, self.layers = function, nn.ModuleList(nn.Linear(size, size) for size in sizes)
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.function(*(layer(x) for layer, x in zip(self.layers, inputs, strict=True)))
+
+
 CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "linear": (nn.Linear(7, 5), _image(3, 7)),
     "linear, no bias, three dims": (nn.Sequential(nn.Linear(8, 17, bias=False), nn.ReLU()), _image(2, 3, 8)),
@@ -97,14 +106,14 @@ CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "groups": (nn.Conv2d(6, 9, 3, groups=3, dilation=2, padding=1), _image(1, 6, 8, 8)),
     "depthwise": (nn.Conv2d(20, 20, 3, groups=20, stride=2), _image(1, 20, 7, 7)),
     "multiplied channels": (nn.Conv2d(4, 8, 3, groups=4), _image(1, 4, 5, 5)),
-    "sum": (Function(lambda a, b: F.relu(a + b)), (torch.randn(2, 9), 3 * torch.randn(2, 9))),
-    "difference": (Function(lambda a, b: a - b), (torch.randn(2, 3, 4, 4), 9 * torch.randn(2, 3, 4, 4))),
-    "product": (Function(lambda a, b: a * b), (torch.randn(33), torch.randn(33))),
-    "square": (Function(lambda a: a * a), (torch.randn(33),)),
-    "mean": (Function(lambda a: a.mean([2, 3])), _image(2, 5, 3, 4)),
-    "pool to one": (nn.AdaptiveAvgPool2d(1), _image(1, 5, 3, 4)),
+    "sum": (_After(lambda a, b: F.relu(a + b), 9, 9), (torch.randn(2, 9), 3 * torch.randn(2, 9))),
+    "difference": (_After(lambda a, b: a - b, 4, 4), (torch.randn(2, 3, 4, 4), 9 * torch.randn(2, 3, 4, 4))),
+    "product": (_After(lambda a, b: a * b, 33, 33), (torch.randn(33), torch.randn(33))),
+    "square": (_After(lambda a: a * a, 33), (torch.randn(33),)),
+    "mean": (_After(lambda a: a.mean([2, 3]), 4), _image(2, 5, 3, 4)),
+    "pool to one": (_After(nn.AdaptiveAvgPool2d(1), 4), _image(1, 5, 3, 4)),
     **{
-        name: (Function(function), (3 * torch.randn(2, 50),))
+        name: (_After(function, 50), (3 * torch.randn(2, 50),))
         for name, function in {
             "gelu": F.gelu,
             "tanh": torch.tanh,
@@ -119,7 +128,7 @@ CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_one_step(name: str) -> None:
-    """A kernel on integers is within one step of the separate operators, at any of its results."""
+    """A kernel on integers is within one step of the separate operators; a step of a layer is some after it."""
     torch.manual_seed(1)
     module, inputs = CASES[name]
     quantized = _quantized(module, [inputs])
@@ -129,7 +138,7 @@ def test_one_step(name: str) -> None:
     separate = np.asarray(Interpreter(quantized.module, "numpy").run(arrays)[0])
     found = load(quantized.compile()).forward(*inputs)[0].numpy()
     (last,) = [op for op in fused.walk() if isinstance(op, EdgeOp) and op.op_name == DEQUANTIZE]
-    assert np.abs(found - separate).max() <= 1.01 * last.arg("scale")
+    assert np.abs(found - separate).max() <= (4.01 if isinstance(module, _After) else 1.01) * last.arg("scale")
     np.testing.assert_array_equal(found, np.asarray(Interpreter(fused, "numpy").run(arrays)[0]))
 
 
