@@ -198,7 +198,8 @@ def _check_marked(module: ModuleOp) -> None:
 
 
 def _check_backends(how: Recipe, options: CompileOptions) -> None:
-    if any(row.scheme == how.scheme for row in rows_of(how, options.delegates, options.target, options.link_libraries)):
+    rows = rows_of(how, options.delegates, target=options.target, libraries=options.link_libraries)
+    if any(row.scheme == how.scheme for row in rows):
         return
     named = ", ".join(f"'{parse_delegate(text).backend.name}'" for text in options.delegates)
     who = f"none of the delegates {named} computes" if named else f"no kernel of target '{options.target}' computes"

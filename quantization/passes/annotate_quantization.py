@@ -26,7 +26,7 @@ With ``recipe=dynamic-int8`` the layer is marked ``quant.dynamic``: its input be
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import cast
 
@@ -146,8 +146,8 @@ def rows_of(
         return
     texts = tuple(backends)
     if target and not texts:
-        rows = (row for _, row in kernel_rows(load(target), libraries))
-        yield from (row for row in rows if row.scheme == recipe.scheme)
+        for _, row in kernel_rows(load(target), libraries, dynamic=recipe.scheme == DYNAMIC_ROW):
+            yield replace(row, scheme=recipe.scheme, activations=row.activations or ("input",))
     yield from backend_rows(recipe.scheme, texts)
 
 
