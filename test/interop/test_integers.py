@@ -237,3 +237,21 @@ def test_groups_of_four_bits(symmetric: bool) -> None:
     if symmetric:
         weights = (64 * 48 + 48 * 40) // 2
         assert len(compiled.buffer) < weights + (64 * 48 + 48 * 40) // 16 * 4 + 3000
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kernel"), [("dynamic-int8", "int8_dynamic_linear"), ("static-int8", "int8_linear")]
+)
+def test_recipes_without_a_delegate(recipe: str, kernel: str) -> None:
+    """The target's own kernels are rows of every recipe that computes on integers."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(40, 96), nn.GELU(), nn.Linear(96, 24), nn.LayerNorm(24)).eval()
+    samples = [(torch.randn(7, 40),) for _ in range(4)]
+    program = torch.export.export(model, samples[0])
+    quantized = etir.quantize(program, recipe, calibration=samples, target="etir")
+    compiled = quantized.compile()
+    assert _kernels(compiled).count(f"etir::{kernel}.out") >= 1
+    with torch.no_grad():
+        wanted = model(*samples[0])
+    got = torch.as_tensor(load(compiled).forward(*samples[0])[0])
+    assert 10 * torch.log10(wanted.square().sum() / (wanted - got).square().sum()) > 35
