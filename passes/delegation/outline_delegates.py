@@ -188,7 +188,7 @@ class _Method:
             for inner in op.walk():
                 inner.operands = [copies.get(v, v) for v in inner.operands]
             if numbers.get(op):
-                compute_inside(op, numbers[op], partial(_added, body))
+                compute_inside(op, numbers[op], partial(_added, body, inside))
             body.add_op(op)
         types = [_boundary_type(delegate.backend, r) for r in outputs]
         name = self._name(place)
@@ -249,7 +249,9 @@ class _Method:
         return name
 
 
-def _added(block: Block, op: Operation) -> Operation:
+def _added(block: Block, inside: dict[Operation, None], op: Operation) -> Operation:
+    # It is one of those inside, or it would read a result of the call that it is a part of.
+    inside[op] = None
     block.add_op(op)
     return op
 

@@ -248,3 +248,33 @@ def test_reasons() -> None:
     exported = torch.export.export(Reasons(), given, dynamic_shapes=({1: length}, {0: length}))
     program = etir.compile(exported, target="etir", delegates=["native"])
     assert "the largest or smallest number of dims that may be empty" in str(program.report())
+
+
+class _Kept(torch.nn.Module):
+    """Gives out tensors from which sizes of later operators are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(16, 24), torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first = self.first(x.transpose(0, 1))
+        parts = first.view(first.shape[0], first.shape[1] * 3, 8)
+        return first, parts, self.last(torch.relu(parts)).reshape(first.shape[1], -1)
+
+
+def test_sizes_of_what_is_given_out() -> None:
+    """A size that a delegate reads of a tensor that is one of its results is read inside of it."""
+    torch.manual_seed(0)
+    model, x = _Kept().eval(), torch.randn(5, 7, 16)
+    dims = {0: torch.export.Dim("rows", max=9), 1: torch.export.Dim("tokens", max=12)}
+    program = etir.compile(
+        torch.export.export(model, (x,), dynamic_shapes=(dims,)), target="etir", delegates=["native"]
+    )
+    assert len(blobs_of(program.buffer)) == 1
+    loaded = etir.runtime.load(program)
+    for given in (x, torch.randn(9, 12, 16), torch.randn(2, 3, 16)):
+        with torch.no_grad():
+            wanted = model(given)
+        for got, want in zip(loaded.forward(given), wanted, strict=True):
+            torch.testing.assert_close(torch.as_tensor(got), want)
