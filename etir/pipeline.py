@@ -139,6 +139,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
     from etir.passes.backend.fuse_quantized.driver import FuseQuantizedPass
     from etir.passes.edge.commute_transpose_into_matmul import CommuteTransposeIntoMatmulPass
     from etir.passes.edge.legalize_dim_order import LegalizeDimOrderPass
+    from etir.passes.edge.propagate_quantization import PropagateQuantizationPass
     from etir.passes.edge.reinplace_scatter import ReinplaceScatterPass
     from etir.passes.generic.canonicalize import CanonicalizePass
     from etir.passes.generic.cse_symbolic_sizes import CseSymbolicSizesPass
@@ -183,10 +184,6 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
             "whether the fallback is allowed is known before the target is asked whether it could run it",
             "delegates",
         )
-    else:
-        from etir.passes.edge.propagate_quantization import PropagateQuantizationPass
-
-        yield Step(PropagateQuantizationPass(), "integers are moved as such, a fourth of the bytes")
     if o.delegates or marked:
         from etir.passes.delegation.outline_delegates import OutlineDelegatesPass
         from etir.passes.delegation.verify_partitions import VerifyPartitionsPass
@@ -195,6 +192,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
         yield Step(
             OutlineDelegatesPass(o.partition.shared_constants), "each partition is a function and a call", "delegates"
         )
+    yield Step(PropagateQuantizationPass(), "integers are moved as such, a fourth of the bytes")
     yield Step(
         FuseQuantizedPass(o.target, o.link_libraries), "what is between integers is computed on them, by a kernel"
     )

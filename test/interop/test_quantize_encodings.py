@@ -122,8 +122,9 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     for part in ("no channels to smooth", "rounded by gptq", "layers corrected", "layers in float32"):
         assert part in told
-    small = ["--quantize", "weight-int4", "--block", "0"]
-    assert main([program, "-o", output, *small]) == 0
+    wide = str(tmp_path / "wide.pt2")
+    torch.export.save(torch.export.export(nn.Linear(64, 32).eval(), (torch.randn(1, 64),)), wide)
+    assert main([wide, "-o", output, "--quantize", "weight-int4", "--block", "0"]) == 0
     assert main([*common[:5], "--budget", "20"]) != 0
     assert "goes with --quantize" in capsys.readouterr().err
     assert main([program, "-o", output, "--quantize", "weight-int8", "--encodings-in", encodings]) != 0

@@ -171,10 +171,10 @@ def test_rounding(rounding: str) -> None:
 
 
 def test_weights_of_4_bits_by_channel() -> None:
-    """All filters have sixteen steps each."""
+    """All filters have sixteen steps each; XNNPACK would not keep those of windows."""
     found = {how: _quantized("digits", "weight-int4", block=0, rounding=how) for how in (None, "gptq")}
     losses = {how: each.report.output_sqnr or 0.0 for how, each in found.items()}
-    assert sum(layer.stored == "int4 weights" for layer in found["gptq"].report.layers) >= 6
+    assert sum(layer.stored == "int4 weights" for layer in found["gptq"].report.layers) >= 5
     assert losses["gptq"] >= 19
     assert losses["gptq"] > losses[None] + 0.5
     assert _accuracy(found["gptq"]) >= _float() - 1.0

@@ -19,7 +19,7 @@ SHAPES = ((7,), (3, 5), (2, 3, 5, 7), (3, 2503))
 
 DTYPES = (
     torch.float32, torch.int64, torch.int32, torch.uint8, torch.bool, torch.float16, torch.float64, torch.bfloat16,
-    torch.complex64,
+    torch.complex64, torch.int8,
 )  # fmt: skip
 
 _BY_NAME: dict[str, Any] = {
@@ -81,6 +81,8 @@ def _argument(
     if argument.kind is Kind.TENSOR:
         if argument.is_list or dtype is None:
             return []
+        if argument.name == "table":  # a result for each of 256 numbers
+            return values((256,), dtype, 17 * index, None)
         return values(shape, dtype, 17 * index + len(shape), order)
     if argument.name in _BY_NAME:
         return _BY_NAME[argument.name]
