@@ -50,8 +50,10 @@ def int8_linear(
 
 def quantized_rows(input: Array) -> tuple[Array, Array, Array]:
     """int8 numbers of rows of float32, and the scale and zero point of each, by the formula of
-    ``choose_qparams_per_token_asymmetric``.
+    ``choose_qparams_per_token_asymmetric``. The scale of a row with a number that is not finite is NaN.
     """
+    finite = np.isfinite(input).all(-1, keepdims=True)
+    input = np.where(finite, input, np.float32(0))
     one = np.float32(1)
     low = np.minimum(np.fmin.reduce(input, -1, keepdims=True, initial=0), 0).astype(np.float32)
     high = np.maximum(np.fmax.reduce(input, -1, keepdims=True, initial=0), 0).astype(np.float32)
@@ -61,7 +63,7 @@ def quantized_rows(input: Array) -> tuple[Array, Array, Array]:
     point = np.rint(np.clip(np.where(ends > 0, np.float32(-128) - down, np.float32(127) - up), -128, 127))
     inverse = (1.0 / scale.astype(np.float64)).astype(np.float32)
     numbers = np.rint(np.clip(input * inverse + point, -128, 127))
-    return numbers.astype(np.int8), scale, point.astype(np.int64)
+    return numbers.astype(np.int8), np.where(finite, scale, np.float32(np.nan)), point.astype(np.int64)
 
 
 @op("etir.int8_dynamic_linear.default")

@@ -46,25 +46,28 @@ struct RowScale {
   int32_t zero_point;
 };
 
-/// Chooses scale and zero point of `n` numbers and quantizes them. NaN in a row makes its numbers, but not others',
-/// any.
+/// Chooses scale and zero point of `n` numbers and quantizes them. A row with a number that is not finite has the scale
+/// NaN, so that its results are NaN, as those of the separate operators are; other rows have their own.
 RowScale quantize_row(const float* x, int64_t n, int8_t* to) {
   // Several chains of comparisons.
   constexpr int kLanes = 16;
-  float low[kLanes] = {}, high[kLanes] = {};
+  float low[kLanes] = {}, high[kLanes] = {}, odd[kLanes] = {};  // odd: 0, or NaN where something is not finite
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     for (int k = 0; k < kLanes; ++k) {
+      odd[k] += x[i + k] * 0.0f;
       low[k] = x[i + k] < low[k] ? x[i + k] : low[k];
       high[k] = x[i + k] > high[k] ? x[i + k] : high[k];
     }
   }
   for (; i < n; ++i) {
+    odd[0] += x[i] * 0.0f;
     low[0] = x[i] < low[0] ? x[i] : low[0];
     high[0] = x[i] > high[0] ? x[i] : high[0];
   }
   float least = low[0], most = high[0];
   for (int k = 1; k < kLanes; ++k) {
+    odd[0] += odd[k];
     least = low[k] < least ? low[k] : least;
     most = high[k] > most ? high[k] : most;
   }
@@ -86,7 +89,7 @@ RowScale quantize_row(const float* x, int64_t n, int8_t* to) {
     const float shifted = value + kShift;
     to[k] = static_cast<int8_t>(static_cast<int32_t>(shifted - kShift));
   }
-  return {scale, static_cast<int32_t>(zero)};
+  return {scale + odd[0], static_cast<int32_t>(zero)};
 }
 
 }  // namespace

@@ -115,6 +115,24 @@ def test_dynamic_linear(kernels: Kernels, rows: int, depth: int, columns: int, k
         check(kernels, "int8_dynamic_linear", [x, packed(weight), column_sums, scales, addend])
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("depth", [1, 15, 40])
+def test_rows_that_are_not_finite(kernels: Kernels, value: float, depth: int) -> None:
+    """Their results are NaN, wherever the number is; those of other rows are what they are without it."""
+    n = Numbers(depth, False)
+    x = n.random.standard_normal((depth + 2, depth)).astype(np.float32)
+    weight, scales = n.int8(5, depth), n.factors(5)
+    column_sums = weight.astype(np.int64).sum(1).astype(np.int32)
+    arguments = [packed(weight), column_sums, scales, None]
+    wanted = lookup("etir.int8_dynamic_linear.default")(x, *arguments)
+    x[range(depth), range(depth)] = value
+    wanted[:depth] = np.nan
+    given = [v if v is None else tensor(v) for v in (x, *arguments)]
+    (found,) = kernels.call("etir::int8_dynamic_linear.out", given, [tensor(np.zeros_like(wanted))])
+    np.testing.assert_array_equal(found.numpy(), wanted)
+    np.testing.assert_array_equal(lookup("etir.int8_dynamic_linear.default")(x, *arguments), wanted)
+
+
 CONVOLUTIONS = [
     # batch, channels, height, width, out channels, groups, kernel, stride, padding, dilation
     (1, 3, 11, 9, 16, 1, (3, 3), (2, 2), (1, 1), (1, 1)),
