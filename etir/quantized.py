@@ -137,6 +137,13 @@ def quantize_program(
     needs["smoothing"] = smooth is not None
     for what in (what for what, is_needed in needs.items() if is_needed and not samples):
         raise E1503.error(f"{what} needs to see inputs")
+    unseen = [f"'{m.sym_name.data}'" for m in methods(module) if m.sym_name.data != METHOD]
+    if how.activations and unseen:
+        raise E1503.error(
+            f"'{recipe}' needs to see inputs of every method, and calibration runs '{METHOD}' alone: "
+            f"{', '.join(unseen)} would stay without scales",
+            help="quantize a program of that method alone, or take a recipe without calibration",
+        )
     ctx = EtContext(dialects=backend_dialects())
 
     def run(on: ModuleOp, *passes: Any) -> None:

@@ -153,3 +153,14 @@ def test_nothing_of_a_sample_is_kept() -> None:
     observed = peak(lambda: calibrate(module, samples, evaluator="numpy"))
     scratch = 512 * 128 * 4 + 200_000  # one value more, and what counting takes
     assert observed - alone < observers * BINS * 8 + scratch
+
+
+def test_methods_that_calibration_does_not_run() -> None:
+    """Their activations would have no scales, and the report would not say so."""
+    exported = torch.export.export(nn.Linear(32, 32).eval(), (torch.randn(2, 32),))
+    both = {"forward": exported, "decode": exported}
+    with pytest.raises(EtirError, match="'decode' would stay without scales") as refused:
+        etir.quantize(both, "static-int8", calibration=[(torch.randn(2, 32),)], target="etir")
+    assert refused.value.ids == ("E1503",)
+    stored = etir.quantize(both, "weight-int8", target="etir").report.layers
+    assert [layer.stored for layer in stored] == ["int8 weights"] * 2
