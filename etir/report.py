@@ -41,7 +41,7 @@ class MethodReport:
 
 @dataclass(frozen=True)
 class LinkedReport:
-    """The code of one delegate that a client's build links: bytes of flash and of the arena (in ``temp`` memory).
+    """The code of one delegate that a client's build links: bytes of flash and of the arena (in planned memory).
 
     ``code`` is of the object that ``compiler`` makes, None when there was none; ``weights`` may be shared with others.
     """
