@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from etir.diagnostics import EtirError, SourceLocation
 from etir.emit.bundled.model import BundledProgram, Case, Suite, Tensor, Value
-from etir.emit.formats.scalar_type import ScalarType
+from etir.emit.formats.scalar_type import NUMPY_NAMES, ScalarType
 from etir.emit.pte import model as pte
 from etir.tools.errors import E0910, E0920
 
@@ -17,22 +17,6 @@ if TYPE_CHECKING:
 RTOL, ATOL = 1e-3, 1e-5
 """By how much outputs may differ by default: of what is expected, and besides."""
 
-_DTYPES = {
-    ScalarType.BYTE: "uint8",
-    ScalarType.CHAR: "int8",
-    ScalarType.SHORT: "int16",
-    ScalarType.INT: "int32",
-    ScalarType.LONG: "int64",
-    ScalarType.HALF: "float16",
-    ScalarType.FLOAT: "float32",
-    ScalarType.DOUBLE: "float64",
-    ScalarType.COMPLEXFLOAT: "complex64",
-    ScalarType.COMPLEXDOUBLE: "complex128",
-    ScalarType.BOOL: "bool",
-    ScalarType.UINT16: "uint16",
-    ScalarType.UINT32: "uint32",
-    ScalarType.UINT64: "uint64",
-}
 Run = Callable[[str, Sequence[Any]], Sequence[Any]]
 """Runs a method on inputs, and gives its outputs: arrays, numbers, strings or None."""
 
@@ -82,7 +66,7 @@ def _values(plan: pte.ExecutionPlan, indices: Sequence[int], arrays: Sequence[An
 def _tensor(tensor: pte.Tensor, array: np.ndarray[Any, Any], where: str) -> Tensor:
     import numpy as np
 
-    wanted = _DTYPES.get(tensor.scalar_type)
+    wanted = NUMPY_NAMES.get(tensor.scalar_type)
     shape = array.shape
     if tensor.scalar_type is ScalarType.BFLOAT16 and array.dtype == np.float32:
         array = _to_bfloat16(array)
@@ -108,7 +92,7 @@ def array_of(tensor: Tensor) -> np.ndarray[Any, Any]:
     """The elements as an array; bfloat16 as float32. Raises ``EtirError`` E0910 for a dtype without arrays."""
     import numpy as np
 
-    name = _DTYPES.get(tensor.scalar_type)
+    name = NUMPY_NAMES.get(tensor.scalar_type)
     if tensor.scalar_type is ScalarType.BFLOAT16:
         flat = (np.frombuffer(tensor.data, np.uint16).astype(np.uint32) << 16).view(np.float32)
     elif name is None:

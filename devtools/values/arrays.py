@@ -10,27 +10,11 @@ from etir.emit.etdump.model import TensorValue, ValueKind
 from etir.emit.etdump.model import Value as Logged
 from etir.emit.etdump.values import value_bytes
 from etir.emit.formats.buffers import Buffer
-from etir.emit.formats.scalar_type import ScalarType
+from etir.emit.formats.scalar_type import NUMPY_NAMES, ScalarType
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-_DTYPES = {
-    ScalarType.BYTE: "uint8",
-    ScalarType.CHAR: "int8",
-    ScalarType.SHORT: "int16",
-    ScalarType.INT: "int32",
-    ScalarType.LONG: "int64",
-    ScalarType.HALF: "float16",
-    ScalarType.FLOAT: "float32",
-    ScalarType.DOUBLE: "float64",
-    ScalarType.COMPLEXFLOAT: "complex64",
-    ScalarType.COMPLEXDOUBLE: "complex128",
-    ScalarType.BOOL: "bool",
-    ScalarType.BFLOAT16: "uint16",
-    ScalarType.UINT16: "uint16",
-    ScalarType.UINT32: "uint32",
-    ScalarType.UINT64: "uint64",
-}
+_DTYPES = {**NUMPY_NAMES, ScalarType.BFLOAT16: "uint16"}
 
 
 def array_of(tensor: TensorValue, buffer: Buffer, name: str = "<values>") -> Array | None:

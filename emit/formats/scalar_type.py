@@ -51,3 +51,22 @@ ITEM_BYTES: dict[ScalarType, int] = {ScalarType[name]: size for size, names in _
 
 SCALAR_TYPES: dict[int, ScalarType] = {int(t): t for t in ScalarType}
 """From the number in a file to the type."""
+
+
+NUMPY_NAMES = {
+    ScalarType.BYTE: "uint8",
+    ScalarType.CHAR: "int8",
+    ScalarType.SHORT: "int16",
+    ScalarType.INT: "int32",
+    ScalarType.LONG: "int64",
+    ScalarType.HALF: "float16",
+    ScalarType.FLOAT: "float32",
+    ScalarType.DOUBLE: "float64",
+    ScalarType.COMPLEXFLOAT: "complex64",
+    ScalarType.COMPLEXDOUBLE: "complex128",
+    ScalarType.BOOL: "bool",
+    ScalarType.UINT16: "uint16",
+    ScalarType.UINT32: "uint32",
+    ScalarType.UINT64: "uint64",
+}
+"""NumPy's names of the dtypes that it has."""
