@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import ModuleOp
 
+from etir.dialects.declarations import declare_schemas
 from etir.dialects.edge.base import EdgeOp, edge_class
-from etir.dialects.et.program import SchemaDeclOp
 from etir.dialects.schema import OpSchema, parse_schema
 
 NAMESPACE = "quantized_decomposed"
@@ -92,13 +92,6 @@ def declare(module: ModuleOp, names: Iterable[str]) -> None:
     """Declare the schemas of operators that ``module`` has now and those of their out variants, each once, before
     everything else.
     """
-    known = [parse_schema(op.schema.data).op_name for op in module.body.block.ops if isinstance(op, SchemaDeclOp)]
-    first = module.body.block.first_op
-    schemas = [schema for name in dict.fromkeys(names) for schema in (schema_of(name).text, _out_schema(name))]
-    for text in (text for text in schemas if parse_schema(text).op_name not in known):
-        op = SchemaDeclOp(text)
-        op.location = NameLoc(StringAttr("schema"), UnknownLoc())
-        if first is None:
-            module.body.block.add_op(op)
-        else:
-            module.body.block.insert_op_before(op, first)
+    declare_schemas(
+        module, [text for name in dict.fromkeys(names) for text in (schema_of(name).text, _out_schema(name))]
+    )

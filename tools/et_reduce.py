@@ -21,10 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etir.phases import PHASES
 from etir.tools.common import OK, Console, ToolParser, check_output, run_tool, usage_error
 from etir.tools.errors import E0903
-from etir.tools.plugin_arguments import add_plugin_arguments
+from etir.tools.search_arguments import add_search_arguments, module_and_samples, passes_of
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -43,27 +42,11 @@ def _parser() -> ToolParser:
     parser = ToolParser("et-reduce", "Make a program that fails as small as it can be and still fail.")
     parser.add_argument("input", help="a module's text; at the executable level the method has no jumps")
     parser.add_argument("-o", dest="output", required=True, metavar="FILE", help="the text to write, with its weights")
-    parser.add_argument("-p", "--pass-pipeline", dest="pipeline", metavar="TEXT", help="the passes: a,b{option=1}")
-    parser.add_argument("--compile-to", metavar="PHASE", choices=PHASES, help="or all passes up to a phase")
-    parser.add_argument("--target", default="executorch", help="whose kernels the phases lower for")
-    parser.add_argument(
-        "--delegate",
-        action="append",
-        default=[],
-        metavar="NAME{OPTIONS}",
-        help="a backend that the phases hand work to",
-    )
-    parser.add_argument(
-        "--inputs", action="append", default=[], metavar="FILE", help=".npz with inputs; every file is a sample"
-    )
-    parser.add_argument("--method", default="forward", help="the method that is made smaller (default: forward)")
-    parser.add_argument("--tolerance", type=float, default=1e-4, help="how much results may differ (default: 1e-4)")
     parser.add_argument("--error", metavar="ID", help="the program fails when the passes raise this error")
     parser.add_argument(
         "--check", metavar="COMMAND", help="the program fails when this ends with 0; {} is the file, {inputs} samples"
     )
-    parser.add_argument("--weights", action="append", default=[], metavar="FILE", help="the bytes of weights")
-    add_plugin_arguments(parser)
+    add_search_arguments(parser)
     return parser
 
 
@@ -71,15 +54,10 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     from etir.devtools.failures import write_candidate
     from etir.devtools.reduction import reduce
     from etir.tools.context import ToolContext
-    from etir.tools.files import read_module
-    from etir.tools.named_arrays import order_inputs, read_arrays
-    from etir.tools.signatures import signatures_of
 
     check_output(arguments.output)
     ctx = ToolContext()
-    module = read_module(arguments.input, arguments.weights, ctx, console)
-    names = [name for s in signatures_of(module) if s.name == arguments.method for name, _ in s.inputs]
-    samples = [order_inputs(read_arrays(path), names) for path in arguments.inputs]
+    module, samples = module_and_samples(arguments, ctx, console)
     start = time.monotonic()
     found = reduce(module, _failure(arguments, ctx, module), samples, arguments.method)
     try:
@@ -107,8 +85,6 @@ def _failure(arguments: argparse.Namespace, ctx: EtContext, module: ModuleOp) ->
 
 
 def _passes(arguments: argparse.Namespace, module: ModuleOp) -> tuple[ModulePass, ...]:
-    from etir.tools.search_arguments import passes_of
-
     if arguments.error is not None and arguments.pipeline is None and arguments.compile_to is None:
         return ()
     return passes_of(arguments, module)

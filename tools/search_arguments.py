@@ -1,15 +1,58 @@
-"""Which passes ``et-bisect`` and ``et-reduce`` look at: a pipeline, or all passes up to a phase."""
+"""What ``et-bisect`` and ``et-reduce`` look at: a module, samples, and passes, a pipeline or all up to a phase."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from etir.tools.common import usage_error
+from etir.phases import PHASES
+from etir.tools.common import Console, ToolParser, usage_error
+from etir.tools.plugin_arguments import add_plugin_arguments
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.passes import ModulePass
+
+    from etir.dialects.context import EtContext
+
+
+def add_search_arguments(parser: ToolParser) -> None:
+    """Add what both tools have, except for the module's file, their outputs and checks of their own."""
+    parser.add_argument("-p", "--pass-pipeline", dest="pipeline", metavar="TEXT", help="the passes: a,b{option=1}")
+    parser.add_argument("--compile-to", metavar="PHASE", choices=PHASES, help="or all passes up to a phase")
+    parser.add_argument("--target", default="executorch", help="whose kernels the phases lower for")
+    parser.add_argument(
+        "--delegate",
+        action="append",
+        default=[],
+        metavar="NAME{OPTIONS}",
+        help="a backend that the phases hand work to",
+    )
+    parser.add_argument(
+        "--inputs", action="append", default=[], metavar="FILE", help=".npz with inputs; every file is a sample"
+    )
+    parser.add_argument("--method", default="forward", help="the method that is looked at (default: forward)")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-4,
+        help="how much results may differ, relative to the largest number of an output (default: 1e-4)",
+    )
+    parser.add_argument("--weights", action="append", default=[], metavar="FILE", help="the bytes of weights")
+    add_plugin_arguments(parser)
+
+
+def module_and_samples(
+    arguments: argparse.Namespace, ctx: EtContext, console: Console
+) -> tuple[ModuleOp, list[list[Any]]]:
+    """The module that the command line names, and its samples in the order of the method's inputs."""
+    from etir.tools.files import read_module
+    from etir.tools.named_arrays import order_inputs, read_arrays
+    from etir.tools.signatures import signatures_of
+
+    module = read_module(arguments.input, arguments.weights, ctx, console)
+    names = [name for s in signatures_of(module) if s.name == arguments.method for name, _ in s.inputs]
+    return module, [order_inputs(read_arrays(path), names) for path in arguments.inputs]
 
 
 def passes_of(arguments: argparse.Namespace, module: ModuleOp) -> tuple[ModulePass, ...]:

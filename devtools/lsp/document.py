@@ -18,8 +18,9 @@ from xdsl.ir import Operation
 
 from etir.devtools.errors import E1430
 from etir.devtools.expectations import match, parse_expectations
+from etir.devtools.lsp.memo import Memo
 from etir.devtools.lsp.names import Name, Names
-from etir.devtools.lsp.reader import BrokenOp, Memo, Reader, Spot
+from etir.devtools.lsp.reader import BrokenOp, Reader, Spot
 from etir.diagnostics import Diagnostic, EtirError, SourceLocation
 from etir.dialects.context import EtContext
 from etir.dialects.et.origin import origins_in, plain

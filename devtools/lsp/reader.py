@@ -2,8 +2,8 @@
 
 The parser stops at the first mistake. Here an operation that cannot be read becomes a :class:`BrokenOp`, its text is
 skipped up to where the next one begins, and values that it would have defined are no mistakes elsewhere. What was read
-before is kept by the text of its line (:class:`Memo`): an operation on one line without regions whose operands have the
-types that they had is not parsed, and, being the same object, not verified again.
+before is kept by the text of its line (:class:`~etir.devtools.lsp.memo.Memo`): an operation on one line without regions
+whose operands have the types that they had is not parsed, and, being the same object, not verified again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, ModuleOp, UnknownLoc
@@ -25,6 +25,7 @@ from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Input, Span, Token
 from xdsl.utils.mlir_lexer import MLIRTokenKind, PunctuationSpelling
 
+from etir.devtools.lsp.memo import Known, Memo
 from etir.diagnostics import Diagnostic, EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.errors import E0101, E0302
@@ -92,35 +93,6 @@ class Spot:
     op: Operation
     written: LocationAttr
     """The location that the text gives, or an unknown one."""
-
-
-@dataclass(slots=True)
-class _Known:
-    """An operation that was read: what its text names, with types, and which of that each operand is."""
-
-    op: Operation
-    names: tuple[tuple[str, int, Attribute], ...]
-    operands: tuple[int, ...]
-    results: tuple[tuple[str, int, int], ...]
-    written: LocationAttr
-
-
-@dataclass
-class Memo:
-    """Operations of the last reading by the text from their beginning to the end of the line."""
-
-    lines: dict[str, list[_Known]] = field(default_factory=dict[str, list[_Known]])
-    schemas: tuple[str, ...] = ()
-    reused: int = 0
-    """Operations of the last reading that were not parsed."""
-
-    def forget(self) -> None:
-        """Let go of operations that nothing asked for: values must not remember uses by them."""
-        for known in self.lines.values():
-            for one in known:
-                one.op.detach()
-                one.op.drop_all_references()
-        self.lines = {}
 
 
 class Reader(EtParser):
@@ -279,7 +251,7 @@ class Reader(EtParser):
             return
         written = self.spots[-1].written
         known = tuple((n.operand_name, n.index, v.type) for n, v in zip(names, values, strict=True))
-        self.memo.lines.setdefault(text, []).append(_Known(op, known, operands, tuple(results), written))
+        self.memo.lines.setdefault(text, []).append(Known(op, known, operands, tuple(results), written))
 
     def _value(self, name: str, index: int) -> SSAValue | None:
         values = self.ssa_values.get(name)

@@ -39,9 +39,14 @@ _EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", fla
 
 def html_of(data: dict[str, Any]) -> str:
     """The page of what :class:`~etir.devtools.page.data.Collector` has collected; the same for the same data."""
+    style = _asset("palette.css") + _asset("page.css")
+    return page_of(data, _script(), style, _skeleton())
+
+
+def page_of(data: dict[str, Any], script: str, style: str, skeleton: str) -> str:
+    """One file of a page's data, which has a ``title``, its script, its style sheet and its body."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     packed = base64.b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9)).decode("ascii")
-    script, style = _script(), (FOLDER / "page.css").read_text(encoding="utf-8")
     allowed = f"script-src {_digest(script)}; style-src {_digest(style)}"
     policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
     return (
@@ -50,7 +55,7 @@ def html_of(data: dict[str, Any]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(data['title'])}</title>\n<style>{style}</style>\n</head>\n"
-        f"{_skeleton()}"
+        f"{skeleton}"
         f'<script type="text/plain" id="data">{packed}</script>\n<script>{script}</script>\n</html>\n'
     )
 

@@ -20,9 +20,10 @@ After::
     }
 
 ``method.py`` lowers a method, ``calls.py`` finds the out variant and writes the call's arguments, ``in_place.py``
-decides where a result may be written directly (state, results of control flow), ``control_flow.py`` turns regions into
-blocks and jumps, with results in destination-passing style: handles are never moved, since a moved one keeps pointing
-at memory that the next branch reuses.
+decides where a result may be written directly (state, results of control flow), ``views.py`` and ``outputs.py`` find
+views and outputs a place, and ``control_flow.py`` turns regions into blocks and jumps, with results in
+destination-passing style: handles are never moved, since a moved one keeps pointing at memory that the next branch
+reuses.
 """
 
 from etir.lowering.to_out_variant.driver import ToOutVariantPass

@@ -22,7 +22,7 @@ from etir.dialects.dtypes import dtype_of, f64, i1, ui8
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.arguments import OPERAND
 from etir.dialects.et.executable import MethodOp
-from etir.dialects.et.instructions import CallOp, DelegateCallOp, InputsOp, MoveOp, ReturnOp
+from etir.dialects.et.instructions import CallOp, DelegateCallOp, InputsOp, MoveOp
 from etir.dialects.et.layout import Dim, dims_of, is_static, order_of, tensor_type
 from etir.dialects.et.origin import handed_on, of_result
 from etir.dialects.et.payloads import DelegateOp
@@ -37,7 +37,6 @@ from etir.dialects.et.program import (
     WriteStateOp,
 )
 from etir.dialects.et.values import SIZES, BufferOp, ScalarOp
-from etir.dialects.et.values import ViewOp as ValueViewOp
 from etir.dialects.et.workspace import workspace_of
 from etir.dialects.literals import scalar_of
 from etir.dialects.signatures import EXAMPLE
@@ -54,21 +53,17 @@ from etir.lowering.to_out_variant.calls import (
     copy_call,
     kernel_call,
     primitive_call,
-    view_call,
 )
 from etir.lowering.to_out_variant.constants import ConstantPool
 from etir.lowering.to_out_variant.control_flow import lower_cond, lower_scan, lower_while
 from etir.lowering.to_out_variant.in_place import (
     InPlace,
-    aliases_of,
-    last_read,
-    positions_in,
-    stores_of,
-    written_in_place,
 )
 from etir.lowering.to_out_variant.input_checks import Form, InputChecks
+from etir.lowering.to_out_variant.outputs import find_destinations, lower_return, save_old_outputs, store
 from etir.lowering.to_out_variant.packing import packing_of
-from etir.lowering.to_out_variant.places import dynamism, elements, is_dynamic, is_unplanned, root_of, start_in
+from etir.lowering.to_out_variant.places import dynamism, is_dynamic, root_of
+from etir.lowering.to_out_variant.views import lower_view, sizes_text
 
 Ranges = dict[str, tuple[int, int | None]]
 
@@ -119,7 +114,7 @@ class MethodLowering:
         """Lower the whole method."""
         block = self.func.body.block
         inputs = [self._input(argument, index) for index, argument in enumerate(block.args)]
-        self._find_destinations(block)
+        find_destinations(self, block)
         entry = self.blocks[0]
         self.emit(InputsOp(inputs), self.func)
         self.checks.sizes()
@@ -198,7 +193,7 @@ class MethodLowering:
         type, dynamic = self.bounded(source.type, source)
         op = BufferOp(type, dynamic=dynamic, **options)
         if dynamic == "bound":
-            op.attributes[SIZES] = _sizes(source.type)
+            op.attributes[SIZES] = sizes_text(source.type)
         return self.define(op, source)
 
     def scalar(self, source: SSAValue, value: bool | float = 0) -> SSAValue:
@@ -284,8 +279,8 @@ class MethodLowering:
                 stores.append(op)
                 continue
             if isinstance(op, FuncReturnOp):
-                self._save_old_outputs(block, op)
-                self._store(stores)
+                save_old_outputs(self, block, op)
+                store(self, stores)
             self.lower_operation(op)
 
     def lower_operation(self, op: Operation) -> None:
@@ -298,9 +293,9 @@ class MethodLowering:
             case ConstantOp():
                 self.values[op.result] = self._weight(self.constants.symbol(op), op.result)
             case ReadStateOp():
-                self.values[op.result] = self._state(op.symbol.root_reference.data, op.result)
+                self.values[op.result] = self.state(op.symbol.root_reference.data, op.result)
             case ViewOp():
-                self.values[op.result] = self._view(op)
+                self.values[op.result] = lower_view(self, op)
             case SymConstantOp():
                 if any(not isinstance(use.operation, (EdgeOp, ArithmeticOp)) for use in op.result.uses):
                     self.values[op.result] = self.scalar(op.result, cast(Any, scalar_of(op.value)))
@@ -319,7 +314,7 @@ class MethodLowering:
             case CallDelegateOp():
                 self._delegate(op)
             case FuncReturnOp():
-                self._return(op)
+                lower_return(self, op)
             case AssertOp():
                 self.checks.assertion(op)
             case _:
@@ -341,7 +336,7 @@ class MethodLowering:
             value = self.weights[symbol] = self.define(GetWeightOp(symbol, source.type), source)
         return value
 
-    def _state(self, symbol: str, source: SSAValue) -> SSAValue:
+    def state(self, symbol: str, source: SSAValue) -> SSAValue:
         value = self.states.get(symbol)
         if value is None:
             value = self.states[symbol] = self.buffer(source, state=symbol)
@@ -428,46 +423,6 @@ class MethodLowering:
         else:
             self._refuse(op, "has no primitive operator at run time")
 
-    def _view(self, op: ViewOp) -> SSAValue:
-        base = self.lower(op.base)
-        type, dynamic = self.bounded(op.result.type, op.result)
-        assert isinstance(type, TensorType)
-        dynamic = "bound" if dynamic is not None else None  # Its memory is that of its base, however that is made.
-        offset = op.byte_offset
-        owner = base.owner
-        placed = isinstance(owner, (BufferOp, ValueViewOp)) and not is_unplanned(owner)
-        if op.reinterprets and not (placed and start_in(base) % dtype_of(type.element_type).itemsize == 0):
-            # et_view keeps the element type, and an element starts at a multiple of its size: the bytes get a place.
-            placed, whole = True, self.define(BufferOp(base.type), op)
-            self.emit(copy_call(whole, base, dynamic=False), op)
-            base = whole
-        if placed and dynamic is None and not is_dynamic(base):
-            return self.define(ValueViewOp(base, type, offset), op.result)
-        if offset or (is_static(cast(Any, op.base.type)) and elements(op.base.type) != elements(type)):
-            return self._copied_part(op, base, type)
-        late = ValueViewOp(base, type, dynamic=dynamic, late=True)
-        if dynamic is not None:
-            late.attributes[SIZES] = _sizes(op.result.type)
-        view = self.define(late, op.result)
-        named = iter([self.literal_or_value(v) for v in op.sizes])
-        sizes: list[object] = [d if isinstance(d, int) else next(named, -1) for d in dims_of(cast(Any, op.result.type))]
-        self.emit(view_call(base, sizes, view), op)
-        return view
-
-    def _copied_part(self, op: ViewOp, base: SSAValue, type: TensorType[Attribute]) -> SSAValue:
-        """Part of a tensor whose offset is dynamic: ``et_view`` shows everything or nothing, so that the
-        part is copied out of the flat tensor.
-        """
-        count, total = elements(type), elements(base.type)
-        flat = self.define(ValueViewOp(base, tensor_type(type.element_type, [total]), late=True), op)
-        self.emit(view_call(base, [total], flat), op)
-        part = self.define(BufferOp(tensor_type(type.element_type, [count])), op)
-        arguments = ArgumentList.empty()
-        for item in (flat, 0, op.element_offset, op.element_offset + count, 1, part):
-            arguments.add(item)
-        self.emit(arguments.call("aten::slice_copy.Tensor_out", (OPERAND,), [part]), op)
-        return self.define(ValueViewOp(part, type), op.result)
-
     def _delegate(self, op: CallDelegateOp) -> None:
         outs = []
         for result in op.outputs:
@@ -487,69 +442,3 @@ class MethodLowering:
         delegate = None if module is None else SymbolTable.lookup_symbol(module, op.callee)
         found = workspace_of(delegate.compile_specs) if isinstance(delegate, DelegateOp) else None
         return [] if found is None else [self.define(BufferOp(tensor_type(ui8, [found.size])), op)]
-
-    # --- stores and outputs -----------------------------------------------------------------------------------------
-
-    def _find_destinations(self, block: Block) -> None:
-        """Let the producer of a stored value write where it is stored, wherever nothing still reads what was there."""
-        places = positions_in(block)
-        for store, value, old in stores_of(block):
-            producer = value.owner
-            if not isinstance(producer, EdgeOp) or producer.parent is not block or value in self.destinations:
-                continue
-            if any(isinstance(v.type, TensorType) and not is_static(v.type) for v in (value, *old)):
-                continue
-            written = written_in_place(value, old, places)
-            if not written and last_read(old, places) < places[producer]:
-                written = [value]
-            if written and not any(v in self.destinations for v in written):
-                self.destinations |= dict.fromkeys(written, self._target(store))
-
-    def _target(self, store: WriteStateOp | UpdateInputOp) -> SSAValue:
-        if isinstance(store, UpdateInputOp):
-            return self.inputs[store.input]
-        return self._state(store.symbol.root_reference.data, store.value)
-
-    def _save_old_outputs(self, block: Block, op: FuncReturnOp) -> None:
-        """Copy what the method returns of old contents (``old = cache.clone(); cache += 1; return old``)."""
-        old = dict.fromkeys(v for _, _, values in stores_of(block) for v in aliases_of(values))
-        for value in dict.fromkeys(op.arguments):
-            if value in old:
-                saved = self.buffer(value)
-                self.copy(saved, self.lower(value), op)
-                self.values[value] = saved
-
-    def _store(self, stores: Sequence[WriteStateOp | UpdateInputOp]) -> None:
-        if stores:
-            self.copy_all([(self._target(s), self.lower(s.value)) for s in stores], stores[0])
-
-    def _return(self, op: FuncReturnOp) -> None:
-        outputs: list[SSAValue] = []
-        for value in op.arguments:
-            lowered = self.lower(value)
-            owner = lowered.owner
-            shared = isinstance(owner, GetWeightOp) or (
-                isinstance(owner, ValueViewOp) and (is_unplanned(owner) or not self.plan_outputs)
-            )
-            if self.plan_outputs and isinstance(owner, BufferOp) and owner.caller is not None:
-                # Some hosts give every output that the program has no memory for a fresh tensor before the method runs:
-                # a changed input that is returned, too, would be computed from that.
-                shared = True
-            if not self.plan_outputs and isinstance(owner, BufferOp) and owner.caller is None:
-                # Views of a buffer have a place in the program's memory: the buffer keeps one.
-                shared = any(isinstance(use.operation, ValueViewOp) for use in lowered.uses)
-            if shared and isinstance(value.type, TensorType):
-                # A constant, or a view whose offset is dynamic, is handed out as a copy.
-                clone = self.buffer(value, caller=not self.plan_outputs)
-                self.emit(copy_call(clone, lowered, dynamic=True), op)
-                lowered = clone
-            elif isinstance(owner, BufferOp) and not self.plan_outputs and owner.state is None:
-                owner.caller = BufferOp(owner.result.type, caller=True).caller
-            outputs.append(lowered)
-        self.checks.finish(op)
-        self.emit(ReturnOp(outputs), op)
-
-
-def _sizes(type: Attribute) -> StringAttr:
-    """The dims of a tensor type as text."""
-    return StringAttr(", ".join(map(str, dims_of(cast("TensorType[Attribute]", type)))))

@@ -46,7 +46,7 @@ class Browser:
         command = [
             *(chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
             *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            *("--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={self._folder.name}"),
+            *("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", f"--user-data-dir={self._folder.name}"),
             *("--remote-debugging-pipe", f"--window-size={width},{height}", "--hide-scrollbars", "about:blank"),
         ]
         # A shell puts the pipes where the browser looks for them: a child of Python has them under other numbers.
