@@ -7,10 +7,11 @@ their arguments are activations (``quantized``); what else has to hold stands he
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from etir.backends.api.conditions import constant, dtypes, given, not_empty, rank
 from etir.backends.api.patterns import Condition, Match, condition
-from etir.backends.api.quantization import QuantizedRow
+from etir.backends.api.quantization import QuantizedRow, in_blocks
 from etir.dialects.et.layout import dims_of
 from etir.targets.manifest import Manifest
 
@@ -67,6 +68,12 @@ def fixed_image(match: Match) -> str | None:
 _LAYER = (dtypes("float32"), not_empty(), sums_fit)
 _ELEMENTS = (dtypes("float32"), not_empty())
 
+GROUP = 32
+"""Numbers of a row that kernels for weights in groups have a scale for, or a multiple of."""
+
+_IN_GROUPS = frozenset({"etir::int4_group_dynamic_linear.out"})
+"""Kernels whose weights have 4 bits and a scale for each :data:`GROUP` numbers; others have 8 bits and one a row."""
+
 CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "etir::int8_linear.out": _LAYER,
     "etir::int8_conv2d.out": (*_LAYER, rank("input", 4), not_transposed),
@@ -76,6 +83,7 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "etir::int8_mean.out": (*_ELEMENTS, rank("self", 4), whole_image, fixed_image),
     "etir::int8_lookup.out": _ELEMENTS,
     "etir::int8_dynamic_linear.out": _LAYER,
+    "etir::int4_group_dynamic_linear.out": (*_LAYER, rank("weight", 2), in_blocks(GROUP)),
 }
 """By kernel, what has to hold of the operator; one that has none here has no row."""
 
@@ -102,5 +110,6 @@ def kernel_rows(
                 continue
             weight = "weight" if sums_fit in conditions else ""
             more = (CONSTANTS,) if weight else ()
-            found.append((name, QuantizedRow(operator, activations, weight, conditions=(*conditions, *more))))
+            row = QuantizedRow(operator, activations, weight, conditions=(*conditions, *more))
+            found.append((name, replace(row, bits=4, block=GROUP) if name in _IN_GROUPS else row))
     return tuple(sorted(found, key=lambda item: -len(item[1].conditions)))

@@ -41,6 +41,7 @@ FAMILIES = (
     "quantized",
     "quantized_fused",
     "integer",
+    "groups",
     "recurrent",
     "fourier",
     "distance",

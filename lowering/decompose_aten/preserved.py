@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, SSAValue, Use
 
 from etir.backends.api.registry import parse_delegate
 from etir.dialects.aten.table import load_table, out_variant
@@ -35,6 +35,12 @@ them in patterns that are seen after the edge level only (`decompose-preserved` 
 READS_INTEGERS = "etir::int8_weight_linear.out"
 GROUPED = ("quantized_decomposed.dequantize_per_channel_group.default", "torchao.dequantize_affine.default")
 """Operators that multiply out weights with a scale for each group in a row."""
+AFFINE_INPUT = (
+    "torchao.choose_qparams_affine.default",
+    "torchao.quantize_affine.default",
+    "torchao.dequantize_affine.default",
+)
+"""torchao's operators that choose parameters from an input, quantize it with them, and multiply it out again."""
 
 
 def is_layers_weight(op: Operation) -> bool:
@@ -43,8 +49,31 @@ def is_layers_weight(op: Operation) -> bool:
         return False
     if any(not isinstance(v.owner, GetWeightOp | ConstantOp) for v in op.operands):
         return False
-    uses = [(use.operation.name.removeprefix("edge."), use.index) for use in op.results[0].uses]
-    return bool(uses) and all(use == ("aten.linear.default", 1) for use in uses)
+    readers = {("aten.linear.default", 1), ("aten.embedding.default", 0)}
+    return bool(op.results[0].first_use) and all(_use(use) in readers for use in op.results[0].uses)
+
+
+def _use(use: Use) -> tuple[str, int]:
+    return use.operation.name.removeprefix("edge."), use.index
+
+
+def is_layers_input(op: Operation) -> bool:
+    """Whether ``op``, of any level, is one of :data:`AFFINE_INPUT` for linear layers with such weights alone."""
+    if not isinstance(op, SchemaOp) or op.SCHEMA.op_name not in AFFINE_INPUT:
+        return False
+    place = AFFINE_INPUT.index(op.SCHEMA.op_name)
+    # A weight is multiplied out by an operator of the same name.
+    if place == 2 and isinstance(op.operands[0].owner, GetWeightOp | ConstantOp):
+        return False
+    for result in op.results:
+        for use in result.uses:
+            if place == 2:
+                weight = use.operation.operands[1].owner if _use(use) == ("aten.linear.default", 0) else None
+                if not isinstance(weight, Operation) or not is_layers_weight(weight):
+                    return False
+            elif _use(use)[0] not in AFFINE_INPUT[place + 1 :] or not is_layers_input(use.operation):
+                return False
+    return True
 
 
 @registry_cache
@@ -92,7 +121,11 @@ class PreservedOps:
         if op.name in self.names or any(delegate.preserves(op) for delegate in self.delegates):
             return True
         if op.name.startswith(SPELLED_OUT):
-            return bool(self.delegates) or self.has_kernel(op) or (self.reads_integers and is_layers_weight(op))
+            return (
+                bool(self.delegates)
+                or self.has_kernel(op)
+                or (self.reads_integers and (is_layers_weight(op) or is_layers_input(op)))
+            )
         if op.name in DECOMPOSED or (self.delegates and op.name in PIECES):
             return False
         return self.has_kernel(op)

@@ -175,6 +175,9 @@ class Method {
   /// Bytes: method memory; planned memory by buffer; the most temporary memory that a run has used.
   size_t method_bytes() const { return method_bytes_ + delegate_bytes_; }
   std::vector<uint64_t> planned_bytes() const;
+  /// Planned memory itself, which holds the state between runs: for those that save it while no run goes on. What
+  /// several methods share is in the lists of all of them.
+  const std::vector<PlannedBuffer>& planned() const { return buffers_; }
   size_t temp_bytes() const { return method_.temp_memory_peak(); }
 
  private:

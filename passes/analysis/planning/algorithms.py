@@ -184,6 +184,8 @@ def _plan_pool(problem: Problem, instance: Instance, pool: int, algorithm: str) 
         offer("best_fit", best_fit(instance))
     if best_height > instance.target:
         offer("search", search(instance))
+    if best_height > instance.target:
+        offer("in_time", in_time(instance))
     limits = problem.pool(pool)
     if limits.capacity is not None and instance.target <= limits.capacity - limits.padding < best_height:
         room = limits.capacity - limits.padding

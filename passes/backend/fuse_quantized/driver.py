@@ -57,14 +57,19 @@ class FuseQuantizedPass(Pass):
         if not any(entry.quantized for entry in manifest.kernels.values()) or not _is_quantized(module):
             return
         # NumPy is loaded by programs that are quantized, and by no other.
-        from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers, WeightOfGroups
+        from etir.passes.backend.fuse_quantized.grouped import GroupedLayer, GroupedTable, WeightOfGroups, Weights
+        from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers
         from etir.passes.backend.fuse_quantized.operators import QuantizedOperator
 
-        kernels = Kernels(module, manifest, self.libraries)
+        kernels, weights = Kernels(module, manifest, self.libraries), Weights()
         for method in methods(module):
             apply_patterns_greedily(ctx, method, [QuantizedOperator(kernels)])
             # What the kernels for integers have left.
+            apply_patterns_greedily(ctx, method, [GroupedLayer(kernels, weights)])
             apply_patterns_greedily(ctx, method, [DynamicLayer(kernels), LayerOfIntegers(kernels)])
+        for method in methods(module):
+            # Tables of any method that layers of any method read.
+            apply_patterns_greedily(ctx, method, [GroupedTable(kernels, weights)])
             apply_patterns_greedily(ctx, method, [WeightOfGroups(kernels)])
         _declare(ctx, module, kernels.schemas())
 

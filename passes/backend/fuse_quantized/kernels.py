@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.api.integer_kernels import kernel_rows
 from etir.backends.api.quantization import QuantizedRow
-from etir.dialects.dtypes import dtype_of, f32, i8, i32, ui8
+from etir.dialects.dtypes import dtype_of, f16, f32, i8, i32, ui8
 from etir.dialects.edge.base import EdgeOp, edge_class
 from etir.dialects.et.layout import tensor_type
 from etir.dialects.et.program import GetWeightOp
@@ -105,4 +105,4 @@ class Kernels:
 
 
 def _types() -> dict[Attribute, str]:
-    return {type: str(dtype_of(type).numpy_name) for type in (f32, i8, i32, ui8)}
+    return {type: str(dtype_of(type).numpy_name) for type in (f16, f32, i8, i32, ui8)}

@@ -6,12 +6,10 @@
 // where s and z are those of the row by the formula of quantized_decomposed::choose_qparams_per_token_asymmetric, and
 // q = clamp(rint(x * (1/s) + z)) as quantize_per_token has it. Weights are packed (tile.h); the bias of int8_linear has
 // -(128 + z) times the sum of a column's weights in it, z the zero point of the input.
-#include <cmath>
-#include <limits>
-
 #include "kernels/integer/linear.gen.h"
 #include "kernels/integer/product.h"
 #include "kernels/integer/requantize.h"
+#include "kernels/integer/row_scale.h"
 
 namespace etir {
 namespace {
@@ -38,58 +36,6 @@ bool begin(KernelContext& ctx, const Tensor& input, int64_t columns, Tensor& out
   sizes[input.rank - 1] = columns;
   if (*depth > kMostDepth) return ctx.fail(Check::KernelShape, input, *depth), false;
   return ctx.resize(out, sizes, input.rank) && check_rows(ctx, out) && has_data(ctx, input) && has_data(ctx, out);
-}
-
-/// What a row is quantized with.
-struct RowScale {
-  float scale;
-  int32_t zero_point;
-};
-
-/// Chooses scale and zero point of `n` numbers and quantizes them. A row with a number that is not finite has the scale
-/// NaN, so that its results are NaN, as those of the separate operators are; other rows have their own.
-RowScale quantize_row(const float* x, int64_t n, int8_t* to) {
-  // Several chains of comparisons.
-  constexpr int kLanes = 16;
-  float low[kLanes] = {}, high[kLanes] = {}, odd[kLanes] = {};  // odd: 0, or NaN where something is not finite
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int k = 0; k < kLanes; ++k) {
-      odd[k] += x[i + k] * 0.0f;
-      low[k] = x[i + k] < low[k] ? x[i + k] : low[k];
-      high[k] = x[i + k] > high[k] ? x[i + k] : high[k];
-    }
-  }
-  for (; i < n; ++i) {
-    odd[0] += x[i] * 0.0f;
-    low[0] = x[i] < low[0] ? x[i] : low[0];
-    high[0] = x[i] > high[0] ? x[i] : high[0];
-  }
-  float least = low[0], most = high[0];
-  for (int k = 1; k < kLanes; ++k) {
-    odd[0] += odd[k];
-    least = low[k] < least ? low[k] : least;
-    most = high[k] > most ? high[k] : most;
-  }
-  constexpr float kLow = -128, kHigh = 127, kEps = std::numeric_limits<float>::epsilon();
-  float scale = (most - least) / (kHigh - kLow);
-  scale = scale < kEps ? kEps : scale;
-  const float down = least / scale, up = most / scale;
-  // The end of the range whose rounding error is larger is kept exact.
-  float point = (kLow + down) + (kHigh + up) > 0 ? kLow - down : kHigh - up;
-  point = !(point > kLow) ? kLow : point < kHigh ? point : kHigh;
-  const float zero = std::nearbyint(point);
-  const float inverse = static_cast<float>(1.0 / static_cast<double>(scale));
-  constexpr float kShift = 12582912.0f;
-  for (int64_t k = 0; k < n; ++k) {
-    const float product = x[k] * inverse;
-    float value = product + zero;
-    value = value > kLow ? value : kLow;
-    value = value < kHigh ? value : kHigh;
-    const float shifted = value + kShift;
-    to[k] = static_cast<int8_t>(static_cast<int32_t>(shifted - kShift));
-  }
-  return {scale + odd[0], static_cast<int32_t>(zero)};
 }
 
 }  // namespace

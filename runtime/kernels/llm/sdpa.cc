@@ -3,6 +3,7 @@
 //
 // Without a mask the keys up to the last query's position are used; with one, all keys of the cache.
 #include "kernels/llm/attention.h"
+#include "kernels/llm/attention_panel.h"
 #include "kernels/llm/cache.h"
 #include "kernels/llm/sdpa.gen.h"
 
@@ -125,9 +126,13 @@ bool prepare(KernelContext& ctx, const SdpaArgs& args, Attention* attention) {
   return true;
 }
 
+void attend_all(KernelContext& ctx, const Attention& task) {
+  if (!run_panels(ctx, task)) run_attention(ctx, task);
+}
+
 void sdpa(KernelContext& ctx, const SdpaArgs& args) {
   Attention task;
-  if (prepare(ctx, args, &task) && task.out->numel() > 0) run_attention(ctx, task);
+  if (prepare(ctx, args, &task) && task.out->numel() > 0) attend_all(ctx, task);
 }
 
 }  // namespace
@@ -179,7 +184,7 @@ void sdpa_with_kv_cache_out(KernelContext& ctx, const Tensor& query, const Tenso
     return;
   write_cache(key, key_cache, start);
   write_cache(value, value_cache, start);
-  if (task.out->numel() > 0) run_attention(ctx, task);
+  if (task.out->numel() > 0) attend_all(ctx, task);
 }
 
 void custom_quantized_sdpa_out(KernelContext& ctx, const Tensor& query, const Tensor& key, const Tensor& value,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,29 +11,15 @@ import torch
 from etir.interpret.numpy_ops import lookup
 from etir.interpret.numpy_ops.integer import packed
 
-from etir_testing.runtime import builds
-from etir_testing.runtime.kernels import KernelFailure, Kernels, build_kernels, manifest
+from etir_testing.runtime.integer_variants import VARIANTS, integer_kernels
+from etir_testing.runtime.kernels import KernelFailure, Kernels
 
 LAST = torch.channels_last
 
 
-VARIANTS = {"portable": "", "avx2": "-march=x86-64-v3 -DETIR_INT8_VNNI=0", "vnni": "-march=x86-64-v3"}
-"""Flags of the compiler that make each variant of the inner loops."""
-
-
 @pytest.fixture(scope="module", params=VARIANTS)
 def kernels(request: pytest.FixtureRequest) -> Kernels:
-    flags = VARIANTS[request.param]
-    if not flags:
-        return build_kernels("integer")
-    flag = {"avx2": "avx2", "vnni": "avx512_vnni"}[request.param]
-    if flag not in Path("/proc/cpuinfo").read_text().split():
-        pytest.skip(f"the processor has no {flag}")
-    names = [name for name, row in manifest().items() if row["family"] == "integer"]
-    defines = {"ETIR_ONLY_OPS": builds.selection(names), "ETIR_ISAS": "", "CMAKE_CXX_FLAGS": flags}
-    folder = builds.build(builds.preset_of_tests(), "etir_kernel_test", defines=defines)
-    (found,) = (folder / "runtime" / "testing").glob("libetir_kernel_test.*")
-    return Kernels(found)
+    return integer_kernels(request.param)
 
 
 def tensor(value: Any) -> Any:

@@ -1,0 +1,194 @@
+// Attention of many queries of one head over a cache: two matrix products with the online softmax between them.
+//
+// Queries are the columns of a panel as wide as a few vector registers, [dim][queries], packed once. A block of keys,
+// rows as they lie in the cache, times the panel gives scores [keys][queries]: maximum, exponential and sum of a query
+// go along a lane, without a horizontal step. The weights times the block's values, again rows as they lie, add to the
+// result, which is rescaled where a larger score came up (Dao, FlashAttention-2, arXiv:2307.08691). Nothing is
+// transposed, and of the cache only the keys up to the last query's position are read.
+#pragma once
+
+#include <limits>
+
+#include "kernels/llm/attention.h"
+#include "kernels/util/gemm.h"
+#include "kernels/util/vector_math.h"
+
+namespace etir::llm {
+
+#if ETIR_VECTOR_BYTES > 0 && !ETIR_SMALL_STACK
+
+/// Queries [first, first + count) of one head. kWidth: the most elements of a vector; kDirect: all tensors are float.
+template <int kVectors, int kWidth, bool kDirect>
+struct PanelAttention {
+  static constexpr int kLanes = Vector<float>::kLanes, kPanel = kVectors * kLanes;
+  static constexpr int kBlock = kDirect ? 64 : 16;  ///< keys at a time
+  static constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+  const Attention& task;
+  int64_t batch, head, first;
+  int count;
+  float queries[kWidth * kPanel];
+  float scores[kBlock * kPanel];
+  float largest[kPanel], total[kPanel], rescale[kPanel];
+  float converted[kDirect ? 1 : kBlock * kWidth];
+  float sums[kDirect ? 1 : kPanel * kWidth];
+
+  PanelAttention(const Attention& given, int64_t in_batch, int64_t of_head, int64_t from, int64_t queries_left)
+      : task(given),
+        batch(in_batch),
+        head(of_head),
+        first(from),
+        count(static_cast<int>(min64(queries_left, kPanel))) {}
+
+  int64_t limit(int query) const { return task.causal ? min64(task.keys, task.start + first + query + 1) : task.keys; }
+
+  void run() {
+    pack();
+    for (int q = 0; q < kPanel; ++q) largest[q] = kNever, total[q] = 0;
+    const int64_t key_head = head / (task.query.heads / task.key.heads);
+    const int64_t end = limit(count - 1);
+    float* to = sums;
+    int64_t to_row = task.query.dim;
+    if constexpr (kDirect) {
+      to = task.out->ptr<float>() + task.query.number(batch, first, head) * task.query.dim;
+      to_row = task.query.position_step * task.query.dim;
+    }
+    for (int64_t at = 0; at < end; at += kBlock) {
+      const int keys = static_cast<int>(min64(kBlock, end - at));
+      int64_t row = 0;
+      const float* key = rows_of(task.key, at, keys, key_head, &row);
+      multiply_rows<(kVectors > 1 ? 4 : 8), kVectors, false>(
+          key, row, 1, queries, kPanel, static_cast<int>(task.query.dim), keys, scores, kPanel, false);
+      weigh(at, keys);
+      if (at > 0) rescale_sums(to, to_row);
+      const float* value = rows_of(task.value, at, keys, key_head, &row);
+      int64_t d = 0;
+      for (; d + 2 * kLanes <= task.query.dim; d += 2 * kLanes) {
+        multiply_rows<6, 2, true>(scores, 1, kPanel, value + d, row, keys, count, to + d, to_row, at > 0);
+      }
+      for (; d < task.query.dim; d += kLanes) {
+        multiply_rows<6, 1, true>(scores, 1, kPanel, value + d, row, keys, count, to + d, to_row, at > 0);
+      }
+    }
+    finish(to, to_row);
+  }
+
+  /// Queries as columns, with the scale.
+  void pack() {
+    const int64_t dim = task.query.dim;
+    float buffer[kDirect ? 1 : kWidth];
+    for (int q = 0; q < kPanel; ++q) {
+      if (q >= count) {
+        for (int64_t d = 0; d < dim; ++d) queries[d * kPanel + q] = 0;
+        continue;
+      }
+      const float* from = task.query.load(task.query.number(batch, first + q, head), 0, dim, buffer);
+      for (int64_t d = 0; d < dim; ++d) queries[d * kPanel + q] = from[d] * task.scale;
+    }
+  }
+
+  /// Keys or values [at, at + keys) as float rows.
+  const float* rows_of(const Vectors& vectors, int64_t at, int keys, int64_t key_head, int64_t* row) {
+    if constexpr (kDirect) {
+      *row = vectors.position_step * vectors.dim;
+      return vectors.tensor->template ptr<float>() + vectors.number(batch, at, key_head) * vectors.dim;
+    } else {
+      *row = vectors.dim;
+      for (int j = 0; j < keys; ++j) {
+        vectors.load(vectors.number(batch, at + j, key_head), 0, vectors.dim, converted + j * vectors.dim);
+      }
+      return converted;
+    }
+  }
+
+  /// Scores become weights, relative to the largest score so far.
+  void weigh(int64_t at, int keys) {
+    if (at + keys > limit(0)) {
+      for (int q = 0; q < count; ++q) {
+        for (int64_t j = max64(limit(q) - at, 0); j < keys; ++j) scores[j * kPanel + q] = kNever;
+      }
+    }
+    float most[kPanel], sum[kPanel];
+    for (int q = 0; q < kPanel; ++q) most[q] = largest[q], sum[q] = 0;
+    for (int j = 0; j < keys; ++j) {
+      const float* row = scores + j * kPanel;
+      for (int q = 0; q < kPanel; ++q) most[q] = row[q] > most[q] ? row[q] : most[q];
+    }
+    for (int q = 0; q < kPanel; ++q) {
+      rescale[q] = vexp(largest[q] == kNever ? kNever : largest[q] - most[q]);
+      largest[q] = most[q];
+      most[q] = most[q] == kNever ? 0.0f : most[q];
+    }
+    for (int j = 0; j < keys; ++j) {
+      float* row = scores + j * kPanel;
+      for (int q = 0; q < kPanel; ++q) {
+        row[q] = vexp(row[q] - most[q]);
+        sum[q] += row[q];
+      }
+    }
+    for (int q = 0; q < kPanel; ++q) total[q] = total[q] * rescale[q] + sum[q];
+  }
+
+  void rescale_sums(float* to, int64_t to_row) const {
+    for (int q = 0; q < count; ++q) {
+      if (rescale[q] == 1.0f) continue;
+      float* row = to + q * to_row;
+      for (int64_t d = 0; d < task.query.dim; ++d) row[d] *= rescale[q];
+    }
+  }
+
+  void finish(const float* from, int64_t from_row) const {
+    for (int q = 0; q < count; ++q) {
+      const float by = total[q] != 0.0f ? 1.0f / total[q] : 0.0f;
+      const int64_t at = task.query.number(batch, first + q, head) * task.query.dim;
+      dispatch<kAttentionTypes>(task.out->dtype, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        if constexpr (!std::is_integral_v<T>) {
+          T* to = task.out->ptr<T>() + at;
+          for (int64_t d = 0; d < task.query.dim; ++d) to[d] = convert<T>(from[q * from_row + d] * by);
+        }
+      });
+    }
+  }
+};
+
+template <int kVectors, int kWidth, bool kDirect>
+void run_panels(KernelContext& ctx, const Attention& task) {
+  using Panel = PanelAttention<kVectors, kWidth, kDirect>;
+  const int64_t blocks = (task.query.positions + Panel::kPanel - 1) / Panel::kPanel;
+  ctx.parallel_for(task.batches * task.query.heads * blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t first = index % blocks * Panel::kPanel;
+      Panel panel(task, index / blocks / task.query.heads, index / blocks % task.query.heads, first,
+                  task.query.positions - first);
+      panel.run();
+    }
+  });
+}
+
+/// Attention of many queries; false where they are few, or not of the form that panels are for.
+inline bool run_panels(KernelContext& ctx, const Attention& task) {
+  constexpr int64_t kFew = 5;
+  const int64_t dim = task.query.dim;
+  if (task.mask != nullptr || task.query.positions < kFew || dim > 256 || dim % Vector<float>::kLanes != 0) {
+    return false;
+  }
+  if (task.query.tensor->dtype == ScalarType::Float) {
+    if (dim <= 128) {
+      run_panels<3, 128, true>(ctx, task);
+    } else {
+      run_panels<1, 256, true>(ctx, task);
+    }
+  } else {
+    run_panels<1, 256, false>(ctx, task);
+  }
+  return true;
+}
+
+#else
+
+inline bool run_panels(KernelContext&, const Attention&) { return false; }
+
+#endif
+
+}  // namespace etir::llm

@@ -1,0 +1,203 @@
+"""Weights in groups: products and lookups against NumPy, to the bit where sums are integers, and against float64."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from etir.interpret.numpy_ops import lookup
+from etir.interpret.numpy_ops.groups import packed_groups
+
+from etir_testing import ROOT
+from etir_testing.runtime.integer_variants import VARIANTS, integer_kernels
+from etir_testing.runtime.kernels import KernelFailure, Kernels
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def kernels(request: pytest.FixtureRequest) -> Kernels:
+    return integer_kernels(request.param)
+
+
+def tensor(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    return torch.from_numpy(np.ascontiguousarray(value))
+
+
+class Layer:
+    """A weight at random, packed, and what it stands for in float64."""
+
+    def __init__(self, bits: int, rows: int, depth: int, groups: int, *, low: bool, dtype: Any, hostile: bool = False):
+        self.random = np.random.default_rng(bits + rows + depth + groups)
+        most = (1 << bits) - 1
+        numbers = self.random.integers(0, most + 1, (rows, depth)).astype(np.uint8)
+        if hostile:
+            numbers = self.random.choice(np.array([0, most], np.uint8), (rows, depth))
+        scales = (self.random.random((rows, groups)) * 0.01 + 0.001).astype(dtype)
+        lows = (self.random.standard_normal((rows, groups)) * 0.05).astype(dtype) if low else None
+        packed = packed_groups(numbers, scales, lows, bits)
+        self.arguments = [packed.weight, packed.scales, packed.minimums]
+        wide = np.repeat(scales.astype(np.float64), depth // groups, 1)
+        zero = 0 if low else 1 << (bits - 1)
+        self.matrix = (numbers.astype(np.float64) - zero) * wide
+        if lows is not None:
+            self.matrix += np.repeat(lows.astype(np.float64), depth // groups, 1)
+        self.sums = self.matrix.sum(1).astype(np.float32)
+
+    def rows(self, count: int, depth: int) -> np.ndarray:
+        """Rows of float32 with zero points of their own."""
+        x = self.random.standard_normal((count, depth)) + self.random.standard_normal((count, 1))
+        return x.astype(np.float32)
+
+
+def call(kernels: Kernels, name: str, arguments: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The kernel's result and the oracle's."""
+    wanted = lookup(f"etir.{name}.default")(*arguments)
+    (found,) = kernels.call(f"etir::{name}.out", [tensor(v) for v in arguments], [tensor(np.zeros_like(wanted))])
+    return found.numpy(), wanted
+
+
+SHAPES = [
+    (1, 64, 16, 2), (1, 576, 40, 18), (3, 96, 33, 3), (8, 64, 5, 1), (15, 40, 17, 1), (17, 2112, 19, 33),
+    (70, 128, 50, 1), (131, 160, 16, 5), (2, 5, 1, 1), (0, 32, 4, 1), (4, 32, 0, 1), (9, 256, 3, 2),
+]  # fmt: skip
+"""Rows, depth, columns, groups."""
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("form", ["rows", "groups"])
+def test_dynamic(kernels: Kernels, bits: int, shape: tuple[int, int, int, int], form: str) -> None:
+    rows, depth, columns, groups = shape
+    for low, dtype in ((False, np.float16), (True, np.float32), (True, np.float16)):
+        layer = Layer(bits, columns, depth, groups, low=low, dtype=dtype, hostile=rows % 2 == 0)
+        x = layer.rows(rows, depth)
+        sums = layer.sums if form == "rows" else None
+        bias = layer.random.standard_normal(columns).astype(np.float32) if low else None
+        found, wanted = call(kernels, f"int{bits}_group_dynamic_linear", [x, *layer.arguments, sums, bias, columns])
+        np.testing.assert_array_equal(found, wanted)
+        if x.size and columns:
+            # The loss is that of the input's 8 bits: less than one step for each number of the depth.
+            real = x.astype(np.float64) @ layer.matrix.T + (0 if bias is None else bias)
+            step = np.ptp(np.append(x, 0)) / 255
+            bound = step * np.sqrt(depth) * 4 * np.abs(layer.matrix).max() + 1e-4
+            np.testing.assert_allclose(found, real, rtol=1e-3, atol=bound)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_scales_of_bfloat16(kernels: Kernels, bits: int) -> None:
+    """They give what the same scales give as float32."""
+    layer = Layer(bits, 40, 96, 3, low=True, dtype=np.float32)
+    x = layer.rows(5, 96)
+    weight, *factors = map(tensor, layer.arguments)
+    short = [f.to(torch.bfloat16) for f in factors]
+    for name, more in (("dynamic_linear", [tensor(layer.sums), None, 40]), ("linear", [None, 40])):
+        found = [
+            kernels.call(f"etir::int{bits}_group_{name}.out", [tensor(x), weight, *given, *more], [torch.zeros(5, 40)])
+            for given in (short, [f.float() for f in short])
+        ]
+        np.testing.assert_array_equal(found[0][0].numpy(), found[1][0].numpy())
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("low", [False, True])
+def test_float(kernels: Kernels, bits: int, shape: tuple[int, int, int, int], low: bool) -> None:
+    rows, depth, columns, groups = shape
+    layer = Layer(bits, columns, depth, groups, low=low, dtype=np.float16)
+    x = layer.rows(rows, depth)
+    bias = layer.random.standard_normal(columns).astype(np.float32) if rows % 2 else None
+    found, _ = call(kernels, f"int{bits}_group_linear", [x, *layer.arguments, bias, columns])
+    real = x.astype(np.float64) @ layer.matrix.T + (0 if bias is None else bias)
+    np.testing.assert_allclose(found, real, rtol=1e-5, atol=1e-5 * (1 + np.abs(real).max(initial=0)))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("rows", "depth", "groups"), [(50, 64, 2), (17, 40, 1), (3, 6, 1)])
+@pytest.mark.parametrize("low", [False, True])
+def test_embedding(kernels: Kernels, bits: int, rows: int, depth: int, groups: int, low: bool) -> None:
+    """A row of the table is the dequantized row, to the bit."""
+    layer = Layer(bits, rows, depth, groups, low=low, dtype=np.float16)
+    for dtype in (np.int64, np.int32):
+        indices = layer.random.integers(0, rows, (2, 3)).astype(dtype)
+        found, wanted = call(kernels, f"int{bits}_group_embedding", [*layer.arguments, indices, rows, depth])
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_allclose(found, layer.matrix[indices], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("form", ["rows", "groups"])
+def test_rows_that_are_not_finite(kernels: Kernels, value: float, form: str) -> None:
+    """Their results are NaN; those of other rows are what they are without them."""
+    layer = Layer(4, 20, 96, 3, low=False, dtype=np.float16)
+    x = layer.rows(11, 96)
+    sums = layer.sums if form == "rows" else None
+    arguments = [*layer.arguments, sums, None, 20]
+    _, wanted = call(kernels, "int4_group_dynamic_linear", [x, *arguments])
+    x[::2, 50] = value
+    wanted = wanted.copy()
+    wanted[::2] = np.nan
+    (found,) = kernels.call(
+        "etir::int4_group_dynamic_linear.out", [tensor(v) for v in (x, *arguments)], [torch.zeros(11, 20)]
+    )
+    np.testing.assert_array_equal(found.numpy(), wanted)
+
+
+def test_the_ends(kernels: Kernels) -> None:
+    """Numbers of the input at -128 and 127, weights at 0 and 15: the largest sums of 16 bits."""
+    for ends in ([-1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]):
+        x = np.tile(np.array(ends, np.float32), (5, 160))
+        for low in (False, True):
+            layer = Layer(4, 16, 320, 5, low=low, dtype=np.float32, hostile=True)
+            for sums in (layer.sums, None):
+                found, wanted = call(kernels, "int4_group_dynamic_linear", [x, *layer.arguments, sums, None, 16])
+                np.testing.assert_array_equal(found, wanted)
+
+
+def test_refused(kernels: Kernels) -> None:
+    layer = Layer(4, 20, 64, 2, low=False, dtype=np.float16)
+    weight, scales, _ = map(tensor, layer.arguments)
+    x, sums, out = torch.zeros(3, 64), torch.zeros(20), torch.zeros(3, 20)
+    for arguments, check in (
+        ([x, weight.to(torch.int8), scales, None, sums, None, 20], "KernelDtype"),
+        ([x, weight, scales.double(), None, sums, None, 20], "KernelDtype"),
+        ([x.half(), weight, scales, None, sums, None, 20], "KernelDtype"),
+        ([x, weight[0], scales, None, sums, None, 20], "KernelRank"),
+        ([x, weight, scales[0], None, sums, None, 20], "KernelRank"),
+        ([torch.tensor(1.0), weight, scales, None, sums, None, 20], "KernelRank"),
+        ([x, weight, scales, None, sums, None, 33], "KernelShape"),
+        ([x[:, :60].contiguous(), weight, scales, None, sums, None, 20], "KernelShape"),
+        ([x, weight, scales[:, :0], None, sums, None, 20], "KernelShape"),
+        ([x, weight, scales, scales[:, :1].contiguous(), sums, None, 20], "KernelShape"),
+        ([x, weight, scales, None, sums[:3], None, 20], "KernelShape"),
+        ([x, weight, scales, None, sums, None, -1], "KernelArgument"),
+    ):
+        with pytest.raises(KernelFailure) as failure:
+            kernels.call("etir::int4_group_dynamic_linear.out", arguments, [out])
+        assert failure.value.check == check, arguments
+    for index in (-1, 20):
+        with pytest.raises(KernelFailure) as failure:
+            kernels.call(
+                "etir::int4_group_embedding.out", [weight, scales, None, torch.tensor([index]), 20, 64], [out[:1]]
+            )
+        assert failure.value.check == "KernelIndex"
+
+
+@pytest.mark.parametrize(("processor", "variant"), [("max", "3"), ("cortex-a53", "0")])
+def test_arm(tmp_path: Path, processor: str, variant: str) -> None:
+    """The dot product of newer Arm processors gives the portable code's bits; older ones run the portable code."""
+    compiler, emulator = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
+    if compiler is None or emulator is None:
+        pytest.skip("no compiler or no emulator for aarch64")
+    runtime, program = ROOT / "runtime", tmp_path / "check"
+    sources = [Path(__file__).with_name("group_tile_check.cc"), runtime / "kernels" / "kernel.cc"]
+    flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-static", f"-I{runtime}"]
+    subprocess.run([compiler, *flags, *map(str, sources), "-o", str(program)], check=True)
+    done = subprocess.run([emulator, "-cpu", processor, str(program)], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [variant, "0"]
