@@ -1,0 +1,155 @@
+"""What is run: a cell is a chain of jobs, of which several cells may share some.
+
+::
+
+    export (program) -> quantize (program x recipe x target x delegates) -> cell -> time, on a quiet machine
+
+A job is known by the digest of everything that its result depends on. Its result is an artefact of that name, so that
+nothing that any sweep has made is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from etir.sweeps.identity import compiler_digest, digest_of, digest_of_files
+from etir.sweeps.model import Cell, Figure
+from etir.sweeps.plan import Plan, ProgramEntry
+
+LATE = (
+    *("plan_inputs", "plan_outputs", "share_state", "external_weights", "external_state", "optimizer"),
+    *("state_methods", "debug_info"),
+)
+"""Options of a compilation that say nothing about quantization: cells that differ in them share that stage."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One stage. ``stage`` names the function of :mod:`etir.sweeps.stages` that does it on ``given``.
+
+    ``needs`` are the artefacts that it reads. ``exclusive`` jobs run while nothing else does on a machine.
+    """
+
+    key: str
+    stage: str
+    given: Mapping[str, Any]
+    needs: tuple[str, ...] = ()
+    shared: bool = False
+    exclusive: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job. ``status`` is ``ok``, ``wrong`` (a difference above the tolerance), ``error``, ``crash``,
+    ``timeout``, ``memory``, ``disk`` or ``lost``; ``error`` the id and ``message`` the text of the cause.
+    """
+
+    status: str = "ok"
+    figures: Mapping[str, Figure] = field(default_factory=dict[str, Figure])
+    error: str = ""
+    message: str = ""
+    seconds: float = 0.0
+    host: str = ""
+    processor: str = ""
+
+
+FAILURES = ("error", "crash", "timeout", "memory", "disk", "lost")
+"""Statuses after which the stages that follow have nothing to work on."""
+
+
+@dataclass
+class Chain:
+    """A cell with its jobs in order; ``at`` is the next one, ``done`` what became of those before it.
+
+    ``attempts`` counts the starts of the next one, ``lost`` the workers that were lost with any of them.
+    """
+
+    id: str
+    cell: Cell
+    jobs: tuple[Job, ...]
+    at: int = 0
+    done: list[Outcome] = field(default_factory=list[Outcome])
+    attempts: int = 0
+    lost: int = 0
+
+
+class Chains:
+    """The cells of a plan as chains of jobs, each with its id."""
+
+    def __init__(self, plan: Plan):
+        self._plan = plan
+        self._programs: dict[str, str] = {}
+        self._functions: dict[str, list[str]] = {}
+        depends = digest_of_files(Path(path) for path in plan.depends)
+        self._base = digest_of([compiler_digest(), depends])
+
+    def id_of(self, program: ProgramEntry, cell: Cell) -> str:
+        """The digest of everything that decides what a row says."""
+        plan = self._plan
+        metric = [self._function(program.metric), program.tolerance or plan.tolerance, list(plan.measure)]
+        function = [self._function(plan.function), plan.exclusive]
+        where = [cell.name, cell.delegate_texts, cell.recipe_keywords, cell.option_keywords]
+        return digest_of([self._program(program), where, metric, function])
+
+    def chain(self, program: ProgramEntry, cell: Cell) -> Chain:
+        """The jobs that make the cell's row."""
+        plan, id = self._plan, self.id_of(program, cell)
+        if plan.function is not None:
+            given = {"function": plan.function, "cell": cell}
+            return Chain(id, cell, (Job(id, "call", given, exclusive=plan.exclusive),))
+        source = self._program(program)
+        export = Job(source, "export", {"program": program}, shared=True)
+        jobs, last = [export], export
+        if cell.recipe_keywords is not None:
+            options = {k: v for k, v in cell.option_keywords.items() if k not in LATE}
+            what = {"recipe": dict(cell.recipe_keywords), "target": cell.target, "options": options}
+            what |= {"delegates": list(cell.delegate_texts)}
+            ranges = cell.recipe_keywords.get("ranges")
+            files = [] if ranges is None else [digest_of_files([Path(ranges)])]
+            key = digest_of([source, what, files])
+            last = Job(key, "quantize", what, (source,), shared=True)
+            jobs.append(last)
+        measure = [m for m in plan.measure if m != "latency"]
+        tolerance = plan.tolerance if program.tolerance is None else program.tolerance
+        given = {
+            "cell": cell,
+            "measure": measure,
+            "tolerance": tolerance,
+            "metric": program.metric,
+            "quantized": cell.recipe_keywords is not None,
+        }
+        key = digest_of([id, "cell"])
+        # Schedules are measured while the file is made: nothing else may run on the machine.
+        tuned = any("tune=" in text for text in cell.delegate_texts)
+        jobs.append(Job(key, "cell", given, tuple(dict.fromkeys((source, last.key))), exclusive=tuned))
+        if "latency" in plan.measure:
+            given = {"target": cell.target}
+            jobs.append(Job(id, "time", given, (source, key), exclusive=True))
+        return Chain(id, cell, tuple(jobs))
+
+    def _program(self, program: ProgramEntry) -> str:
+        """The digest of a program: of its file, or of its factory with all that is known to decide what it makes."""
+        found = self._programs.get(program.name)
+        if found is None:
+            what: list[Any] = [self._base, dict(program.arguments), self._function(program.factory)]
+            if program.file is not None:
+                what.append(digest_of_files([Path(program.file)]))
+            for data in (program.calibration, program.samples):
+                is_file = data is not None and data.endswith(".npz")
+                what.append(digest_of_files([Path(data)]) if is_file and data is not None else self._function(data))
+            found = self._programs[program.name] = digest_of(what)
+        return found
+
+    def _function(self, name: str | None) -> list[str] | None:
+        """A function by its name and the bytes of its module's source."""
+        if name is None:
+            return None
+        if name not in self._functions:
+            from etir.sweeps.calls import source_of
+
+            source = source_of(name.partition(":")[0], self._plan.folder)
+            self._functions[name] = [name, digest_of_files([source]) if source is not None else ""]
+        return self._functions[name]

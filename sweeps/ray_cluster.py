@@ -1,0 +1,211 @@
+"""Jobs on a Ray cluster.
+
+Ray starts, places and moves: a job is a Ray task that asks for the plan's ``cpus`` and ``resources``; an exclusive one
+asks for all processors of a node. Inside of its Ray worker a job runs in a process of its own
+(:class:`~etir.sweeps.processes.Slot`), so that crashes, hangs and limits of memory are rows there as on one machine,
+and a Ray worker that is gone is always the cluster's loss: the scheduler starts the job again on another one.
+
+Artefacts are kept in the driver's folder. A job gets those that it needs through the object store, once for each node,
+and sends back what it has made; with a shared folder none of them goes through Ray.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from etir.sweeps.errors import E1907
+from etir.sweeps.jobs import FAILURES, Job, Outcome
+from etir.sweeps.plan import Limits
+from etir.sweeps.processes import Slot
+from etir.sweeps.scheduler import Event
+from etir.sweeps.store import Store
+from etir.sweeps.worker import Setup
+
+AHEAD = 2
+"""Jobs that are given to the cluster for each of its processors, so that none waits for the driver."""
+
+KEPT = 64
+"""Artefacts that the driver keeps in the object store at a time."""
+
+PATIENCE = 60.0
+"""Seconds without any node that can run a job, after which the cluster is given up."""
+
+Made = list[tuple[str, str, bytes]]
+"""Artefacts as key, suffix and bytes."""
+
+
+class Cluster:
+    """The cluster at ``address``. Raises error E1907 when it cannot be reached, or ray is not installed."""
+
+    def __init__(self, address: str, setup: Setup, limits: Limits, store: Store, *, shared: bool = False):
+        try:
+            import ray
+        except ImportError:
+            raise E1907.error("ray is not installed") from None
+        self._ray, self._setup, self._limits = ray, setup, limits
+        self._store, self._is_shared = store, shared
+        self._owns = not ray.is_initialized()
+        if self._owns:
+            self._connect(address)
+        options: dict[str, Any] = {"max_retries": 0, "num_returns": 2, "resources": dict(limits.resources) or None}
+        self._run = ray.remote(**options)(_remote)
+        self._tokens: dict[Any, tuple[int, Job, Any]] = {}
+        self._objects: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._cpus, self._asked = 0.0, 0.0
+        self._exclusive = 0
+
+    def _connect(self, address: str) -> None:
+        _probe(address)
+        try:
+            self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            message = (str(error).splitlines() or [""])[0]
+            raise E1907.error(f"there is no cluster at '{address}': {message}") from None
+
+    # --- what the scheduler asks -------------------------------------------------------------------------------------
+
+    def has_room(self, job: Job) -> bool:
+        """Whether the cluster has less to do than it could begin with; exclusive jobs come one to a node."""
+        if job.exclusive:
+            return len(self._tokens) == self._exclusive and self._exclusive < max(1, len(self._nodes()))
+        return self._exclusive == 0 and len(self._tokens) < AHEAD * max(1.0, self._processors() / self._limits.cpus)
+
+    def start(self, token: int, job: Job) -> None:
+        """Give it to Ray."""
+        limits = self._limits
+        cpus = (
+            limits.cpus
+            if not job.exclusive
+            else min((n["Resources"].get("CPU", 1.0) for n in self._nodes()), default=1)
+        )
+        places = [] if self._is_shared else [(key, suffix) for key in job.needs for suffix in ("bin", "pte")]
+        known = [place for place in places if self._store.path(*place).is_file()]
+        objects = [self._object(place) for place in known]
+        setup = self._setup if self._is_shared else replace(self._setup, store="")
+        remote: Any = self._run.options(num_cpus=max(cpus, limits.cpus))
+        outcome, made = remote.remote((setup, limits.seconds, tuple(sys.path)), job, known, *objects)
+        self._tokens[outcome] = token, job, made
+        self._exclusive += job.exclusive
+
+    def wait(self) -> Iterable[Event]:
+        """Wait for some job to end. Raises error E1907 when all nodes are gone."""
+        given_up = time.monotonic() + PATIENCE
+        while True:
+            ready, _ = self._ray.wait(list(self._tokens), num_returns=1, timeout=1.0)
+            if ready:
+                more, _ = self._ray.wait(list(self._tokens), num_returns=len(self._tokens), timeout=0)
+                return [self._event(one) for one in dict.fromkeys([*ready, *more])]
+            self._asked = 0.0
+            if self._nodes():
+                given_up = time.monotonic() + PATIENCE
+            elif time.monotonic() > given_up:
+                raise E1907.error(
+                    f"the cluster has had no node for {PATIENCE:.0f} s", help="start nodes, and sweep again"
+                )
+
+    def _event(self, one: Any) -> Event:
+        token, job, made = self._tokens.pop(one)
+        self._exclusive -= job.exclusive
+        errors = self._ray.exceptions
+        try:
+            outcome: Outcome = self._ray.get(one)
+            artefacts: Made = [] if self._is_shared or outcome.status in FAILURES else self._ray.get(made)
+        except errors.RayTaskError as error:
+            cause = error.cause if isinstance(error.cause, Exception) else error
+            from etir.sweeps.stages import failure
+
+            return Event(token, failure(cause, job.stage))
+        except errors.RayError as error:
+            return Event(token, None, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+        try:
+            for key, suffix, data in artefacts:
+                self._store.write(key, data, suffix)
+        except OSError as error:
+            from etir.sweeps.stages import failure
+
+            return Event(token, failure(error, job.stage))
+        return Event(token, outcome)
+
+    def close(self) -> None:
+        """Stop what runs, and leave the cluster."""
+        for one in self._tokens:
+            self._ray.cancel(one, force=True)
+        if self._owns:
+            self._ray.shutdown()
+
+    # --- the cluster -------------------------------------------------------------------------------------------------
+
+    def _nodes(self) -> list[Any]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
+
+    def _processors(self) -> float:
+        """Processors of the cluster, asked for now and then."""
+        if time.monotonic() - self._asked > 1.0:
+            self._cpus, self._asked = self._ray.cluster_resources().get("CPU", 0.0), time.monotonic()
+        return self._cpus
+
+    def _object(self, place: tuple[str, str]) -> Any:
+        """The artefact in the object store."""
+        found = self._objects.get(place)
+        if found is None:
+            found = self._objects[place] = self._ray.put(self._store.read(*place))
+            while len(self._objects) > KEPT:
+                self._objects.popitem(last=False)
+        self._objects.move_to_end(place)
+        return found
+
+
+def _probe(address: str) -> None:
+    """Refuse an address at which nobody listens, before Ray waits for it. Raises error E1907."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise E1907.error(f"nobody answers at '{address}': {error.strerror or error}") from None
+
+
+# --- in a Ray worker --------------------------------------------------------------------------------------------------
+
+_SLOTS: dict[tuple[Setup, float], Slot] = {}
+"""The process of this Ray worker, by what was asked of it: it is used again for job after job."""
+
+
+def _remote(
+    how: tuple[Setup, float, tuple[str, ...]], job: Job, places: list[tuple[str, str]], *artefacts: bytes
+) -> tuple[Outcome, Made]:
+    """One job, in a process of its own."""
+    given, seconds, paths = how
+    sys.path.extend(path for path in paths if path not in sys.path)
+    setup = given
+    if not given.store:
+        folder = Path(tempfile.gettempdir()) / f"etir-sweep-{os.getuid()}-{os.getpid()}"
+        setup = replace(given, store=str(folder))
+    store = Store(setup.store)
+    for (key, suffix), data in zip(places, artefacts, strict=True):
+        if not store.path(key, suffix).is_file():
+            store.write(key, data, suffix)
+    slot = _SLOTS.get((setup, seconds))
+    if slot is None:
+        for old in _SLOTS.values():
+            old.close()
+        _SLOTS.clear()
+        slot = _SLOTS[setup, seconds] = Slot(setup, seconds)
+    outcome = slot.run(job)
+    made: Made = []
+    if not given.store:
+        for suffix in ("pte", "bin"):
+            if store.path(job.key, suffix).is_file():
+                made.append((job.key, suffix, store.read(job.key, suffix)))
+    return outcome, made

@@ -1,0 +1,49 @@
+"""Artefacts in a folder, named by the digest of all that they were made from.
+
+A file is there whole or not at all, so that any number of sweeps, on any number of machines that share the folder, may
+use it at the same time. ``KEY.bin`` is what later stages read, ``KEY.pte`` the file that a cell has made.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from etir.dialects.et.weights import write_atomically
+
+
+class Store:
+    """The folder. Reading raises ``OSError`` for what is not there, writing for a disk that is full."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+
+    def path(self, key: str, suffix: str = "bin") -> Path:
+        """Where an artefact is, or would be."""
+        return self.folder / key[:2] / f"{key}.{suffix}"
+
+    def has(self, key: str) -> bool:
+        """Whether a job of that key was done."""
+        return self.path(key).is_file()
+
+    def read(self, key: str, suffix: str = "bin") -> bytes:
+        """The bytes."""
+        return self.path(key, suffix).read_bytes()
+
+    def write(self, key: str, data: bytes, suffix: str = "bin") -> None:
+        """Add an artefact; what has the same key has the same bytes."""
+        path = self.path(key, suffix)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, [data])
+
+    def remove(self, key: str) -> None:
+        """Forget what a job has made, so that it is done again."""
+        for suffix in ("bin", "pte"):
+            self.path(key, suffix).unlink(missing_ok=True)
+
+    def check(self) -> None:
+        """Make the folder. Raises ``OSError`` when that, or a file in it, cannot be made."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        probe = self.folder / f".probe-{os.getpid()}"
+        probe.write_bytes(b"x")
+        probe.unlink()

@@ -1,0 +1,114 @@
+"""A worker process: ``python -m etir.sweeps.worker DESCRIPTOR`` takes jobs from a socket, one after the other.
+
+It is a new process, not a fork: the program that sweeps may have threads and devices that a fork does not survive, and
+its main module is none of a worker's business. One worker does many jobs. What it prints goes to a file, of which the
+end tells why it ended, if it does. Exits when the other end of the socket is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from etir.sweeps.jobs import Job, Outcome
+from etir.sweeps.lock import machine_lock
+from etir.sweeps.stages import run_job
+from etir.sweeps.store import Store
+
+STARTED = "started"
+"""What a worker says when it begins with a job, for an exclusive one with the machine's lock: its time runs from there.
+"""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all jobs of a sweep have in common: the folder of artefacts, folders of modules, bytes of memory that a job
+    may take above what its process has, threads."""
+
+    store: str
+    paths: tuple[str, ...] = ()
+    memory: int | None = None
+    threads: int = 1
+
+
+def main(descriptor: int) -> None:
+    """Answer jobs until there are no more."""
+    connection = Connection(descriptor)
+    try:
+        setup: Setup = connection.recv()
+        sys.path.extend(path for path in setup.paths if path not in sys.path)
+        store, limited = Store(setup.store), MemoryLimit(setup.memory)
+        while True:
+            job: Job = connection.recv()
+            if job.exclusive:
+                with machine_lock():
+                    connection.send(STARTED)
+                    answer = _answer(job, store, limited, setup)
+            else:
+                connection.send(STARTED)
+                answer = _answer(job, store, limited, setup)
+            connection.send(answer)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+    os._exit(0)  # Threads of libraries that are still there have nothing to say.
+
+
+def _answer(job: Job, store: Store, limited: MemoryLimit, setup: Setup) -> Outcome:
+    set_threads(setup.threads)
+    limited.set()
+    try:
+        return run_job(job, store)
+    finally:
+        limited.lift()
+
+
+def set_threads(count: int) -> None:
+    """Threads of torch, where it is loaded: those of a library that starts later follow the environment."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "set_num_threads") and torch.get_num_threads() != count:
+        torch.set_num_threads(count)
+
+
+class MemoryLimit:
+    """Lets a job take so many bytes of private memory (``RLIMIT_DATA``) above what the process had before it.
+
+    Then memory cannot be had: Python and torch raise what becomes a row, and what does not look ends its process.
+    """
+
+    def __init__(self, limit: int | None):
+        self._limit = limit
+
+    def set(self) -> None:
+        """Begin."""
+        if self._limit is not None and (used := _data_bytes()) is not None:
+            import resource
+
+            hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+            resource.setrlimit(resource.RLIMIT_DATA, (used + self._limit, hard))
+
+    def lift(self) -> None:
+        """End."""
+        if self._limit is not None:
+            import resource
+
+            hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+            resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def _data_bytes() -> int | None:
+    """Private memory of this process; None where the system does not say."""
+    try:
+        with open("/proc/self/status", encoding="utf-8") as file:
+            return next((int(line.split()[1]) * 1024 for line in file if line.startswith("VmData:")), None)
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    # By its own name: what is sent to this process and back has one class, not two.
+    from etir.sweeps import worker
+
+    worker.main(int(sys.argv[1]))

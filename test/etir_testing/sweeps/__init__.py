@@ -1,0 +1,1 @@
+"""What tests of sweeps give to plans."""

@@ -1,0 +1,91 @@
+"""Sweeps on a real Ray cluster of two nodes on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import etir
+from etir import EtirError
+from etir.sweeps import Results
+
+from etir_testing.sweeps import cells
+
+pytest.importorskip("ray", reason="ray is not installed")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    running = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        yield running
+    finally:
+        running.shutdown()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_a_cluster_that_is_not_there(tmp_path: Path, address: str) -> None:
+    plan = {"function": cells.figures, "programs": [{"name": "x"}]}
+    with pytest.raises(EtirError, match="E1907.*nobody answers"):
+        etir.sweep(plan, tmp_path / "r.sqlite", ray=address)
+
+
+@pytest.mark.nightly
+def test_a_node_that_is_killed_costs_no_row(tmp_path: Path, cluster: Any) -> None:
+    """Half of the cells are on the second node when it goes."""
+    node = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    ends = {"crash": "crash", "raise": "error"}
+    programs = [{"name": f"p{i}", "arguments": {"seconds": 0.4}} for i in range(30)]
+    programs += [{"name": kind, "arguments": {"kind": kind}} for kind in ends]
+    plan = {"function": cells.figures, "programs": programs, "limits": {"seconds": 60}}
+    seen: list[str] = []
+
+    def kill(name: str, _: object) -> None:
+        seen.append(name)
+        if len(seen) == 8:
+            cluster.remove_node(node, allow_graceful=False)
+
+    found = etir.sweep(plan, tmp_path / "r.sqlite", ray=cluster.address, watch=kill)
+    assert found.ran == len(programs)
+    rows = {row.program: row for row in found.rows()}
+    assert {name: row.status for name, row in rows.items()} == {
+        p["name"]: ends.get(str(p["name"]), "ok") for p in programs
+    }
+    assert any(row.attempts > 1 for row in rows.values())
+    assert etir.sweep(plan, tmp_path / "r.sqlite", ray="127.0.0.1:1").ran == 0
+
+
+@pytest.mark.nightly
+def test_the_small_zoo_is_the_same_everywhere(tmp_path: Path, cluster: Any) -> None:
+    """Some small entries x 2 targets x 2 delegates: serial, on two processes, and on two nodes of a cluster."""
+    cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    plan: dict[str, Any] = {
+        "programs": [
+            {
+                "each": ["llama2_decode", "squeezenet1_1", "shufflenet_v2_x1_0"],
+                "factory": "etir_testing.sweeps.plans:zoo",
+            }
+        ],
+        "targets": ["etir", "executorch"],
+        "delegates": ["none", "xnnpack", "reference"],
+        "measure": ["bytes", "arena", "method_memory", "difference"],
+        "exclude": [{"target": "etir", "delegates": "xnnpack"}, {"target": "executorch", "delegates": "reference"}],
+    }
+
+    def rows(name: str, **how: Any) -> dict[str, Any]:
+        etir.sweep(plan, tmp_path / name, **how)
+        with Results(tmp_path / name) as results:
+            return {row.name: (row.id, row.status, row.figures) for row in results.rows()}
+
+    serial = rows("serial.sqlite", jobs=0)
+    assert len(serial) == 12 and {status for _, status, _ in serial.values()} == {"ok"}
+    assert rows("two.sqlite", jobs=2) == serial
+    assert rows("ray.sqlite", ray=cluster.address) == serial
+    assert rows("shared.sqlite", ray=cluster.address, shared=True, store=tmp_path / "store") == serial

@@ -1,0 +1,230 @@
+"""Reports: the table, CSV, the front, differences, and the page in headless Chromium."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etir.sweeps import Cell, Results, Row
+from etir.sweeps.jobs import Outcome
+from etir.sweeps.page import sweep_page
+from etir.sweeps.report import changes, pareto
+from etir.tools import et_sweep
+
+from etir_testing.devtools.browser import Browser
+
+EVIL = "</script><img src=x onerror=alert(1)>"
+
+# delegates, recipe: latency in seconds, accuracy, bytes. By hand: of all six nothing beats (none, int8), which is the
+# smallest, (xnnpack, int8), which is the quickest, and (none, float32), which is the most accurate.
+POINTS = {
+    ("none", "float32"): (0.004, 97.0, 4000),
+    ("none", "int8"): (0.003, 95.0, 1000),
+    ("none", "int4"): (0.005, 90.0, 1000),
+    ("xnnpack", "float32"): (0.004, 96.5, 4100),
+    ("xnnpack", "int8"): (0.001, 95.0, 1100),
+    ("xnnpack", "int4"): (0.003, 90.0, 1200),
+}
+FRONT = {("none", "float32"), ("none", "int8"), ("xnnpack", "int8")}
+
+
+def _row(delegates: str, recipe: str, **more: Any) -> Row:
+    latency, accuracy, size = POINTS[delegates, recipe]
+    figures = {"bytes": size, "accuracy": accuracy, "latency": latency, "ran": True}
+    row = Row(
+        "0", "tiny", "digits", "etir", delegates, recipe, "default", "ok", "", "", figures, 1.0, 1, "here", "a", "1", 1
+    )  # type: ignore[arg-type]
+    return replace(row, **more)
+
+
+ROWS = [
+    *(_row(*key) for key in POINTS),
+    _row("none", "int8", program=EVIL, status="error", error="E1102", message="no backend\nmore", figures={}),
+]
+
+
+def test_the_front_by_hand() -> None:
+    points = [(latency, -accuracy, size) for latency, accuracy, size in POINTS.values()]
+    assert {list(POINTS)[i] for i in pareto(points)} == FRONT
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=30))
+def test_the_front_is_what_nothing_beats(points: list[tuple[int, ...]]) -> None:
+    def beats(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+        return all(x <= y for x, y in zip(a, b, strict=True)) and a != b
+
+    assert pareto(points) == [i for i, p in enumerate(points) if not any(beats(q, p) for q in points)]
+
+
+def test_changes() -> None:
+    before = [_row(*key) for key in POINTS if key != ("none", "int4")]
+    slower = dict(before[0].figures) | {"latency": 0.008, "bytes": 3900}
+    elsewhere = dict(before[1].figures) | {"latency": 9.0, "accuracy": 94.0}
+    after = [
+        replace(before[0], figures=slower),
+        replace(before[1], figures=elsewhere, host="there"),
+        replace(before[2], status="wrong"),
+        *before[4:],
+        _row("none", "int4"),
+    ]
+    found = [(c.name.split("/")[2:4], c.what, c.better) for c in changes(after, before)]
+    assert found == [
+        (["none", "float32"], "latency", False),
+        (["none", "int8"], "accuracy", False),  # its latency is another machine's
+        (["xnnpack", "float32"], "status", False),
+        (["none", "int4"], "status", None),  # new
+        (["xnnpack", "int8"], "status", None),  # gone
+        (["none", "float32"], "bytes", True),
+    ]
+    assert changes(before, before) == []
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def _write(path: Path, rows: list[Row], factor: float = 1.0) -> None:
+    with Results(path) as results:
+        for i, row in enumerate(rows):
+            cell = Cell(row.program, row.target, row.delegates, row.recipe, row.options)
+            figures = {**row.figures, **({"bytes": int(row.figures["bytes"] * factor)} if row.figures else {})}  # type: ignore[operator]
+            outcome = Outcome(row.status, figures, row.error, row.message, 1.0, row.host, row.processor)
+            results.add("tiny", f"{i}", cell, outcome, 1, "1")
+
+
+def test_the_command_s_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new, old = tmp_path / "new.sqlite", tmp_path / "old.sqlite"
+    _write(new, ROWS)
+    _write(old, ROWS, 2.0)
+    assert et_sweep.main(["report", str(new), "--only", "digits/*"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["delegates", "recipe", "status", "bytes", "accuracy", "latency"]
+    assert lines[1].split() == ["none", "float32", "ok", "4,000", "97", "4.000", "ms"] and len(lines) == 7
+    assert et_sweep.main(["report", str(new), "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["latency"] for row in rows if row["delegates"] == "xnnpack"] == ["0.004", "0.003", "0.001"]
+    assert {row["error"] for row in rows} == {"", "E1102"}
+    assert et_sweep.main(["report", str(new), "--against", str(old)]) == 0
+    text = capsys.readouterr().out
+    assert "better  digits/etir/none/float32/default  bytes: 8,000 -> 4,000 (-50.0 %)" in text
+    assert text.endswith("7 cells against 7: 0 worse, 6 better, 6 changes\n")
+    assert et_sweep.main(["report", str(new), "--against", str(old), "--format", "csv"]) == 1
+    assert "E0901" in capsys.readouterr().err
+    assert et_sweep.main(["report", str(new), "-o", str(tmp_path / "p.html"), "--title", "mine"]) == 0
+    assert "<title>mine</title>" in (tmp_path / "p.html").read_text()
+    assert et_sweep.main(["report", str(tmp_path / "none.sqlite")]) == 1
+    assert "E1905" in capsys.readouterr().err
+
+
+def test_the_command_runs_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'function = "etir_testing.sweeps.cells:figures"\n[[programs]]\nname = "a"\n'
+        '[[programs]]\nname = "b"\narguments = { kind = "raise" }\n'
+    )
+    results = str(tmp_path / "r.sqlite")
+    assert et_sweep.main([str(plan), "--list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{p}/executorch/none/float32/default" for p in "ab"]
+    assert et_sweep.main([str(plan), "-o", results, "--jobs", "1", "--check", "--store", str(tmp_path / "store")]) == 1
+    told = capsys.readouterr()
+    assert told.out == "2 cells: 0 read, 2 run (1 error, 1 ok)\n"
+    assert "b/executorch/none/float32/default: error, error[E1912]" in told.err
+    arguments = [str(plan), "--output", results, "--quiet", "--jobs", "0"]
+    assert et_sweep.main([*arguments, "--only", "a/*", "--check"]) == 0
+    assert capsys.readouterr() == ("1 cells: 1 read, 0 run\n", "")
+    assert et_sweep.main([*arguments, "--retry"]) == 0
+    assert capsys.readouterr().out == "2 cells: 1 read, 1 run (1 error)\n"
+    assert et_sweep.main([*arguments, "--shared-store"]) == 1
+    assert "E0901" in capsys.readouterr().err
+    assert et_sweep.main([str(plan), "-o", results, "--retry", "--ray", "127.0.0.1:1"]) == 1
+    assert "E1907" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["report"]])
+def test_common_options(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for option, said in (("--help", "usage: et-sweep"), ("--version", "et-sweep")):
+        with pytest.raises(SystemExit) as ended:
+            et_sweep.main([*words, option])
+        assert ended.value.code == 0 and said in capsys.readouterr().out
+    assert et_sweep.main([*words, "none.toml", "--debug", "--color", "never"]) == 1
+    assert "\x1b" not in capsys.readouterr().err
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    folder = tmp_path_factory.mktemp("page")
+    against = [replace(row, figures={**row.figures, "bytes": 999}) if row.figures else row for row in ROWS]
+    (folder / "p.html").write_text(sweep_page(ROWS, against, EVIL))
+    with Browser(1300, 900) as running:
+        running.open(folder / "p.html")
+        yield running
+        assert running.complaints == []
+        assert all(url.startswith(("file:", "data:")) for url in running.requests)
+
+
+def test_the_page_shows_the_front(browser: Browser) -> None:
+    assert browser.evaluate("document.title") == EVIL
+    best = browser.evaluate("[...document.querySelectorAll('.point.best')].map(e => e.getAttribute('aria-label'))")
+    assert sorted(best) == sorted(f"digits, etir, {d}, {r}, default" for d, r in FRONT)
+    assert browser.evaluate("document.querySelectorAll('#table tbody tr').length") == len(ROWS)
+    assert "3 on the front · 1 not ok" in browser.evaluate("document.getElementById('facts').textContent")
+    # Points are where their figures say: the quickest is the leftmost, the most accurate the highest.
+    x = "document.querySelector('[aria-label=\"digits, etir, %s, %s, default\"]').%s.baseVal.value"
+    at = {key: [browser.evaluate(x % (*key, c)) for c in ("cx", "cy")] for key in POINTS}
+    assert min(at, key=lambda key: at[key][0]) == ("xnnpack", "int8")
+    assert min(at, key=lambda key: at[key][1]) == ("none", "float32")
+    assert browser.evaluate("document.querySelectorAll('#changes tbody tr').length") == 6
+
+
+def test_the_page_filters_and_sorts(browser: Browser) -> None:
+    box = "[...document.querySelectorAll('.choice')].find(e => e.textContent === 'xnnpack').click()"
+    browser.evaluate(box)
+    assert browser.evaluate("document.querySelectorAll('.point').length") == 3
+    assert browser.evaluate("document.querySelectorAll('#table tbody tr').length") == 4
+    browser.evaluate(box)
+    head = "[...document.querySelectorAll('th button')].find(e => e.textContent.startsWith('latency')).click()"
+    browser.evaluate(head)
+    first = "document.querySelector('#table tbody tr').textContent"
+    assert "xnnpack" in browser.evaluate(first) and "1.00 ms" in browser.evaluate(first)
+    browser.evaluate(head)
+    assert "5.00 ms" in browser.evaluate(first)
+    browser.evaluate("const s = document.getElementById('x'); s.value = 'bytes'; s.dispatchEvent(new Event('change'))")
+    assert browser.evaluate("document.querySelectorAll('.point.best').length") == 2
+
+
+def test_the_page_by_keyboard_and_pointer(browser: Browser) -> None:
+    browser.evaluate(
+        "const y = document.getElementById('x'); y.value = 'latency'; y.dispatchEvent(new Event('change'))"
+    )
+    browser.evaluate("document.getElementById('plot').focus()")
+    tip = "document.getElementById('tip').hidden ? '' : document.querySelector('#tip b').textContent"
+    browser.key("ArrowRight")
+    assert browser.evaluate(tip) == "digits / etir / xnnpack / int8 / default"
+    browser.key("End")
+    assert browser.evaluate(tip) == "digits / etir / none / int4 / default"
+    browser.key("Escape")
+    assert browser.evaluate(tip) == ""
+    place = browser.evaluate(
+        "(() => { const b = document.querySelector('.point.best').getBoundingClientRect();"
+        " return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+    )
+    browser.move(*place)
+    assert browser.evaluate(tip) != ""
+    browser.move(5, 5)
+    assert browser.evaluate(tip) == ""
+    before = browser.evaluate("document.documentElement.dataset.theme")
+    browser.key("t")
+    assert {before, browser.evaluate("document.documentElement.dataset.theme")} == {"light", "dark"}
+    browser.size(390, 800)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    browser.size(1300, 900)
