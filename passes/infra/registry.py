@@ -45,7 +45,13 @@ __all__ = [
 
 PassT = TypeVar("PassT", bound=type[ModulePass])
 
-PACKAGES = ("etir.passes", "etir.lowering", "etir.backends.native.passes", "etir.quantization.passes")
+PACKAGES = (
+    "etir.passes",
+    "etir.lowering",
+    "etir.backends.native.passes",
+    "etir.quantization.passes",
+    "etir.llm.passes",
+)
 """Where etir's own passes are, by folder in any depth."""
 
 ALIASES: dict[str, str] = {

@@ -16,6 +16,7 @@
 #include "platform/host_module.h"
 #include "platform/library.h"
 #include "python/arrays.h"
+#include "python/language_models.h"
 
 namespace nb = nanobind;
 
@@ -305,6 +306,7 @@ class PythonProgram {
 }  // namespace etir
 
 NB_MODULE(_native, module) {
+  etir::define_language_models(module);
   using etir::PythonMethod;
   using etir::PythonProgram;
   using etir::PythonRecording;

@@ -39,11 +39,13 @@ TOOLS: dict[str, str] = {
     "et-compare": "etir.tools.et_compare",
     "et-compile": "etir.tools.et_compile",
     "et-explore": "etir.tools.et_explore",
+    "et-llm": "etir.tools.et_llm",
     "et-lsp": "etir.tools.et_lsp",
     "et-inspect": "etir.tools.et_inspect",
     "et-reduce": "etir.tools.et_reduce",
     "et-opt": "etir.tools.et_opt",
     "et-run": "etir.tools.et_run",
+    "et-sweep": "etir.tools.et_sweep",
     "et-translate": "etir.tools.et_translate",
     "filecheck": "filecheck.main",
 }

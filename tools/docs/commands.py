@@ -18,6 +18,14 @@ COMMANDS: dict[str, str] = {
     "et-reduce": "et_reduce:_parser",
     "et-lsp": "et_lsp:_parser",
     "et-explore": "et_explore:_parser",
+    "et-llm": "et_llm:_parser",
+    "et-llm perplexity": "llm.perplexity:parser",
+    "et-llm serve": "llm.serve:parser",
+    "et-llm compile": "llm.compile:parser",
+    "et-llm chat": "llm.chat:parser",
+    "et-llm bench": "llm.bench:parser",
+    "et-sweep": "et_sweep:_parser",
+    "et-sweep report": "et_sweep:_report_parser",
     "python -m etir.tools.select_kernels": "select_kernels:_parser",
 }
 """Command to what makes its parser, ``module:function`` in ``etir.tools``."""

@@ -19,6 +19,8 @@ PACKAGES = (
     "interpret",
     "targets",
     "runtime",
+    "llm",
+    "sweeps",
 )
 
 ERROR_AREAS = {
@@ -37,6 +39,9 @@ ERROR_AREAS = {
     "E13": "Plug-ins",
     "E14": "Developer tools",
     "E15": "Quantization",
+    "E16": "Language models: checkpoints and compilation",
+    "E17": "Language models: tokenizers, sessions and the server",
+    "E19": "Sweeps",
 }
 
 

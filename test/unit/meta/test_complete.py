@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from importlib import import_module
 
 import pytest
 
@@ -23,10 +24,12 @@ from etir.tools import (
     et_lsp,
     et_reduce,
     et_run,
+    et_sweep,
     et_translate,
 )
 from etir.tools.common import ToolParser
 from etir.tools.docs.error_ids import import_error_modules
+from etir.tools.llm import COMMANDS
 from etir.tools.opt_arguments import OptParser
 
 from etir_testing import ROOT
@@ -45,6 +48,9 @@ PARSERS: dict[str, ToolParser] = {
     "et-explore": et_explore._parser(),  # pyright: ignore[reportPrivateUsage]
     "et-compare": et_compare._parser(),  # pyright: ignore[reportPrivateUsage]
     "et-reduce": et_reduce._parser(),  # pyright: ignore[reportPrivateUsage]
+    **{f"et-llm {name}": import_module(f"etir.tools.llm.{name}").parser() for name in COMMANDS},
+    "et-sweep": et_sweep._parser(),  # pyright: ignore[reportPrivateUsage]
+    "et-sweep report": et_sweep._report_parser(),  # pyright: ignore[reportPrivateUsage]
 }
 
 OF_XDSL = ("builtin", "func", "pdl", "arith", "math", "memref")
@@ -104,7 +110,7 @@ def test_every_option_is_given_in_a_test(tool: str) -> None:
     """By each of its names, but for ``-h``, which is argparse's own."""
     actions = PARSERS[tool]._actions  # pyright: ignore[reportPrivateUsage]
     names = {name for action in actions for name in action.option_strings} - {"-h"}
-    assert names - checked.used_options(tool) == set()
+    assert names - checked.used_options(tool.partition(" ")[0]) == set()
 
 
 # --- what counts ------------------------------------------------------------------------------------------------------

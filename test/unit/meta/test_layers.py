@@ -42,9 +42,13 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("passes", "rewrites inside one level"),
     ("backends", "delegates, one folder each"),
     ("quantization", "numbers become integers: what, with which scales, at what loss"),
+    ("llm/errors.py", "ids of the errors of language models"),
+    ("llm/passes", "rewrites that only language models need"),
     ("etir", "the compiler: pipeline, driver, report"),
     ("tools/errors.py", "ids of the command lines' errors"),
     ("devtools", "traces, profiles, and what is found with them"),
+    ("llm", "language models: checkpoints, tokenizers, sessions, the server"),
+    ("sweeps", "many programs, targets and recipes at once"),
     ("tools", "command lines"),
 )
 """Path prefixes with what lives there; the longest prefix of a file is its layer."""
@@ -63,8 +67,11 @@ STARTS_TOOLS = (
     "lowering/import_fx/__init__.py",
     "interpret/__init__.py",
     "interpret/evaluators.py",
+    "llm/",
+    "sweeps/",
 )
-"""Files that start with a tool or are asked for a name: they import what they need when it is needed."""
+"""Files that start with a tool or are asked for a name, and slices of which a tool uses a part: they import what they
+need when it is needed."""
 
 HEAVY = frozenset({"executorch", "numpy", "safetensors", "sympy", "torch", "transformers"})
 """Packages whose import a user should not wait for: what imports them may be imported in a function."""

@@ -1,0 +1,150 @@
+"""A Hugging Face folder: config.json, safetensors, tokenizer, generation_config.json, chat template.
+
+transformers loads the weights, since a checkpoint's names are not always those of its model: it knows what to rename,
+to join and to split. What it would only warn of is an error here: weights that are missing get random numbers there.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from etir.llm.checkpoint.checkpoint import Chat, Checkpoint
+from etir.llm.checkpoint.libraries import import_transformers
+from etir.llm.errors import E1601, E1602, E1603, E1605, E1606
+
+_INDEX = "model.safetensors.index.json"
+
+
+def load_folder(path: Path, tokenizer: Path | None = None) -> Checkpoint:
+    """The checkpoint of a folder, ``tokenizer`` instead of its own if given. Raises E1601 to E1606."""
+    import torch
+
+    transformers = import_transformers()
+    described = _json(path / "config.json")
+    if described is None:
+        raise E1601.error(f"'{path}' has no config.json")
+    _check_files(path)
+    config = _config(path, described)
+    cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    try:
+        model, told = cls.from_pretrained(
+            str(path), config=config, dtype=torch.float32, local_files_only=True, output_loading_info=True
+        )
+    except Exception as error:  # Whatever it could not load: its message names the file or the tensor.
+        raise E1602.error(f"the weights of '{path}' cannot be loaded: {_first_line(error)}") from error
+    lacks = sorted(told["missing_keys"]) + [str(key[0]) for key in sorted(told.get("mismatched_keys", ()))]
+    if lacks:
+        raise E1605.error(f"'{path}' lacks {', '.join(lacks[:5])}" + (f" and {len(lacks) - 5} more" * (len(lacks) > 5)))
+    text, vocabulary, rewritten = tokenizer_text(path if tokenizer is None else tokenizer)
+    return Checkpoint(path.resolve().name, model.eval(), text, _chat(path, model, text), vocabulary, {}, rewritten)
+
+
+def _config(path: Path, described: dict[str, Any]) -> Any:
+    transformers = import_transformers()
+    name = described.get("model_type", "")
+    try:
+        config = transformers.AutoConfig.from_pretrained(str(path), trust_remote_code=False, local_files_only=True)
+    except Exception as error:
+        if name in transformers.CONFIG_MAPPING:
+            raise E1602.error(f"'{path / 'config.json'}': {_first_line(error)}") from error
+        raise E1603.error(f"'{path}' is a model of type '{name}', which transformers does not know") from error
+    if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise E1603.error(f"'{path}' is a model of type '{name}', which is no decoder of text")
+    return config
+
+
+def _check_files(path: Path) -> None:
+    """The safetensors are there, and as long as their headers say."""
+    from safetensors import SafetensorError, safe_open
+
+    index = _json(path / _INDEX)
+    names = ["model.safetensors"] if index is None else sorted(set(index.get("weight_map", {}).values()))
+    missing = [name for name in names if not (path / name).is_file()]
+    if missing:
+        raise E1605.error(f"'{path}' has no {', '.join(missing)}")
+    for name in names:
+        try:
+            with safe_open(path / name, "numpy"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise E1602.error(f"'{path / name}' is damaged: {_first_line(error)}") from None
+
+
+def tokenizer_text(path: Path) -> tuple[str, int, tuple[str, ...]]:
+    """The text of the ``tokenizer.json`` of a folder, or of the file, its number of tokens, and remarks.
+
+    Raises E1606.
+    """
+    from tokenizers import Tokenizer
+
+    file = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        if file.is_file() and file.suffix == ".json":
+            text = file.read_text(encoding="utf-8")
+            return text, Tokenizer.from_str(text).get_vocab_size(), ()
+        found = import_transformers().AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+        backend = found.backend_tokenizer
+    except Exception as error:  # The library has no class of its own for what is wrong with a file.
+        raise E1606.error(f"the tokenizer of '{path}' cannot be read: {_first_line(error)}") from error
+    return backend.to_str(), backend.get_vocab_size(), (f"the tokenizer of '{path}' is written as tokenizer.json",)
+
+
+def _chat(path: Path, model: Any, text: str) -> Chat:
+    from tokenizers import Tokenizer
+
+    settings = _json(path / "tokenizer_config.json") or {}
+    tokenizer = Tokenizer.from_str(text)
+    template: Any = settings.get("chat_template")
+    if isinstance(template, list):
+        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        template = named.get("default")
+    if (file := path / "chat_template.jinja").is_file():
+        template = file.read_text(encoding="utf-8")
+
+    def token(name: str) -> str | None:
+        found = settings.get(f"{name}_token")
+        return found.get("content") if isinstance(found, dict) else found
+
+    def number(text: str | None, name: str) -> list[int]:
+        known = getattr(model.generation_config, f"{name}_token_id", None)
+        if known is None:
+            known = getattr(model.config, f"{name}_token_id", None)
+        ids = [known] if isinstance(known, int) else list(known or ())
+        own = None if text is None else tokenizer.token_to_id(text)
+        return list(dict.fromkeys(ids + ([own] if own is not None else [])))
+
+    bos, eos = token("bos"), token("eos")
+    starts, ends = number(bos, "bos"), number(eos, "eos")
+    return Chat(
+        template=template if isinstance(template, str) else None,
+        bos=bos if bos is not None or not starts else tokenizer.id_to_token(starts[0]),
+        eos=eos if eos is not None or not ends else tokenizer.id_to_token(ends[0]),
+        eos_ids=tuple(ends),
+        bos_id=starts[0] if starts else None,
+        add_bos=_adds_bos(tokenizer, starts),
+    )
+
+
+def _adds_bos(tokenizer: Any, starts: list[int]) -> bool:
+    """Whether the tokenizer itself puts the first token before a text."""
+    ids = tokenizer.encode("a", add_special_tokens=True).ids
+    return bool(ids) and ids[0] in starts
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    """The object that a file has; None without the file. Raises E1602 for another text."""
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise E1602.error(f"'{path}' is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise E1602.error(f"'{path}' is no object of JSON")
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

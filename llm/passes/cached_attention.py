@@ -1,0 +1,141 @@
+"""Attention over a cache as the passes of this folder look for it: what it reads, and what its mask is proven to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from etir.dialects.aten import ops as aten
+from etir.dialects.et.layout import dims_of, tensor_of
+from etir.llm.passes.element_values import All, Elements, Linear, Name
+
+
+@dataclass(frozen=True)
+class CacheWrite:
+    """A cache ``[1, heads, capacity, width]`` that got ``source`` ``[1, heads, n, width]`` at ``start``, ``start + 1``
+    and so on; ``held`` is what it held before.
+    """
+
+    held: SSAValue
+    source: SSAValue
+    start: Name
+
+
+@dataclass(frozen=True)
+class CachedAttention:
+    """Query ``d2`` sees the keys up to position ``start + d2``, the last ``window`` of them where that is a number.
+
+    ``key`` and ``value`` are caches ``[1, key heads, capacity, width]`` that hold the new positions; ``start`` is an
+    int64 tensor without dims.
+    """
+
+    key: SSAValue
+    value: SSAValue
+    start: SSAValue
+    window: int | None
+    scale: float | None
+
+
+def cached_attention(elements: Elements, op: aten.scaled_dot_product_attention.default) -> CachedAttention | str:
+    """What an attention is, or why it is not one over a cache."""
+    if op.is_causal or op.attn_mask is None or op.dropout_p:
+        return "it has no mask, or dropout"
+    if op.scale is not None and not isinstance(op.scale, float):
+        return "the scale is not a number of the program's text"
+    key, value = before_repeat(op.key), before_repeat(op.value)
+    types = [tensor_of(v) for v in (op.query, key, value)]
+    if any(type.get_num_dims() != 4 for type in types):
+        return "query, keys or values do not have four dims"
+    query_dims, key_dims, value_dims = (dims_of(type) for type in types)
+    if query_dims[0] != 1 or key_dims[0] != 1 or key_dims != value_dims:
+        return "there is a batch, or keys and values have different sizes"
+    heads, key_heads, capacity, width = query_dims[1], *key_dims[1:]
+    if not all(isinstance(n, int) and n > 0 for n in (heads, key_heads, capacity, width)) or query_dims[3] != width:
+        return "heads, capacity or width of a head are dynamic, or query and keys have different widths"
+    assert isinstance(heads, int) and isinstance(key_heads, int)
+    if heads % key_heads:
+        return f"{key_heads} key heads do not divide {heads} query heads"
+    writes = [cache_write(elements, v) for v in (key, value)]
+    if writes[0] is None or writes[1] is None:
+        return "keys or values are not what a cache holds after a write of successive positions"
+    if writes[0].start != writes[1].start:
+        return "keys and values are written at different positions"
+    if any(dims_of(tensor_of(w.source))[2] != query_dims[2] for w in writes if w is not None):
+        return "there are not as many new keys as queries"
+    start = writes[0].start
+    if dims_of(tensor_of(op.attn_mask))[-2:] != (query_dims[2], capacity):
+        return "the mask is broadcast"
+    window = visible_positions(elements, op.attn_mask, start, capacity)
+    if isinstance(window, str):
+        return window
+    return CachedAttention(key, value, elements.origin[start], None if window == capacity else window, op.scale)
+
+
+def visible_positions(elements: Elements, mask: SSAValue, start: Name, capacity: object) -> int | str:
+    """How many positions up to ``start + d2`` a mask ``[..., n, capacity]`` lets query ``d2`` see (``capacity``: all
+    of them), or why it is no such mask.
+    """
+    assert isinstance(capacity, int)
+    dims = dims_of(tensor_of(mask))
+    found = elements.of(mask)
+    if not isinstance(found, All):
+        return "nothing is known about the mask, whose computation is no comparison of positions"
+    queries, keys = len(dims) - 2, len(dims) - 1
+    # The coordinate of a dim of size 1 is 0, and is not named.
+    query = Linear({start: 1} if dims[queries] == 1 else {start: 1, queries: 1})
+    before = query.plus(Linear({keys: 1}), -1)
+    causal, window = False, capacity
+    for one in found.at_least_zero:
+        if one == before:
+            causal = True
+        elif one.plus(before) == Linear({}, one.constant) and one.constant >= 0:
+            window = min(window, one.constant + 1)
+        elif one.factors or one.constant < 0:
+            return "the mask hides other keys than those after the query"
+    return window if causal else "the mask is not causal"
+
+
+def cache_write(elements: Elements, value: SSAValue) -> CacheWrite | None:
+    """The write whose result a cache is, at successive positions of dim 2."""
+    op = value.owner
+    if isinstance(op, aten.index_copy.default) and op.dim % 4 == 2:
+        write = CacheWrite(op.self_, op.source, ("",))
+        index = op.index
+    elif isinstance(op, aten.index_put.default) and not op.accumulate:
+        given = tuple(op.indices)
+        if len(given) != 3 or given[0] is not None or given[1] is not None or given[2] is None:
+            return None
+        write, index = CacheWrite(op.self_, op.values, ("",)), given[2]
+    else:
+        return None
+    found, dims = elements.of(index), dims_of(tensor_of(index))
+    if not isinstance(found, Linear) or found.constant or len(dims) > 1:
+        return None
+    names = [name for name in found.factors if not isinstance(name, int)]
+    counted = {} if dims in ((), (1,)) else {0: 1}
+    if len(names) != 1 or found != Linear({names[0]: 1, **counted}):
+        return None
+    shape, source = dims_of(tensor_of(op.result)), dims_of(tensor_of(write.source))
+    if len(source) != 4 or (*source[:2], source[3]) != (*shape[:2], shape[3]) or source[2] != (dims or (1,))[0]:
+        return None
+    return CacheWrite(write.held, write.source, names[0])
+
+
+def before_repeat(x: SSAValue) -> SSAValue:
+    """Key heads ``[1, h, s, w]`` before each was repeated ``n`` times to ``[1, h * n, s, w]``; ``x`` where none was."""
+    if not isinstance(x.owner, aten.reshape.default | aten.view.default):
+        return x
+    expand = x.owner.self_.owner
+    if not isinstance(expand, aten.expand.default) or not isinstance(expand.self_.owner, aten.unsqueeze.default):
+        return x
+    unsqueeze = expand.self_.owner
+    source, repeated = unsqueeze.self_, dims_of(tensor_of(expand.result))
+    given, merged = dims_of(tensor_of(source)), dims_of(tensor_of(x))
+    if len(given) != 4 or len(repeated) != 5 or unsqueeze.dim % 5 != 2 or len(merged) != 4:
+        return x
+    heads, times = repeated[1], repeated[2]
+    if not isinstance(heads, int) or not isinstance(times, int) or merged[1] != heads * times:
+        return x
+    same = (*repeated[:2], *repeated[3:]) == given and (merged[0], *merged[2:]) == (given[0], *given[2:])
+    return source if same else x

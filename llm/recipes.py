@@ -1,0 +1,121 @@
+"""A language model on integers: the steps of a recipe, one after the other.
+
+Each step is a recipe of ``etir.quantize``, and what is quantized already stays as it is. That is also what keeps the
+integers of a GGUF file (:mod:`~etir.llm.kept_blocks`), which are written first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.text import source_location
+from etir.llm.checkpoint.blocks import Blocks
+from etir.llm.errors import E1608
+from etir.llm.kept_blocks import LINEAR, TABLE, keep_blocks, layers
+from etir.llm.recipe_names import ModelRecipe
+from etir.options import CompileOptions
+from etir.passes.infra.manager import PipelineOptions, run_pipeline
+from etir.quantization.errors import E1502, E1506
+from etir.quantization.passes.products_to_layers import ProductsToLayersPass
+from etir.quantization.report import QuantizationReport
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How integers of weights are chosen, as ``etir.quantize`` says, and inputs to see for methods that look."""
+
+    method: str | None = None
+    samples: Sequence[Sequence[Any]] = ()
+
+
+def quantize_model(
+    module: ModuleOp, recipe: ModelRecipe, blocks: Mapping[str, Blocks], options: CompileOptions, rounding: Rounding
+) -> tuple[ModuleOp, list[QuantizationReport], list[str]]:
+    """The module, at the edge level, on integers as the recipe says; a report for each step, and remarks.
+
+    ``blocks`` are weights that are integers already, by name; the head's and the table's among them. Raises E1608 where
+    the target has no kernels for the recipe, else what ``etir.quantize`` does.
+    """
+    from etir.dialects.context import EtContext
+
+    run_pipeline(EtContext(), module, [ProductsToLayersPass()], PipelineOptions())
+    head = _head(module)
+    kept = {name: found for name, found in blocks.items() if _fits(name, found, recipe, options, head)}
+    remarks: list[str] = []
+    weights = dict.fromkeys(name for _, name in layers(module) if name in blocks)
+    done = keep_blocks(module, kept, dynamic=recipe.layers == "8da4w")
+    if weights:
+        remarks.append(f"{len(done)} of {len(weights)} weights that are integers in the file stay as they are")
+    steps = (
+        (recipe.layers, (*((head.module,) if head.module else ()), TABLE)),
+        ("dynamic-int8" if options.delegates else recipe.head, (TABLE,)),
+        ("weight-int8", ()),
+    )
+    reports: list[QuantizationReport] = []
+    for step, (name, skip) in enumerate(steps):
+        if name == recipe.head == recipe.layers:
+            skip = ()
+        found = _quantized(module, name, skip, options, rounding if step == 0 else Rounding())
+        if found is None:
+            continue
+        module, report = found
+        reports.append(report)
+    return module, reports, remarks
+
+
+def _quantized(
+    module: ModuleOp, name: str, skip: tuple[str, ...], options: CompileOptions, rounding: Rounding
+) -> tuple[ModuleOp, QuantizationReport] | None:
+    """What a recipe of ``etir.quantize`` makes; None where it leaves everything as it is."""
+    from etir.diagnostics import EtirError
+    from etir.quantized import quantize_program
+
+    samples = rounding.samples if rounding.method in ("gptq", "awq") else ()
+    try:
+        found = quantize_program(
+            module, name, skip=skip, rounding=rounding.method, calibration=samples, equalize=False, options=options
+        )
+    except EtirError as error:
+        if error.ids == (E1506.id,):
+            return None
+        if E1502.id in error.ids:
+            told = "; ".join(diagnostic.message for diagnostic in error.diagnostics)
+            raise E1608.error(f"recipe '{name}' on target '{options.target}': {told}") from error
+        raise
+    return found.module, found.report
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The last linear layer: its module in the source and its weight."""
+
+    module: str = ""
+    weight: str = ""
+
+
+def _head(module: ModuleOp) -> _Head:
+    linear = [(op, name) for op, name in layers(module) if op.op_name == LINEAR]
+    if not linear:
+        return _Head()
+    op, name = linear[-1]
+    return _Head(_module(op), name)
+
+
+def _module(op: EdgeOp) -> str:
+    place = source_location(op.location)
+    return "" if place is None else place.module
+
+
+def _fits(name: str, found: Blocks, recipe: ModelRecipe, options: CompileOptions, head: _Head) -> bool:
+    """Whether a weight stays as it is in the file: no more bits than the recipe gives it, and in a form that the
+    target's kernels take. XNNPACK wants scales of bfloat16, and none of them has minimums.
+    """
+    if options.delegates:
+        return False
+    is_table = name == head.weight or "embed_tokens" in name or name.endswith("wte.weight")
+    return found.bits <= (8 if is_table else recipe.bits)

@@ -1,0 +1,1 @@
+"""What tests of language models share."""

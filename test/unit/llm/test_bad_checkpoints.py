@@ -1,0 +1,233 @@
+"""Checkpoints that are not what they say, and demands that a model or a target cannot meet."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etir.diagnostics import EtirError
+from etir.llm.checkpoint.gguf_header import read_gguf
+from etir.llm.checkpoint.load import load_checkpoint
+from etir.llm.compile import LanguageModelOptions, compile_language_model
+from etir.tools import et_llm
+
+from etir_testing.models import checkpoints
+
+
+@pytest.fixture(scope="module")
+def gguf(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("gguf") / "m.gguf"
+    checkpoints.write_gguf(path, "llama", "Q4_0")
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("folder") / "small"
+    checkpoints.write_folder(path, "llama", shards=3)
+    return path
+
+
+@pytest.fixture
+def copied(folder: Path, tmp_path: Path) -> Path:
+    """A folder that a test may damage."""
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def _fails(path: Path, id: str, text: str, **keywords: Any) -> None:
+    with pytest.raises(EtirError, match=text) as error:
+        load_checkpoint(path, **keywords)
+    assert error.value.ids == (id,)
+
+
+# --- GGUF -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"PK\x03\x04 and more")
+    _fails(tmp_path / "m.gguf", "E1601", "no GGUF file: it starts with 504b0304")
+    _fails(tmp_path / "other.gguf", "E1601", "there is no")
+    (tmp_path / "empty.gguf").write_bytes(b"")
+    _fails(tmp_path / "empty.gguf", "E1601", "cannot read")
+    (tmp_path / "old.gguf").write_bytes(b"GGUF" + struct.pack("<I", 1) + bytes(40))
+    _fails(tmp_path / "old.gguf", "E1601", "of GGUF version 1")
+
+
+def test_every_place_at_which_a_file_may_end(gguf: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf)
+    start = min(tensor.start for tensor in read_gguf(path).tensors.values())
+    for size in [*range(5, start, 37), start, len(gguf) - 1]:
+        path.write_bytes(gguf[:size])
+        with pytest.raises(EtirError) as error:
+            read_gguf(path)
+        assert error.value.ids == ("E1602",), size
+
+
+@pytest.mark.parametrize(
+    ("at", "what"),
+    [(8, "fields|tensors"), (16, "claims to have")],
+)
+def test_counts_that_no_file_has(at: int, what: str, gguf: bytes, tmp_path: Path) -> None:
+    """2^60 tensors or fields are refused at once, not counted."""
+    damaged = gguf[:at] + struct.pack("<Q", 1 << 60) + gguf[at + 8 :]
+    (tmp_path / "m.gguf").write_bytes(damaged)
+    _fails(tmp_path / "m.gguf", "E1602", what)
+
+
+def test_a_type_that_nobody_knows(gguf: bytes, tmp_path: Path) -> None:
+    name = b"blk.0.attn_q.weight"
+    at = gguf.index(name) + len(name) + 4 + 16
+    (tmp_path / "m.gguf").write_bytes(gguf[:at] + struct.pack("<I", 4711) + gguf[at + 4 :])
+    _fails(tmp_path / "m.gguf", "E1604", "'blk.0.attn_q.weight' is of GGML type 4711")
+
+
+@pytest.mark.parametrize(
+    ("fields", "id", "text"),
+    [
+        ({"general.architecture": "mamba"}, "E1603", "of architecture 'mamba'"),
+        ({"llama.rope.scaling.type": "longrope"}, "E1603", "rope.scaling.type = longrope"),
+        ({"tokenizer.ggml.pre": "nobody-s"}, "E1606", "cuts text as 'nobody-s' does"),
+        ({"tokenizer.ggml.eos_token_id": 4711}, "E1606", "eos is token 4711 of 96"),
+    ],
+)
+def test_fields(fields: dict[str, Any], id: str, text: str, tmp_path: Path) -> None:
+    checkpoints.write_gguf(tmp_path / "m.gguf", "llama", fields=fields)
+    _fails(tmp_path / "m.gguf", id, text)
+
+
+def test_a_tensor_that_is_missing(tmp_path: Path) -> None:
+    checkpoints.write_gguf(tmp_path / "m.gguf", "llama", leave_out=["blk.1.ffn_up.weight"])
+    _fails(tmp_path / "m.gguf", "E1605", r"lacks 'blk.1.ffn_up.weight' \(model.layers.1.mlp.up_proj.weight\)")
+
+
+# --- folders ----------------------------------------------------------------------------------------------------------
+
+
+def _no_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+def _no_json(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
+def _other_type(folder: Path) -> None:
+    _set(folder / "config.json", "model_type", "nobody-s")
+
+
+def _no_decoder(folder: Path) -> None:
+    _set(folder / "config.json", "model_type", "vit")
+
+
+def _no_shard(folder: Path) -> None:
+    sorted(folder.glob("*.safetensors"))[1].unlink()
+
+
+def _short_shard(folder: Path) -> None:
+    shard = sorted(folder.glob("*.safetensors"))[0]
+    shard.write_bytes(shard.read_bytes()[:-100])
+
+
+def _more_layers(folder: Path) -> None:
+    _set(folder / "config.json", "num_hidden_layers", 3)
+
+
+def _other_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text('{"version": "1.0"}')
+
+
+def _large_tokenizer(folder: Path) -> None:
+    found = json.loads((folder / "tokenizer.json").read_text())
+    found["model"]["vocab"]["more"] = 96
+    (folder / "tokenizer.json").write_text(json.dumps(found))
+
+
+def _set(path: Path, key: str, value: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "id", "text"),
+    [
+        (_no_config, "E1601", "no config.json"),
+        (_no_json, "E1602", "is no JSON"),
+        (_other_type, "E1603", "of type 'nobody-s', which transformers does not know"),
+        (_no_decoder, "E1603", "of type 'vit', which is no decoder of text"),
+        (_no_shard, "E1605", "has no model-00002"),
+        (_short_shard, "E1602", "is damaged"),
+        (_more_layers, "E1605", r"lacks model.layers.2"),
+        (_other_tokenizer, "E1606", "cannot be read"),
+        (_large_tokenizer, "E1606", "has 97 tokens, and the model 96 rows"),
+    ],
+)
+def test_folders(damage: Callable[[Path], None], id: str, text: str, copied: Path) -> None:
+    damage(copied)
+    _fails(copied, id, text)
+
+
+def test_a_tokenizer_that_is_not_there(folder: Path) -> None:
+    _fails(folder, "E1606", "there is no", tokenizer=folder / "other.json")
+
+
+# --- demands ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "id", "text"),
+    [
+        (LanguageModelOptions(context=65), "E1607", "a context of 65: the model has up to 64 positions"),
+        (LanguageModelOptions(context=1), "E1607", "a context of 1"),
+        (LanguageModelOptions(context=32, max_prefill=33), "E1607", "33 tokens in a call"),
+        (LanguageModelOptions("int5"), "E1608", "no recipe 'int5'; did you mean"),
+        (LanguageModelOptions("fp32", round_weights="mse"), "E1608", "'fp32' has no integers to round"),
+        (LanguageModelOptions("int4", round_weights="gptq"), "E1608", "looks at what goes through the layers"),
+    ],
+)
+def test_demands(how: LanguageModelOptions, id: str, text: str, folder: Path) -> None:
+    with pytest.raises(EtirError, match=text) as error:
+        compile_language_model(load_checkpoint(folder), how, target="etir")
+    assert error.value.ids == (id,)
+
+
+def test_a_target_without_kernels_for_integers(folder: Path) -> None:
+    with pytest.raises(EtirError, match="recipe '8da4w' on target 'executorch'") as error:
+        compile_language_model(load_checkpoint(folder), LanguageModelOptions("8da4w", 32), target="executorch")
+    assert error.value.ids == ("E1608",)
+
+
+def test_a_model_that_cannot_be_exported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = load_checkpoint(folder)
+
+    def forward(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a size that depends on the data")
+
+    monkeypatch.setattr(found.model, "forward", forward)
+    with pytest.raises(EtirError, match="LlamaForCausalLM cannot be exported: a size that depends") as error:
+        compile_language_model(found, target="etir")
+    assert error.value.ids == ("E1610",)
+
+
+def test_a_package_that_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from etir.llm.checkpoint import libraries
+
+    monkeypatch.setattr(libraries, "NEEDED", ("torch", "a-package-of-nobody"))
+    _fails(folder, "E1609", "a-package-of-nobody is not installed")
+
+
+def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    output = str(tmp_path / "m.pte")
+    assert et_llm.main(["compile", str(tmp_path / "none.gguf"), "-o", output]) == 1
+    assert "error[E1601]: there is no" in capsys.readouterr().err
+    assert et_llm.main(["compile", str(tmp_path), "-o", output, "--recipe", "int5"]) == 1
+    assert "error[E1608]" in capsys.readouterr().err
+    assert et_llm.main(["compile", str(tmp_path), "-o", "-"]) == 1
+    assert "error[E0901]" in capsys.readouterr().err
+    assert not Path(output).exists()

@@ -1,0 +1,88 @@
+"""Options of ``et-llm compile``: each changes what it says, and the model still computes what it did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from etir.tools import et_llm
+
+from etir_testing.models import checkpoints
+from etir_testing.models.static_cache import PROMPT, VOCABULARY
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A folder, and the model that was written there."""
+    path = tmp_path_factory.mktemp("checkpoint") / "small"
+    return path, checkpoints.write_folder(path, "llama")
+
+
+def _compile(folder: Path, output: Path, *options: str) -> None:
+    assert et_llm.main(["compile", str(folder), "-o", str(output), "--context", "32", *options]) == 0
+
+
+def _logits(output: Path) -> np.ndarray:
+    import etir.runtime
+
+    method = etir.runtime.load(str(output))["forward"]
+    return np.asarray(method(torch.tensor([PROMPT]), torch.arange(len(PROMPT)))[0])
+
+
+def _expected(model: Any) -> np.ndarray:
+    with torch.no_grad():
+        return model(torch.tensor([PROMPT])).logits[0].numpy()
+
+
+def test_logits_of_every_position_without_fused_attention(
+    small: tuple[Path, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--recipe", "fp32", "--all-logits", "--attention", "unfused", "--report", "json"]
+    _compile(small[0], tmp_path / "m.pte", *options)
+    found = _logits(tmp_path / "m.pte")
+    assert found.shape == (1, len(PROMPT), VOCABULARY)
+    np.testing.assert_allclose(found[0], _expected(small[1]), rtol=1e-4, atol=1e-4)
+    assert json.loads(capsys.readouterr().out) == []
+    import etir.runtime
+
+    assert etir.runtime.load(str(tmp_path / "m.pte"))["use_sdpa_with_kv_cache"]()[0] is False
+
+
+def test_a_cache_of_integers_and_rounding_that_looks_at_a_text(small: tuple[Path, Any], tmp_path: Path) -> None:
+    """Beside weights of 4 bits, which lose much in a model of this size, the cache loses little; GPTQ rounds otherwise,
+    and not worse.
+    """
+    expected = _expected(small[1])[-1]
+    (tmp_path / "seen.txt").write_text("the quick brown fox jumps over the lazy dog. " * 8)
+    options = {
+        "nearest": ["--round-weights", "nearest"],
+        "cache": ["--round-weights", "nearest", "--cache", "int8"],
+        "gptq": ["--round-weights", "gptq", "--calibration", str(tmp_path / "seen.txt")],
+    }
+    found: dict[str, np.ndarray] = {}
+    for name, chosen in options.items():
+        _compile(small[0], tmp_path / f"{name}.pte", "--recipe", "int4", *chosen)
+        found[name] = _logits(tmp_path / f"{name}.pte")[0]
+    largest = np.abs(expected).max()
+    errors = {name: float(np.abs(logits - expected).max() / largest) for name, logits in found.items()}
+    assert 0 < np.abs(found["cache"] - found["nearest"]).max() / largest < 0.06, errors
+    assert (found["gptq"] != found["nearest"]).any(), errors
+    assert max(errors.values()) < 1.3 * errors["nearest"] < 0.6, errors
+
+
+def test_a_delegate_and_a_tokenizer_of_its_own(
+    small: tuple[Path, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = checkpoints.tokenizer_json().replace(checkpoints.END, "<|fin|>")
+    (tmp_path / "other.json").write_text(other)
+    options = ["--recipe", "8da4w", "--target", "executorch", "--delegate", "xnnpack", "--max-prefill", "8", "--report"]
+    _compile(small[0], tmp_path / "m.pte", *options, "--tokenizer", str(tmp_path / "other.json"))
+    assert (tmp_path / "m.tokenizer.json").read_text() == other
+    printed = capsys.readouterr().out
+    assert "quantization: 8da4w; layers: 14 int8 at run time, int4 weights" in printed
+    assert "xnnpack" in printed

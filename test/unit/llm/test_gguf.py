@@ -1,0 +1,94 @@
+"""GGUF files of every architecture, read back as the models that they were written from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from etir.llm.checkpoint.architectures import ARCHITECTURES
+from etir.llm.checkpoint.blocks import KEPT, blocks_of
+from etir.llm.checkpoint.load import load_checkpoint
+
+from etir_testing.models import checkpoints
+from etir_testing.models.static_cache import VOCABULARY
+
+NAMES = ("llama", "smollm3", "qwen2", "qwen3", "gemma3", "phi3", "phi", "gpt2")
+GEMMA = {"layer_types": ["sliding_attention", "sliding_attention"], "tie_word_embeddings": True}
+IDS = torch.tensor([[5, 17, 42, 8, 77, 3, 90, 11, 60, 22]])
+
+
+def _options(name: str) -> dict[str, object]:
+    return GEMMA if name == "gemma3" else {}
+
+
+def test_the_table_is_tested() -> None:
+    assert set(ARCHITECTURES) == {checkpoints.ARCHITECTURES.get(name, name) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_are_those_of_the_model_that_was_written(name: str, tmp_path: Path) -> None:
+    written = checkpoints.write_gguf(tmp_path / "m.gguf", name, **_options(name))
+    found = load_checkpoint(tmp_path / "m.gguf")
+    with torch.no_grad():
+        expected, logits = written(IDS).logits, found.model(IDS).logits
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
+    assert found.blocks == {}
+    assert found.name == f"small {name}"
+    assert found.chat.eos_ids == (VOCABULARY - 1,)
+    assert found.chat.template == checkpoints.TEMPLATE
+    assert found.vocabulary == VOCABULARY
+
+
+@pytest.mark.parametrize("type", list(KEPT))
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_blocks_are_the_numbers_of_the_package(name: str, type: str, tmp_path: Path) -> None:
+    """Rows of queries and keys go back to where transformers has them, with their blocks."""
+    import gguf
+
+    written = checkpoints.write_gguf(tmp_path / "m.gguf", name, type)
+    found = load_checkpoint(tmp_path / "m.gguf")
+    kind = gguf.GGMLQuantizationType[type]
+    weights = dict(written.named_parameters())
+    assert found.blocks and all(bits.bits == KEPT[type] for bits in found.blocks.values())
+    for parameter, blocks in found.blocks.items():
+        array = weights[parameter].detach().numpy()
+        if name == "gpt2" and ".h." in parameter:
+            array = array.T
+        stored = gguf.quants.dequantize(gguf.quants.quantize(np.ascontiguousarray(array), kind), kind)
+        np.testing.assert_allclose(blocks.multiplied_out(), stored, rtol=0, atol=3e-7)
+        low, high = blocks.bounds
+        assert low <= blocks.integers.min() and blocks.integers.max() <= high
+        assert np.array_equal(blocks.scales, blocks.scales.astype(np.float16).astype(np.float32))
+
+
+def test_minimums_are_told_exactly_by_zero_points() -> None:
+    """Also of blocks of one number, and of zeros, whose scale is 0."""
+    import gguf
+
+    generator = np.random.default_rng(3)
+    rows = generator.standard_normal((6, 96)).astype(np.float32)
+    rows[1, :32], rows[2, 32:64] = 0.0, -1.5
+    raw = gguf.quants.quantize(rows, gguf.GGMLQuantizationType.Q4_1)
+    blocks = blocks_of("Q4_1", raw)
+    assert blocks.zeros is not None
+    parts = raw.reshape(6, 3, 20)
+    minimum = parts[..., 2:4].copy().view(np.float16)[..., 0]
+    told = (-blocks.zeros * blocks.scales).astype(np.float16)
+    assert np.array_equal(told, minimum)
+    assert np.array_equal(blocks.multiplied_out()[2, 32:64], np.full(32, -1.5, np.float32))
+
+
+def test_other_types_are_multiplied_out_with_a_remark(tmp_path: Path) -> None:
+    checkpoints.write_gguf(tmp_path / "m.gguf", "llama", "Q5_0")
+    found = load_checkpoint(tmp_path / "m.gguf")
+    assert found.blocks == {}
+    assert found.remarks == ("16 tensors are not kept as they are in the file (16 of Q5_0)",)
+
+
+def test_tied_heads_are_one_weight(tmp_path: Path) -> None:
+    checkpoints.write_gguf(tmp_path / "m.gguf", "llama", "Q8_0", tie_word_embeddings=True)
+    model = load_checkpoint(tmp_path / "m.gguf").model
+    assert model.lm_head.weight is model.model.embed_tokens.weight

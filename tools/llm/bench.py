@@ -1,0 +1,159 @@
+"""``et-llm bench``: how fast a model reads a prompt and writes an answer, and how fast the machine lets it.
+
+Every token that is written reads every weight, so that memory is the limit: its bandwidth is measured beside the
+decoding, by summing an array as large as the file with as many threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from etir.llm.errors import E1732
+from etir.llm.session import LanguageModel
+from etir.tools.common import OK, Console, ToolParser
+from etir.tools.llm.arguments import add_model, load_model
+
+MOST_BANDWIDTH_BYTES = 256 << 20
+
+
+def parser() -> ToolParser:
+    """The arguments of ``et-llm bench``."""
+    made = ToolParser("et-llm bench", "Measure a language model: tokens per second, memory, time to the first token.")
+    add_model(made)
+    made.add_argument(
+        "--prefill", type=_counts, default=[128], metavar="N,N", help="lengths of prompts in tokens (default: 128)"
+    )
+    made.add_argument("--decode", type=int, default=32, metavar="N", help="tokens to write after each (default: 32)")
+    made.add_argument(
+        "--threads", type=_counts, default=[1], metavar="N,N", help="numbers of threads to measure with (default: 1)"
+    )
+    made.add_argument("--repeat", type=int, default=3, metavar="N", help="runs, of which the best counts (default: 3)")
+    made.add_argument("--json", action="store_true", help="print JSON")
+    return made
+
+
+def _counts(text: str) -> list[int]:
+    counts = [int(part) for part in text.split(",")]
+    if min(counts) < 1:
+        raise ValueError
+    return counts
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Measure and print. Raises EtirError: E1732 for lengths that do not fit, and what loading raises."""
+    results: list[dict[str, Any]] = []
+    for threads in arguments.threads:
+        started = time.perf_counter()
+        model = load_model(arguments, threads)
+        loaded = time.perf_counter() - started
+        _check(arguments, model)
+        session = model.session()
+        next(session.generate([0], max_tokens=1))
+        first = time.perf_counter() - started
+        rows = [_measure(arguments, model, length) for length in arguments.prefill]
+        results.append(
+            {
+                "threads": threads,
+                "isa": model.isa,
+                "load_seconds": loaded,
+                "load_to_first_token_seconds": first,
+                "bandwidth_bytes_per_second": bandwidth(threads, model.memory()["file"]),
+                "lengths": rows,
+                "memory": model.memory() | _resident(),
+            }
+        )
+    report = {"model": str(arguments.model), "runs": results}
+    print(json.dumps(report, indent=2) if arguments.json else _text(report))
+    return OK
+
+
+def _check(arguments: argparse.Namespace, model: LanguageModel) -> None:
+    longest = max(arguments.prefill) + arguments.decode
+    if longest > model.context or arguments.decode < 1 or arguments.repeat < 1:
+        raise E1732.error(
+            f"a prompt of {max(arguments.prefill)} and {arguments.decode} tokens more, {arguments.repeat} times, "
+            f"in a context of {model.context}"
+        )
+
+
+def _measure(arguments: argparse.Namespace, model: LanguageModel, length: int) -> dict[str, Any]:
+    """The best of some runs, each in a cache that holds nothing."""
+    ids = [1 + index * 7 % (model.vocabulary_size - 1) for index in range(length)]
+    session = model.session()
+    prefill: list[float] = []
+    decode: list[float] = []
+    for _ in range(arguments.repeat):
+        session.rewind(len(session.tokens))
+        started = time.perf_counter()
+        session.prefill(ids)
+        prefill.append(time.perf_counter() - started)
+        # One token at a time, whatever the model would choose: an answer that ends early measures nothing.
+        for index in range(arguments.decode):
+            started = time.perf_counter()
+            session.prefill([1 + index])
+            decode.append(time.perf_counter() - started)
+    # The fastest tokens in a row: a busy machine only adds.
+    window = min(8, arguments.decode)
+    runs = [sum(decode[at : at + window]) / window for at in range(len(decode) - window + 1)]
+    return {
+        "prompt_tokens": length,
+        "prefill_tokens_per_second": length / min(prefill),
+        "decode_tokens_per_second": 1 / min(runs),
+        "decode_tokens_per_second_mean": len(decode) / sum(decode),
+    }
+
+
+def bandwidth(threads: int, size: int) -> float:
+    """Bytes per second that ``threads`` threads read of an array of up to 256 MiB, the best of five times."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import numpy as np
+
+    array = np.ones(max(1 << 20, min(size, MOST_BANDWIDTH_BYTES)) // 8, dtype=np.int64)
+    parts = np.array_split(array, threads)
+    best = float("inf")
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(5):
+            started = time.perf_counter()
+            list(pool.map(np.max, parts))
+            best = min(best, time.perf_counter() - started)
+    return array.nbytes / best
+
+
+def _resident() -> dict[str, int]:
+    """Bytes of this process in memory: all, and those that no file backs (Linux)."""
+    found = {"resident": 0, "anonymous": 0}
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            for key, name in (("VmRSS:", "resident"), ("RssAnon:", "anonymous")):
+                if line.startswith(key):
+                    found[name] = int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return found
+
+
+def _text(report: dict[str, Any]) -> str:
+    lines: list[str] = []
+    for result in report["runs"]:
+        memory = result["memory"]
+        count = result["threads"]
+        lines += [
+            f"{count} thread{'s' * (count > 1)}, {result['isa']} kernels: loaded in {result['load_seconds']:.3f} s, "
+            f"first token after {result['load_to_first_token_seconds']:.3f} s",
+            f"  memory: file {memory['file'] / 1e6:.1f} MB, session {memory['session'] / 1e6:.1f} MB, "
+            f"resident {memory['resident'] / 1e6:.1f} MB of which {memory['anonymous'] / 1e6:.1f} MB are no file's",
+            f"  reading memory: {result['bandwidth_bytes_per_second'] / 1e9:.1f} GB/s, at most "
+            f"{result['bandwidth_bytes_per_second'] / memory['file']:.1f} tokens/s if a token reads the whole file",
+            "  prompt  prefill tokens/s  decode tokens/s",
+        ]
+        lines += [
+            f"  {row['prompt_tokens']:6}  {row['prefill_tokens_per_second']:16.1f}"
+            f"  {row['decode_tokens_per_second']:15.1f}"
+            for row in result["lengths"]
+        ]
+    return "\n".join(lines)
