@@ -45,6 +45,7 @@ struct CharSet {
 class Regex {
  public:
   static constexpr uint64_t kMostSteps = 400;
+  static constexpr int kMostDepth = 40;  ///< of groups and classes in each other
   /// Null, with a failure, for a pattern that is not understood. `multiline`: ^ and $ match at lines, as in Oniguruma.
   static std::unique_ptr<Regex> compile(std::string_view pattern, bool multiline, Failure* failure);
 
@@ -56,6 +57,7 @@ class Regex {
 
  private:
   friend class RegexCompiler;
+  static constexpr uint32_t kNoLimit = UINT32_MAX;  ///< of a repetition
   enum class Op : uint8_t {
     Set,
     Split,
