@@ -193,6 +193,23 @@ def test_weights_inside_of_a_delegate(recipe: str, share: float, least: float, t
     assert (facts.delegate_calls, facts.nodes["fully_connected"], facts.nodes["conv2d"]) == (1, 3, 0)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_bias_beside_a_weight_that_is_multiplied_out(layers: int, dynamic: bool) -> None:
+    """XNNPACK reads wild memory for a constant bias beside a computed filter: the bias is a sum of its own."""
+    torch.manual_seed(1)
+    module = nn.Sequential(*(nn.Linear(64, 64) for _ in range(layers))).eval()
+    x = torch.randn(4, 64)
+    shapes = ({0: torch.export.Dim("n", max=8)},) if dynamic else None
+    exported = torch.export.export(module, (x,), dynamic_shapes=shapes)
+    found = etir.quantize(exported, "weight-int4", **TARGETS["executorch"])
+    data = found.compile().buffer
+    assert facts_of(data).nodes["add"] == facts_of(data).nodes["fully_connected"] == layers
+    for rows in (4, 7) if dynamic else (4,):
+        x = torch.randn(rows, 64)
+        assert sqnr(module(x).detach().numpy(), run_stock(data, [x])[0].numpy()) > 14
+
+
 def test_filters_that_would_not_stay_integers() -> None:
     x = torch.randn(1, 8, 8, 8)
     exported = torch.export.export(nn.Sequential(nn.Conv2d(8, 16, 3), nn.Conv2d(16, 32, 1)).eval(), (x,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
+from etir.backends.xnnpack.dialect import ConstantOp
 from etir.backends.xnnpack.legalize.emitter import Emitter
 from etir.backends.xnnpack.legalize.layouts import Layout, default_layout
 from etir.backends.xnnpack.legalize.legalizer import legalizes
@@ -107,9 +108,15 @@ def mm(emitter: Emitter, op: edge.aten.mm.default) -> None:
 
 
 def _fully_connected(emitter: Emitter, op: SchemaOp, value: SSAValue, weight: SSAValue, bias: SSAValue | None) -> None:
+    """The layer as one node; its bias is a sum of its own where the filter is computed, which a constant bias beside of
+    makes XNNPACK read memory that it does not have.
+    """
     layout = last_stays(emitter, value)
-    operands = [emitter.get(value, layout), weight, emitter.bias(bias)]
-    emitter.hold(op.results[0], emitter.node("fully_connected", operands), layout)
+    given = bias if isinstance(weight.owner, ConstantOp) else None
+    form = emitter.node("fully_connected", [emitter.get(value, layout), weight, emitter.bias(given)])
+    if bias is not None and given is None:
+        form = emitter.node("add", [form, emitter.get(bias)])
+    emitter.hold(op.results[0], form, layout)
 
 
 @legalizes()
