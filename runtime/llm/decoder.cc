@@ -3,25 +3,13 @@
 #include <cstdio>
 
 #include "llm/parts.h"
-#include "llm/regex.h"
+#include "llm/pattern.h"
 #include "llm/text.h"
 
 namespace etir {
 namespace llm {
 
 namespace {
-
-constexpr int kMostDepth = 16;
-
-void replace_all(std::string* text, std::string_view from, std::string_view to) {
-  if (from.empty()) return;
-  std::string out;
-  size_t at = 0;
-  for (size_t found; (found = text->find(from, at)) != std::string::npos; at = found + from.size()) {
-    out.append(*text, at, found - at).append(to);
-  }
-  *text = out.append(*text, at, std::string::npos);
-}
 
 /// GPT-2's characters back to bytes. A token with other characters is taken as it is.
 class ByteLevel : public Decoder {
@@ -97,31 +85,15 @@ class Suffix : public Decoder {
 
 class Replace : public Decoder {
  public:
-  Replace(std::unique_ptr<Regex> pattern, std::string from, std::string to)
-      : pattern_(std::move(pattern)), from_(std::move(from)), to_(std::move(to)) {}
+  explicit Replace(Replacement replacement) : replacement_(std::move(replacement)) {}
   bool apply(std::vector<std::string>* tokens) const override {
-    for (std::string& token : *tokens) {
-      if (pattern_ == nullptr) {
-        replace_all(&token, from_, to_);
-        continue;
-      }
-      std::vector<Regex::Match> matches;
-      Failure ignored;  // what is too slow stays as it is
-      if (!pattern_->find_all(token, &matches, &ignored)) continue;
-      std::string out;
-      size_t at = 0;
-      for (const Regex::Match& match : matches) {
-        out.append(token, at, match.begin - at).append(to_);
-        at = match.end;
-      }
-      token = out.append(token, at, std::string::npos);
-    }
+    Failure ignored;  // what is too slow stays as it is
+    for (std::string& token : *tokens) replacement_.apply(&token, &ignored);
     return true;
   }
 
  private:
-  std::unique_ptr<Regex> pattern_;
-  std::string from_, to_;
+  Replacement replacement_;
 };
 
 /// Runs of <0xXX> become the text of their bytes, or a replacement character each.
@@ -246,7 +218,7 @@ int token_byte(std::string_view token) {
 std::unique_ptr<Decoder> make_decoder(const Json& json, Failure* failure, int depth) {
   if (json.is_null()) return nullptr;
   const std::string type = json["type"].string_or("");
-  if (depth > kMostDepth) {
+  if (depth > kMostDepthOfParts) {
     failure->set(Cause::TokenizerFile, "decoders are nested too deep");
     return nullptr;
   }
@@ -266,23 +238,12 @@ std::unique_ptr<Decoder> make_decoder(const Json& json, Failure* failure, int de
     return std::make_unique<Strip>(json["content"].string_or(" "), json["start"].int_or(0), json["stop"].int_or(0));
   }
   if (type == "Replace") {
-    const Json& pattern = json["pattern"];
-    std::unique_ptr<Regex> regex;
-    if (pattern.has("Regex")) {
-      regex = Regex::compile(pattern["Regex"].string_or(""), true, failure);
-      if (regex == nullptr) return nullptr;
-    }
-    return std::make_unique<Replace>(std::move(regex), pattern["String"].string_or(""), json["content"].string_or(""));
+    Replacement replacement;
+    return replacement.read(json, failure) ? std::make_unique<Replace>(std::move(replacement)) : nullptr;
   }
   if (type == "Sequence") {
     std::vector<std::unique_ptr<Decoder>> parts;
-    for (const Json& item : json["decoders"].items) {
-      parts.push_back(make_decoder(item, failure, depth + 1));
-      if (parts.back() == nullptr) {
-        failure->set(Cause::TokenizerFile, "a decoder of a sequence is missing");
-        return nullptr;
-      }
-    }
+    if (!make_parts(json["decoders"], make_decoder, "a decoder", depth, &parts, failure)) return nullptr;
     return std::make_unique<Sequence>(std::move(parts));
   }
   failure->set(Cause::TokenizerPart, "the decoder '" + type + "' is not known");
@@ -293,7 +254,7 @@ bool make_frame(const Json& json, Frame* frame, Failure* failure, int depth) {
   if (json.is_null()) return true;
   const std::string type = json["type"].string_or("");
   const auto wrong = [&](const char* what) { return failure->set(Cause::TokenizerFile, what); };
-  if (depth > kMostDepth) return wrong("post-processors are nested too deep");
+  if (depth > kMostDepthOfParts) return wrong("post-processors are nested too deep");
   if (type == "ByteLevel") return true;
   if (type == "BertProcessing" || type == "RobertaProcessing") {
     const Json& cls = json["cls"];

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "llm/parts.h"
-#include "llm/regex.h"
+#include "llm/pattern.h"
 #include "llm/text.h"
 #include "llm/unicode.h"
 
@@ -10,8 +10,6 @@ namespace etir {
 namespace llm {
 
 namespace {
-
-constexpr int kMostDepth = 16;
 
 /// Normal forms: NFC, NFD, NFKC, NFKD.
 class Form : public Normalizer {
@@ -103,34 +101,11 @@ class Prepend : public Normalizer {
 
 class Replace : public Normalizer {
  public:
-  Replace(std::unique_ptr<Regex> pattern, std::string from, std::string to)
-      : pattern_(std::move(pattern)), from_(std::move(from)), to_(std::move(to)) {}
-  bool apply(std::string* text, Failure* failure) const override {
-    std::string out;
-    if (pattern_ == nullptr) {
-      if (from_.empty()) return true;
-      size_t at = 0;
-      for (size_t found; (found = text->find(from_, at)) != std::string::npos; at = found + from_.size()) {
-        out.append(*text, at, found - at).append(to_);
-      }
-      out.append(*text, at, std::string::npos);
-    } else {
-      std::vector<Regex::Match> matches;
-      if (!pattern_->find_all(*text, &matches, failure)) return false;
-      size_t at = 0;
-      for (const Regex::Match& match : matches) {
-        out.append(*text, at, match.begin - at).append(to_);
-        at = match.end;
-      }
-      out.append(*text, at, std::string::npos);
-    }
-    *text = std::move(out);
-    return true;
-  }
+  explicit Replace(Replacement replacement) : replacement_(std::move(replacement)) {}
+  bool apply(std::string* text, Failure* failure) const override { return replacement_.apply(text, failure); }
 
  private:
-  std::unique_ptr<Regex> pattern_;
-  std::string from_, to_;
+  Replacement replacement_;
 };
 
 /// BERT's: clean controls, spaces around ideographs, no accents, lower case.
@@ -285,7 +260,7 @@ class Sequence : public Normalizer {
 std::unique_ptr<Normalizer> make_normalizer(const Json& json, Failure* failure, int depth) {
   if (json.is_null()) return nullptr;
   const std::string type = json["type"].string_or("");
-  if (depth > kMostDepth) {
+  if (depth > kMostDepthOfParts) {
     failure->set(Cause::TokenizerFile, "normalizers are nested too deep");
     return nullptr;
   }
@@ -303,23 +278,12 @@ std::unique_ptr<Normalizer> make_normalizer(const Json& json, Failure* failure, 
   if (type == "BertNormalizer") return std::make_unique<Bert>(json);
   if (type == "Precompiled") return Precompiled::make(json, failure);
   if (type == "Replace") {
-    const Json& pattern = json["pattern"];
-    std::unique_ptr<Regex> regex;
-    if (pattern.has("Regex")) {
-      regex = Regex::compile(pattern["Regex"].string_or(""), true, failure);
-      if (regex == nullptr) return nullptr;
-    }
-    return std::make_unique<Replace>(std::move(regex), pattern["String"].string_or(""), json["content"].string_or(""));
+    Replacement replacement;
+    return replacement.read(json, failure) ? std::make_unique<Replace>(std::move(replacement)) : nullptr;
   }
   if (type == "Sequence") {
     std::vector<std::unique_ptr<Normalizer>> parts;
-    for (const Json& item : json["normalizers"].items) {
-      parts.push_back(make_normalizer(item, failure, depth + 1));
-      if (parts.back() == nullptr) {
-        failure->set(Cause::TokenizerFile, "a normalizer of a sequence is missing");
-        return nullptr;
-      }
-    }
+    if (!make_parts(json["normalizers"], make_normalizer, "a normalizer", depth, &parts, failure)) return nullptr;
     return std::make_unique<Sequence>(std::move(parts));
   }
   failure->set(Cause::TokenizerPart, "the normalizer '" + type + "' is not known");

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "llm/parts.h"
-#include "llm/regex.h"
+#include "llm/pattern.h"
 #include "llm/text.h"
 #include "llm/unicode.h"
 
@@ -10,7 +10,6 @@ namespace llm {
 
 namespace {
 
-constexpr int kMostDepth = 16;
 constexpr char kWords[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 /// What becomes of the matches of a split.
@@ -272,13 +271,9 @@ class Sequence : public PreTokenizer {
 std::unique_ptr<PreTokenizer> make_split(const Json& json, Failure* failure) {
   Behavior behavior;
   if (!make_behavior(json["behavior"], Behavior::Isolated, &behavior, failure)) return nullptr;
-  std::unique_ptr<Regex> regex;
-  const Json& pattern = json["pattern"];
-  if (pattern.has("Regex")) {
-    regex = Regex::compile(pattern["Regex"].string_or(""), true, failure);
-    if (regex == nullptr) return nullptr;
-  }
-  return std::make_unique<Split>(std::move(regex), pattern["String"].string_or(""), behavior,
+  Pattern pattern;
+  if (!pattern.read(json["pattern"], failure)) return nullptr;
+  return std::make_unique<Split>(std::move(pattern.regex), std::move(pattern.text), behavior,
                                  json["invert"].bool_or(false));
 }
 
@@ -308,7 +303,7 @@ std::unique_ptr<PreTokenizer> make_metaspace(const Json& json, Failure* failure)
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json, Failure* failure, int depth) {
   if (json.is_null()) return nullptr;
   const std::string type = json["type"].string_or("");
-  if (depth > kMostDepth) {
+  if (depth > kMostDepthOfParts) {
     failure->set(Cause::TokenizerFile, "pre-tokenizers are nested too deep");
     return nullptr;
   }
@@ -344,13 +339,8 @@ std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json, Failure* fail
     return std::make_unique<Sequence>(std::move(parts));
   }
   if (type == "Sequence") {
-    for (const Json& item : json["pretokenizers"].items) {
-      parts.push_back(make_pre_tokenizer(item, failure, depth + 1));
-      if (parts.back() == nullptr) {
-        failure->set(Cause::TokenizerFile, "a pre-tokenizer of a sequence is missing");
-        return nullptr;
-      }
-    }
+    if (!make_parts(json["pretokenizers"], make_pre_tokenizer, "a pre-tokenizer", depth, &parts, failure))
+      return nullptr;
     return std::make_unique<Sequence>(std::move(parts));
   }
   failure->set(Cause::TokenizerPart, "the pre-tokenizer '" + type + "' is not known");

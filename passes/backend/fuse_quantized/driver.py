@@ -26,11 +26,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import ModuleOp
 
 from etir.dialects.context import EtContext
+from etir.dialects.declarations import declare_schemas
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.program import SchemaDeclOp
 from etir.dialects.quantized import NAMESPACE
 from etir.passes.backend.fuse_quantized.kernels import Kernels
 from etir.passes.infra.base import Pass, methods
@@ -81,15 +81,6 @@ def _is_quantized(module: ModuleOp) -> bool:
 
 def _declare(ctx: EtContext, module: ModuleOp, schemas: list[str]) -> None:
     """Say what the operators of the kernels are, before everything else."""
-    known = [op.schema.data for op in module.body.block.ops if isinstance(op, SchemaDeclOp)]
-    first = module.body.block.first_op
     for text in schemas:
         ctx.declare_schema(text)
-        if text in known:
-            continue
-        op = SchemaDeclOp(text)
-        op.location = NameLoc(StringAttr("schema"), UnknownLoc())
-        if first is None:
-            module.body.block.add_op(op)
-        else:
-            module.body.block.insert_op_before(op, first)
+    declare_schemas(module, schemas)
