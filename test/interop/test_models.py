@@ -65,7 +65,7 @@ def test_stock_runtime_gives_eager_results(name: str) -> None:
     assert case.check(run_stock(compiled(name).buffer, name)) <= case.tolerance
 
 
-@pytest.mark.parametrize("name", cases(MODELS, nightly=["resnet18"]))
+@pytest.mark.parametrize("name", cases(MODELS, nightly=["resnet18", "minilm"]))
 def test_every_pass_keeps_the_meaning(name: str) -> None:
     """The interpreter gives eager's results after every pass; locations and text survive every level."""
     case = MODELS[name]
@@ -102,7 +102,7 @@ def test_own_files_come_back_byte_for_byte(name: str) -> None:
     assert emit_program(again).pte() == data
 
 
-@pytest.mark.parametrize("name", cases(MODELS, nightly=["resnet18"]))
+@pytest.mark.parametrize("name", cases(MODELS, nightly=["resnet18", "minilm"]))
 def test_stock_files_become_text_and_run(name: str) -> None:
     """What the stock pipeline writes becomes text, and goes back to a file that gives the stock file's outputs."""
     from stock import stock_buffer
