@@ -18,13 +18,16 @@ def figures(cell: Any) -> Mapping[str, Any]:
 
 
 def noted(cell: Any) -> Mapping[str, Any]:
-    """Adds a line to the file ``arguments["log"]`` before and after its work, with the time of the machine."""
-    log = cell.arguments["log"]
+    """As :func:`figures`, and adds a line to the file ``arguments["log"]`` before and after its work, with the time of
+    the machine.
+    """
+    log, made = cell.arguments["log"], {}
     for word in ("begin", "end"):
         with open(log, "a", encoding="utf-8") as file:
             file.write(f"{word} {cell.program} {os.getpid()} {time.monotonic()}\n")
-        time.sleep(cell.arguments.get("seconds", 0.05) if word == "begin" else 0)
-    return {"letters": len(cell.program)}
+        if word == "begin":
+            made = figures(cell)
+    return made
 
 
 def names() -> list[str]:

@@ -152,7 +152,7 @@ def test_measurements_are_never_side_by_side(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     def run(name: str) -> None:
-        programs = [{"name": f"{name}{i}", "arguments": {"log": str(log)}} for i in range(4)]
+        programs = [{"name": f"{name}{i}", "arguments": {"log": str(log), "seconds": 0.05}} for i in range(4)]
         plan = {"function": cells.noted, "exclusive": True, "programs": programs}
         etir.sweep(plan, tmp_path / "r.sqlite", jobs=2)
 
