@@ -38,7 +38,7 @@ KEPT = 64
 """Artefacts that the driver keeps in the object store at a time."""
 
 PATIENCE = 60.0
-"""Seconds without any node that can run a job, after which the cluster is given up."""
+"""Seconds in which no job ends and no node has what one takes, after which the cluster is given up."""
 
 Made = list[tuple[str, str, bytes]]
 """Artefacts as key, suffix and bytes."""
@@ -98,7 +98,7 @@ class Cluster:
         self._exclusive += job.exclusive
 
     def wait(self) -> Iterable[Event]:
-        """Wait for some job to end. Raises error E1907 when all nodes are gone."""
+        """Wait for some job to end. Raises error E1907 when no node is there that could run one."""
         given_up = time.monotonic() + PATIENCE
         while True:
             ready, _ = self._ray.wait(list(self._tokens), num_returns=1, timeout=1.0)
@@ -106,11 +106,14 @@ class Cluster:
                 more, _ = self._ray.wait(list(self._tokens), num_returns=len(self._tokens), timeout=0)
                 return [self._event(one) for one in dict.fromkeys([*ready, *more])]
             self._asked = 0.0
-            if self._nodes():
+            taken = {"CPU": self._limits.cpus, **dict(self._limits.resources)}
+            if any(all(n["Resources"].get(name, 0) >= most for name, most in taken.items()) for n in self._nodes()):
                 given_up = time.monotonic() + PATIENCE
             elif time.monotonic() > given_up:
+                wanted = ", ".join(f"{name} {most:g}" for name, most in taken.items())
                 raise E1907.error(
-                    f"the cluster has had no node for {PATIENCE:.0f} s", help="start nodes, and sweep again"
+                    f"the cluster has had no node with {wanted} for {PATIENCE:.0f} s",
+                    help="start such nodes, or ask for less in [limits]; what has ended is kept",
                 )
 
     def _event(self, one: Any) -> Event:

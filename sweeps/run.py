@@ -109,7 +109,8 @@ def sweep(
 
         def finish(chain: Chain, outcome: Outcome) -> None:
             whole = replace(outcome, seconds=sum(one.seconds for one in chain.done))
-            rows.add(chosen.name, chain.id, chain.cell, whole, 1 + chain.lost, label)
+            attempts = max(1, chain.lost + (outcome.status != "lost"))
+            rows.add(chosen.name, chain.id, chain.cell, whole, attempts, label)
             found.statuses[outcome.status] += 1
             if watch is not None:
                 watch(chain.cell.name, outcome)

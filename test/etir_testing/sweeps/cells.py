@@ -62,6 +62,12 @@ def _killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _orphaned() -> None:
+    """On a cluster: ends the worker that has started this process."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(1000)
+
+
 _WAYS = {
     "crash": _crash,
     "exit": lambda: os._exit(3),
@@ -69,5 +75,6 @@ _WAYS = {
     "hang": lambda: time.sleep(1000),
     "killed": _killed,
     "memory": _greedy,
+    "orphaned": _orphaned,
     "raise": _raise,
 }

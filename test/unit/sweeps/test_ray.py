@@ -61,7 +61,7 @@ def test_a_node_that_is_killed_costs_no_row(tmp_path: Path, cluster: Any) -> Non
     """The second node goes when it has done a cell, and is at the next one."""
     node = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
-    ends = {"crash": "crash", "raise": "error"}
+    ends = {"crash": "crash", "raise": "error", "orphaned": "lost"}
     log = tmp_path / "log"
     programs = [{"name": f"p{i}", "arguments": {"seconds": 0.4, "log": str(log)}} for i in range(30)]
     programs += [{"name": kind, "arguments": {"kind": kind, "log": str(log)}} for kind in ends]
@@ -87,8 +87,19 @@ def test_a_node_that_is_killed_costs_no_row(tmp_path: Path, cluster: Any) -> Non
     assert {name: row.status for name, row in rows.items()} == {
         p["name"]: ends.get(str(p["name"]), "ok") for p in programs
     }
-    assert any(row.attempts > 1 for row in rows.values())
+    assert any(row.attempts > 1 for row in rows.values() if row.status == "ok")
+    assert (rows["orphaned"].attempts, rows["orphaned"].error) == (3, "E1911")
+    assert "3 attempts" in rows["orphaned"].message
     assert etir.sweep(plan, tmp_path / "r.sqlite", ray="127.0.0.1:1").ran == 0
+
+
+@pytest.mark.nightly
+def test_what_no_node_has(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etir.sweeps.ray_cluster.PATIENCE", 3.0)
+    limits = {"seconds": 60, "resources": {"accelerator": 1}}
+    plan = {"function": cells.figures, "programs": [{"name": "p"}], "limits": limits}
+    with pytest.raises(EtirError, match="E1907.*no node with CPU 1, accelerator 1"):
+        etir.sweep(plan, tmp_path / "r.sqlite", ray=cluster.address)
 
 
 @pytest.mark.nightly
