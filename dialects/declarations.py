@@ -21,3 +21,9 @@ def declare_schemas(module: ModuleOp, schemas: Iterable[str]) -> None:
             module.body.block.add_op(op)
         else:
             module.body.block.insert_op_before(op, first)
+
+
+def functional_form(schema: str) -> str:
+    """The schema of the operator that an out variant of one result computes: ``f.out(..., *, Tensor(a!) out)``."""
+    name, _, rest = schema.partition("(")
+    return f"{name.removesuffix('.out')}({rest.partition(', *, Tensor(a!) out)')[0]}) -> Tensor"

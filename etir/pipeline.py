@@ -135,6 +135,7 @@ def _edge() -> Iterator[Step]:
 
 
 def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
+    from etir.passes.backend.drop_unused_indices import DropUnusedIndicesPass
     from etir.passes.backend.elide_views import ElideViewsPass
     from etir.passes.backend.fuse_quantized.driver import FuseQuantizedPass
     from etir.passes.edge.commute_transpose_into_matmul import CommuteTransposeIntoMatmulPass
@@ -196,6 +197,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
     yield Step(
         FuseQuantizedPass(o.target, o.link_libraries), "what is between integers is computed on them, by a kernel"
     )
+    yield Step(DropUnusedIndicesPass(o.target, o.link_libraries), "pools without indices, where there is a kernel")
     yield Step(LegalizeDimOrderPass(target=o.target), "copies where no kernel of the target takes a dim order")
     yield Step(ReinplaceScatterPass(), "parts of state are written with `index_put`, which has an in-place kernel")
     yield Step(CommuteTransposeIntoMatmulPass(), "of a product with a transposed matrix, what is small is transposed")

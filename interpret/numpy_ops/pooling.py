@@ -189,14 +189,14 @@ def max_pool1d(
     return maximum(self, 1, kernel_size, stride, padding, dilation, ceil_mode)[0]
 
 
-@op("aten.max_pool2d.default")
+@op("aten.max_pool2d.default", "etir.max_pool2d.default")
 def max_pool2d(
     self: Array, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> Array:
     return maximum(self, 2, kernel_size, stride, padding, dilation, ceil_mode)[0]
 
 
-@op("aten.max_pool3d.default")
+@op("aten.max_pool3d.default", "etir.max_pool3d.default")
 def max_pool3d(
     self: Array, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> Array:

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.api.integer_kernels import kernel_rows
 from etir.backends.api.quantization import QuantizedRow
+from etir.dialects.declarations import functional_form
 from etir.dialects.dtypes import dtype_of, f16, f32, i8, i32, ui8
 from etir.dialects.edge.base import EdgeOp, edge_class
 from etir.dialects.et.layout import tensor_type
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 MAX_POOL = "etir::int8_max_pool2d.out"
-
-
-def functional(schema: str) -> str:
-    """The schema of the operator that an out variant of one result computes: ``f.out(..., *, Tensor(a!) out)``."""
-    name, _, rest = schema.partition("(")
-    return f"{name.removesuffix('.out')}({rest.partition(', *, Tensor(a!) out)')[0]}) -> Tensor"
 
 
 def weight_name(layer: EdgeOp) -> str:
@@ -62,7 +57,7 @@ class Kernels:
 
     def operator(self, kernel: str) -> type[EdgeOp]:
         """The operator that a kernel computes."""
-        return edge_class(parse_schema(functional(self._schemas[kernel])))
+        return edge_class(parse_schema(functional_form(self._schemas[kernel])))
 
     def has(self, kernel: str) -> bool:
         """Whether the target has a kernel."""
@@ -101,7 +96,7 @@ class Kernels:
         """The schemas of the operators that were made, each with that of its out variant."""
         if self.integers.used:
             self._made[MAX_POOL] = None
-        return [text for name in self._made for text in (functional(self._schemas[name]), self._schemas[name])]
+        return [text for name in self._made for text in (functional_form(self._schemas[name]), self._schemas[name])]
 
 
 def _types() -> dict[Attribute, str]:

@@ -1,4 +1,4 @@
-// Maximum pooling in two and three dims, with the position of each maximum.
+// Maximum pooling in two and three dims, with the position of each maximum or without.
 //
 // As in torch: of equal elements the first counts, a NaN beats every number and a later NaN an earlier one; padding
 // never counts. Rows of float that are neighbors in memory have a loop of their own.
@@ -15,15 +15,23 @@ namespace {
 
 using namespace spatial;
 
-/// Lanes keep their maximum and its position; -1 before the first element.
-template <typename A, typename T>
+/// What is below every element that counts.
+template <typename A>
+constexpr A kLeast =
+    std::numeric_limits<A>::has_infinity ? -std::numeric_limits<A>::infinity() : std::numeric_limits<A>::lowest();
+
+/// Lanes keep their maximum and, with `kIndices`, its position; -1 before the first element.
+template <bool kIndices, typename A, typename T>
 inline void take_max(A* __restrict best, int32_t* __restrict where, const T* __restrict from, int64_t step, int64_t n,
                      int32_t index, int32_t index_step) {
   const auto take = [&](int64_t i, int64_t at) {
     const A value = convert<A>(from[at]);
-    const bool better = (value > best[i]) | (value != value) | (where[i] < 0);
+    bool better = (value > best[i]) | (value != value);
+    if constexpr (kIndices) {
+      better |= where[i] < 0;
+      where[i] = better ? index + static_cast<int32_t>(i) * index_step : where[i];
+    }
     best[i] = better ? value : best[i];
-    where[i] = better ? index + static_cast<int32_t>(i) * index_step : where[i];
   };
   if (step == 1) {
     for (int64_t i = 0; i < n; ++i) take(i, i);
@@ -36,6 +44,7 @@ inline void take_max(A* __restrict best, int32_t* __restrict where, const T* __r
 #define ETIR_POOL_ROWS 1
 /// Images of float whose rows lie in memory and are gone through by steps of one or two: vectors of results whose
 /// windows are inside the row, and one by one those that are not.
+template <bool kIndices>
 struct FloatRows {
   using V = Vector<float>::type;
   typedef int32_t I __attribute__((vector_size(ETIR_VECTOR_BYTES)));
@@ -51,8 +60,8 @@ struct FloatRows {
     return min64(axis.out, floor_div(axis.in - 1 + axis.pad - (axis.kernel - 1) * axis.dilation, axis.stride) + 1);
   }
   bool fits() const {
-    return pool.axis[2].stride <= 2 && in.stride[kW] == 1 && to.stride[kW] == 1 && positions.stride[kW] == 1 &&
-           high() - low() >= kVector;
+    return pool.axis[2].stride <= 2 && in.stride[kW] == 1 && to.stride[kW] == 1 &&
+           (!kIndices || positions.stride[kW] == 1) && high() - low() >= kVector;
   }
 
   /// One row of results: its channel, and the rows of the image that are in its windows.
@@ -60,7 +69,7 @@ struct FloatRows {
     const float* plane;
     int64_t z, z_count, y, y_count;
     float* out;
-    int64_t* where;
+    int64_t* where;  ///< null without kIndices
   };
 
   /// Calls `tap(shift, index)` for taps [w0, w1) along the row of all rows of a window, where `shift` is from the
@@ -89,8 +98,8 @@ struct FloatRows {
     const int64_t first = (row.z * in.size[kH] + row.y) * in.size[kW] - pool.axis[2].pad;
     ETIR_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      best[v] = V{} - std::numeric_limits<float>::infinity();
-      where[v] = I{} + static_cast<int32_t>(first);
+      best[v] = V{} + kLeast<float>;
+      if constexpr (kIndices) where[v] = I{} + static_cast<int32_t>(first);
       at[v] = min64(x + v * kVector, end - kVector);
     }
     walk(row, 0, pool.axis[2].kernel, [&](int64_t shift, int64_t index) {
@@ -102,12 +111,13 @@ struct FloatRows {
         const V value = kStride == 1 ? load_vector<float>(from) : load_every_second<float>(from);
         const I better = (value > best[v]) | (value != value);
         best[v] = better ? value : best[v];
-        where[v] = better ? number : where[v];
+        if constexpr (kIndices) where[v] = better ? number : where[v];
       }
     });
     ETIR_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       store_vector<float>(row.out + at[v], best[v]);
+      if constexpr (!kIndices) continue;
       int32_t numbers[kVector];
       std::memcpy(numbers, &where[v], sizeof(numbers));
       int64_t* to = row.where + at[v];
@@ -121,17 +131,17 @@ struct FloatRows {
   }
   void point(const Row& row, int64_t x) const {
     const PoolAxis& width = pool.axis[2];
-    float best = -std::numeric_limits<float>::infinity();
+    float best = kLeast<float>;
     int64_t where = -1, w0, w1;
     width.taps(x, &w0, &w1);
     walk(row, w0, w1, [&](int64_t shift, int64_t index) {
       const float value = row.plane[shift + x * width.stride];
-      if (!(value > best || value != value || where < 0)) return;
+      if (!(value > best || value != value || (kIndices && where < 0))) return;
       best = value;
       where = index + x * width.stride;
     });
     row.out[x] = best;
-    row.where[x] = where;
+    if constexpr (kIndices) row.where[x] = where;
   }
 
   void run(KernelContext& ctx, const float* from, float* out, int64_t* where) const {
@@ -143,11 +153,13 @@ struct FloatRows {
                        for (int64_t number = begin; number < end; ++number) {
                          int64_t at[4], out_at = 0, where_at = 0, stop;
                          unravel(number, sizes, 4, at);
-                         for (int d = 0; d < 4; ++d)
-                           out_at += at[d] * to.stride[d], where_at += at[d] * positions.stride[d];
+                         for (int d = 0; d < 4; ++d) {
+                           out_at += at[d] * to.stride[d];
+                           if constexpr (kIndices) where_at += at[d] * positions.stride[d];
+                         }
                          Row row;
                          row.plane = from + in.plane(at[kN], at[kC]);
-                         row.out = out + out_at, row.where = where + where_at;
+                         row.out = out + out_at, row.where = kIndices ? where + where_at : nullptr;
                          depth.taps(at[kD], &row.z, &stop);
                          row.z_count = stop - row.z;
                          row.z = at[kD] * depth.stride - depth.pad + row.z * depth.dilation;
@@ -168,52 +180,60 @@ struct FloatRows {
 };
 #endif
 
-template <typename T>
-void run(KernelContext& ctx, const Pool& pool, const Tensor& self, Tensor& out, Tensor& indices) {
+/// `indices` is null without kIndices.
+template <bool kIndices, typename T>
+void run(KernelContext& ctx, const Pool& pool, const Tensor& self, Tensor& out, Tensor* indices) {
   using A = accumulate_t<T>;
   const Frame in = frame_of(self, pool.spatial), to = frame_of(out, pool.spatial);
-  const Frame positions = frame_of(indices, pool.spatial);
+  const Frame positions = kIndices ? frame_of(*indices, pool.spatial) : to;
+  int64_t* const numbers = kIndices ? indices->ptr<int64_t>() : nullptr;
   const T* from = self.ptr<T>();
 #ifdef ETIR_POOL_ROWS
   if constexpr (std::is_same_v<T, float>) {
-    const FloatRows rows{pool, in, to, positions};
-    if (!channels_inside(in, to) && rows.fits()) return rows.run(ctx, from, out.ptr<float>(), indices.ptr<int64_t>());
+    const FloatRows<kIndices> rows{pool, in, to, positions};
+    if (!channels_inside(in, to) && rows.fits()) return rows.run(ctx, from, out.ptr<float>(), numbers);
   }
 #endif
   for_blocks(ctx, pool, in, to, [&](const Block& block, int64_t offset) {
     A best[kLanes];
     int32_t where[kLanes];
     for (int64_t i = 0; i < block.count; ++i) {
-      best[i] = std::numeric_limits<A>::lowest();
+      best[i] = kLeast<A>;
       where[i] = -1;
     }
     walk_taps(pool, in, block,
               [&](int64_t lane, int64_t n, int64_t at, int64_t step, int64_t index, int64_t index_step) {
-                take_max(best + lane, where + lane, from + at, step, n, static_cast<int32_t>(index),
-                         static_cast<int32_t>(index_step));
+                take_max<kIndices>(best + lane, where + lane, from + at, step, n, static_cast<int32_t>(index),
+                                   static_cast<int32_t>(index_step));
               });
     T* result = out.ptr<T>() + offset;
     for (int64_t i = 0; i < block.count; ++i) result[i * block.step_out] = convert<T>(best[i]);
-    int64_t* position = indices.ptr<int64_t>();
-    for (int d = 0; d < 5; ++d) position += block.at[d] * positions.stride[d];
-    const int64_t step = positions.stride[block.channels ? kC : kW];
-    for (int64_t i = 0; i < block.count; ++i) position[i * step] = where[i];
+    if constexpr (kIndices) {
+      int64_t* position = numbers;
+      for (int d = 0; d < 5; ++d) position += block.at[d] * positions.stride[d];
+      const int64_t step = positions.stride[block.channels ? kC : kW];
+      for (int64_t i = 0; i < block.count; ++i) position[i * step] = where[i];
+    }
   });
 }
 
-void max_pool(KernelContext& ctx, const Tensor& self, const PoolArguments& given, Tensor& out, Tensor& indices,
+template <bool kIndices>
+void max_pool(KernelContext& ctx, const Tensor& self, const PoolArguments& given, Tensor& out, Tensor* indices,
               int spatial) {
   Pool pool;
   if (!check_frame(ctx, self, spatial) || !check_dtype(ctx, out, self.dtype) ||
-      !check_dtype(ctx, indices, ScalarType::Long) || !read_pool(ctx, self, spatial, given, &pool)) {
+      (kIndices && !check_dtype(ctx, *indices, ScalarType::Long)) || !read_pool(ctx, self, spatial, given, &pool)) {
     return;
   }
   int64_t sizes[3];
   pool_sizes(pool, sizes);
-  if (!resize_spatial(ctx, out, self, spatial, sizes) || !resize_spatial(ctx, indices, self, spatial, sizes)) return;
-  if (!has_data(ctx, out) || !has_data(ctx, indices)) return;
+  if (!resize_spatial(ctx, out, self, spatial, sizes) ||
+      (kIndices && !resize_spatial(ctx, *indices, self, spatial, sizes))) {
+    return;
+  }
+  if (!has_data(ctx, out) || (kIndices && !has_data(ctx, *indices))) return;
   const bool known = dispatch<kReal>(self.dtype, [&](auto tag) {
-    if (out.numel() > 0) run<typename decltype(tag)::type>(ctx, pool, self, out, indices);
+    if (out.numel() > 0) run<kIndices, typename decltype(tag)::type>(ctx, pool, self, out, indices);
   });
   if (!known) ctx.fail(Check::KernelDtype, self, static_cast<int64_t>(self.dtype));
 }
@@ -223,16 +243,24 @@ void max_pool(KernelContext& ctx, const Tensor& self, const PoolArguments& given
 void max_pool2d_with_indices_out(KernelContext& ctx, const Tensor& self, const IntList& kernel_size,
                                  const IntList& stride, const IntList& padding, const IntList& dilation, bool ceil_mode,
                                  Tensor& out, Tensor& indices) {
-  max_pool(ctx, self,
-           {kernel_size, stride, padding, &dilation, ceil_mode, arguments::max_pool2d_with_indices_out::kernel_size},
-           out, indices, 2);
+  const int first = arguments::max_pool2d_with_indices_out::kernel_size;
+  max_pool<true>(ctx, self, {kernel_size, stride, padding, &dilation, ceil_mode, first}, out, &indices, 2);
 }
 void max_pool3d_with_indices_out(KernelContext& ctx, const Tensor& self, const IntList& kernel_size,
                                  const IntList& stride, const IntList& padding, const IntList& dilation, bool ceil_mode,
                                  Tensor& out, Tensor& indices) {
-  max_pool(ctx, self,
-           {kernel_size, stride, padding, &dilation, ceil_mode, arguments::max_pool3d_with_indices_out::kernel_size},
-           out, indices, 3);
+  const int first = arguments::max_pool3d_with_indices_out::kernel_size;
+  max_pool<true>(ctx, self, {kernel_size, stride, padding, &dilation, ceil_mode, first}, out, &indices, 3);
+}
+void max_pool2d_out(KernelContext& ctx, const Tensor& self, const IntList& kernel_size, const IntList& stride,
+                    const IntList& padding, const IntList& dilation, bool ceil_mode, Tensor& out) {
+  const int first = arguments::max_pool2d_out::kernel_size;
+  max_pool<false>(ctx, self, {kernel_size, stride, padding, &dilation, ceil_mode, first}, out, nullptr, 2);
+}
+void max_pool3d_out(KernelContext& ctx, const Tensor& self, const IntList& kernel_size, const IntList& stride,
+                    const IntList& padding, const IntList& dilation, bool ceil_mode, Tensor& out) {
+  const int first = arguments::max_pool3d_out::kernel_size;
+  max_pool<false>(ctx, self, {kernel_size, stride, padding, &dilation, ceil_mode, first}, out, nullptr, 3);
 }
 
 }  // namespace etir

@@ -78,6 +78,34 @@ def test_max_pool_nan_infinity_and_ties(kernels: Kernels, layout: str) -> None:
     check(kernels, "max_pool2d_with_indices.out", [x, [2, 2], [2, 2], [1, 1], [2, 2], True], layout)
 
 
+@pytest.mark.parametrize("case", POOLS_2D + POOLS_3D)
+def test_max_pool_without_indices(kernels: Kernels, case: Any) -> None:
+    """The same values in every dtype and layout, NaN and infinities among them, as with indices."""
+    shape, *arguments = case
+    rank = 2 if case in POOLS_2D else 3
+    for dtype, (layout, out_layout) in itertools.product(FLOATS + INTS, LAYOUTS):
+        x = make(shape, dtype)
+        if dtype in FLOATS:
+            flat = x.view(-1)
+            flat[:: max(flat.numel() // 5, 2)] = float("nan")
+            flat[1 :: max(flat.numel() // 3, 2)] = float("-inf")
+        expected, _ = operator(f"max_pool{rank}d_with_indices")(x, *arguments)
+        (result,) = kernels.call(
+            f"etir::max_pool{rank}d.out", [relaid(x, layout), *arguments], [relaid(expected, out_layout)]
+        )
+        torch.testing.assert_close(result, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["aten::max_pool2d_with_indices.out", "etir::max_pool2d.out"])
+def test_max_pool_of_windows_beside_the_image(kernels: Kernels, name: str) -> None:
+    """A dilated window may have no element inside: minus infinity, as in torch."""
+    for dtype in FLOATS:
+        arguments = [make((1, 1, 3, 3), dtype), [2, 2], [1, 1], [1, 1], [4, 4], False]
+        expected = operator("max_pool2d_with_indices")(*arguments)
+        results = kernels.call(name, arguments, list(expected[: 1 if name.startswith("etir") else 2]))
+        assert expected[0].tolist() == results[0].tolist() == [[[[float("-inf")]]]]
+
+
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int64])
 @pytest.mark.parametrize("case", POOLS_2D)
 def test_avg_pool2d(kernels: Kernels, case: Any, dtype: torch.dtype) -> None:
