@@ -34,19 +34,28 @@ VENV = ROOT / "build" / "gate-venv"
 """The virtual environment of one run. In the checkout: ccache takes paths in there as relative."""
 
 
+TOOLS = ("install tools",)
+"""What steps need that do without etir and without what it depends on."""
+
+
 def preparing(venv: Path) -> list[Step]:
-    """What makes the environment."""
+    """What makes the environment: first the few packages that build and look at sources, then all the others.
+
+    The others are half of a gigabyte and more, which pip unpacks on one core. What needs the first ones alone runs on
+    the other core meanwhile.
+    """
     return [
-        Step("system packages", ("bash", ".ci/packages"), cores=2),
-        Step("install", ("bash", ".ci/install", str(venv)), needs=("system packages",), cores=2),
+        Step("system packages", ("bash", ".ci/packages")),
+        Step("install tools", ("bash", ".ci/install", "--tools", str(venv)), needs=("system packages",)),
+        Step("install", ("bash", ".ci/install", str(venv)), needs=TOOLS),
     ]
 
 
 def checks(*, full: bool) -> list[Step]:
     """What is checked, in the order in which the steps start.
 
-    The fast ones come first, then those of one core, the longest one first and the others beside it, then what keeps
-    both cores busy.
+    A step that names no need needs the whole environment. Those that do not come first and run while it is made. Then
+    come those of one core, the longest one first and the others beside it, then what keeps both cores busy.
     """
     python = ("python",)
     # One part of the entries of torch's samples for each change; see etir_testing/opinfo/select.py.
@@ -55,16 +64,19 @@ def checks(*, full: bool) -> list[Step]:
     sanitized = ["--all"] if full else []
     left_out = () if full else ("-m", "not nightly")
     alone = {"OMP_NUM_THREADS": "1"}  # Two at a time, more threads are in each other's way.
-    return [
-        Step("native runtime", (*python, "-c", "import sys, etir.runtime; sys.exit(not etir.runtime.is_available())")),
-        Step("ruff check", ("ruff", "check", ".")),
-        Step("ruff format", ("ruff", "format", "--check", ".")),
+    steps = [
+        Step("ruff check", ("ruff", "check", "."), needs=TOOLS),
+        Step("ruff format", ("ruff", "format", "--check", "."), needs=TOOLS),
+        Step("words", (*python, ".ci/words.py"), needs=TOOLS),
         Step(
             "clang-format",
             ("bash", "-c", "git ls-files 'runtime/*.h' 'runtime/*.cc' | xargs clang-format --dry-run -Werror"),
+            needs=TOOLS,
         ),
+        Step("install without a compiler", ("bash", ".ci/install_plain"), needs=TOOLS),
+        Step("native builds", (*python, ".ci/native_builds.py"), environment={"ETIR_JOBS": "1"}, needs=TOOLS),
+        Step("native runtime", (*python, "-c", "import sys, etir.runtime; sys.exit(not etir.runtime.is_available())")),
         Step("sanitizers", ("bash", ".ci/sanitizers"), environment=alone),
-        Step("words", (*python, ".ci/words.py")),
         Step("types", (*python, ".ci/check_types.py")),
         Step("documentation site", ("bash", "-c", "python -m mkdocs build --quiet --strict && pytest -q test/site")),
         Step("lit", ("lit", "-j1", "-q", "--time-tests", *(["--param", "process=1"] if full else []), "test/lit")),
@@ -77,7 +89,6 @@ def checks(*, full: bool) -> list[Step]:
         Step("fuzzing", (*python, "test/fuzz.py", "--seconds", "60" if full else "30"), needs=("sanitizers",)),
         Step("generated attacks", (*python, "test/fuzz_adversary.py", "--seconds", "300" if full else "25")),
         Step("generated code under sanitizers", ("bash", ".ci/native_sanitizers", *sanitized), environment=alone),
-        Step("install without a compiler", ("bash", ".ci/install_plain")),
         Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10", *left_out), cores=2),
         Step("torch's samples", (*python, "test/opinfo_walk.py", *samples), cores=2),
         Step("torch's samples, dynamic sizes", (*python, "test/opinfo_dynamic.py", *dynamic), cores=2),
@@ -85,6 +96,7 @@ def checks(*, full: bool) -> list[Step]:
         # Machine code of other processors is run by an emulator, which takes its time.
         *([Step("model zoo as machine code", (*python, "test/native_zoo.py"), environment=alone)] if full else []),
     ]
+    return [step if step.needs else replace(step, needs=("install",)) for step in steps]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -123,17 +135,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def install_and_run(scheduler: Scheduler, steps: Sequence[Step], environment: dict[str, str]) -> None:
-    """Make the environment, and run the steps in it if that has worked."""
+    """Make the environment, and run the steps, each as soon as what it needs of the environment is there."""
     given = os.environ.get("ETIR_CI_VENV")
     venv = Path(given or VENV)
     if given is None:
         shutil.rmtree(VENV, ignore_errors=True)
     try:
-        environment["PATH"] = f"{CACHING_COMPILERS}:{environment['PATH']}"
-        scheduler.run(preparing(venv), environment)
-        if not scheduler.failed:
-            environment["PATH"] = f"{venv / 'bin'}:{environment['PATH']}"
-            scheduler.run(among(steps), environment)
+        environment["PATH"] = f"{venv / 'bin'}:{CACHING_COMPILERS}:{environment['PATH']}"
+        scheduler.run(among([*preparing(venv), *steps]), environment)
     finally:
         if given is None:
             shutil.rmtree(VENV, ignore_errors=True)

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / ".ci"))
 
-from gate import among, checks, preparing  # noqa: E402
+from gate import TOOLS, among, checks, preparing  # noqa: E402
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -23,12 +23,20 @@ def test_files_that_steps_name_exist(full: bool) -> None:
 
 
 def test_steps_have_names_of_their_own_and_need_earlier_ones() -> None:
-    steps = checks(full=False)
+    steps = [*preparing(ROOT / "build"), *checks(full=False)]
     names = [step.name for step in steps]
     assert len(dict.fromkeys(names)) == len(names)
     assert all(set(step.needs) <= set(names[:place]) for place, step in enumerate(steps))
     # The complete variant has them all in this order, and some of its own.
-    assert [step.name for step in checks(full=True) if step.name in names] == names
+    complete = [*preparing(ROOT / "build"), *checks(full=True)]
+    assert [step.name for step in complete if step.name in names] == names
+
+
+def test_what_does_not_need_etir_comes_first_and_all_else_waits_for_it() -> None:
+    """Steps beside the installation: none that waits stands before them, where it would hold them back."""
+    waits = [step.needs != TOOLS for step in checks(full=False)]
+    assert waits == sorted(waits) and not waits[0]
+    assert all(step.needs for step in checks(full=False))
 
 
 def test_a_step_alone_does_not_wait_for_what_is_not_run() -> None:
