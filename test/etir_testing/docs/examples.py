@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from etir_testing import ROOT, TESTS
+from etir_testing.forks import commands
 
 _FENCE = re.compile(r"^( *)(`{3,})([a-z]*)([^\n`]*)$")
 
@@ -167,10 +168,10 @@ class Page:
             (info / "entry_points.txt").write_text("\n".join(lines))
 
     def _shell(self, command: str) -> tuple[int, str]:
-        """Exit code and output of a command in the page's folder, with the tools of this Python."""
+        """Exit code and output of a command in the page's folder, with this Python and its tools."""
         environment = {
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join([str(commands()), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": str(self.folder),
             "ETIR_SOURCE": str(ROOT),
         }

@@ -23,7 +23,7 @@ from typing import Any
 
 import coverage
 
-from etir_testing import ROOT, forked_tools
+from etir_testing import ROOT, forked_process
 from etir_testing.mutants.suites import LIT, ForkedTests, in_fork, pytest_in_process
 
 MOST_SECONDS = 240.0
@@ -175,7 +175,7 @@ def _group(tests: ForkedTests, folders: Sequence[str], names: list[str]) -> list
 @contextlib.contextmanager
 def _tools_metered(folders: Sequence[str], lines: Lines) -> Iterator[None]:
     """Meanwhile the forks of lit's tools count their lines into ``lines``."""
-    real = forked_tools._exit_code
+    real = forked_process._exit_code
     with tempfile.TemporaryDirectory() as folder:
 
         def exit_code(body: Callable[[], object]) -> int:
@@ -186,11 +186,11 @@ def _tools_metered(folders: Sequence[str], lines: Lines) -> Iterator[None]:
             finally:
                 (Path(folder) / f"{os.getpid()}.json").write_text(json.dumps(meter.stop()["tool"]))
 
-        forked_tools._exit_code = exit_code
+        forked_process._exit_code = exit_code
         try:
             yield
         finally:
-            forked_tools._exit_code = real
+            forked_process._exit_code = real
         merged: dict[str, set[int]] = defaultdict(set)
         for place in sorted(Path(folder).iterdir()):
             found: Lines = json.loads(place.read_text())

@@ -10,6 +10,8 @@ import pytest
 
 from etir import plugins
 
+from etir_testing.forks import commands
+
 HEAD = """
 import numpy as np
 import etir
@@ -232,7 +234,9 @@ assert failure(parse_module, "lib.mark").startswith("E0102")
 
 @pytest.mark.parametrize("what", SCRIPTS)
 def test_what_is_registered_after_a_compile_counts(what: str) -> None:
-    done = subprocess.run([sys.executable, "-c", HEAD + SCRIPTS[what]], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [commands() / "python", "-c", HEAD + SCRIPTS[what]], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from etir.llm.recipe_names import RECIPES
 from etir.quantization.weights import quantized_blocks, quantized_weight
 from etir.tools import et_llm
 
+from etir_testing.forks import commands
 from etir_testing.models import checkpoints
 from etir_testing.models.static_cache import DECODERS, PROMPT, VOCABULARY, without_cache
 
@@ -135,7 +135,7 @@ def _on_stock(compiled: CompiledLanguageModel, folder: Path) -> np.ndarray:
     compiled.save(folder / "m.pte")
     words = " ".join(map(str, PROMPT))
     files = str(folder / "m.pte"), words, str(folder / "logits.npy")
-    subprocess.run([sys.executable, "-c", _STOCK_STEP, *files], check=True, capture_output=True, timeout=300)
+    subprocess.run([commands() / "python", "-c", _STOCK_STEP, *files], check=True, capture_output=True, timeout=300)
     return np.load(folder / "logits.npy")[0]
 
 
@@ -156,7 +156,7 @@ def stock_text(folder: Path, prompt: str, count: int) -> str:
     """What the stock runner generates greedily from ``m.pte``, the end of the text included."""
     files = [str(folder / name) for name in ("m.pte", "m.tokenizer.json")]
     out = folder / "text.txt"
-    command = [sys.executable, "-c", _STOCK_RUNNER, *files, prompt, str(count), str(out)]
+    command: list[str | Path] = [commands() / "python", "-c", _STOCK_RUNNER, *files, prompt, str(count), str(out)]
     subprocess.run(command, check=True, capture_output=True, timeout=600)
     return out.read_text()
 

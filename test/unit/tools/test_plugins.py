@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from etir_testing.forks import commands
 
 PACKAGE = {
     "plug.py": """
@@ -170,7 +171,7 @@ def tool(tmp_path: Path) -> Tool:
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         if site is not None:
             environment["PYTHONPATH"] = str(site)
-        command = [Path(sys.executable).with_name(name), *arguments]
+        command = [commands() / name, *arguments]
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
     return run
