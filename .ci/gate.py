@@ -5,9 +5,9 @@
     bash .ci/run --list              the steps
     bash .ci/run --here lit words    only these steps, in the environment that is active
 
-All steps run, two at a time where they keep only one core busy; the exit code says whether all passed. The seconds of
-each are printed at the end and written to ``build/gate.json``. ``ETIR_CI_VENV`` keeps the virtual environment at that
-place and uses it again. Compilers run through ccache, whose entries do not depend on the folder of the checkout.
+All steps run, two at a time, as each keeps one core busy; the exit code says whether all passed. The seconds of each
+are printed at the end and written to ``build/gate.json``. ``ETIR_CI_VENV`` keeps the virtual environment at that place
+and uses it again. Compilers run through ccache, whose entries do not depend on the folder of the checkout.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from parts import PARTS, files_of
 from scheduler import Scheduler, Step, write
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +35,9 @@ VENV = ROOT / "build" / "gate-venv"
 """The virtual environment of one run. In the checkout: ccache takes paths in there as relative."""
 
 
+ALONE = {"OMP_NUM_THREADS": "1"}
+"""For a step of one core: more threads are in the way of the step beside it."""
+
 TOOLS = ("install tools",)
 """What steps need that do without etir and without what it depends on."""
 
@@ -45,7 +49,7 @@ def preparing(venv: Path) -> list[Step]:
     the other core meanwhile.
     """
     return [
-        Step("system packages", ("bash", ".ci/packages")),
+        Step("system packages", ("bash", ".ci/packages"), cores=2),
         Step("install tools", ("bash", ".ci/install", "--tools", str(venv)), needs=("system packages",)),
         Step("install", ("bash", ".ci/install", str(venv)), needs=TOOLS),
     ]
@@ -54,16 +58,15 @@ def preparing(venv: Path) -> list[Step]:
 def checks(*, full: bool) -> list[Step]:
     """What is checked, in the order in which the steps start.
 
-    A step that names no need needs the whole environment. Those that do not come first and run while it is made. Then
-    come those of one core, the longest one first and the others beside it, then what keeps both cores busy.
+    Those that do without most of the environment come first and run while it is made; a step that names no need needs
+    all of it. Each keeps one core busy, and the longest ones come first: what is left for the end is short, so that no
+    core waits for long.
     """
     python = ("python",)
     # One part of the entries of torch's samples for each change; see etir_testing/opinfo/select.py.
     samples = ["--every-sample", "--programs", "3"] if full else ["--part", "3"]
     dynamic = ["--samples", "3"] if full else ["--part", "16"]
     sanitized = ["--all"] if full else []
-    left_out = () if full else ("-m", "not nightly")
-    alone = {"OMP_NUM_THREADS": "1"}  # Two at a time, more threads are in each other's way.
     steps = [
         Step("ruff check", ("ruff", "check", "."), needs=TOOLS),
         Step("ruff format", ("ruff", "format", "--check", "."), needs=TOOLS),
@@ -76,27 +79,39 @@ def checks(*, full: bool) -> list[Step]:
         Step("install without a compiler", ("bash", ".ci/install_plain"), needs=TOOLS),
         Step("native builds", (*python, ".ci/native_builds.py"), environment={"ETIR_JOBS": "1"}, needs=TOOLS),
         Step("native runtime", (*python, "-c", "import sys, etir.runtime; sys.exit(not etir.runtime.is_available())")),
-        Step("sanitizers", ("bash", ".ci/sanitizers"), environment=alone),
-        Step("types", (*python, ".ci/check_types.py")),
-        Step("documentation site", ("bash", "-c", "python -m mkdocs build --quiet --strict && pytest -q test/site")),
+        *python_tests(full=full),
+        Step("torch's samples", (*python, "test/opinfo_walk.py", "--jobs", "1", *samples), environment=ALONE),
+        Step(
+            "torch's samples, dynamic sizes",
+            (*python, "test/opinfo_dynamic.py", "--jobs", "1", *dynamic),
+            environment=ALONE,
+        ),
+        Step("model zoo", (*python, "test/zoo.py", "--small", "--no-stock", "--check"), environment=ALONE),
         Step("lit", ("lit", "-j1", "-q", "--time-tests", *(["--param", "process=1"] if full else []), "test/lit")),
+        Step("types", (*python, ".ci/check_types.py")),
+        Step("sanitizers", ("bash", ".ci/sanitizers"), environment=ALONE),
         Step(
             "same bytes under three hash seeds",
             (*python, ".ci/determinism.py", *(["--whole"] if full else [])),
-            environment=alone,
+            environment=ALONE,
         ),
-        Step("example", (*python, "examples/mobilenet_v2.py", "--size", "96"), environment=alone),
+        Step("documentation site", ("bash", "-c", "python -m mkdocs build --quiet --strict && pytest -q test/site")),
         Step("fuzzing", (*python, "test/fuzz.py", "--seconds", "60" if full else "30"), needs=("sanitizers",)),
+        Step("generated code under sanitizers", ("bash", ".ci/native_sanitizers", *sanitized), environment=ALONE),
         Step("generated attacks", (*python, "test/fuzz_adversary.py", "--seconds", "300" if full else "25")),
-        Step("generated code under sanitizers", ("bash", ".ci/native_sanitizers", *sanitized), environment=alone),
-        Step("pytest", ("pytest", "-n", "2", "-q", "--require-everything", "--durations=10", *left_out), cores=2),
-        Step("torch's samples", (*python, "test/opinfo_walk.py", *samples), cores=2),
-        Step("torch's samples, dynamic sizes", (*python, "test/opinfo_dynamic.py", *dynamic), cores=2),
-        Step("model zoo", (*python, *["test/zoo.py", "--small", "--no-stock", "--check", "--jobs", "2"]), cores=2),
+        Step("example", (*python, "examples/mobilenet_v2.py", "--size", "96"), environment=ALONE),
         # Machine code of other processors is run by an emulator, which takes its time.
-        *([Step("model zoo as machine code", (*python, "test/native_zoo.py"), environment=alone)] if full else []),
+        *([Step("model zoo as machine code", (*python, "test/native_zoo.py"), environment=ALONE)] if full else []),
     ]
     return [step if step.needs else replace(step, needs=("install",)) for step in steps]
+
+
+def python_tests(*, full: bool) -> list[Step]:
+    """The tests in Python. In the complete variant all of them, and no command is a fork (``etir_testing.forks``)."""
+    options = () if full else ("-m", "not nightly")
+    command = ("pytest", "-q", "--require-everything", "--durations=10", *options)
+    environment = ALONE | ({"ETIR_TEST_PROCESS": "1"} if full else {})
+    return [Step(f"pytest: {part}", (*command, *files_of(part)), environment=environment) for part in PARTS]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

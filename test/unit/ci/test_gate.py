@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from etir_testing.forked_process import PROCESS_VARIABLE
+
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / ".ci"))
 
-from gate import TOOLS, among, checks, preparing  # noqa: E402
+from gate import TOOLS, among, checks, preparing, python_tests  # noqa: E402
+from parts import PARTS, files_of  # noqa: E402
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -46,6 +49,30 @@ def test_a_step_alone_does_not_wait_for_what_is_not_run() -> None:
 
 def test_the_command_names_its_steps() -> None:
     listed = subprocess.run(["bash", ROOT / ".ci" / "run", "--list"], capture_output=True, text=True, check=True)
-    assert "pytest" in listed.stdout.splitlines()
+    assert {"lit", "pytest: compiler"} <= set(listed.stdout.splitlines())
     wrong = subprocess.run(["bash", ROOT / ".ci" / "full", "nothing"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2 and "there is no step 'nothing'" in wrong.stderr
+
+
+def test_the_complete_variant_forks_no_commands() -> None:
+    for full in (False, True):
+        assert all((PROCESS_VARIABLE in step.environment) == full for step in python_tests(full=full))
+
+
+def test_every_test_file_is_in_one_part() -> None:
+    """Of the folders that pytest collects, with and without a part that names them; no part is empty."""
+    parts = {name: files_of(name) for name in PARTS}
+    everything = [file for files in parts.values() for file in files]
+    assert all(parts.values()) and len(everything) == len(set(everything)) > 300
+    known = {str(path.relative_to(ROOT)) for path in (ROOT / "test").rglob("test_*.py")}
+    assert {name for name in known if not name.startswith("test/site/")} == set(everything)
+    # What names a file most closely counts, and the rest is the last part's.
+    assert "test/interop/test_quantize.py" in parts["quantization"]
+    assert "test/interop/test_models.py" in parts["stock runtime"]
+    assert "test/unit/passes/test_manager.py" in parts["compiler"]
+
+
+def test_what_a_part_names_is_there() -> None:
+    for patterns in PARTS.values():
+        for pattern in patterns:
+            assert list((ROOT / "test").glob(pattern)), pattern
