@@ -69,8 +69,9 @@ def _command() -> str:
     return found
 
 
-def _compiled(texts: Sequence[Path], out: Path, flags: Sequence[str]) -> None:
-    run = subprocess.run([_command(), *flags, *map(str, texts), "-o", str(out)], capture_output=True, text=True)
+def _compiled(texts: Sequence[str | Path], out: str | Path, flags: Sequence[str], folder: Path | None = None) -> None:
+    command = [_command(), *flags, *map(str, texts), "-o", str(out)]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[:4000]
 
 
@@ -118,12 +119,15 @@ def sanitized(
     Changes places and schedules of ``func``. Raises :class:`Finding`.
     """
     source, arena_bytes, gaps = _source(func, name, arena_bytes)
-    with tempfile.TemporaryDirectory() as folder:
-        text, program = Path(folder) / "native.c", Path(folder) / "program"
-        text.write_text(source.text, encoding="utf-8")
-        made = (*PLAIN, *flags, *SANITIZE, "-ffp-contract=fast", *cpu(name).flags)
-        _compiled([text, _linked_runner()], program, made)
-        return _run(Path(folder), program, func, source, inputs, weights, arena_bytes, gaps)
+    runner = _linked_runner()
+    # Beside the sources, by a name without its folder, and linked by itself: compiler caches know the same text again.
+    with tempfile.TemporaryDirectory(dir=FOLDER) as name_of_folder:
+        folder = Path(name_of_folder)
+        (folder / "native.c").write_text(source.text, encoding="utf-8")
+        made = (*PLAIN, *flags, *SANITIZE, "-ffp-contract=fast", *cpu(name).flags, "-c")
+        _compiled(["native.c"], "native.o", made, folder)
+        _compiled(["native.o", runner], "program", SANITIZE, folder)
+        return _run(folder, folder / "program", func, source, inputs, weights, arena_bytes, gaps)
 
 
 def paged(
