@@ -94,7 +94,8 @@ class Sizes:
             )
             return self.shape_env.create_symfloatnode(symbol, hint=1.5, source=source)
         assert type == i1
-        return self.shape_env.create_unbacked_symbool()
+        with self.shape_env.ignore_fresh_unbacked_symbols():  # Otherwise the next operator has to give it out.
+            return self.shape_env.create_unbacked_symbool()
 
     def size(self, dim: Dim) -> Any:
         """A dim as an int or a SymInt."""

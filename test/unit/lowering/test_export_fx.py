@@ -88,6 +88,16 @@ class _FromData(nn.Module):
         return found.float() * 2
 
 
+class _LoopOverData(nn.Module):
+    """Carries as many numbers as are not zero."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = torch.nonzero(x.flatten()).squeeze(1)
+        torch._check(found.shape[0] <= 10)
+        start = (torch.tensor(0), found.float())
+        return while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * 2), start)[1]  # type: ignore
+
+
 class _Numbers(nn.Module):
     def forward(self, x: torch.Tensor, k: int, flag: bool) -> tuple[torch.Tensor, ...]:
         y = x.transpose(1, 2).reshape(x.shape[0], -1) * k
@@ -115,6 +125,7 @@ CASES: dict[str, tuple[type[nn.Module], Callable[[], tuple[Any, ...]], Any]] = {
         None,
     ),
     "from data": (_FromData, lambda: (torch.tensor([[0.0, 1.0], [2.0, 0.0], [3.0, 4.0]]),), None),
+    "loop over data": (_LoopOverData, lambda: (torch.tensor([[0.0, 1.0], [2.0, 0.0], [3.0, 4.0]]),), None),
     "numbers": (
         _Numbers,
         lambda: (torch.linspace(-1, 1, 40).reshape(2, 4, 5), 3, True),
@@ -238,3 +249,41 @@ def test_what_cannot_be_exported(text: str, message: str) -> None:
         export_program(module)
     assert set(caught.value.ids) == {"E0407"}
     assert caught.value.diagnostics[0].location is not None
+
+
+BOOL = """
+func.func @forward(%x: tensor<4xf32>, %flag: i1) -> (tensor<4xf32>, i1) {
+  %0 = aten.mul.Tensor(%x, %flag) : (tensor<4xf32>, i1) -> tensor<4xf32>
+  %1 = control.cond %flag : i1 -> (tensor<4xf32>) {
+    %2 = aten.neg.default(%0) : (tensor<4xf32>) -> tensor<4xf32>
+    control.yield %2 : tensor<4xf32>
+  } else {
+    %3 = aten.exp.default(%0) : (tensor<4xf32>) -> tensor<4xf32>
+    control.yield %3 : tensor<4xf32>
+  }
+  func.return %1, %flag : tensor<4xf32>, i1
+}
+"""
+
+
+def test_an_input_that_is_a_bool() -> None:
+    """torch makes no program with one; text may have it."""
+    program = export_program(parse_module(BOOL, EtContext(), name="in.mlir"))
+    x = torch.arange(4.0)
+    for flag, wanted in ((True, -x), (False, torch.ones(4))):
+        got, same = program.module()(x, flag)
+        torch.testing.assert_close(got, wanted)
+        assert same is flag
+
+
+def test_weights_that_are_not_loaded() -> None:
+    text = """
+et.weight @w : tensor<4xf32> = #et.blob<"sha256:00000000000000000000000000000000", 16>
+func.func @forward() -> tensor<4xf32> {
+  %w = et.get_weight @w : tensor<4xf32>
+  func.return %w : tensor<4xf32>
+}
+"""
+    with pytest.raises(EtirError, match="in.mlir:4:3: .*the 16 bytes with digest sha256:0+ are not loaded") as caught:
+        export_program(parse_module(text, EtContext(), name="in.mlir"))
+    assert caught.value.ids == ("E0201",)
