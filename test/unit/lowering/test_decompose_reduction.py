@@ -66,6 +66,10 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.std.correction", (X,), {}),
     *[("aten.linalg_vector_norm.default", (X, order, [1]), {}) for order in (0, 1, 2, 3.5, math.inf, -math.inf, -1)],
     ("aten.linalg_vector_norm.default", (X.half(),), {"dtype": torch.float32}),
+    *[(f"aten.{n}.default", (torch.tensor(2.5), d), {}) for n in ("cumprod", "cummax", "cummin") for d in (0, -1)],
+    ("aten.logcumsumexp.default", (torch.tensor(2.5), 0), {}),
+    ("aten.kthvalue.default", (torch.tensor(2.5), 1), {}),
+    ("aten.sort.default", (torch.tensor(2.5),), {}),
     ("aten.linalg_norm.default", (X,), {}),
     ("aten.linalg_norm.default", (X, 3, [0]), {}),
     ("aten.linalg_norm.default", (X[0], None, [0, 1], True), {}),
@@ -127,3 +131,8 @@ DYNAMIC: list[tuple[str, tuple[Any, ...], Dynamic]] = [
 @pytest.mark.parametrize(("name", "args", "dynamic"), DYNAMIC, ids=lambda v: v if isinstance(v, str) else "")
 def test_dynamic(name: str, args: tuple[Any, ...], dynamic: Dynamic) -> None:
     check(name, *args, dynamic=dynamic)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3.5, math.inf])
+def test_norms_need_no_tracing(order: float) -> None:
+    check("aten.linalg_vector_norm.default", X, order, [1], options={"only": ("vector-norm-of-type",)})
