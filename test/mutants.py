@@ -5,6 +5,7 @@
     python test/mutants.py --seed 1 --count 100 --native     mutants of runtime/core/ and runtime/executor/
     python test/mutants.py --only lowering/errors.py:10:     those of the sample that are there
     python test/mutants.py --measure --suite test/interop    measure besides which lines these tests run
+    python test/mutants.py --survivors                       whether the tests that were written still kill theirs
 
 The first run measures which test runs which line (``build/mutants/measured.json``, to be deleted after changes), which
 takes as long as the tests themselves. Verdicts are added to ``build/mutants/verdicts.jsonl``; those that are there are
@@ -23,12 +24,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 # Before anything imports torch: on several threads a fork would wait for those that it does not have.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from etir_testing import ROOT
-from etir_testing.mutants import cpp_judging, cpp_mutants, document, python_mutants
+from etir_testing.mutants import cpp_judging, cpp_mutants, document, python_mutants, survivors
 from etir_testing.mutants.judging import KILLED, UNFIT, Judge, Verdict
 from etir_testing.mutants.measuring import Measured, measure
 from etir_testing.mutants.mutant import Mutant, sample
@@ -54,6 +56,7 @@ SUITES = (
 STATE = ROOT / "build" / "mutants"
 MEASURED = STATE / "measured.json"
 VERDICTS = STATE / "verdicts.jsonl"
+SURVIVORS = STATE / "survivors.jsonl"
 
 
 def main() -> int:
@@ -67,10 +70,13 @@ def main() -> int:
     parser.add_argument("--measure", action="store_true", help="measure tests that are not measured yet, and stop")
     parser.add_argument("--suite", action="append", help="measure these test files or folders (repeatable)")
     parser.add_argument("--again", action="store_true", help="judge again what has survived")
+    parser.add_argument("--survivors", action="store_true", help="judge those of found.json by the tests named there")
     parser.add_argument("--write", action="store_true", help="write the figures and survivors, and their page")
     parser.add_argument("--bar", type=float, default=90.0)
     arguments = parser.parse_args()
     os.chdir(ROOT)
+    if arguments.survivors:
+        return judge_survivors(tuple(arguments.only or ("",)))
     suites = arguments.suite or SUITES
     if arguments.measure or (not arguments.native and not arguments.list and not MEASURED.exists()):
         _in_child(lambda: measure(FOLDERS, suites, MEASURED, print_now))
@@ -117,23 +123,46 @@ def main() -> int:
 class _Log:
     """Prints and writes verdicts."""
 
-    def __init__(self, files: Mapping[str, str]) -> None:
+    def __init__(self, files: Mapping[str, str], place: Path = VERDICTS) -> None:
         self.files = files
+        self.place = place
         self.start = time.monotonic()
 
     def __call__(self, mutant: Mutant, verdict: Verdict) -> None:
         print_now(f"{time.monotonic() - self.start:6.0f} s  {mutant.id}  {verdict.status} {verdict.by}")
         entry = {"id": mutant.id, **asdict(verdict), "diff": mutant.diff(self.files[mutant.path])}
-        VERDICTS.parent.mkdir(parents=True, exist_ok=True)
-        with VERDICTS.open("a") as out:
+        self.place.parent.mkdir(parents=True, exist_ok=True)
+        with self.place.open("a") as out:
             out.write(json.dumps(entry) + "\n")
 
 
-def verdicts() -> dict[str, Verdict]:
+def judge_survivors(only: tuple[str, ...]) -> int:
+    """Judge what tests were written for, each by its test; 1 when one survives, or its lines are gone."""
+    known = [s for run in document.load().values() for s in run.survivors if s.kind == "killed since"]
+    files = dict(python_mutants.sources(ROOT, FOLDERS))
+    wanted = [s for s in known if s.id.startswith(only) and s.id.partition(":")[0] in files]
+    places = [(survivor, survivors.located(survivor, files[survivor.id.partition(":")[0]])) for survivor in wanted]
+    tests = {mutant.id: [survivor.test] for survivor, mutant in places if mutant is not None}
+    mutants = [mutant for _, mutant in places if mutant is not None]
+    SURVIVORS.unlink(missing_ok=True)
+    measured = survivors.measured(survivor.test for survivor in wanted)
+    judge = survivors.NamedJudge(files, measured, _Log(files, SURVIVORS), tests=tests)
+    _in_child(lambda: judge.judge(mutants, [f"etir.{folder}" for folder in FOLDERS]))
+    judged = verdicts(SURVIVORS)
+    _in_child(lambda: judge.judge_at_import([m for m in mutants if judged[m.id].status == UNFIT]))
+    judged = verdicts(SURVIVORS)
+    alive = [survivor for survivor, mutant in places if mutant is None or judged[mutant.id].status not in KILLED]
+    for survivor in alive:
+        print(f"not killed by {survivor.test}, or gone: {survivor.id}")
+    print(f"{len(wanted) - len(alive)} of {len(wanted)} are killed by their tests")
+    return int(bool(alive))
+
+
+def verdicts(place: Path = VERDICTS) -> dict[str, Verdict]:
     """What was said so far, the latest of each."""
-    if not VERDICTS.exists():
+    if not place.exists():
         return {}
-    found = [json.loads(line) for line in VERDICTS.read_text().splitlines()]
+    found = [json.loads(line) for line in place.read_text().splitlines()]
     return {entry["id"]: Verdict(*(entry[key] for key in ("status", "by", "tests", "known"))) for entry in found}
 
 

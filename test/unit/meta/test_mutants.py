@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from etir_testing.mutants import cpp_mutants, document, python_mutants
+from etir_testing.mutants import cpp_mutants, document, python_mutants, survivors
 from etir_testing.mutants.applying import LoadedFunctions, import_mutated
 from etir_testing.mutants.measuring import Measured
 from etir_testing.mutants.mutant import Mutant
@@ -279,3 +279,13 @@ def test_the_sources_are_found() -> None:
     assert "runtime/executor/validator.cc" in native and not any("_test" in path for path in native)
     first = list(itertools.islice(python_mutants.sources(root, ["emit"]), 3))
     assert first and all(path.startswith("emit/") and text for path, text in first)
+
+
+def test_survivors_are_found_where_their_lines_are_now() -> None:
+    """Of equal lines the one nearest to the old place; what is not there any more is gone."""
+    survivor = document.Survivor("a.py:5:delete:0a1b2c", "-    x = 1\n-    y = 2\n+    pass", "hole", "")
+    source = "def f():\n    x = 1\n    y = 2\n\n\n\ndef g():\n    x = 1\n    y = 2\n"
+    found = survivors.located(survivor, source)
+    assert found is not None and (found.path, found.line, found.last_line, found.kind) == ("a.py", 2, 3, "delete")
+    assert found.apply(source) == "def f():\n    pass\n\n\n\ndef g():\n    x = 1\n    y = 2\n"
+    assert survivors.located(survivor, source.replace("y = 2", "y = 3")) is None
