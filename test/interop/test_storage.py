@@ -202,6 +202,38 @@ def test_functional_program_over_parts() -> None:
         etir.compile(program(True), target="etir")
 
 
+@pytest.mark.parametrize("own", ["cache", "row"])
+def test_methods_of_modules_that_share_otherwise(own: str) -> None:
+    """A name that is a part of another's memory in one method, and stands alone in the other, is two states."""
+
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(2, 3))
+            self.register_buffer("row", self.cache[0])
+
+        def forward(self, x: Any) -> Any:
+            self.cache.add_(x)
+            return self.row * 1
+
+    class Alone(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer(own, torch.zeros(3))
+
+        def forward(self, x: Any) -> Any:
+            return self.get_buffer(own) * x
+
+    inputs = [torch.ones(3)]
+    programs = {"shared": export(Shared(), inputs), "alone": export(Alone(), inputs)}
+    for names in (["shared", "alone"], ["alone", "shared"]):
+        with pytest.raises(
+            EtirError, match=f"'{own}' shares memory with .* in method '{names[1]}', and with"
+        ) as caught:
+            import_program({name: programs[name] for name in names})
+        assert caught.value.ids == ("E0404",)
+
+
 @pytest.mark.parametrize("target", ["etir", "executorch"])
 def test_external_state(target: str, tmp_path: Any) -> None:
     """The initial values of shared memory are in the weights file once."""

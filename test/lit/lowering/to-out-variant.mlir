@@ -194,3 +194,19 @@ func.func @loop(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
   }
   func.return %r#1 : tensor<4xf32>
 }
+
+// Logic on numbers is a choice: a and b is b where a holds, else false; a or b is true where a holds, else b.
+// CHECK-LABEL: et.method @logic
+// CHECK: et.call "executorch_prim::lt.Scalar"(%n, 3, %a)
+// CHECK-NEXT: et.call "executorch_prim::eq.Scalar"(%n, 3, %b)
+// CHECK-NEXT: et.call "executorch_prim::sym_ite.Scalar"(%a, %b, false, %both)
+// CHECK-NEXT: et.call "executorch_prim::sym_ite.Scalar"(%a, true, %b, %one)
+// CHECK-NEXT: et.return %both, %one
+func.func @logic(%n: i64) -> (i1, i1) {
+  %k = sym.constant 3 : i64
+  %a = sym.lt %n, %k : (i64, i64) -> i1
+  %b = sym.eq %n, %k : (i64, i64) -> i1
+  %both = sym.and %a, %b : (i1, i1) -> i1
+  %one = sym.or %a, %b : (i1, i1) -> i1
+  func.return %both, %one : i1, i1
+}

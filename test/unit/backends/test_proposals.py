@@ -19,7 +19,9 @@ from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
 from etir.extensions import registry_changed
+from etir.passes.delegation.graph import BlockGraph, Value
 from etir.passes.delegation.report import DelegationReport
+from etir.passes.infra.base import methods
 from etir.passes.infra.manager import run_pipeline
 
 
@@ -179,3 +181,26 @@ def test_unknown_partitioner_says_what_there_is() -> None:
     with pytest.raises(EtirError, match="known: executorch:xnnpack, executorch:vulkan") as caught:
         partitions('partition{backend="executorch:nobody"}')
     assert caught.value.ids == ("E1101",)
+
+
+NESTED = """
+func.func @forward(%x: tensor<4xf32>, %p: tensor<i1>) -> tensor<4xf32> {
+  %e = edge.aten.exp.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %r = control.cond %p : tensor<i1> -> (tensor<4xf32>) {
+    %a = edge.aten.neg.default(%e) : (tensor<4xf32>) -> tensor<4xf32>
+    %b = edge.aten.abs.default(%a) : (tensor<4xf32>) -> tensor<4xf32>
+    control.yield %b : tensor<4xf32>
+  } else {
+    control.yield %x : tensor<4xf32>
+  }
+  func.return %r : tensor<4xf32>
+}
+"""
+
+
+def test_what_regions_make_themselves_crosses_no_boundary() -> None:
+    (method,) = methods(parse_module(NESTED))
+    graph = BlockGraph.of(method.body.block, {})
+    assert graph.preds == [[], [0]]
+    x, p = Value(-1, (0, 1), 16, False), Value(-1, (1,), 1, False)
+    assert graph.values == [x, p, Value(0, (1,), 16, False), Value(1, (), 16, True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from etir.dialects.et.values import ViewOp
+from etir.dialects.et.values import BufferOp, ViewOp
 from etir.emit.from_pte import read_program
 from etir.emit.pte import model, read_pte, write_pte
 
@@ -33,3 +33,11 @@ def test_views_of_each_other() -> None:
     changed = replace(plan, values=tuple(values), chains=chains)
     module = read_program(write_pte(replace(program, execution_plan=(changed,))))
     assert sum(isinstance(op, ViewOp) for op in module.walk()) == 1
+
+
+def test_a_view_that_an_instruction_points() -> None:
+    """Dynamic dims at the place of its base, by an ``et_view``: the reader says that it is a view from there on."""
+    module = read_program((TESTS / "corpus" / "stock-dynamic").read_bytes()[4:])
+    (view,) = (op for op in module.walk() if isinstance(op, ViewOp))
+    assert view.late is not None and view.dynamic is not None
+    assert isinstance(view.base.owner, BufferOp) and view.base.owner.place is not None

@@ -12,12 +12,13 @@ from etir.dialects.aten import ops as aten
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f16, f32, i64
 from etir.dialects.edge import ops as edge
-from etir.dialects.et.layout import tensor_type
+from etir.dialects.et.layout import order_of, tensor_type
 from etir.dialects.et.program import WeightOp
 from etir.dialects.sym.expr import symbol
 from etir.dialects.text import parse_module
 from etir.dialects.verify import verify_module
 from etir.lowering.build.builder import Builder, dims, element
+from etir.lowering.build.sizes import dim_of
 from etir.passes.infra.base import methods
 from etir.passes.infra.rewriting import PatternRewriter
 
@@ -94,6 +95,24 @@ def test_methods_of_two_take_a_tensor_or_a_number(name: str) -> None:
     assert names(b) == [f"edge.aten.{name}.Tensor", f"edge.aten.{name}.Scalar"]
 
 
+@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor"])
+def test_methods_of_two_tensors_give_bools(name: str) -> None:
+    _, b, (x, y, _) = start("edge")
+    assert getattr(b, name)(x, y).type == b.ne(x, 0).type
+    assert names(b) == [f"edge.aten.{name}.default", "edge.aten.ne.Scalar"]
+
+
+def test_types_of_what_is_made_and_copied() -> None:
+    """A number alone is float32, and a copy may ask for another order of dims."""
+    _, b, (x, _, _) = start()
+    assert b(aten.scalar_tensor.default, 3.0).type == tensor_type(f32, [])
+    assert b(aten.scalar_tensor.default, 3, dtype=i64).type == tensor_type(i64, [])
+    image = b.unsqueeze(x, 0)
+    orders = [b(aten._to_copy.default, image, dtype=f16, memory_format=f).type for f in (None, "channels_last")]
+    assert [order_of(type) for type in orders] == [(0, 1, 2, 3), (0, 2, 3, 1)]
+    assert [element(b(aten.clone.default, image, memory_format=f)) for f in ("preserve", "channels_last")] == [f32] * 2
+
+
 def test_an_operator_of_either_level_is_made_at_the_level_of_the_builder() -> None:
     _, b, (x, _, _) = start("edge")
     b(aten.relu.default, x)
@@ -126,6 +145,32 @@ def test_sizes() -> None:
     assert names(b).count("aten.sym_size.int") == 2
     assert names(b).count("sym.mul") == 1
     assert (s0 * 0, s0 - s0, (s0 * 6) // s0) == (0, 0, 6)
+
+
+KNOWN = """
+sym.dim @n in [1, 9]
+func.func @forward(%x: tensor<?x3xf32, #et.layout<dims = [n, 3]>>, %i: i64) {
+  %three = sym.constant 3 : i64
+  %half = sym.constant 0.5 : f64
+  %n = aten.sym_size.int(%x, dim = 0) : (tensor<?x3xf32, #et.layout<dims = [n, 3]>>) -> i64
+  %width = aten.sym_size.int(%x, dim = 1) : (tensor<?x3xf32, #et.layout<dims = [n, 3]>>) -> i64
+  %count = sym.mul %n, %three : (i64, i64) -> i64
+  %rest = sym.floordiv %count, %width : (i64, i64) -> i64
+  %none = sym.sub %three, %width : (i64, i64) -> i64
+  %never = sym.floordiv %three, %none : (i64, i64) -> i64
+  func.return
+}
+"""
+
+
+def test_what_is_known_of_numbers() -> None:
+    """A number that operations compute from sizes and constants, as the size that it is."""
+    (method,) = methods(parse_module(KNOWN, EtContext()))
+    found = {op.results[0].name_hint: dim_of(op.results[0]) for op in method.body.block.ops if op.results}
+    n = symbol("n")
+    wanted = {"three": 3, "half": None, "n": n, "width": 3, "count": n * 3, "rest": n, "none": 0, "never": None}
+    assert found == wanted
+    assert dim_of(method.body.block.args[1]) is None
 
 
 def test_constants() -> None:

@@ -122,3 +122,19 @@ def test_becomes_the_form_that_kernels_have(name: str, args: tuple[Any, ...]) ->
             assert all(amount >= 0 for amount in op.arg("pad"))
         else:
             assert not op.arg("transposed") and op.arg("input").type.get_num_dims() == 4
+
+
+def test_sums_of_halves_are_wide() -> None:
+    """The logarithms of the sums are float32, of more digits than the attention."""
+    inputs = [t.half() for t in (QUERY, KEY, VALUE)]
+    check("aten._scaled_dot_product_flash_attention_for_cpu.default", *inputs, tolerance=2e-3)
+
+
+def test_windows_of_dynamic_sizes_stay() -> None:
+    """The matrix of the windows is a constant, which needs the sizes."""
+    for name, args in (
+        ("aten.avg_pool2d_backward.default", avg_pool(IMAGE, [3, 2], [2, 1], [1, 1], False, True, None)),
+        ("aten._adaptive_avg_pool2d_backward.default", (R(2, 3, 3, 5), IMAGE)),
+    ):
+        module, _ = one_op_module(name, args, {}, {0: [2, 3], 1: [2, 3]})
+        assert decompose(module) == [name]

@@ -11,12 +11,14 @@ import torch
 
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
+from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import symbol
 from etir.dialects.text import parse_module
 from etir.extensions import is_own
 from etir.lowering.decompose_aten import traced
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass, hand_written
 from etir.lowering.decompose_aten.size_facts import Fact
+from etir.lowering.decompose_aten.static_sizes import needs_static_size
 from etir.lowering.verify_core_aten import VerifyCoreAtenPass
 from etir.passes.infra.rewriting import Observer, PatternError
 
@@ -168,6 +170,27 @@ def test_a_graph_for_some_sizes_only_is_refused() -> None:
     with pytest.raises(EtirError, match="only valid for") as caught:
         sizes.check(op, graph)
     assert caught.value.ids == ("E0412",)
+
+
+SIZES = """
+sym.dim @n in [1, 9]
+func.func @forward(%x: tensor<?x3xf32, #et.layout<dims = [n, 3]>>, %y: tensor<2x3xf32>, %k: i64) {
+  %0, %1 = aten.topk.default(%x, k = %k) : (tensor<?x3xf32, #et.layout<dims = [n, 3]>>, i64) -> (tensor<2x3xf32>, tensor<2x3xi64>)
+  %2 = aten.stack.default([%y, %x]) : (tensor<2x3xf32>, tensor<?x3xf32, #et.layout<dims = [n, 3]>>) -> tensor<2x2x3xf32>
+  func.return
+}
+"""  # noqa: E501
+
+
+def test_dynamic_sizes_in_words() -> None:
+    """Which argument has them, and which of a list."""
+    ops = [op for op in parse_module(SIZES).walk() if isinstance(op, SchemaOp)]
+    said = [needs_static_size(op, "mine", ValueError("it wants\n 3")) for op in ops]
+    assert [d.message.partition("; it has ")[2] for d in said] == [
+        "n as dim 0 of 'self', the number 'k'",
+        "n as dim 0 of 'tensors[1]'",
+    ]
+    assert {d.notes for d in said} == {("pattern 'mine' stopped: it wants 3",)}
 
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:

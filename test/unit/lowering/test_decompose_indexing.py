@@ -42,6 +42,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.bucketize.Tensor", (VALUES, BOUNDARIES), {"right": True, "out_int32": True}),
     ("aten.bucketize.Scalar", (0.5, BOUNDARIES), {}),
     ("aten.searchsorted.Tensor", (BOUNDARIES, VALUES), {}),
+    *[("aten.searchsorted.Scalar", (BOUNDARIES, v), {"side": s}) for v in (-9, 0.5, 99) for s in ("left", "right")],
     ("aten.searchsorted.Tensor", (torch.sort(X[0]).values, X[0]), {"side": "right"}),
     ("aten.searchsorted.Tensor", (X[0, :, 0], X[1]), {"sorter": torch.argsort(X[0, :, 0])}),
     ("aten.im2col.default", (IMAGE, [2, 3], [1, 2], [1, 0], [2, 1]), {}),
@@ -101,6 +102,7 @@ DYNAMIC: list[tuple[str, tuple[Any, ...], Dynamic]] = [
     ("aten.pad.default", (IMAGE, [1, 2, 0, 3], "reflect"), {0: [0, 2, 3]}),
     ("aten.pad.default", (IMAGE, [2, 1, 0, 3], "circular"), {0: [0, 2, 3]}),
     ("aten.cross_entropy_loss.default", (M, LABELS), {0: [0], 1: [0]}),
+    ("aten.cross_entropy_loss.default", (M, PROBABILITIES, None, 1, -100, 0.1), {0: [0, 1], 1: [0, 1]}),
 ]
 
 

@@ -147,6 +147,18 @@ def test_histograms(density: bool, limits: list[float] | None) -> None:
     check("aten._histogramdd_from_bin_tensors.default", points, edges, density=density)
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_histograms_of_hardly_any_numbers(count: int) -> None:
+    """No number has the edges 0 and 1, one those half a step around itself."""
+    check("aten.histogram.bin_ct", torch.full([count], 2.75), 4)
+
+
+def test_fractional_pooling_of_dynamic_sizes() -> None:
+    samples = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(6))
+    x = torch.randn(2, 3, 9, 11, generator=torch.Generator().manual_seed(7))
+    check("aten.fractional_max_pool2d.default", x, [2, 3], [4, 5], samples, dynamic={0: [2, 3]})
+
+
 def test_fractional_pooling() -> None:
     samples = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(6))
     x = torch.randn(2, 3, 9, 7, generator=torch.Generator().manual_seed(7))

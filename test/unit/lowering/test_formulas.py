@@ -70,6 +70,27 @@ def test_gradients_of_grid_samplers(mode: int, padding: int, align: bool) -> Non
         _same(name, gradient, x, grid, mode, padding, align, [True, True], tolerance=1e-3)
 
 
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, float("inf")])
+def test_gradients_of_distances_within_a_set(p: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(5, 4, generator=generator)
+    x[3] = x[1]  # where two points meet
+    gradient = torch.randn(10, generator=generator)
+    _same("_pdist_backward.default", gradient, x, p, torch.pdist(x, p))
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("padding", [-1, 2])
+def test_gradients_of_weights_in_bags(mode: int, padding: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    table, indices = torch.randn(6, 3, generator=generator), torch.tensor([0, 2, 5, 2, 1, 4, 4])
+    offsets = torch.tensor([0, 3, 3, 4])  # one bag is empty
+    bag = torch.ops.aten._embedding_bag(table, indices, offsets, False, mode, padding_idx=padding)[1]
+    gradient = torch.randn(4, 3, generator=generator)
+    args = (gradient, table, indices, offsets, bag, mode, padding)
+    _same("_embedding_bag_per_sample_weights_backward.default", *args)
+
+
 @pytest.mark.parametrize("blank", [0, 2, 4])
 def test_gradients_of_alignments(blank: int) -> None:
     """Labels in rows and one after the other, short inputs, losses that are infinite."""

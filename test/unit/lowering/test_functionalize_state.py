@@ -14,7 +14,7 @@ from etir.dialects.text import print_module
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.import_fx import import_program
 
-from etir_testing.lowering.functionalize_models import Model, X, check, export, functionalized, values
+from etir_testing.lowering.functionalize_models import Model, X, check, compare, export, functionalized, values
 
 
 def counter(m: Model, x: Tensor) -> Tensor:
@@ -142,3 +142,23 @@ def test_changed_parameter_becomes_state() -> None:
     module = check(forward, *X)
     (state,) = [op for op in module.body.block.ops if isinstance(op, StateOp)]
     assert state.sym_name.data == "weight" and state.value is not None
+
+
+class Observed(nn.Module):
+    """Notes the range of what it rounds, as while training for integers: what is written comes after a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, value in (("low", -1.0), ("high", 1.0), ("scale", 0.1)):
+            self.register_buffer(name, torch.tensor([value]))
+        self.register_buffer("zero", torch.tensor([0], dtype=torch.int32))
+        self.register_buffer("on", torch.tensor([1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = (self.low, self.high, self.scale, self.zero)
+        return torch.fused_moving_avg_obs_fake_quant(x, self.on, self.on, *state, 0.01, -128, 127, -1)
+
+
+def test_results_between_the_own_ones_and_the_new_contents() -> None:
+    model, x = Observed(), torch.linspace(-3, 2, 12).reshape(3, 4)
+    compare(model, functionalized(export(model, [x])), [x])

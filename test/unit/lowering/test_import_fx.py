@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.export import Dim, export
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 from xdsl.dialects.func import FuncOp
 
@@ -21,6 +22,7 @@ from etir.dialects.aten.opaque import OpaqueOp
 from etir.dialects.context import EtContext
 from etir.dialects.et.layout import order_of
 from etir.dialects.et.program import StateOp, WeightOp
+from etir.dialects.sym.expr import symbol
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import parse_module, print_module
 from etir.dialects.verify import verify_module
@@ -28,6 +30,7 @@ from etir.emit.to_pte import emit_program
 from etir.interpret.interpreter import Interpreter
 from etir.lowering.import_fx import import_program
 from etir.lowering.import_fx.trees import load_tree
+from etir.lowering.import_fx.types import dim_of
 from etir.lowering.import_fx.weights import BlobPool
 from etir.passes.infra.manager import run_pipeline
 from etir.pipeline import pipeline
@@ -417,6 +420,23 @@ def error_of(function: Any) -> EtirError:
 @pytest.mark.parametrize("value", [None, 3, {}, {"forward": 3}, torch.nn.Linear(1, 1)])
 def test_what_is_no_program(value: Any) -> None:
     assert error_of(lambda: import_program(value)).ids == ("E0402",)
+
+
+def test_a_method_that_is_also_a_constant() -> None:
+    program = torch.export.export(torch.nn.Linear(1, 1), (torch.ones(1),))
+    error = error_of(lambda: import_program({"forward": program, "other": program}, constant_methods={"other": 3}))
+    assert error.ids == ("E0402",) and "method 'other' is both" in str(error)
+
+
+def test_sizes_of_which_only_the_trace_knows_a_range() -> None:
+    """A share of a size is a whole number of thousandths for every size up to 256, and not for all."""
+    environment = ShapeEnv()
+    size = environment.create_unbacked_symint()
+    torch._check(size >= 8)
+    torch._check(size <= 256)
+    assert dim_of(torch.sym_int(size * 0.3)) == symbol(str(size)) * 3 // 10
+    with pytest.raises(EtirError, match="E0110"):
+        dim_of(torch.sym_int(environment.create_unbacked_symint() * 0.3))
 
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 import torch
 import torch._prims  # registers the operators
 from torch.export import Dim, export
+from torch.nn import functional
 
 import etir
+from etir.dialects.text import print_module
 
 aten, prims = torch.ops.aten, torch.ops.prims
 X = torch.randn(4, 6)
@@ -105,3 +108,57 @@ def test_a_program_is_the_same_after_its_import() -> None:
 
     program = torch.export.export(Resized(), (torch.ones(3, 3),))
     assert str(etir.import_program(program)) == str(etir.import_program(program))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("ignored", [-100, 2])
+def test_losses_of_layers_in_chunks(reduction: str, ignored: int) -> None:
+    """torch's operator works row by row to save memory while training; the numbers are the same."""
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    matrix, bias, share = torch.randn(5, 6), torch.randn(5), torch.rand(5)
+    settings: dict[str, Any] = {"reduction": reduction, "ignore_index": ignored, "options": options}
+    run(lambda x: functional.linear_cross_entropy(x, matrix, torch.tensor([3, 2, 0, 2]), **settings))
+    settings |= {"linear_bias": bias, "weight": share}
+    run(lambda x: functional.linear_cross_entropy(x, matrix, torch.tensor([3, 2, 0, 2]), **settings))
+
+
+def _edited(edit: Callable[[torch.fx.Graph, torch.fx.Node], Any]) -> str:
+    """A program that doubles a matrix of dynamic sizes as text; ``edit`` has put more before its only operator.
+
+    torch traces numbers of shapes to what they are; in a graph that was edited, or comes from elsewhere, they stand.
+    """
+    dims = {0: Dim("n", max=9), 1: Dim("m", max=9)}
+    program = export(Function(lambda x: x * 2), (X,), dynamic_shapes=(dims,))
+    x, product, _ = program.graph.nodes
+    with program.graph.inserting_before(product):
+        product.args = (x, edit(program.graph, x))
+    return print_module(etir.import_program(program))
+
+
+def _call(graph: torch.fx.Graph, value: Any, target: Any, *args: Any) -> torch.fx.Node:
+    node = graph.call_function(target, args)
+    node.meta["val"] = value
+    return node
+
+
+def test_strides_of_dynamic_sizes_are_products() -> None:
+    text = _edited(lambda graph, x: _call(graph, x.meta["val"].stride(0), aten.stride.int, x, 0))
+    assert "aten.sym_size.int(%x, dim = 1)" in text and "aten.stride" not in text
+
+
+def test_what_export_knows_is_a_literal() -> None:
+    text = _edited(lambda graph, x: _call(graph, True, aten.is_same_size.default, x, x))
+    assert "aten.mul.Tensor(%x, true)" in text and "is_same_size" not in text
+
+
+def test_that_an_offset_is_not_negative_is_not_asked() -> None:
+    def edit(graph: torch.fx.Graph, x: torch.fx.Node) -> Any:
+        size = x.meta["val"].shape[0]
+        offset = _call(graph, size, aten.sym_storage_offset.default, x)
+        _call(graph, None, aten._assert_scalar.default, _call(graph, size >= 0, operator.ge, offset, 0), "offset >= 0")
+        least = _call(graph, size, aten.sym_size.int, x, 0)
+        _call(graph, None, aten._assert_scalar.default, _call(graph, size >= 3, operator.ge, least, 3), "n >= 3")
+        return 2
+
+    text = _edited(edit)
+    assert text.count("sym.assert") == 1 and "n >= 3" in text and "offset" not in text

@@ -49,6 +49,12 @@ CASES: dict[str, tuple[Callable[..., object], tuple[Tensor, ...]]] = {
         lambda s, t, f: aten._amp_update_scale(s, t, f, 2.0, 0.5, 2),
         (torch.tensor([4.0]), torch.tensor([1], dtype=torch.int32), torch.tensor([0.0])),
     ),
+    "a gradient that nobody asks for": (
+        lambda g, x, w: aten.native_layer_norm_backward(
+            g, x, [4], x.mean(1, True), x.var(1, keepdim=True).rsqrt(), w, None, [True, False, False]
+        )[0],
+        (torch.randn(3, 4), torch.randn(3, 4), torch.randn(4)),
+    ),
     "hash_tensor": (lambda x: aten.hash_tensor(x, [1]).view(torch.int64), (torch.randn(3, 5),)),
     "kaiser_window": (lambda x: x * torch.kaiser_window(7, False, 4.5), (torch.ones(7),)),
 }  # fmt: skip

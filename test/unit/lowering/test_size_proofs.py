@@ -10,8 +10,10 @@ import sympy
 from torch.utils._sympy.functions import FloorDiv, Mod
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from etir.dialects.context import EtContext
 from etir.dialects.sym.expr import symbol
-from etir.lowering.decompose_aten.size_facts import Fact, choose_sizes
+from etir.dialects.text import parse_module
+from etir.lowering.decompose_aten.size_facts import Fact, choose_sizes, known_facts
 from etir.lowering.decompose_aten.size_proofs import always_holds
 
 S, T, U = (sympy.Symbol(name, integer=True, positive=True) for name in "stu")
@@ -52,3 +54,29 @@ def test_sizes_for_which_facts_hold() -> None:
     facts = (Fact("le", a + 3, b), Fact("eq", c % 4, symbol("a") * 0), Fact("gt", a * b, c))
     sizes = choose_sizes("abc", ranges, facts)
     assert all(fact.holds(sizes) for fact in facts)
+
+
+INSIDE = """
+sym.dim @n in [1, 9]
+sym.dim @m in [1, 9]
+func.func @forward(%p: i1, %x: tensor<?xf32, #et.layout<dims = [n]>>, %y: tensor<?xf32, #et.layout<dims = [m]>>) {
+  %n = aten.sym_size.int(%x, dim = 0) : (tensor<?xf32, #et.layout<dims = [n]>>) -> i64
+  %m = aten.sym_size.int(%y, dim = 0) : (tensor<?xf32, #et.layout<dims = [m]>>) -> i64
+  %holds = sym.le %n, %m : (i64, i64) -> i1
+  sym.assert %holds, "n <= m"
+  %r = control.cond %p : i1 -> (i64) {
+    %a = aten.neg.default(%x) : (tensor<?xf32, #et.layout<dims = [n]>>) -> tensor<?xf32, #et.layout<dims = [n]>>
+    control.yield %n : i64
+  } else {
+    control.yield %m : i64
+  }
+  func.return
+}
+"""
+
+
+def test_facts_hold_in_regions_too() -> None:
+    module = parse_module(INSIDE, EtContext())
+    found = {op.name: known_facts(op) for op in module.walk() if op.name in ("control.cond", "aten.neg.default")}
+    fact = Fact("le", symbol("n"), symbol("m"))
+    assert found == {"control.cond": (fact,), "aten.neg.default": (fact,)}

@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import DenseArrayBase, i64
 
 from etir.diagnostics import EtirError
 from etir.dialects.aten import ops as aten
+from etir.dialects.aten.recorded_layout import SELF_LAYOUT
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module
 from etir.interpret.interpreter import Interpreter
@@ -251,6 +253,34 @@ def test_text(evaluator: str) -> None:
     FunctionalizePass().apply(EtContext(), module)
     given = x if evaluator == "torch" else x.numpy()
     assert Interpreter(module, evaluator).run([given])[0].tolist() == [2, 3, 4, 5]
+
+
+def test_text_without_recorded_layouts() -> None:
+    """Results of elementwise operators have their dims in the order in which all operands have them."""
+    product = "%1 = aten.mul.Tensor(%0, %0) : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>"
+    text = (
+        TEXT.replace("%1", "%2")
+        .replace("as_strided.default(%0", "as_strided.default(%1")
+        .replace("  %2 =", f"  {product}\n  %2 =")
+    )
+    module = parse_module(text, EtContext())
+    x = torch.arange(6.0).reshape(2, 3)
+    FunctionalizePass().apply(EtContext(), module)
+    assert Interpreter(module, "torch").run([x])[0].tolist() == [4, 9, 16, 25]
+
+
+def test_layouts_that_the_program_cannot_have() -> None:
+    """What export recorded of a tensor and what follows from the program differ: one of them is wrong."""
+    module = import_program(exported(Function(lambda x: x.t().as_strided((2, 2), (1, 3), 1)), [X[0]]))
+    (read,) = (op for op in module.walk() if isinstance(op, aten.as_strided.default))
+    for strides, offset in (((4, 1), 0), ((1, 4), 3)):
+        changed = module.clone()
+        (read,) = (op for op in changed.walk() if isinstance(op, aten.as_strided.default))
+        read.attributes[SELF_LAYOUT] = DenseArrayBase.from_list(i64, [*strides, offset])
+        with pytest.raises(EtirError, match=r"had the strides .* which do not follow from the program") as caught:
+            FunctionalizePass().apply(EtContext(), changed)
+        assert caught.value.ids == ("E0418",)
+    FunctionalizePass().apply(EtContext(), module)
 
 
 @pytest.mark.parametrize("writes", [False, True], ids=["reads", "writes"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,32 @@ def test_two_passes_of_one_name(package: Path) -> None:
         EtirError, match="E1303.*there are two passes 'second': of some_passes.deep.deeper.second and of some"
     ):
         registry.find_pass("second")
+
+
+def test_what_stands_for_one_of_etir_s_own(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of etir's own is taken unless the other says that it replaces it; etir's file then stays unread."""
+    monkeypatch.setattr(registry, "_REPLACED", {})
+    with pytest.raises(EtirError, match="E1303.*there are two passes 'second': of some_passes.deep.deeper.second and"):
+        registry.add_pass("second", "mine:Second")
+    assert registry.replacement("second") is None
+    registry.add_pass("second", Other, replace=True)
+    assert registry.replacement("second") is registry.find_pass("second") is Other
+    importlib.import_module("some_passes.deep.deeper.second")
+    assert registry.find_pass("second") is Other, "etir's own does not take its name back"
+
+
+@dataclass(frozen=True)
+class Other(Pass):
+    """Stands for another."""
+
+    name = "second"
+
+
+def test_what_is_no_pass(package: Path) -> None:
+    registry.add_pass("odd", "json:dumps")
+    with pytest.raises(EtirError, match="'odd' of a plug-in .*: json:dumps is no class of a pass") as caught:
+        registry.find_pass("odd")
+    assert caught.value.ids == ("E1302",)
 
 
 def test_every_pass_of_etir_is_called_like_its_file() -> None:

@@ -13,6 +13,7 @@ from etir.diagnostics import EtirError
 from etir.passes.analysis.planning.algorithms import ALGORITHM_NAMES, ALGORITHMS, plan
 from etir.passes.analysis.planning.instance import build_instance, find_conflicts
 from etir.passes.analysis.planning.lower_bound import lower_bound
+from etir.passes.analysis.planning.orders import by_duration
 from etir.passes.analysis.planning.placement import place_best_fit, place_lowest
 from etir.passes.analysis.planning.problem import Buffer, Plan, Pool, Problem, align_up, merge_intervals
 from etir.passes.analysis.planning.verify import verify_plan
@@ -310,3 +311,11 @@ def test_two_thousand_buffers(record_property):
         record_property(f"{name} seconds", time.perf_counter() - begin)
         record_property(f"{name} over lower bound", result.pool_sizes[1] / lower_bound(problem)[1].bytes)
         assert verify_plan(problem, result) == []
+
+
+def test_the_longest_life_is_that_of_all_its_parts() -> None:
+    """In instructions: two parts of two each are longer than one of three, which is longer than a part of two."""
+    lives = (((0, 1),), ((4, 6),), ((0, 1), (8, 9)))
+    buffers = [Buffer(key, 16, live, 1, 1) for key, live in enumerate(lives)]
+    problem = Problem(tuple(buffers), {1: Pool()})
+    assert by_duration(build_instance(problem, 1, lower_bound(problem)[1])) == [2, 1, 0]
