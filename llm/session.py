@@ -191,7 +191,9 @@ class LanguageModel:
         """Tokens that are fed at once, at most."""
         self.vocabulary_size: int
         """Logits of a position."""
-        self.context, self.piece, self.vocabulary_size, ids = handle.contract
+        self.every_position: bool
+        """Whether a call gives the logits of each of its tokens, not of the last one only."""
+        self.context, self.piece, self.vocabulary_size, self.every_position, ids = handle.contract
         self.eos_ids: tuple[int, ...] = tuple(ids)
         """Tokens that end an answer."""
 

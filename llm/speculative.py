@@ -23,8 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from etir import runtime
 from etir.llm.errors import E1722, E1770, E1771
+from etir.llm.prefix import common
 from etir.llm.session import LanguageModel, Sampling, Session, Token
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Probabilities = NDArray[np.float64]
+
+
+AHEAD = 8
+"""Tokens that are guessed at once, at most, unless it is said."""
 
 
 @dataclass
@@ -84,12 +88,14 @@ class PromptLookup:
 
 
 class DraftModel:
-    """Guesses with a smaller model of the same vocabulary, sampled as the answer is."""
+    """Guesses with a smaller model of the same vocabulary, sampled as the answer is. ``session`` is one of ``model``,
+    whose cache may hold any text; by default a new one.
+    """
 
-    def __init__(self, model: LanguageModel, sampling: Sampling):
+    def __init__(self, model: LanguageModel, sampling: Sampling, session: Session | None = None):
         import numpy as np
 
-        self._session = model.session()
+        self._session = model.session() if session is None else session
         self._sampling = sampling
         self._random = np.random.default_rng((sampling.seed % 2**64, 1))
         self._size = sampled_size(model)
@@ -102,8 +108,13 @@ class DraftModel:
         rows: list[Probabilities] = []
         said = list(answer)
         keep(self._session, history[:-1])
-        fed = list(history[len(self._session.tokens) :])
-        for _ in range(min(count, self.context - len(history))):
+        held = len(self._session.tokens)
+        count = min(count, self.context - len(history))
+        if count < 1:
+            return Guess([])
+        self._session.prefill(history[held:-1])
+        fed = [history[-1]]
+        for _ in range(count):
             row = self._session.logits(fed)[-1][: self._size]
             p = distribution(row, self._sampling, said)
             fed = [_drawn(p, self._random)]
@@ -119,8 +130,8 @@ class Speculation:
     Raises E1770 for a program that gives the last position's logits, E1771 for a draft of another vocabulary.
     """
 
-    def __init__(self, model: LanguageModel, session: Session, draft: Draft, *, ahead: int = 8):
-        if not gives_every_position(model):
+    def __init__(self, model: LanguageModel, session: Session, draft: Draft, *, ahead: int = AHEAD):
+        if not model.every_position:
             raise E1770.error(f"'{model.path}' gives the logits of the last position only")
         size = getattr(draft, "vocabulary_size", model.vocabulary_size)
         if size != model.vocabulary_size:
@@ -150,6 +161,8 @@ class Speculation:
         text = _Text(self._model.tokenizer.stream(), stop)
         history, answer = list(ids), list[int]()
         keep(self._session, history[:-1])
+        # Nobody reads the logits inside of a prompt: of 512 tokens of SmolLM2 they would be 100 MB.
+        self._session.prefill(history[len(self._session.tokens) : -1])
         while True:
             held = len(self._session.tokens)
             room = min(self._ahead, context - len(history), _left(max_tokens, answer) - 1)
@@ -249,7 +262,7 @@ def _drawn(p: Probabilities, random: np.random.Generator) -> int:
 def keep(session: Session, ids: Sequence[int]) -> None:
     """Rewind a session to the longest prefix of ``ids`` that it holds."""
     held = session.tokens
-    same = next((i for i, (a, b) in enumerate(zip(held, ids, strict=False)) if a != b), min(len(held), len(ids)))
+    same = common(held, ids)
     if same < len(held):
         session.rewind(len(held) - same)
 
@@ -257,12 +270,6 @@ def keep(session: Session, ids: Sequence[int]) -> None:
 def sampled_size(model: LanguageModel) -> int:
     """How many logits are sampled from: a model may have more than there are tokens."""
     return min(model.vocabulary_size, model.tokenizer.vocabulary_size)
-
-
-def gives_every_position(model: LanguageModel) -> bool:
-    """Whether a call of the program gives logits [1, n, V] and not those of the last position."""
-    output = runtime.load(model.path).signature("forward").outputs[0]
-    return len(getattr(output, "shape", ())) == 3
 
 
 class _Text:

@@ -7,10 +7,11 @@ used for the longest time; a few words of a common system prompt are no reason t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from etir.llm.serve.engine import Model, Session
+from etir.llm.prefix import common
+from etir.llm.serve.engine import Session
 
 PIECE = 256
 """Tokens of a prompt that are computed at once; the other jobs have their turn after each."""
@@ -35,8 +36,8 @@ class Slot:
 class Pool:
     """Up to ``limit`` sessions, each made when it is first needed."""
 
-    def __init__(self, model: Model, limit: int):
-        self._model = model
+    def __init__(self, session: Callable[[], Session], limit: int):
+        self._session = session
         self._limit = limit
         self._slots: list[Slot] = []
         self._clock = 0
@@ -60,7 +61,7 @@ class Pool:
             if shared < CONTINUES * len(best.held) and shared < REPEATS * len(ids) or not shared:
                 best = None
         if best is None and len(self._slots) < self._limit:
-            best = Slot(self._model.session())
+            best = Slot(self._session())
             self._slots.append(best)
         if best is None:
             best = min(free, key=lambda slot: slot.used)
@@ -75,11 +76,6 @@ class Pool:
             self._slots.remove(slot)
         else:
             slot.held = list(slot.session.tokens)
-
-
-def common(held: Sequence[int], ids: Sequence[int]) -> int:
-    """How many tokens two sequences begin with in common."""
-    return next((i for i, (a, b) in enumerate(zip(held, ids, strict=False)) if a != b), min(len(held), len(ids)))
 
 
 def prefill(slot: Slot, ids: Sequence[int]) -> Iterator[None]:

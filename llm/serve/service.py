@@ -10,16 +10,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from etir.diagnostics import EtirError
 from etir.llm.errors import E1748, E1750, E1751, E1752
-from etir.llm.serve.engine import Model, Token
+from etir.llm.prefix import common
+from etir.llm.serve.engine import Model, Session, Token
 from etir.llm.serve.jobs import Done, Job, Piece, Waiting
 from etir.llm.serve.logprobs import Recorder
-from etir.llm.serve.pool import Pool, Slot, common, prefill
+from etir.llm.serve.pool import Pool, Slot, prefill
 from etir.llm.serve.refusals import Refusal
 
 FINISH = {"stop": "stop", "stop_string": "stop", "length": "length", "context": "length"}
@@ -57,11 +58,12 @@ class Counters:
 class Service:
     """A model that answers many at once."""
 
-    def __init__(self, model: Model, limits: Limits | None = None):
+    def __init__(self, model: Model, limits: Limits | None = None, session: Callable[[], Session] | None = None):
+        """``session`` makes sessions of the model, by default as the model itself does."""
         self.model = model
         self.limits = limits or Limits()
         self.counters = Counters()
-        self._pool = Pool(model, self.limits.sessions)
+        self._pool = Pool(session or model.session, self.limits.sessions)
         self._waiting = Waiting()
         self._running: deque[_Run] = deque()
         self._wake = threading.Condition()

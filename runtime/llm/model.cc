@@ -129,6 +129,7 @@ bool LanguageModel::read_method(const std::string& name, bool prefill, Failure* 
     // A method for a fixed number of tokens other than one cannot take the last piece of a prompt.
     if (ids.dynamism == Dynamism::Static && ids.sizes[1] != 1) return wrong("takes a fixed number of tokens");
     piece_ = ids.sizes[1];
+    every_ = logits.rank == 3;
   }
   return true;
 }

@@ -74,9 +74,7 @@ bool Session::feed(const int32_t* ids, size_t count, std::vector<float>* rows, F
 /// Runs for tokens_[begin, begin + count), which are the last. Takes the first of them only, and forgets the others,
 /// when the logits of each are wanted and the method does not give them.
 bool Session::run(size_t begin, size_t count, bool all, std::vector<float>* rows, Failure* failure) {
-  const MethodMeta meta = prefill_->meta();
-  const bool each = meta.output_tensor(0).rank == 3;
-  if (all && !each) {
+  if (all && !model_->every_) {
     count = 1;
     tokens_.resize(begin + 1);
   }

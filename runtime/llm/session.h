@@ -75,6 +75,7 @@ class LanguageModel : public std::enable_shared_from_this<LanguageModel> {
   int64_t context() const { return context_; }             ///< tokens that a conversation may have
   int64_t prefill_piece() const { return piece_; }         ///< tokens that one call takes at most
   int64_t vocabulary_size() const { return vocabulary_; }  ///< logits of a position
+  bool every_position() const { return every_; }           ///< a call gives logits of each token, not of the last only
   const std::vector<int64_t>& eos_ids() const { return eos_ids_; }
   bool is_eos(int32_t id) const;
   /// Bytes: of the file, which is mapped; of the memory of one session.
@@ -100,6 +101,7 @@ class LanguageModel : public std::enable_shared_from_this<LanguageModel> {
   std::string prefill_ = "forward", decode_ = "forward";
   int64_t context_ = 0, piece_ = 0, vocabulary_ = 0, window_ = 0;
   bool cached_ = true;                                         ///< there is a cache: positions are given
+  bool every_ = false;                                         ///< there are logits of each token of a call
   bool prefill_positions_ = false, decode_positions_ = false;  ///< a position for each token, not only the first
   bool shared_state_ = false;  ///< methods share memory: a session needs a module of its own
   size_t session_bytes_ = 0;

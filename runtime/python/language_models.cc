@@ -221,10 +221,10 @@ class PythonLanguageModel {
     if (model_->tokenizer() == nullptr) return nb::none();
     return nb::cast(new PythonTokenizer(model_->tokenizer()), nb::rv_policy::take_ownership);
   }
-  /// (context, tokens of a piece, vocabulary, eos ids)
+  /// (context, tokens of a piece, vocabulary, logits of every position, eos ids)
   nb::tuple contract() const {
     return nb::make_tuple(model_->context(), model_->prefill_piece(), model_->vocabulary_size(),
-                          nb::cast(model_->eos_ids()));
+                          model_->every_position(), nb::cast(model_->eos_ids()));
   }
   nb::tuple memory() const { return nb::make_tuple(model_->file_bytes(), model_->session_bytes()); }
   const std::string& isa() const { return model_->isa(); }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from etir.llm.drafting import Drafting
 from etir.llm.session import LanguageModel, Sampling
-from etir.tools.common import ToolParser
+from etir.llm.speculative import AHEAD
+from etir.tools.common import ToolParser, usage_error
 
 
 def add_model(parser: ToolParser) -> None:
@@ -56,6 +58,34 @@ def sampling_of(arguments: argparse.Namespace) -> Sampling:
         repetition_window=arguments.repetition_window,
         seed=getattr(arguments, "seed", 0),
     )
+
+
+def add_drafting(parser: ToolParser) -> None:
+    """Where guesses of speculative decoding come from."""
+    group = parser.add_argument_group(
+        "speculative decoding", "guess tokens, check them in one call; for files of et-llm compile --all-logits"
+    )
+    chosen = group.add_mutually_exclusive_group()
+    chosen.add_argument("--lookup", action="store_true", help="guess what followed the same words earlier in the text")
+    chosen.add_argument("--draft", metavar="DRAFT.pte", help="guess with a smaller model of the same vocabulary")
+    group.add_argument("--ahead", type=int, default=AHEAD, metavar="N", help=f"most guesses (default: {AHEAD})")
+
+
+def drafting_of(arguments: argparse.Namespace, model: LanguageModel, threads: int | None) -> Drafting | None:
+    """What a command line says about drafts of ``model``, or None. Raises EtirError: E1770, E1771, those of loading."""
+    if arguments.ahead < 1:
+        raise usage_error("--ahead has to be 1 or more")
+    if arguments.lookup:
+        return Drafting(model, None, arguments.ahead)
+    if arguments.draft is None:
+        return None
+    draft = LanguageModel.load(
+        arguments.draft,
+        threads=threads,
+        isa=arguments.isa,
+        native_code="trusted" if arguments.trust_native_code else "refuse",
+    )
+    return Drafting(model, draft, arguments.ahead)
 
 
 def load_model(arguments: argparse.Namespace, threads: int | None) -> LanguageModel:

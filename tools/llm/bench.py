@@ -2,6 +2,9 @@
 
 Every token that is written reads every weight, so that memory is the limit: its bandwidth is measured beside the
 decoding, by summing an array as large as the file with as many threads.
+
+With drafts (``--lookup``, ``--draft``) a prompt's answer is made twice, with and without them: what they save depends
+on the text, which ``--text`` gives.
 """
 
 from __future__ import annotations
@@ -9,13 +12,15 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from etir.llm.drafting import Drafting
 from etir.llm.errors import E1732
 from etir.llm.session import LanguageModel
-from etir.tools.common import OK, Console, ToolParser
-from etir.tools.llm.arguments import add_model, load_model
+from etir.tools.common import OK, Console, ToolParser, read_text
+from etir.tools.llm.arguments import add_drafting, add_model, drafting_of, load_model
 
 MOST_BANDWIDTH_BYTES = 256 << 20
 
@@ -32,7 +37,11 @@ def parser() -> ToolParser:
         "--threads", type=_counts, default=[1], metavar="N,N", help="numbers of threads to measure with (default: 1)"
     )
     made.add_argument("--repeat", type=int, default=3, metavar="N", help="runs, of which the best counts (default: 3)")
+    made.add_argument(
+        "--text", metavar="FILE", help="prompts are the beginning of this text (default: any tokens, which say nothing)"
+    )
     made.add_argument("--json", action="store_true", help="print JSON")
+    add_drafting(made)
     return made
 
 
@@ -46,6 +55,7 @@ def _counts(text: str) -> list[int]:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Measure and print. Raises EtirError: E1732 for lengths that do not fit, and what loading raises."""
     results: list[dict[str, Any]] = []
+    text = None if arguments.text is None else read_text(arguments.text, console)[1]
     for threads in arguments.threads:
         started = time.perf_counter()
         model = load_model(arguments, threads)
@@ -54,7 +64,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         session = model.session()
         next(session.generate([0], max_tokens=1))
         first = time.perf_counter() - started
-        rows = [_measure(arguments, model, length) for length in arguments.prefill]
+        drafting = drafting_of(arguments, model, threads)
+        prompts = [_prompt(model, text, length) for length in arguments.prefill]
+        rows = [_measure(arguments, model, ids) for ids in prompts]
+        if drafting is not None:
+            for row, ids in zip(rows, prompts, strict=True):
+                row["drafts"] = _drafted(arguments, drafting, ids)
         results.append(
             {
                 "threads": threads,
@@ -80,9 +95,40 @@ def _check(arguments: argparse.Namespace, model: LanguageModel) -> None:
         )
 
 
-def _measure(arguments: argparse.Namespace, model: LanguageModel, length: int) -> dict[str, Any]:
+def _prompt(model: LanguageModel, text: str | None, length: int) -> list[int]:
+    """The tokens of a prompt. Raises EtirError (E1732) for a text that is too short."""
+    if text is None:
+        return [1 + index * 7 % (model.vocabulary_size - 1) for index in range(length)]
+    ids = model.tokenizer.encode(text)
+    if len(ids) < length:
+        raise E1732.error(f"a prompt of {length} tokens, and the text has {len(ids)}")
+    return ids[:length]
+
+
+def _drafted(arguments: argparse.Namespace, drafting: Drafting, ids: list[int]) -> dict[str, Any]:
+    """The greedy answer to a prompt with drafts and without, in turns, the best of some runs; the caches hold the
+    prompt, so that the time is the answer's.
+    """
+    session, plain = drafting.session(), drafting.model.session()
+    rates: dict[bool, float] = {True: 0.0, False: 0.0}
+    for turn in range(1 + arguments.repeat):
+        for drafts, asked in ((True, session), (False, plain)):
+            started = time.perf_counter()
+            count = sum(1 for _ in asked.generate(ids, max_tokens=arguments.decode))
+            if turn > 0:
+                rates[drafts] = max(rates[drafts], count / (time.perf_counter() - started))
+    counts = session.counts
+    assert counts is not None
+    return {
+        "decode_tokens_per_second": rates[True],
+        "decode_tokens_per_second_without": rates[False],
+        **asdict(counts),
+    }
+
+
+def _measure(arguments: argparse.Namespace, model: LanguageModel, ids: list[int]) -> dict[str, Any]:
     """The best of some runs, each in a cache that holds nothing."""
-    ids = [1 + index * 7 % (model.vocabulary_size - 1) for index in range(length)]
+    length = len(ids)
     session = model.session()
     prefill: list[float] = []
     decode: list[float] = []
@@ -156,4 +202,13 @@ def _text(report: dict[str, Any]) -> str:
             f"  {row['decode_tokens_per_second']:15.1f}"
             for row in result["lengths"]
         ]
+        for row in result["lengths"]:
+            drafts = row.get("drafts")
+            if drafts is not None:
+                lines.append(
+                    f"  an answer to {row['prompt_tokens']} tokens: {drafts['decode_tokens_per_second']:.1f} tokens/s "
+                    f"with drafts, {drafts['decode_tokens_per_second_without']:.1f} without; "
+                    f"{drafts['generated']} tokens in {drafts['calls']} calls, "
+                    f"{drafts['accepted']} of {drafts['drafted']} guesses right"
+                )
     return "\n".join(lines)

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from etir.diagnostics import EtirError
+from etir.llm.drafting import SpeculativeSession
 from etir.llm.errors import E1725
 from etir.llm.session import LanguageModel, Sampling, Session
 from etir.tools.common import OK, Console, ToolParser
-from etir.tools.llm.arguments import add_model, add_sampling, load_model, sampling_of
+from etir.tools.llm.arguments import add_drafting, add_model, add_sampling, drafting_of, load_model, sampling_of
 
 COMMANDS = {
     "/reset": "forget the conversation",
@@ -49,6 +50,7 @@ def parser() -> ToolParser:
     made.add_argument("--threads", type=int, metavar="N", help="threads of a run (default: all processors)")
     made.add_argument("--stats", action="store_true", help="print counts and times on standard error after each answer")
     add_sampling(made)
+    add_drafting(made)
     return made
 
 
@@ -57,7 +59,7 @@ class Conversation:
     """What was said, and the session that holds it."""
 
     model: LanguageModel
-    session: Session
+    session: Session | SpeculativeSession
     arguments: argparse.Namespace
     sampling: Sampling
     messages: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -125,6 +127,9 @@ class Conversation:
             f"first after {found.first_token_seconds:.3f} s]",
             file=sys.stderr,
         )
+        counts = self.session.counts if isinstance(self.session, SpeculativeSession) else None
+        if counts is not None:
+            print(f"[{counts.accepted} of {counts.drafted} guesses right, {counts.calls} calls]", file=sys.stderr)
 
     def save(self, path: Path) -> None:
         """The cache to a file and what was said to one beside it. Raises EtirError (E1725)."""
@@ -175,7 +180,9 @@ class Conversation:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Load, then answer. Raises EtirError for what is wrong with the files, the arguments and a single prompt."""
     model = load_model(arguments, arguments.threads)
-    conversation = Conversation(model, model.session(), arguments, sampling_of(arguments))
+    drafting = drafting_of(arguments, model, arguments.threads)
+    session = model.session() if drafting is None else drafting.session()
+    conversation = Conversation(model, session, arguments, sampling_of(arguments))
     conversation.reset(arguments.system)
     if arguments.prompt is not None:
         conversation.answer(sys.stdin.read() if arguments.prompt == "-" else arguments.prompt)

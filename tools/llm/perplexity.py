@@ -78,10 +78,8 @@ def _scorer(model: Any, arguments: argparse.Namespace) -> Scorer:
 
         return StockDecoder(arguments.model)
     from etir.llm.perplexity import SessionScorer
-    from etir.llm.speculative import gives_every_position
 
-    every = gives_every_position(model)
-    return SessionScorer(model.session(), model.vocabulary_size, all_positions=every, piece=model.piece)
+    return SessionScorer(model.session(), model.vocabulary_size, all_positions=model.every_position, piece=model.piece)
 
 
 def _numbers(report: Report) -> dict[str, Any]:

@@ -19,7 +19,7 @@ Ctrl-C ends it: answers that are being written end first.
 def parser() -> ToolParser:
     """The command line."""
     from etir.llm.sampling import Sampling
-    from etir.tools.llm.arguments import add_model, add_sampling
+    from etir.tools.llm.arguments import add_drafting, add_model, add_sampling
 
     parser = ToolParser("et-llm serve", _DESCRIPTION)
     add_model(parser)
@@ -50,6 +50,7 @@ def parser() -> ToolParser:
         "--grace", type=float, default=5, metavar="S", help="seconds that answers get to end after Ctrl-C (default: 5)"
     )
     add_sampling(parser, Sampling(temperature=0.7, top_p=0.95), "what a request does not say", seed=False)
+    add_drafting(parser)
     return parser
 
 
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise E1741.error(f"the Python package '{error.name}' is missing") from None
     from etir.llm.sampling import Sampling
     from etir.llm.serve.service import Limits, Service
-    from etir.tools.llm.arguments import load_model, sampling_of
+    from etir.tools.llm.arguments import drafting_of, load_model, sampling_of
 
     for name, least in _LEAST.items():
         if not getattr(arguments, name) >= least:
@@ -93,7 +94,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     address = Address(arguments.host, arguments.port, arguments.allow_remote, tuple(arguments.allow_host))
     with listen(address) as bound:
         model = load_model(arguments, arguments.threads)
-        service = Service(model, Limits(arguments.sessions, arguments.queue, arguments.time_limit))
+        drafting = drafting_of(arguments, model, arguments.threads)
+        limits = Limits(arguments.sessions, arguments.queue, arguments.time_limit)
+        service = Service(model, limits, model.session if drafting is None else drafting.session)
         name = arguments.name or model.chat.name or Path(arguments.model).stem
         defaults = Defaults(name, sampling_of(arguments), arguments.max_messages)
         created = int(Path(arguments.model).stat().st_mtime)

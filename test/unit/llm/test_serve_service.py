@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from etir.llm.prefix import common
 from etir.llm.sampling import Sampling
 from etir.llm.serve.jobs import Done, Event, Job, Piece, Waiting
-from etir.llm.serve.pool import PIECE, Pool, common
+from etir.llm.serve.pool import PIECE, Pool
 from etir.llm.serve.refusals import Refusal
 from etir.llm.serve.requests import Request
 from etir.llm.serve.service import Limits, Service
@@ -103,7 +104,7 @@ def test_an_answer_that_is_asked_for_again_computes_one_token_of_the_prompt() ->
 
 def test_a_long_cache_is_not_given_up_for_a_few_common_words() -> None:
     model = ByteModel()
-    pool = Pool(model, 2)
+    pool = Pool(model.session, 2)
     long = pool.take(list(range(100)))
     long.session.prefill(list(range(100)))
     pool.give(long)
@@ -114,7 +115,7 @@ def test_a_long_cache_is_not_given_up_for_a_few_common_words() -> None:
 
 def test_the_oldest_cache_makes_room() -> None:
     model = ByteModel()
-    pool = Pool(model, 2)
+    pool = Pool(model.session, 2)
     slots = [pool.take([i]) for i in (1, 2)]
     for slot, token in zip(slots, (1, 2), strict=True):
         slot.session.prefill([token] * 10)
