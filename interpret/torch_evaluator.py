@@ -66,6 +66,17 @@ def _row_major(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
 
 
+def _quantized(name: str) -> Callable[..., torch.Tensor]:
+    """An operator of ``quantized_decomposed`` that makes ``quant_min`` of NaN, for which torch has no definition."""
+
+    def call(input: torch.Tensor, **others: Any) -> torch.Tensor:
+        register_namespace("quantized_decomposed")
+        packet = getattr(torch.ops.quantized_decomposed, name)
+        return packet.default(torch.where(input.isnan(), -torch.inf, input), **others)
+
+    return call
+
+
 _OWN_OPS = {
     "aten.as_strided_copy.default": _as_strided_copy,
     "aten.as_strided_scatter.default": _as_strided_scatter,
@@ -75,12 +86,17 @@ _OWN_OPS = {
     "dim_order_ops._to_dim_order_copy.default": _dim_order_copy,
     "dim_order_ops._clone_dim_order.default": _dim_order_copy,
     "dim_order_ops._empty_dim_order.default": _dim_order_empty,
+    **{
+        f"quantized_decomposed.{name}.default": _quantized(name)
+        for name in ("quantize_per_tensor", "quantize_per_channel", "quantize_per_token")
+    },
 }
 """What the evaluator computes in its own way.
 
 The edge level's operators: values do not depend on the dim order, so everything is kept contiguous. And views: in a
 functional program there are no strides and no start in memory that could forbid one. ``as_strided_copy`` and
 ``as_strided_scatter`` take the elements of their operand in row-major order; ``as_strided`` reads storage, as in torch.
+Quantize operators: NaN is one integer on every level and on the runtime.
 """
 
 

@@ -65,7 +65,14 @@ def quantize(
     result = np.dtype(dtype)
     _check_range(quant_min, quant_max, result)
     rounded = _plus(np.rint(_times_reciprocal(_float_input(x), scale)), zero_point)
-    return to(np.clip(rounded, quant_min, quant_max), result)
+    return limited(rounded, quant_min, quant_max, result)
+
+
+def limited(rounded: Array, quant_min: Operand, quant_max: Operand, dtype: Dtype) -> Array:
+    """Whole numbers within a range, as integers. NaN, for which torch has no definition, is ``quant_min``, as in the
+    kernels.
+    """
+    return to(np.clip(np.where(np.isnan(rounded), quant_min, rounded), quant_min, quant_max), dtype)
 
 
 def dequantize(x: Array, scale: Operand, zero_point: Operand | None) -> Array:
@@ -160,7 +167,7 @@ def _round_after_zero_point(
     """As :func:`quantize`, but the zero point is added before rounding: so the per-token operators do it."""
     result = np.dtype(dtype)
     _check_range(quant_min, quant_max, result)
-    return to(np.clip(np.rint(_plus(_times_reciprocal(x, scale), zero_point)), quant_min, quant_max), result)
+    return limited(np.rint(_plus(_times_reciprocal(x, scale), zero_point)), quant_min, quant_max, result)
 
 
 @op("quantized_decomposed.quantize_per_token.default")
