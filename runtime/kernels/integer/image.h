@@ -30,11 +30,10 @@ inline bool check_image(KernelContext& ctx, const Tensor& image) {
   return true;
 }
 
-/// Reads kernel, stride, padding and dilation, arguments side by side from `position` on, checks them, and gives the
-/// result of `out_channels` channels its shape.
-inline bool read_window(KernelContext& ctx, const Tensor& input, const IntList& kernel, const IntList& stride,
-                        const IntList& padding, const IntList& dilation, int position, int64_t out_channels,
-                        Tensor& out, Window* w) {
+/// Reads kernel, stride, padding and dilation, arguments side by side from `position` on, checks them and that the
+/// input is an image of int8.
+inline bool read_lists(KernelContext& ctx, const Tensor& input, const IntList& kernel, const IntList& stride,
+                       const IntList& padding, const IntList& dilation, int position, const Tensor& out, Window* w) {
   if (!check_dtype(ctx, input, ScalarType::Char) || !check_dtype(ctx, out, ScalarType::Char) ||
       !check_image(ctx, input)) {
     return false;
@@ -53,13 +52,26 @@ inline bool read_window(KernelContext& ctx, const Tensor& input, const IntList& 
       values[i][d] = value;
     }
   }
+  for (int d = 0; d < 2; ++d) w->in[d] = input.sizes[2 + d];
+  return true;
+}
+
+/// Gives the result of `channels` channels its shape, w.out, and checks that all of it is there.
+inline bool resize_image(KernelContext& ctx, const Tensor& input, const Window& w, int64_t channels, Tensor& out) {
+  const int64_t sizes[4] = {w.batch, channels, w.out[0], w.out[1]};
+  return ctx.resize(out, sizes, 4) && check_image(ctx, out) && has_data(ctx, input) && has_data(ctx, out);
+}
+
+/// Reads the arguments of a convolution or a pool, and gives the result of `out_channels` channels its shape.
+inline bool read_window(KernelContext& ctx, const Tensor& input, const IntList& kernel, const IntList& stride,
+                        const IntList& padding, const IntList& dilation, int position, int64_t out_channels,
+                        Tensor& out, Window* w) {
+  if (!read_lists(ctx, input, kernel, stride, padding, dilation, position, out, w)) return false;
   for (int d = 0; d < 2; ++d) {
-    w->in[d] = input.sizes[2 + d];
     const int64_t span = w->in[d] + 2 * w->padding[d] - w->dilation[d] * (w->kernel[d] - 1) - 1;
     w->out[d] = span < 0 ? 0 : span / w->stride[d] + 1;
   }
-  const int64_t sizes[4] = {w->batch, out_channels, w->out[0], w->out[1]};
-  return ctx.resize(out, sizes, 4) && check_image(ctx, out) && has_data(ctx, input) && has_data(ctx, out);
+  return resize_image(ctx, input, *w, out_channels, out);
 }
 
 /// Where position number `row` of the output is.
