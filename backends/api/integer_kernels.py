@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from etir.backends.api.conditions import constant, dtypes, given, not_empty, rank
+from xdsl.ir import SSAValue
+
+from etir.backends.api.conditions import constant, dtypes, given, is_constant, not_empty, rank
 from etir.backends.api.patterns import Condition, Match, condition
 from etir.backends.api.quantization import QuantizedRow, in_blocks
 from etir.dialects.et.layout import dims_of
@@ -17,20 +19,62 @@ from etir.targets.manifest import Manifest
 
 MOST_DEPTH = 66311
 """Products of 255 times 127 of which the sum is less than 2^31."""
+MOST_COMPUTED_DEPTH = 33025
+"""The same of 255 times 255."""
+MOST_PHASES = 256
+"""Of a transposed convolution, the largest stride and kernel in one dim."""
 
 
 @condition("at most 66311 products in a sum")
 def sums_fit(match: Match) -> str | None:
     weight = match.type("weight")
     depth = 1
-    for size in () if weight is None else weight.get_shape()[1:]:
-        depth *= size
+    outputs = 1 if "transposed" in match.op.SCHEMA.index and match.arg("transposed") else 0
+    for dim, size in enumerate(() if weight is None else weight.get_shape()):
+        depth *= 1 if dim == outputs else size
     return None if depth <= MOST_DEPTH else f"{depth} products in a sum"
 
 
 @condition("no transposed convolution")
 def not_transposed(match: Match) -> str | None:
     return "transposed" if match.arg("transposed") else None
+
+
+@condition("a transposed convolution of small strides")
+def transposed(match: Match) -> str | None:
+    weight = match.type("weight")
+    if not match.arg("transposed") or weight is None:
+        return "not transposed"
+    most = max((n for n in (*match.arg("stride"), *weight.get_shape()[2:]) if isinstance(n, int)), default=0)
+    return None if most <= MOST_PHASES else f"a stride or a kernel of {most}"
+
+
+@condition("at most 33025 products in a sum")
+def computed_sums_fit(match: Match) -> str | None:
+    matrix = match.type("self")
+    depth = -1 if matrix is None else matrix.get_shape()[-1]
+    if depth < 0:
+        return "the number of products in a sum is dynamic"
+    return None if depth <= MOST_COMPUTED_DEPTH else f"{depth} products in a sum"
+
+
+@condition("softmax of the last dim")
+def of_rows(match: Match) -> str | None:
+    matrix = match.type("self")
+    if matrix is None or match.arg("dim") % max(1, matrix.get_num_dims()) != matrix.get_num_dims() - 1:
+        return "softmax of another dim than the last"
+    return "a result of another dtype" if match.arg("half_to_float") else None
+
+
+@condition("other operands are constant numbers")
+def numbers_beside(match: Match) -> str | None:
+    for name, value in match.op.args().items():
+        if name == "self" or not isinstance(value, SSAValue):
+            continue
+        type = match.type(name)
+        if not is_constant(value) or type is None or any(size != 1 for size in type.get_shape()):
+            return f"'{name}' is no constant number"
+    return None
 
 
 @condition("a filter for each channel")
@@ -76,16 +120,22 @@ _IN_GROUPS = frozenset({"etir::int4_group_dynamic_linear.out"})
 
 CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "etir::int8_linear.out": _LAYER,
-    "etir::int8_conv2d.out": (*_LAYER, rank("input", 4), not_transposed),
-    "etir::int8_depthwise_conv2d.out": (*_LAYER, rank("input", 4), not_transposed, by_channel),
+    "etir::int8_conv2d.out": (*_LAYER, rank("input", 3, 4), not_transposed),
+    "etir::int8_conv_transpose2d.out": (*_LAYER, rank("input", 3, 4), transposed),
+    "etir::int8_depthwise_conv2d.out": (*_LAYER, rank("input", 3, 4), not_transposed, by_channel),
+    "etir::int8_bmm.out": (*_ELEMENTS, computed_sums_fit),
+    "etir::int8_softmax.out": (*_ELEMENTS, of_rows),
     "etir::int8_add.out": (*_ELEMENTS, same_shapes, given("alpha", 1)),
     "etir::int8_mul.out": (*_ELEMENTS, same_shapes),
     "etir::int8_mean.out": (*_ELEMENTS, rank("self", 4), whole_image, fixed_image),
-    "etir::int8_lookup.out": _ELEMENTS,
+    "etir::int8_lookup.out": (*_ELEMENTS, numbers_beside),
     "etir::int8_dynamic_linear.out": _LAYER,
     "etir::int4_group_dynamic_linear.out": (*_LAYER, rank("weight", 2), in_blocks(GROUP)),
 }
 """By kernel, what has to hold of the operator; one that has none here has no row."""
+
+_SECOND_DIM = frozenset({"etir::int8_conv_transpose2d.out"})
+"""Kernels of layers whose weight has its output channels in dim 1."""
 
 CONSTANTS = constant("weight", "bias")
 """What has to hold besides of a layer that is to be quantized: of one that is, the integers are constants."""
@@ -110,6 +160,7 @@ def kernel_rows(
                 continue
             weight = "weight" if sums_fit in conditions else ""
             more = (CONSTANTS,) if weight else ()
-            row = QuantizedRow(operator, activations, weight, conditions=(*conditions, *more))
+            axis = 1 if name in _SECOND_DIM else 0
+            row = QuantizedRow(operator, activations, weight, axis, conditions=(*conditions, *more))
             found.append((name, replace(row, bits=4, block=GROUP) if name in _IN_GROUPS else row))
     return tuple(sorted(found, key=lambda item: -len(item[1].conditions)))

@@ -38,6 +38,7 @@ MOVES = frozenset(
         "aten.select_copy.int",
         "aten.split_copy.Tensor",
         "aten.split_with_sizes_copy.default",
+        "aten.unbind_copy.int",
         "dim_order_ops._to_dim_order_copy.default",
         "dim_order_ops._clone_dim_order.default",
     }

@@ -121,6 +121,99 @@ def int8_conv2d(
     return np.ascontiguousarray(requantized(sums, factors, zero_point, low, high).transpose(0, 3, 1, 2))
 
 
+def phases_of(
+    kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> list[tuple[list[int], list[int]]]:
+    """By phase of the stride, row by row, the taps of a transposed convolution that it reads, the last first: lines
+    and columns of the kernel.
+    """
+    by_dim = [
+        [[k for k in reversed(range(kernel[d])) if k * dilation[d] % stride[d] == phase] for phase in range(stride[d])]
+        for d in range(2)
+    ]
+    return [(lines, columns) for lines in by_dim[0] for columns in by_dim[1]]
+
+
+@op("etir.int8_conv_transpose2d.default")
+def int8_conv_transpose2d(
+    input: Array,
+    weight: Array,
+    bias: Array,
+    factors: Array,
+    input_zero_point: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    output_padding: Sequence[int],
+    groups: int,
+    zero_point: int,
+    low: int,
+    high: int,
+) -> Array:
+    """Every number of the input is added where it goes; what the phases' biases hold comes on top."""
+    batch, channels, *inside = input.shape
+    inner, outer = channels // groups, bias.shape[1] // groups
+    spans = [(inside[d] - 1) * stride[d] + dilation[d] * (kernel[d] - 1) + 1 for d in range(2)]
+    sizes = [max(0, spans[d] - 2 * padding[d] + output_padding[d]) for d in range(2)]
+    room = [max(spans[d], sizes[d] + padding[d]) for d in range(2)]
+    taps = np.zeros((groups, *kernel, inner, outer), np.int64)
+    for group in range(groups):
+        begin = 0
+        for lines, columns in phases_of(kernel, stride, dilation):
+            depth = len(lines) * len(columns) * inner
+            quads = -(-outer // PANEL) * -(-depth // QUAD)
+            part = weight[group, begin : begin + quads].reshape(-(-outer // PANEL), -(-depth // QUAD), PANEL, QUAD)
+            begin += quads
+            if depth:
+                found = unpacked(part, outer, depth).T.reshape(len(lines), len(columns), inner, outer)
+                taps[group][np.ix_(lines, columns)] = found
+    # What is outside of the image is the zero point, wherever a tap could hit it.
+    sums = np.zeros((batch, bias.shape[1], *room), np.int64)
+    less = input.astype(np.int64) - input_zero_point
+    for group in range(groups):
+        images = less[:, group * inner : (group + 1) * inner]
+        to = sums[:, group * outer : (group + 1) * outer]
+        for y in range(kernel[0]):
+            for x in range(kernel[1]):
+                places = tuple(
+                    slice(k * dilation[d], k * dilation[d] + (inside[d] - 1) * stride[d] + 1, stride[d])
+                    for d, k in enumerate((y, x))
+                )
+                to[:, :, places[0], places[1]] += np.einsum("nihw,io->nohw", images, taps[group, y, x])
+    sums = sums[:, :, padding[0] : padding[0] + sizes[0], padding[1] : padding[1] + sizes[1]]
+    # The zero point plus 128 times the weights of its phase is a part of each sum.
+    of_place = [(np.arange(sizes[d]) + padding[d]) % stride[d] for d in range(2)]
+    phase = of_place[0][:, None] * stride[1] + of_place[1][None, :]
+    whole = np.stack(
+        [
+            taps[:, lines][:, :, columns].sum((1, 2, 3)).reshape(-1) if lines and columns else np.zeros(bias.shape[1])
+            for lines, columns in phases_of(kernel, stride, dilation)
+        ]
+    ).astype(np.int64)
+    more = bias.astype(np.int64) + (input_zero_point + 128) * whole
+    sums = sums.transpose(0, 2, 3, 1) + more[phase]
+    return np.ascontiguousarray(requantized(sums, factors, zero_point, low, high).transpose(0, 3, 1, 2))
+
+
+@op("etir.int8_bmm.default")
+def int8_bmm(
+    a: Array, b: Array, a_zero_point: int, b_zero_point: int, factor: float, zero_point: int, low: int, high: int
+) -> Array:
+    sums = (a.astype(np.int64) - a_zero_point) @ (b.astype(np.int64) - b_zero_point)
+    return requantized(sums, factor, zero_point, low, high)
+
+
+@op("etir.int8_softmax.default")
+def int8_softmax(input: Array, table: Array, factor: float, zero_point: int, low: int, high: int) -> Array:
+    numbers = input.astype(np.int64)
+    entries = table[numbers.max(-1, keepdims=True, initial=-128) - numbers]
+    sums = entries.astype(np.int64).sum(-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        ratios = (np.float64(factor) / sums).astype(np.float32)
+    return requantized(entries, ratios, zero_point, low, high)
+
+
 @op("etir.int8_depthwise_conv2d.default")
 def int8_depthwise_conv2d(
     input: Array,

@@ -173,6 +173,9 @@ def least_scales(op: EdgeOp, store: ConstantStore) -> np.ndarray | None:
     if scale is None or tensor_of(bias).element_type != f32:
         return None
     numbers = np.abs(np.frombuffer(store.data(bias), np.float32).astype(np.float64))
+    if "transposed" in op.SCHEMA.index and op.arg("transposed"):
+        # Groups of a transposed convolution have one weight, and a scale for each channel of a group.
+        numbers = numbers.reshape(cast(int, op.arg("groups")), -1).max(0)
     return np.maximum(numbers / (scale * MOST_BIAS), np.finfo(np.float32).tiny)
 
 

@@ -112,6 +112,24 @@ CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "square": (_After(lambda a: a * a, 33), (torch.randn(33),)),
     "mean": (_After(lambda a: a.mean([2, 3]), 4), _image(2, 5, 3, 4)),
     "pool to one": (_After(nn.AdaptiveAvgPool2d(1), 4), _image(1, 5, 3, 4)),
+    "line": (nn.Conv1d(5, 12, 3, stride=2, padding=1), _image(2, 5, 17)),
+    "lines in a row": (
+        nn.Sequential(nn.Conv1d(4, 8, 3), nn.ReLU(), nn.Conv1d(8, 8, 5, groups=8, dilation=2), nn.Conv1d(8, 6, 1)),
+        _image(1, 4, 30),
+    ),
+    "transposed": (nn.ConvTranspose2d(6, 10, 3, 2, 1, output_padding=1), _image(2, 6, 5, 4)),
+    "transposed, groups, clamped": (
+        nn.Sequential(nn.ConvTranspose2d(6, 8, (2, 4), (3, 2), dilation=(2, 1), groups=2), nn.ReLU6()),
+        _image(1, 6, 3, 5),
+    ),
+    "transposed line": (nn.ConvTranspose1d(6, 9, 4, 2, 1), _image(2, 6, 7)),
+    "matrices": (_After(lambda a, b: a @ b, 9, 8), (torch.randn(2, 3, 4, 9), torch.randn(2, 3, 9, 8))),
+    "softmax": (_After(lambda a: torch.softmax(a, -1), 20), (torch.randn(3, 20),)),
+    "numbers beside": (_After(lambda a: F.silu(a * 0.3 + 1) / 7, 20), (torch.randn(3, 20),)),
+    "attention": (
+        _After(F.scaled_dot_product_attention, 16, 16, 16),
+        (torch.randn(1, 2, 9, 16), torch.randn(1, 2, 7, 16), torch.randn(1, 2, 7, 16)),
+    ),
     **{
         name: (_After(function, 50), (3 * torch.randn(2, 50),))
         for name, function in {
@@ -140,6 +158,18 @@ def test_one_step(name: str) -> None:
     (last,) = [op for op in fused.walk() if isinstance(op, EdgeOp) and op.op_name == DEQUANTIZE]
     assert np.abs(found - separate).max() <= (4.01 if isinstance(module, _After) else 1.01) * last.arg("scale")
     np.testing.assert_array_equal(found, np.asarray(Interpreter(fused, "numpy").run(arrays)[0]))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_not_finite(value: float) -> None:
+    """NaN is the least integer of the range, on the runtime and with both evaluators."""
+    torch.manual_seed(6)
+    x = torch.randn(3, 8)
+    quantized = _quantized(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), [(x,)])
+    x[0, 1] = x[2, 7] = value
+    found = load(quantized.compile()).forward(x)[0].numpy()
+    for evaluator in ("numpy", "torch"):
+        np.testing.assert_array_equal(found, np.asarray(Interpreter(_fused(quantized), evaluator).run([x])[0]))
 
 
 def test_dynamic_batch() -> None:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 LOW, HIGH = -128, 127
 IMAGE_ORDER = (0, 2, 3, 1)
 COPY = "dim_order_ops._to_dim_order_copy.default"
-KEEPS_ENCODING = MOVES - {"aten.expand_copy.default", "aten.split_copy.Tensor", "aten.split_with_sizes_copy.default"}
+SPLITS = frozenset({"aten.split_copy.Tensor", "aten.split_with_sizes_copy.default", "aten.unbind_copy.int"})
+"""Operators with one tensor, whose results have its elements between them."""
+KEEPS_ENCODING = MOVES - SPLITS - {"aten.expand_copy.default"}
 """Operators with one tensor and one result, whose elements are some of the operand's."""
 
 
@@ -122,28 +124,32 @@ class Integers:
         if known is not None and known.value.owner is not None and _attached(known.value):
             return known
         pools = op.op_name in ("aten.max_pool2d.default", "aten.max_pool2d_with_indices.default")
-        if (op.op_name not in KEEPS_ENCODING and not pools) or len(op.operands) != 1 or value is not op.results[0]:
+        parts = op.op_name in SPLITS
+        if (op.op_name not in KEEPS_ENCODING and not pools and not parts) or len(op.operands) != 1:
             return None
-        if any(result.first_use is not None for result in op.results[1:]):
+        if not parts and (value is not op.results[0] or any(r.first_use is not None for r in op.results[1:])):
             return None
         inner = self.of(op.operands[0], rewriter)
         if inner is None:
             return None
-        moved = self._pooled(op, inner, rewriter) if pools else self._moved(op, inner, rewriter)
-        if moved is None:
-            return None
-        self._known[value] = Stored(moved, inner.encoding)
-        return self._known[value]
+        if pools:
+            pooled = self._pooled(op, inner, rewriter)
+            moved = [] if pooled is None else [pooled]
+        else:
+            moved = self._moved(op, inner, rewriter)
+        for result, made in zip(op.results, moved, strict=False):
+            self._known[result] = Stored(made, inner.encoding)
+        return self._known[value] if moved else None
 
-    def _moved(self, op: EdgeOp, inner: Stored, rewriter: PatternRewriter) -> SSAValue:
-        type = tensor_of(op.results[0])
+    def _moved(self, op: EdgeOp, inner: Stored, rewriter: PatternRewriter) -> list[SSAValue]:
         name = next(n for n, v in op.given_args().items() if v is op.operands[0])
         changes: dict[str, Any] = {name: inner.value}
         if "dtype" in op.SCHEMA.index and op.arg("dtype") is not None:
             changes["dtype"] = i8
-        made = op.with_args([tensor_type(i8, dims_of(type), order_of(type))], **changes)
+        types = [tensor_type(i8, dims_of(type), order_of(type)) for type in map(tensor_of, op.results)]
+        made = op.with_args(types, **changes)
         rewriter.insert_op(made, before=op)
-        return made.results[0]
+        return list(made.results)
 
     def _pooled(self, op: EdgeOp, inner: Stored, rewriter: PatternRewriter) -> SSAValue | None:
         type = tensor_of(op.results[0])
@@ -224,8 +230,10 @@ def array_of(value: object, store: ConstantStore) -> np.ndarray | None:
     return flat.transpose([order.index(d) for d in range(len(order))])
 
 
-def weight_of(value: object, store: ConstantStore) -> tuple[np.ndarray, np.ndarray] | str:
-    """int8 numbers and the scale of each index of dim 0 of a weight that is multiplied out; else why there are none."""
+def weight_of(value: object, store: ConstantStore, axis: int = 0) -> tuple[np.ndarray, np.ndarray] | str:
+    """int8 numbers and the scale of each index of dim ``axis`` of a weight that is multiplied out; else why there are
+    none.
+    """
     import numpy as np
 
     owner = value.owner if isinstance(value, SSAValue) else None
@@ -235,12 +243,12 @@ def weight_of(value: object, store: ConstantStore) -> tuple[np.ndarray, np.ndarr
     if numbers is None or numbers.dtype != np.int8:
         return "the weight is no constant of int8"
     if owner.op_name == DEQUANTIZE:
-        points, scales = np.array(owner.arg("zero_point")), np.full(numbers.shape[0], owner.arg("scale"), np.float64)
+        points, scales = np.array(owner.arg("zero_point")), np.full(numbers.shape[axis], owner.arg("scale"), np.float64)
     else:
         found = array_of(owner.arg("scales"), store)
         zeros = owner.arg("zero_points")
         offsets = np.zeros(1) if zeros is None else array_of(zeros, store)
-        if found is None or offsets is None or owner.arg("axis") != 0 or found.size != numbers.shape[0]:
+        if found is None or offsets is None or owner.arg("axis") != axis or found.size != numbers.shape[axis]:
             return "the weight has scales along another dim, or they are no constants"
         points, scales = offsets, found.astype(np.float64).reshape(-1)
     if points.any():

@@ -197,3 +197,96 @@ func.func @left(%q: tensor<2x2xi8>, %f: tensor<2x2xf32>) -> (tensor<2x2xi8>, ten
   %r = edge.quantized_decomposed.quantize_per_tensor.default(%f, scale = 1.0, zero_point = -28, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x2xf32>) -> tensor<2x2xi8>
   func.return %o, %p, %r : tensor<2x2xi8>, tensor<2x2xi8>, tensor<2x2xi8>
 }
+
+// -----
+
+// A line is an image of one row; between two convolutions nothing is moved.
+
+et.schema "quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+
+// CHECK-LABEL: func.func @lines
+func.func @lines(%q: tensor<1x2x8xi8>) -> tensor<1x2x3xi8> {
+  // CHECK: %[[U:.*]] = edge.aten.unsqueeze_copy.default(%q, dim = 2)
+  // CHECK-NEXT: %[[X:.*]] = edge.dim_order_ops._to_dim_order_copy.default(%[[U]], dim_order = [0, 2, 3, 1])
+  // CHECK: %[[Y:.*]] = edge.etir.int8_conv2d.default(%[[X]], %{{.*}}, input_zero_point = 4, kernel = [1, 3], stride = [1, 2], padding = [0, 1], dilation = [1, 1], groups = 1,
+  // CHECK: %[[D:.*]] = edge.etir.int8_depthwise_conv2d.default(%[[Y]], %{{.*}}, input_zero_point = -28, kernel = [1, 2], stride = [1, 1],
+  // CHECK-NEXT: %[[P:.*]] = edge.dim_order_ops._to_dim_order_copy.default(%[[D]], dim_order = [0, 1, 2, 3])
+  // CHECK-NEXT: edge.aten.squeeze_copy.dims(%[[P]], dim = [2])
+  %x = edge.quantized_decomposed.dequantize_per_tensor.default(%q, scale = 0.5, zero_point = 4, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<1x2x8xi8>) -> tensor<1x2x8xf32>
+  %wi = et.constant dense<3> : tensor<2x2x3xi8>
+  %ws = et.constant dense<[0.25, 0.5]> : tensor<2xf32>
+  %w = edge.quantized_decomposed.dequantize_per_channel.default(%wi, %ws, axis = 0, quant_min = -127, quant_max = 127, dtype = i8) : (tensor<2x2x3xi8>, tensor<2xf32>) -> tensor<2x2x3xf32>
+  %y = edge.aten.convolution.default(%x, %w, stride = [2], padding = [1], dilation = [1], transposed = false, output_padding = [0], groups = 1) : (tensor<1x2x8xf32>, tensor<2x2x3xf32>) -> tensor<1x2x4xf32>
+  %i = edge.quantized_decomposed.quantize_per_tensor.default(%y, scale = 0.25, zero_point = -28, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<1x2x4xf32>) -> tensor<1x2x4xi8>
+  %j = edge.quantized_decomposed.dequantize_per_tensor.default(%i, scale = 0.25, zero_point = -28, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<1x2x4xi8>) -> tensor<1x2x4xf32>
+  %vi = et.constant dense<7> : tensor<2x1x2xi8>
+  %vs = et.constant dense<[0.25, 0.5]> : tensor<2xf32>
+  %v = edge.quantized_decomposed.dequantize_per_channel.default(%vi, %vs, axis = 0, quant_min = -127, quant_max = 127, dtype = i8) : (tensor<2x1x2xi8>, tensor<2xf32>) -> tensor<2x1x2xf32>
+  %d = edge.aten.convolution.default(%j, %v, stride = [1], padding = [0], dilation = [1], transposed = false, output_padding = [0], groups = 2) : (tensor<1x2x4xf32>, tensor<2x1x2xf32>) -> tensor<1x2x3xf32>
+  %o = edge.quantized_decomposed.quantize_per_tensor.default(%d, scale = 0.5, zero_point = 0, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<1x2x3xf32>) -> tensor<1x2x3xi8>
+  func.return %o : tensor<1x2x3xi8>
+}
+
+// -----
+
+// A transposed convolution: a bias for each phase of the stride, with the sum of the taps that the phase reads. Of a
+// kernel of 3 and a stride of 2 the first phase has taps 2 and 0, the second tap 1: 1 / (0.5 * 0.25) less 132 times
+// the sums 3 + 1 and 2.
+
+et.schema "quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+
+// CHECK-LABEL: func.func @transposed
+func.func @transposed(%q: tensor<1x1x1x4xi8>) -> tensor<1x1x1x9xi8> {
+  // CHECK: %[[W:.*]] = et.get_weight @layer_packed : tensor<1x2x16x4xi8>
+  // CHECK-NEXT: %[[B:.*]] = et.constant dense<{{\[\[}}-520], [-256]]> : tensor<2x1xi32>
+  // CHECK: edge.etir.int8_conv_transpose2d.default(%{{.*}}, %[[W]], %[[B]], %{{.*}}, input_zero_point = 4, kernel = [1, 3], stride = [1, 2], padding = [0, 0], dilation = [1, 1], output_padding = [0, 0], groups = 1, zero_point = 0, low = -128, high = 127)
+  %x = edge.quantized_decomposed.dequantize_per_tensor.default(%q, scale = 0.5, zero_point = 4, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<1x1x1x4xi8>) -> tensor<1x1x1x4xf32>
+  %wi = et.constant dense<[[[[1, 2, 3]]]]> : tensor<1x1x1x3xi8>
+  %ws = et.constant dense<[0.25]> : tensor<1xf32>
+  %w = edge.quantized_decomposed.dequantize_per_channel.default(%wi, %ws, axis = 1, quant_min = -127, quant_max = 127, dtype = i8) : (tensor<1x1x1x3xi8>, tensor<1xf32>) -> tensor<1x1x1x3xf32>
+  %b = et.constant dense<[1.0]> : tensor<1xf32>
+  %y = edge.aten.convolution.default(%x, %w, %b, stride = [1, 2], padding = [0, 0], dilation = [1, 1], transposed = true, output_padding = [0, 0], groups = 1) : (tensor<1x1x1x4xf32>, tensor<1x1x1x3xf32>, tensor<1xf32>) -> tensor<1x1x1x9xf32>
+  %o = edge.quantized_decomposed.quantize_per_tensor.default(%y, scale = 0.5, zero_point = 0, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<1x1x1x9xf32>) -> tensor<1x1x1x9xi8>
+  func.return %o : tensor<1x1x1x9xi8>
+}
+
+// -----
+
+// Attention: a product with a number is a table, or nothing where the scale says it already; parts of a tensor are
+// parts of its integers; softmax has a table of the exponential.
+
+et.schema "quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+
+// CHECK-LABEL: func.func @attention
+func.func @attention(%q: tensor<3x2x4x4xi8>) -> tensor<2x4x4xi8> {
+  // CHECK: %[[Q:.*]], %[[K:.*]], %[[V:.*]] = edge.aten.unbind_copy.int(%q)
+  // CHECK-NEXT: %[[T:.*]] = edge.aten.permute_copy.default(%[[K]], dims = [0, 2, 1])
+  // CHECK-NEXT: %[[P:.*]] = edge.etir.int8_bmm.default(%[[Q]], %[[T]], a_zero_point = 4, b_zero_point = 4, factor = 1.0, zero_point = 1, low = -128, high = 127)
+  // CHECK: %[[S:.*]] = edge.etir.int8_softmax.default(%[[P]], %{{.*}}, factor = 256.0, zero_point = -128, low = -128, high = 127)
+  // CHECK-NEXT: %[[Y:.*]] = edge.etir.int8_bmm.default(%[[S]], %[[V]], a_zero_point = -128, b_zero_point = 4, factor = 0.00390625,
+  // CHECK: edge.etir.int8_lookup.default(%[[Y]],
+  %x = edge.quantized_decomposed.dequantize_per_tensor.default(%q, scale = 0.5, zero_point = 4, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<3x2x4x4xi8>) -> tensor<3x2x4x4xf32>
+  %f, %g, %h = edge.aten.unbind_copy.int(%x) : (tensor<3x2x4x4xf32>) -> (tensor<2x4x4xf32>, tensor<2x4x4xf32>, tensor<2x4x4xf32>)
+  %m = edge.aten.mul.Scalar(%f, other = 0.5) : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %mi = edge.quantized_decomposed.quantize_per_tensor.default(%m, scale = 0.25, zero_point = 4, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x4x4xf32>) -> tensor<2x4x4xi8>
+  %n = edge.quantized_decomposed.dequantize_per_tensor.default(%mi, scale = 0.25, zero_point = 4, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x4x4xi8>) -> tensor<2x4x4xf32>
+  %t = edge.aten.permute_copy.default(%g, dims = [0, 2, 1]) : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %p = edge.aten.bmm.default(%n, %t) : (tensor<2x4x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %pi = edge.quantized_decomposed.quantize_per_tensor.default(%p, scale = 0.125, zero_point = 1, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x4x4xf32>) -> tensor<2x4x4xi8>
+  %pf = edge.quantized_decomposed.dequantize_per_tensor.default(%pi, scale = 0.125, zero_point = 1, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x4x4xi8>) -> tensor<2x4x4xf32>
+  %s = edge.aten._softmax.default(%pf, dim = -1, half_to_float = false) : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %si = edge.quantized_decomposed.quantize_per_tensor.default(%s, scale = 0.00390625, zero_point = -128, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x4x4xf32>) -> tensor<2x4x4xi8>
+  %sf = edge.quantized_decomposed.dequantize_per_tensor.default(%si, scale = 0.00390625, zero_point = -128, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x4x4xi8>) -> tensor<2x4x4xf32>
+  %y = edge.aten.bmm.default(%sf, %h) : (tensor<2x4x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %yi = edge.quantized_decomposed.quantize_per_tensor.default(%y, scale = 0.5, zero_point = 0, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x4x4xf32>) -> tensor<2x4x4xi8>
+  %yf = edge.quantized_decomposed.dequantize_per_tensor.default(%yi, scale = 0.5, zero_point = 0, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x4x4xi8>) -> tensor<2x4x4xf32>
+  %k = edge.aten.add.Scalar(%yf, other = 1.0) : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %o = edge.quantized_decomposed.quantize_per_tensor.default(%k, scale = 0.5, zero_point = 3, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x4x4xf32>) -> tensor<2x4x4xi8>
+  func.return %o : tensor<2x4x4xi8>
+}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from etir.interpret.numpy_ops import lookup
-from etir.interpret.numpy_ops.integer import packed
+from etir.interpret.numpy_ops.integer import packed, phases_of, requantized
 
 from etir_testing.runtime.integer_variants import VARIANTS, integer_kernels
 from etir_testing.runtime.kernels import KernelFailure, Kernels
@@ -168,6 +168,77 @@ def test_depthwise(kernels: Kernels, sizes: Any, hostile: bool) -> None:
     x, zero = n.int8(batch, channels, height, width), int(n.random.integers(-128, 128))
     arguments = [x, weight, n.bias(channels), n.factors(channels), zero, *map(list, window), *n.ends()]
     check(kernels, "int8_depthwise_conv2d", arguments, image=True)
+
+
+TRANSPOSED = [
+    # batch, channels, height, width, out channels of a group, groups, kernel, stride, padding, dilation, output padding
+    (1, 8, 4, 5, 20, 1, (2, 2), (2, 2), (0, 0), (1, 1), (0, 0)),
+    (2, 5, 3, 4, 7, 1, (3, 3), (2, 2), (1, 1), (1, 1), (1, 1)),
+    (1, 64, 3, 3, 33, 1, (4, 4), (2, 2), (1, 1), (1, 1), (0, 0)),
+    (1, 12, 5, 4, 3, 4, (3, 5), (1, 3), (0, 2), (2, 1), (0, 2)),
+    (1, 6, 3, 3, 1, 6, (3, 3), (2, 1), (1, 0), (1, 1), (0, 0)),
+    (1, 4, 3, 2, 5, 1, (2, 1), (3, 2), (0, 0), (1, 1), (2, 1)),
+    (1, 4, 4, 4, 5, 1, (3, 3), (2, 4), (2, 1), (2, 6), (1, 3)),
+    (1, 4, 2, 2, 8, 1, (1, 1), (1, 1), (3, 3), (1, 1), (0, 0)),
+    (0, 4, 3, 3, 8, 1, (2, 2), (2, 2), (0, 0), (1, 1), (0, 0)),
+    (1, 300, 1, 6, 17, 1, (1, 5), (1, 2), (0, 2), (1, 1), (0, 1)),
+]
+
+
+@pytest.mark.parametrize("hostile", [False, True])
+@pytest.mark.parametrize("sizes", TRANSPOSED)
+def test_transposed(kernels: Kernels, sizes: Any, hostile: bool) -> None:
+    """Against torch's transposed convolution in float64, which holds every sum."""
+    batch, channels, height, width, outer, groups, kernel, stride, padding, dilation, more = sizes
+    n = Numbers(channels + outer, hostile)
+    x, weight = n.int8(batch, channels, height, width), n.int8(channels, outer, *kernel)
+    columns, zero = outer * groups, int(n.random.integers(-128, 128))
+    bias, factors, ends = n.bias(columns), n.factors(columns), n.ends()
+    taps = weight.reshape(groups, channels // groups, outer, *kernel).transpose(0, 2, 3, 4, 1)
+    parts, biases = [], []
+    for lines, across in phases_of(kernel, stride, dilation):
+        part = taps[:, :, lines][:, :, :, across].reshape(groups, outer, -1)
+        parts.append(np.stack([packed(matrix).reshape(-1, 16, 4) for matrix in part]))
+        biases.append(bias - (128 + zero) * part.astype(np.int64).sum(-1).reshape(-1))
+    arguments = [x, np.concatenate(parts, 1), np.stack(biases).astype(np.int32), factors, zero]
+    arguments += [*map(list, (kernel, stride, padding, dilation, more)), groups, *ends]
+    # torch refuses a result without elements.
+    if batch and not hostile and padding != (3, 3):
+        sums = torch.nn.functional.conv_transpose2d(
+            torch.from_numpy(x.astype(np.float64) - zero), torch.from_numpy(weight.astype(np.float64)),
+            None, stride, padding, more, groups, dilation,
+        ).numpy().transpose(0, 2, 3, 1) + bias  # fmt: skip
+        wanted = requantized(sums, factors, *ends).transpose(0, 3, 1, 2)
+        np.testing.assert_array_equal(lookup("etir.int8_conv_transpose2d.default")(*arguments), wanted)
+    check(kernels, "int8_conv_transpose2d", arguments, image=True)
+
+
+@pytest.mark.parametrize("hostile", [False, True])
+@pytest.mark.parametrize(
+    "sizes",
+    [(1, 1, 1, 1), (2, 7, 13, 5), (3, 16, 64, 64), (1, 33, 130, 270), (2, 5, 0, 3), (0, 4, 4, 4), (1, 3, 999, 9)],
+)
+def test_bmm(kernels: Kernels, sizes: tuple[int, ...], hostile: bool) -> None:
+    batch, rows, depth, columns = sizes
+    n = Numbers(rows + depth, hostile)
+    a, b = n.int8(batch, rows, depth), n.int8(batch, depth, columns)
+    for points in ([0, 0], n.random.integers(-128, 128, 2).tolist(), [-128, 127]):
+        for factor in (1e-3, 0.5):
+            check(kernels, "int8_bmm", [a, b, *points, factor, *n.ends()])
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 7), (2, 5, 255), (2, 3, 256), (1, 2, 700), (0, 4), (4, 0)])
+def test_softmax(kernels: Kernels, shape: tuple[int, ...]) -> None:
+    """Also within one step of the softmax of what the integers stand for."""
+    for hostile in (False, True):
+        n = Numbers(len(shape), hostile)
+        x = n.int8(*shape)
+        for scale in (0.01, 0.3, 20.0):
+            table = np.rint(2.0**23 * np.exp(-scale * np.arange(256.0))).astype(np.int32)
+            check(kernels, "int8_softmax", [x, table, 256.0, -128, -128, 127])
+            found = lookup("etir.int8_softmax.default")(x, table, 256.0, -128, -128, 127)
+            wanted = torch.softmax(torch.from_numpy(x * scale), -1).numpy()
+            assert np.abs((found + 128.0) - np.minimum(wanted * 256, 255)).max(initial=0) <= 0.51
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (7, 33), (2, 5, 3, 3)])

@@ -1,0 +1,289 @@
+"""How a call of each of the target's integer kernels is made of an operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from etir.dialects.dtypes import i8
+from etir.dialects.edge import ops as edge
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
+from etir.interpret.numpy_ops.integer import PANEL, QUAD, packed, phases_of
+from etir.passes.backend.fuse_quantized.kernels import Kernels, weight_name
+from etir.passes.backend.fuse_quantized.stored import (
+    IMAGE_ORDER,
+    Encoding,
+    Stored,
+    as_image,
+    bias_of,
+    in_order,
+    is_image,
+    weight_of,
+)
+from etir.passes.infra.rewriting import PatternRewriter
+
+ADD_BITS = 20
+"""Bits of the larger factor of a sum."""
+ONE = 2.0**23
+"""What the table of a softmax has for the largest number of a row."""
+
+Made: TypeAlias = "SSAValue | str"
+"""The integers of a result, or why there are none."""
+
+
+class Call:
+    """What is known of an operator when its kernel's call is made."""
+
+    def __init__(self, kernels: Kernels, kernel: str, root: EdgeOp, op: EdgeOp, rewriter: PatternRewriter):
+        self.kernels, self.kernel, self.root, self.op, self.rewriter = kernels, kernel, root, op, rewriter
+
+    def make(
+        self, arguments: dict[str, Any], out: Encoding, order: tuple[int, ...], dims: Sequence[Any] | None = None
+    ) -> SSAValue:
+        """The call, with the dims of the operator's result, or with others."""
+        arguments |= {"zero_point": out.zero_point, "low": out.low, "high": out.high}
+        type = tensor_type(i8, dims_of(tensor_of(self.op.results[0])) if dims is None else dims, order)
+        return self.kernels.make(self.kernel, arguments, type, self.rewriter, weight_name(self.root))
+
+    def layer(self, x: Encoding, out: Encoding) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
+        """The integers of the weight ``[outputs, inputs of the group, ...]``, of the bias without zero points, and the
+        factor of each output.
+        """
+        is_transposed = "transposed" in self.root.SCHEMA.index and bool(self.root.arg("transposed"))
+        weight = weight_of(self.root.arg("weight"), self.kernels.store, 1 if is_transposed else 0)
+        if isinstance(weight, str):
+            return weight
+        numbers, scales = weight
+        if is_transposed:
+            groups, (inputs, outputs, *window) = int(self.root.arg("groups")), numbers.shape
+            numbers = numbers.reshape(groups, inputs // groups, outputs, *window).swapaxes(1, 2)
+            numbers, scales = numbers.reshape(groups * outputs, inputs // groups, *window), np.tile(scales, groups)
+        bias = bias_of(self.root.arg("bias"), numbers.shape[0], self.kernels.store)
+        if bias is None:
+            return "the bias is no constant"
+        products = x.scale * scales
+        with np.errstate(all="ignore"):
+            factors = (products / out.scale).astype(np.float32)
+            whole = np.rint(bias / products)
+        sums = (
+            np.abs(numbers.astype(np.int64)).reshape(len(numbers), -1).sum(1) if numbers.size else np.zeros(len(bias))
+        )
+        if not np.isfinite(factors).all() or not np.isfinite(whole).all():
+            return "the scale of a channel is too small or too large"
+        # What the kernel adds up stays within 32 bits.
+        too_large = np.abs(whole) + 255.0 * sums >= 2.0**31
+        if too_large.any():
+            return f"the bias of channel {int(np.argmax(too_large))} does not fit 32 bits"
+        return numbers, whole.astype(np.int64), factors
+
+
+def _bias(numbers: np.ndarray, bias: np.ndarray, zero_point: int) -> np.ndarray:
+    """The bias of a kernel that adds up (x + 128) w."""
+    sums = numbers.astype(np.int64).sum(tuple(range(1, numbers.ndim)))
+    return (bias - (128 + zero_point) * sums).astype(np.int32)
+
+
+def _linear(call: Call, given: list[Stored], out: Encoding) -> Made:
+    (x,) = given
+    layer = call.layer(x.encoding, out)
+    if isinstance(layer, str):
+        return layer
+    numbers, bias, factors = layer
+    rank = tensor_of(x.value).get_num_dims()
+    value = in_order(x.value, tuple(range(rank)), call.rewriter)
+    constants = {"weight": packed(numbers), "bias": _bias(numbers, bias, x.encoding.zero_point), "factors": factors}
+    return call.make({"input": value, **constants}, out, tuple(range(rank)))
+
+
+def _window(root: EdgeOp) -> dict[str, list[int]] | None:
+    """Kernel, stride, padding and dilation of a convolution as one in two dims; None where they are not numbers."""
+    weight = root.arg("weight")
+    lists = {"kernel": tensor_of(weight).get_shape()[2:]}
+    lists |= {name: root.arg(name) for name in ("stride", "padding", "dilation")}
+    return _in_two_dims(root, lists)
+
+
+def _in_two_dims(root: EdgeOp, lists: dict[str, Any]) -> dict[str, list[int]] | None:
+    """Lists of a number for each dim of a convolution, that a line lacks in front; None where one is computed."""
+    if not all(isinstance(n, int) for values in lists.values() for n in values):
+        return None
+    dims = tensor_of(root.arg("weight")).get_num_dims() - 2
+    nothing = {"padding": 0, "output_padding": 0}
+    whole = {name: [*values, *values][:dims] for name, values in lists.items()}
+    return {name: [nothing.get(name, 1)] * (2 - dims) + values for name, values in whole.items()}
+
+
+def _image(call: Call, x: Stored) -> SSAValue:
+    """What a convolution reads with its channels innermost; a line is an image of one row."""
+    if tensor_of(x.value).get_num_dims() == 4:
+        return as_image(x.value, call.rewriter)
+    source = x.value.owner
+    if isinstance(source, EdgeOp) and source.op_name == "aten.squeeze_copy.dims" and tuple(source.arg("dim")) == (2,):
+        return as_image(source.operands[0], call.rewriter)
+    line = in_order(x.value, (0, 1, 2), call.rewriter)
+    dims = dims_of(tensor_of(line))
+    image = edge.aten.unsqueeze_copy.default.make({"self": line, "dim": 2}, [tensor_type(i8, [*dims[:2], 1, dims[2]])])
+    call.rewriter.insert_op(image)
+    return as_image(image.results[0], call.rewriter)
+
+
+def _convolved(call: Call, arguments: dict[str, Any], out: Encoding) -> SSAValue:
+    """The call of a convolution's kernel; of a line, its one row."""
+    type = tensor_of(call.op.results[0])
+    if type.get_num_dims() == 4:
+        return call.make(arguments, out, IMAGE_ORDER)
+    dims = dims_of(type)
+    made = call.make(arguments, out, IMAGE_ORDER, [*dims[:2], 1, dims[2]])
+    plain = in_order(made, (0, 1, 2, 3), call.rewriter)
+    line = edge.aten.squeeze_copy.dims.make({"self": plain, "dim": [2]}, [tensor_type(i8, dims)])
+    call.rewriter.insert_op(line)
+    return line.results[0]
+
+
+def _in_planes(numbers: np.ndarray) -> np.ndarray:
+    """The filters of a line as those of an image."""
+    return numbers if numbers.ndim == 4 else numbers[:, :, None]
+
+
+def _convolution(call: Call, given: list[Stored], out: Encoding) -> Made:
+    (x,) = given
+    window = _window(call.root)
+    layer = call.layer(x.encoding, out) if window is not None else "sizes that are computed"
+    if isinstance(layer, str) or window is None:
+        return str(layer)
+    numbers, bias, factors = layer
+    groups = int(call.root.arg("groups"))
+    columns = _in_planes(numbers).transpose(0, 2, 3, 1).reshape(groups, numbers.shape[0] // groups, -1)
+    constants = {
+        "weight": np.stack([packed(group) for group in columns]),
+        "bias": _bias(numbers, bias, x.encoding.zero_point),
+        "factors": factors,
+    }
+    numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window, "groups": groups}
+    return _convolved(call, {"input": _image(call, x), **constants, **numbers_of_call}, out)
+
+
+def _depthwise(call: Call, given: list[Stored], out: Encoding) -> Made:
+    (x,) = given
+    window = _window(call.root)
+    layer = call.layer(x.encoding, out) if window is not None else "sizes that are computed"
+    if isinstance(layer, str) or window is None:
+        return str(layer)
+    numbers, bias, factors = layer
+    constants = {
+        "weight": np.ascontiguousarray(numbers.reshape(numbers.shape[0], -1).T),
+        "bias": bias.astype(np.int32),
+        "factors": factors,
+    }
+    numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window}
+    return _convolved(call, {"input": _image(call, x), **constants, **numbers_of_call}, out)
+
+
+def _transposed(call: Call, given: list[Stored], out: Encoding) -> Made:
+    (x,) = given
+    window = _window(call.root)
+    more = _in_two_dims(call.root, {"output_padding": call.root.arg("output_padding")})
+    layer = call.layer(x.encoding, out) if window is not None else "sizes that are computed"
+    if isinstance(layer, str) or window is None or more is None:
+        return str(layer)
+    numbers, bias, factors = layer
+    groups = int(call.root.arg("groups"))
+    taps = _in_planes(numbers).transpose(0, 2, 3, 1)
+    packed_groups: list[list[np.ndarray]] = [[] for _ in range(groups)]
+    biases: list[np.ndarray] = []
+    for lines, columns in phases_of(window["kernel"], window["stride"], window["dilation"]):
+        part = taps[:, lines][:, :, columns].reshape(groups, len(taps) // groups, -1)
+        for index, matrix in enumerate(part):
+            packed_groups[index].append(packed(matrix).reshape(-1, PANEL, QUAD))
+        biases.append(_bias(part.reshape(len(taps), -1), bias, x.encoding.zero_point))
+    constants = {
+        "weight": np.stack([np.concatenate(parts) for parts in packed_groups]),
+        "bias": np.stack(biases),
+        "factors": factors,
+    }
+    numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window, **more, "groups": groups}
+    return _convolved(call, {"input": _image(call, x), **constants, **numbers_of_call}, out)
+
+
+def _side_by_side(call: Call, given: list[Stored]) -> tuple[list[SSAValue], tuple[int, ...]]:
+    """Operands whose elements are in one order, that of images if one of them has it."""
+    images = any(is_image(g.value) for g in given)
+    order = IMAGE_ORDER if images else order_of(tensor_of(call.op.results[0]))
+    return [in_order(g.value, order, call.rewriter) for g in given], order
+
+
+def _add(call: Call, given: list[Stored], out: Encoding) -> Made:
+    a, b = given
+    factors = [g.encoding.scale / out.scale for g in given]
+    sign = -1 if call.root.op_name == "aten.sub.Tensor" else 1
+    most = max(factors)
+    shift = min(28, math.floor(ADD_BITS - math.log2(most))) if 0 < most < math.inf else 0
+    if shift < 1:
+        return "the scale of an operand is too large for that of the result"
+    first, second = round(math.ldexp(factors[0], shift)), sign * round(math.ldexp(factors[1], shift))
+    bias = -(a.encoding.zero_point * first + b.encoding.zero_point * second)
+    values, order = _side_by_side(call, given)
+    arguments = {"a": values[0], "b": values[1], "a_multiplier": first, "b_multiplier": second}
+    return call.make({**arguments, "bias": bias, "shift": shift}, out, order)
+
+
+def _mul(call: Call, given: list[Stored], out: Encoding) -> Made:
+    a, b = given
+    factor = a.encoding.scale * b.encoding.scale / out.scale
+    if not math.isfinite(np.float32(factor)):
+        return "the scales of the operands are too large for that of the result"
+    values, order = _side_by_side(call, given)
+    arguments = {"a": values[0], "b": values[1], "factor": factor}
+    points = {"a_zero_point": a.encoding.zero_point, "b_zero_point": b.encoding.zero_point}
+    return call.make({**arguments, **points}, out, order)
+
+
+def _mean(call: Call, given: list[Stored], out: Encoding) -> Made:
+    (x,) = given
+    height, width = tensor_of(x.value).get_shape()[2:]
+    if height * width > 2**16:
+        return "a sum of more than 65536 numbers"
+    value = as_image(x.value, call.rewriter) if is_image(x.value) else x.value
+    rank = tensor_of(call.op.results[0]).get_num_dims()
+    factor = x.encoding.scale / (height * width * out.scale)
+    arguments = {"input": value, "input_zero_point": x.encoding.zero_point, "keepdim": rank == 4, "factor": factor}
+    return call.make(arguments, out, tuple(range(rank)))
+
+
+def _bmm(call: Call, given: list[Stored], out: Encoding) -> Made:
+    a, b = given
+    factor = a.encoding.scale * b.encoding.scale / out.scale
+    if not math.isfinite(np.float32(factor)):
+        return "the scales of the operands are too large for that of the result"
+    order = (0, 1, 2)
+    values = [in_order(g.value, order, call.rewriter) for g in given]
+    arguments = {"a": values[0], "b": values[1], "factor": factor}
+    points = {"a_zero_point": a.encoding.zero_point, "b_zero_point": b.encoding.zero_point}
+    return call.make({**arguments, **points}, out, order)
+
+
+def _softmax(call: Call, given: list[Stored], out: Encoding) -> Made:
+    (x,) = given
+    order = tuple(range(tensor_of(x.value).get_num_dims()))
+    table = np.rint(ONE * np.exp(-x.encoding.scale * np.arange(256.0))).astype(np.int32)
+    arguments = {"input": in_order(x.value, order, call.rewriter), "table": table, "factor": 1 / out.scale}
+    return call.make(arguments, out, order)
+
+
+CALLS: dict[str, Callable[[Call, list[Stored], Encoding], Made]] = {
+    "etir::int8_linear.out": _linear,
+    "etir::int8_conv2d.out": _convolution,
+    "etir::int8_depthwise_conv2d.out": _depthwise,
+    "etir::int8_conv_transpose2d.out": _transposed,
+    "etir::int8_bmm.out": _bmm,
+    "etir::int8_softmax.out": _softmax,
+    "etir::int8_add.out": _add,
+    "etir::int8_mul.out": _mul,
+    "etir::int8_mean.out": _mean,
+}
+"""How a call of each kernel is made of an operator."""

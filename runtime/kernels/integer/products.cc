@@ -1,0 +1,99 @@
+// Products of int8 matrices that are both computed, batch by batch:
+//
+//   y = clamp(rint(float(sum_k (a[k] - a_zero_point) (b[k] - b_zero_point)) * factor) + zero_point, low, high)
+//
+// The second matrix is packed (tile.h) when the kernel runs. What the zero points add to a sum depends on its column
+// and on its row alone: -(128 + a_zero_point) times the sum of b's column, and -b_zero_point times that of a's row.
+#include "kernels/integer/product.h"
+#include "kernels/integer/products.gen.h"
+#include "kernels/integer/requantize.h"
+
+namespace etir {
+namespace {
+
+using namespace integer;
+
+constexpr int kMostComputedDepth = 33025;  // 255 * 255 times that is less than 2^31
+
+/// Packs panel `panel` of a matrix [depth, columns], and writes -scale times the sum of each of its columns.
+void pack_panel(const int8_t* from, int64_t depth, int64_t columns, int64_t panel, uint32_t scale, int8_t* to,
+                int32_t* more) {
+  const int64_t first = panel * kPanel;
+  const int count = static_cast<int>(std::min<int64_t>(kPanel, columns - first));
+  int32_t sums[kPanel] = {};
+  for (int64_t q = 0; q < quads_of(depth); ++q, to += kPanelQuad) {
+    const int some = static_cast<int>(std::min<int64_t>(kQuad, depth - q * kQuad));
+    if (some < kQuad || count < kPanel) std::memset(to, 0, kPanelQuad);
+    for (int j = 0; j < some; ++j) {
+      const int8_t* row = from + (q * kQuad + j) * columns + first;
+      for (int c = 0; c < count; ++c) {
+        to[c * kQuad + j] = row[c];
+        sums[c] += row[c];
+      }
+    }
+  }
+  for (int c = 0; c < count; ++c) more[first + c] = static_cast<int32_t>(0u - scale * static_cast<uint32_t>(sums[c]));
+}
+
+}  // namespace
+
+void int8_bmm_out(KernelContext& ctx, const Tensor& a, const Tensor& b, int64_t a_zero_point, int64_t b_zero_point,
+                  double factor, int64_t zero_point, int64_t low, int64_t high, Tensor& out) {
+  using arg = arguments::int8_bmm_out;
+  Output output;
+  for (const Tensor* tensor : {&a, &b, static_cast<const Tensor*>(&out)}) {
+    if (!check_dtype(ctx, *tensor, ScalarType::Char)) return;
+  }
+  for (const Tensor* tensor : {&a, &b}) {
+    if (tensor->rank != 3) return ctx.fail(Check::KernelRank, *tensor, tensor->rank);
+    if (!check_rows(ctx, *tensor)) return;
+  }
+  if (a_zero_point < -128 || a_zero_point > 127)
+    return ctx.fail(Check::KernelArgument, arg::a_zero_point, a_zero_point);
+  if (b_zero_point < -128 || b_zero_point > 127)
+    return ctx.fail(Check::KernelArgument, arg::b_zero_point, b_zero_point);
+  if (!read_output(ctx, zero_point, low, high, arg::zero_point, &output)) return;
+  const int64_t batch = a.sizes[0], rows = a.sizes[1], depth = a.sizes[2], columns = b.sizes[2];
+  if (depth > kMostComputedDepth) return ctx.fail(Check::KernelShape, a, depth);
+  if (!check_size(ctx, b, 0, batch) || !check_size(ctx, b, 1, depth)) return;
+  const int64_t sizes[3] = {batch, rows, columns};
+  if (!ctx.resize(out, sizes, 3) || !check_rows(ctx, out) || !has_data(ctx, a) || !has_data(ctx, b) ||
+      !has_data(ctx, out) || out.numel() == 0) {
+    return;
+  }
+  const int64_t panels = panels_of(columns), panel_bytes = quads_of(depth) * kPanelQuad;
+  int8_t* packed = ctx.temp_array<int8_t>(std::max<int64_t>(1, panels * panel_bytes));
+  int32_t* more = ctx.temp_array<int32_t>(columns);
+  if (packed == nullptr || more == nullptr) return;
+  constexpr int kMostColumns = integer::detail::kSumPanels * kPanel;  // that are stored at once
+  float factors[kMostColumns];
+  std::fill(factors, factors + kMostColumns, static_cast<float>(factor));
+  const bool vnni = use_vnni();
+  const uint32_t zero_a = static_cast<uint32_t>(a_zero_point), zero_b = static_cast<uint32_t>(b_zero_point);
+  for (int64_t i = 0; i < batch; ++i) {
+    const int8_t* left = a.ptr<int8_t>() + i * rows * depth;
+    const int8_t* right = b.ptr<int8_t>() + i * depth * columns;
+    int8_t* to = out.ptr<int8_t>() + i * rows * columns;
+    ctx.parallel_for(panels, 16384 / (depth * kPanel + 1) + 1, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p) {
+        pack_panel(right, depth, columns, p, zero_a + 128, packed + p * panel_bytes, more);
+      }
+    });
+    multiply(ctx, MatrixRows{left, rows, depth}, Weights{packed, columns, depth},
+             [&](int64_t row, int64_t column, int count, const int32_t* sums) {
+               const int32_t* addend = more + column;
+               int32_t with_row[kMostColumns];
+               if (zero_b != 0) {
+                 uint32_t sum = 0u - zero_a * static_cast<uint32_t>(depth);
+                 for (int64_t k = 0; k < depth; ++k) sum += static_cast<uint32_t>(left[row * depth + k]);
+                 for (int c = 0; c < count; ++c) {
+                   with_row[c] = static_cast<int32_t>(static_cast<uint32_t>(addend[c]) - zero_b * sum);
+                 }
+                 addend = with_row;
+               }
+               requantize(vnni, sums, addend, factors, count, output, to + row * columns + column);
+             });
+  }
+}
+
+}  // namespace etir
