@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from etir.devtools.checks import Answer
+from etir.devtools.checks import Answer, run
 from etir.devtools.failures import ChangesNumbers, Raises
 from etir.devtools.reduction import Candidate, reduce
 from etir.diagnostics import EtirError
@@ -96,6 +96,85 @@ def test_a_branch_by_itself() -> None:
     with planted("cse", r"aten\.sin\.default", "aten.cos.default"):
         found = reduce(parse_module(COND), check(), samples)
     assert found.after == 1, print_module(found.candidate.module)
+
+
+LOOP = f"""\
+builtin.module {{
+  func.func @forward(%n: tensor<i64>, %x: {T}) -> ({T}, tensor<i64>) {{
+    %i, %r = control.while carry (%a = %n, %b = %x) : (tensor<i64>, {T}) {{
+      %c = edge.aten.lt.Scalar(%a, other = 5) : (tensor<i64>) -> tensor<i1>
+      control.yield %c : tensor<i1>
+    }} do {{
+    ^bb0(%a: tensor<i64>, %b: {T}):
+      %one = edge.aten.add.Scalar(%a, other = 1) : (tensor<i64>) -> tensor<i64>
+      %s = edge.aten.abs.default(%b) : ({T}) -> {T}
+      %t = edge.aten.sqrt.default(%s) : ({T}) -> {T}
+      %u = edge.aten.relu.default(%t) : ({T}) -> {T}
+      control.yield %one, %u : tensor<i64>, {T}
+    }}
+    func.return %r, %i : {T}, tensor<i64>
+  }}
+}}
+"""
+
+
+def test_a_loop_that_has_to_stay_keeps_what_ends_it() -> None:
+    """Only the count of turns fails: what the body computes besides goes, and no candidate runs for ever."""
+    samples = [[np.array(0), *sample] for sample in SAMPLES]
+
+    def counts_to_five(candidate: Candidate) -> Answer:
+        outputs = [run(candidate.module, sample, "forward") for sample in candidate.samples]
+        return Answer.BAD if all(any(np.shape(v) == () and v == 5 for v in one) for one in outputs) else Answer.GOOD
+
+    found = reduce(parse_module(LOOP), counts_to_five, samples)
+    names = [op.name for op in found.candidate.module.walk() if op.name.startswith("edge.")]
+    assert names == ["edge.aten.lt.Scalar", "edge.aten.add.Scalar"], print_module(found.candidate.module)
+
+    def loops(candidate: Candidate) -> Answer:
+        return Answer.BAD if any(op.name == "control.while" for op in candidate.module.walk()) else Answer.GOOD
+
+    found = reduce(parse_module(LOOP), loops, samples)
+    assert found.after == 4, print_module(found.candidate.module)  # the loop, its condition, the ends of its regions
+
+
+HEADS = """\
+builtin.module {
+  et.weight @w : tensor<24x24xf32> = #et.synthetic<seed = 1>
+  func.func @forward(%x: tensor<6x24xf32>) -> tensor<144xf32> {
+    %w = et.get_weight @w : tensor<24x24xf32>
+    %a = edge.aten.mm.default(%x, %w) : (tensor<6x24xf32>, tensor<24x24xf32>) -> tensor<6x24xf32>
+    %b = edge.aten.sin.default(%a) : (tensor<6x24xf32>) -> tensor<6x24xf32>
+    %c = edge.aten.view_copy.default(%b, size = [144]) : (tensor<6x24xf32>) -> tensor<144xf32>
+    func.return %c : tensor<144xf32>
+  }
+}
+"""
+
+
+def test_dims_become_small_together() -> None:
+    """All three operations are needed: each dim is 1 in the end, in types, ``size``, weight and sample."""
+    wanted = {"edge.aten.mm.default", "edge.aten.sin.default", "edge.aten.view_copy.default"}
+
+    def all_there(candidate: Candidate) -> Answer:
+        return Answer.BAD if wanted <= {op.name for op in candidate.module.walk()} else Answer.GOOD
+
+    samples = [[np.arange(144, dtype=np.float32).reshape(6, 24)]]
+    for given in (samples, []):
+        found = reduce(parse_module(HEADS), all_there, given)
+        text = print_module(found.candidate.module)
+        assert "size = [1]" in text and "tensor<1x1xf32>" in text and "24" not in text, text
+        verify_module(found.candidate.module)
+    assert found.candidate.samples == []
+
+
+def test_a_size_that_matters_stays() -> None:
+    def is_long(candidate: Candidate) -> Answer:
+        shapes = [r.type.get_shape() for op in candidate.module.walk() for r in op.results if "sin" in op.name]
+        return Answer.BAD if any(shape[-1] > 4 for shape in shapes) else Answer.GOOD
+
+    text = wide(20, {7: "sin"}).replace("2x4", "2x24")
+    found = reduce(parse_module(text), is_long, [[np.ones((2, 24), np.float32)]])
+    assert "tensor<1x6xf32>" in print_module(found.candidate.module)
 
 
 def test_an_error_by_its_id() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ from torch import nn
 import etir
 from etir.devtools.checks import Answer, run
 from etir.devtools.reduction import Candidate, reduce
-from etir.diagnostics import EtirError
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.text import parse_module, print_module
 from etir.dialects.verify import verify_module
@@ -46,20 +46,25 @@ def kernels(candidate: Candidate) -> list[str]:
     return [op.properties["kernel"].data for op in candidate.module.walk() if op.name == "et.call"]
 
 
-def has_erf(candidate: Candidate) -> Answer:
+def replaced_kernel_matters(kernel: str, other: str) -> Callable[[Candidate], Answer]:
     """A kernel that gives something else on the runtime: the outputs change with it, so the values are looked at."""
-    if "aten::erf.out" not in kernels(candidate):
-        return Answer.GOOD
-    before = [run(candidate.module, sample, "forward") for sample in candidate.samples]
-    text = print_module(candidate.module).replace("aten::erf.out", "aten::sin.out")
-    other = parse_module(text)
-    for mine, theirs in zip(candidate.module.body.block.ops, other.body.block.ops, strict=True):
-        if mine.name == "et.weight":
-            theirs.properties["value"] = mine.properties["value"]
-    after = [run(other, sample, "forward") for sample in candidate.samples]
-    return (
-        Answer.BAD if any(np.abs(a[0] - b[0]).max() > 1e-3 for a, b in zip(before, after, strict=True)) else Answer.GOOD
-    )
+
+    def check(candidate: Candidate) -> Answer:
+        if kernel not in kernels(candidate):
+            return Answer.GOOD
+        before = [run(candidate.module, sample, "forward") for sample in candidate.samples]
+        changed = parse_module(print_module(candidate.module).replace(kernel, other))
+        for mine, theirs in zip(candidate.module.body.block.ops, changed.body.block.ops, strict=True):
+            if mine.name == "et.weight":
+                theirs.properties["value"] = mine.properties["value"]
+        after = [run(changed, sample, "forward") for sample in candidate.samples]
+        pairs = zip(before, after, strict=True)
+        return Answer.BAD if any(np.abs(a[0] - b[0]).max() > 1e-3 for a, b in pairs) else Answer.GOOD
+
+    return check
+
+
+has_erf = replaced_kernel_matters("aten::erf.out", "aten::sin.out")
 
 
 def test_a_file_becomes_the_instruction_that_fails_with_what_it_had() -> None:
@@ -80,7 +85,7 @@ def test_a_file_becomes_the_instruction_that_fails_with_what_it_had() -> None:
     x = torch.from_numpy(samples[0][0])
     for layer in model.layers[:20]:
         x = x + torch.tanh(layer(x))
-    x = model.layers[20](x).detach()
+    x = model.layers[20](x).detach()[:1, :1]  # and one element is enough
     np.testing.assert_allclose(small.samples[0][0], x.numpy(), rtol=1e-4, atol=1e-5)
     outputs = run(small.module, small.samples[0], "forward")
     np.testing.assert_allclose(outputs[0], torch.erf(x).numpy(), rtol=1e-4, atol=1e-5)
@@ -100,10 +105,58 @@ def test_the_whole_part_computes_what_it_did_in_the_program() -> None:
     run(found.candidate.module, found.candidate.samples[0], "forward")
 
 
-def test_jumps_are_refused() -> None:
+JUMPS = {
+    "a branch": ("cond", "aten::relu.out", "aten::abs.out"),
+    "a loop": ("loop", "aten::sin.out", "aten::cos.out"),
+}
+
+
+@pytest.mark.parametrize("where", JUMPS)
+def test_what_fails_in_a_branch_or_a_loop_fails_without_jumps(where: str) -> None:
+    """A kernel that gives something else: the instructions that ran are a line, and one of them is enough."""
+    name, kernel, other = JUMPS[where]
+    program, x = exported(name)
+    module = read_program(etir.compile(program, target="etir").buffer)
+    samples = [[np.linspace(low, 4, v.numel(), dtype=np.float32).reshape(v.shape) for v in x] for low in (-3, 2, -9)]
+    fails = replaced_kernel_matters(kernel, other)
+    found = [reduce(module, fails, samples) for _ in range(2)]
+    small = found[0].candidate
+    assert kernels(small) == [kernel] and found[0].after == 1, print_module(small.module)
+    assert print_module(small.module) == print_module(found[1].candidate.module)
+    verify_module(small.module)
+    assert fails(small) is Answer.BAD and np.asarray(small.samples[0][0]).size == 1
+
+
+def test_jumps_that_matter_stay_and_nothing_else() -> None:
+    """What fails is a jump itself, in a loop: what its condition needs stays, the work of the loop goes."""
+    module = read_program(etir.compile(exported("loop")[0], target="etir").buffer)
+
+    def jumps_back(candidate: Candidate) -> Answer:
+        method = next(op for op in candidate.module.walk() if isinstance(op, MethodOp))
+        blocks = list(method.body.blocks)
+        back = any(
+            blocks.index(to) <= at for at, b in enumerate(blocks) for to in (b.last_op.successors if b.last_op else ())
+        )
+        return Answer.BAD if back else Answer.GOOD
+
+    found = reduce(module, jumps_back, [[np.ones(3, np.float32)]])
+    verify_module(found.candidate.module)
+    left = kernels(found.candidate)
+    assert "aten::sin.out" not in left and found.after < found.before
+    assert any("lt" in kernel for kernel in left), "the condition of the loop"
+    run(found.candidate.module, found.candidate.samples[0], "forward")
+
+
+def test_a_condition_that_does_not_matter_is_decided() -> None:
+    """Judged by its text alone, without samples: one of the two branches goes."""
     module = read_program(etir.compile(exported("cond")[0], target="etir").buffer)
-    with pytest.raises(EtirError, match="E1414.*has jumps"):
-        reduce(module, lambda candidate: Answer.BAD)
+
+    def has_relu(candidate: Candidate) -> Answer:
+        return Answer.BAD if "aten::relu.out" in kernels(candidate) else Answer.GOOD
+
+    found = reduce(module, has_relu)
+    assert kernels(found.candidate) == ["aten::relu.out"]
+    verify_module(found.candidate.module)
 
 
 def test_the_tool_takes_text_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
-"""A part of a method at the executable level as a method of its own, for :mod:`etir.devtools.reduction`.
+"""A part of a method at the executable level as a method of its own.
 
 Any set of instructions in one line is a program: a buffer that they read before they write it becomes an input in the
 caller's memory, filled with what it held there when the whole method ran, so that the memory plan of the others stays
-as it is; what they leave to the rest becomes outputs.
+as it is; a number that they read has the value that it had; what they leave to the rest becomes outputs. Methods with
+jumps become one line in :mod:`etir.devtools.reduction.jumps`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from etir.devtools.values.replayed import method_of
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.et.executable import MethodOp
-from etir.dialects.et.instructions import InputsOp, ReturnOp
-from etir.dialects.et.values import BufferOp
+from etir.dialects.et.instructions import CallOp, InputsOp, MoveOp, ReturnOp
+from etir.dialects.et.values import BufferOp, ScalarOp
+from etir.dialects.literals import scalar_attr
 from etir.interpret.interpreter import Interpreter
 from etir.passes.analysis.memory_effects import effects_of, storage_of
 
@@ -44,7 +46,7 @@ def histories(module: ModuleOp, method: str, samples: Sequence[Sequence[Any]]) -
     op = straight_method(module, method)
     assert op is not None
     number = {instruction: i for i, instruction in enumerate(op.instructions)}
-    defined = _definitions(op)
+    defined = definitions_of(op)
     index = {result: i for i, one in enumerate(defined) for result in one.results}
     found: Histories = []
     for sample in samples:
@@ -68,9 +70,10 @@ def histories(module: ModuleOp, method: str, samples: Sequence[Sequence[Any]]) -
     return found
 
 
-def _definitions(method: MethodOp) -> list[Operation]:
+def definitions_of(method: MethodOp) -> list[Operation]:
+    """What a method defines before its first instruction."""
     instructions = dict.fromkeys(method.instructions)
-    return [op for op in method.body.block.ops if op not in instructions]
+    return [op for op in method.body.blocks[0].ops if op not in instructions]
 
 
 def extracted(
@@ -78,7 +81,7 @@ def extracted(
 ) -> tuple[MethodOp, list[list[Any]]] | None:
     """The instructions of these numbers as a method, and its inputs for each sample.
 
-    None where they need a number that others compute, or where nothing is known of what a buffer held.
+    None where they need a number that is another one in each sample, or where nothing is known of what a buffer held.
     """
     whole = straight_method(module, name)
     assert whole is not None
@@ -91,12 +94,15 @@ def extracted(
     inputs = list(given.arguments) if given is not None else []
     needed: dict[BufferOp, int] = {}
     written: dict[BufferOp, None] = {}
+    numbers: dict[ScalarOp, int] = {}
+    computed: dict[SSAValue | None, None] = {}
     for op in inside:
         effects = effects_of(ctx, op)
-        tensors = dict.fromkeys((*effects.reads, *effects.writes))
-        numbers = [v for v in op.operands if v not in tensors and not isinstance(v.type, TensorType)]
-        if any(_is_computed(v, inside) for v in numbers):
-            return None
+        result = number_written_by(op)
+        for value in op.operands:
+            if isinstance(value.owner, ScalarOp) and value is not result and value not in computed:
+                numbers.setdefault(value.owner, positions[op])
+        computed[result] = None
         for value in effects.reads:
             buffer = storage_of(value)
             if buffer is not None and buffer not in written:
@@ -107,7 +113,17 @@ def extracted(
     late = {buffer: at for buffer, at in needed.items() if _written_before(ctx, every, buffer, at)}
     added = [buffer for buffer in late if buffer.result not in own]
     outputs = _outputs(ctx, every, inside, written)
-    definitions = {op: i for i, op in enumerate(_definitions(method))}
+    definitions = {op: i for i, op in enumerate(definitions_of(method))}
+    for scalar, first in numbers.items():
+        if scalar.result in own or not _is_computed_before(every, scalar, first):
+            continue
+        held = [[value for at, value in past[definitions[scalar]] if at < first][-1:] for past in known]
+        if not held or not held[0] or any(one != held[0] for one in held):
+            return None
+        number = scalar_attr(held[0][0])
+        if getattr(number, "type", None) != scalar.result.type:
+            return None
+        scalar.properties["value"] = number
     filled: list[list[Any]] = []
     for number, sample in enumerate(samples):
         values = {v: value for v, value in zip(inputs, sample, strict=True) if v in own}
@@ -120,27 +136,39 @@ def extracted(
         filled.append([copied(value) for value in values.values()])
     _rebuild(method, inside, [*own, *[buffer.result for buffer in added]], outputs)
     for buffer in added:
-        buffer.properties.pop("state", None)
-        outside = BufferOp(
-            buffer.result.type, caller=True, dynamic=None if buffer.dynamic is None else buffer.dynamic.data
-        )
-        outside.location = buffer.location
-        outside.result.name_hint = buffer.result.name_hint
-        assert buffer.parent is not None
-        buffer.parent.insert_op_before(outside, buffer)
-        buffer.result.replace_all_uses_with(outside.result)
-        buffer.detach()
-        buffer.erase()
+        in_the_callers_memory(buffer)
     return method, filled
 
 
-def _is_computed(value: SSAValue, inside: dict[Operation, None]) -> bool:
-    """Whether a number is the result of an instruction outside of the part: it comes last among what that names."""
-    users = [use.operation for use in value.uses]
-    return any(
-        user not in inside and not isinstance(user, (InputsOp, ReturnOp)) and user.operands[-1] is value
-        for user in users
-    )
+def in_the_callers_memory(buffer: BufferOp) -> None:
+    """Give a buffer of the plan to the caller instead."""
+    outside = BufferOp(buffer.result.type, caller=True, dynamic=None if buffer.dynamic is None else buffer.dynamic.data)
+    outside.location = buffer.location
+    outside.result.name_hint = buffer.result.name_hint
+    assert buffer.parent is not None
+    buffer.parent.insert_op_before(outside, buffer)
+    buffer.result.replace_all_uses_with(outside.result)
+    buffer.detach()
+    buffer.erase()
+
+
+def number_written_by(op: Operation) -> SSAValue | None:
+    """The number that an instruction computes: what a primitive operator names last, or where a number is moved."""
+    if isinstance(op, MoveOp):
+        return None if isinstance(op.target.type, TensorType) else op.target
+    if not isinstance(op, CallOp) or not op.arguments:
+        return None
+    kernel, last = op.kernel.data, op.arguments[-1]
+    primitive = kernel.startswith("executorch_prim::") and kernel not in _ON_TENSORS
+    return last if (primitive or kernel in _NUMBERS_OF_TENSORS) and isinstance(last.owner, ScalarOp) else None
+
+
+_ON_TENSORS = ("executorch_prim::et_view.default", "executorch_prim::et_copy_index.tensor")
+_NUMBERS_OF_TENSORS = ("aten::sym_size.int", "aten::sym_numel", "aten::_local_scalar_dense")
+
+
+def _is_computed_before(every: Sequence[Operation], scalar: ScalarOp, at: int) -> bool:
+    return any(number_written_by(op) is scalar.result for op in every[:at])
 
 
 def _written_before(ctx: EtContext, every: Sequence[Operation], buffer: BufferOp, at: int) -> bool:
@@ -177,9 +205,14 @@ def _rebuild(
     else:
         block.insert_op_before(start, first)
     block.add_op(end)
-    for op in reversed(_definitions(method)):
+    erase_unused(method)
+    for name in ("in_spec", "out_spec"):
+        method.properties.pop(name, None)
+
+
+def erase_unused(method: MethodOp) -> None:
+    """Erase the definitions that nothing names."""
+    for op in reversed(definitions_of(method)):
         if not any(True for result in op.results for _ in result.uses):
             op.detach()
             op.erase()
-    for name in ("in_spec", "out_spec"):
-        method.properties.pop(name, None)
