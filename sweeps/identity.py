@@ -55,7 +55,7 @@ def compiler_label() -> str:
     return label
 
 
-_DECIDING = ("identity.py", "quantizing.py", "running.py", "stages.py")
+_DECIDING = ("exporting.py", "identity.py", "quantizing.py", "running.py", "stages.py")
 """Files of this package that decide what a row says; the others run cells and report them."""
 
 

@@ -43,8 +43,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job. ``status`` is ``ok``, ``wrong`` (a difference above the tolerance), ``error``, ``crash``,
-    ``timeout``, ``memory``, ``disk`` or ``lost``; ``error`` the id and ``message`` the text of the cause.
+    """What became of a job. ``status`` is ``ok``, ``wrong`` (a difference above the tolerance), ``unchecked`` (nothing
+    was compared), ``error``, ``crash``, ``timeout``, ``memory``, ``disk`` or ``lost``; ``error`` the id and ``message``
+    the text of the cause.
     """
 
     status: str = "ok"
@@ -83,15 +84,16 @@ class Chains:
         self._plan = plan
         self._programs: dict[str, str] = {}
         self._functions: dict[str, list[str]] = {}
+        self._digests: dict[str, str] = {}
         depends = digest_of_files(Path(path) for path in plan.depends)
         self._base = digest_of([compiler_digest(), depends])
 
     def id_of(self, program: ProgramEntry, cell: Cell) -> str:
         """The digest of everything that decides what a row says."""
         plan = self._plan
-        metric = [self._function(program.metric), program.tolerance or plan.tolerance, list(plan.measure)]
+        metric = [self._function(program.metric), self._tolerance(program), list(plan.measure)]
         function = [self._function(plan.function), plan.exclusive]
-        where = [cell.name, cell.delegate_texts, cell.recipe_keywords, cell.option_keywords]
+        where = [cell.name, cell.delegate_texts, cell.recipe_keywords, cell.option_keywords, self._files(cell)]
         return digest_of([self._program(program), where, metric, function])
 
     def chain(self, program: ProgramEntry, cell: Cell) -> Chain:
@@ -107,17 +109,14 @@ class Chains:
             options = {k: v for k, v in cell.option_keywords.items() if k not in LATE}
             what = {"recipe": dict(cell.recipe_keywords), "target": cell.target, "options": options}
             what |= {"delegates": list(cell.delegate_texts)}
-            ranges = cell.recipe_keywords.get("ranges")
-            files = [] if ranges is None else [digest_of_files([Path(ranges)])]
-            key = digest_of([source, what, files])
+            key = digest_of([source, what, self._files(cell)])
             last = Job(key, "quantize", what, (source,), shared=True)
             jobs.append(last)
         measure = [m for m in plan.measure if m != "latency"]
-        tolerance = plan.tolerance if program.tolerance is None else program.tolerance
         given = {
             "cell": cell,
             "measure": measure,
-            "tolerance": tolerance,
+            "tolerance": self._tolerance(program),
             "metric": program.metric,
             "quantized": cell.recipe_keywords is not None,
         }
@@ -129,6 +128,20 @@ class Chains:
             given = {"target": cell.target}
             jobs.append(Job(id, "time", given, (source, key), exclusive=True))
         return Chain(id, cell, tuple(jobs))
+
+    def _tolerance(self, program: ProgramEntry) -> float:
+        return self._plan.tolerance if program.tolerance is None else program.tolerance
+
+    def _files(self, cell: Cell) -> list[str]:
+        """Digests of files of the user's that a cell names: its target's manifest, ranges of its recipe."""
+        ranges = None if cell.recipe_keywords is None else cell.recipe_keywords.get("ranges")
+        target = cell.target if cell.target.endswith(".json") else None
+        return [self._file(path) for path in (target, ranges) if path is not None]
+
+    def _file(self, path: str) -> str:
+        if path not in self._digests:
+            self._digests[path] = digest_of_files([Path(path)])
+        return self._digests[path]
 
     def _program(self, program: ProgramEntry) -> str:
         """The digest of a program: of its file, or of its factory with all that is known to decide what it makes."""

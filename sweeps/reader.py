@@ -308,7 +308,11 @@ class Reader:
         if table.get("encodings", "minmax") not in METHODS:
             self._unknown(path, "method to choose scales", str(table["encodings"]), METHODS)
         if "ranges" in table:
-            table = {**table, "ranges": str(self._folder / str(table["ranges"]))}
+            ranges = self._folder / str(table["ranges"])
+            if not ranges.is_file():
+                message = f"there is no file '{table['ranges']}'"
+                self._found.append(E1902.diagnostic(message, self._at(path, str(table["ranges"]))))
+            table = {**table, "ranges": str(ranges)}
         return Named(name, {key: item for key, item in table.items() if key != "name"})
 
     def _option(self, path: Place, value: object) -> Named | None:

@@ -1,16 +1,18 @@
 """Results: one SQLite file, a row for each cell, written as cells end.
 
 The id of a cell, a digest of all that its row depends on, is the primary key: a row is there once whoever writes it,
-and a sweep asks for the ids before it starts. The journal is a write-ahead log, so that readers and several sweeps use
-the file at once; a writer waits for another one for :data:`PATIENCE` seconds.
+and a sweep asks for the ids before it starts. A row that is ``ok`` stays; any other gives way to the row of a cell that
+was tried again, so that nothing is lost while it is. The journal is a write-ahead log, so that readers and several
+sweeps use the file at once; a writer waits for another one for :data:`PATIENCE` seconds.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +35,9 @@ CREATE TABLE IF NOT EXISTS cells (
   compiler TEXT NOT NULL, finished REAL NOT NULL
 ) WITHOUT ROWID
 """
+LONGEST = 4000
+"""Letters of a message that are kept."""
+
 _COLUMNS = (
     *("id", "sweep", "program", "target", "delegates", "recipe", "options", "status", "error", "message"),
     *("figures", "seconds", "attempts", "host", "processor", "compiler", "finished"),
@@ -91,6 +96,9 @@ class Results:
                 if "locked" in str(error):
                     raise
                 raise E1905.error(f"'{path}' is no file of results: {error}") from None
+            if found > VERSION and ("cells",) in tables:
+                message = f"'{path}' has format {found}; this version of etir reads format {VERSION}"
+                raise E1905.error(message, help="read it with the version of etir that wrote it, or a newer one")
             if found not in (0, VERSION) or (tables and ("cells",) not in tables) or (read_only and not tables):
                 raise E1905.error(f"'{path}' holds no results that this version of etir reads")
             if not read_only:
@@ -99,6 +107,7 @@ class Results:
                 if found != VERSION:  # A sweep that has nothing to do leaves every byte as it was.
                     self._db.execute(_SCHEMA)
                     self._db.execute(f"PRAGMA user_version={VERSION}")
+            self._last = 0.0 if not tables else self._db.execute("SELECT max(finished) FROM cells").fetchone()[0] or 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -109,34 +118,44 @@ class Results:
     def _errors(self, id: Any) -> _Errors:
         return _Errors(self.path, id)
 
-    def add(self, sweep: str, id: str, cell: Cell, outcome: Outcome, attempts: int, compiler: str) -> None:
-        """Write a row, unless there is one of that id. Raises error E1906; nothing is half written."""
+    def add(self, sweep: str, id: str, cell: Cell, outcome: Outcome, attempts: int, compiler: str) -> bool:
+        """Write a row, unless there is one of that id that is ``ok``; False when the disk has no room for it.
+
+        Raises error E1906 for anything else; nothing is half written.
+        """
+        # The last row of a cell is the one that was written last, also on a machine whose clock was set back.
+        self._last = max(time.time(), math.nextafter(self._last, math.inf))
+        message = outcome.message if len(outcome.message) <= LONGEST else f"{outcome.message[:LONGEST]}..."
         values = (
             *(id, sweep, cell.program, cell.target, cell.delegates, cell.recipe, cell.options),
-            *(outcome.status, outcome.error, outcome.message, json.dumps(dict(outcome.figures))),
-            *(outcome.seconds, attempts, outcome.host, outcome.processor, compiler, time.time()),
+            *(outcome.status, outcome.error, _encodable(message), json.dumps(dict(outcome.figures))),
+            *(outcome.seconds, attempts, outcome.host, outcome.processor, compiler, self._last),
         )
-        marks = ", ".join("?" * len(values))
         with self._errors(E1906):
-            self._db.execute(f"INSERT OR IGNORE INTO cells ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
+            try:
+                self._db.execute(_INSERT, values)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                    raise
+                return False
+        return True
 
     def has(self, id: str) -> bool:
         """Whether the cell's row is there."""
         with self._errors(E1906):
             return self._db.execute("SELECT 1 FROM cells WHERE id=?", (id,)).fetchone() is not None
 
-    def ids(self) -> frozenset[str]:
-        """The ids of all rows."""
+    def ids(self, *, good: bool = False) -> frozenset[str]:
+        """The ids of all rows, or of those that are ``ok``."""
+        which = " WHERE status='ok'" if good else ""
         with self._errors(E1905):
-            return frozenset(row[0] for row in self._db.execute("SELECT id FROM cells"))
+            return frozenset(row[0] for row in self._db.execute(f"SELECT id FROM cells{which}"))
 
-    def remove(self, ids: Sequence[str]) -> None:
-        """Forget rows, so that their cells run again."""
-        with self._errors(E1906):
-            self._db.executemany("DELETE FROM cells WHERE id=?", [(id,) for id in ids])
-
-    def rows(self, *, latest: bool = True) -> Iterator[Row]:
-        """All rows by their names; ``latest`` only the last one of each, which another compiler may have written."""
+    def rows(self, *, latest: bool = True, ids: Container[str] | None = None) -> Iterator[Row]:
+        """All rows by their names; ``latest`` only the last one of each, which another compiler may have written;
+        ``ids`` those of these alone, whenever they were written.
+        """
+        latest = latest and ids is None
         chosen = "SELECT {0} FROM cells"
         if latest:
             names = "program, target, delegates, recipe, options"
@@ -148,7 +167,20 @@ class Results:
         with self._errors(E1905):
             for row in self._db.execute(chosen.format(", ".join(_COLUMNS)) + order):
                 given = dict(zip(_COLUMNS, row, strict=True))
-                yield Row(**{**given, "figures": json.loads(given["figures"])})
+                if ids is None or given["id"] in ids:
+                    yield Row(**{**given, "figures": json.loads(given["figures"])})
+
+
+_INSERT = (
+    f"INSERT INTO cells ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
+    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name}=excluded.{name}' for name in _COLUMNS[1:])} "
+    "WHERE cells.status != 'ok'"
+)
+
+
+def _encodable(text: str) -> str:
+    """Text of the user's code as UTF-8 can say it: half of a surrogate pair is written as its number."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class _Errors:

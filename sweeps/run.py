@@ -20,6 +20,7 @@ from etir.sweeps.results import Results, Row
 from etir.sweeps.scheduler import Scheduler
 from etir.sweeps.store import Store
 from etir.sweeps.worker import Setup
+from etir.sweeps.writer import Writer
 
 Watcher = Callable[[str, Outcome], None]
 """Is told the name of each cell that has ended, and what became of it."""
@@ -30,6 +31,8 @@ class Summary:
     """What a sweep did: cells that ran, by status, and those whose rows were there already."""
 
     path: Path
+    plan: Plan
+    chains: Chains = field(repr=False)
     cells: int = 0
     read: int = 0
     statuses: Counter[str] = field(default_factory=Counter[str])
@@ -40,13 +43,19 @@ class Summary:
         return self.statuses.total()
 
     def rows(self) -> list[Row]:
-        """The rows of the file, the last one of each cell's name."""
+        """The rows of the plan's cells, as this compiler makes them; the file may have those of other plans as well."""
         with Results(self.path, read_only=True) as results:
-            return list(results.rows())
+            return list(results.rows(ids=ids_of(self.plan, self.chains)))
 
     def __str__(self) -> str:
         said = ", ".join(f"{count} {status}" for status, count in sorted(self.statuses.items()))
         return f"{self.cells} cells: {self.read} read, {self.ran} run{f' ({said})' if said else ''}"
+
+
+def ids_of(plan: Plan, chains: Chains | None = None) -> frozenset[str]:
+    """The ids of the rows of all cells of a plan."""
+    known = chains or Chains(plan)
+    return frozenset(known.id_of(program, cell) for program, cell in plan.cells())
 
 
 def sweep(
@@ -77,14 +86,10 @@ def sweep(
         raise E1903.error(f"{jobs} jobs: 0 is this process, more are workers")
     path = Path(results)
     folder = Path(store) if store is not None else path.with_name(f"{path.name}.d")
-    found = Summary(path)
     chains = Chains(chosen)
+    found = Summary(path, chosen, chains)
     with Results(path) as rows, ExitStack() as stack:
-        if retry:
-            failed = {row.id: None for row in rows.rows(latest=False) if not row.is_good}
-            ids = (chains.id_of(program, cell) for program, cell in chosen.cells())
-            rows.remove([id for id in ids if id in failed])  # Rows of other plans stay as they are.
-        known = rows.ids()
+        known = rows.ids(good=retry)
         there = Store(folder)
         waiting = _Waiting(chains, chosen, known, found)
         if next(iter(waiting), None) is None:
@@ -93,6 +98,8 @@ def sweep(
             there.check()
         except OSError as error:
             raise E1906.error(f"cannot write to '{folder}': {error.strerror or error}") from None
+        # Left after the workers, which give back the room that they have taken.
+        writer = stack.enter_context(Writer(rows, chosen.name, compiler_label()))
         limits = chosen.limits
         setup = Setup(str(folder.resolve()), (chosen.folder,), limits.memory, limits.cpus)
         if ray is not None:
@@ -105,12 +112,11 @@ def sweep(
         else:
             executor = Processes(setup, jobs or os.cpu_count() or 1, limits.seconds)
             stack.callback(executor.close)
-        label = compiler_label()
 
         def finish(chain: Chain, outcome: Outcome) -> None:
             whole = replace(outcome, seconds=sum(one.seconds for one in chain.done))
             attempts = max(1, chain.lost + (outcome.status != "lost"))
-            rows.add(chosen.name, chain.id, chain.cell, whole, attempts, label)
+            writer.add(chain.id, chain.cell, whole, attempts)
             found.statuses[outcome.status] += 1
             if watch is not None:
                 watch(chain.cell.name, outcome)

@@ -1,0 +1,148 @@
+"""The file of results: which row is the last one, rows that are tried again, a disk without room, other formats."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import etir
+from etir import EtirError
+from etir.sweeps import Cell, Results, read_plan
+from etir.sweeps import writer as writer_module
+from etir.sweeps.jobs import Chains, Outcome
+from etir.sweeps.writer import Writer
+
+from etir_testing import ROOT
+from etir_testing.sweeps import cells
+
+
+def _cell(name: str) -> Cell:
+    return Cell(name, "etir", "none", "float32", "default")
+
+
+def _add(results: Results, id: str, status: str = "ok", message: str = "") -> None:
+    assert results.add("s", id, _cell("p"), Outcome(status, message=message), 1, "c")
+
+
+def test_the_last_row_is_the_last_one_that_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the clock goes backwards, and in another process."""
+    for id, clock in (("a", 5000.0), ("b", 4000.0), ("c", 1.0)):
+        monkeypatch.setattr("time.time", lambda clock=clock: clock)
+        with Results(tmp_path / "r.sqlite") as results:
+            _add(results, id)
+            assert [row.id for row in results.rows()] == [id]
+            assert {row.id for row in results.rows(ids={"a"})} == {"a"}
+
+
+def test_a_good_row_stays_and_others_give_way(tmp_path: Path) -> None:
+    with Results(tmp_path / "r.sqlite") as results:
+        for id, status in (("a", "lost"), ("a", "ok"), ("a", "crash"), ("b", "crash"), ("b", "timeout")):
+            _add(results, id, status)
+        assert {row.id: row.status for row in results.rows(latest=False)} == {"a": "ok", "b": "timeout"}
+        assert results.ids() == {"a", "b"} and results.ids(good=True) == {"a"}
+
+
+def test_a_cluster_that_is_not_there_costs_no_row_that_is_tried_again(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="ray is not installed")
+    plan: dict[str, Any] = {"function": cells.not_figures, "programs": [{"name": "p"}]}
+    etir.sweep(plan, tmp_path / "r.sqlite", jobs=0)
+    with pytest.raises(EtirError, match="E1907"):
+        etir.sweep(plan, tmp_path / "r.sqlite", ray="127.0.0.1:1", retry=True)
+    with Results(tmp_path / "r.sqlite") as results:
+        assert [row.status for row in results.rows()] == ["error"]
+
+
+def test_messages_of_any_kind(tmp_path: Path) -> None:
+    with Results(tmp_path / "r.sqlite") as results:
+        _add(results, "a", "error", "half a letter: \ud800" + "x" * 10_000)
+        (row,) = results.rows()
+    assert row.message.startswith("half a letter: \\ud800xxx") and len(row.message) < 5000
+
+
+@pytest.mark.parametrize(("version", "text"), [(2, "has format 2"), (0x45, "has format 69")])
+def test_a_newer_file(tmp_path: Path, version: int, text: str) -> None:
+    path = tmp_path / "r.sqlite"
+    with Results(path) as results:
+        _add(results, "a")
+    with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA user_version={version}")
+    before = path.read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(EtirError, match=f"E1905.*{text}"):
+            Results(path, read_only=read_only)
+    assert path.read_bytes() == before
+
+
+# --- a disk that is full ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Any:
+    """Results that have no room left for a row of some size."""
+    with Results(tmp_path / "r.sqlite") as results:
+        pages = results._db.execute("PRAGMA page_count").fetchone()[0]
+        results._db.execute(f"PRAGMA max_page_count={pages}")
+        yield results
+
+
+LONG = Outcome(message="x" * 3900)
+
+
+def test_rows_wait_for_room(full: Results) -> None:
+    with Writer(full, "s", "c") as writer:
+        for i in range(5):
+            writer.add(str(i), _cell(f"p{i}"), LONG, 1)
+        written = len(list(full.rows()))
+        assert written < 5
+        full._db.execute("PRAGMA max_page_count=1000")
+        writer.add("5", _cell("p5"), LONG, 1)
+        assert len(list(full.rows())) == 6
+        assert [row.id for row in full.rows()] == [str(i) for i in range(6)]
+
+
+def test_rows_that_wait_in_vain(full: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "PATIENCE", 0.3)
+    with pytest.raises(EtirError, match="E1906.*the disk is full; [345] rows could not be written"):  # noqa: SIM117
+        with Writer(full, "s", "c") as writer:
+            for i in range(5):
+                writer.add(str(i), _cell(f"p{i}"), LONG, 1)
+
+
+def test_too_many_rows_that_wait(full: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MOST", 3)
+    monkeypatch.setattr(writer_module, "PATIENCE", 0.0)
+    with pytest.raises(EtirError, match="E1906.*4 rows"):  # noqa: SIM117
+        with Writer(full, "s", "c") as writer:
+            for i in range(9):
+                writer.add(str(i), _cell(f"p{i}"), LONG, 1)
+
+
+# --- what decides a row -----------------------------------------------------------------------------------------------
+
+
+def test_everything_that_decides_a_row_changes_its_id(tmp_path: Path) -> None:
+    """Files that a plan names, and numbers of which one is zero."""
+    manifest, ranges = tmp_path / "mine.json", tmp_path / "ranges.json"
+    manifest.write_text((ROOT / "targets" / "executorch.json").read_text())
+    ranges.write_text("{}")
+    program: dict[str, Any] = {"name": "p", "factory": "etir_testing.sweeps.models:net"}
+    recipe = {"name": "r", "recipe": "static-int8", "ranges": str(ranges)}
+
+    def ids(**more: Any) -> list[str]:
+        given = {"programs": [{**program, **more}], "targets": [str(manifest)], "recipes": ["float32", recipe]}
+        plan = read_plan(given)
+        chains = Chains(plan)
+        return [chains.id_of(entry, cell) for entry, cell in plan.cells()]
+
+    first = ids()
+    assert ids() == first
+    none = ids(tolerance=0)
+    assert not {*none} & {*first} and ids(tolerance=1e-3) == first
+    ranges.write_text("{ }")
+    after = ids()
+    assert after[0] == first[0] and after[1] != first[1]
+    manifest.write_text(manifest.read_text() + "\n")
+    assert not {*ids()} & {*after}
