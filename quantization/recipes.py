@@ -24,6 +24,12 @@ class Recipe:
         return self.scheme == STATIC
 
     @property
+    def stored(self) -> str:
+        """How its layers are stored, as the report names it."""
+        how = {STATIC: "int8", DYNAMIC: "int8 at run time", WEIGHT: f"int{self.bits} weights"}[self.scheme]
+        return f"{how}, int{self.bits} weights" if self.scheme == DYNAMIC and self.bits != 8 else how
+
+    @property
     def integers(self) -> bool:
         """Whether layers compute on integers."""
         return self.scheme != WEIGHT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -16,8 +17,8 @@ SECONDS, RUNS = 0.3, 7
 """How long a program is run at least to time it, and how often."""
 
 
-def runtime_of(target: str, data: bytes, external: Sequence[bytes] = ()) -> Run | None:
-    """Method ``forward`` loaded on the runtime of ``target``; None where this process has none for it.
+def runtime_of(target: str, data: bytes, external: Sequence[bytes] = ()) -> Run | str:
+    """Method ``forward`` loaded on the runtime of ``target``; where it cannot run in this process, why.
 
     Raises error E1913 for a program that cannot be loaded.
     """
@@ -25,28 +26,33 @@ def runtime_of(target: str, data: bytes, external: Sequence[bytes] = ()) -> Run 
         return _own(data, external)
     if target == "executorch":
         return _stock(data, external)
-    return None
+    return f"there is no runtime for target '{target}' here"
 
 
-def _own(data: bytes, external: Sequence[bytes]) -> Run | None:
+def _own(data: bytes, external: Sequence[bytes]) -> Run | str:
     from etir import runtime
 
     if not runtime.is_available():
-        return None
+        return "etir's runtime is not built"
     method = runtime.load(data, list(external), native="trusted")["forward"]
     return lambda inputs: list(method(*inputs))
 
 
-def _stock(data: bytes, external: Sequence[bytes]) -> Run | None:
+def _stock(data: bytes, external: Sequence[bytes]) -> Run | str:
     try:
         from executorch.runtime import Runtime, Verification  # pyright: ignore[reportMissingImports]
     except ImportError:
-        return None
-    if external:
-        return None
+        return "executorch is not installed"
+    if len(external) > 1:
+        return f"the stock runtime's Python package loads one file of external weights, not {len(external)}"
+    checked = Verification.InternalConsistency
     try:
-        program = Runtime.get().load_program(data, verification=Verification.InternalConsistency)
-        method: Any = program.load_method("forward")
+        with tempfile.NamedTemporaryFile(suffix=".ptd") as file:  # Loading maps it; its name is not needed after that.
+            file.write(b"".join(external))
+            file.flush()
+            path = file.name if external else None
+            program = Runtime.get().load_program(data, verification=checked, data_path=path)
+            method: Any = program.load_method("forward")
     except (RuntimeError, ValueError) as error:
         raise E1913.error(f"the stock runtime does not load it: {_line(error)}") from error
 

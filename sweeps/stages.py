@@ -13,6 +13,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +23,9 @@ from etir.sweeps.errors import E1906, E1910, E1912
 from etir.sweeps.jobs import Job, Outcome
 from etir.sweeps.model import Cell, Figure
 from etir.sweeps.store import Store
+
+LONGEST = 1000
+"""Letters of a figure that is text."""
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MEMORY = ("can't allocate memory", "bad_alloc", "not enough memory", "Cannot allocate memory")
@@ -45,15 +49,7 @@ def run_job(job: Job, store: Store) -> Outcome:
         found = STAGES[job.stage](job, store)
     except Exception as error:
         found = failure(error, job.stage)
-    return Outcome(
-        found.status,
-        found.figures,
-        found.error,
-        found.message,
-        time.perf_counter() - start,
-        socket.gethostname(),
-        processor(),
-    )
+    return replace(found, seconds=time.perf_counter() - start, host=socket.gethostname(), processor=processor())
 
 
 def failure(error: Exception, stage: str) -> Outcome:
@@ -92,7 +88,7 @@ def _export(job: Job, store: Store) -> Outcome:
 def _quantize(job: Job, store: Store) -> Outcome:
     from etir.quantized import quantize_program
     from etir.sweeps.exporting import read_export
-    from etir.sweeps.quantizing import module_bytes
+    from etir.sweeps.quantizing import module_bytes, said_of
 
     found = read_export(store.read(job.needs[0]))
     given = job.given
@@ -107,7 +103,7 @@ def _quantize(job: Job, store: Store) -> Outcome:
         **keywords,
         **given["options"],
     )
-    store.write(job.key, module_bytes(quantized.module))
+    store.write(job.key, module_bytes(quantized.module, said_of(quantized.report)))
     return Outcome()
 
 
@@ -125,49 +121,80 @@ def _cell(job: Job, store: Store) -> Outcome:
     from etir.driver import compile_program
     from etir.sweeps.exporting import read_export
     from etir.sweeps.quantizing import module_of_bytes
-    from etir.sweeps.running import difference, runtime_of
+    from etir.sweeps.running import runtime_of
 
     given, cell = job.given, cast("Cell", job.given["cell"])
     measure = given["measure"]
     found = read_export(store.read(job.needs[0]))
-    source: Any = module_of_bytes(store.read(job.needs[1])) if given["quantized"] else _program(found)
+    figures: dict[str, Figure] = {}
+    notes: list[str] = []
+    if given["quantized"]:
+        source, said = module_of_bytes(store.read(job.needs[1]))
+        figures["layers"] = said.layers
+        notes += said.notes
+    else:
+        source = _program(found)
     options = dict(cell.option_keywords)
     _warm_up(cell.target)
     start = time.perf_counter()
     program = compile_program(source, target=cell.target, delegates=cell.delegate_texts, **options)
     data = program.buffer
     seconds = time.perf_counter() - start
-    external = list(program.external.values())
-    figures: dict[str, Figure] = {}
+    external = program.external
     if "compile_seconds" in measure:
         figures["compile_seconds"] = seconds
     if "bytes" in measure:
-        figures["bytes"] = len(data) + sum(map(len, external))
+        figures["bytes"] = len(data) + sum(map(len, external.values()))
     if "arena" in measure:
         figures["arena"] = arena_bytes(data)
     if "method_memory" in measure and cell.target == "etir":
         figures["method_memory"] = sum(memory.method for memory in program.runtime_memory().values())
-    status, message = "ok", ""
-    metric = _metric(given["metric"], found["metric"])
+    status = "ok"
     if "difference" in measure or "accuracy" in measure:
-        run = runtime_of(cell.target, data, external)
-        figures["ran"] = run is not None
-        if run is not None:
+        run = runtime_of(cell.target, data, list(external.values()))
+        figures["ran"] = not isinstance(run, str)
+        if isinstance(run, str):
+            notes.insert(0, f"compiled, and not run: {run}")
+        else:
             outputs = [run([_copied(value) for value in call]) for call in found["calls"]]
-            worst = max(
-                (difference(one, other) for one, other in zip(outputs, found["expected"], strict=True)), default=0.0
-            )
-            if "difference" in measure:
-                figures["difference"] = worst
-            if "accuracy" in measure and metric is not None:
-                figures["accuracy"] = _score(metric, outputs)
-            tolerance = given["tolerance"] if found["tolerance"] is None else found["tolerance"]
-            if not given["quantized"] and "difference" in measure and not worst <= tolerance:
-                status, message = "wrong", f"off by {worst:.1e} from eager, {tolerance:.1e} is allowed"
+            status = _compare(given, found, outputs, figures, notes)
     store.write(job.key, data, "pte")
-    outcome = Outcome(status, figures, message=message)
-    store.write(job.key, json.dumps({"status": status, "figures": figures, "message": message}).encode())
+    for tag, weights in external.items():
+        store.write(job.key, weights, f"{tag}.ptd")
+    outcome = Outcome(status, figures, message="; ".join(notes), host=socket.gethostname(), processor=processor())
+    store.write(job.key, json.dumps({name: getattr(outcome, name) for name in _KEPT}).encode())
     return outcome
+
+
+_KEPT = ("status", "figures", "message", "host", "processor")
+"""What is kept of a cell's outcome for later stages and later sweeps."""
+
+
+def _compare(
+    given: Mapping[str, Any],
+    found: Mapping[str, Any],
+    outputs: list[list[Any]],
+    figures: dict[str, Figure],
+    notes: list[str],
+) -> str:
+    """Add figures of outputs, and notes on them; the status."""
+    from etir.sweeps.running import difference
+
+    expected: list[list[Any]] = found["expected"]
+    worst = max((difference(one, other) for one, other in zip(outputs, expected, strict=True)), default=0.0)
+    if "difference" in given["measure"]:
+        figures["difference"] = worst
+    metric = _metric(given["metric"], found["metric"])
+    if "accuracy" in given["measure"] and metric is not None:
+        figures["accuracy"] = _score(metric, outputs)
+    tolerance = given["tolerance"] if found["tolerance"] is None else found["tolerance"]
+    if not given["quantized"] and "difference" in given["measure"] and not worst <= tolerance:
+        notes.insert(0, f"off by {worst:.1e} from eager, {tolerance:.1e} is allowed")
+        return "wrong"
+    if not any(getattr(value, "numel", lambda: 1)() for call in expected for value in call if value is not None):
+        notes.insert(0, "nothing was compared: no call gives a number")
+        return "unchecked"
+    return "ok"
 
 
 @cache
@@ -192,11 +219,14 @@ def _time(job: Job, store: Store) -> Outcome:
     from etir.sweeps.running import median_seconds, runtime_of
 
     before = _outcome(store.read(job.needs[1]))
-    run = runtime_of(job.given["target"], store.read(job.needs[1], "pte"))
-    if run is None:
+    run = runtime_of(job.given["target"], store.read(job.needs[1], "pte"), store.external(job.needs[1]))
+    if isinstance(run, str):
         return before
-    seconds = median_seconds(run, read_export(store.read(job.needs[0]))["calls"][0])
-    return Outcome(before.status, {**before.figures, "latency": seconds}, message=before.message)
+    figures = dict(before.figures)
+    figures["latency"] = median_seconds(run, read_export(store.read(job.needs[0]))["calls"][0])
+    if "compile_seconds" in figures and (before.host, before.processor) != (socket.gethostname(), processor()):
+        figures["compiled_on"] = f"{before.host}, {before.processor}"
+    return Outcome(before.status, figures, message=before.message)
 
 
 def _call(job: Job, store: Store) -> Outcome:
@@ -220,11 +250,15 @@ def _call(job: Job, store: Store) -> Outcome:
         raise E1912.error(f"{job.given['function']} gives a {type(given).__name__}, not figures by name")
     figures = dict(cast("Mapping[str, Figure]", given))
     for name, value in figures.items():
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise E1912.error(f"{job.given['function']}: the name of a figure is a {type(name).__name__}")
+        if isinstance(value, str) and len(value) > LONGEST:
+            raise E1912.error(f"{job.given['function']}: figure '{name}' has {len(value):,} letters")
         if not isinstance(value, bool | int | float | str | None):
             raise E1912.error(f"{job.given['function']}: figure '{name}' is a {type(value).__name__}")
     status, message = str(figures.pop("status", "ok")), str(figures.pop("message", ""))
-    if status not in ("ok", "wrong", "error"):
-        raise E1912.error(f"{job.given['function']}: status '{status}' is none of ok, wrong, error")
+    if status not in ("ok", "wrong", "unchecked", "error"):
+        raise E1912.error(f"{job.given['function']}: status '{status}' is none of ok, wrong, unchecked, error")
     return Outcome(status, figures, message=message)
 
 

@@ -57,3 +57,21 @@ def sum_of_outputs(outputs: list[list[Any]]) -> float:
 def no_metric(outputs: list[list[Any]]) -> float:
     """A metric that fails."""
     raise KeyError("labels")
+
+
+class _Empty(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:0]
+
+
+def empty() -> Any:
+    """A program whose output has no number."""
+    return _Empty(), (torch.ones(3),)
+
+
+def uneven() -> Model:
+    """Two layers, of which the second has no blocks of 32 numbers."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(64, 40), nn.ReLU(), nn.Linear(40, 16)).eval()
+    calls = [(torch.randn(2, 64),) for _ in range(3)]
+    return Model(module, calls[0], more=calls[1:], calibration=calls)
