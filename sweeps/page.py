@@ -57,7 +57,7 @@ def _row(row: Row, names: Sequence[str]) -> dict[str, Any]:
         "error": row.error,
         "message": row.message,
         "figures": [_plain(row.figures.get(name)) for name in names],
-        "machine": f"{row.host}, {row.processor}" if row.processor else row.host,
+        "machine": row.machine(),
     }
 
 

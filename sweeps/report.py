@@ -35,14 +35,15 @@ def table(rows: Sequence[Row]) -> str:
     axes = [axis for axis in AXES if len({getattr(row, axis) for row in rows}) > 1] or ["program"]
     names = [name for name in figure_names(rows) if name != "ran"]
     lines = [[*axes, "status", *names]]
+    text = {name for name in names if all(isinstance(row.figures.get(name), str | None) for row in rows)}
     for row in rows:
         status = row.status if not row.error else f"{row.status} {row.error}"
         lines.append([*(getattr(row, axis) for axis in axes), status, *(shown(n, row.figures.get(n)) for n in names)])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    left = len(axes) + 1
+    left = [i <= len(axes) or names[i - len(axes) - 1] in text for i in range(len(lines[0]))]
     return "\n".join(
         "  ".join(
-            text.ljust(width) if i < left else text.rjust(width)
+            text.ljust(width) if left[i] else text.rjust(width)
             for i, (text, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
@@ -124,19 +125,18 @@ class Change:
 
 def changes(rows: Sequence[Row], against: Sequence[Row]) -> list[Change]:
     """What is not as it was, by cells of equal coordinates: what got worse first."""
-    before = {row.name: row for row in against}
+    before = {row.at: row for row in against}
     found: list[Change] = []
     for row in rows:
-        old = before.pop(row.name, None)
+        old = before.pop(row.at, None)
         if old is None:
             found.append(Change(row.name, "status", None, row.status))
             continue
         if old.status != row.status:
             found.append(Change(row.name, "status", old.status, row.status, row.is_good))
-        same_machine = (row.host, row.processor) == (old.host, old.processor)
         for name in figure_names([row, old]):
             one, other = old.figures.get(name), row.figures.get(name)
-            if name in TIMES and not same_machine:
+            if name in TIMES and row.machine(name) != old.machine(name):
                 continue
             if one == other or one is None or other is None or not _differs(name, one, other):
                 continue
@@ -144,7 +144,7 @@ def changes(rows: Sequence[Row], against: Sequence[Row]) -> list[Change]:
             if _is_number(one) and _is_number(other):
                 is_better = (float(other) > float(one)) == (name in LARGER_IS_BETTER)
             found.append(Change(row.name, name, one, other, is_better))
-    found += [Change(name, "status", old.status, None) for name, old in before.items()]
+    found += [Change(old.name, "status", old.status, None) for old in before.values()]
     order = {False: 0, None: 1, True: 2}
     return sorted(found, key=lambda change: order[change.better])
 
@@ -165,7 +165,7 @@ def changes_text(found: Sequence[Change], rows: Sequence[Row], against: Sequence
     better = sum(change.better is True for change in found)
     lines = [str(change) for change in found]
     lines.append(f"{len(rows)} cells against {len(against)}: {worse} worse, {better} better, {len(found)} changes")
-    machines = {(row.host, row.processor) for row in (*rows, *against)}
+    machines = {row.machine() for row in (*rows, *against)}
     if len(machines) > 1:
         lines.append("times are compared between rows of one machine only")
     return "\n".join(lines)

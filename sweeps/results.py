@@ -69,7 +69,17 @@ class Row:
     @property
     def name(self) -> str:
         """The coordinates of the cell: what has the same in two sweeps is compared."""
-        return "/".join((self.program, self.target, self.delegates, self.recipe, self.options))
+        return "/".join(self.at)
+
+    @property
+    def at(self) -> tuple[str, ...]:
+        """The coordinates, of which names may have slashes."""
+        return (self.program, self.target, self.delegates, self.recipe, self.options)
+
+    def machine(self, figure: str = "") -> str:
+        """The host and the processor that a figure is of: compiled and timed on a cluster, a cell has two."""
+        own = f"{self.host}, {self.processor}" if self.processor else self.host
+        return str(self.figures.get("compiled_on", own)) if figure == "compile_seconds" else own
 
     @property
     def is_good(self) -> bool:

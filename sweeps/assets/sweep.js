@@ -3,6 +3,12 @@
 const SVG = "http://www.w3.org/2000/svg";
 const byId = (id) => document.getElementById(id);
 const COLORS = ["--s0", "--s1", "--s2", "--s3", "--s4", "--s5", "--s6", "--s7"];
+/** Kinds have a color and a shape: circles first, then squares, then diamonds. */
+const SHAPES = ["", "square", "diamond"];
+/** Rows of a table that are made at a time: a page of ten thousand is as quick as one of a hundred. */
+const AT_ONCE = 200;
+/** Fronts that are drawn together; of more, that of the program whose point is looked at. */
+const FRONTS = 12;
 const PREFERRED = { x: ["latency", "bytes"], y: ["accuracy", "difference"], size: ["bytes", "arena"] };
 
 function make(tag, className = "", ...children) {
@@ -34,6 +40,21 @@ function shown(name, value) {
   return Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toPrecision(4);
 }
 
+function bounds(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) [low, high] = [Math.min(low, value), Math.max(high, value)];
+  return [low, high];
+}
+
+/** Numbers, then text (what is not finite is that), then nothing. */
+function compare(one, other) {
+  const rank = (value) => (value === null || value === undefined ? 2 : typeof value === "number" ? 0 : 1);
+  if (rank(one) !== rank(other)) return rank(one) - rank(other);
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
+const percent = (ratio) => `${ratio < 0 ? "" : "+"}${(ratio * 100).toFixed(1)} %`;
+
 class Page {
   constructor(data) {
     this.data = data;
@@ -43,6 +64,8 @@ class Page {
     this.order = null;
     this.now = null;
     this.front = new Set();
+    this.words = [];
+    for (const row of this.rows) row.text = [...row.at, row.status, row.error].join(" ").toLowerCase();
   }
 
   start() {
@@ -63,6 +86,14 @@ class Page {
       dataset.theme = dataset.theme === "dark" ? "light" : "dark";
     };
     byId("theme").addEventListener("click", flip);
+    byId("find").addEventListener("input", () => {
+      this.words = byId("find").value.toLowerCase().split(/\s+/).filter(Boolean);
+      this.update();
+    });
+    const over = (event) => this.marked.get(event.target);
+    byId("plot").addEventListener("mouseover", (event) => over(event) && this.show(over(event)));
+    byId("plot").addEventListener("mouseout", (event) => over(event) && this.show(null));
+    byId("plot").addEventListener("click", (event) => over(event) && this.scrollTo(over(event)));
     byId("plot").addEventListener("keydown", (event) => this.key(event));
     byId("plot").addEventListener("blur", () => this.show(null));
     document.addEventListener("keydown", (event) => {
@@ -71,6 +102,7 @@ class Page {
       if (event.key === "Escape") this.show(null);
     });
     addEventListener("resize", () => this.plot());
+    byId("more").addEventListener("click", () => this.more());
     this.update();
   }
 
@@ -113,7 +145,8 @@ class Page {
         this.update();
       });
       const labels = values.map((value, i) => make("label", "choice", boxes[i], make("span", "grow", value)));
-      const card = make("fieldset", "card", make("h2", "", make("span", "", title), all), ...labels);
+      const choices = make("div", "choices", ...labels);
+      const card = make("fieldset", "card", make("h2", "", make("span", "", title), all), choices);
       place.append(card);
     };
     this.data.axes.forEach((axis, i) => add(axis, [...new Set(this.rows.map((row) => row.at[i]))], this.off[i]));
@@ -126,6 +159,7 @@ class Page {
   get chosen() {
     return this.rows.filter(
       (row) =>
+        this.words.every((word) => row.text.includes(word)) &&
         row.at.every((value, i) => !this.off[i].has(value)) &&
         !this.offStatus.has(row.status) &&
         !this.offMachine.has(row.machine),
@@ -143,10 +177,11 @@ class Page {
   best(rows, names) {
     const groups = new Map();
     const timed = names.some((name) => this.data.times.includes(name));
+    const compiled = names.includes("compile_seconds") ? this.data.figures.indexOf("compiled_on") : -1;
     for (const row of rows) {
       if (row.status !== "ok") continue;
       const point = names.map((name) => this.value(row, name) * (this.data.larger.includes(name) ? -1 : 1));
-      const key = JSON.stringify([row.at[0], timed ? row.machine : ""]);
+      const key = JSON.stringify([row.at[0], timed ? row.machine : "", row.figures[compiled] ?? ""]);
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push([row, point]);
     }
@@ -172,12 +207,13 @@ class Page {
     const [x, y, size] = ["x", "y", "size"].map((id) => byId(id).value);
     const names = [...new Set([x, y, size].filter(Boolean))];
     const chosen = this.chosen;
-    this.points = chosen.filter((row) => names.every((name) => this.value(row, name) !== null));
+    this.points = x && y ? chosen.filter((row) => names.every((name) => this.value(row, name) !== null)) : [];
     this.front = this.best(this.points, names);
     const bad = chosen.filter((row) => row.status !== "ok").length;
     const machines = new Set(chosen.map((row) => row.machine)).size;
     const facts = [`${chosen.length} of ${this.rows.length} cells`, `${this.front.size} on the front`];
     if (bad) facts.push(`${bad} not ok`);
+    if (this.points.length < chosen.length) facts.push(`${chosen.length - this.points.length} without these figures`);
     if (machines > 1 && names.some((name) => this.data.times.includes(name)))
       facts.push(`${machines} machines: times are compared within each`);
     byId("facts").textContent = facts.join(" · ");
@@ -189,8 +225,7 @@ class Page {
   // --- the picture ---------------------------------------------------------------------------------------------------
 
   scale(name, from, to) {
-    const values = this.points.map((row) => this.value(row, name));
-    let [low, high] = [Math.min(...values), Math.max(...values)];
+    let [low, high] = bounds(this.points.map((row) => this.value(row, name)));
     const isLog = low > 0 && high / low > 20;
     const map = isLog ? Math.log10 : (value) => value;
     [low, high] = [map(low), map(high)];
@@ -215,10 +250,13 @@ class Page {
   plot() {
     const svg = byId("plot");
     svg.replaceChildren();
+    this.marked = new WeakMap();
+    this.marks = new Map();
+    this.lineOf = () => null;
     const { width, height } = svg.getBoundingClientRect();
     const [xName, yName, sizeName, colorName] = ["x", "y", "size", "color"].map((id) => byId(id).value);
     if (!this.points.length) {
-      svg.append(draw("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, "no cell has these figures"));
+      svg.append(draw("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, this.rows.length ? "no cell has these figures" : "there are no rows"));
       byId("legend").replaceChildren();
       return;
     }
@@ -239,9 +277,11 @@ class Page {
     svg.append(draw("text", { class: "label", x: -(height - 30) / 2, y: 13, "text-anchor": "middle", transform: "rotate(-90)" }, said(yName, y)));
     const axis = this.data.axes.indexOf(colorName);
     const kinds = [...new Set(this.rows.map((row) => row.at[axis]))];
-    const color = (row) => `var(${COLORS[kinds.indexOf(row.at[axis]) % COLORS.length]})`;
+    const numberOf = new Map(kinds.map((kind, i) => [kind, i]));
+    const color = (i) => `var(${COLORS[i % COLORS.length]})`;
+    const shape = (i) => SHAPES[Math.floor(i / COLORS.length) % SHAPES.length];
     const sizes = sizeName ? this.points.map((row) => this.value(row, sizeName)) : [];
-    const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
+    const [least, most] = bounds(sizes);
     const radius = (row) => (sizes.length && most > least ? 5 + 9 * Math.sqrt((this.value(row, sizeName) - least) / (most - least)) : 6);
     const lines = new Map();
     for (const row of this.best(this.points, [xName, yName])) {
@@ -249,32 +289,33 @@ class Page {
       if (!lines.has(key)) lines.set(key, []);
       lines.get(key).push([x.place(this.value(row, xName)), y.place(this.value(row, yName))]);
     }
-    for (const points of lines.values()) {
+    const line = (points) => {
       points.sort(([a], [b]) => a - b);
-      if (points.length > 1) svg.append(draw("polyline", { class: "front", points: points.map((p) => p.join(",")).join(" ") }));
-    }
-    this.marks = new Map();
+      return draw("polyline", { class: "front", points: points.map((p) => p.join(",")).join(" ") });
+    };
+    if (lines.size <= FRONTS) svg.append(...[...lines.values()].filter((points) => points.length > 1).map(line));
+    else this.lineOf = (row) => line(lines.get(JSON.stringify([row.at[0], row.machine])) ?? []);
     // Large points first, so that small ones are on top of them.
     for (const row of [...this.points].sort((a, b) => radius(b) - radius(a))) {
       const best = this.front.has(row) ? " best" : "";
-      const mark = draw("circle", {
+      const kind = numberOf.get(row.at[axis]);
+      const [cx, cy, r] = [x.place(this.value(row, xName)), y.place(this.value(row, yName)), radius(row)];
+      const corners = shape(kind) === "square" ? [-0.85, -0.85, 0.85, -0.85, 0.85, 0.85, -0.85, 0.85] : [0, -1.2, 1.2, 0, 0, 1.2, -1.2, 0];
+      const place = shape(kind) ? { points: corners.map((c, i) => c * r + (i % 2 ? cy : cx)).join(" ") } : { cx, cy, r };
+      const mark = draw(shape(kind) ? "polygon" : "circle", {
         class: `point${best}${row.status === "ok" ? "" : " wrong"}`,
-        cx: x.place(this.value(row, xName)),
-        cy: y.place(this.value(row, yName)),
-        r: radius(row),
+        ...place,
         role: "option",
         "aria-label": row.at.join(", "),
       });
-      mark.style.fill = color(row);
-      mark.addEventListener("mouseenter", () => this.show(row));
-      mark.addEventListener("mouseleave", () => this.show(null));
-      mark.addEventListener("click", () => this.lines?.get(row)?.scrollIntoView({ block: "center" }));
+      mark.style.fill = color(kind);
       this.marks.set(row, mark);
+      this.marked.set(mark, row);
       svg.append(mark);
     }
     const entries = kinds.map((kind, i) => {
-      const swatch = make("span", "swatch");
-      swatch.style.background = `var(${COLORS[i % COLORS.length]})`;
+      const swatch = make("span", `swatch ${shape(i)}`);
+      swatch.style.background = color(i);
       return make("span", "", swatch, kind);
     });
     byId("legend").replaceChildren(...entries, make("span", "muted", "full color: nothing beats it, for its program"));
@@ -287,13 +328,21 @@ class Page {
     if (!order.length) return;
     const at = order.indexOf(this.now);
     const steps = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at < 0 ? -1 : at - 1, ArrowUp: at < 0 ? -1 : at - 1, Home: 0, End: -1 };
-    if (event.key === "Enter" && this.now) this.lines.get(this.now)?.scrollIntoView({ block: "center" });
+    if (event.key === "Enter" && this.now) this.scrollTo(this.now);
     if (!(event.key in steps)) return;
     event.preventDefault();
     this.show(order.at(steps[event.key] % order.length));
   }
 
+  /** The row's line in the table, which is made if it is not there yet. */
+  scrollTo(row) {
+    while (!this.lines.has(row) && this.more());
+    this.lines.get(row)?.classList.add("now");
+    this.lines.get(row)?.scrollIntoView({ block: "center" });
+  }
+
   show(row) {
+    this.lineNow?.remove();
     if (this.now) {
       this.marks?.get(this.now)?.classList.remove("now");
       this.lines?.get(this.now)?.classList.remove("now");
@@ -304,6 +353,8 @@ class Page {
     if (row === null) return;
     const mark = this.marks?.get(row);
     mark?.classList.add("now");
+    this.lineNow = this.lineOf(row);
+    if (this.lineNow) byId("plot").prepend(this.lineNow);
     this.lines?.get(row)?.classList.add("now");
     const list = make("dl");
     const add = (name, value) => value && list.append(make("dt", "", name), make("dd", "", value));
@@ -333,11 +384,8 @@ class Page {
       const { name, down } = this.order;
       const { of } = columns.find((column) => column.name === name);
       const sign = down ? -1 : 1;
-      rows = [...rows].sort((a, b) => {
-        const [one, other] = [of(a), of(b)];
-        if (one === null || other === null) return (one === null) - (other === null);
-        return sign * (one < other ? -1 : one > other ? 1 : 0);
-      });
+      const there = (row) => of(row) !== null && of(row) !== undefined;
+      rows = [...rows].sort((a, b) => (there(a) && there(b) ? sign : 1) * compare(of(a), of(b)));
     }
     const head = columns.map((column) => {
       const mark = this.order?.name === column.name ? (this.order.down ? " ▾" : " ▴") : "";
@@ -351,7 +399,8 @@ class Page {
     });
     if (said) head.push(make("th", "", "why"));
     this.lines = new Map();
-    const body = rows.map((row) => {
+    const body = make("tbody");
+    const add = (row) => {
       const cells = columns.map((column) => {
         const status = column.name === "status" ? (row.status === "ok" ? "status-ok" : "status-bad") : "";
         return make("td", column.number ? "number" : status, shown(column.name, column.of(row)));
@@ -362,8 +411,17 @@ class Page {
       line.addEventListener("mouseleave", () => this.marks?.get(row)?.classList.remove("now"));
       this.lines.set(row, line);
       return line;
-    });
-    byId("table").replaceChildren(make("thead", "", make("tr", "", ...head)), make("tbody", "", ...body));
+    };
+    const button = byId("more");
+    this.more = () => {
+      const next = rows.slice(this.lines.size, this.lines.size + AT_ONCE);
+      body.append(...next.map(add));
+      button.hidden = this.lines.size === rows.length;
+      button.textContent = `${rows.length - this.lines.size} more rows`;
+      return next.length > 0;
+    };
+    this.more();
+    byId("table").replaceChildren(make("thead", "", make("tr", "", ...head)), body);
   }
 
   changes() {
@@ -373,7 +431,7 @@ class Page {
     place.hidden = false;
     const lines = found.map(({ name, what, before, after, better }) => {
       const word = better === null ? "other" : better ? "better" : "worse";
-      const ratio = typeof before === "number" && typeof after === "number" && before ? `${((after / before - 1) * 100).toFixed(1)} %` : "";
+      const ratio = typeof before === "number" && typeof after === "number" && before ? percent(after / before - 1) : "";
       const cells = [word, name, what, shown(what, before), shown(what, after), ratio];
       return make("tr", "", ...cells.map((text, i) => make("td", i === 0 ? word : i > 2 ? "number" : "", text)));
     });

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etir.sweeps import Cell, Results, Row
@@ -56,6 +56,7 @@ def test_the_front_by_hand() -> None:
     assert {list(POINTS)[i] for i in pareto(points)} == FRONT
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # Of the machine, which may have other work.
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=30))
 def test_the_front_is_what_nothing_beats(points: list[tuple[int, ...]]) -> None:
     def beats(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -85,6 +86,22 @@ def test_changes() -> None:
         (["none", "float32"], "bytes", True),
     ]
     assert changes(before, before) == []
+
+
+def test_compilations_are_compared_on_the_machine_that_compiled() -> None:
+    """A cell of a cluster that was compiled on one node and timed on another."""
+    here = _row("none", "int8")
+    before = replace(here, figures={**here.figures, "compile_seconds": 1.0})
+    after = replace(before, figures={**before.figures, "compile_seconds": 9.0, "compiled_on": "there, a"})
+    assert [c.what for c in changes([after], [before])] == []
+    assert [
+        c.what for c in changes([replace(after, host="new")], [replace(after, figures=before.figures, host="there")])
+    ] == ["compile_seconds"]
+
+
+def test_names_with_slashes_are_not_mixed_up() -> None:
+    one = _row("none", "int8", program="a/b", target="c")
+    assert [c.what for c in changes([replace(one, program="a", target="b/c")], [one])] == ["status", "status"]
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -228,3 +245,69 @@ def test_the_page_by_keyboard_and_pointer(browser: Browser) -> None:
     browser.size(390, 800)
     assert browser.evaluate("document.documentElement.scrollWidth") <= 390
     browser.size(1300, 900)
+
+
+# --- pages of other kinds ---------------------------------------------------------------------------------------------
+
+
+def test_rows_that_have_no_figures_or_no_numbers(tmp_path: Path) -> None:
+    """Nothing at all, one row, rows that failed, and figures that are no numbers: sorted after those that are."""
+    odd = [
+        _row("none", "float32", figures={"bytes": 10, "latency": float("inf"), "accuracy": 1.0}),
+        _row("none", "int8", figures={"bytes": 20, "latency": float("nan"), "accuracy": 2.0}),
+        _row("none", "int4", figures={"bytes": 30, "latency": 0.002, "accuracy": 3.0}),
+        _row("xnnpack", "int4", figures={"bytes": 40, "latency": 0.001, "accuracy": 4.0}),
+        _row("xnnpack", "int8", status="crash", error="E1908", message="gone", figures={}),
+    ]
+    plot = "document.getElementById('plot').textContent"
+    points = "document.querySelectorAll('.point').length"
+    with Browser(1300, 900) as browser:
+        for name, rows in (("none", []), ("one", odd[2:3]), ("failed", odd[4:]), ("odd", odd)):
+            (tmp_path / f"{name}.html").write_text(sweep_page(rows))
+            browser.open(tmp_path / f"{name}.html")
+            assert browser.complaints == []
+            assert browser.evaluate("document.querySelectorAll('#table tbody tr').length") == len(rows)
+            assert browser.evaluate(points) == {"one": 1, "odd": 2}.get(name, 0)
+            wanted = {"none": "there are no rows", "failed": "no cell has these figures"}.get(name)
+            assert wanted is None or browser.evaluate(plot) == wanted
+        assert "3 without these figures" in browser.evaluate("document.getElementById('facts').textContent")
+        head = "[...document.querySelectorAll('th button')].find(e => e.textContent.startsWith('latency')).click()"
+        column = "[...document.querySelectorAll('th')].findIndex(e => e.textContent.startsWith('latency'))"
+        cells = f"[...document.querySelectorAll('#table tbody tr')].map(e => e.cells[{column}].textContent)"
+        browser.evaluate(head)
+        assert browser.evaluate(cells) == ["1.00 ms", "2.00 ms", "inf", "nan", ""]
+        browser.evaluate(head)
+        assert browser.evaluate(cells) == ["nan", "inf", "2.00 ms", "1.00 ms", ""]
+
+
+def test_ten_thousand_rows(tmp_path: Path) -> None:
+    """As many lines of the table as are looked at; kinds beyond the colors have other shapes; words find cells."""
+    rows = [
+        replace(
+            _row("none", "int8"),
+            program=f"p{i // 20}",
+            recipe=f"r{i % 20}",
+            figures={"bytes": 100 + i, "accuracy": i * 7919 % 10_007, "latency": 1 + i * 31 % 977},
+        )
+        for i in range(10_000)
+    ]
+    (tmp_path / "p.html").write_text(sweep_page(rows))
+    lines = "document.querySelectorAll('#table tbody tr').length"
+    with Browser(1300, 900) as browser:
+        browser.open(tmp_path / "p.html")
+        assert browser.complaints == []
+        assert browser.evaluate(lines) == 200
+        assert browser.evaluate("document.getElementById('more').textContent") == "9800 more rows"
+        browser.evaluate("document.getElementById('more').click()")
+        assert browser.evaluate(lines) == 400
+        browser.evaluate("etir.scrollTo(etir.rows[1234])")
+        assert browser.evaluate("document.querySelector('#table tr.now').textContent").startswith("p61")
+        kinds = "[...document.querySelectorAll('#legend .swatch')].map(e => e.className + e.style.background)"
+        found = browser.evaluate(kinds)
+        assert len(found) == len(set(found)) == 20
+        assert browser.evaluate("document.querySelectorAll('polygon.point').length") == 6000
+        find = "(f => { f.value = '%s'; f.dispatchEvent(new Event('input')); })(document.getElementById('find'))"
+        browser.evaluate(find % "P77 r1")
+        assert browser.evaluate(lines) == 11 and browser.evaluate("document.getElementById('more').hidden")
+        browser.evaluate(find % "p499 nothing")
+        assert browser.evaluate(lines) == 0
