@@ -13,10 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+LOCK = "ETIR_SWEEP_LOCK"
+"""The variable that names another file; workers, whose folder for temporary files is their own, are told so."""
+
 
 def lock_path() -> Path:
     """The file."""
-    return Path(os.environ.get("ETIR_SWEEP_LOCK") or Path(tempfile.gettempdir()) / "etir-sweep.lock")
+    return Path(os.environ.get(LOCK) or Path(tempfile.gettempdir()) / "etir-sweep.lock")
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 Ray starts, places and moves: a job is a Ray task that asks for the plan's ``cpus`` and ``resources``; an exclusive one
 asks for all processors of a node. Inside of its Ray worker a job runs in a process of its own
-(:class:`~etir.sweeps.processes.Slot`), so that crashes, hangs and limits of memory are rows there as on one machine,
+(:class:`~etir.sweeps.slot.Slot`), so that crashes, hangs and limits of memory are rows there as on one machine,
 and a Ray worker that is gone is always the cluster's loss: the scheduler starts the job again on another one.
 
 Artefacts are kept in the driver's folder. A job gets those that it needs through the object store, once for each node,
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -26,8 +27,8 @@ from typing import Any
 from etir.sweeps.errors import E1907
 from etir.sweeps.jobs import FAILURES, Job, Outcome
 from etir.sweeps.plan import Limits
-from etir.sweeps.processes import Slot
 from etir.sweeps.scheduler import Event
+from etir.sweeps.slot import Slot
 from etir.sweeps.store import Store
 from etir.sweeps.worker import Setup
 
@@ -88,8 +89,8 @@ class Cluster:
             if not job.exclusive
             else min((n["Resources"].get("CPU", 1.0) for n in self._nodes()), default=1)
         )
-        places = [] if self._is_shared else [(key, suffix) for key in job.needs for suffix in ("bin", "pte")]
-        known = [place for place in places if self._store.path(*place).is_file()]
+        needs = () if self._is_shared else job.needs
+        known = [(key, suffix) for key in needs for suffix in self._store.suffixes(key)]
         objects = [self._object(place) for place in known]
         setup = self._setup if self._is_shared else replace(self._setup, store="")
         remote: Any = self._run.options(num_cpus=max(cpus, limits.cpus))
@@ -181,6 +182,33 @@ def _probe(address: str) -> None:
 
 # --- in a Ray worker --------------------------------------------------------------------------------------------------
 
+_PREFIX = "etir-sweep-of-"
+"""What the folders of artefacts of Ray workers are called, before the user's number and the worker's."""
+
+
+def _own_folder() -> Path:
+    """The folder of this worker's artefacts; those of workers that have ended are removed, which Ray does not tell."""
+    user = f"{_PREFIX}{os.getuid()}-"
+    own = Path(tempfile.gettempdir()) / f"{user}{os.getpid()}"
+    if not own.is_dir():
+        for other in sorted(own.parent.glob(f"{user}*")):
+            process = other.name.removeprefix(user)
+            if process.isdigit() and not _is_alive(int(process)):
+                shutil.rmtree(other, ignore_errors=True)
+        own.mkdir(exist_ok=True)
+    return own
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 _SLOTS: dict[tuple[Setup, float], Slot] = {}
 """The process of this Ray worker, by what was asked of it: it is used again for job after job."""
 
@@ -193,8 +221,7 @@ def _remote(
     sys.path.extend(path for path in paths if path not in sys.path)
     setup = given
     if not given.store:
-        folder = Path(tempfile.gettempdir()) / f"etir-sweep-{os.getuid()}-{os.getpid()}"
-        setup = replace(given, store=str(folder))
+        setup = replace(given, store=str(_own_folder()))
     store = Store(setup.store)
     for (key, suffix), data in zip(places, artefacts, strict=True):
         if not store.path(key, suffix).is_file():
@@ -208,7 +235,5 @@ def _remote(
     outcome = slot.run(job)
     made: Made = []
     if not given.store:
-        for suffix in ("pte", "bin"):
-            if store.path(job.key, suffix).is_file():
-                made.append((job.key, suffix, store.read(job.key, suffix)))
+        made += [(job.key, suffix, store.read(job.key, suffix)) for suffix in store.suffixes(job.key)]
     return outcome, made

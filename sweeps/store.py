@@ -1,15 +1,14 @@
 """Artefacts in a folder, named by the digest of all that they were made from.
 
 A file is there whole or not at all, so that any number of sweeps, on any number of machines that share the folder, may
-use it at the same time. ``KEY.bin`` is what later stages read, ``KEY.pte`` the file that a cell has made.
+use it at the same time. ``KEY.bin`` is what later stages read, ``KEY.pte`` the file that a cell has made, with its
+external weights in ``KEY.TAG.ptd``.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-
-from etir.dialects.et.weights import write_atomically
 
 
 class Store:
@@ -32,14 +31,20 @@ class Store:
 
     def write(self, key: str, data: bytes, suffix: str = "bin") -> None:
         """Add an artefact; what has the same key has the same bytes."""
+        from etir.dialects.et.weights import write_atomically  # A worker of cells that write nothing needs no xDSL.
+
         path = self.path(key, suffix)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, [data])
 
-    def remove(self, key: str) -> None:
-        """Forget what a job has made, so that it is done again."""
-        for suffix in ("bin", "pte"):
-            self.path(key, suffix).unlink(missing_ok=True)
+    def suffixes(self, key: str) -> list[str]:
+        """The suffixes of all artefacts of a key, ``bin`` last: where it is, the others are."""
+        found = sorted(path.name.removeprefix(f"{key}.") for path in self.path(key).parent.glob(f"{key}.*"))
+        return sorted(found, key=lambda suffix: suffix == "bin")
+
+    def external(self, key: str) -> list[bytes]:
+        """The files of external weights of the program that a cell has made."""
+        return [self.read(key, suffix) for suffix in self.suffixes(key) if suffix.endswith(".ptd")]
 
     def check(self) -> None:
         """Make the folder. Raises ``OSError`` when that, or a file in it, cannot be made."""

@@ -1,13 +1,15 @@
-"""A worker process: ``python -m etir.sweeps.worker DESCRIPTOR`` takes jobs from a socket, one after the other.
+"""A worker process: ``python -m etir.sweeps.worker DESCRIPTOR PARENT`` takes jobs from a socket, one after the other.
 
 It is a new process, not a fork: the program that sweeps may have threads and devices that a fork does not survive, and
-its main module is none of a worker's business. One worker does many jobs. What it prints goes to a file, of which the
-end tells why it ended, if it does. Exits when the other end of the socket is closed.
+its main module is none of a worker's business. One worker does many jobs. Exits when the other end of the socket is
+closed, and on Linux in the middle of a job when its parent ends, however that does: a job that hangs would stay else.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -34,8 +36,11 @@ class Setup:
     threads: int = 1
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, parent: int) -> None:
     """Answer jobs until there are no more."""
+    _end_with(parent)
+    _offer_to_the_system()
+    os.set_inheritable(descriptor, False)
     connection = Connection(descriptor)
     try:
         setup: Setup = connection.recv()
@@ -54,6 +59,27 @@ def main(descriptor: int) -> None:
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     os._exit(0)  # Threads of libraries that are still there have nothing to say.
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with(parent: int) -> None:
+    """Let Linux end this process when its parent has ended."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # It has ended before that.
+        os._exit(0)
+
+
+def _offer_to_the_system() -> None:
+    """When the machine has no memory left, Linux is to end this process, not the one that writes the rows."""
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")
+    except OSError:  # No such file elsewhere.
+        pass
 
 
 def _answer(job: Job, store: Store, limited: MemoryLimit, setup: Setup) -> Outcome:
@@ -111,4 +137,4 @@ if __name__ == "__main__":
     # By its own name: what is sent to this process and back has one class, not two.
     from etir.sweeps import worker
 
-    worker.main(int(sys.argv[1]))
+    worker.main(int(sys.argv[1]), int(sys.argv[2]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -68,13 +70,61 @@ def _orphaned() -> None:
     time.sleep(1000)
 
 
+def _chatty() -> None:
+    """Prints more than any pipe holds, and a file of which would be noticed."""
+    for _ in range(400):
+        os.write(1, b"x" * 99_999 + b"\n")
+    print("the last words", flush=True)
+    os._exit(7)
+
+
+def _closes() -> None:
+    """Loses the connection, and does not end."""
+    os.closerange(3, 256)
+    time.sleep(1000)
+
+
+def _forked() -> None:
+    """Ends while a process that it has forked holds all that it had open."""
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(5)
+
+
+def _parent() -> None:
+    """Has a program at work when its time is over; its number is in the file of ``log``."""
+    with open(os.environ["ETIR_TEST_LOG"], "w", encoding="utf-8") as file:
+        file.write(str(subprocess.Popen(["sleep", "1000"]).pid))
+    time.sleep(1000)
+
+
+def _litter() -> None:
+    """Leaves a file that nobody removes, and is killed."""
+    with open(os.environ["ETIR_TEST_LOG"], "w", encoding="utf-8") as log:
+        descriptor, path = tempfile.mkstemp()
+        os.close(descriptor)
+        log.write(path)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _surrogate() -> None:
+    raise ValueError("half a letter: \ud800, and " + "many of them " * 1000)
+
+
 _WAYS = {
+    "chatty": _chatty,
+    "closes": _closes,
     "crash": _crash,
     "exit": lambda: os._exit(3),
+    "forked": _forked,
     "full": _full,
     "hang": lambda: time.sleep(1000),
     "killed": _killed,
+    "litter": _litter,
     "memory": _greedy,
     "orphaned": _orphaned,
+    "parent": _parent,
     "raise": _raise,
+    "real time": lambda: os.kill(os.getpid(), signal.SIGRTMIN + 3),
+    "surrogate": _surrogate,
 }
