@@ -8,6 +8,8 @@ give other results for infinities (GELU with AVX-512), or end the process in a v
 it computes on one thread: models of a test's size lose more by waking threads than they gain, above all when every core
 has a worker of its own.
 
+Garbage is looked for less often than by default (:mod:`etir_testing.collector`).
+
 Workers (``-n``) get whole files (``--dist loadfile`` in ``pyproject.toml``): what a file exports, compiles and builds
 for all of its tests is made once. What several files need is kept by content: :mod:`etir_testing.exports`.
 
@@ -24,8 +26,12 @@ from pathlib import Path
 
 import pytest
 
+from etir_testing.collector import collect_less, keep_what_is_there
+
 for variable, value in (("ATEN_CPU_CAPABILITY", "avx2"), ("ONEDNN_MAX_CPU_ISA", "AVX2"), ("OMP_NUM_THREADS", "1")):
     os.environ.setdefault(variable, value)
+
+collect_less()
 
 TEST_FOLDER = Path(__file__).resolve().parent
 _NOT_INSTALLED = re.compile(r"not installed|could not import|no module named|needs? [\w.-]+$", re.IGNORECASE)
@@ -53,6 +59,11 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         if interop in item.path.parents:
             item.add_marker(pytest.mark.interop)
+
+
+def pytest_collection_finish() -> None:
+    """All test files are imported."""
+    keep_what_is_there()
 
 
 class _NoMissingPackages:

@@ -22,6 +22,7 @@ import torch
 from etir.progress import Progress
 
 from etir_testing import TESTS
+from etir_testing.collector import collect_less
 from etir_testing.opinfo.dynamic import run_entry
 from etir_testing.opinfo.op_samples import entries
 from etir_testing.opinfo.op_stages import Outcome
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--op", help="only the entries whose name this regular expression matches")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     arguments = parser.parse_args(argv)
+    collect_less()
     start = time.monotonic()
     torch.set_num_threads(1)
     names = [name for name in entries() if arguments.op is None or re.search(arguments.op, name)]

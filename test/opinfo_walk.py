@@ -28,6 +28,7 @@ from etir.interpret.numpy_ops import supported
 from etir.progress import Progress
 
 from etir_testing import TESTS
+from etir_testing.collector import collect_less
 from etir_testing.interpret import numpy_ops_calls, numpy_samples
 from etir_testing.interpret.numpy_ops_oracle import Tally as NumpyTally
 from etir_testing.opinfo.op_samples import entries
@@ -52,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="append", choices=CHECKS, help="only this (repeatable)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     arguments = parser.parse_args(argv)
+    collect_less()
     bounds = Bounds(tuple(arguments.check or CHECKS), arguments.every_sample, arguments.programs or None)
     start = time.monotonic()
     if "kernels" in bounds.checks:
