@@ -10,10 +10,11 @@ After::
     %1 = edge.aten.add.Scalar(%x, other = 1.5) : (tensor<2x8xf32>) -> tensor<2x8xf32>
     %2 = edge.aten.view_copy.default(%1, size = [16]) : (tensor<2x8xf32>) -> tensor<16xf32>
 
-One walk, in order: views become copies, operators that give their argument back disappear, numbers in tensor slots
-become the overload that takes a scalar or a 0-d constant, memory formats become explicit dim orders, and a dim order
-that the user asked for is carried through the operators whose kernels keep it (elsewhere a copy to the contiguous order
-is inserted). What has no place at the edge level is collected and reported in one table.
+One walk, in order: views become copies, operators that give their argument back disappear, numbers that do not fit
+beside integers wrap around, numbers in tensor slots become the overload that takes a scalar or a 0-d constant, memory
+formats become explicit dim orders, and a dim order that the user asked for is carried through the operators whose
+kernels keep it (elsewhere a copy to the contiguous order is inserted). What has no place at the edge level is collected
+and reported in one table.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ from etir.dialects.schema import SchemaKind
 from etir.dialects.text import source_location
 from etir.lowering.build.promotion import FLOATING, INTEGER, category_of, common_type, scalar_type_of
 from etir.lowering.errors import E0410, E0414
+from etir.lowering.numbers_that_wrap import wrapped
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 
@@ -137,7 +139,7 @@ class _Lowering:
         if op.SCHEMA.kind is not SchemaKind.FUNCTIONAL:
             self.refuse(op, "writes its arguments (E1): run functionalize first")
             return
-        arguments = op.given_args()
+        arguments = wrapped(op, op.given_args())
         if name in _MEMORY_FORMAT_OPS:
             self.memory_format(op, arguments)
             return

@@ -242,8 +242,8 @@ class MethodLowering:
         self.blocks[-1].add_op(op)
 
     def copy(self, target: SSAValue, source: SSAValue, op: Operation) -> None:
-        """Copy ``source`` to ``target`` unless they are the same value; numbers are moved."""
-        if target is source:
+        """Copy ``source`` to ``target`` unless they are the same value or have no elements; numbers are moved."""
+        if target is source or (isinstance(target.type, TensorType) and 0 in dims_of(target.type)):
             return
         if isinstance(target.type, TensorType):
             self.emit(copy_call(target, source, dynamic=is_dynamic(target) or is_dynamic(source)), op)

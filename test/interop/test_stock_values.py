@@ -167,3 +167,52 @@ def test_mean_of_one_element() -> None:
 def test_concatenations_of_types_of_one_size(float_type: torch.dtype, integers: torch.dtype) -> None:
     """The kernel copies their bytes as they are."""
     agree(lambda x, y: torch.cat([x, y]), torch.ones(2, dtype=float_type), torch.tensor([3, -4], dtype=integers))
+
+
+BYTES, INTS = torch.tensor([[3, 250, 0], [7, 1, 255]], dtype=torch.uint8), torch.tensor([5, -7, 0, 2**31 - 1]).int()
+WRAPPED: dict[str, tuple[Callable[..., Any], Any]] = {
+    "clamp": (lambda x: x.clamp(-3, 5), BYTES),
+    "clamp from below": (lambda x: x.clamp(min=-3), BYTES),
+    "clamp from above": (lambda x: x.clamp_max(-250), BYTES),
+    "sub with a factor": (lambda x: torch.sub(x, 2, alpha=-3), BYTES),
+    "add": (lambda x: (x + -3) * -5 - 1, BYTES),
+    "fmod": (lambda x: torch.fmod(x, -3), BYTES),
+    "remainder": (lambda x: torch.remainder(x, -3), BYTES),
+    "floor_divide": (lambda x: x // -3, BYTES),
+    "bits": (lambda x: (x & -2) ^ -128, BYTES),
+    **{
+        f"{compare.__name__} {number}": (lambda x, compare=compare, number=number: compare(x, number), INTS)
+        for compare in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+        for number in (2**31, 2**32 + 5, -(2**40) - 7)
+    },
+    "product": (lambda x: x * (2**33 + 3), INTS),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_numbers_wrap_around_beside_integers(name: str) -> None:
+    function, x = WRAPPED[name]
+    agree(function, x)
+
+
+def test_state_without_elements() -> None:
+    """Nothing is copied, also of types that the kernel does not take."""
+
+    class Empty(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("none", torch.zeros(0, dtype=torch.complex64))
+
+        def forward(self, x: Any) -> Any:
+            self.none.add_(1)
+            return x + 1, self.none
+
+    inputs = (torch.ones(2),)
+    program = torch.export.export(Empty(), inputs)
+    expected = eager(Empty(), [inputs] * 2)
+    for target in ("etir", "executorch"):
+        data = etir.compile(program, target=target).buffer
+        forward = etir.runtime.load(data).forward
+        found = trace(lambda flat, forward=forward: forward(*flat), [inputs] * 2)
+        assert_same(found, expected, target, 0)
+    assert_same(stock(data, [inputs] * 2), expected, "stock", 0)

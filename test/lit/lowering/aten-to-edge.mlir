@@ -115,3 +115,18 @@ func.func @update_channels_last(%x: tensor<1x3x4x4xf32, #et.layout<order = [0, 2
   et.update_input %x, %0 : tensor<1x3x4x4xf32, #et.layout<order = [0, 2, 3, 1]>>, tensor<1x3x4x4xf32>
   func.return %1 : tensor<1x3x4x2x2xf32>
 }
+
+// A number beside integers is brought into their type, as torch does it: 2^31 + 1 is -(2^31) + 1 among 32 bits. A mask
+// takes its number as it is, and so does a division, which is computed in float32.
+// CHECK-LABEL: func.func @wraps_around
+func.func @wraps_around(%x: tensor<2xui8>, %y: tensor<2xi32>, %m: tensor<2xi1>) -> (tensor<2xui8>, tensor<2xui8>, tensor<2xi1>, tensor<2xf32>) {
+  // CHECK-NEXT: %0 = edge.aten.clamp.default(%x, min = 253, max = 5)
+  %0 = aten.clamp.default(%x, min = -3, max = 5) : (tensor<2xui8>) -> tensor<2xui8>
+  // CHECK-NEXT: %1 = edge.aten.sub.Scalar(%0, other = 2, alpha = 253)
+  %1 = aten.sub.Scalar(%0, other = 2, alpha = -3) : (tensor<2xui8>) -> tensor<2xui8>
+  // CHECK-NEXT: %2 = edge.aten.gt.Scalar(%y, other = -2147483647)
+  %2 = aten.gt.Scalar(%y, other = 2147483649) : (tensor<2xi32>) -> tensor<2xi1>
+  // CHECK-NEXT: %3 = edge.aten.div.Scalar(%y, other = 4294967296)
+  %3 = aten.div.Scalar(%y, other = 4294967296) : (tensor<2xi32>) -> tensor<2xf32>
+  func.return %0, %1, %2, %3 : tensor<2xui8>, tensor<2xui8>, tensor<2xi1>, tensor<2xf32>
+}
