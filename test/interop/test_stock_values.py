@@ -216,3 +216,34 @@ def test_state_without_elements() -> None:
         found = trace(lambda flat, forward=forward: forward(*flat), [inputs] * 2)
         assert_same(found, expected, target, 0)
     assert_same(stock(data, [inputs] * 2), expected, "stock", 0)
+
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_shifts_by_any_count(dtype: torch.dtype) -> None:
+    """By tensors and numbers: torch gives 0, or the sign in every bit, beyond the width and below 0."""
+    info = torch.iinfo(dtype)
+    x = torch.tensor([info.min, info.max, 1, 3, 0], dtype=dtype).unsqueeze(1)
+    counts = torch.tensor([0, 1, info.bits - 2, info.bits - 1, info.bits, info.bits + 9, 100], dtype=dtype)
+    if dtype != torch.uint8:
+        counts = torch.cat([counts, torch.tensor([-1, -info.bits, -100], dtype=dtype)])
+    agree(lambda x, n: (x << n) ^ (x >> n), x, counts)
+    agree(lambda x: torch.cat([f(x, n) for n in (-1, 0, info.bits - 1, info.bits) for f in SHIFTS]), x)
+
+
+SHIFTS = (torch.bitwise_left_shift, torch.bitwise_right_shift)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_powers_of_integers_by_integers(dtype: torch.dtype) -> None:
+    """They wrap around; negative exponents are what the quotient rounds to."""
+    info = torch.iinfo(dtype)
+    x = torch.tensor([info.min, info.max, -1 if info.min else 9, 0, 1, 2, 3, 7], dtype=dtype).unsqueeze(1)
+    exponents = torch.tensor([0, 1, 2, 3, 5, 31, 40, 127, info.max], dtype=dtype)
+    if info.min:
+        exponents = torch.cat([exponents, torch.tensor([-1, -2, info.min], dtype=dtype)])
+    agree(torch.pow, x, exponents)
+    agree(lambda n: torch.pow(3, n), exponents)
+    agree(lambda x: torch.pow(x, torch.tensor([2, 5], dtype=x.dtype)), x)
