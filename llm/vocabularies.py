@@ -199,13 +199,15 @@ def from_gguf(metadata: Mapping[str, Any], name: str) -> Data:
                 raise E1702.error(f"'{name}': the pre-tokenizer '{pre}' of GGUF is not known; there are {known}")
             digits, pattern = PATTERNS[pre]
             merges = [merge.split(" ", 1) for merge in get("merges", list, []) if isinstance(merge, str)]
+            if any(len(merge) != 2 for merge in merges):
+                raise E1701.error(f"'{name}' has a merge that is not two tokens")
             model = _bpe(_ids(tokens), merges, ignore_merges=pre in ("llama-bpe", "llama3"))
             return _tokenizer(
                 model, added, pre_tokenizer=_words(pattern, digits), decoder=BYTE_LEVEL, post_processor=frame
             )
         case "llama":
             scores: list[float] = get("scores", list, [])
-            if len(scores) != len(tokens):
+            if len(scores) != len(tokens) or not all(isinstance(score, float) for score in scores):
                 raise E1701.error(f"'{name}' has no scores for its tokens")
             prefix = get("add_space_prefix", bool, True)
             return _sentencepiece_bpe(tokens, scores, added, prefix, get("unknown_token_id", int, 0), None, frame)
@@ -282,14 +284,23 @@ def from_sentencepiece(data: bytes, name: str) -> Data:
     for number, value in _fields(data, name):
         if number == 1 and isinstance(value, bytes):
             piece = dict(_fields(value, name))
-            text, score = piece.get(1, b""), piece.get(2, b"\0\0\0\0")
-            if not isinstance(text, bytes) or not isinstance(score, bytes) or len(score) != 4:
+            text, score, kind = piece.get(1, b""), piece.get(2, b"\0\0\0\0"), piece.get(3, 1)
+            if (
+                not isinstance(text, bytes)
+                or not isinstance(score, bytes)
+                or len(score) != 4
+                or isinstance(kind, bytes)
+            ):
                 raise E1701.error(f"'{name}': piece {len(pieces)} is damaged")
-            pieces.append((text.decode("utf-8", "replace"), struct.unpack("<f", score)[0], int(piece.get(3, 1))))
+            pieces.append((text.decode("utf-8", "replace"), struct.unpack("<f", score)[0], kind))
         elif number == 2 and isinstance(value, bytes):
             trainer = dict(_fields(value, name))
         elif number == 3 and isinstance(value, bytes):
             normalizer = dict(_fields(value, name))
+    numbers = (trainer.get(3, 0), trainer.get(35, 0), normalizer.get(3, 0), normalizer.get(4, 0))
+    chars = normalizer.get(2, b"")
+    if any(isinstance(number, bytes) for number in numbers) or not isinstance(chars, bytes):
+        raise E1701.error(f"'{name}' has a setting of another type: it is no sentencepiece model")
     if not pieces or not trainer:
         raise E1701.error(
             f"'{name}' has no pieces or does not say of which kind they are: it is no sentencepiece model"
@@ -305,7 +316,6 @@ def from_sentencepiece(data: bytes, name: str) -> Data:
     unknown = next((i for i, piece in enumerate(pieces) if piece[2] == unknown_kind), 0)
     prefix = bool(normalizer.get(3, 1))
     squeeze = bool(normalizer.get(4, 1))
-    chars = normalizer.get(2, b"")
     steps: list[Data] = []
     if chars:
         steps.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(chars).decode()})

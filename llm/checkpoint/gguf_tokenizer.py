@@ -1,18 +1,21 @@
 """The tokenizer of a GGUF file as a ``tokenizer.json``.
 
-A GGUF file has a vocabulary, merges or scores, and the name of a pre-tokenizer. transformers makes tokenizers of them;
-pre-tokenizers that it does not know are in :data:`SPLITS`. One whose name nobody knows is an error: text that is cut
-into other pieces gives other tokens, and a model that is a little worse for no visible reason.
+A GGUF file has a vocabulary, merges or scores, and the name of a pre-tokenizer. transformers has tables of them, and
+those that it does not know are here; vocabularies of sentencepiece are converted as for the runner. One whose name
+nobody knows is an error: text that is cut into other pieces gives other tokens, and a model that is a little worse for
+no visible reason.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from etir.llm.checkpoint.checkpoint import Chat
 from etir.llm.checkpoint.gguf_header import GgufFile
 from etir.llm.checkpoint.libraries import import_transformers
 from etir.llm.errors import E1606
+from etir.llm.vocabularies import from_gguf
 
 BYTES = ("default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "roberta-bpe", "olmo", "mpt")
 """Pre-tokenizers that are GPT-2's own."""
@@ -63,6 +66,8 @@ def gguf_tokenizer(file: GgufFile, architecture: str) -> tuple[str, int, Chat]:
     try:
         if kind == "gpt2":
             made = _byte_level(given, pre, GGUF_PRE_TOKENIZER_SPLITS.get(pre))
+        elif kind == "llama":
+            made = _sentencepiece(file)
         else:
             made, _ = convert_gguf_tokenizer(architecture, given)
     except Exception as error:  # The library has no class of its own for a vocabulary that contradicts itself.
@@ -98,6 +103,13 @@ def _byte_level(given: dict[str, Any], pre: str, split: str | None) -> Any:
     ]
     made.add_tokens(added)
     return made
+
+
+def _sentencepiece(file: GgufFile) -> Any:
+    """A tokenizer with the ids of sentencepiece. transformers' own puts no space before a text that begins with one."""
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(json.dumps(from_gguf(file.fields, str(file.path))))
 
 
 def _check(file: GgufFile, made: Any, tokens: list[Any]) -> None:

@@ -367,6 +367,111 @@ def test_sentencepiece_models(kind: str, bytes_too: bool, tmp_path: Path) -> Non
     raised("E1701", lambda: read(tmp_path / "none.model", b"\x00" * 99))
 
 
+@cache
+def sentencepiece_model(prefix: bool) -> bytes:
+    """A model of BPE with bytes, trained on pages of the documentation."""
+    import io
+
+    import sentencepiece
+
+    lines = [line for file in FILES[:2] for line in Path(file).read_text(encoding="utf-8").splitlines()]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.Train(  # type: ignore[attr-defined]
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=600,
+        model_type="bpe",
+        byte_fallback=True,
+        add_dummy_prefix=prefix,
+        minloglevel=2,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        user_defined_symbols=["<foo>"],
+    )
+    return model.getvalue()
+
+
+def gguf_of(reference: Any, prefix: bool) -> dict[str, Any]:
+    """The fields of a GGUF file with a sentencepiece model's vocabulary, whose kinds of pieces have GGUF's numbers."""
+    kinds = (
+        (reference.is_unknown, 2),
+        (reference.is_control, 3),
+        (lambda i: reference.id_to_piece(i) == "<foo>", 4),
+        (reference.is_byte, 6),
+    )
+    count = range(reference.get_piece_size())
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": [reference.id_to_piece(i) for i in count],
+        "tokenizer.ggml.scores": [reference.get_score(i) for i in count],
+        "tokenizer.ggml.token_type": [next((kind for is_kind, kind in kinds if is_kind(i)), 1) for i in count],
+        "tokenizer.ggml.unknown_token_id": reference.unk_id(),
+        "tokenizer.ggml.bos_token_id": reference.bos_id(),
+        "tokenizer.ggml.eos_token_id": reference.eos_id(),
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_space_prefix": prefix,
+    }
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_gguf_with_a_vocabulary_of_sentencepiece(prefix: bool, tmp_path: Path) -> None:
+    """What a GGUF file keeps of such a model gives its tokens: in the runner, and in what a model is compiled with."""
+    import gguf
+    import sentencepiece
+
+    from etir.llm.checkpoint.gguf_header import read_gguf
+    from etir.llm.checkpoint.gguf_tokenizer import gguf_tokenizer
+
+    reference = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_model(prefix))  # type: ignore[call-arg]
+    fields = gguf_of(reference, prefix)
+    writer = gguf.GGUFWriter(tmp_path / "spm.gguf", "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(fields["tokenizer.ggml.tokens"])
+    writer.add_token_scores(fields["tokenizer.ggml.scores"])
+    writer.add_token_types(fields["tokenizer.ggml.token_type"])
+    writer.add_unk_token_id(reference.unk_id())
+    writer.add_bos_token_id(reference.bos_id())
+    writer.add_eos_token_id(reference.eos_id())
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(prefix)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    compiled, count, chat = gguf_tokenizer(read_gguf(tmp_path / "spm.gguf"), "llama")
+    assert count == 600 and chat.bos == "<s>" and chat.add_bos
+    special = re.compile("<s>|</s>|<unk>|▁|\0|<0x")  # which sentencepiece never takes from a text
+    for mine in (Tokenizer.load(tmp_path / "spm.gguf"), Tokenizer.from_json(compiled)):
+        for text in filter(lambda text: not special.search(text), texts(200)):
+            ids = reference.encode(text)
+            assert mine.encode(text) == ids, text
+            assert mine.decode(ids) == reference.decode(ids), text
+    framed = Tokenizer.load(tmp_path / "spm.gguf").encode("a b", add_special_tokens=True)
+    assert framed == [reference.bos_id(), *reference.encode("a b")]
+    for key, value in (("scores", ["x"] * 600), ("scores", [0.5]), ("token_type", [1]), ("unknown_token_id", 600)):
+        raised("E1701", lambda key=key, value=value: from_gguf(fields | {f"tokenizer.ggml.{key}": value}, "x"))
+
+
+def test_damaged_sentencepiece_models_are_refused_or_read(tmp_path: Path) -> None:
+    """Bytes that change make another model or an error with an id, never anything else."""
+    rng, data = random.Random(3), sentencepiece_model(True)
+    refused = 0
+    for _ in range(60):
+        damaged = bytearray(data)
+        for _ in range(rng.randrange(1, 4)):
+            # The settings are at the end, and most bytes are letters of pieces.
+            at = rng.randrange(len(data) - 300, len(data)) if rng.random() < 0.5 else rng.randrange(len(data))
+            damaged[at] = rng.randrange(256)
+        try:
+            tokenizer = read(tmp_path / "damaged.model", bytes(damaged))
+            for text in texts()[:4]:
+                tokenizer.decode(tokenizer.encode(text))
+        except EtirError as error:
+            assert error.ids[0] in ("E1701", "E1702", "E1706")
+            refused += 1
+    assert 0 < refused < 60
+
+
 def read(path: Path, data: bytes) -> Tokenizer:
     path.write_bytes(data)
     return Tokenizer.load(path)
@@ -386,6 +491,8 @@ def test_tiktoken_files(tmp_path: Path) -> None:
         assert mine.encode(text) == reference.encode_ordinary(text), text
     raised("E1701", lambda: read(tmp_path / "bad.tiktoken", b"!!! 3"))
     raised("E1701", lambda: read(tmp_path / "empty.tiktoken", b"\n"))
+    raised("E1701", lambda: read(tmp_path / "negative.tiktoken", b"YQ== -1"))
+    raised("E1701", lambda: read(tmp_path / "large.tiktoken", b"YQ== 99999999999"))
 
 
 def test_gguf(tmp_path: Path) -> None:
@@ -400,6 +507,7 @@ def test_gguf(tmp_path: Path) -> None:
     raised("E1702", lambda: from_gguf(metadata | {"tokenizer.ggml.model": "t5"}, "x"))
     raised("E1701", lambda: from_gguf(metadata | {"tokenizer.ggml.tokens": []}, "x"))
     raised("E1701", lambda: from_gguf(metadata | {"tokenizer.ggml.pre": 3}, "x"))
+    raised("E1701", lambda: from_gguf(metadata | {"tokenizer.ggml.merges": ["alone"]}, "x"))
 
 
 def test_files_that_are_no_tokenizers(tmp_path: Path) -> None:
