@@ -76,7 +76,8 @@ def overwritable(
     """The operands that a call may write its result over, in the order of the schema: of several results the first, and
     of a list each.
 
-    ``schema`` is the kernel's, with as many arguments as the call has. Buffers of the caller and of state are left out.
+    ``schema`` is the kernel's, with as many arguments as the call has. Buffers of state are left out, and
+    whoever asks knows whether those of the caller are planned.
     ``sizes_known`` False: where nothing says the sizes of dynamic tensors, those of one type have one size.
     """
     names = kernels.get(op.kernel.data, ())
@@ -112,8 +113,8 @@ def overwritable(
 
 
 def _is_private(op: BufferOp) -> bool:
-    """Whether a buffer is the program's own: neither the caller's memory nor state."""
-    return op.caller is None and op.state is None and not op.is_allocated
+    """Whether a buffer is planned for one run: no state, and not allocated at run time."""
+    return op.state is None and not op.is_allocated
 
 
 def _place_in(value: SSAValue) -> tuple[BufferOp | None, int]:

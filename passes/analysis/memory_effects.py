@@ -190,7 +190,8 @@ def memory_of(
         *possible_shares(ctx, instructions, keys, in_place or {}, sizes_known=sizes_known),
         *workspace_shares(method, instructions, keys, by_key),
     ]
-    shares = [share for share in found_shares if _dies_there(share, by_key)]
+    planned = [share for share in found_shares if share.operand in by_key and share.result in by_key]
+    shares = [share for share in planned if _dies_there(share, by_key)]
     return MethodMemory(Problem(buffers, pools or {}, shares), dict(keys), tuple(keys))  # type: ignore[arg-type]
 
 

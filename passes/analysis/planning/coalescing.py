@@ -9,7 +9,8 @@ planner takes what turns out best (Chaitin 1982, "Register allocation and spilli
 step coalescing: two names become one where that interferes with nothing):
 
 * results of the same size only,
-* wherever possible,
+* wherever possible, those of the same size first or last,
+* the same, with sets of parts pinned to the start of the pool (``pinning.py``),
 * parts only where they lower the peak: of the instructions at which most bytes are live, the joins at each are tried,
   and kept when the peak gets lower.
 
@@ -23,6 +24,7 @@ from dataclasses import replace
 from itertools import product
 
 from etir.passes.analysis.planning.lower_bound import lower_bound
+from etir.passes.analysis.planning.pinning import pinned
 from etir.passes.analysis.planning.problem import Problem, Share, align_up
 from etir.passes.analysis.planning.segments import Segments, common
 
@@ -36,11 +38,13 @@ def variants(problem: Problem) -> Iterator[Problem]:
     alike = [share for share in shares if _is_alike(problem, share[0])]
     parts = [share for share in shares if not _is_alike(problem, share[0])]
     found: list[Problem] = []
-    for chosen in (alike, [*alike, *parts]) if parts else (alike,):
+    for chosen in (alike, [*alike, *parts], [*parts, *alike]) if parts else (alike,):
         made = joined(problem, chosen)
         if made.buffers != problem.buffers and all(made.buffers != other.buffers for other in found):
             found.append(made)
             yield made
+            if chosen is not alike and (at_the_start := pinned(problem, made)) is not None:
+                yield at_the_start
     if parts and found:
         made = _where_it_helps(problem, alike, parts)
         if all(made.buffers != other.buffers for other in (problem, *found)):
@@ -110,11 +114,8 @@ class _Sets:
         }
         self.shares: dict[tuple[int, int, int], int] = {}
         aliased = {b.alias_of[0]: None for b in problem.buffers if b.alias_of is not None}
-        self.settled = {
-            b.key: None
-            for b in problem.buffers
-            if b.alias_of is not None or b.fixed_offset is not None or b.key in aliased
-        }
+        self.settled = {b.key: None for b in problem.buffers if b.alias_of is not None or b.key in aliased}
+        self.fixed = {b.key: b.fixed_offset for b in problem.buffers if b.fixed_offset is not None}
 
     def join(self, shares: Sequence[Share]) -> None:
         """Put the result into the operand or the operand into the result, unless their sets are in the way."""
@@ -126,11 +127,14 @@ class _Sets:
             return
         buffers = self.original.by_key
         offset = at_first + share.displacement - at_second
-        if offset < 0 or offset + buffers[second].size > buffers[first].size:
+        is_inside = offset >= 0 and offset + buffers[second].size <= buffers[first].size
+        if not is_inside or (second in self.fixed and first not in self.fixed):
             first, second, offset = second, first, -offset
         if offset < 0 or offset + buffers[second].size > buffers[first].size:
             return
-        if offset % self.alignment[second]:
+        if (self.fixed.get(first, 0) + offset) % self.alignment[second] or offset % self.alignment[second]:
+            return
+        if second in self.fixed:
             return
         for here, there in self.segments[first].meeting(self.segments[second], offset):
             for begin, end in common(here.live, there.live):
@@ -148,7 +152,8 @@ class _Sets:
         return over == apart or under == -apart
 
     def _unite(self, root: int, other: int, offset: int) -> None:
-        if len(self.members[other]) > len(self.members[root]) and offset == 0 and self._alike(root, other):
+        is_longer = len(self.members[other]) > len(self.members[root])
+        if is_longer and root not in self.fixed and offset == 0 and self._alike(root, other):
             root, other = other, root
         self.alignment[root] = max(self.alignment[root], self.alignment[other])
         for key in self.members.pop(other):

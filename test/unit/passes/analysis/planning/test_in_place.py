@@ -41,8 +41,29 @@ def test_not_above_what_it_is_without() -> None:
     buffers = [Buffer(0, 1024, ((0, 1),)), Buffer(1, 16, ((1, 9),)), Buffer(2, 1024, ((2, 9),))]
     problem = Problem(buffers, shares=[Share(1, 0, 1)])
     # Written over: 1024 + 1024. Apart: 1024 + 16.
-    assert [max(g.live[-1][1] for g in v.groups) for v in variants(problem)] == [9]
+    assert [max(g.live[-1][1] for g in v.groups) for v in variants(problem)] == [9, 9]
     assert plan(problem).pool_sizes[1] == 1040
+
+
+def test_what_is_free_between_parts() -> None:
+    """1024 bytes for instruction 2 alone, and a part of them that is there before: the other half is free until then.
+    The whole from instruction 0 on, and 512 beside it, are 1536.
+    """
+    buffers = [Buffer(0, 64, ((0, 2),)), Buffer(1, 1024, ((2, 2),)), Buffer(2, 512, ((0, 1),))]
+    problem = Problem(buffers, shares=[Share(2, 0, 1, -512)])
+    found = plan(problem)
+    assert (found.offsets[1] + 512, found.pool_sizes) == (found.offsets[0], {1: 1024})
+    assert verify_plan(problem, found) == []
+
+
+def test_over_a_buffer_that_is_fixed() -> None:
+    """The result goes to where the operand is said to be, or the operand to where the result is."""
+    for fixed in (0, 1):
+        buffers = [Buffer(n, 64, ((n, n + 1),), fixed_offset=32 if n == fixed else None) for n in (0, 1)]
+        problem = Problem(buffers, shares=[Share(1, 0, 1)])
+        found = plan(problem)
+        assert (found.offsets, found.pool_sizes) == ({0: 32, 1: 32}, {1: 96})
+        assert verify_plan(problem, found) == []
 
 
 def test_a_part_of_an_operand() -> None:
