@@ -14,6 +14,7 @@ from etir.backends.api.patterns import Row, operator_of
 
 if TYPE_CHECKING:
     from etir.backends.native.blob import NativeBlob
+    from etir.backends.native.frame import Frame
     from etir.interpret.evaluator import Evaluator
 
 VERSION = 1
@@ -97,14 +98,21 @@ class NativeBackend(Backend):
 
     def preprocess_all(self, functions: Sequence[tuple[str, Outlined, NativeOptions]]) -> list[Artifact]:
         """As :meth:`preprocess`; what is linked of a program is registered in one file."""
+        from etir.backends.native.frame import Frame
         from etir.backends.native.linked import link_functions
 
         linked = link_functions([(o, options.cpus, options.cc) for _, o, options in functions if options.linked])
-        return [
-            linked.pop(0) if options.linked else self._loaded(outlined, options) for _, outlined, options in functions
-        ]
+        if not functions:
+            return []
+        frame = Frame(functions[0][1].module)
+        loaded: dict[int, Artifact] = {}
+        for index in frame.in_order([outlined.name for _, outlined, _ in functions]):
+            _, outlined, options = functions[index]
+            if not options.linked:
+                loaded[index] = self._loaded(outlined, options, frame)
+        return [loaded[i] if i in loaded else linked.pop(0) for i in range(len(functions))]
 
-    def _loaded(self, outlined: Outlined, options: NativeOptions) -> Artifact:
+    def _loaded(self, outlined: Outlined, options: NativeOptions, frame: Frame) -> Artifact:
         """A blob with code, or without."""
         from etir.backends.api.fallback import left_to_kernels
         from etir.backends.native.compile import compile_function, processors, without_code
@@ -114,7 +122,7 @@ class NativeBackend(Backend):
         if options.cpus:
             processors(options.cpus)
         try:
-            return compile_function(outlined, options.cpus, options.cc, options.tune)
+            return compile_function(outlined, options.cpus, options.cc, options.tune, frame)
         except EtirError as error:
             if E1172.id in error.ids:
                 raise

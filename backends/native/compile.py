@@ -17,6 +17,7 @@ from etir.backends.native.cc import Compiler, compiler, shared_objects
 from etir.backends.native.cpu import Cpu, cpu, family_of_host, known, of_family
 from etir.backends.native.dims import dims
 from etir.backends.native.errors import E1170, E1174
+from etir.backends.native.frame import Around, Frame
 from etir.backends.native.groups import ungroup
 from etir.backends.native.image import flat_image
 from etir.backends.native.kernels.brgemm import panel_of
@@ -34,7 +35,7 @@ from etir.backends.native.print_c import ENTRY, print_c, weights_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.tile import WeightOp, shape_of
 from etir.backends.native.tune import Tuner, tuner
-from etir.backends.native.workspace import is_alone, plan_both
+from etir.backends.native.workspace import plan_both
 from etir.backends.reference.lowered import LoweredFunction
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 from etir.dialects.text import source_location
@@ -42,7 +43,11 @@ from etir.dialects.text import source_location
 if TYPE_CHECKING:
     import numpy as np
 
-REWRITES: list[Callable[[FuncOp], None]] = [forward_copies, fold_scales, fuse_attention]
+REWRITES: list[Callable[[FuncOp], None]] = [
+    forward_copies,
+    fold_scales,
+    fuse_attention,
+]
 """Rewrites of ``tile``, each a pass of its own, in their order."""
 ALIGNMENT = 64
 OBJECT_BYTES = 256
@@ -64,17 +69,20 @@ def processors(names: Sequence[str]) -> list[Cpu]:
     return chosen
 
 
-def compile_function(outlined: Outlined, cpus: Sequence[str], cc: str, tune: str = "") -> Artifact:
+def compile_function(
+    outlined: Outlined, cpus: Sequence[str], cc: str, tune: str = "", frame: Frame | None = None
+) -> Artifact:
     """The blob of an outlined function, for each of ``cpus`` (empty: all of the host's family).
 
-    ``tune`` is ``host``, or a file of schedules (``tune.py``).
+    ``tune`` is ``host``, or a file of schedules (``tune.py``). ``frame`` has the calls of the module's delegates; those
+    before this one have been planned.
     """
     chosen = processors(cpus)
     using = compiler(cc)
     measured = tuner(tune, using)
     verify_groups(outlined.func)
     with decided(outlined.func):
-        return _compiled(outlined, chosen, using, measured)
+        return _compiled(outlined, chosen, using, measured, frame or Frame(outlined.module))
 
 
 @contextmanager
@@ -86,10 +94,12 @@ def decided(func: FuncOp) -> Iterator[None]:
         raise E1174.error(f"code would decide by a size: {error}", source_location(func.location)) from error
 
 
-def _compiled(outlined: Outlined, chosen: Sequence[Cpu], using: Compiler, measured: Tuner | None) -> Artifact:
+def _compiled(
+    outlined: Outlined, chosen: Sequence[Cpu], using: Compiler, measured: Tuner | None, frame: Frame
+) -> Artifact:
     func = tile_function(outlined.func, chosen[0])
     kernels = _kernels(outlined)
-    planned = plan_both(func, kernels, is_alone(outlined))
+    planned = plan_both(func, kernels, free_places(outlined, frame))
     arena = planned.arena
     shapes = readable_shapes(outlined)
     texts: list[str] = []
@@ -114,6 +124,8 @@ def _compiled(outlined: Outlined, chosen: Sequence[Cpu], using: Compiler, measur
         Variant(c.name, bound(image, inputs, arguments, arena, sizes)) for c, image in zip(chosen, images, strict=True)
     ]
     workspace = planned.workspace
+    if workspace is not None:
+        frame.keep(outlined.name, workspace.outputs)
     size = 0 if workspace is None else workspace.size
     blob = NativeBlob(inputs, arguments, arena, weights, constants, tuple(variants), fallback.blob, size)
     return Artifact(
@@ -124,6 +136,11 @@ def _compiled(outlined: Outlined, chosen: Sequence[Cpu], using: Compiler, measur
         method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + argument_bytes(arguments, len(weights), 4),
         temp_memory=fallback.temp_memory,
     )
+
+
+def free_places(outlined: Outlined, frame: Frame) -> Around:
+    """Where the inputs and outputs of an outlined function may be."""
+    return frame.around(outlined.name, len(outlined.func.body.block.args), len(outlined.result.arguments))
 
 
 def without_code(outlined: Outlined) -> Artifact:

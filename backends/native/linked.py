@@ -29,12 +29,14 @@ from etir.backends.native.compile import (
     OBJECT_BYTES,
     argument_bytes,
     decided,
+    free_places,
     readable_shapes,
     tile_function,
     weight_arrays,
 )
 from etir.backends.native.cpu import Cpu, cpu, known
 from etir.backends.native.errors import E1161, E1170
+from etir.backends.native.frame import Frame
 from etir.backends.native.image import Image, object_bytes
 from etir.backends.native.kernels.template import float_text
 from etir.backends.native.passes.tile_schedule import choose_schedules
@@ -42,7 +44,7 @@ from etir.backends.native.passes.verify_native import verify_groups
 from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.print_c import call_text, header, print_c, weights_of
 from etir.backends.native.tile import shape_of
-from etir.backends.native.workspace import is_alone, plan_code
+from etir.backends.native.workspace import plan_code
 from etir.diagnostics import EtirError
 
 ENTRY = "etir_native_entry"
@@ -70,11 +72,16 @@ def link_functions(functions: Sequence[tuple[Outlined, Sequence[str], str]]) -> 
     Every artifact has the file of its function, which equal ones share; all have those that the functions share. Raises
     E1170 unless one processor is named for all of them.
     """
-    made = [_function(outlined, _processor(cpus), cc) for outlined, cpus, cc in functions]
+    if not functions:
+        return []
+    frame = Frame(functions[0][0].module)
+    found: dict[int, _Function] = {}
+    for index in frame.in_order([outlined.name for outlined, _, _ in functions]):
+        outlined, cpus, cc = functions[index]
+        found[index] = _function(outlined, _processor(cpus), cc, frame)
+    made = [found[index] for index in range(len(functions))]
     if len({function.artifact.linked.processor for function in made if function.artifact.linked is not None}) > 1:
         raise E1170.error("functions of one program are for several processors")
-    if not made:
-        return []
     weights: dict[str, np.ndarray] = {}
     for function in made:
         weights |= function.weights
@@ -107,11 +114,11 @@ def _processor(names: Sequence[str]) -> Cpu:
     return cpu(names[0])
 
 
-def _function(outlined: Outlined, target: Cpu, cc: str) -> _Function:
+def _function(outlined: Outlined, target: Cpu, cc: str, frame: Frame) -> _Function:
     verify_groups(outlined.func)
     with decided(outlined.func):
         func = tile_function(outlined.func, target)
-        planned = plan_code(func, is_alone(outlined))
+        planned = plan_code(func, free_places(outlined, frame))
         arena = planned.arena
         choose_schedules(func, target)
         verify_function(func, target, readable_shapes(outlined), arena)
@@ -130,6 +137,8 @@ def _function(outlined: Outlined, target: Cpu, cc: str) -> _Function:
     sizes = LinkedSizes(target.name, code, sum(array.nbytes for array in weights.values()), arena, made_by)
     variant = Variant(target.name, Image(b"", 0), digest)
     workspace = planned.workspace
+    if workspace is not None:
+        frame.keep(outlined.name, workspace.outputs)
     blob = NativeBlob(inputs, shapes, arena, (), (), (variant,), b"", 0 if workspace is None else workspace.size)
     artifact = Artifact(
         write_blob(blob),

@@ -15,19 +15,15 @@ from dataclasses import dataclass, replace
 
 from xdsl.dialects.func import FuncOp
 
-from etir.backends.api.interface import Outlined
+from etir.backends.native.frame import Around
 from etir.backends.native.functions import outputs_of, places_of
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, extent_of
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
-from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.et.workspace import APART, Workspace
 from etir.passes.analysis.planning.errors import E0703
-
-Around = list[int | None]
-"""For each input and output its place, None for any one, or ``APART``."""
 
 
 @dataclass(frozen=True)
@@ -38,44 +34,33 @@ class Planned:
     workspace: Workspace | None
 
 
-def plan_both(func: FuncOp, kernels: LoweredFunction, is_alone: bool = True) -> Planned:
-    """Plan a function of ``tile`` and its program for the kernels, ``is_alone`` where its method calls no other."""
+def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
+    """Plan a function of ``tile`` and its program for the kernels, with inputs and outputs where ``free`` says."""
     if not _has_buffers(func) and not kernels.has_activations:
         kernels.plan()
         return Planned(plan_function(func), None)
-    free = _free(func, is_alone)
     first, around = _in_turn(func, free, lambda at: _kernels(kernels, at), lambda at: _code(func, at))
-    if max(first) == first[0]:
+    outside = _outside(func, free, around)
+    if max(first) == first[0] and outside == 0:
         return _planned(func, kernels, around)
     second, other = _in_turn(func, free, lambda at: _code(func, at), lambda at: _kernels(kernels, at))
-    return _planned(func, kernels, other if max(second) < max(first) else around)
+    is_less = max(second) + _outside(func, free, other) < max(first) + outside
+    return _planned(func, kernels, other if is_less else around)
 
 
-def plan_code(func: FuncOp, is_alone: bool = True) -> Planned:
-    """Plan a function of ``tile`` that has no program for the kernels."""
+def plan_code(func: FuncOp, free: Around) -> Planned:
+    """Plan a function of ``tile`` that has no program for the kernels, as :func:`plan_both`."""
     if not _has_buffers(func):
         return Planned(plan_function(func), None)
-    arena, places = _code(func, _free(func, is_alone))
+    arena, places = _code(func, free)
     inputs = len(places) - outputs_of(func)
     return Planned(arena, Workspace(arena, tuple(places[:inputs]), tuple(places[inputs:])))
 
 
-def is_alone(outlined: Outlined) -> bool:
-    """Whether the method that calls an outlined function calls no other."""
-    for method in outlined.module.body.block.ops:
-        calls = [op.callee.root_reference.data for op in method.walk() if isinstance(op, CallDelegateOp)]
-        if outlined.name in calls:
-            return len(calls) == 1
-    return True
-
-
-def _free(func: FuncOp, is_alone: bool) -> Around:
-    """What any place will do for. An input that something else has made is in that workspace already, or lives so long
-    that this one would have to live as long.
-    """
-    outputs = outputs_of(func)
-    inputs = len(func.body.block.args) - outputs
-    return [*([None] if is_alone else [APART]) * inputs, *[None] * outputs]
+def _outside(func: FuncOp, free: Around, around: Around) -> int:
+    """Bytes of inputs and outputs that could be in the workspace and are not."""
+    rows = zip(func.body.block.args, free, around, strict=True)
+    return sum(4 * most(extent_of(arg.type)) for arg, may, is_at in rows if may != APART and is_at == APART)
 
 
 def _has_buffers(func: FuncOp) -> bool:

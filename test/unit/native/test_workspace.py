@@ -41,6 +41,19 @@ class Apart(nn.Module):
         return self.second(torch.cumsum(torch.relu(self.first(x)), 0)) * 0.1
 
 
+class Several(nn.Module):
+    """Three delegates; what the first one makes for the third lives while the second one runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(64, 96), nn.Linear(96, 64), nn.Linear(64, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        start = torch.tanh(self.first(x))
+        middle = torch.sigmoid(self.second(torch.cumsum(start, 0)))
+        return self.third(torch.tanh(torch.cumsum(middle, 0) + start[:, :64])) * 0.5
+
+
 def planned(program: Program) -> int:
     """Bytes of planned and temporary memory."""
     memory = program.report().methods[0].runtime
@@ -49,10 +62,14 @@ def planned(program: Program) -> int:
 
 def cases() -> dict[str, tuple[nn.Module, torch.Tensor]]:
     torch.manual_seed(0)
-    return {"net": (Net().eval(), torch.randn(1, 3, 16, 16)), "apart": (Apart().eval(), torch.randn(16, 64))}
+    return {
+        "net": (Net().eval(), torch.randn(1, 3, 16, 16)),
+        "apart": (Apart().eval(), torch.randn(16, 64)),
+        "several": (Several().eval(), torch.randn(16, 64)),
+    }
 
 
-@pytest.mark.parametrize("name", ["net", "apart"])
+@pytest.mark.parametrize("name", ["net", "apart", "several"])
 @pytest.mark.parametrize("options", [{}, {"plan_inputs": False}, {"plan_outputs": False}], ids=str)
 def test_results(name: str, options: dict[str, bool]) -> None:
     """Code, kernels and the interpreter compute what eager does, run after run, wherever inputs and outputs are."""
@@ -79,6 +96,20 @@ def test_memory_is_the_methods() -> None:
     assert 0 < blob.arena_bytes <= blob.workspace <= planned(program) < blob.workspace + 64
     assert planned(program) <= planned(etir.compile(exported, target="etir"))
     assert program.report().methods[0].runtime.temp == 0
+
+
+@pytest.mark.parametrize("name", ["apart", "several"])
+def test_workspaces_begin_at_one_byte(name: str) -> None:
+    """Workspaces of several delegates lie over one another, and a tensor between two is in both: the method takes what
+    the kernels do and, beside it, the operand of the operator between them or less.
+    """
+    model, x = cases()[name]
+    exported = torch.export.export(model, (x,))
+    program = etir.compile(exported, target="etir", delegates=["native"])
+    workspaces = [read_blob(data).workspace for data in blobs_of(program.buffer)]
+    assert len(workspaces) == {"apart": 2, "several": 3}[name]
+    assert planned(program) < sum(workspaces)
+    assert planned(program) <= planned(etir.compile(exported, target="etir")) + 4096
 
 
 def test_a_workspace_that_is_too_small() -> None:
