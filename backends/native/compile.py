@@ -24,6 +24,7 @@ from etir.backends.native.kernels.brgemm import panel_of
 from etir.backends.native.lowering import constant_name, lower_function
 from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_attention import fuse_attention
+from etir.backends.native.passes.tile_few_rows import read_as_it_lies
 from etir.backends.native.passes.tile_forward import forward_copies
 from etir.backends.native.passes.tile_rows import fuse_rows
 from etir.backends.native.passes.tile_scale import fold_scales
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 REWRITES: list[Callable[[FuncOp], None]] = [
     forward_copies,
     fold_scales,
+    read_as_it_lies,
     fuse_attention,
 ]
 """Rewrites of ``tile``, each a pass of its own, in their order."""

@@ -1,7 +1,8 @@
 """``tile.brgemm``: products, with what follows them while the sums are in registers.
 
 A register tile is ``m`` rows by ``n`` vectors of columns: for each step of depth ``n`` loads, ``m`` broadcasts and
-``m n`` multiply-adds. The columns of a panel of b lie together, so that b is read in order. Depth is cut into slices
+``m n`` multiply-adds. The columns of a panel of b lie together, so that b is read in order; a panel may also be some
+columns of a matrix as it lies, and be narrower than a vector. Depth is cut into slices
 that let the rows of a stay in the second cache; between slices the sums rest in c. Rows are shared out evenly: 197
 rows in tiles of up to 14 are two of 14 and thirteen of 13, not fourteen of 14 and one of 1. Products of up to three
 rows take several panels at once, so that there are enough sums to hide the latency of a multiply-add. Those of a batch
@@ -64,13 +65,14 @@ class Brgemm(Template):
         """Vectors of a tile divide a panel; all registers but those for b and one for a are sums."""
         m, k = shape_of(op.a)[-2:]
         panel = shape_of(op.b)[-1]
-        whole = panel // cpu.vector
+        whole = max(panel // cpu.vector, 1)
         if not is_known((m, k, shape_of(op.b)[-3])):
             return self._schedule_of_sizes(op, cpu)
         if m <= FEW_ROWS and op.taps is None and (m + 1) * whole < cpu.registers:
             wide = min(shape_of(op.b)[-3], (cpu.registers - 1) // ((m + 1) * whole), 4)
+            wide = wide if whole * cpu.vector == panel else 1
             return {"tile": [m, whole], "depth": k, "panels": wide}
-        vectors = 2 if cpu.vector > 4 or cpu.registers < 32 else 4
+        vectors = min(2 if cpu.vector > 4 or cpu.registers < 32 else 4, whole)
         rows = min((cpu.registers - vectors - 1) // vectors, 14)
         lines = min(rows // m, shared_lines(op)) if m <= rows else 1
         if lines > 1:
@@ -132,7 +134,8 @@ class Brgemm(Template):
             return "tile, depth and panels are positive"
         if block < 1 or (not isinstance(m, Size) and block > m):
             return f"a block of {block} rows, of {shape_of(op.a)[-2]}"
-        if panel % (vectors * cpu.vector):
+        is_part = vectors == 1 and panel < cpu.vector
+        if panel % (vectors * cpu.vector) and not is_part:
             return f"{vectors} vectors of {cpu.vector} floats do not divide a panel of {panel}"
         if (rows + 1) * vectors * wide >= cpu.registers:
             return f"a tile of {rows} x {vectors * wide} vectors needs more than {cpu.registers} registers"
@@ -145,8 +148,8 @@ class Brgemm(Template):
         if wide > 1 and (vectors * cpu.vector != panel or depth < shape_of(op.a)[-1]):
             return "several panels at once need whole panels and the whole depth"
         row, column = strides_of(op.b.type)[-2:]
-        if column != 1 or (row != panel and shape_of(op.b)[-2] != 1):
-            return "rows of a panel lie one after another"
+        if column != 1 or isinstance(row, Size):
+            return "columns of a panel lie side by side, its rows at a distance that is known"
         if shape_of(op.c)[-1] != 1 and any(strides_of(v.type)[-1] not in (0, 1) for v in (op.c, *op.extra)):
             return "columns of c and of the extra operands lie side by side, or are one"
         if strides_of(op.c.type)[-1] != 1 and shape_of(op.c)[-1] != 1:

@@ -73,7 +73,7 @@ class ProductText:
                 strict=True,
             )
         )
-        self.between = strides_of(op.b.type)[-3]
+        self.between, self.row = strides_of(op.b.type)[-3:-1]
         self.lda, self.ldc = strides_of(op.a.type)[-2], strides_of(op.c.type)[-2]
         self.extra = [strides_of(e.type)[-2:] for e in op.extra]
         self.slices = -(-self.k // self.depth)
@@ -85,7 +85,7 @@ class ProductText:
     def _passes(self) -> int:
         """The tiles that use a panel before the next one is used; 0 where that is not fetched ahead."""
         bytes_ = 4 * self.taps * self.k * self.panels * self.panel
-        if not is_known((bytes_,)):
+        if not is_known((bytes_,)) or self.row != self.panel:
             return 0
         if self.wide > 1 or bytes_ < FETCHED or self.cpu.l2 == 0 or not self.shares_panels():
             return 0
@@ -190,7 +190,7 @@ class ProductText:
             del lines[1:]
         elif blocks == 1:
             lines[1] = f"const long rows = {self.m};"
-        width = self.vectors * self.cpu.vector
+        width = min(self.vectors * self.cpu.vector, self.panel)
         cut = self.n - (self.panels - 1) * self.panel if self.is_cut_late else self.n % self.panel
         rest = 0 if self.is_cut_late else self.panels % self.wide
         if self.lines > 1:
@@ -257,7 +257,7 @@ class ProductText:
         the number ``there``, an expression of C.
         """
         lines: list[str] = ["{", "  long r = r0;"]
-        offset = f"group * {self.wide * self.between} + p * {self.panel}"
+        offset = f"group * {self.wide * self.between} + p * {self.row}"
         if isinstance(height, Size):
             loops = [(f"  for (; r + {rows} <= r0 + rows; r += {rows})", rows) for rows in heights(self.rows)]
         else:
@@ -341,13 +341,14 @@ class ProductText:
             out.append("  for (long k = k0; k < k1; ++k) {")
         else:
             out.append("  for (long k = 0; k < depth; ++k) {")
-        out += [f"    const vf w{j} = vload(b + {column[1]});" for j, column in enumerate(columns)]
+        load = f"vload_some(b + {{}}, {self.panel})" if self.panel < lanes else "vload(b + {})"
+        out += [f"    const vf w{j} = {load.format(column[1])};" for j, column in enumerate(columns)]
         for i in range(rows):
             products = " ".join(f"s{i}_{j} = vfma(s{i}_{j}, x{i}, w{j});" for j in range(len(columns)))
             out.append(f"    const vf x{i} = vset(a[{self._at(self.op.a, i)}]); {products}")
         if self.passes:
             out.append(f"    __builtin_prefetch(next, 0, 2); next += {-(-self.panel // self.passes)};")
-        out += [f"    a += 1; b += {self.panel};", "  }"]
+        out += [f"    a += 1; b += {self.row};", "  }"]
         if level_of_run == len(loops):
             out += end_of_run
         if runs > 1:

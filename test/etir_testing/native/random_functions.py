@@ -187,6 +187,13 @@ def products(function: Function, count: int = 8) -> None:
                 of(a), of(b), out, [of(x) for x in e], body.clone()
             ),
         )
+    for panel in (4, 8, 16, 32):  # a matrix as it lies, also with panels that are narrower than a vector
+        m, k, parts, gap = sizes(chance, (1, 6)), sizes(chance, (5, 16)), chance.randint(1, 3), chance.randint(0, 3)
+        n = panel * parts
+        a = function.tensor((2, m, k))
+        b = function.strided((2, parts, k, panel), (k * (n + gap), panel, n + gap, 1))
+        body = epilogue(chance, 1)
+        function.step((2, m, n), lambda of, out, a=a, b=b, body=body: BrgemmOp(of(a), of(b), out, [], body.clone()))
 
 
 def maps(function: Function, count: int = 10) -> None:

@@ -250,11 +250,11 @@ func.func @numbers(%x: memref<30x20xf32>, %w: memref<1x20x32xf32>, %y: memref<30
 
 // -----
 
-// Rows of a panel with gaps: the C goes from one to the next by what they have.
-// CHECK: error[E1164]: {{.*}}rows of a panel lie one after another
+// Rows of a panel may have gaps, as those of a matrix have, but not its columns: they are vectors.
+// CHECK: error[E1164]: {{.*}}columns of a panel lie side by side
 func.func @gaps(%x: memref<30x20xf32>, %w: memref<2000xf32>, %y: memref<30x64xf32>) attributes {native.outputs = 1 : i64} {
-  %v = memref.reinterpret_cast %w to offset: [0], sizes: [2, 20, 32], strides: [700, 33, 1] : memref<2000xf32> to memref<2x20x32xf32, strided<[700, 33, 1]>>
-  tile.brgemm %x, %v, %y() schedule {tile = [4 : i64, 2 : i64], depth = 20 : i64, rows = 30 : i64} : memref<30x20xf32>, memref<2x20x32xf32, strided<[700, 33, 1]>>, memref<30x64xf32>() {
+  %v = memref.reinterpret_cast %w to offset: [0], sizes: [2, 20, 32], strides: [700, 64, 2] : memref<2000xf32> to memref<2x20x32xf32, strided<[700, 64, 2]>>
+  tile.brgemm %x, %v, %y() schedule {tile = [4 : i64, 2 : i64], depth = 20 : i64, rows = 30 : i64} : memref<30x20xf32>, memref<2x20x32xf32, strided<[700, 64, 2]>>, memref<30x64xf32>() {
   ^bb0(%0: f32):
     tile.yield %0 : f32
   }
