@@ -72,6 +72,9 @@ def _report_parser() -> ToolParser:
     )
     parser.add_argument("-o", "--output", default="-", metavar="FILE", help="default: standard output")
     parser.add_argument("--only", metavar="PATTERN", help="cells whose names fit")
+    parser.add_argument(
+        "--plan", metavar="PLAN", help="the rows of this plan as this compiler makes them, not the last of each cell"
+    )
     parser.add_argument("--title", default="", metavar="TEXT", help="name of the page (default: that of the plan)")
     return parser
 
@@ -108,24 +111,26 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     print(found)
     if not arguments.check:
         return OK
-    names = dict.fromkeys(cell.name for _, cell in plan.cells())
-    return OK if all(row.is_good for row in found.rows() if row.name in names) else UNFINISHED
+    return OK if all(row.is_good for row in found.rows()) else UNFINISHED
 
 
 def _report(arguments: argparse.Namespace, console: Console) -> int:
     from fnmatch import fnmatchcase
 
+    from etir.sweeps.reader import read_plan
     from etir.sweeps.report import changes, changes_text, csv_text, table
     from etir.sweeps.results import Results, Row
+    from etir.sweeps.run import ids_of
 
-    def rows_of(path: str) -> list[Row]:
+    def rows_of(path: str, ids: frozenset[str] | None = None) -> list[Row]:
         with Results(path, read_only=True) as results:
-            return [row for row in results.rows() if arguments.only is None or fnmatchcase(row.name, arguments.only)]
+            found = results.rows(ids=ids)
+            return [row for row in found if arguments.only is None or fnmatchcase(row.name, arguments.only)]
 
     suffixes = {"html": "html", "csv": "csv"}
     form = arguments.format or suffixes.get(arguments.output.rpartition(".")[2], "table")
     check_output(None if arguments.output == "-" else arguments.output)
-    rows = rows_of(arguments.results)
+    rows = rows_of(arguments.results, None if arguments.plan is None else ids_of(read_plan(arguments.plan)))
     against = None if arguments.against is None else rows_of(arguments.against)
     if form == "html":
         from etir.sweeps.page import sweep_page

@@ -49,15 +49,18 @@ def opinfo(cell: Any) -> Mapping[str, Any]:
     wrong = differences({cell.program: outcomes}, exceptions(bounds.programs))
     problems = [*wrong, *(f"{name}: {why}" for name, why in sorted(found.numpy.failed.items()))]
     problems += [f"{name}: {tally.failed.total()} calls" for name, tally in found.kernels.items() if tally.failed]
-    return {
+    figures = {
         "kernel_calls": sum(tally.passed.total() for tally in found.kernels.values()),
         "kernel_failures": kernels,
         "numpy_calls": found.numpy.passed.total(),
         "numpy_failures": len(found.numpy.failed),
         "programs": sum(outcome.stage == "ok" for outcome in outcomes),
-        "status": "wrong" if problems else "ok",
-        "message": "; ".join(problems),
     }
+    if problems:
+        return {**figures, "status": "wrong", "message": "; ".join(problems)}
+    if not any(figures.values()):
+        return {**figures, "status": "unchecked", "message": "no sample fits a kernel, a NumPy operator or a program"}
+    return figures
 
 
 @cache

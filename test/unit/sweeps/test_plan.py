@@ -134,7 +134,7 @@ def test_the_grid() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["zoo", "opinfo", "accuracy", "schedules"])
+@pytest.mark.parametrize("name", ["zoo", pytest.param("opinfo", marks=pytest.mark.nightly), "accuracy", "schedules"])
 def test_the_repository_s_plans(name: str) -> None:
     plan = read_plan(ROOT / "benchmarks" / "plans" / f"{name}.toml")
     assert len(list(plan.cells())) >= 10

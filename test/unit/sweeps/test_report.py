@@ -164,6 +164,22 @@ def test_the_command_runs_plans(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "E1907" in capsys.readouterr().err
 
 
+def test_the_rows_of_a_plan_that_was_changed_and_changed_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last row of a cell is of the plan between; the report of a plan, and --check, look at its own."""
+    plan, results = tmp_path / "plan.toml", str(tmp_path / "r.sqlite")
+    text = 'function = "etir_testing.sweeps.cells:figures"\n[[programs]]\nname = "a"\n'
+    for changed in ("", 'arguments = { kind = "raise" }\n', ""):
+        plan.write_text(text + changed)
+        assert et_sweep.main([str(plan), "-o", results, "--jobs", "0", "--quiet", "--check"]) == bool(changed)
+    assert capsys.readouterr().out.endswith("1 cells: 1 read, 0 run\n")
+    assert et_sweep.main(["report", results, "--format", "csv"]) == 0
+    assert "no such thing" in capsys.readouterr().out
+    assert et_sweep.main(["report", results, "--format", "csv", "--plan", str(plan)]) == 0
+    assert "no such thing" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("words", [[], ["report"]])
 def test_common_options(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     for option, said in (("--help", "usage: et-sweep"), ("--version", "et-sweep")):
