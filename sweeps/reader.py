@@ -125,6 +125,9 @@ class Reader:
                 self._unknown((*path, key), "entry", key, known)
 
     def _distinct(self, key: str, names: Sequence[str]) -> None:
+        for name in names:
+            if not name or not name.isprintable():
+                self._wrong((key,), "names of letters that can be printed", name)
         for name in (name for name, count in Counter(names).items() if count > 1):
             self._found.append(E1903.diagnostic(f"two {key} are called '{name}'", self._at((key,), name)))
 

@@ -73,6 +73,14 @@ def test_everything_that_is_wrong_is_reported_with_its_place(tmp_path: Path) -> 
         (_plan(recipes=[{"name": "x"}]), "E1903", "'recipes.0' takes"),
         (_plan(recipes=[{"recipe": "static-int8", "encodings": "mean"}]), "E1902", "method to choose scales 'mean'"),
         (_plan(recipes=["float32", "float32"]), "E1903", "two recipes are called 'float32'"),
+        (
+            _plan(recipes=[{"name": "two\nlines", "recipe": "weight-int8"}]),
+            "E1903",
+            "that can be printed, not 'two\\nlines'",
+        ),
+        (_plan(options=[{"name": "half \ud800"}]), "E1903", "that can be printed, not 'half \\ud800'"),
+        (_plan(delegates=[{"name": "", "delegates": []}]), "E1903", "that can be printed, not ''"),
+        (_plan(recipes=[{"recipe": "static-int8", "ranges": "none.json"}]), "E1902", "there is no file 'none.json'"),
         (_plan(options=[{"plan_inputs": 3}]), "E1903", "plan_inputs"),
         (_plan(depends=["nothing-*.bin"]), "E1902", "no file fits"),
         (_plan(exclude=[{"program": "net"}]), "E1903", "the grid has no cell"),
@@ -90,6 +98,12 @@ def test_wrong_plans(plan: dict[str, object], id: str, text: str) -> None:
         read_plan(plan)
     assert id in caught.value.ids
     assert text in str(caught.value)
+
+
+def test_names_of_any_script() -> None:
+    names = ["größe", "模型", "a/b", "with space", "*[x]", "🙂"]
+    plan = read_plan({"programs": [{"each": names, "factory": "etir_testing.sweeps.models:net"}]})
+    assert [cell.program for _, cell in plan.cells()] == names
 
 
 def test_files_that_are_no_plan(tmp_path: Path) -> None:
