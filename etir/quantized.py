@@ -28,7 +28,7 @@ from etir.phases import phase_of
 from etir.pipeline import pipeline
 from etir.program import Program
 from etir.quantization.aimet import encodings_text, read_encodings
-from etir.quantization.calibration import Statistics, calibrate
+from etir.quantization.calibration import Kept, Statistics, calibrate
 from etir.quantization.encodings import METHODS, encoding
 from etir.quantization.errors import E1501, E1502, E1503, E1506, E1507
 from etir.quantization.measured import METHOD, layers_of, measure
@@ -93,6 +93,7 @@ def quantize_program(
     correct_bias: bool = False,
     budget: float | None = None,
     metric: Metric | None = None,
+    kept: Kept | None = None,
     options: CompileOptions | None = None,
     **keywords: Unpack[CompileKeywords],
 ) -> Quantized:
@@ -114,7 +115,9 @@ def quantize_program(
     the mean error of rounded weights off the biases (`correct-bias`, with calibration data). ``budget`` is how good the
     outputs have to be, in dB from float32, or how much ``metric``, a function from the outputs of all samples to a
     number that is larger for better ones, may lose: layers are put back to float32 until that holds, and the report
-    says so if it cannot (`search-precision`, with calibration data). The other keywords are those of ``etir.compile``;
+    says so if it cannot (`search-precision`, with calibration data). ``kept`` is a mapping, empty at first, in which
+    what calibration sees is kept: a program that is quantized in several ways runs once where they observe the same
+    values. The other keywords are those of ``etir.compile``;
     the same go for :meth:`Quantized.compile`.
 
     Raises E1501 to E1508, and what ``etir.compile`` does.
@@ -158,7 +161,7 @@ def quantize_program(
             ),
         )
         _check_marked(on)
-        statistics = calibrate(on, samples, METHOD) if samples else {}
+        statistics = calibrate(on, samples, METHOD, kept=kept) if samples else {}
         for op, seen in statistics.items():
             if how.activations and op.encoding is None and seen.samples:
                 op.properties["as"] = UniformAttr(encoding(seen, encodings))

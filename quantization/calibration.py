@@ -4,21 +4,26 @@ least number, a greatest one, and a histogram of 2,048 bins.
 The bins lie around zero, from -R to R. A number outside doubles R until it is inside, and pairs of bins become one, so
 that one pass over the data is enough. Of a large tensor, the least and the greatest of all numbers count, and every
 so-many-th is in the histogram: what a sample's 16,384 numbers do not show, more samples do.
+
+What was seen depends on the observed program and the samples alone. Who quantizes one program in several ways can keep
+it under the digest of both: recipes that differ in how integers are chosen, and targets and delegates that observe the
+same values, run the program once.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import gcd
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from etir.diagnostics import EtirError
 from etir.dialects.quant.ops import ObserveOp, Range, RangeAttr
-from etir.dialects.text import source_location
+from etir.dialects.text import print_module, source_location
 from etir.interpret.evaluator import Evaluator
 from etir.interpret.interpreter import Interpreter
 from etir.quantization.errors import E1503, E1504, E1505
@@ -74,6 +79,18 @@ class Statistics:
         return Range(self.low, self.high, self.samples)
 
 
+Numbered = list[tuple[int, Statistics]]
+"""What was seen of observers, by their place in the text."""
+
+
+class Kept(Protocol):
+    """What was seen, by the digest of program and samples: a dictionary, or what keeps it elsewhere."""
+
+    def __contains__(self, key: object, /) -> bool: ...
+    def __getitem__(self, key: str, /) -> Numbered: ...
+    def __setitem__(self, key: str, value: Numbered, /) -> None: ...
+
+
 def _stride(numbers: np.ndarray) -> int:
     """The distance of the numbers that are counted: one that has no factor in common with a dim, so that numbers of all
     indices are among them.
@@ -89,12 +106,50 @@ def calibrate(
     samples: Iterable[Sequence[Any]],
     method: str = "forward",
     evaluator: str | Evaluator = "auto",
+    kept: Kept | None = None,
 ) -> dict[ObserveOp, Statistics]:
     """Run ``method`` on every sample (its inputs) and write the ranges of what is observed into the text, merged with
-    those that are there. Values are freed after their last use.
+    those that are there. Values are freed after their last use. ``kept`` has what was seen before: then nothing runs.
 
     Raises E1503 where there is no sample, E1504 for one that does not fit, E1505 for a value that is not finite.
     """
+    if kept is None:
+        found = _seen(module, samples, method, evaluator)
+    else:
+        listed = list(samples)
+        key = f"{key_of(module, listed)}-{method}"
+        observers = [op for op in module.walk() if isinstance(op, ObserveOp)]
+        if key in kept:
+            found = {observers[index]: statistics for index, statistics in kept[key]}
+        else:
+            found = _seen(module, listed, method, evaluator)
+            kept[key] = [(i, found[op]) for i, op in enumerate(observers) if op in found]
+    for op, statistics in found.items():
+        if statistics.samples:
+            seen = statistics.range
+            if op.seen is not None:
+                before = op.seen.data
+                counted = before.samples + seen.samples
+                seen = Range(min(before.low, seen.low), max(before.high, seen.high), counted)
+            op.properties["seen"] = RangeAttr(seen)
+    return found
+
+
+def key_of(module: ModuleOp, samples: Sequence[Sequence[Any]]) -> str:
+    """32 hexadecimal digits of a program, whose text names its weights by their digests, and of what it runs on."""
+    found = hashlib.sha256(print_module(module).encode())
+    for sample in samples:
+        for value in sample:
+            array = np.asarray(value)
+            found.update(f"{array.dtype} {array.shape}".encode())
+            found.update(np.ascontiguousarray(array).tobytes())
+        found.update(b";")
+    return found.hexdigest()[:32]
+
+
+def _seen(
+    module: ModuleOp, samples: Iterable[Sequence[Any]], method: str, evaluator: str | Evaluator
+) -> dict[ObserveOp, Statistics]:
     interpreter = Interpreter(module, evaluator)
     found: dict[ObserveOp, Statistics] = {}
 
@@ -113,14 +168,6 @@ def calibrate(
         count += 1
     if not count:
         raise E1503.error("static-int8 needs to see inputs")
-    for op, statistics in found.items():
-        if statistics.samples:
-            seen = statistics.range
-            if op.seen is not None:
-                before = op.seen.data
-                counted = before.samples + seen.samples
-                seen = Range(min(before.low, seen.low), max(before.high, seen.high), counted)
-            op.properties["seen"] = RangeAttr(seen)
     return found
 
 

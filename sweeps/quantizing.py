@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.text import parse_module, print_module
+from etir.quantization.calibration import Numbered
 from etir.quantization.recipes import recipe_of
 from etir.quantization.report import KINDS, QuantizationReport
+from etir.sweeps.identity import compiler_digest, digest_of
+from etir.sweeps.store import Store
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -29,6 +32,26 @@ class Said:
 
     layers: str
     notes: tuple[str, ...] = ()
+
+
+class KeptStatistics:
+    """What calibrations have seen, as artefacts: those of other jobs of this folder are found, too."""
+
+    def __init__(self, store: Store):
+        self._store = store
+
+    def __contains__(self, key: object) -> bool:
+        return self._store.has(_artefact(str(key)))
+
+    def __getitem__(self, key: str) -> Numbered:
+        return pickle.loads(self._store.read(_artefact(key)))
+
+    def __setitem__(self, key: str, value: Numbered) -> None:
+        self._store.write(_artefact(key), pickle.dumps(value))
+
+
+def _artefact(key: str) -> str:
+    return digest_of([compiler_digest(), "seen", key])
 
 
 def said_of(report: QuantizationReport) -> Said:

@@ -88,7 +88,7 @@ def _export(job: Job, store: Store) -> Outcome:
 def _quantize(job: Job, store: Store) -> Outcome:
     from etir.quantized import quantize_program
     from etir.sweeps.exporting import read_export
-    from etir.sweeps.quantizing import module_bytes, said_of
+    from etir.sweeps.quantizing import KeptStatistics, module_bytes, said_of
 
     found = read_export(store.read(job.needs[0]))
     given = job.given
@@ -100,6 +100,7 @@ def _quantize(job: Job, store: Store) -> Outcome:
         calibration=found["calibration"],
         target=given["target"],
         delegates=given["delegates"],
+        kept=KeptStatistics(store),
         **keywords,
         **given["options"],
     )

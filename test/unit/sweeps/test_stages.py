@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import etir
 from etir.sweeps import Row
 from etir.sweeps.store import Store
@@ -49,6 +51,31 @@ def test_layers_in_another_precision(tmp_path: Path) -> None:
     assert "weights of 2 layers rounded by gptq" in said["gptq"][1]
     differences = {rows[name].figures["difference"] for name in ("etir/weight-int4/default", "etir/gptq/default")}
     assert len(differences) == 2  # The keywords reach the quantizer.
+
+
+def test_calibration_runs_once_for_what_is_observed_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ways to choose integers share it, also in another sweep of the same folder; other data, and what delegates
+    observe besides, do not; and nothing else changes.
+    """
+    from etir.quantization import calibration
+
+    ran: list[int] = []
+    original = calibration._seen
+    monkeypatch.setattr(calibration, "_seen", lambda *given: ran.append(1) or original(*given))
+    recipes = [
+        {"name": name, "recipe": "static-int8", "equalize": False, **more}
+        for name, more in (("plain", {}), ("mse", {"encodings": "mse"}), ("gptq", {"rounding": "gptq"}))
+    ]
+    together = _rows(tmp_path / "r.sqlite", "uneven", recipes=recipes)
+    first = len(ran)
+    alone = _rows(tmp_path / "a.sqlite", "uneven", recipes=recipes[:1])
+    assert len(ran) == 2 * first  # As often for three recipes as for one.
+    more = _rows(tmp_path / "r.sqlite", "uneven", recipes=[{**recipes[0], "name": "bias", "correct_bias": True}])
+    assert len(ran) == 2 * first and more["etir/bias/default"].status == "ok"
+    name = "etir/plain/default"
+    assert together[name].figures["difference"] == alone[name].figures["difference"]
+    _rows(tmp_path / "r.sqlite", "net", recipes=recipes[:1])
+    assert len(ran) > 2 * first
 
 
 def test_a_row_of_nothing_is_not_ok(tmp_path: Path) -> None:
