@@ -7,12 +7,15 @@ An entry names the calls that it is about, what becomes of them, and why; all th
     {"empty": ["self"], "why": "..."}
     {"narrowed": ["self", "other"], "why": "computed in the type of the tensor of rank 0"}
     {"values": "NaN", "why": "the largest value is another than PyTorch's, which is NaN"}
+    {"values": "a shift that is negative or not below the width of the type", "counts": "other", "why": "..."}
 
 ``dtypes`` are constraints of :mod:`etir.targets.rules`, on numbers too (``"beta": "is(0, 0.0)"``), ``ranks`` the least
 and greatest rank of arguments, ``empty`` arguments without elements. ``narrowed`` are arguments of which one of rank 0
 has a wider type than those that have dims, in whose type PyTorch computes. ``effect`` is ``wrong`` (the default) or
 ``abort``: the process ends. What depends on ``values`` is known at run time only: the link check lets it pass, and the
-reference of kernels says it. ``python -m etir.tools.probe.hostile`` finds what to write here.
+reference of kernels says it. ``counts`` names an argument that is right from 0 to below the width of the result's type:
+`decompose-aten` keeps the call where the compiler knows that it is. ``python -m etir.tools.probe.hostile`` finds what
+to write here.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from etir.targets.dtypes import can_cast, promote_all
 from etir.targets.errors import E0602
 from etir.targets.rules import Call, Constraint, Shape, parse_constraint
 
-_FIELDS = ("dtypes", "ranks", "empty", "narrowed", "values", "effect", "why")
+_FIELDS = ("dtypes", "ranks", "empty", "narrowed", "values", "counts", "effect", "why")
 _EFFECTS = {"wrong": "wrong result", "abort": "ends the process"}
 EFFECTS = tuple(_EFFECTS.values())
 """What the reasons begin with for which a call is refused."""
@@ -42,6 +45,7 @@ class Wrong:
     empty: tuple[str, ...] = ()
     narrowed: tuple[str, ...] = ()
     values: str = ""
+    counts: str = ""
 
     @staticmethod
     def parse(entry: Mapping[str, Any]) -> Wrong:
@@ -59,6 +63,7 @@ class Wrong:
             tuple(entry.get("empty", ())),
             tuple(entry.get("narrowed", ())),
             entry.get("values", ""),
+            entry.get("counts", ""),
         )
 
     def holds(self, call: Call, ranks: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[Shape]]) -> bool:

@@ -28,8 +28,6 @@ NORMAL_FORM = (
     "aten.empty.memory_format",
     "aten.scatter.reduce",
     "aten.scatter.value_reduce",
-    "aten.bitwise_left_shift.Tensor_Scalar",
-    "aten.bitwise_right_shift.Tensor_Scalar",
 )
 """The pattern brings the call into the form that kernels compute as torch does (dtypes that promote, dims that are left
 out), or that passes know (a batch norm in inference, which folds into a convolution); it leaves other calls alone.

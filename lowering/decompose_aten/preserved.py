@@ -23,8 +23,10 @@ from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
 from etir.extensions import registry_cache
+from etir.lowering.build.builder import is_tensor
 from etir.lowering.build.promotion import scalar_type_of
 from etir.lowering.decompose_aten.exceptions import DECOMPOSED, PIECES
+from etir.lowering.decompose_aten.value_range import value_range
 from etir.targets.manifest import KernelEntry, load
 
 SPELLED_OUT = ("quantized_decomposed.", "torchao.")
@@ -161,8 +163,18 @@ def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
             table[argument.name] = column if isinstance(value, tuple) else column[0]
     if not entry.resizes_output and any(not isinstance(d, int) for r in op.results for d in _dims(r)):
         return False
+    if not all(_is_below_width(given[wrong.counts], op) for wrong in entry.wrong if wrong.counts):
+        return False
     others: dict[str, Any] = {name: value for name, value in given.items() if _is_plain(value)}
     return entry.check(dtypes, ranks=ranks, others=others, shapes=shapes) is None
+
+
+def _is_below_width(count: Any, op: SchemaOp) -> bool:
+    """Whether a number, or all of a tensor, is known to be a count of bits that the result's type has."""
+    (result,) = op.results
+    assert isinstance(result.type, TensorType)
+    known = (count, count) if isinstance(count, int) else value_range(count) if is_tensor(count) else None
+    return known is not None and known[0] >= 0 and known[1] < 8 * BY_TYPE[result.type.element_type].itemsize
 
 
 def _is_plain(value: Any) -> bool:

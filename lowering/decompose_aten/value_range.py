@@ -8,13 +8,14 @@ The functions look through a bounded number of operations and say no when they d
 from __future__ import annotations
 
 import math
+import struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.dialects.aten import ops as aten
-from etir.dialects.dtypes import BY_TYPE, i1
+from etir.dialects.dtypes import BY_TYPE, bf16, f16, f32, f64, i1
 from etir.dialects.et.layout import is_contiguous, is_static
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp
 from etir.dialects.et.weights import BlobAttr
@@ -23,7 +24,6 @@ from etir.lowering.build.builder import dims, element, is_tensor, rank
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.inference import tensor_type_of
 from etir.lowering.build.promotion import BOOL, FLOATING
-from etir.lowering.decompose_aten.families.elementwise import LARGEST
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +33,14 @@ MAX_DEPTH = 24
 
 Interval: TypeAlias = "tuple[float, float] | None"
 """Lowest and highest value, None when nothing is known (a NaN included)."""
+
+LARGEST: dict[Attribute, float] = {
+    f16: 65504.0,
+    bf16: struct.unpack("<f", b"\x00\x00\x7f\x7f")[0],
+    f32: struct.unpack("<f", b"\xff\xff\x7f\x7f")[0],
+    f64: struct.unpack("<d", b"\xff\xff\xff\xff\xff\xff\xef\x7f")[0],
+}
+"""The largest finite number of each floating type."""
 
 _ROW_VIEWS = ("unsqueeze", "view", "expand", "permute", "alias", "clone", "detach", "slice", "select", "index_select")
 

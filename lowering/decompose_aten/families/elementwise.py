@@ -6,17 +6,17 @@ Most overloads here are other names of core ones; :data:`ALIASES` is the table o
 from __future__ import annotations
 
 import math
-import struct
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
 from etir.dialects.aten.base import aten_op
-from etir.dialects.dtypes import bf16, f16, f32, f64, i1, i64
+from etir.dialects.dtypes import f64, i1, i64
 from etir.lowering.build.builder import Builder, Operator, Scalar, TensorOrScalar, dims, element, is_tensor
 from etir.lowering.build.promotion import FLOATING, category_of, result_type, to_floating
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition, rename
+from etir.lowering.decompose_aten.value_range import LARGEST
 
 ALIASES: dict[str, str] = {
     "absolute": "abs",
@@ -364,15 +364,6 @@ def heaviside(b: Builder, x: SSAValue, values: SSAValue) -> SSAValue:
     """0 below 0, 1 above, ``values`` at 0"""
     step = b.cast(b.gt(x, 0), element(x))
     return b(aten.where.self, b.eq(x, 0), values, step)
-
-
-LARGEST: dict[Attribute, float] = {
-    f16: 65504.0,
-    bf16: struct.unpack("<f", b"\x00\x00\x7f\x7f")[0],
-    f32: struct.unpack("<f", b"\xff\xff\x7f\x7f")[0],
-    f64: struct.unpack("<d", b"\xff\xff\xff\xff\xff\xff\xef\x7f")[0],
-}
-"""The largest finite number of each floating type."""
 
 
 @decomposition(aten.nan_to_num.default)

@@ -158,8 +158,23 @@ func.func @forward(%c: tensor<4xi1>, %x: tensor<4xf32>) -> tensor<4xf32> {
 @pytest.mark.parametrize("amount", [2, torch.tensor([0, 1, 2, 3])])
 def test_shifts_are_kernels_of_the_target(side: str, amount: Any) -> None:
     overload = "Scalar" if isinstance(amount, int) else "Tensor"
-    (name,) = check(f"aten.__{side}shift__.{overload}", INTS, amount, options={"target": "executorch"})
+    (name,) = check(f"aten.__{side}shift__.{overload}", INTS, amount, options={"target": "etir"})
     assert name.startswith(f"aten.bitwise_{'left' if side == 'l' else 'right'}_shift.Tensor")
+
+
+@pytest.mark.parametrize(("counts", "is_kernel"), [([0, 3, 31], True), ([0, 3, 32], False), ([-1, 3, 4], False)])
+def test_shifts_by_counts_that_are_known_to_fit_are_kernels(counts: list[int], is_kernel: bool) -> None:
+    """The stock runtime's kernel is right for these."""
+    text = f"""
+func.func @forward(%x: tensor<3xi32>) -> tensor<3xi32> {{
+  %n = et.constant dense<{counts}> : tensor<3xi32>
+  %0 = aten.bitwise_left_shift.Tensor(%x, %n) : (tensor<3xi32>, tensor<3xi32>) -> tensor<3xi32>
+  func.return %0 : tensor<3xi32>
+}}
+"""
+    module, x = parse_module(text), torch.tensor([5, -7, 1 << 20], dtype=torch.int32)
+    assert ("aten.bitwise_left_shift.Tensor" in decompose(module, target="executorch")) == is_kernel
+    assert torch.equal(evaluate(module, [x])[0], x << torch.tensor(counts, dtype=torch.int32))
 
 
 @pytest.mark.parametrize("name", ["addcmul", "addcdiv"])
