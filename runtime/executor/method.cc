@@ -79,6 +79,10 @@ int find_left_out(const Values& values, int32_t index, DtypeSet dtypes) {
   return found;
 }
 
+bool all_zeros(const uint8_t* bytes, size_t count) {
+  return count == 0 || (bytes[0] == 0 && std::memcmp(bytes, bytes + 1, count - 1) == 0);
+}
+
 }  // namespace
 
 void Method::note(Check check, int64_t a, int64_t b) {
@@ -199,7 +203,7 @@ Error Method::check_planned() {
     }
     const uintptr_t address = reinterpret_cast<uintptr_t>(buffer.data);
     if (address % kMemoryAlignment != 0) return fail(Check::PlannedAlignment, i, static_cast<int64_t>(address));
-    if (!buffer.keep) std::memset(buffer.data, 0, static_cast<size_t>(size));
+    if (!buffer.keep && !buffer.zeros) std::memset(buffer.data, 0, static_cast<size_t>(size));
   }
   return Error::Ok;
 }
@@ -274,15 +278,16 @@ Error Method::init_tensor(uint32_t index, const flat::Table& table, Tensor& tens
   }
   const flat::Table allocation = table.table(slot::kAllocationInfo);
   const uint32_t data = table.get<uint32_t>(slot::kDataIndex);
-  if (allocation.at == nullptr || data == 0 || planned_[allocation.get<uint32_t>(slot::kMemoryId) - 1].keep) {
-    return Error::Ok;
-  }
+  if (allocation.at == nullptr || data == 0) return Error::Ok;
+  const PlannedBuffer& buffer = planned_[allocation.get<uint32_t>(slot::kMemoryId) - 1];
+  if (buffer.keep) return Error::Ok;
   const size_t nbytes = tensor.nbytes();
   if (nbytes == 0) return Error::Ok;
   const uint64_t offset = program_->mutable_offsets_.get<uint64_t>(data);
   const uint8_t* bytes = program_->load_segment(program_->mutable_segment_, offset, nbytes, 1);
   if (bytes == nullptr) return fail(Check::FileRead, static_cast<int64_t>(offset), static_cast<int64_t>(nbytes));
-  std::memcpy(tensor.data, bytes, nbytes);
+  // A cache begins with zeros: memory that has them already is not touched, so that it takes none before it is used.
+  if (!buffer.zeros || !all_zeros(bytes, nbytes)) std::memcpy(tensor.data, bytes, nbytes);
   program_->loader_->release(bytes);
   return Error::Ok;
 }

@@ -52,6 +52,8 @@ struct PlannedBuffer {
   uint64_t size = 0;
   /// The contents belong to a method that has been loaded already: load() neither clears it nor writes initial data.
   bool keep = false;
+  /// All bytes are zero: load() need not make them so. Memory that the system gives is, and comes when it is touched.
+  bool zeros = false;
 };
 
 /// The three kinds of memory. The bytes, and the list of planned buffers, must outlive the method.

@@ -67,6 +67,17 @@ std::shared_ptr<void> allocate_aligned(size_t size) {
   return std::shared_ptr<void>(data, std::free);
 }
 
+std::shared_ptr<void> allocate_zeros(size_t size) {
+  if (size >= kLeastReserve) {
+    void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) return nullptr;
+    return std::shared_ptr<void>(data, [size](void* at) { munmap(at, size); });
+  }
+  std::shared_ptr<void> result = allocate_aligned(size);
+  if (result != nullptr) std::memset(result.get(), 0, size);
+  return result;
+}
+
 std::shared_ptr<void> reserve_memory(size_t most, size_t* size) {
   for (size_t bytes = most; bytes >= std::min(most, kLeastReserve); bytes /= 2) {
     void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -36,6 +36,8 @@ Bytes copy_bytes(const void* data, size_t size);
 
 /// Memory for `size` bytes that starts at a cache line, or null.
 std::shared_ptr<void> allocate_aligned(size_t size);
+/// The same, all bytes zero. Large blocks come from the system, which gives a page when it is touched.
+std::shared_ptr<void> allocate_zeros(size_t size);
 /// What allocate_aligned() aligns to, in bytes.
 constexpr size_t kHostAlignment = 64;
 /// At most `most` bytes of address space, fewer where the system refuses; memory comes when it is touched. Null when

@@ -148,9 +148,8 @@ bool Module::uses_shared(const MethodMeta& meta) const {
 bool Module::fill_shared() {
   for (auto& [buffer, shared] : shared_) {
     if (shared.data != nullptr) return true;
-    shared.data = allocate_aligned(shared.size);
+    shared.data = allocate_zeros(shared.size);
     if (shared.data == nullptr) return false;
-    std::memset(shared.data.get(), 0, shared.size);
   }
   for (uint32_t m = 0; m < program_.num_methods(); ++m) {
     if (!uses_shared(program_.method_meta(m))) continue;
@@ -269,11 +268,12 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
     shares_ = shares_ || is_shared;
     planned_[i] = is_shared         ? shared->second.data
                   : size > SIZE_MAX ? nullptr
-                                    : allocate_aligned(static_cast<size_t>(size));
+                                    : allocate_zeros(static_cast<size_t>(size));
     if (planned_[i] == nullptr) return Error::Internal;
     buffers_[i].data = planned_[i].get();
     buffers_[i].size = size;
     buffers_[i].keep = is_shared;
+    buffers_[i].zeros = !is_shared;
   }
   std::vector<const ExternalData*> external;
   for (const auto& item : module_->external_) external.push_back(&item->data);

@@ -44,6 +44,40 @@ def path(compiled: etir.Program, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return path
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_states_of_zeros_take_memory_when_they_are_written() -> None:
+    """A cache of 16 MiB that begins with zeros takes none before it is used; one other number is kept."""
+
+    class Caches(torch.nn.Module):
+        kept: torch.Tensor
+        mark: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("kept", torch.zeros(4 << 20))
+            mark = torch.zeros(1 << 19)
+            mark[-1] = 5
+            self.register_buffer("mark", mark)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.kept.add_(x)
+            self.mark.add_(x)
+            return self.kept[-1:] + self.mark[-1:]
+
+    def anonymous() -> int:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) >> 10
+
+    x = torch.ones(1)
+    compiled = etir.compile(torch.export.export(Caches(), (x,)), target="etir")
+    program = load(compiled)
+    before = anonymous()
+    forward = program.load_method("forward")
+    assert anonymous() - before < 10
+    assert [float(forward(x)[0]) for _ in range(2)] == [7, 9]
+    assert anonymous() - before > 14
+
+
 # --- loading and looking ----------------------------------------------------------------------------------------------
 
 
