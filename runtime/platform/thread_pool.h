@@ -1,8 +1,9 @@
 // Threads for ParallelFor on hosts that have them. Bare-metal builds leave this file out.
 //
-// A pool has a fixed number of workers, which sleep between calls. One call at a time uses them: a second one that
-// comes at the same time, or from inside a worker, runs in its own thread, so that nothing ever waits for a busy pool
-// and nested loops cannot deadlock.
+// A pool has a fixed number of workers. After a call they look for the next one for some tens of microseconds, then
+// they sleep; where there are more threads than processors, they sleep at once. One call at a time uses them: a second
+// one that comes at the same time, or from inside a worker, runs in its own thread, so that nothing ever waits for a
+// busy pool and nested loops cannot deadlock.
 #pragma once
 
 #include <cstdint>
