@@ -78,14 +78,15 @@ class Softmax(Template):
         padded = f"vselect(vfirst({rest}), vload_some(x + j, {rest}), vset(-__builtin_inff()))"
         body = [
             "vf most = vset(-__builtin_inff());",
-            *_walk(n, lanes, "most = vmax(most, vload(x + j));", f"most = vmax(most, {padded});"),
+            # A number that is none may be lost here: it comes back with the sum.
+            *_walk(n, lanes, "most = vmax_bound(most, vload(x + j));", f"most = vmax_bound(most, {padded});"),
             "const vf shift = vset(vlargest(most));",
             "vf sums = vset(0.0f);",
             *_walk(
                 n,
                 lanes,
-                f"const vf e = vexp(vload(x + j) - shift); {whole_store}sums += e;",
-                f"const vf e = vselect(vfirst({rest}), vexp({padded} - shift), vset(0.0f)); {some_store}sums += e;",
+                f"const vf e = vexp_below(vload(x + j) - shift); {whole_store}sums += e;",
+                f"const vf e = vselect(vfirst({rest}), vexp_below({padded} - shift), vset(0.0f)); {some_store}sums += e;",
             ),
             last,
             *_walk(n, lanes, f"vstore(o + j, {result});", f"vstore_some(o + j, {some_result}, {rest});"),
