@@ -46,7 +46,7 @@ E1420 = define(
 E1421 = define(
     "E1421",
     "the compare results cannot be shown",
-    "pass what et-compare --json wrote for the program of this trace",
+    "pass what et-compare -o (or --json) wrote for the program of this trace",
 )
 E1422 = define(
     "E1422",

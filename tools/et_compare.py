@@ -21,7 +21,18 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from etir.tools.common import FAILED, OK, Console, ToolParser, read_bytes, read_head, run_tool, usage_error
+from etir.tools.common import (
+    FAILED,
+    OK,
+    Console,
+    ToolParser,
+    check_output,
+    read_bytes,
+    read_head,
+    run_tool,
+    usage_error,
+    write_output,
+)
 from etir.tools.plugin_arguments import add_plugin_arguments
 
 if TYPE_CHECKING:
@@ -58,6 +69,7 @@ def _parser() -> ToolParser:
     )
     parser.add_argument("--no-search", action="store_true", help="do not search the passes where a level is wrong")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write everything as JSON, which et-explore shows")
     add_plugin_arguments(parser, runs=True)
     return parser
 
@@ -73,6 +85,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         raise usage_error(f"one source and one .pte file are compared; there are {len(arguments.files)} files")
     if not arguments.inputs:
         raise usage_error("name what to run the program on: --inputs FILE.npz, once for each sample")
+    check_output(arguments.output)
     if arguments.load_library:
         from etir.runtime import load_library
 
@@ -102,6 +115,8 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
                 taps=arguments.tap,
             )
         )
+    if arguments.output is not None:
+        write_output(arguments.output, "".join(one.to_json() for one in found))
     for one in found:
         sys.stdout.write(one.to_json() if arguments.json else one.table())
     return OK if all(one.is_good for one in found) else FAILED

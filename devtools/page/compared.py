@@ -1,4 +1,4 @@
-"""Results of ``et-compare --json``: how far values are from the reference, and what is wrong first."""
+"""Results of ``et-compare -o``: how far values are from the reference, and what is wrong first."""
 
 from __future__ import annotations
 

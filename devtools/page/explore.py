@@ -46,7 +46,7 @@ def explore(
         record: the ETRecord of a ``.pte`` file of the stock pipeline: its edge program becomes a level.
         profile: ETDump files (or profiles that were read), one for each method that ran.
         values: the file of values that was written together with the first profile.
-        compare: what ``et-compare --json`` wrote, or what ``etir.devtools.compare`` gives.
+        compare: what ``et-compare -o`` wrote, or what ``etir.devtools.compare`` gives.
         sources: folders in which the source files are looked for (default: the working directory, and the folders of
             installed packages); an empty list keeps all texts of sources out of the page.
         title: what the page is called (default: the file's name).

@@ -163,7 +163,8 @@ def _merge(method: MethodOp, reached: dict[Block, None]) -> None:
     block: Block | None = method.body.blocks[0]
     while block is not None:
         last, following = block.last_op, block.next_block
-        if isinstance(last, (NextOp, JumpOp)) and last.target is following and _entries(method, following) == 1:
+        is_joined = isinstance(last, (NextOp, JumpOp)) and last.target is following
+        if following is not None and last is not None and is_joined and _entries(method, following) == 1:
             last.detach()
             last.erase()
             for op in list(following.ops):

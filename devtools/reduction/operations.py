@@ -2,7 +2,7 @@
 
 Any set of operations of a block is a program: what they take from outside becomes inputs, filled with what the values
 were when the whole method ran, and what they give to the outside becomes outputs. Inside of branches and loops that
-cannot be split so, operations are replaced: by what they read, by a constant, or by nothing.
+have to stay, operations are replaced: by what they read, by a constant, or by nothing.
 """
 
 from __future__ import annotations
