@@ -31,10 +31,8 @@ function(etir_kernel_sources result name)
   get_filename_component(kernels ${ETIR_GENERATE} DIRECTORY)
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name})
   file(MAKE_DIRECTORY ${folder})
-  etir_generate(${folder}/sources.txt --dtypes ${ARGN})
-  etir_generate(${folder}/kernel_table.cc ${ARGN})
-  # kernels/FAMILY/NAME.gen.h, which FAMILY/NAME.cc includes.
-  etir_generate(${folder}/generated --headers ${ARGN})
+  # sources.txt, kernel_table.cc, and in generated kernels/FAMILY/NAME.gen.h, which FAMILY/NAME.cc includes.
+  etir_generate(${folder} --build ${ARGN})
   file(STRINGS ${folder}/sources.txt lines)
   set(sources)
   set(families)

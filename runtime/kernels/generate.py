@@ -2,6 +2,7 @@
 
     python generate.py table.cc [--only selection.txt] [--family FOLDER]...
     python generate.py --headers FOLDER
+    python generate.py --build FOLDER
     python generate.py --target selected.json --only selection.txt
 
 A row of the manifest is keyed by the operator's full name and holds
@@ -30,8 +31,9 @@ that its tensors may have, as core/scalar_type.h names them (none: all that the 
 (without a selection of their own). ``--folder`` adds the kernels of a folder elsewhere, which has a
 ``kernels.json`` of its own. ``--target`` writes the manifest in the form that the compiler's link check reads,
 ``--rows`` the rows alone,
-``--sources`` the source files, ``--dtypes`` the element types that each source file is compiled for. Needs nothing but
-Python's standard library, because the C++ build runs it.
+``--sources`` the source files, ``--dtypes`` the element types that each source file is compiled for. ``--build`` writes
+all that a build needs to a folder: ``sources.txt`` (as ``--dtypes``), ``kernel_table.cc`` and ``generated`` (as
+``--headers``). Needs nothing but Python's standard library, because the C++ build runs it.
 """
 
 from __future__ import annotations
@@ -471,6 +473,7 @@ def main() -> int:
     parser.add_argument("--sources", action="store_true", help="write the list of source files instead")
     parser.add_argument("--dtypes", action="store_true", help="write each source file with a mask of its types instead")
     parser.add_argument("--headers", action="store_true", help="write the sources' headers to a folder instead")
+    parser.add_argument("--build", action="store_true", help="write all that a build needs to a folder instead")
     arguments = parser.parse_args()
     try:
         return _run(arguments)
@@ -482,27 +485,38 @@ def main() -> int:
 def _run(arguments: argparse.Namespace) -> int:
     rows = load_manifest(arguments.folder)
     functions = functions_of(rows)
-    if arguments.headers:
+    if arguments.headers or arguments.build:
+        folder = arguments.output / "generated" if arguments.build else arguments.output
         for name, text in headers(rows).items():
-            _write(arguments.output / name, text)
+            _write(folder / name, text)
+    if arguments.headers:
         return 0
     if arguments.only is not None:
         rows = select(rows, read_selection(arguments.only.read_text(encoding="utf-8")))
     if arguments.family:
         rows = {name: row for name, row in rows.items() if str(Path(row["source"]).parent) in arguments.family}
     rows = limit(rows, arguments.limit)
+    if arguments.build:
+        _write(arguments.output / "sources.txt", sources_text(rows))
+        _write(arguments.output / "kernel_table.cc", table_text(rows, functions))
+        return 0
     if arguments.target:
         text = target_text(rows)
     elif arguments.rows:
         text = rows_text(rows)
     elif arguments.dtypes:
-        text = "".join(f"{source} {mask:#x}u\n" for source, mask in all_sources(rows).items())
+        text = sources_text(rows)
     elif arguments.sources:
         text = "".join(f"{source}\n" for source in all_sources(rows))
     else:
         text = table_text(rows, functions)
     _write(arguments.output, text)
     return 0
+
+
+def sources_text(rows: dict[str, dict[str, Any]]) -> str:
+    """Each source file with a mask of the element types that it is compiled for."""
+    return "".join(f"{source} {mask:#x}u\n" for source, mask in all_sources(rows).items())
 
 
 def _write(path: Path, text: str) -> None:

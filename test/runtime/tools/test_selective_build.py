@@ -89,6 +89,17 @@ def test_the_build_s_target_is_the_tool_s(selected: Path, tmp_path: Path) -> Non
     assert json.loads((tmp_path / "t.json").read_text()) == json.loads((selected / "selected.json").read_text())
 
 
+def test_a_build_gets_at_once_what_each_option_writes(selected: Path, tmp_path: Path) -> None:
+    """``--build`` is for CMake, which would else start Python for each."""
+    generate = [sys.executable, RUNTIME / "kernels" / "generate.py", "--only", selected / "selection.txt"]
+    one, each = tmp_path / "one", tmp_path / "each"
+    subprocess.run([*generate, one, "--build"], check=True)
+    for name, options in {"sources.txt": ["--dtypes"], "kernel_table.cc": [], "generated": ["--headers"]}.items():
+        subprocess.run([*generate, each / name, *options], check=True)
+    found = [{path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*")} for folder in (one, each)]
+    assert found[0] == found[1] and len(found[0]) > 50
+
+
 def test_the_compiler_refuses_what_is_left_out(
     selected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
