@@ -12,6 +12,8 @@ import pytest
 from etir.targets.dtypes import can_cast, promote
 from etir.targets.manifest import Manifest, load
 
+from etir_testing.forks import commands
+
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch")
 
@@ -97,7 +99,7 @@ def test_promotion_and_casts_are_torchs():
 
 def run_probe(*arguments: str) -> str:
     """The output of the probe, which must find no call that the manifest accepts and the runtime does not run."""
-    command = [sys.executable, "-m", "etir.tools.probe", *arguments]
+    command = [commands() / "python", "-m", "etir.tools.probe", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout
@@ -113,7 +115,7 @@ def test_the_usual_call_of_every_kernel_works():
 
 
 def test_the_probe_refuses_unknown_kernels():
-    command = [sys.executable, "-m", "etir.tools.probe", "--op", "aten::relu_"]
+    command = [commands() / "python", "-m", "etir.tools.probe", "--op", "aten::relu_"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "no kernel or no sample for 'aten::relu_'; similar: aten::relu.out" in done.stderr
