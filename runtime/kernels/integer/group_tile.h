@@ -94,30 +94,66 @@ void add_groups(GroupRows x, GroupPanel w, float* acc) {
 
 #if ETIR_INT8_X86
 
-/// AVX2 with numbers of 4 bits: products of bytes are added up in 16 bits, which hold those of a chunk.
+/// detail::end_group on registers: `sums` are those of the 16 columns.
+template <int kRows>
+void end_group_avx2(const GroupRows& x, const GroupPanel& w, int64_t group, const __m256i (*sums)[2], float* acc) {
+  using namespace groups;
+  __m256 scales[2], minimums[2];
+  ETIR_UNROLL
+  for (int v = 0; v < 2; ++v) {
+    scales[v] = _mm256_loadu_ps(w.scales + group * kLanes + v * 8);
+    minimums[v] = w.minimums == nullptr ? _mm256_setzero_ps() : _mm256_loadu_ps(w.minimums + group * kLanes + v * 8);
+  }
+  ETIR_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const int64_t at = group * kRows + r;
+    ETIR_UNROLL
+    for (int v = 0; v < 2; ++v) {
+      float* to = acc + r * kPanel + v * 8;
+      __m256 scale = scales[v];
+      if (x.scales != nullptr) scale = _mm256_mul_ps(scale, _mm256_set1_ps(x.scales[at]));
+      __m256 total = _mm256_add_ps(_mm256_loadu_ps(to), _mm256_mul_ps(scale, _mm256_cvtepi32_ps(sums[r][v])));
+      if (w.minimums != nullptr) total = _mm256_add_ps(total, _mm256_mul_ps(minimums[v], _mm256_set1_ps(x.sums[at])));
+      _mm256_storeu_ps(to, total);
+    }
+  }
+}
+
+/// AVX2 with numbers of 4 bits: products of bytes are added up in 16 bits, which hold those of a chunk. Numbers of the
+/// rows are spread over a register once for both halves of the panel; the loads would take longer than the products.
 template <int kRows>
 void add_groups_avx2_4(GroupRows x, GroupPanel w, float* acc) {
   using namespace groups;
   const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
   for (int64_t g = 0; g < w.groups; ++g) {
     __m256i sums[kRows][2];
+    ETIR_UNROLL
     for (int r = 0; r < kRows; ++r) sums[r][0] = sums[r][1] = _mm256_set1_epi32(x.offsets[g * kRows + r]);
     for (int64_t chunk = 0; chunk < w.chunks; ++chunk) {
       __m256i pairs[kRows][2];
       ETIR_UNROLL
       for (int r = 0; r < kRows; ++r) pairs[r][0] = pairs[r][1] = _mm256_setzero_si256();
-      for (int q = 0; q < kChunk / kQuad; q += 2, w.data += kPanel * kQuad, x.numbers += 2 * kRows * kQuad) {
+      ETIR_NO_UNROLL
+      for (int q = 0; q < kChunk / kQuad; q += 2, w.data += kPanel * kQuad) {
+        __m256i both[2];
         ETIR_UNROLL
-        for (int v = 0; v < 2; ++v) {
-          const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w.data + v * 32));
-          const __m256i first = _mm256_and_si256(both, low), second = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
+        for (int v = 0; v < 2; ++v) both[v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w.data + v * 32));
+        ETIR_UNROLL
+        for (int half = 0; half < 2; ++half, x.numbers += kRows * kQuad) {
+          __m256i right[2];
+          ETIR_UNROLL
+          for (int v = 0; v < 2; ++v) {
+            right[v] = _mm256_and_si256(half == 0 ? both[v] : _mm256_srli_epi16(both[v], 4), low);
+          }
           ETIR_UNROLL
           for (int r = 0; r < kRows; ++r) {
-            int a, b;
-            std::memcpy(&a, x.numbers + r * kQuad, sizeof(a));
-            std::memcpy(&b, x.numbers + (kRows + r) * kQuad, sizeof(b));
-            pairs[r][v] = _mm256_add_epi16(pairs[r][v], _mm256_maddubs_epi16(first, _mm256_set1_epi32(a)));
-            pairs[r][v] = _mm256_add_epi16(pairs[r][v], _mm256_maddubs_epi16(second, _mm256_set1_epi32(b)));
+            int four;
+            std::memcpy(&four, x.numbers + r * kQuad, sizeof(four));
+            const __m256i left = _mm256_set1_epi32(four);
+            ETIR_UNROLL
+            for (int v = 0; v < 2; ++v) {
+              pairs[r][v] = _mm256_add_epi16(pairs[r][v], _mm256_maddubs_epi16(right[v], left));
+            }
           }
         }
       }
@@ -127,11 +163,7 @@ void add_groups_avx2_4(GroupRows x, GroupPanel w, float* acc) {
         for (int v = 0; v < 2; ++v) sums[r][v] = _mm256_add_epi32(sums[r][v], _mm256_madd_epi16(pairs[r][v], ones));
       }
     }
-    for (int r = 0; r < kRows; ++r) {
-      alignas(32) int32_t whole[kPanel];
-      for (int v = 0; v < 2; ++v) _mm256_store_si256(reinterpret_cast<__m256i*>(whole + v * 8), sums[r][v]);
-      detail::end_group(x, w, g, g * kRows + r, whole, acc + r * kPanel);
-    }
+    end_group_avx2<kRows>(x, w, g, sums, acc);
   }
 }
 
@@ -157,15 +189,17 @@ void add_groups_avx2_8(GroupRows x, GroupPanel w, float* acc) {
         }
       }
     }
+    __m256i sums[kRows][2];
+    ETIR_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const __m256i offset = _mm256_set1_epi32(x.offsets[g * kRows + r]);
-      alignas(32) int32_t whole[kPanel];
-      for (int v = 0; v < 4; v += 2) {
-        const __m256i sums = _mm256_permute4x64_epi64(_mm256_hadd_epi32(pairs[r][v], pairs[r][v + 1]), 0xd8);
-        _mm256_store_si256(reinterpret_cast<__m256i*>(whole + v * 4), _mm256_add_epi32(sums, offset));
+      ETIR_UNROLL
+      for (int v = 0; v < 2; ++v) {
+        const __m256i fours = _mm256_hadd_epi32(pairs[r][2 * v], pairs[r][2 * v + 1]);
+        sums[r][v] = _mm256_add_epi32(_mm256_permute4x64_epi64(fours, 0xd8), offset);
       }
-      detail::end_group(x, w, g, g * kRows + r, whole, acc + r * kPanel);
     }
+    end_group_avx2<kRows>(x, w, g, sums, acc);
   }
 }
 

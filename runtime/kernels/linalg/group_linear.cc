@@ -7,11 +7,11 @@
 #include "kernels/linalg/matmul.h"
 #include "kernels/util/group_weights.h"
 
-#if defined(__x86_64__) && defined(__AVX2__)
+#if defined(__x86_64__) && defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
-#define ETIR_GROUP_AVX512 1
+#define ETIR_GROUP_X86 1
 #else
-#define ETIR_GROUP_AVX512 0
+#define ETIR_GROUP_X86 0
 #endif
 
 namespace etir {
@@ -29,6 +29,7 @@ struct GroupBlock {
   const uint8_t* data;
   const float* scales;    ///< [group][16]
   const float* minimums;  ///< null: none
+  const float* sums;      ///< [row][kReadGroups] of the input's groups; used with minimums only
   int64_t groups, group, end;
 };
 
@@ -38,7 +39,7 @@ void add_block(const GroupBlock& w, const float* x, int64_t x_row, float* acc) {
   const uint8_t* from = w.data;
   const int zero = w.minimums == nullptr ? groups::kZero<kBits> : 0;
   for (int64_t g = 0; g < w.groups; ++g) {
-    float parts[kRows][kFour][kLanes] = {}, sums[kRows] = {};
+    float parts[kRows][kFour][kLanes] = {};
     const int64_t end = std::min(w.end, (g + 1) * w.group);
     for (int64_t k = g * w.group; k < (g + 1) * w.group; k += kFour) {
       uint32_t fours[kLanes];
@@ -53,7 +54,6 @@ void add_block(const GroupBlock& w, const float* x, int64_t x_row, float* acc) {
         }
         for (int r = 0; r < kRows; ++r) {
           const float left = x[r * x_row + k + j];
-          sums[r] += left;
           for (int c = 0; c < kLanes; ++c) parts[r][j][c] += left * values[c];
         }
       }
@@ -65,12 +65,80 @@ void add_block(const GroupBlock& w, const float* x, int64_t x_row, float* acc) {
         to[c] += w.scales[g * kLanes + c] * sum;
       }
       if (w.minimums == nullptr) continue;
-      for (int c = 0; c < kLanes; ++c) to[c] += w.minimums[g * kLanes + c] * sums[r];
+      for (int c = 0; c < kLanes; ++c) to[c] += w.minimums[g * kLanes + c] * w.sums[r * kReadGroups + g];
     }
   }
 }
 
-#if ETIR_GROUP_AVX512
+#if ETIR_GROUP_X86
+/// The same with AVX2. kSigned: numbers are moved to the top of their 32 bits and back, which keeps their sign.
+template <int kBits, int kRows, bool kSigned>
+void add_block_avx2(const GroupBlock& w, const float* x, int64_t x_row, float* acc) {
+  constexpr int kParts = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;  // sums that do not wait for each other
+  constexpr int kStep = 32 / kBits, kHigh = 32 - kBits;        // numbers of a row in a load; bits above a number
+  const __m256i sign = _mm256_set1_epi8(static_cast<char>(!kSigned ? 0 : kBits == 4 ? 0x88 : 0x80));
+  for (int64_t g = 0; g < w.groups; ++g) {
+    __m256 parts[kRows][kParts][2];
+    ETIR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      ETIR_UNROLL
+      for (int p = 0; p < kParts; ++p) parts[r][p][0] = parts[r][p][1] = _mm256_setzero_ps();
+    }
+    const int64_t end = std::min(w.end, (g + 1) * w.group);
+    const uint8_t* from = w.data + g * w.group / kStep * kLanes * kFour;
+    const auto quad = [&](const __m256i* fours, int64_t at, int shift, int count) {
+      ETIR_UNROLL
+      for (int j = 0; j < kFour; ++j) {
+        if (j >= count) break;
+        __m256 values[2];
+        ETIR_UNROLL
+        for (int v = 0; v < 2; ++v) {
+          const __m256i top = _mm256_slli_epi32(fours[v], kHigh - 8 * j - shift);
+          values[v] = _mm256_cvtepi32_ps(kSigned ? _mm256_srai_epi32(top, kHigh) : _mm256_srli_epi32(top, kHigh));
+        }
+        ETIR_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          const __m256 left = _mm256_set1_ps(x[r * x_row + at + j]);
+          ETIR_UNROLL
+          for (int v = 0; v < 2; ++v) {
+            parts[r][j % kParts][v] = _mm256_fmadd_ps(left, values[v], parts[r][j % kParts][v]);
+          }
+        }
+      }
+    };
+    for (int64_t k = g * w.group; k < end; k += kStep, from += kLanes * kFour) {
+      __m256i fours[2];
+      ETIR_UNROLL
+      for (int v = 0; v < 2; ++v) {
+        fours[v] = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + v * 32)), sign);
+      }
+      if (k + kStep <= end) {
+        quad(fours, k, 0, kFour);
+        if constexpr (kBits == 4) quad(fours, k + kFour, 4, kFour);
+      } else {
+        quad(fours, k, 0, static_cast<int>(end - k));
+        if (kBits == 4 && k + kFour < end) quad(fours, k + kFour, 4, static_cast<int>(end - k - kFour));
+      }
+    }
+    ETIR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      ETIR_UNROLL
+      for (int v = 0; v < 2; ++v) {
+        __m256 sum = parts[r][0][v];
+        ETIR_UNROLL
+        for (int p = 1; p < kParts; ++p) sum = _mm256_add_ps(sum, parts[r][p][v]);
+        float* to = acc + r * kLanes + v * 8;
+        __m256 total = _mm256_fmadd_ps(_mm256_loadu_ps(w.scales + g * kLanes + v * 8), sum, _mm256_loadu_ps(to));
+        if constexpr (!kSigned) {
+          const __m256 inputs = _mm256_set1_ps(w.sums[r * kReadGroups + g]);
+          total = _mm256_fmadd_ps(_mm256_loadu_ps(w.minimums + g * kLanes + v * 8), inputs, total);
+        }
+        _mm256_storeu_ps(to, total);
+      }
+    }
+  }
+}
+
 #define ETIR_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 
 bool has_avx512() {
@@ -87,7 +155,6 @@ ETIR_AVX512 void add_block_avx512(const GroupBlock& w, const float* x, int64_t x
   const __m512 table = _mm512_sub_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), zeros);
   for (int64_t g = 0; g < w.groups; ++g) {
     __m512 parts[kRows][kFour];
-    float sums[kRows] = {};
     ETIR_UNROLL
     for (int r = 0; r < kRows; ++r) {
       ETIR_UNROLL
@@ -129,8 +196,8 @@ ETIR_AVX512 void add_block_avx512(const GroupBlock& w, const float* x, int64_t x
           _mm512_add_ps(_mm512_add_ps(parts[r][0], parts[r][1]), _mm512_add_ps(parts[r][2], parts[r][3]));
       __m512 to = _mm512_fmadd_ps(scales, sum, _mm512_loadu_ps(acc + r * kLanes));
       if (w.minimums != nullptr) {
-        for (int64_t i = g * w.group; i < end; ++i) sums[r] += x[r * x_row + i];
-        to = _mm512_fmadd_ps(_mm512_loadu_ps(w.minimums + g * kLanes), _mm512_set1_ps(sums[r]), to);
+        const __m512 inputs = _mm512_set1_ps(w.sums[r * kReadGroups + g]);
+        to = _mm512_fmadd_ps(_mm512_loadu_ps(w.minimums + g * kLanes), inputs, to);
       }
       _mm512_storeu_ps(acc + r * kLanes, to);
     }
@@ -148,15 +215,31 @@ struct GroupProduct {
 
   template <int kRows>
   void add(const GroupBlock& block, const float* x, float* acc) const {
-#if ETIR_GROUP_AVX512
+#if ETIR_GROUP_X86
     if (has_avx512()) return add_block_avx512<kBits, kRows>(block, x, depth, acc);
-#endif
+    if (block.minimums == nullptr) return add_block_avx2<kBits, kRows, true>(block, x, depth, acc);
+    add_block_avx2<kBits, kRows, false>(block, x, depth, acc);
+#else
     add_block<kBits, kRows>(block, x, depth, acc);
+#endif
+  }
+
+  /// Sums of `count` groups of each row, from group `first` on.
+  void sum_groups(int64_t first, int count, float* sums) const {
+    const int64_t group = weights.group();
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int g = 0; g < count; ++g) {
+        const int64_t begin = (first + g) * group, end = std::min(depth, begin + group);
+        float sum = 0;
+        for (int64_t k = begin; k < end; ++k) sum += input[r * depth + k];
+        sums[r * kReadGroups + g] = sum;
+      }
+    }
   }
 
   /// Panels [first, last) for all of a few rows.
   void dot(int64_t first, int64_t last) const {
-    float scales[kReadGroups * kLanes], minimums[kReadGroups * kLanes];
+    float scales[kReadGroups * kLanes], minimums[kReadGroups * kLanes], sums[kFewLeft * kReadGroups];
     const int64_t group = weights.group();
     for (int64_t p = first; p < last; ++p) {
       float acc[kFewLeft * kLanes] = {};
@@ -164,10 +247,15 @@ struct GroupProduct {
         const int some = static_cast<int>(std::min<int64_t>(kReadGroups, weights.groups - g));
         const int64_t at = (p * weights.groups + g) * kLanes;
         groups::read_factors(*weights.scales, at, some * kLanes, scales);
-        if (weights.minimums != nullptr) groups::read_factors(*weights.minimums, at, some * kLanes, minimums);
+        if (weights.minimums != nullptr) {
+          groups::read_factors(*weights.minimums, at, some * kLanes, minimums);
+          // They are those of the panel before where all groups are read at once.
+          if (p == first || weights.groups > kReadGroups) sum_groups(g, some, sums);
+        }
         const GroupBlock block = {weights.panel<kBits>(p) + g * group * kLanes * kBits / 8,
                                   scales,
                                   weights.minimums == nullptr ? nullptr : minimums,
+                                  sums,
                                   some,
                                   group,
                                   depth - g * group};
