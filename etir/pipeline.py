@@ -135,6 +135,7 @@ def _edge() -> Iterator[Step]:
 
 
 def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
+    from etir.backends.api.integer_kernels import fuses_pairs
     from etir.passes.backend.drop_unused_indices import DropUnusedIndicesPass
     from etir.passes.backend.elide_views import ElideViewsPass
     from etir.passes.backend.fuse_quantized.driver import FuseQuantizedPass
@@ -198,6 +199,14 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
         FuseQuantizedPass(o.target, o.link_libraries), "what is between integers is computed on them, by a kernel"
     )
     yield Step(DropUnusedIndicesPass(o.target, o.link_libraries), "pools without indices, where there is a kernel")
+    if fuses_pairs(o.target, o.link_libraries):
+        from etir.passes.delegation.decompose_preserved import DecomposePreservedPass
+
+        yield Step(
+            DecomposePreservedPass(target=o.target, libraries=o.link_libraries, fused=True),
+            "the target has no kernels for the pairs of integers that are left",
+            "link_libraries",
+        )
     yield Step(LegalizeDimOrderPass(target=o.target), "copies where no kernel of the target takes a dim order")
     yield Step(ReinplaceScatterPass(), "parts of state are written with `index_put`, which has an in-place kernel")
     yield Step(CommuteTransposeIntoMatmulPass(), "of a product with a transposed matrix, what is small is transposed")

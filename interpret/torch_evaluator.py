@@ -100,6 +100,10 @@ Quantize operators: NaN is one integer on every level and on the runtime.
 """
 
 
+_OWN_NAMESPACES = ("etir", "cortex_m")
+"""Namespaces of operators that torch does not have unless somebody registers them."""
+
+
 class TorchEvaluator(Evaluator):
     """torch tensors and torch's own operators, custom libraries' included."""
 
@@ -149,7 +153,7 @@ class TorchEvaluator(Evaluator):
         """Compute with the meaning of an operator that torch does not have. Raises error E1001 when there is none."""
         if added_or_installed("torch", schema.op_name) is not None:
             return self.call(schema, arguments)
-        if added("numpy", schema.op_name) is None and schema.namespace != "etir":
+        if added("numpy", schema.op_name) is None and schema.namespace not in _OWN_NAMESPACES:
             raise E1001.error(f"torch has no operator '{schema.op_name}'")
         numpy = NumpyEvaluator()
         given = {k: _map(v, lambda t: numpy.from_user(t)) for k, v in arguments.items()}

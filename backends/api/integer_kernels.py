@@ -11,11 +11,20 @@ from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
-from etir.backends.api.conditions import constant, dtypes, given, is_constant, not_empty, rank
+from etir.backends.api.conditions import (
+    constant,
+    contiguous,
+    dtypes,
+    given,
+    is_constant,
+    not_empty,
+    rank,
+    static_shapes,
+)
 from etir.backends.api.patterns import Condition, Match, condition
 from etir.backends.api.quantization import QuantizedRow, in_blocks
 from etir.dialects.et.layout import dims_of
-from etir.targets.manifest import Manifest
+from etir.targets.manifest import Manifest, load
 
 MOST_DEPTH = 66311
 """Products of 255 times 127 of which the sum is less than 2^31."""
@@ -77,6 +86,22 @@ def numbers_beside(match: Match) -> str | None:
     return None
 
 
+@condition("a convolution of images, or a linear layer")
+def planes(match: Match) -> str | None:
+    if "transposed" not in match.op.SCHEMA.index:
+        return None
+    image = match.type("input")
+    if image is None or image.get_num_dims() != 4:
+        return "not a convolution of images"
+    return not_transposed.failure(match)
+
+
+@condition("one image")
+def one_image(match: Match) -> str | None:
+    image = match.type("input")
+    return None if image is not None and image.get_shape()[0] == 1 else "several images"
+
+
 @condition("a filter for each channel")
 def by_channel(match: Match) -> str | None:
     image, weight = match.type("input"), match.type("weight")
@@ -129,6 +154,14 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "etir::int8_mul.out": (*_ELEMENTS, same_shapes),
     "etir::int8_mean.out": (*_ELEMENTS, rank("self", 4), whole_image, fixed_image),
     "etir::int8_lookup.out": (*_ELEMENTS, numbers_beside),
+    "cortex_m::quantized_activation.out": (*_ELEMENTS, numbers_beside),
+    "cortex_m::quantized_add.out": (*_ELEMENTS, same_shapes, given("alpha", 1)),
+    "cortex_m::quantized_avg_pool2d.out": (*_ELEMENTS, rank("self", 4), whole_image, fixed_image),
+    "cortex_m::quantized_batch_matmul.out": (*_ELEMENTS, computed_sums_fit, static_shapes()),
+    "cortex_m::quantized_conv2d.out": (*_LAYER, planes, static_shapes()),
+    "cortex_m::quantized_depthwise_conv2d.out": (*_LAYER, planes, static_shapes(), by_channel, one_image),
+    "cortex_m::quantized_linear.out": (*_LAYER, rank("weight", 2), contiguous(), static_shapes()),
+    "cortex_m::quantized_mul.out": (*_ELEMENTS, same_shapes),
     "etir::int8_dynamic_linear.out": _LAYER,
     "etir::int4_group_dynamic_linear.out": (*_LAYER, rank("weight", 2), in_blocks(GROUP)),
 }
@@ -139,6 +172,15 @@ _SECOND_DIM = frozenset({"etir::int8_conv_transpose2d.out"})
 
 CONSTANTS = constant("weight", "bias")
 """What has to hold besides of a layer that is to be quantized: of one that is, the integers are constants."""
+
+
+def fuses_pairs(target: str, libraries: Sequence[str]) -> bool:
+    """Whether one of the libraries that are linked besides what a target always has computes on int8, so that pairs of
+    quantize and dequantize operators are of use there, though no kernel may compute them as such.
+    """
+    manifest = load(target)
+    linked = [name for name in libraries if not manifest.libraries.get(name, True)]
+    return any(entry.library in linked and any(entry.quantized.values()) for entry in manifest.kernels.values())
 
 
 def kernel_rows(

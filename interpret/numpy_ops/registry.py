@@ -41,6 +41,7 @@ FAMILIES = (
     "quantized",
     "quantized_fused",
     "integer",
+    "cortex_m",
     "groups",
     "recurrent",
     "fourier",

@@ -15,11 +15,13 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue, Use
 
+from etir.backends.api.integer_kernels import fuses_pairs
 from etir.backends.api.registry import parse_delegate
 from etir.dialects.aten.table import load_table, out_variant
 from etir.dialects.dtypes import BY_TYPE
 from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp
+from etir.dialects.quantized import DEQUANTIZE, DEQUANTIZE_PER_CHANNEL, QUANTIZE
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
 from etir.extensions import registry_cache
@@ -34,6 +36,7 @@ SPELLED_OUT = ("quantized_decomposed.", "torchao.")
 them in patterns that are seen after the edge level only (`decompose-preserved` decomposes what is left then).
 """
 
+PAIRS = (QUANTIZE, DEQUANTIZE, DEQUANTIZE_PER_CHANNEL)
 READS_INTEGERS = "etir::int8_weight_linear.out"
 GROUPED = ("quantized_decomposed.dequantize_per_channel_group.default", "torchao.dequantize_affine.default")
 """Operators that multiply out weights with a scale for each group in a row."""
@@ -117,6 +120,8 @@ class PreservedOps:
                 load(target).libraries.get(entry.library) or entry.library in self.libraries
             )
             self.reads_integers = bool(linked)
+        self.fuses_pairs = target is not None and fuses_pairs(target, self.libraries)
+        """Whether `fuse-quantized` is going to make calls of pairs of quantize and dequantize operators."""
 
     def preserves(self, op: Operation) -> bool:
         """Whether to preserve ``op`` rather than to run etir's own patterns on it."""
@@ -126,6 +131,7 @@ class PreservedOps:
             return (
                 bool(self.delegates)
                 or self.has_kernel(op)
+                or (self.fuses_pairs and op.name in PAIRS)
                 or (self.reads_integers and (is_layers_weight(op) or is_layers_input(op)))
             )
         if op.name in DECOMPOSED or (self.delegates and op.name in PIECES):

@@ -53,7 +53,7 @@ class DecomposePreservedPass(Pass):
     """Decompose operators that were preserved for a backend and are not in a partition.
 
     ``target``, ``keep`` and ``libraries`` are those of `decompose-aten`; ``backend`` names backends that partitions are
-    made for next.
+    made for next. ``fused`` says that `fuse-quantized` has run: pairs of integers that are left are of no use.
     """
 
     name = "decompose-preserved"
@@ -61,12 +61,14 @@ class DecomposePreservedPass(Pass):
     keep: tuple[str, ...] = ()
     backend: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    fused: bool = False
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises what `decompose-aten` and `aten-to-edge` do for operators that cannot be decomposed."""
         preserved = PreservedOps(self.target, self.keep, libraries=self.libraries)
         # What a backend does not claim as it is it may claim decomposed.
         preserved.reads_integers &= not self.backend
+        preserved.fuses_pairs &= not self.fused
         delegates = [parse_delegate(text) for text in self.backend]
         released = 0
         for method in methods(module):
@@ -77,7 +79,8 @@ class DecomposePreservedPass(Pass):
                     _to_aten(op)
                     released += 1
         if released:
-            DecomposeAtenPass(target=self.target, keep=self.keep, libraries=self.libraries).run(ctx, module)
+            libraries = () if self.fused else self.libraries
+            DecomposeAtenPass(target=self.target, keep=self.keep, libraries=libraries).run(ctx, module)
             AtenToEdgePass().run(ctx, module)
             CanonicalizePass().run(ctx, module)
             CsePass().run(ctx, module)

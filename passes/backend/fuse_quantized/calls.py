@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -12,74 +12,23 @@ from xdsl.ir import SSAValue
 from etir.dialects.dtypes import i8
 from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
+from etir.dialects.et.layout import dims_of, tensor_of, tensor_type
 from etir.interpret.numpy_ops.integer import PANEL, QUAD, packed, phases_of
-from etir.passes.backend.fuse_quantized.kernels import Kernels, weight_name
+from etir.passes.backend.fuse_quantized import cortex_m
+from etir.passes.backend.fuse_quantized.call import Call, Made, in_two_dims, window_of
 from etir.passes.backend.fuse_quantized.stored import (
     IMAGE_ORDER,
     Encoding,
     Stored,
     as_image,
-    bias_of,
     in_order,
     is_image,
-    weight_of,
 )
-from etir.passes.infra.rewriting import PatternRewriter
 
 ADD_BITS = 20
 """Bits of the larger factor of a sum."""
 ONE = 2.0**23
 """What the table of a softmax has for the largest number of a row."""
-
-Made: TypeAlias = "SSAValue | str"
-"""The integers of a result, or why there are none."""
-
-
-class Call:
-    """What is known of an operator when its kernel's call is made."""
-
-    def __init__(self, kernels: Kernels, kernel: str, root: EdgeOp, op: EdgeOp, rewriter: PatternRewriter):
-        self.kernels, self.kernel, self.root, self.op, self.rewriter = kernels, kernel, root, op, rewriter
-
-    def make(
-        self, arguments: dict[str, Any], out: Encoding, order: tuple[int, ...], dims: Sequence[Any] | None = None
-    ) -> SSAValue:
-        """The call, with the dims of the operator's result, or with others."""
-        arguments |= {"zero_point": out.zero_point, "low": out.low, "high": out.high}
-        type = tensor_type(i8, dims_of(tensor_of(self.op.results[0])) if dims is None else dims, order)
-        return self.kernels.make(self.kernel, arguments, type, self.rewriter, weight_name(self.root))
-
-    def layer(self, x: Encoding, out: Encoding) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
-        """The integers of the weight ``[outputs, inputs of the group, ...]``, of the bias without zero points, and the
-        factor of each output.
-        """
-        is_transposed = "transposed" in self.root.SCHEMA.index and bool(self.root.arg("transposed"))
-        weight = weight_of(self.root.arg("weight"), self.kernels.store, 1 if is_transposed else 0)
-        if isinstance(weight, str):
-            return weight
-        numbers, scales = weight
-        if is_transposed:
-            groups, (inputs, outputs, *window) = int(self.root.arg("groups")), numbers.shape
-            numbers = numbers.reshape(groups, inputs // groups, outputs, *window).swapaxes(1, 2)
-            numbers, scales = numbers.reshape(groups * outputs, inputs // groups, *window), np.tile(scales, groups)
-        bias = bias_of(self.root.arg("bias"), numbers.shape[0], self.kernels.store)
-        if bias is None:
-            return "the bias is no constant"
-        products = x.scale * scales
-        with np.errstate(all="ignore"):
-            factors = (products / out.scale).astype(np.float32)
-            whole = np.rint(bias / products)
-        sums = (
-            np.abs(numbers.astype(np.int64)).reshape(len(numbers), -1).sum(1) if numbers.size else np.zeros(len(bias))
-        )
-        if not np.isfinite(factors).all() or not np.isfinite(whole).all():
-            return "the scale of a channel is too small or too large"
-        # What the kernel adds up stays within 32 bits.
-        too_large = np.abs(whole) + 255.0 * sums >= 2.0**31
-        if too_large.any():
-            return f"the bias of channel {int(np.argmax(too_large))} does not fit 32 bits"
-        return numbers, whole.astype(np.int64), factors
 
 
 def _bias(numbers: np.ndarray, bias: np.ndarray, zero_point: int) -> np.ndarray:
@@ -96,26 +45,12 @@ def _linear(call: Call, given: list[Stored], out: Encoding) -> Made:
     numbers, bias, factors = layer
     rank = tensor_of(x.value).get_num_dims()
     value = in_order(x.value, tuple(range(rank)), call.rewriter)
-    constants = {"weight": packed(numbers), "bias": _bias(numbers, bias, x.encoding.zero_point), "factors": factors}
+    constants = {
+        "weight": packed(numbers),
+        "bias": _bias(numbers, bias, x.encoding.zero_point),
+        "factors": factors.astype(np.float32),
+    }
     return call.make({"input": value, **constants}, out, tuple(range(rank)))
-
-
-def _window(root: EdgeOp) -> dict[str, list[int]] | None:
-    """Kernel, stride, padding and dilation of a convolution as one in two dims; None where they are not numbers."""
-    weight = root.arg("weight")
-    lists = {"kernel": tensor_of(weight).get_shape()[2:]}
-    lists |= {name: root.arg(name) for name in ("stride", "padding", "dilation")}
-    return _in_two_dims(root, lists)
-
-
-def _in_two_dims(root: EdgeOp, lists: dict[str, Any]) -> dict[str, list[int]] | None:
-    """Lists of a number for each dim of a convolution, that a line lacks in front; None where one is computed."""
-    if not all(isinstance(n, int) for values in lists.values() for n in values):
-        return None
-    dims = tensor_of(root.arg("weight")).get_num_dims() - 2
-    nothing = {"padding": 0, "output_padding": 0}
-    whole = {name: [*values, *values][:dims] for name, values in lists.items()}
-    return {name: [nothing.get(name, 1)] * (2 - dims) + values for name, values in whole.items()}
 
 
 def _image(call: Call, x: Stored) -> SSAValue:
@@ -152,7 +87,7 @@ def _in_planes(numbers: np.ndarray) -> np.ndarray:
 
 def _convolution(call: Call, given: list[Stored], out: Encoding) -> Made:
     (x,) = given
-    window = _window(call.root)
+    window = window_of(call.root)
     layer = call.layer(x.encoding, out) if window is not None else "sizes that are computed"
     if isinstance(layer, str) or window is None:
         return str(layer)
@@ -162,7 +97,7 @@ def _convolution(call: Call, given: list[Stored], out: Encoding) -> Made:
     constants = {
         "weight": np.stack([packed(group) for group in columns]),
         "bias": _bias(numbers, bias, x.encoding.zero_point),
-        "factors": factors,
+        "factors": factors.astype(np.float32),
     }
     numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window, "groups": groups}
     return _convolved(call, {"input": _image(call, x), **constants, **numbers_of_call}, out)
@@ -170,7 +105,7 @@ def _convolution(call: Call, given: list[Stored], out: Encoding) -> Made:
 
 def _depthwise(call: Call, given: list[Stored], out: Encoding) -> Made:
     (x,) = given
-    window = _window(call.root)
+    window = window_of(call.root)
     layer = call.layer(x.encoding, out) if window is not None else "sizes that are computed"
     if isinstance(layer, str) or window is None:
         return str(layer)
@@ -178,7 +113,7 @@ def _depthwise(call: Call, given: list[Stored], out: Encoding) -> Made:
     constants = {
         "weight": np.ascontiguousarray(numbers.reshape(numbers.shape[0], -1).T),
         "bias": bias.astype(np.int32),
-        "factors": factors,
+        "factors": factors.astype(np.float32),
     }
     numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window}
     return _convolved(call, {"input": _image(call, x), **constants, **numbers_of_call}, out)
@@ -186,8 +121,8 @@ def _depthwise(call: Call, given: list[Stored], out: Encoding) -> Made:
 
 def _transposed(call: Call, given: list[Stored], out: Encoding) -> Made:
     (x,) = given
-    window = _window(call.root)
-    more = _in_two_dims(call.root, {"output_padding": call.root.arg("output_padding")})
+    window = window_of(call.root)
+    more = in_two_dims(call.root, {"output_padding": call.root.arg("output_padding")})
     layer = call.layer(x.encoding, out) if window is not None else "sizes that are computed"
     if isinstance(layer, str) or window is None or more is None:
         return str(layer)
@@ -204,17 +139,10 @@ def _transposed(call: Call, given: list[Stored], out: Encoding) -> Made:
     constants = {
         "weight": np.stack([np.concatenate(parts) for parts in packed_groups]),
         "bias": np.stack(biases),
-        "factors": factors,
+        "factors": factors.astype(np.float32),
     }
     numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window, **more, "groups": groups}
     return _convolved(call, {"input": _image(call, x), **constants, **numbers_of_call}, out)
-
-
-def _side_by_side(call: Call, given: list[Stored]) -> tuple[list[SSAValue], tuple[int, ...]]:
-    """Operands whose elements are in one order, that of images if one of them has it."""
-    images = any(is_image(g.value) for g in given)
-    order = IMAGE_ORDER if images else order_of(tensor_of(call.op.results[0]))
-    return [in_order(g.value, order, call.rewriter) for g in given], order
 
 
 def _add(call: Call, given: list[Stored], out: Encoding) -> Made:
@@ -227,7 +155,7 @@ def _add(call: Call, given: list[Stored], out: Encoding) -> Made:
         return "the scale of an operand is too large for that of the result"
     first, second = round(math.ldexp(factors[0], shift)), sign * round(math.ldexp(factors[1], shift))
     bias = -(a.encoding.zero_point * first + b.encoding.zero_point * second)
-    values, order = _side_by_side(call, given)
+    values, order = call.side_by_side(given)
     arguments = {"a": values[0], "b": values[1], "a_multiplier": first, "b_multiplier": second}
     return call.make({**arguments, "bias": bias, "shift": shift}, out, order)
 
@@ -237,7 +165,7 @@ def _mul(call: Call, given: list[Stored], out: Encoding) -> Made:
     factor = a.encoding.scale * b.encoding.scale / out.scale
     if not math.isfinite(np.float32(factor)):
         return "the scales of the operands are too large for that of the result"
-    values, order = _side_by_side(call, given)
+    values, order = call.side_by_side(given)
     arguments = {"a": values[0], "b": values[1], "factor": factor}
     points = {"a_zero_point": a.encoding.zero_point, "b_zero_point": b.encoding.zero_point}
     return call.make({**arguments, **points}, out, order)
@@ -285,5 +213,12 @@ CALLS: dict[str, Callable[[Call, list[Stored], Encoding], Made]] = {
     "etir::int8_add.out": _add,
     "etir::int8_mul.out": _mul,
     "etir::int8_mean.out": _mean,
+    cortex_m.CONVOLUTION: cortex_m.convolution,
+    "cortex_m::quantized_add.out": cortex_m.add,
+    "cortex_m::quantized_avg_pool2d.out": cortex_m.mean,
+    "cortex_m::quantized_batch_matmul.out": cortex_m.bmm,
+    "cortex_m::quantized_depthwise_conv2d.out": cortex_m.depthwise,
+    "cortex_m::quantized_linear.out": cortex_m.linear,
+    "cortex_m::quantized_mul.out": cortex_m.mul,
 }
 """How a call of each kernel is made of an operator."""

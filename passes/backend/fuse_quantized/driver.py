@@ -16,6 +16,8 @@ Linear layers whose input is quantized with a scale that is computed where it is
 weight of integers, are calls of kernels as well: the first take a scale for each row, of which the second multiply the
 weight out while they read it, four bits for each number that has no more.
 
+For ExecuTorch's library for Cortex-M the calls are those of its kernels, ``cortex_m.quantized_linear`` and so on.
+
 Which operators have such a kernel is what the target's manifest says (``quantized`` in its rows); a target without one
 is left alone. The kernels round where integers are made and nowhere else, so that a result is within one step of that
 of the separate operators. Weights are packed for the kernels here. Images have their channels innermost between
@@ -54,12 +56,14 @@ class FuseQuantizedPass(Pass):
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E0601 for an unknown target."""
         manifest = load(self.target)
-        if not any(entry.quantized for entry in manifest.kernels.values()) or not _is_quantized(module):
+        linked = {name for name, always in manifest.libraries.items() if always or name in self.libraries}
+        has_kernels = any(entry.quantized and entry.library in linked for entry in manifest.kernels.values())
+        if not has_kernels or not _is_quantized(module):
             return
         # NumPy is loaded by programs that are quantized, and by no other.
         from etir.passes.backend.fuse_quantized.grouped import GroupedLayer, GroupedTable, WeightOfGroups, Weights
         from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers
-        from etir.passes.backend.fuse_quantized.operators import QuantizedOperator
+        from etir.passes.backend.fuse_quantized.operators import DeviceConversion, QuantizedOperator
 
         kernels, weights = Kernels(module, manifest, self.libraries), Weights()
         for method in methods(module):
@@ -70,7 +74,7 @@ class FuseQuantizedPass(Pass):
         for method in methods(module):
             # Tables of any method that layers of any method read.
             apply_patterns_greedily(ctx, method, [GroupedTable(kernels, weights)])
-            apply_patterns_greedily(ctx, method, [WeightOfGroups(kernels)])
+            apply_patterns_greedily(ctx, method, [WeightOfGroups(kernels), DeviceConversion(kernels)])
         _declare(ctx, module, kernels.schemas())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -13,19 +13,36 @@ from etir.backends.api.quantization import QuantizedRow
 from etir.dialects.declarations import functional_form
 from etir.dialects.dtypes import dtype_of, f16, f32, i8, i32, ui8
 from etir.dialects.edge.base import EdgeOp, edge_class
-from etir.dialects.et.layout import tensor_type
+from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
 from etir.dialects.et.program import GetWeightOp
 from etir.dialects.schema import parse_schema
 from etir.dialects.schema_op import SchemaOp
 from etir.passes.analysis.constants import ConstantStore
-from etir.passes.backend.fuse_quantized.stored import Integers
+from etir.passes.backend.fuse_quantized.stored import HIGH, LOW, Encoding, Integers, as_image, is_image
 from etir.passes.infra.rewriting import PatternRewriter
 from etir.targets.manifest import Manifest
 
 if TYPE_CHECKING:
     import numpy as np
 
-MAX_POOL = "etir::int8_max_pool2d.out"
+TABLES = {"etir::int8_lookup.out": ("input", "table"), "cortex_m::quantized_activation.out": ("input", "lut")}
+"""Kernels that look numbers up, with the names of what they take."""
+
+
+def _cortex_m_pool(window: dict[str, list[int]], encoding: Encoding) -> dict[str, Any] | None:
+    if window["dilation"] != [1, 1]:
+        return None
+    points = dict.fromkeys(("input_zero_point", "output_zero_point"), encoding.zero_point)
+    limits = {"activation_min": LOW, "activation_max": HIGH}
+    others = {name: window[name] for name in ("stride", "padding", "dilation")}
+    return {"kernel_size": window["kernel"], **others, "ceil_mode": False, **points, **limits}
+
+
+_POOLS: dict[str, Callable[[dict[str, list[int]], Encoding], dict[str, Any] | None]] = {
+    "etir::int8_max_pool2d.out": lambda window, _: dict(window),
+    "cortex_m::quantized_max_pool2d.out": _cortex_m_pool,
+}
+"""Kernels of max pools, with their arguments by those of a window; None for a window that one does not do."""
 
 
 def weight_name(layer: EdgeOp) -> str:
@@ -45,15 +62,20 @@ class Kernels:
         self.rows: dict[str, list[tuple[str, QuantizedRow]]] = {}
         for kernel, row in kernel_rows(manifest, libraries):
             self.rows.setdefault(row.operator, []).append((kernel, row))
+        # Where no kernel of a namespace says which operators it computes, they are there for files of another target.
+        computing = {name.partition("::")[0] for name, entry in manifest.kernels.items() if entry.quantized}
         linked = [
             name
             for name, entry in manifest.kernels.items()
-            if name.startswith("etir::int") and (manifest.libraries.get(entry.library) or entry.library in libraries)
+            if name.partition("::")[0] in computing
+            and name.startswith(("etir::int", "cortex_m::"))
+            and (manifest.libraries.get(entry.library) or entry.library in libraries)
         ]
         self._schemas = {name: manifest.kernels[name].schema_text for name in linked}
         self._made: dict[str, None] = {}
-        pool = self.operator(MAX_POOL) if MAX_POOL in linked else None
-        self.integers = Integers(pool)
+        self._pool = next((name for name in _POOLS if name in linked), None)
+        self._table = next((name for name in TABLES if name in linked), None)
+        self.integers = Integers(None if self._pool is None else (self.operator(self._pool), _POOLS[self._pool]))
 
     def operator(self, kernel: str) -> type[EdgeOp]:
         """The operator that a kernel computes."""
@@ -82,6 +104,25 @@ class Kernels:
         rewriter.insert_op(made)
         return made.results[0]
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether the target has a kernel that looks numbers up."""
+        return self._table is not None
+
+    def table(self, value: SSAValue, table: np.ndarray, rewriter: PatternRewriter) -> SSAValue:
+        """The entries of a table, in the order of the integers from -128 on, for the numbers of ``value``; ``value``
+        where each is the number itself.
+        """
+        import numpy as np
+
+        if (table == np.arange(LOW, HIGH + 1)).all():
+            return value
+        assert self._table is not None
+        value = as_image(value, rewriter) if is_image(value) else value
+        type = tensor_type(i8, dims_of(tensor_of(value)), order_of(tensor_of(value)))
+        arguments = dict(zip(TABLES[self._table], (value, table), strict=True))
+        return self.make(self._table, arguments, type, rewriter, "lookup")
+
     def constant(self, array: np.ndarray, like: Any, hint: str, rewriter: PatternRewriter) -> SSAValue:
         """A constant with the elements of ``array``."""
         import numpy as np
@@ -94,8 +135,8 @@ class Kernels:
 
     def schemas(self) -> list[str]:
         """The schemas of the operators that were made, each with that of its out variant."""
-        if self.integers.used:
-            self._made[MAX_POOL] = None
+        if self.integers.used and self._pool is not None:
+            self._made[self._pool] = None
         return [text for name in self._made for text in (functional_form(self._schemas[name]), self._schemas[name])]
 
 

@@ -14,18 +14,15 @@ from etir.diagnostics import EtirError
 from etir.dialects.dtypes import i8
 from etir.dialects.edge.base import PREFIX, EdgeOp
 from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
-from etir.dialects.quantized import QUANTIZE
+from etir.dialects.quantized import DEQUANTIZE, QUANTIZE
 from etir.interpret.numpy_ops import lookup
 from etir.passes.backend.fuse_quantized.calls import CALLS, Call, Made
-from etir.passes.backend.fuse_quantized.kernels import Kernels
+from etir.passes.backend.fuse_quantized.kernels import TABLES, Kernels
 from etir.passes.backend.fuse_quantized.stored import (
-    HIGH,
     IMAGE_ORDER,
-    LOW,
     Encoding,
     Stored,
     array_of,
-    as_image,
     clamp_bounds,
     encoding_of,
     in_order,
@@ -34,7 +31,11 @@ from etir.passes.backend.fuse_quantized.stored import (
 )
 from etir.passes.infra.rewriting import Pattern, PatternRewriter
 
-LOOKUP = "etir::int8_lookup.out"
+CONVERSIONS = {
+    QUANTIZE: "cortex_m::quantize_per_tensor.out",
+    DEQUANTIZE: "cortex_m::dequantize_per_tensor.out",
+}
+"""Operators between float32 and int8 with the kernels of the library for Cortex-M."""
 
 
 class QuantizedOperator(Pattern):
@@ -94,7 +95,7 @@ class QuantizedOperator(Pattern):
     def _call(
         self, kernel: str, row: QuantizedRow, root: EdgeOp, out: Encoding, op: EdgeOp, rewriter: PatternRewriter
     ) -> Made:
-        if kernel == LOOKUP:
+        if kernel in TABLES:
             return self._looked_up(root, out, rewriter)
         given: list[Stored] = []
         for name in row.activations:
@@ -108,18 +109,9 @@ class QuantizedOperator(Pattern):
         """Integers of one encoding as those of another."""
         if given.encoding == out:
             return given.value
-        if not self.kernels.has(LOOKUP):
+        if not self.kernels.has_tables:
             return "the target has no kernel for tables"
-        return self._table(given, given.encoding.table(), out, rewriter)
-
-    def _table(self, given: Stored, numbers: np.ndarray, out: Encoding, rewriter: PatternRewriter) -> SSAValue:
-        """Integers of which each stands for one of ``numbers``; themselves, if the table says so."""
-        table = out.quantized(numbers)
-        if (table == np.arange(LOW, HIGH + 1)).all():
-            return given.value
-        value = as_image(given.value, rewriter) if is_image(given.value) else given.value
-        type = tensor_type(i8, dims_of(tensor_of(value)), order_of(tensor_of(value)))
-        return self.kernels.make(LOOKUP, {"input": value, "table": table}, type, rewriter, "lookup")
+        return self.kernels.table(given.value, out.quantized(given.encoding.table()), rewriter)
 
     def _looked_up(self, root: EdgeOp, out: Encoding, rewriter: PatternRewriter) -> Made:
         """Functions of one number, one after the other, are one table."""
@@ -151,12 +143,12 @@ class QuantizedOperator(Pattern):
                     numbers = np.asarray(meaning(numbers, **others), np.float32)
             except EtirError as error:
                 return str(error)
-        return self._table(given, numbers, out, rewriter)
+        return self.kernels.table(given.value, out.quantized(numbers), rewriter)
 
     def _is_function(self, op: EdgeOp) -> bool:
         """Whether an operator is a function of one number."""
-        tables = any(kernel == LOOKUP for kernel, _ in self.kernels.rows.get(op.op_name, ()))
-        return is_clamp(op) or (tables and _refusal(LOOKUP, op) is None)
+        tables = [kernel for kernel, _ in self.kernels.rows.get(op.op_name, ()) if kernel in TABLES]
+        return is_clamp(op) or any(_refusal(kernel, op) is None for kernel in tables)
 
     def _joined(self, root: EdgeOp, out: Encoding, op: EdgeOp, rewriter: PatternRewriter) -> Made:
         """Tensors one after the other, each in the encoding of the result."""
@@ -185,3 +177,23 @@ def _refusal(kernel: str, root: EdgeOp) -> tuple[int, str] | None:
     match = Match(root, (root,), {})
     failures = (c.failure(match) for c in CONDITIONS[kernel])
     return next(((held, reason) for held, reason in enumerate(failures) if reason is not None), None)
+
+
+class DeviceConversion(Pattern):
+    """``quantize`` and ``dequantize`` by one scale are the kernels of the library for Cortex-M."""
+
+    name = "conversion-on-a-device"
+    roots = tuple(PREFIX + name for name in CONVERSIONS)
+
+    def __init__(self, kernels: Kernels):
+        self.kernels = kernels
+
+    def rewrite(self, op: EdgeOp, rewriter: PatternRewriter) -> None:
+        kernel = CONVERSIONS[op.op_name]
+        stored = op.results[0] if op.op_name == QUANTIZE else op.operands[0]
+        if not self.kernels.has(kernel) or encoding_of(op, stored) is None:
+            rewriter.notify_match_failure("not int8 and float32, or the target has no such kernel")
+            return
+        arguments = {name: value for name, value in op.given_args().items() if name != "out_dtype"}
+        made = self.kernels.make(kernel, arguments, op.results[0].type, rewriter, "converted")
+        rewriter.replace_op(op, [made])

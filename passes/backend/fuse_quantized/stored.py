@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from xdsl.ir import SSAValue
 
@@ -49,6 +50,10 @@ class Encoding:
         least = self.low if low is None else self.integer(low)
         most = self.high if high is None else self.integer(high)
         return Encoding(self.scale, self.zero_point, min(least, most), most)
+
+    def same_numbers(self, other: Encoding) -> bool:
+        """Whether integers stand for the same numbers, and may be all of them."""
+        return (self.scale, self.zero_point, LOW, HIGH) == (other.scale, other.zero_point, other.low, other.high)
 
     def table(self) -> np.ndarray:
         """The number of each integer from -128 to 127."""
@@ -104,12 +109,16 @@ def is_clamp(op: object) -> bool:
     return not any(isinstance(v, SSAValue) for n, v in op.given_args().items() if n in ("min", "max"))
 
 
+MaxPool: TypeAlias = "tuple[type[EdgeOp], Callable[[dict[str, list[int]], Encoding], dict[str, Any] | None]]"
+"""The operator of a target's max pool, and its arguments by those of a window; None for one that it does not do."""
+
+
 class Integers:
     """Finds the integers of float values, and moves them where the float values are moved."""
 
-    def __init__(self, max_pool: type[EdgeOp] | None):
+    def __init__(self, max_pool: MaxPool | None):
         self.max_pool = max_pool
-        self.used: dict[type[EdgeOp], None] = {}
+        self.used = False
         self._known: dict[SSAValue, Stored] = {}
 
     def of(self, value: object, rewriter: PatternRewriter) -> Stored | None:
@@ -164,10 +173,14 @@ class Integers:
         }
         if not all(isinstance(n, int) for values in window.values() for n in values):
             return None
+        operator, arguments = self.max_pool
+        numbers = arguments(window, inner.encoding)
+        if numbers is None:
+            return None
         image = as_image(inner.value, rewriter, op)
-        made = self.max_pool.make({"input": image, **window}, [tensor_type(i8, dims_of(type), IMAGE_ORDER)])
+        made = operator.make({"input": image, **numbers}, [tensor_type(i8, dims_of(type), IMAGE_ORDER)])
         rewriter.insert_op(made, before=op)
-        self.used[self.max_pool] = None
+        self.used = True
         return in_order(made.results[0], order_of(type), rewriter, op)
 
 

@@ -62,16 +62,21 @@ inline bool resize_image(KernelContext& ctx, const Tensor& input, const Window& 
   return ctx.resize(out, sizes, 4) && check_image(ctx, out) && has_data(ctx, input) && has_data(ctx, out);
 }
 
+/// Gives the result of `channels` channels its shape: that of the windows that fit into the image.
+inline bool resize_windows(KernelContext& ctx, const Tensor& input, int64_t channels, Tensor& out, Window* w) {
+  for (int d = 0; d < 2; ++d) {
+    const int64_t span = w->in[d] + 2 * w->padding[d] - w->dilation[d] * (w->kernel[d] - 1) - 1;
+    w->out[d] = span < 0 ? 0 : span / w->stride[d] + 1;
+  }
+  return resize_image(ctx, input, *w, channels, out);
+}
+
 /// Reads the arguments of a convolution or a pool, and gives the result of `out_channels` channels its shape.
 inline bool read_window(KernelContext& ctx, const Tensor& input, const IntList& kernel, const IntList& stride,
                         const IntList& padding, const IntList& dilation, int position, int64_t out_channels,
                         Tensor& out, Window* w) {
   if (!read_lists(ctx, input, kernel, stride, padding, dilation, position, out, w)) return false;
-  for (int d = 0; d < 2; ++d) {
-    const int64_t span = w->in[d] + 2 * w->padding[d] - w->dilation[d] * (w->kernel[d] - 1) - 1;
-    w->out[d] = span < 0 ? 0 : span / w->stride[d] + 1;
-  }
-  return resize_image(ctx, input, *w, out_channels, out);
+  return resize_windows(ctx, input, out_channels, out, w);
 }
 
 /// Where position number `row` of the output is.

@@ -1,0 +1,102 @@
+"""What is known of an operator when the call of a kernel on int8 is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from etir.dialects.dtypes import i8
+from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
+from etir.passes.backend.fuse_quantized.kernels import Kernels, weight_name
+from etir.passes.backend.fuse_quantized.stored import (
+    IMAGE_ORDER,
+    Encoding,
+    Stored,
+    bias_of,
+    in_order,
+    is_image,
+    weight_of,
+)
+from etir.passes.infra.rewriting import PatternRewriter
+
+Made: TypeAlias = "SSAValue | str"
+"""The integers of a result, or why there are none."""
+
+
+class Call:
+    """What is known of an operator when its kernel's call is made."""
+
+    def __init__(self, kernels: Kernels, kernel: str, root: EdgeOp, op: EdgeOp, rewriter: PatternRewriter):
+        self.kernels, self.kernel, self.root, self.op, self.rewriter = kernels, kernel, root, op, rewriter
+
+    def make(
+        self, arguments: dict[str, Any], out: Encoding, order: tuple[int, ...], dims: Sequence[Any] | None = None
+    ) -> SSAValue:
+        """The call of a kernel that ends with the zero point and the limits of its result."""
+        limits = {"zero_point": out.zero_point, "low": out.low, "high": out.high}
+        return self.made({**arguments, **limits}, order, dims)
+
+    def layer(self, x: Encoding, out: Encoding) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
+        """The integers of the weight ``[outputs, inputs of the group, ...]``, of the bias without zero points, and the
+        factor of each output.
+        """
+        is_transposed = "transposed" in self.root.SCHEMA.index and bool(self.root.arg("transposed"))
+        weight = weight_of(self.root.arg("weight"), self.kernels.store, 1 if is_transposed else 0)
+        if isinstance(weight, str):
+            return weight
+        numbers, scales = weight
+        if is_transposed:
+            groups, (inputs, outputs, *window) = int(self.root.arg("groups")), numbers.shape
+            numbers = numbers.reshape(groups, inputs // groups, outputs, *window).swapaxes(1, 2)
+            numbers, scales = numbers.reshape(groups * outputs, inputs // groups, *window), np.tile(scales, groups)
+        bias = bias_of(self.root.arg("bias"), numbers.shape[0], self.kernels.store)
+        if bias is None:
+            return "the bias is no constant"
+        products = x.scale * scales
+        with np.errstate(all="ignore"):
+            factors = products / out.scale
+            whole = np.rint(bias / products)
+            single = factors.astype(np.float32)
+        sums = (
+            np.abs(numbers.astype(np.int64)).reshape(len(numbers), -1).sum(1) if numbers.size else np.zeros(len(bias))
+        )
+        if not np.isfinite(single).all() or not np.isfinite(whole).all():
+            return "the scale of a channel is too small or too large"
+        # What the kernel adds up stays within 32 bits.
+        too_large = np.abs(whole) + 255.0 * sums >= 2.0**31
+        if too_large.any():
+            return f"the bias of channel {int(np.argmax(too_large))} does not fit 32 bits"
+        return numbers, whole.astype(np.int64), factors
+
+    def made(self, arguments: dict[str, Any], order: tuple[int, ...], dims: Sequence[Any] | None = None) -> SSAValue:
+        """The call, with the dims of the operator's result, or with others."""
+        type = tensor_type(i8, dims_of(tensor_of(self.op.results[0])) if dims is None else dims, order)
+        return self.kernels.make(self.kernel, arguments, type, self.rewriter, weight_name(self.root))
+
+    def side_by_side(self, given: list[Stored]) -> tuple[list[SSAValue], tuple[int, ...]]:
+        """Operands whose elements are in one order, that of images if one of them has it."""
+        images = any(is_image(g.value) for g in given)
+        order = IMAGE_ORDER if images else order_of(tensor_of(self.op.results[0]))
+        return [in_order(g.value, order, self.rewriter) for g in given], order
+
+
+def window_of(root: EdgeOp) -> dict[str, list[int]] | None:
+    """Kernel, stride, padding and dilation of a convolution as one in two dims; None where they are not numbers."""
+    weight = root.arg("weight")
+    lists = {"kernel": tensor_of(weight).get_shape()[2:]}
+    lists |= {name: root.arg(name) for name in ("stride", "padding", "dilation")}
+    return in_two_dims(root, lists)
+
+
+def in_two_dims(root: EdgeOp, lists: dict[str, Any]) -> dict[str, list[int]] | None:
+    """Lists of a number for each dim of a convolution, that a line lacks in front; None where one is computed."""
+    if not all(isinstance(n, int) for values in lists.values() for n in values):
+        return None
+    dims = tensor_of(root.arg("weight")).get_num_dims() - 2
+    nothing = {"padding": 0, "output_padding": 0}
+    whole = {name: [*values, *values][:dims] for name, values in lists.items()}
+    return {name: [nothing.get(name, 1)] * (2 - dims) + values for name, values in whole.items()}

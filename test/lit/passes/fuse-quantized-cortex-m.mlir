@@ -1,0 +1,62 @@
+// RUN: et-opt -p 'fuse-quantized{target=executorch libraries=cortex_m}' --split-input-file %s | filecheck %s
+// RUN: et-opt -p 'fuse-quantized{target=executorch libraries=cortex_m},decompose-preserved{target=executorch libraries=cortex_m fused=true}' --split-input-file %s | filecheck %s --check-prefix=LEFT
+// RUN: et-opt -p 'fuse-quantized' --split-input-file %s | filecheck %s --check-prefix=STOCK
+
+// For ExecuTorch's library for Cortex-M: a layer whose weight has one scale is a linear layer. Its factor, 0.25 * 0.5 / 2,
+// is 2^30 * 2^(-3 - 31); the kernel sum is the bias, 1 / (0.25 * 0.5), and 3 times the sum of a row, for processors
+// that read it in the bias' place.
+
+et.schema "quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+
+// CHECK: et.schema "cortex_m::quantized_linear(
+// CHECK-LABEL: func.func @layer
+// STOCK-NOT: cortex_m
+func.func @layer(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
+  // CHECK: %[[Q:.*]] = edge.cortex_m.quantize_per_tensor.default(%x, scale = 0.5, zero_point = -3, quant_min = -128, quant_max = 127, dtype = i8)
+  // CHECK: %[[B:.*]] = et.constant dense<8> : tensor<2xi32>
+  // CHECK-NEXT: %[[S:.*]] = et.constant dense<{{\[\[}}17, -34]]> : tensor<1x2xi32>
+  // CHECK-NEXT: %[[Y:.*]] = edge.cortex_m.quantized_linear.default(%[[Q]], %{{.*}}, %[[B]], %[[S]], input_offset = 3, filter_offset = 0, output_offset = -28, requantize_multipliers = [1073741824], requantize_shifts = [-3], activation_max = 127, activation_min = -28)
+  // CHECK-NEXT: %[[R:.*]] = edge.cortex_m.dequantize_per_tensor.default(%[[Y]], scale = 2.0, zero_point = -28, quant_min = -128, quant_max = 127, dtype = i8)
+  // CHECK-NEXT: func.return %[[R]]
+  %q = edge.quantized_decomposed.quantize_per_tensor.default(%x, scale = 0.5, zero_point = -3, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x2xf32>) -> tensor<2x2xi8>
+  %d = edge.quantized_decomposed.dequantize_per_tensor.default(%q, scale = 0.5, zero_point = -3, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x2xi8>) -> tensor<2x2xf32>
+  %wi = et.constant dense<[[1, 2], [-5, -9]]> : tensor<2x2xi8>
+  %w = edge.quantized_decomposed.dequantize_per_tensor.default(%wi, scale = 0.25, zero_point = 0, quant_min = -127, quant_max = 127, dtype = i8) : (tensor<2x2xi8>) -> tensor<2x2xf32>
+  %b = et.constant dense<1.0> : tensor<2xf32>
+  %y = edge.aten.linear.default(%d, %w, %b) : (tensor<2x2xf32>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<2x2xf32>
+  %r = edge.aten.relu.default(%y) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  %o = edge.quantized_decomposed.quantize_per_tensor.default(%r, scale = 2.0, zero_point = -28, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x2xf32>) -> tensor<2x2xi8>
+  %e = edge.quantized_decomposed.dequantize_per_tensor.default(%o, scale = 2.0, zero_point = -28, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x2xi8>) -> tensor<2x2xf32>
+  func.return %e : tensor<2x2xf32>
+}
+
+// -----
+
+// One with a scale for each output is a convolution of images of a pixel. What no kernel computes is decomposed after
+// all: the library has none for a softmax, and none for weights as such.
+
+et.schema "quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+
+// CHECK-LABEL: func.func @several_scales
+// LEFT-LABEL: func.func @several_scales
+func.func @several_scales(%q: tensor<3x2xi8>, %z: tensor<3x2xf32>) -> (tensor<3x2xi8>, tensor<3x2xf32>) {
+  // CHECK: %[[V:.*]] = edge.aten.view_copy.default(%q, size = [3, 2, 1, 1])
+  // CHECK-NEXT: %[[X:.*]] = edge.dim_order_ops._to_dim_order_copy.default(%[[V]], dim_order = [0, 2, 3, 1])
+  // CHECK-NEXT: %[[S:.*]] = edge.aten.empty.memory_format(size = [64]) : () -> tensor<64xui8>
+  // CHECK: %[[Y:.*]] = edge.cortex_m.quantized_conv2d.default(%[[X]], %{{.*}}, stride = [1, 1], padding = [0, 0], dilation = [1, 1], input_offset = 3, output_offset = 0, %{{.*}}, activation_min = -128, activation_max = 127, %[[S]])
+  // CHECK: edge.aten.view_copy.default(%{{.*}}, size = [3, 2])
+  // LEFT: edge.cortex_m.quantized_conv2d.default
+  // LEFT-NOT: quantized_decomposed
+  %d = edge.quantized_decomposed.dequantize_per_tensor.default(%q, scale = 0.5, zero_point = -3, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<3x2xi8>) -> tensor<3x2xf32>
+  %wi = et.constant dense<[[1, 2], [-5, -9]]> : tensor<2x2xi8>
+  %ws = et.constant dense<[0.25, 0.5]> : tensor<2xf32>
+  %w = edge.quantized_decomposed.dequantize_per_channel.default(%wi, %ws, axis = 0, quant_min = -127, quant_max = 127, dtype = i8) : (tensor<2x2xi8>, tensor<2xf32>) -> tensor<2x2xf32>
+  %y = edge.aten.linear.default(%d, %w) : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %o = edge.quantized_decomposed.quantize_per_tensor.default(%y, scale = 1.0, zero_point = 0, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<3x2xf32>) -> tensor<3x2xi8>
+  %u = edge.aten.linear.default(%z, %w) : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  func.return %o, %u : tensor<3x2xi8>, tensor<3x2xf32>
+}

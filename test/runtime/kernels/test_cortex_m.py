@@ -1,0 +1,157 @@
+"""The kernels of ExecuTorch's operators for Cortex-M, and what they mean, against ExecuTorch's own references."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from etir.interpret.numpy_ops import lookup
+from etir.passes.backend.fuse_quantized.cortex_m import fixed_point
+
+from etir_testing.interop.cortex_m_references import register_references
+from etir_testing.runtime.kernels import KernelFailure, Kernels, build_kernels
+
+LAST = torch.channels_last
+register_references()
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Kernels:
+    return build_kernels("cortex_m")
+
+
+class Numbers:
+    def __init__(self, seed: int):
+        self.random = np.random.default_rng(seed)
+
+    def int8(self, *shape: int) -> torch.Tensor:
+        return torch.from_numpy(self.random.integers(-128, 128, shape).astype(np.int8))
+
+    def image(self, *shape: int) -> torch.Tensor:
+        return self.int8(*shape).to(memory_format=LAST)
+
+    def point(self) -> int:
+        return int(self.random.integers(-128, 128))
+
+    def factors(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Multipliers and shifts of factors of some sizes, 0 and one above 1 among them."""
+        factors = 2.0 ** self.random.uniform(-14, -4, count)
+        factors[count // 2] = 0.0
+        factors[-1] = 1.75
+        multipliers, shifts = fixed_point(factors)
+        return torch.from_numpy(multipliers), torch.from_numpy(shifts)
+
+    def bias(self, count: int) -> torch.Tensor:
+        return torch.from_numpy(self.random.integers(-20000, 20000, count).astype(np.int32))
+
+    def limits(self) -> list[int]:
+        return sorted(self.random.integers(-128, 128, 2).tolist())
+
+
+def check(kernels: Kernels, name: str, arguments: list[Any], has_reference: bool = True) -> None:
+    """The kernel, the interpreter and ExecuTorch's reference give the same bits. torch has no convolution of integers
+    with gaps, and so neither has the reference.
+    """
+    given = [v.numpy() if isinstance(v, torch.Tensor) else np.int8 if v is torch.int8 else v for v in arguments]
+    wanted = lookup(f"cortex_m.{name}.default")(*given)
+    if has_reference:
+        np.testing.assert_array_equal(wanted, getattr(torch.ops.cortex_m, name).default(*arguments).numpy())
+    like = torch.from_numpy(np.zeros_like(wanted, order="C"))
+    if "2d" in name:
+        like = like.to(memory_format=LAST)
+    (found,) = kernels.call(f"cortex_m::{name}.out", arguments, [like])
+    np.testing.assert_array_equal(found.numpy(), wanted)
+
+
+SCRATCH = torch.zeros(64, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 7), (2, 5, 4, 3)])
+def test_elementwise(kernels: Kernels, shape: tuple[int, ...]) -> None:
+    n = Numbers(len(shape))
+    for _ in range(4):
+        a, b = n.int8(*shape), n.int8(*shape)
+        multipliers, shifts = (v.tolist() for v in fixed_point(np.array([0.5, 0.2173, 2.0**-19 * 1.3])))
+        operands = [a, n.point(), multipliers[0], shifts[0], b, n.point(), -multipliers[1], shifts[1]]
+        check(kernels, "quantized_add", [*operands, n.point(), multipliers[2], shifts[2], *n.limits()])
+        check(kernels, "quantized_mul", [a, n.point(), b, n.point(), n.point(), multipliers[1], -7])
+        check(kernels, "quantized_activation", [a, n.int8(256)])
+        x = torch.from_numpy((9 * n.random.standard_normal(shape)).astype(np.float32))
+        point, range_ = n.point(), [-128, 127, torch.int8]
+        check(kernels, "quantize_per_tensor", [x, 0.07, point, *range_])
+        check(kernels, "dequantize_per_tensor", [a, 0.07, point, *range_])
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 1, 1), (3, 40, 17), (2, 301, 5)])
+def test_products(kernels: Kernels, rows: int, depth: int, columns: int) -> None:
+    n = Numbers(depth)
+    x, weight, bias, offset = n.int8(rows, depth), n.int8(columns, depth), n.bias(columns), n.point()
+    (multiplier,), (shift,) = (v[:1].tolist() for v in n.factors(2))
+    low, high = n.limits()
+    sums = (weight.to(torch.int32).sum(1) * offset + bias)[None]
+    for constants in ([bias, None], [None, None], [bias, sums.to(torch.int32)]):
+        arguments = [x, weight, *constants, offset, 0, n.point(), [multiplier], [shift], high, low]
+        check(kernels, "quantized_linear", arguments)
+    a, b = n.int8(2, rows, depth), n.int8(2, columns, depth)
+    check(kernels, "quantized_batch_matmul", [a, -n.point(), b, -n.point(), n.point(), multiplier, shift, SCRATCH])
+
+
+CONVOLUTIONS = [
+    # batch, channels, height, width, outputs, inputs of a filter, kernel, stride, padding, dilation
+    (1, 3, 9, 8, 5, 3, (3, 3), [2, 1], [1, 0], [1, 1]),
+    (2, 8, 5, 6, 6, 4, (2, 3), [1, 2], [0, 2], [1, 1]),
+    (1, 8, 5, 6, 12, 2, (2, 3), [1, 2], [0, 2], [2, 1]),
+    (1, 70, 3, 3, 33, 70, (1, 1), [1, 1], [0, 0], [1, 1]),
+]
+
+
+@pytest.mark.parametrize("sizes", CONVOLUTIONS)
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_convolution(kernels: Kernels, sizes: Any, has_bias: bool) -> None:
+    batch, channels, height, width, columns, inner, kernel, *window = sizes
+    n = Numbers(channels)
+    x, weight = n.image(batch, channels, height, width), n.int8(columns, *kernel, inner)
+    bias = n.bias(columns) if has_bias else None
+    arguments = [x, weight, bias, *window, -n.point(), n.point(), *n.factors(columns), *n.limits(), SCRATCH]
+    check(kernels, "quantized_conv2d", arguments, has_reference=window[2] == [1, 1])
+
+
+@pytest.mark.parametrize(("channels", "multiplier", "dilation"), [(4, 1, [1, 1]), (67, 3, [1, 1]), (67, 1, [1, 2])])
+def test_depthwise(kernels: Kernels, channels: int, multiplier: int, dilation: list[int]) -> None:
+    n = Numbers(channels)
+    x, weight = n.image(1, channels, 6, 5), n.int8(1, 3, 2, channels * multiplier)
+    columns = channels * multiplier
+    arguments = [x, weight, n.bias(columns), [2, 1], [1, 1], dilation, multiplier, -n.point(), n.point()]
+    arguments += [*n.factors(columns), *n.limits(), SCRATCH]
+    check(kernels, "quantized_depthwise_conv2d", arguments, has_reference=dilation == [1, 1])
+
+
+def test_pools(kernels: Kernels) -> None:
+    n = Numbers(5)
+    for size in ((7, 7), (2, 5)):
+        x, point = n.image(2, 70, *size), n.point()
+        window = [list(size), list(size), [0, 0], False]
+        check(kernels, "quantized_avg_pool2d", [x, *window, point, 1 << 30, 1, SCRATCH])
+        for stride, padding in (([1, 2], [0, 1]), ([2, 2], [1, 1])):
+            window = [[2, 3], stride, padding, [1, 1], False]
+            check(kernels, "quantized_max_pool2d", [x, *window, point, point, *n.limits()])
+
+
+def test_refused(kernels: Kernels) -> None:
+    n = Numbers(6)
+    x, weight = n.image(1, 4, 5, 5), n.int8(3, 2, 2, 4)
+    rest = [[1, 1], [0, 0], [1, 1], 0, 0, *n.factors(3), -128, 127, SCRATCH]
+    out = torch.zeros(1, 3, 4, 4, dtype=torch.int8).contiguous(memory_format=LAST)
+    wrong: dict[str, list[Any]] = {
+        "KernelDimOrder": [x.contiguous(), weight, None, *rest],
+        "KernelShape": [x, n.int8(3, 2, 2, 3), None, *rest],
+        "KernelArgument": [x, weight, None, [1, 0], *rest[1:]],
+        "KernelDtype": [x.to(torch.uint8), weight, None, *rest],
+    }
+    for name, arguments in wrong.items():
+        with pytest.raises(KernelFailure) as failure:
+            kernels.call("cortex_m::quantized_conv2d.out", arguments, [out])
+        assert failure.value.check == name
