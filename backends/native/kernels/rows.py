@@ -86,7 +86,8 @@ class Softmax(Template):
                 n,
                 lanes,
                 f"const vf e = vexp_below(vload(x + j) - shift); {whole_store}sums += e;",
-                f"const vf e = vselect(vfirst({rest}), vexp_below({padded} - shift), vset(0.0f)); {some_store}sums += e;",
+                f"const vf e = vselect(vfirst({rest}), vexp_below({padded} - shift), vset(0.0f)); "
+                f"{some_store}sums += e;",
             ),
             last,
             *_walk(n, lanes, f"vstore(o + j, {result});", f"vstore_some(o + j, {some_result}, {rest});"),
