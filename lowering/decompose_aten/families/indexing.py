@@ -9,12 +9,12 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
-from etir.dialects.dtypes import bf16, f16, f32, f64, i32, i64
+from etir.dialects.dtypes import bf16, f16, f32, f64, i1, i32, i64
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.lowering.build.builder import Builder, Scalar, TensorOrScalar, dims, element, is_tensor, rank
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.inference import size_as_dim
-from etir.lowering.build.promotion import result_type
+from etir.lowering.build.promotion import FLOATING, category_of, result_type
 from etir.lowering.build.sizes import SizeLike, dim, product
 from etir.lowering.decompose_aten.constants import window_positions
 from etir.lowering.decompose_aten.decomposition import decomposition, rename
@@ -126,15 +126,41 @@ def nonzero_by_dim(b: Builder, x: SSAValue) -> Sequence[SSAValue] | None:
     symint_args=("elements", "element", "test_elements", "test_element"),
 )
 def isin(b: Builder, elements: TensorOrScalar, tests: TensorOrScalar, _unique: bool, invert: bool) -> SSAValue:
-    """Whether any of the tests is equal"""
+    """Whether any of the tests is equal; of many tests, those that a search among them in order finds"""
     if not is_tensor(tests):
         assert isinstance(elements, SSAValue)
         return b.compare("ne" if invert else "eq", elements, tests)
     assert isinstance(tests, SSAValue)
     flat = b.view(tests, [-1])
+    count = b.largest(dims(flat)[0])
+    if is_tensor(elements) and (count is None or count > FEW_TESTS):
+        type = result_type((elements, tests))
+        if type != i1 and category_of(type) <= FLOATING:
+            found = _among_sorted(b, b.cast(elements, type), b.cast(flat, type))
+            return b.logical_not(found) if invert else found
     equal = b.eq(b.unsqueeze(elements, rank(elements)), flat) if is_tensor(elements) else b.eq(flat, elements)
     found = b(aten.any.dim, equal, rank(equal) - 1)
     return b.logical_not(found) if invert else found
+
+
+FEW_TESTS = 64
+"""With how many each element is compared, which takes a byte for each pair."""
+
+
+def _among_sorted(b: Builder, x: SSAValue, tests: SSAValue) -> SSAValue:
+    """Whether the first test that is not less is equal. The least test stands for a NaN, which a search cannot pass."""
+    is_any = None
+    if category_of(element(tests)) == FLOATING:
+        is_number = b.eq(tests, tests)
+        is_any = b(aten.any.dim, is_number, 0)
+        least = b(aten.amin.default, b.where(is_number, tests, math.inf), [0])
+        tests = b.where(is_number, tests, least)
+    ordered = b.results(aten.sort.default, tests, 0, False)[0]
+    place = b(aten.searchsorted.Tensor, ordered, x, types=[tensor_type(i64, dims(x))])
+    ordered = b(aten.constant_pad_nd.default, ordered, [0, 1], 0)  # One more, for what lies after all of them.
+    nearest = b.view(b(aten.index_select.default, ordered, 0, b.view(place, [-1])), b.sizes(x))
+    found = b.logical_and(b.eq(nearest, x), b.lt(place, b.scalar(b.size(tests, 0))))
+    return found if is_any is None else b.logical_and(found, is_any)
 
 
 @decomposition(aten.bucketize.Tensor, aten.bucketize.Scalar, symint_args=("self",))

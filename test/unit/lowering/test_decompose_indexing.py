@@ -177,3 +177,21 @@ def test_scatter_reduce_of_a_part_and_of_dynamic_sizes() -> None:
     check("aten.scatter_reduce.two", x, 0, PLACES[:2], SCATTERED, "mean", include_self=False)
     dynamic = {0: [0, 1], 1: [0, 1], 2: [0, 1]}
     check("aten.scatter_reduce.two", x[:, :4].contiguous(), 0, PLACES, SCATTERED, "sum", dynamic=dynamic)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int16, torch.uint8])
+@pytest.mark.parametrize("count", [3, 64, 65, 200])
+def test_elements_among_few_and_many(count: int, dtype: torch.dtype) -> None:
+    """Of many tests no table of all pairs is made. NaN is none of them; zeros are equal whatever their sign."""
+    generator = torch.Generator().manual_seed(count)
+    tests = torch.randint(0, 250, [count], generator=generator).to(dtype)
+    x = torch.arange(252).reshape(4, 63).to(dtype)
+    names = check("aten.isin.Tensor_Tensor", x, tests)
+    assert ("aten.topk.default" in names) == (count > 64)
+    check("aten.isin.Tensor_Tensor", x, tests.unsqueeze(0), invert=True, dynamic={0: [0, 1], 1: [1]})
+    check("aten.isin.Tensor_Tensor", x[1, 2], tests)
+    if dtype.is_floating_point:
+        x[0, :3], tests[:2] = torch.tensor([-0.0, torch.nan, torch.inf]), torch.tensor([torch.nan, 0.0])
+        check("aten.isin.Tensor_Tensor", x, tests)
+        check("aten.isin.Tensor_Tensor", x, torch.full_like(tests, torch.nan))
+    check("aten.isin.Tensor_Tensor", x.nan_to_num().long().clamp(0, 300), tests.nan_to_num().reshape(1, -1).float())
