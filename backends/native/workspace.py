@@ -68,6 +68,18 @@ def _has_buffers(func: FuncOp) -> bool:
 
 
 def _planned(func: FuncOp, kernels: LoweredFunction, around: Around) -> Planned:
+    """Both around the same places. Where that cannot be, outputs are outside; where it still cannot, inputs, too."""
+    inputs = len(around) - outputs_of(func)
+    for tried in (around, [*around[:inputs], *[APART] * outputs_of(func)]):
+        try:
+            return _around(func, kernels, tried)
+        except EtirError as error:
+            if E0703.id not in error.ids:
+                raise
+    return _around(func, kernels, [APART] * len(around))
+
+
+def _around(func: FuncOp, kernels: LoweredFunction, around: Around) -> Planned:
     arena, _ = _code(func, around)
     workspace = kernels.plan_within(around)
     return Planned(arena, replace(workspace, size=max(workspace.size, arena)))

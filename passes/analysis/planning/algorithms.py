@@ -40,6 +40,7 @@ from etir.passes.analysis.planning.errors import E0704, E0705
 from etir.passes.analysis.planning.instance import Instance, Placement, build_instance
 from etir.passes.analysis.planning.lower_bound import PoolBound, lower_bound
 from etir.passes.analysis.planning.orders import by_breadth, by_size, by_size_reversed_ties
+from etir.passes.analysis.planning.pinning import settled
 from etir.passes.analysis.planning.placement import (
     place_best_fit,
     place_bump,
@@ -115,6 +116,7 @@ def plan(problem: Problem, algorithm: str = "auto") -> Plan:
         raise E0705.error(
             f"there is no memory planning algorithm '{algorithm}'", help=f"use one of: {', '.join(ALGORITHM_NAMES)}"
         )
+    problem = settled(problem)
     bounds = lower_bound(problem)
     found = _plan_groups(replace(problem, shares=()), algorithm)
     if problem.shares and algorithm not in APART:

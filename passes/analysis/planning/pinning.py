@@ -56,6 +56,17 @@ def pinned(problem: Problem, made: Problem) -> Problem | None:
     return replace(made, buffers=buffers)
 
 
+def settled(problem: Problem) -> Problem:
+    """The problem in which fixed buffers that are written over one another, at places where they may be, do not count
+    as live there.
+    """
+    places = {b.key: b.fixed_offset for b in problem.buffers if b.fixed_offset is not None}
+    lives = _lives(problem, places)
+    if all(lives[key] == merge_intervals(problem.by_key[key].live) for key in places):
+        return problem
+    return replace(problem, buffers=[replace(b, live=lives.get(b.key, b.live)) for b in problem.buffers])
+
+
 def _lives(problem: Problem, places: Mapping[int, int]) -> dict[int, tuple[Interval, ...]]:
     """The lifetimes of the parts of a set, without the instructions at which they lie inside of another part."""
     without: dict[int, dict[int, None]] = {key: {} for key in places}

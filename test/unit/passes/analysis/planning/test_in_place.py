@@ -66,6 +66,16 @@ def test_over_a_buffer_that_is_fixed() -> None:
         assert verify_plan(problem, found) == []
 
 
+def test_fixed_over_one_another() -> None:
+    """Two buffers at fixed places may be so where the one may be written over the other, and are refused elsewhere."""
+    buffers = [Buffer(0, 64, ((0, 1),), fixed_offset=32), Buffer(1, 32, ((1, 2),), fixed_offset=48)]
+    problem = Problem(buffers, shares=[Share(1, 0, 1, 16)])
+    assert verify_plan(problem, plan(problem)) == []
+    with pytest.raises(EtirError) as refused:
+        plan(Problem(buffers, shares=[Share(1, 0, 1, 32)]))
+    assert refused.value.ids == ("E0703",)
+
+
 def test_a_part_of_an_operand() -> None:
     """A result of half the size, 32 bytes into the operand."""
     problem = Problem([Buffer(0, 64, ((0, 1),)), Buffer(1, 32, ((1, 2),))], shares=[Share(1, 0, 1, 32)])
