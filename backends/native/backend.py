@@ -14,6 +14,7 @@ from etir.backends.api.patterns import Row, operator_of
 
 if TYPE_CHECKING:
     from etir.backends.native.blob import NativeBlob
+    from etir.backends.native.cc import Objects
     from etir.backends.native.frame import Frame
     from etir.interpret.evaluator import Evaluator
 
@@ -106,13 +107,14 @@ class NativeBackend(Backend):
             return []
         frame = Frame(functions[0][1].module)
         loaded: dict[int, Artifact] = {}
+        made: Objects = {}
         for index in frame.in_order([outlined.name for _, outlined, _ in functions]):
             _, outlined, options = functions[index]
             if not options.linked:
-                loaded[index] = self._loaded(outlined, options, frame)
+                loaded[index] = self._loaded(outlined, options, frame, made)
         return [loaded[i] if i in loaded else linked.pop(0) for i in range(len(functions))]
 
-    def _loaded(self, outlined: Outlined, options: NativeOptions, frame: Frame) -> Artifact:
+    def _loaded(self, outlined: Outlined, options: NativeOptions, frame: Frame, made: Objects) -> Artifact:
         """A blob with code, or without."""
         from etir.backends.api.fallback import left_to_kernels
         from etir.backends.native.compile import compile_function, processors, without_code
@@ -122,7 +124,7 @@ class NativeBackend(Backend):
         if options.cpus:
             processors(options.cpus)
         try:
-            return compile_function(outlined, options.cpus, options.cc, options.tune, frame)
+            return compile_function(outlined, options.cpus, options.cc, options.tune, frame, made)
         except EtirError as error:
             if E1172.id in error.ids:
                 raise

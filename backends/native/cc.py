@@ -105,10 +105,20 @@ def _run(command: Sequence[str], folder: str | None = None) -> subprocess.Comple
         raise E1162.error(f"{command[0]} cannot be run: {error.strerror or error}") from error
 
 
-def shared_objects(texts: Sequence[str], cpus: Sequence[Cpu], using: Compiler) -> list[bytes]:
-    """The shared objects of C texts, each for a processor, compiled side by side. Raises E1162 as for one."""
+Objects = dict[tuple[str, str], bytes]
+"""Shared objects by C text and processor."""
+
+
+def shared_objects(texts: Sequence[str], cpus: Sequence[Cpu], using: Compiler, made: Objects) -> list[bytes]:
+    """The shared objects of C texts, each for a processor, compiled side by side. Raises E1162 as for one. Those of
+    ``made`` are there already; new ones are added.
+    """
+    keys = [(text, target.name) for text, target in zip(texts, cpus, strict=True)]
+    new = [number for number, key in enumerate(keys) if key not in made]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(shared_object, texts, cpus, [using] * len(cpus)))
+        found = pool.map(shared_object, [texts[n] for n in new], [cpus[n] for n in new], [using] * len(new))
+        made.update(zip([keys[n] for n in new], found, strict=True))
+    return [made[key] for key in keys]
 
 
 def shared_object(text: str, target: Cpu, using: Compiler) -> bytes:

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute
 
 from etir.backends.api.interface import Artifact, NamedBlob, Outlined
 from etir.backends.native.blob import IS_BOUND, Constant, NativeBlob, Variant, bound, said, write_blob
-from etir.backends.native.cc import Compiler, compiler, shared_objects
+from etir.backends.native.cc import Compiler, Objects, compiler, shared_objects
 from etir.backends.native.cpu import Cpu, cpu, family_of_host, known, of_family
 from etir.backends.native.dims import dims
 from etir.backends.native.errors import E1170, E1174
@@ -32,7 +32,8 @@ from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.tile_sink import sink_fills
 from etir.backends.native.passes.verify_native import verify_groups
 from etir.backends.native.passes.verify_tile import verify_function
-from etir.backends.native.print_c import ENTRY, print_c, weights_of
+from etir.backends.native.placing import with_places
+from etir.backends.native.print_c import ENTRY, CSource, print_c, weights_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.tile import WeightOp, shape_of
 from etir.backends.native.tune import Tuner, tuner
@@ -72,19 +73,25 @@ def processors(names: Sequence[str]) -> list[Cpu]:
 
 
 def compile_function(
-    outlined: Outlined, cpus: Sequence[str], cc: str, tune: str = "", frame: Frame | None = None
+    outlined: Outlined,
+    cpus: Sequence[str],
+    cc: str,
+    tune: str = "",
+    frame: Frame | None = None,
+    made: Objects | None = None,
 ) -> Artifact:
     """The blob of an outlined function, for each of ``cpus`` (empty: all of the host's family).
 
     ``tune`` is ``host``, or a file of schedules (``tune.py``). ``frame`` has the calls of the module's delegates; those
-    before this one have been planned.
+    before this one have been planned. ``made`` has what has been compiled of them, and gets what is compiled here.
     """
     chosen = processors(cpus)
     using = compiler(cc)
+    made = {} if made is None else made
     measured = tuner(tune, using)
     verify_groups(outlined.func)
     with decided(outlined.func):
-        return _compiled(outlined, chosen, using, measured, frame or Frame(outlined.module))
+        return _compiled(outlined, chosen, using, measured, frame or Frame(outlined.module), made)
 
 
 @contextmanager
@@ -97,14 +104,19 @@ def decided(func: FuncOp) -> Iterator[None]:
 
 
 def _compiled(
-    outlined: Outlined, chosen: Sequence[Cpu], using: Compiler, measured: Tuner | None, frame: Frame
+    outlined: Outlined,
+    chosen: Sequence[Cpu],
+    using: Compiler,
+    measured: Tuner | None,
+    frame: Frame,
+    made: Objects,
 ) -> Artifact:
     func = tile_function(outlined.func, chosen[0])
     kernels = _kernels(outlined)
     planned = plan_both(func, kernels, free_places(outlined, frame))
     arena = planned.arena
     shapes = readable_shapes(outlined)
-    texts: list[str] = []
+    sources: list[CSource] = []
     looked_at: dict[tuple[Attribute | None, ...], None] = {}
     for target in chosen:
         scheduled = func.clone()
@@ -112,11 +124,11 @@ def _compiled(
             measured.apply(scheduled, target)
         choose_schedules(scheduled, target)
         verify_function(scheduled, target, shapes, arena, looked_at)
-        texts.append(print_c(scheduled, target).text)
+        sources.append(print_c(scheduled, target, table=True))
     if measured is not None:
         measured.save()
-    objects = shared_objects(texts, chosen, using)
-    images = [flat_image(elf, ENTRY) for elf in objects]
+    objects = shared_objects([source.text for source in sources], chosen, using, made)
+    images = [with_places(flat_image(elf, ENTRY), source.places) for elf, source in zip(objects, sources, strict=True)]
     weights, named, constants = _weights(outlined, weights_of(func))
     fallback = kernels.artifact()
     inputs = len(outlined.func.body.block.args)

@@ -24,6 +24,7 @@ from etir.backends.native.functions import outputs_of
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import CFunction, part_text, uses_sizes
 from etir.backends.native.packing import count_of
+from etir.backends.native.placing import entry_lines, table_text
 from etir.backends.native.print_sizes import SizeTable, given_sizes, is_dynamic
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of
@@ -52,6 +53,8 @@ class CSource:
     arena_bytes: int
     prologue: str = ""
     """What ``text`` starts with and all functions for the processor share."""
+    places: tuple[int, ...] = ()
+    """The places of buffers, where the text has a table for them."""
 
 
 @cache
@@ -75,18 +78,21 @@ def weights_of(func: FuncOp) -> tuple[WeightOp, ...]:
     return tuple(op for op in func.body.block.ops if isinstance(op, WeightOp))
 
 
-def print_c(func: FuncOp, cpu: Cpu, entry: str = ENTRY, arrays: Sequence[str] | None = None) -> CSource:
+def print_c(
+    func: FuncOp, cpu: Cpu, entry: str = ENTRY, arrays: Sequence[str] | None = None, *, table: bool = False
+) -> CSource:
     """The C of ``func`` for a processor. Raises E1164 for a schedule that it cannot do.
 
     ``arrays`` are names of arrays that have the weights, for code that is linked with them; else the entry is given
-    the weights.
+    the weights. With ``table``, places of buffers are put into the image (``placing.py``) and are not in the text.
     """
-    return _Printer(func, cpu, arrays).source(entry)
+    return _Printer(func, cpu, arrays, table).source(entry)
 
 
 class _Printer:
-    def __init__(self, func: FuncOp, cpu: Cpu, arrays: Sequence[str] | None):
-        self.func, self.cpu, self.arrays = func, cpu, arrays
+    def __init__(self, func: FuncOp, cpu: Cpu, arrays: Sequence[str] | None, table: bool):
+        self.func, self.cpu, self.arrays, self.table = func, cpu, arrays, table
+        self.places: list[int] = []
         self.weights = weights_of(func)
         self.functions: dict[str, str] = {}
         self.counts: dict[str, int] = {}
@@ -111,7 +117,9 @@ class _Printer:
             elif isinstance(op, BufferOp):
                 assert op.at is not None, "places are planned"
                 at = op.at.value.data
-                self.address[op.result] = f"((float*)(call->arena + {at}))"
+                place = f"places[{len(self.places)}]" if self.table else str(at)
+                self.places += [at] if self.table else []
+                self.address[op.result] = f"((float*)(call->arena + {place}))"
                 self.arena_bytes = max(self.arena_bytes, at + 4 * most(extent_of(op.result.type)))
             elif (view := view_of(op)) is not None:
                 base, offset = self.address[view[0]], view[1]
@@ -132,15 +140,16 @@ class _Printer:
                 prologue,
                 *(f"extern const float {name}[{count}];" for name, count in extents.items()),
                 *helpers,
+                *([table_text(len(self.places))] if self.places else []),
                 *self.texts,
                 f'__attribute__((visibility("default"))) int32_t {entry}(const struct etir_native_call* call) {{',
-                *(f"  {line}" for line in (*sizes, *calls)),
+                *(f"  {line}" for line in ((*entry_lines(), *sizes, *calls) if self.places else (*sizes, *calls))),
                 "  return 0;",
                 "}",
                 "",
             ]
         )
-        return CSource(text, self.weights, self.arena_bytes, prologue)
+        return CSource(text, self.weights, self.arena_bytes, prologue, tuple(self.places))
 
     def _call(self, op: TemplateOp) -> str:
         template = template_of(op)

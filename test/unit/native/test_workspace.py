@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,10 @@ from torch import nn
 
 import etir
 import etir.runtime
+from etir.backends.native import cc, placing
 from etir.backends.native.blob import read_blob
+from etir.backends.native.image import Image
+from etir.diagnostics import EtirError
 from etir.program import Program
 from etir.runtime import RuntimeFailure
 
@@ -110,6 +115,37 @@ def test_workspaces_begin_at_one_byte(name: str) -> None:
     assert len(workspaces) == {"apart": 2, "several": 3}[name]
     assert planned(program) < sum(workspaces)
     assert planned(program) <= planned(etir.compile(exported, target="etir")) + 4096
+
+
+def test_equal_delegates_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places of buffers are in the images and not in the C, which is the same for both layers."""
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 64)) for _ in range(2)]
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(layers)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layers[1](torch.cumsum(self.layers[0](x), 0))
+
+    model, x = Twice().eval(), torch.randn(16, 64)
+    compiled: list[str] = []
+    real = cc.shared_object
+    monkeypatch.setattr(cc, "shared_object", lambda text, *given: compiled.append(text) or real(text, *given))
+    program = etir.compile(torch.export.export(model, (x,)), target="etir", delegates=["native{cpus=x86-64}"])
+    blobs = [read_blob(data) for data in blobs_of(program.buffer)]
+    assert (len(blobs), len(compiled)) == (2, 1) and all(blob.arena_bytes for blob in blobs)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(etir.runtime.load(program).forward(x)[0]), model(x))
+
+
+def test_an_image_without_its_table() -> None:
+    for code in (b"\0" * 64, 2 * struct.pack("<5I", *placing.words(1))):
+        with pytest.raises(EtirError) as refused:
+            placing.with_places(Image(code, 0), [64])
+        assert refused.value.ids == ("E1163",)
 
 
 def test_a_workspace_that_is_too_small() -> None:

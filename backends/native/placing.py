@@ -1,0 +1,49 @@
+"""Places of buffers as a table in an image, so that functions that are equal but for them are compiled once.
+
+The layers of a decoder that works with caches are delegates of their own, of equal code; where their buffers are in the
+workspaces differs. So the C has a table of words that nothing else has, and the image gets the places in their stead::
+
+    static const uint32_t etir_places[] = {0x9e3779b9u, 0x3c6ef372u, ...};
+
+The compiler is kept from looking into the table.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+
+from etir.backends.native.errors import E1163
+from etir.backends.native.image import Image
+
+NAME = "etir_places"
+HEAD = 4
+"""Words before the first place: so many bytes in a row are nowhere else."""
+
+
+def table_text(count: int) -> str:
+    """The C of a table of ``count`` places."""
+    row = ", ".join(f"0x{word:08x}u" for word in words(count))
+    return f"static const uint32_t {NAME}[] = {{{row}}};"
+
+
+def entry_lines() -> list[str]:
+    """What an entry begins with: ``places``, of whose contents the compiler knows nothing."""
+    return [f"const uint32_t* places = {NAME} + {HEAD};", '__asm__("" : "+r"(places));']
+
+
+def with_places(image: Image, places: Sequence[int]) -> Image:
+    """The image with its places. Raises E1163 where the table is not in it exactly once."""
+    if not places:
+        return image
+    marks = struct.pack(f"<{HEAD + len(places)}I", *words(len(places)))
+    if image.code.count(marks) != 1:
+        raise E1163.error(f"the code has the table of places {image.code.count(marks)} times")
+    table = marks[: 4 * HEAD] + struct.pack(f"<{len(places)}I", *places)
+    return replace(image, code=image.code.replace(marks, table))
+
+
+def words(count: int) -> list[int]:
+    """What stands in the text's table of ``count`` places."""
+    return [0x9E3779B9 * (number + 1) & 0xFFFFFFFF for number in range(HEAD + count)]
