@@ -73,8 +73,8 @@ def test_parameters_are_the_schemas() -> None:
     differences: list[str] = []
     for name in supported():
         parameters = inspect.signature(OPS[name]).parameters
-        if name.startswith("etir."):  # operators of the runtime's own, which torch does not have
-            schema = parse_schema(manifest()[f"etir::{name.split('.')[1]}.out"]["schema"])
+        if name.startswith(("etir.", "cortex_m.")):  # operators of kernels, which torch does not have
+            schema = parse_schema(manifest()[f"{name.removesuffix('.default').replace('.', '::')}.out"]["schema"])
             named = [a.name for a in schema.arguments if not (a.is_write and a.kwarg_only)]
             if named != list(parameters):
                 differences.append(f"{name}: {named} but {list(parameters)}")
