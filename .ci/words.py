@@ -3,7 +3,8 @@
     python .ci/words.py     print the places of words that ``words.toml`` has a better one for; 1 if there are any
 
 Prose is found by blanking everything else, and keeping the length: the place of a match is then its place in the file,
-and what a comment says may go on in the next line.
+and what a comment says may go on in the next line. Most files have none of the words anywhere: one search for all of
+them at once, in small letters, says so ten times faster than a search for each.
 """
 
 from __future__ import annotations
@@ -49,9 +50,13 @@ class Word:
                 yield searched.count("\n", 0, match.start()) + 1, " ".join(match[0].split())
 
 
+def _spaced(expression: str) -> str:
+    return expression.replace(" ", r"(?:[ \t]+|[ \t]*\n[ \t]*)")
+
+
 @functools.cache
 def _over_lines(expression: str) -> re.Pattern[str]:
-    spaces = expression.replace(" ", r"(?:[ \t]+|[ \t]*\n[ \t]*)")
+    spaces = _spaced(expression)
     # An expression that starts with a check of what stands before it knows where words start.
     start = "" if expression.startswith("(?<") else r"\b"
     return re.compile(rf"{start}(?:{spaces})\b", re.IGNORECASE)
@@ -112,19 +117,55 @@ def files() -> list[str]:
     return sorted(name for name in names if name not in others and (ROOT / name).is_file())
 
 
+class Triggers:
+    """Says of most texts that they have none of some words, in prose or not."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        small = [_spaced(word.pattern.lower()) for word in words]
+        # Expressions that start with a check of what stands before them may begin inside of a word, and those of them
+        # with a part that may be missing at its end: without both they begin with letters, which are found quickly.
+        inside = [
+            re.sub(r"^\(\?<[!=](?:\[[^]]*\]|[^)])*\)(\([^)]*\)\?)?", "", text)
+            for text in small
+            if text.startswith("(?<")
+        ]
+        starts = [text for text in small if not text.startswith("(?<")]
+        self._expressions = [
+            *([re.compile(rf"\b(?:{'|'.join(starts)})")] if starts else []),
+            *(re.compile(text) for text in inside),
+        ]
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether some word may be in a text; False says that none is."""
+        small = text.lower()
+        return any(expression.search(small) for expression in self._expressions)
+
+
 # --- the check ------------------------------------------------------------------------------------------------------
 
 
-def matches(words: Sequence[Word], path: str, text: str) -> Iterator[tuple[Word, int, str]]:
-    """Every word of a file that the list has, with its line and as it stands there."""
-    name = Path(path)
-    find = PROSE.get(name.suffix or name.name, PROSE.get(name.suffix))
-    if find is None:
-        return
-    prose = find(text)
-    for word in words:
-        for line, found in word.found_in(path, text, prose):
-            yield word, line, found
+class Search:
+    """The words of a list, to be found in many files."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self._kinds = [
+            (where, chosen, Triggers(chosen))
+            for where in ("prose", "anywhere")
+            if (chosen := [word for word in words if word.where == where])
+        ]
+
+    def matches(self, path: str, text: str) -> Iterator[tuple[Word, int, str]]:
+        """Every word of a file that the list has, with its line and as it stands there."""
+        name = Path(path)
+        find = PROSE.get(name.suffix or name.name, PROSE.get(name.suffix))
+        if find is None:
+            return
+        prose = find(text)
+        for where, words, triggers in self._kinds:
+            if triggers.may_be_in(text if where == "anywhere" else prose):
+                for word in words:
+                    for line, found in word.found_in(path, text, prose):
+                        yield word, line, found
 
 
 def main() -> int:
@@ -132,12 +173,13 @@ def main() -> int:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     words = [Word(**_tuples(entry)) for entry in tomllib.loads(WORDS.read_text(encoding="utf-8"))["word"]]
     count = 0
+    search = Search(words)
     for path in files():
         try:
             text = (ROOT / path).read_text(encoding="utf-8")
         except UnicodeDecodeError:
             continue
-        for word, line, found in matches(words, path, text):
+        for word, line, found in search.matches(path, text):
             count += 1
             print(f"{path}:{line}: '{found}': {word.use}")
     print(f"{count} words that have a better one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 CI = Path(__file__).resolve().parents[3] / ".ci"
 sys.path.insert(0, str(CI))
 
-from words import Word, matches  # noqa: E402
+from words import WORDS, Search, Word, _tuples  # noqa: E402
 
 PYTHON = '''"""A bad word."""
 bad = {"bad": f"so bad {bad}"}  # bad
@@ -39,14 +40,15 @@ echo bad ${#bad} $'bad'
     ],
 )
 def test_prose_is_what_people_read(path: str, text: str, lines: list[int]) -> None:
-    found = [line for _, line, _ in matches([Word("bad", "good")], path, text)]
+    found = [line for _, line, _ in Search([Word("bad", "good")]).matches(path, text)]
     # From 3.12 on, the f-string's text without its expressions is prose; before, all of it.
     assert found == lines or (path == "a.py" and found == [1, 2, 2, 2, 2])
 
 
 def test_a_word_for_names_is_found_in_code() -> None:
     found = [
-        (line, text) for _, line, text in matches([Word("bad_name", "good", "anywhere")], "a.py", "\nbad_name = 1\n")
+        (line, text)
+        for _, line, text in Search([Word("bad_name", "good", "anywhere")]).matches("a.py", "\nbad_name = 1\n")
     ]
     assert found == [(2, "bad_name")]
 
@@ -63,15 +65,35 @@ def test_a_word_for_names_is_found_in_code() -> None:
 )
 def test_words_go_over_lines_and_end_at_their_ends(pattern: str, text: str, found: list[str]) -> None:
     path = "a.cc" if "//" in text else "a.py"
-    assert [words for _, _, words in matches([Word(pattern, "other")], path, text)] == found
+    assert [words for _, _, words in Search([Word(pattern, "other")]).matches(path, text)] == found
 
 
 def test_what_makes_a_word_right() -> None:
     word = Word("aft", "after", unless=("aft the scenes",), not_in=("docs",))
-    assert [line for _, line, _ in matches([word], "a.md", "aft the scenes\naft the line\n")] == [2]
-    assert list(matches([word], "docs/a.md", "aft\n")) == []
+    assert [line for _, line, _ in Search([word]).matches("a.md", "aft the scenes\naft the line\n")] == [2]
+    assert list(Search([word]).matches("docs/a.md", "aft\n")) == []
 
 
 def test_a_path_of_one_machine_is_found_in_code() -> None:
     word = Word(r"(?<![\w.])/srv/[\w.-]+", "relative", "anywhere")
-    assert [line for _, line, _ in matches([word], "a.py", "x = '/srv/me'\ny = 'a/srv/me'\n")] == [1]
+    assert [line for _, line, _ in Search([word]).matches("a.py", "x = '/srv/me'\ny = 'a/srv/me'\n")] == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("# A cut~ter\n# o~ff it is\n", []),
+        ("x = 1  # It is cut\ny = 2  # o~ff here\n", ["is cut o~ff"]),
+        ("# Numbers are dequanti~sed_twice, or RE-QUANTI~SED\n", ["dequanti~sed_twice", "QUANTI~SED"]),
+        ("x = f(no_ma~tch=1, CLONE=2)\n", ["no_ma~tch"]),
+        ("# in Fr~ont of\n# \n", ["in Fr~ont of"]),
+    ],
+)
+def test_a_list_finds_what_its_words_find(text: str, found: list[str]) -> None:
+    """The search for all words at once says of no file that it has none when one of them is in it. (~ keeps this file
+    from being found itself.)
+    """
+    words = [Word(**_tuples(entry)) for entry in tomllib.loads(WORDS.read_text(encoding="utf-8"))["word"]]
+    assert [match for _, _, match in Search(words).matches("a.py", text.replace("~", ""))] == [
+        words.replace("~", "") for words in found
+    ]
