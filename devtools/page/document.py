@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parent / "assets"
 SCRIPTS = (
     "model.js",
     "dom.js",
+    "drag.js",
     "list.js",
     "levels.js",
     "layout.js",

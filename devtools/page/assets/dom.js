@@ -107,7 +107,7 @@ export function palette() {
   if (palettes.has(theme)) return palettes.get(theme);
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(`--${name}`).trim();
-  const names = ["bg", "panel", "line", "text", "muted", "accent", "lit", "pin", "heat", "bad", "ok", "peak", "peak2", "box", "state", "ink"];
+  const names = ["bg", "panel", "line", "text", "muted", "accent", "lit", "pin", "heat", "bad", "ok", "peak", "peak2", "box", "state", "ink", "paper"];
   const found = Object.fromEntries(names.map((name) => [name, of(name)]));
   found.series = [0, 1, 2, 3, 4, 5, 6, 7].map((i) => of(`s${i}`));
   palettes.set(theme, found);

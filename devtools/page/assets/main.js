@@ -1,6 +1,7 @@
 // Puts the parts together: what is lit, what is pinned, the keyboard, the address.
 import { byId, bytes, make, time, writeTimesOf } from "./dom.js";
 import { detailsOf, HELP, passDetails } from "./details.js";
+import { betweenPanes, dragged, within } from "./drag.js";
 import { GraphView } from "./graph.js";
 import { LevelPane, ModuleTree, SourcePane } from "./levels.js";
 import { Model, readData } from "./model.js";
@@ -37,7 +38,7 @@ class Page {
     this.showDetails([], null);
     this.search = new Search(model, () => this.shownLevels, this.on);
     this.#keyboard();
-    this.#splitter();
+    this.#splitters();
     this.#readAddress();
   }
 
@@ -131,8 +132,8 @@ class Page {
       }
       return this.panes.get(index);
     });
-    panes.replaceChildren(...elements, ...this.shown.map((pane) => pane.element));
-    panes.style.gridTemplateColumns = `${elements.length ? "minmax(0, 0.95fr)" : ""} repeat(${this.shown.length}, minmax(0, 1fr))`;
+    elements.push(...this.shown.map((pane) => pane.element));
+    panes.replaceChildren(...elements, ...betweenPanes(panes, elements));
     this.source.start();
     for (const pane of this.shown) pane.start();
     this.active = this.shown.at(-1);
@@ -358,17 +359,23 @@ class Page {
     this.active = pane;
   }
 
-  #splitter() {
-    const split = byId("split");
-    split.addEventListener("pointerdown", (event) => {
-      split.setPointerCapture(event.pointerId);
-      const move = (to) => {
-        const height = Math.min(Math.max(window.innerHeight - to.clientY, 60), window.innerHeight - 200);
-        byId("main").style.setProperty("--bottom", `${height}px`);
-      };
-      split.addEventListener("pointermove", move);
-      split.addEventListener("pointerup", () => split.removeEventListener("pointermove", move), { once: true });
-    });
+  #splitters() {
+    const { style } = byId("main");
+    const sides = byId("main").getBoundingClientRect();
+    dragged(byId("split"), (x, y) => style.setProperty("--bottom", `${within(window.innerHeight - y - 14, 60, window.innerHeight - 200)}px`));
+    dragged(byId("split-left"), (x) => style.setProperty("--left", `${within(x - sides.left - 8, 120, window.innerWidth - 400)}px`));
+    dragged(byId("split-right"), (x) => style.setProperty("--right", `${within(window.innerWidth - x - 8, 120, window.innerWidth - 400)}px`));
+  }
+
+  /** What is wrong first is in sight in every pane. */
+  #showFinding() {
+    const found = this.model.data.findings.find(([severity, , origins]) => severity === "error" && origins.length);
+    if (!found) return;
+    const origins = found[2];
+    for (const pane of [this.source, ...this.shown]) {
+      pane.light(origins, false);
+      pane.light([], true);
+    }
   }
 
   #writeAddress() {
@@ -386,6 +393,7 @@ class Page {
     const index = new Map(Array.from(this.model.numbers, (number, at) => [String(number), at]));
     const pins = (given.get("pin") || "").split(",").flatMap((number) => index.get(number) ?? []);
     if (pins.length) this.pin(pins, null, null);
+    else this.#showFinding();
     this.ready = true;
   }
 }

@@ -365,7 +365,7 @@ export class MemoryMap extends Strip {
     const from = Math.max(left, 0);
     const room = Math.min(left + wide, width) - from - 6;
     if (tall >= 13 && room > 30) {
-      context.fillStyle = alive || clash ? colors.ink : colors.text;
+      context.fillStyle = clash ? colors.paper : alive ? colors.ink : colors.text;
       context.fillText(cut(context, `%${this.plan.name[index]}`, room), from + 3, top + tall / 2);
     }
   }

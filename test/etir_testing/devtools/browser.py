@@ -153,6 +153,12 @@ class Browser:
         """The pointer."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
+    def drag(self, x: float, y: float, to_x: float, to_y: float) -> None:
+        """From one place to another with the left button down."""
+        places = (("mousePressed", x, y), ("mouseMoved", (x + to_x) / 2, (y + to_y) / 2), ("mouseMoved", to_x, to_y))
+        for kind, at_x, at_y in (*places, ("mouseReleased", to_x, to_y)):
+            self.call("Input.dispatchMouseEvent", type=kind, x=at_x, y=at_y, button="left", buttons=1, clickCount=1)
+
     def click(self, x: float, y: float) -> None:
         """The left button."""
         for kind in ("mousePressed", "mouseReleased"):

@@ -219,6 +219,32 @@ def test_the_pointer_lights_and_pins(browser: Browser, pages: Path) -> None:
     assert browser.evaluate(lit) and browser.complaints == []
 
 
+def test_borders_are_dragged(browser: Browser, pages: Path) -> None:
+    """Each gives room to one side and takes it from the other; none makes a part vanish, or the page wider."""
+    browser.open(pages / "image.html")
+    box = "((one) => { const b = one.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })"
+    borders = browser.evaluate("document.querySelectorAll('.between, #split').length")
+    assert borders == 3 + browser.evaluate("document.querySelectorAll('#panes > .pane').length - 1")
+    for border, part, by in (
+        ("#split-left", "#left", (90, 0)),
+        ("#split-right", "#details", (-70, 0)),
+        ("#split", "#bottom", (0, -60)),
+        ("#panes > .between", "#panes > .pane", (60, 0)),
+    ):
+        x, y, width, height = browser.evaluate(f"{box}(document.querySelector('{border}'))")
+        before = browser.evaluate(f"{box}(document.querySelector('{part}'))")
+        start = (x + width / 2, y + height / 2)
+        browser.drag(*start, start[0] + by[0], start[1] + by[1])
+        after = browser.evaluate(f"{box}(document.querySelector('{part}'))")
+        grown = (after[2] - before[2]) + (after[3] - before[3])
+        assert abs(grown - abs(sum(by))) <= 8, (border, before, after)
+        browser.move(*start)  # the button is up: nothing follows any more
+        assert browser.evaluate(f"{box}(document.querySelector('{part}'))") == after
+    browser.drag(x + 60, y + height / 2, 5, y + height / 2)
+    assert browser.evaluate(f"{box}(document.querySelector('#panes > .pane'))")[2] >= 70
+    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth") and browser.complaints == []
+
+
 def test_a_graph_is_in_order_and_nothing_overlaps(browser: Browser, pages: Path) -> None:
     browser.open(pages / "image.html", "#levels=edge")
     browser.key("g")
