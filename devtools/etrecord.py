@@ -7,6 +7,8 @@ map says which of them an instruction of the file was made of. Both directions n
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +34,13 @@ if TYPE_CHECKING:
 
 METHOD = "forward"
 """The only method that the stock Inspector reads."""
+
+UNREADABLE = (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, EOFError)
+"""What reading a file that is no record raises."""
+
+ALWAYS_ALLOWED = 1 << 30
+MOST_PACKED = 64
+"""Times that a record may be larger than its file, if it is larger than a GiB: weights do not get smaller."""
 
 
 def write_etrecord(
@@ -136,7 +145,7 @@ def read_etrecord(path: str | Path) -> tuple[ExportedProgram, dict[str, Exported
     from executorch.devtools import parse_etrecord as parse
 
     read: Any = parse
-
+    _check_record(path)
     try:
         record = read(str(path))
     except (RuntimeError, ValueError, KeyError, OSError) as error:
@@ -148,18 +157,28 @@ def read_etrecord(path: str | Path) -> tuple[ExportedProgram, dict[str, Exported
     return record.exported_program, programs
 
 
+def _check_record(path: str | Path) -> None:
+    """Raises error E1407 for a file that is no zip, or that unpacks to far more bytes than it has."""
+    try:
+        packed = Path(path).stat().st_size
+        with zipfile.ZipFile(path) as archive:
+            size = sum(info.file_size for info in archive.infolist())
+    except UNREADABLE as error:
+        raise E1407.error(f"'{path}' cannot be read: {error}") from None
+    if size > max(ALWAYS_ALLOWED, MOST_PACKED * packed):
+        raise E1407.error(f"'{path}' has {packed:,} bytes and unpacks to {size:,}: no record is packed so tightly")
+
+
 def debug_handles(path: str | Path) -> dict[int, int]:
     """Of the method ``forward`` in a record: the last debug handle of each instruction outside of delegates.
 
     Raises error E1407 for a file that is no record.
     """
-    import json
-    import zipfile
-
+    _check_record(path)
     try:
         with zipfile.ZipFile(path) as archive:
             found = json.loads(archive.read("debug_handle_map")).get(METHOD, {})
-    except (zipfile.BadZipFile, KeyError, ValueError, AttributeError) as error:
+    except (*UNREADABLE, KeyError, AttributeError) as error:
         raise E1407.error(f"'{path}' cannot be read: {error}") from None
     last: dict[int, int] = {}
     for instruction, handles in found.items():

@@ -19,6 +19,7 @@ from etir.devtools.profile.attribution import Program
 from etir.devtools.profile.from_etdump import read_profile
 from etir.devtools.profile.profile import Profile
 from etir.devtools.profile.sums import NO_LINE, Group, Sums, percentile
+from etir.devtools.trace.open import open_trace
 from etir.devtools.trace.read import Trace
 from etir.diagnostics import SourceLocation
 from etir.emit.debug_file import of_program
@@ -28,10 +29,11 @@ Source = str | Path
 TOP = 20
 
 
-def program_of(source: Source | Trace | None) -> tuple[Program, Any]:
+def program_of(source: Source | Trace | None, record: Source | None = None) -> tuple[Program, Any]:
     """What a file says of a program (a trace, a ``.pte`` file, a debug file), and the ``.pte`` itself or None.
 
-    Raises ``OSError`` when it cannot be read, and error E1401 for a file that is none of these.
+    ``record`` is the ETRecord of a ``.pte`` file, which has the nodes and lines of its operations. Raises ``OSError``
+    when a file cannot be read, and error E1401 for one that is none of these.
     """
     if source is None:
         return Program(), None
@@ -42,6 +44,8 @@ def program_of(source: Source | Trace | None) -> tuple[Program, Any]:
         return Program(Trace(data, str(source))), None
     if data[4:8] == b"ET12":
         program = read_pte(data)
+        if record is not None:
+            return Program(open_trace(data, str(source), record)), program
         return Program(debug=of_program(program)), program
     raise E1401.error("it is neither a trace nor a .pte file", SourceLocation(str(source)))
 
@@ -49,13 +53,21 @@ def program_of(source: Source | Trace | None) -> tuple[Program, Any]:
 class Inspector:
     """A profile with its program.
 
-    ``profile`` is an ETDump file or a profile that was read, ``trace`` a trace, a ``.pte`` file, or None;
-    ``tick_seconds`` is the unit of the runtime's clock. Raises errors E08xx for a damaged profile, E1401 to E1403 for
-    a damaged trace, E1404 for a profile of another program.
+    ``profile`` is an ETDump file or a profile that was read, ``trace`` a trace, a ``.pte`` file, or None, ``record``
+    the ETRecord of a ``.pte`` file of the stock pipeline; ``tick_seconds`` is the unit of the runtime's clock. Raises
+    errors E08xx for a damaged profile, E1401 to E1403 for a damaged trace, E1404 for a profile of another program,
+    E1407 for a damaged record.
     """
 
-    def __init__(self, profile: Source | Profile, trace: Source | Trace | None = None, *, tick_seconds: float = 1e-9):
-        self.program, pte = program_of(trace)
+    def __init__(
+        self,
+        profile: Source | Profile,
+        trace: Source | Trace | None = None,
+        *,
+        record: Source | None = None,
+        tick_seconds: float = 1e-9,
+    ):
+        self.program, pte = program_of(trace, record)
         if isinstance(profile, Profile):
             self.profile = profile
         else:

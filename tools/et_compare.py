@@ -131,9 +131,10 @@ def _source(path: str, console: Console) -> Any:
         from etir.tools.files import read_module
 
         return read_module(path, [], ToolContext(), console)
-    with zipfile.ZipFile(path) as archive:
-        if any(name.startswith("ETRECORD_V") for name in archive.namelist()):
-            return path
+    if zipfile.is_zipfile(path):  # a damaged file is told of by what reads programs
+        with zipfile.ZipFile(path) as archive:
+            if any(name.startswith("ETRECORD_V") for name in archive.namelist()):
+                return path
     from etir.tools.exported import load_exported_program
 
     return load_exported_program(path)

@@ -72,7 +72,8 @@ def _parser() -> ToolParser:
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
-    from etir.devtools.page.explore import explore, open_trace
+    from etir.devtools.page.explore import explore
+    from etir.devtools.trace.open import open_trace
 
     given = [path for path in (arguments.input, arguments.trace) if path is not None]
     if len(given) != 1:

@@ -8,6 +8,7 @@
     et-inspect model.trace --explain model.py:41
     et-inspect model.trace --memory plan.svg
     et-inspect model.pte --size --by op
+    et-inspect run.etdp --trace stock.pte --record stock.etrecord
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def _parser() -> ToolParser:
         "inputs", nargs="+", metavar="input", help="a profile (.etdp), two of them, a trace, or a .pte file"
     )
     parser.add_argument("--trace", metavar="FILE", help="what et-compile --trace wrote, or the .pte file")
+    parser.add_argument("--record", metavar="FILE", help="the ETRecord of a .pte file of the stock pipeline")
     parser.add_argument(
         "--by",
         default="line",
@@ -71,20 +73,20 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     for path in (arguments.chrome, arguments.memory):
         check_output(path)
     first = arguments.inputs[0]
-    if read_head(first).startswith(b"PK"):
-        return _of_trace(arguments, _trace(first))
-    if read_head(first)[4:8] == b"ET12":
-        from etir.devtools.trace.of_pte import trace_of_pte
+    if arguments.record is not None:
+        read_head(arguments.record)
+    if read_head(first).startswith(b"PK") or read_head(first)[4:8] == b"ET12":
+        from etir.devtools.trace.open import open_trace
 
         name, data = read_bytes(first)
-        return _of_trace(arguments, trace_of_pte(data, name))
+        return _of_trace(arguments, open_trace(data, name, arguments.record))
     if len(arguments.inputs) > 2:
         raise usage_error(f"one profile is shown, or two are compared; there are {len(arguments.inputs)}")
     if len(arguments.inputs) == 2:
-        old, new = (_inspector(path, arguments.trace) for path in arguments.inputs)
+        old, new = (_inspector(path, arguments) for path in arguments.inputs)
         sys.stdout.write(compare_profiles(old, new, arguments.by, arguments.top or None))
         return OK
-    inspector = _inspector(first, arguments.trace)
+    inspector = _inspector(first, arguments)
     if arguments.chrome is not None:
         write_output(arguments.chrome, inspector.chrome_trace())
     if arguments.tsv or arguments.json:
@@ -116,22 +118,16 @@ def _of_trace(arguments: argparse.Namespace, trace: Trace) -> int:
     return OK
 
 
-def _inspector(path: str, trace: str | None) -> Inspector:
+def _inspector(path: str, arguments: argparse.Namespace) -> Inspector:
     from etir.devtools.inspector import Inspector, program_of
     from etir.devtools.profile.from_etdump import read_profile
 
     name, data = read_bytes(path)
+    trace = arguments.trace
     if trace is not None:
         read_head(trace)
-    program, pte = program_of(None if trace is None else Path(trace))
+    program, pte = program_of(None if trace is None else Path(trace), arguments.record)
     return Inspector.of(read_profile(data, pte, name=name), program)
-
-
-def _trace(path: str) -> Trace:
-    from etir.devtools.trace.read import Trace
-
-    name, data = read_bytes(path)
-    return Trace(data, name)
 
 
 if __name__ == "__main__":

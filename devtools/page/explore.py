@@ -5,6 +5,7 @@ etir.devtools.explore("m.trace", "m.html", profile="run.etdp")
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from etir.devtools.page.values import value_rows
 from etir.devtools.profile.attribution import Program
 from etir.devtools.profile.from_etdump import read_profile
 from etir.devtools.profile.profile import Profile
-from etir.devtools.trace.of_pte import trace_of_pte
+from etir.devtools.trace.open import open_trace
 from etir.devtools.trace.read import Trace
 from etir.diagnostics import SourceLocation
 from etir.dialects.et.weights import write_atomically
@@ -63,7 +64,7 @@ def explore(
         if not inspectors:
             raise E1420.error("values need the profile that was written with them", SourceLocation(str(values)))
         first = inspectors[0]
-        buffer = Path(values).read_bytes()
+        buffer = _mapped(Path(values))
         rows[first.program.method_of(first.profile)] = value_rows(first.profile, buffer, str(values))
     differences = Compared() if compare is None else compared(compare, trace)
     data = Collector(trace, roots).page(inspectors, rows, differences, title)
@@ -74,6 +75,14 @@ def explore(
     return page
 
 
+def _mapped(path: Path) -> bytes | mmap.mmap:
+    """The bytes of a file, which may be more than there is memory."""
+    if not path.stat().st_size:
+        return b""
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
 def inspectors_of(trace: Trace, profile: Several) -> list[Inspector]:
     """Profiles with what a trace says of their program. Raises what reading a profile does, E1404 for another one."""
     given = [] if profile is None else [profile] if isinstance(profile, (str, Path, Profile)) else list(profile)
@@ -82,16 +91,3 @@ def inspectors_of(trace: Trace, profile: Several) -> list[Inspector]:
         read = one if isinstance(one, Profile) else read_profile(Path(one).read_bytes(), name=str(one))
         found.append(Inspector.of(read, Program(trace)))
     return found
-
-
-def open_trace(data: bytes, name: str, record: Source | None = None) -> Trace:
-    """The trace in a file, or one of a ``.pte`` file with its ETRecord or by itself. Raises error E1420."""
-    if data.startswith(b"PK"):
-        return Trace(data, name)
-    if data[4:8] == b"ET12" and record is not None:
-        from etir.devtools.trace.of_etrecord import trace_of_etrecord
-
-        return trace_of_etrecord(str(record), data, name)
-    if data[4:8] == b"ET12":
-        return trace_of_pte(data, name)
-    raise E1420.error("it is neither a trace nor a .pte file", SourceLocation(name))

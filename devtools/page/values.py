@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from etir.dialects.dtypes import BY_NUMBER
 from etir.emit.etdump.model import TensorValue
 
 
-def value_rows(profile: Profile, buffer: bytes, name: str = "<values>") -> list[list[Any]]:
+def value_rows(profile: Profile, buffer: bytes | mmap.mmap, name: str = "<values>") -> list[list[Any]]:
     """A row for each value of the last run: instruction (-1 for an output), position, dtype, shape, smallest, largest,
     mean (None where there are none), not-a-numbers.
 
@@ -31,7 +32,7 @@ def value_rows(profile: Profile, buffer: bytes, name: str = "<values>") -> list[
     return rows
 
 
-def _summary(tensor: TensorValue, buffer: bytes, name: str) -> Iterator[Any]:
+def _summary(tensor: TensorValue, buffer: bytes | mmap.mmap, name: str) -> Iterator[Any]:
     dtype = BY_NUMBER.get(int(tensor.scalar_type))
     shape = list(tensor.sizes)
     yield "?" if dtype is None else dtype.torch_name
@@ -58,7 +59,7 @@ def _number(value: Any) -> float | str:
 
 
 def _array(
-    tensor: TensorValue, buffer: bytes, numpy_name: str | None, torch_name: str, name: str
+    tensor: TensorValue, buffer: bytes | mmap.mmap, numpy_name: str | None, torch_name: str, name: str
 ) -> np.ndarray[Any, Any] | None:
     count = 1
     for size in tensor.sizes:

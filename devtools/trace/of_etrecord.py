@@ -1,6 +1,7 @@
 """A trace of what the stock pipeline made: the edge program of an ETRecord, and the executable level of its file.
 
-They are linked by debug handles: numbers that ExecuTorch gives to nodes, and that the record has for instructions.
+They are linked by debug handles: numbers that ExecuTorch gives to nodes, and that the record has for instructions. The
+operations inside of XNNPACK's blobs carry those of the nodes that they were made from.
 Needs the packages ``torch`` and ``executorch``.
 """
 
@@ -9,13 +10,15 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from xdsl.dialects.builtin import LocationAttr, ModuleOp
+
 from etir.devtools.errors import E1407
 from etir.devtools.etrecord import METHOD, read_etrecord
-from etir.devtools.trace.of_pte import pack_levels
+from etir.devtools.trace.of_pte import inside_of_delegates, pack_levels
 from etir.devtools.trace.read import Trace
 from etir.devtools.trace.record import origins_of
 from etir.dialects.et.executable import MethodOp
-from etir.dialects.et.origin import Origins, number_origins, with_origins
+from etir.dialects.et.origin import Origins, number_origins, origins_in, with_origins
 from etir.emit.from_pte import read_program
 from etir.emit.to_pte import instructions_of
 from etir.lowering.import_fx.node_names import NodeNames
@@ -53,4 +56,19 @@ def trace_of_etrecord(path: str, pte: bytes, name: str = "<pte>") -> Trace:
             handles = [given] if isinstance(given, int) else given
             found = tuple(dict.fromkeys(n for handle in handles for n in numbers.get(handle, ())))
             op.location = with_origins(op.location, Origins.of(found))
-    return pack_levels({"edge": edge, "et": module}, origins, name, hashlib.sha256(pte).hexdigest())
+    inside = inside_of_delegates(module, _places(edge, numbers))
+    return pack_levels({"edge": edge, "et": module}, origins, name, hashlib.sha256(pte).hexdigest(), inside)
+
+
+def _places(edge: ModuleOp, numbers: dict[int, list[int]]) -> dict[int, LocationAttr]:
+    """By debug handle: where the edge program's operations with it come from."""
+    of_origin: dict[int, LocationAttr] = {}
+    for op in edge.walk():
+        found = origins_in(op.location)
+        for number in () if found is None else found.numbers:
+            of_origin.setdefault(number, op.location)
+    return {
+        handle: with_origins(of_origin[origins[0]], Origins.of(origins))
+        for handle, origins in numbers.items()
+        if origins[0] in of_origin
+    }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 
 import pytest
 
 import etir
 from etir.devtools import Inspector, Trace
-from etir.devtools.etrecord import read_etrecord, write_etrecord
+from etir.devtools.etrecord import debug_handles, read_etrecord, write_etrecord
 from etir.devtools.profile.from_etdump import read_profile
 from etir.devtools.profile.sums import GROUPINGS
 
@@ -75,3 +77,16 @@ def test_records_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "bad").write_bytes(b"no record")
     with pytest.raises(etir.EtirError, match="E1407"):
         read_etrecord(tmp_path / "bad")
+    # A header that promises more than any record of that many bytes has; nothing is unpacked.
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("debug_handle_map", "{}")
+    data = bytearray(stream.getvalue())
+    at = data.rindex(b"PK\x01\x02") + 24
+    data[at : at + 4] = (0xFFFFFFF0).to_bytes(4, "little")
+    (tmp_path / "bomb").write_bytes(data)
+    (tmp_path / "cut").write_bytes(data[:40])
+    for name in ("bomb", "cut", "bad", "nowhere"):
+        for read in (read_etrecord, debug_handles):
+            with pytest.raises(etir.EtirError, match=f"E1407.*{name}"):
+                read(tmp_path / name)

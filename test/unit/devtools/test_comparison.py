@@ -250,8 +250,9 @@ def test_the_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words += ["--inputs", str(tmp_path / "x.npz"), "--trace", str(tmp_path / "m.trace")]
     assert et_compare.main(words) == 0
     assert capsys.readouterr().out.startswith("nothing is wrong in 'forward': 6 stages, 1 sample\n")
-    assert et_compare.main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["finding"] is None
+    assert et_compare.main([*words, "-o", str(tmp_path / "c.json"), "--json"]) == 0
+    assert (tmp_path / "c.json").read_text() == (printed := capsys.readouterr().out)
+    assert json.loads(printed)["finding"] is None
     options = ["--method", "forward", "--tolerance", "1e-3", "--no-search", "--tap", "--runtime", "none"]
     assert et_compare.main([*words, *options]) == 0
     assert "5 stages" in capsys.readouterr().out
@@ -259,6 +260,10 @@ def test_the_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert et_compare.main([words[1], "--inputs", str(tmp_path / "x.npz")]) == 0
     assert "the interpreter, on the instructions of the file" in capsys.readouterr().out
+    (tmp_path / "cut.pt2").write_bytes((tmp_path / "m.pt2").read_bytes()[:200])
+    capsys.readouterr()
+    assert et_compare.main([str(tmp_path / "cut.pt2"), *words[1:]]) == 1
+    assert "error[E" in (printed := capsys.readouterr().err) and "cut.pt2" in printed, printed
     for wrong in ([words[1]], [*words, words[1]]):
         assert et_compare.main(wrong if len(wrong) == 1 else [words[0], *words]) != 0
 

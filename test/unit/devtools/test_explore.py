@@ -16,11 +16,13 @@ from torch import nn
 
 import etir
 from etir.devtools import Trace, explore
+from etir.devtools.inspector import Inspector
 from etir.devtools.memory_picture import memory_svg
 from etir.devtools.overlaps import overlaps
 from etir.devtools.page import data as page_data
 from etir.devtools.page.sources import source_lines
 from etir.devtools.page.texts import shown_lines
+from etir.devtools.trace.of_etrecord import trace_of_etrecord
 from etir.diagnostics import EtirError
 from etir.tools import et_explore, et_inspect, et_run
 
@@ -102,24 +104,41 @@ def test_a_program_file_alone_has_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_files_of_the_stock_pipeline_have_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("delegate", ["", "XnnpackBackend"])
+def test_files_of_the_stock_pipeline_have_a_page(
+    delegate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Operations inside of a delegate, too, have the lines of the nodes whose debug handles they carry."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
     monkeypatch.chdir(tmp_path)
     net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4), nn.Softmax(-1)).eval()
     program = torch.export.export(net, (torch.ones(2, 8),))
-    made = to_edge_transform_and_lower(program, generate_etrecord=True).to_executorch()
+    parts = [XnnpackPartitioner()] if delegate else []
+    made = to_edge_transform_and_lower(program, partitioner=parts, generate_etrecord=True).to_executorch()
     Path("m.pte").write_bytes(made.buffer)
     made.get_etrecord().save("m.etrecord")
     np.savez("x.npz", np.ones((2, 8), np.float32))
     ran = ["m.pte", "--inputs", "x.npz", "--runtime", "stock", "--etdump", "run.etdp", "--repeat", "3"]
     assert et_run.main(ran) == 0
     assert et_explore.main(["m.pte", "--profile", "run.etdp", "-o", "plain.html"]) == 0
-    assert [level["name"] for level in data_of(Path("plain.html").read_text())["levels"]] == ["et"]
+    inside = [delegate] if delegate else []
+    assert [level["name"] for level in data_of(Path("plain.html").read_text())["levels"]] == ["et", *inside]
     assert et_explore.main(["m.pte", "--record", "m.etrecord", "--profile", "run.etdp", "-o", "m.html"]) == 0
     data = data_of(Path("m.html").read_text())
-    assert [level["name"] for level in data["levels"]] == ["edge", "et"] and data["findings"] == []
+    assert [level["name"] for level in data["levels"]] == ["edge", "et", *inside] and data["findings"] == []
     lines = data["profiles"]["forward"]["lines"]
+    if delegate:  # what the boundary of its call takes belongs to no line
+        trace = trace_of_etrecord("m.etrecord", Path("m.pte").read_bytes())
+        (nodes,) = trace.delegates.values()
+        assert len(nodes) >= 3 and all(source and ".py" in source[0] for source in nodes["source"]), nodes["source"]
+        parts = Inspector("run.etdp", "m.pte", record="m.etrecord").sums.parts
+        mapped = [part for part in parts if part.backend == delegate and not part.boundary]
+        assert mapped and all(part.exact and part.file for part in mapped)
+        assert et_inspect.main(["run.etdp", "--trace", "m.pte", "--record", "m.etrecord", "--by", "line"]) == 0
+        assert ".py:" in capsys.readouterr().out
+        return
     assert sum(share for key, _, share, *_ in lines if ".py:" in key) > 95
     with pytest.raises(EtirError, match="E1407"):
         explore("m.pte", record="m.pte")
