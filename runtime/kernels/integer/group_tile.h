@@ -135,6 +135,7 @@ void add_groups_avx2_4(GroupRows x, GroupPanel w, float* acc) {
       for (int r = 0; r < kRows; ++r) pairs[r][0] = pairs[r][1] = _mm256_setzero_si256();
       ETIR_NO_UNROLL
       for (int q = 0; q < kChunk / kQuad; q += 2, w.data += kPanel * kQuad) {
+        if constexpr (kRows == 1) prefetch_weights(w.data);
         __m256i both[2];
         ETIR_UNROLL
         for (int v = 0; v < 2; ++v) both[v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w.data + v * 32));
@@ -177,6 +178,7 @@ void add_groups_avx2_8(GroupRows x, GroupPanel w, float* acc) {
       for (int v = 0; v < 4; ++v) pairs[r][v] = _mm256_setzero_si256();
     }
     for (int64_t q = 0; q < w.chunks * (kChunk / kQuad); ++q, w.data += kPanel * kQuad, x.numbers += kRows * kQuad) {
+      if constexpr (kRows == 1) prefetch_weights(w.data);
       ETIR_UNROLL
       for (int v = 0; v < 4; ++v) {
         const __m256i right = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w.data + v * 16)));

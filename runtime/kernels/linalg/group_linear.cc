@@ -107,6 +107,7 @@ void add_block_avx2(const GroupBlock& w, const float* x, int64_t x_row, float* a
       }
     };
     for (int64_t k = g * w.group; k < end; k += kStep, from += kLanes * kFour) {
+      groups::prefetch_weights(from);
       __m256i fours[2];
       ETIR_UNROLL
       for (int v = 0; v < 2; ++v) {
