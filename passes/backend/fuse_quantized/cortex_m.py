@@ -224,14 +224,14 @@ def bmm(call: Call, given: list[Stored], out: Encoding) -> Made:
         return numbers
     order = (0, 1, 2)
     left, right = (in_order(g.value, order, call.rewriter) for g in given)
-    batch, depth, columns = dims_of(tensor_of(right))
+    batch, depth, columns = tensor_of(right).get_shape()
     turned = edge.aten.permute_copy.default.make(
         {"self": right, "dims": [0, 2, 1]}, [tensor_type(i8, [batch, columns, depth])]
     )
     call.rewriter.insert_op(turned)
     operands: dict[str, Any] = {"lhs": left, "lhs_zero_point": -a.zero_point, "rhs_transposed": turned.results[0]}
     # The extension for vectors keeps the sum of each column.
-    scratch = _scratch(call, 4 * int(columns))
+    scratch = _scratch(call, 4 * columns)
     return call.made({**operands, "rhs_zero_point": -b.zero_point, **numbers, "scratch": scratch}, order)
 
 
@@ -239,12 +239,12 @@ def mean(call: Call, given: list[Stored], out: Encoding) -> Made:
     """The mean of an image, in the encoding of the image; a table gives it that of the result."""
     (x,) = given
     image = as_image(x.value, call.rewriter)
-    batch, channels, height, width = dims_of(tensor_of(image))
+    _, channels, height, width = tensor_of(image).get_shape()
     arguments: dict[str, Any] = {"input": image, "kernel_size": [height, width], "stride": [height, width]}
     arguments |= {"padding": [0, 0], "ceil_mode": False, "zero_point": x.encoding.zero_point}
     # The scale is that of both sides and says nothing: it is 1.
-    arguments |= {"multiplier": 1 << 30, "shift": 1, "scratch": _scratch(call, 4 * int(channels))}
-    made = call.made(arguments, IMAGE_ORDER, [batch, channels, 1, 1])
+    arguments |= {"multiplier": 1 << 30, "shift": 1, "scratch": _scratch(call, 4 * channels)}
+    made = call.made(arguments, IMAGE_ORDER, [*dims_of(tensor_of(image))[:2], 1, 1])
     value = in_order(made, (0, 1, 2, 3), call.rewriter)
     dims = dims_of(tensor_of(call.op.results[0]))
     value = value if len(dims) == 4 else _viewed(call, value, dims)
