@@ -47,7 +47,7 @@ def quantize_per_tensor(
 def dequantize_per_tensor(
     input: Array, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: DTypeLike
 ) -> Array:
-    return dequantize(input.astype(np.float32), np.float32(scale), np.float32(zero_point))
+    return dequantize(input.astype(np.float32), scale, zero_point)
 
 
 @op("cortex_m.quantized_add.default")

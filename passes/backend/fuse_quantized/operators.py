@@ -132,12 +132,13 @@ class QuantizedOperator(Pattern):
             meaning = lookup(function.op_name)
             if meaning is None:
                 return f"the numbers of {function.op_name} are not known"
-            others = {name: v for name, v in function.args().items() if v is not function.operands[0]}
+            others: dict[str, Any] = {n: v for n, v in function.args().items() if v is not function.operands[0]}
             for name, other in others.items():
                 if isinstance(other, SSAValue):
-                    others[name] = array_of(other, self.kernels.store)
-                    if others[name] is None or others[name].size != 1:
+                    number = array_of(other, self.kernels.store)
+                    if number is None or number.size != 1:
                         return f"{function.op_name} has another operand"
+                    others[name] = number
             try:
                 with np.errstate(all="ignore"):
                     numbers = np.asarray(meaning(numbers, **others), np.float32)
