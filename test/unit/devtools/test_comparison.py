@@ -254,8 +254,9 @@ def test_the_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "c.json").read_text() == (printed := capsys.readouterr().out)
     assert json.loads(printed)["finding"] is None
     options = ["--method", "forward", "--tolerance", "1e-3", "--no-search", "--tap", "--runtime", "none"]
-    assert et_compare.main([*words, *options]) == 0
+    assert et_compare.main([*words, *options, "--output", str(tmp_path / "five.json")]) == 0
     assert "5 stages" in capsys.readouterr().out
+    assert (tmp_path / "five.json").read_text() != printed
     assert et_compare.main([*words, "--data", str(tmp_path / "nowhere.ptd")]) == 1
     capsys.readouterr()
     assert et_compare.main([words[1], "--inputs", str(tmp_path / "x.npz")]) == 0
