@@ -92,7 +92,9 @@ def test_a_program_file_alone_has_a_page(tmp_path: Path) -> None:
     compiled = etir.compile(program, delegates="xnnpack", target="executorch")
     compiled.save(tmp_path / "m.pte")
     data = data_of(explore(tmp_path / "m.pte"))
-    assert [level["name"] for level in data["levels"]] == ["et"] and data["title"] == "m.pte"
+    # What a delegate computes is read of its blob, also where nothing else is known of the program.
+    assert [level["name"] for level in data["levels"]] == ["et", "XnnpackBackend"] and data["title"] == "m.pte"
+    assert any("xnn.conv2d" in str(operation) for operation in data["levels"][1].values())
     assert data["sizes"] and data["memory"]["forward"]["name"] and data["findings"] == []
     plain = etir.compile(program, target="etir", debug_info=True)
     plain.save(tmp_path / "d.pte")
