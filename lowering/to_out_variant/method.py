@@ -243,7 +243,7 @@ class MethodLowering:
 
     def copy(self, target: SSAValue, source: SSAValue, op: Operation) -> None:
         """Copy ``source`` to ``target`` unless they are the same value or have no elements; numbers are moved."""
-        if target is source or (isinstance(target.type, TensorType) and 0 in dims_of(target.type)):
+        if target is source or _is_empty(target):
             return
         if isinstance(target.type, TensorType):
             self.emit(copy_call(target, source, dynamic=is_dynamic(target) or is_dynamic(source)), op)
@@ -442,3 +442,11 @@ class MethodLowering:
         delegate = None if module is None else SymbolTable.lookup_symbol(module, op.callee)
         found = workspace_of(delegate.compile_specs) if isinstance(delegate, DelegateOp) else None
         return [] if found is None else [self.define(BufferOp(tensor_type(ui8, [found.size])), op)]
+
+
+def _is_empty(value: SSAValue) -> bool:
+    """Whether a buffer has no elements in any run: what is allocated at run time has 0 where no bound is known."""
+    owner = value.owner
+    if not isinstance(owner, BufferOp) or owner.dynamic is not None or owner.is_allocated:
+        return False
+    return isinstance(value.type, TensorType) and 0 in dims_of(value.type)
