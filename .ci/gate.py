@@ -172,8 +172,10 @@ def gate_environment(temporary: Path) -> dict[str, str]:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         # An advertisement of the theme.
         "NO_MKDOCS_2_WARNING": "1",
-        # Not beside the sources, where the next run would find it.
+        # Not beside the sources, where the next run would find it; and written: some machines forbid it, where every
+        # command compiles torch from its sources again, for three seconds of the processor.
         "PYTHONPYCACHEPREFIX": str(temporary / "bytecode"),
+        "PYTHONDONTWRITEBYTECODE": "",
         # The oracle computes with the same instructions on every machine; see test/conftest.py.
         "ATEN_CPU_CAPABILITY": "avx2",
         "ONEDNN_MAX_CPU_ISA": "AVX2",
