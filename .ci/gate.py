@@ -63,7 +63,7 @@ def checks(*, full: bool) -> list[Step]:
     core waits for long.
     """
     python = ("python",)
-    # One part of the entries of torch's samples for each change; see etir_testing/opinfo/select.py.
+    # One part of the entries of torch's samples for each change; see etir_testing/select.py.
     samples = ["--every-sample", "--programs", "3"] if full else ["--part", "3"]
     dynamic = ["--samples", "3"] if full else ["--part", "16"]
     sanitized = ["--all"] if full else []
@@ -107,8 +107,11 @@ def checks(*, full: bool) -> list[Step]:
 
 
 def python_tests(*, full: bool) -> list[Step]:
-    """The tests in Python. In the complete variant all of them, and no command is a fork (``etir_testing.forks``)."""
-    options = () if full else ("-m", "not nightly")
+    """The tests in Python: of those with many cases a part for each change, as of torch's samples.
+
+    In the complete variant all of them, and no command is a fork (``etir_testing.forks``).
+    """
+    options = () if full else ("-m", "not nightly", "--part", "3")
     command = ("pytest", "-q", "--require-everything", "--durations=10", *options)
     environment = ALONE | ({"ETIR_TEST_PROCESS": "1"} if full else {})
     return [Step(f"pytest: {part}", (*command, *files_of(part)), environment=environment) for part in PARTS]

@@ -14,19 +14,21 @@ Workers (``-n``) get whole files (``--dist loadfile`` in ``pyproject.toml``): wh
 for all of its tests is made once. What several files need is kept by content: :mod:`etir_testing.exports`.
 
 Folders give markers: everything in ``test/interop`` is ``interop``. ``--require-everything``, which the gate uses,
-turns a skip for a missing package into a failure.
+turns a skip for a missing package into a failure. It uses ``--part N``, too: an N-th of the cases of every test that
+has many, which the content of the tree chooses (:mod:`etir_testing.select`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from etir_testing.collector import collect_less, keep_what_is_there
+from etir_testing.select import cases_of, changed_files, tree_digest
 
 for variable, value in (("ATEN_CPU_CAPABILITY", "avx2"), ("ONEDNN_MAX_CPU_ISA", "AVX2"), ("OMP_NUM_THREADS", "1")):
     os.environ.setdefault(variable, value)
@@ -38,7 +40,8 @@ _NOT_INSTALLED = re.compile(r"not installed|could not import|no module named|nee
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--require-everything``."""
+    """``--require-everything`` and ``--part``."""
+    parser.addoption("--part", type=int, default=1, metavar="N", help="an N-th of the cases of tests that have many")
     parser.addoption(
         "--require-everything", action="store_true", help="fail when a test is skipped because something is missing"
     )
@@ -53,12 +56,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_NoMissingPackages(), "etir-no-missing-packages")
 
 
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark by folder."""
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark by folder; choose a part, of what other options (``-m``, ``-k``) leave."""
     interop = TEST_FOLDER / "interop"
     for item in items:
         if interop in item.path.parents:
             item.add_marker(pytest.mark.interop)
+    parts: int = config.getoption("--part")
+    if parts > 1:
+        root = TEST_FOLDER.parent
+        ids = [item.nodeid for item in items]
+        chosen = frozenset(cases_of(ids, tree_digest(root), parts, changed_files(root)))
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+        items[:] = [item for item in items if item.nodeid in chosen]
 
 
 def pytest_collection_finish() -> None:

@@ -27,8 +27,8 @@ from etir_testing.opinfo.dynamic import run_entry
 from etir_testing.opinfo.op_samples import entries
 from etir_testing.opinfo.op_stages import Outcome
 from etir_testing.opinfo.op_table import DYNAMIC_EXCEPTIONS, accepted, differences, exceptions, is_green, report
-from etir_testing.opinfo.select import part_of, tree_digest
 from etir_testing.opinfo.workers import Answer, Lost, Workers
+from etir_testing.select import part_of, tree_digest
 
 BAR = 98.0
 """Percent of the entries that torch exports with a dynamic size."""

@@ -35,12 +35,12 @@ from etir_testing.opinfo.op_samples import entries
 from etir_testing.opinfo.op_stages import Outcome
 from etir_testing.opinfo.op_table import differences, exceptions
 from etir_testing.opinfo.op_table import report as report_programs
-from etir_testing.opinfo.select import changed_files, part_of, touched, tree_digest
 from etir_testing.opinfo.walk import CHECKS, Bounds, Entry, lost_entry, walk
 from etir_testing.opinfo.workers import Answer, Lost, Workers
 from etir_testing.runtime.kernels import build_kernels
 from etir_testing.runtime.opinfo_report import Tally
 from etir_testing.runtime.opinfo_report import report as report_kernels
+from etir_testing.select import changed_files, part_of, touched, tree_digest
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,10 +1,8 @@
-"""The walk over torch's samples: what it checks, which entries a change takes, and processes that end."""
+"""The walk over torch's samples: what it checks, and processes that end."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from etir.interpret import numpy_ops
 
 from etir_testing.interpret import numpy_ops_oracle
 from etir_testing.opinfo.op_samples import entries
-from etir_testing.opinfo.select import BASE_VARIABLE, changed_files, part_of, touched, tree_digest
 from etir_testing.opinfo.walk import Bounds, Entry, lost_entry, walk
 from etir_testing.opinfo.workers import Lost, Running, Workers
 from etir_testing.runtime.kernels import Kernels, build_kernels
@@ -112,52 +109,3 @@ def test_a_lost_entry_fails_every_check() -> None:
     assert entry.kernels["aten::add.out"].failed["all"] == 1
     assert "code -11 at aten::add.out\nthe last words" in entry.numpy.failed["add"]
     assert [outcome.stage for outcome in entry.programs] == ["run"]
-
-
-# --- which entries ----------------------------------------------------------------------------------------------------
-
-
-def test_parts_are_disjoint_and_whole() -> None:
-    names = list(entries())
-    parts = [part_of(names, f"{digest:x}", 3) for digest in range(3)]
-    assert sorted(name for part in parts for name in part) == sorted(names)
-    assert min(map(len, parts)) > len(names) / 4
-    assert part_of(names, "5", 3) == parts[2]
-
-
-def test_entries_of_changed_implementations(tmp_path: Path) -> None:
-    folder = tmp_path / "runtime" / "kernels" / "linalg"
-    folder.mkdir(parents=True)
-    (folder / "products.cc").write_text('KERNEL("aten::bmm.out") linalg_cross(); softmax')
-    names = ["bmm", "linalg.cross", "cross", "nn.functional.softmax.with_dtype", "mm", "bmm#2"]
-    files = ["runtime/kernels/linalg/products.cc", "docs/mm.md", "runtime/kernels/gone.cc"]
-    assert touched(tmp_path, names, files) == ["bmm", "linalg.cross", "nn.functional.softmax.with_dtype", "bmm#2"]
-    assert touched(tmp_path, names, ["docs/mm.md"]) == []
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """Run git as somebody."""
-    somebody = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
-    return subprocess.run(["git", *somebody, *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout
-
-
-def test_what_changed_is_seen_from_the_main_branch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(BASE_VARIABLE, raising=False)
-    assert changed_files(tmp_path) == []
-    git(tmp_path, "init", "-q")
-    digests: list[str] = []
-    for name in "abc":
-        (tmp_path / name).write_text(name)
-        git(tmp_path, "add", name)
-        git(tmp_path, "commit", "-qm", name)
-        digests.append(tree_digest(tmp_path))
-    assert changed_files(tmp_path) == ["c"]
-    git(tmp_path, "branch", "-q", "-f", "work")
-    git(tmp_path, "reset", "-q", "--hard", "HEAD^^")
-    git(tmp_path, "checkout", "-q", "work")
-    assert changed_files(tmp_path) == ["b", "c"]
-    monkeypatch.setenv(BASE_VARIABLE, "HEAD^")
-    assert changed_files(tmp_path) == ["c"]
-    assert tree_digest(tmp_path) == digests[-1] and len(dict.fromkeys(digests)) == 3
-    (tmp_path / "c").write_text("d")
-    assert tree_digest(tmp_path) != digests[-1]

@@ -1,9 +1,10 @@
-"""Which entries of torch's samples a change has to pass: a part that its content chooses, and those that it touches.
+"""Which of many cases a change has to pass: a part that its content chooses, and those that it touches.
 
-All samples on every change would take most of the gate's time, and the same part every time would leave the others
-unseen until the next complete run. So a digest of the tree chooses one of ``parts``: the same tree walks the same
-entries wherever it is checked, and the next change walks others. An entry whose own kernel, decomposition or NumPy
-operator is in a changed file is always among them.
+All of torch's samples, and all cases of all tests, on every change would take most of the gate's time, and the same
+part every time would leave the others unseen until the next complete run. So a digest of the tree chooses one of
+``parts``: the same tree checks the same cases wherever it is checked, and the next change checks others. An entry of
+torch's samples whose own kernel, decomposition or NumPy operator is in a changed file is always among them, and so are
+the cases of tests that changed, or that are called after a file that changed.
 """
 
 from __future__ import annotations
@@ -45,6 +46,23 @@ def part_of(names: Iterable[str], digest: str, parts: int) -> list[str]:
     """The entries of one part: each name belongs to one of them for good, and the digest says to which it is."""
     chosen = int(digest, 16) % parts
     return [name for name in names if int(hashlib.sha256(name.encode()).hexdigest(), 16) % parts == chosen]
+
+
+def cases_of(ids: Sequence[str], digest: str, parts: int, files: Sequence[str]) -> list[str]:
+    """Of the tests that pytest collected, by their ids, one part of the cases of each function: at least one.
+
+    A function with less than ``parts`` cases has all of them, and so has one whose file is among ``files`` or is called
+    after one of these: ``test_plan_memory.py`` after ``plan_memory.py``.
+    """
+    functions: dict[str, list[str]] = {}
+    for name in ids:
+        functions.setdefault(name.split("[")[0], []).append(name)
+    stems = {Path(name).stem.removeprefix("test_") for name in files}
+    chosen: list[str] = []
+    for function, cases in functions.items():
+        whole = len(cases) < parts or Path(function.split("::")[0]).stem.removeprefix("test_") in stems
+        chosen += cases if whole else part_of(cases, digest, parts) or [cases[int(digest, 16) % len(cases)]]
+    return chosen
 
 
 def changed_files(root: Path) -> list[str]:
