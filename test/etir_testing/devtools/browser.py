@@ -143,6 +143,22 @@ class Browser:
             time.sleep(0.02)
         raise AssertionError(f"the page is not ready: {self.complaints}")
 
+    def go(self, address: str) -> None:
+        """Open any page and wait until it and what it loads are there."""
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=address)
+        there = "location.href !== 'about:blank' && document.readyState === 'complete'"
+        self.wait_for(there)
+
+    def wait_for(self, expression: str, seconds: float = PATIENCE) -> Any:
+        """The value of an expression as soon as it is true."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if value := self.evaluate(expression):
+                return value
+            time.sleep(0.02)
+        raise AssertionError(f"in {seconds:.0f} seconds there was no {expression}: {self.complaints}")
+
     def evaluate(self, expression: str) -> Any:
         """The value of an expression, after it if it is a promise."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
