@@ -79,10 +79,6 @@ int find_left_out(const Values& values, int32_t index, DtypeSet dtypes) {
   return found;
 }
 
-bool all_zeros(const uint8_t* bytes, size_t count) {
-  return count == 0 || (bytes[0] == 0 && std::memcmp(bytes, bytes + 1, count - 1) == 0);
-}
-
 }  // namespace
 
 void Method::note(Check check, int64_t a, int64_t b) {
@@ -203,7 +199,7 @@ Error Method::check_planned() {
     }
     const uintptr_t address = reinterpret_cast<uintptr_t>(buffer.data);
     if (address % kMemoryAlignment != 0) return fail(Check::PlannedAlignment, i, static_cast<int64_t>(address));
-    if (!buffer.keep && !buffer.zeros) std::memset(buffer.data, 0, static_cast<size_t>(size));
+    if (buffer.contents == Contents::Unknown) std::memset(buffer.data, 0, static_cast<size_t>(size));
   }
   return Error::Ok;
 }
@@ -274,25 +270,27 @@ Error Method::init_tensor(uint32_t index, const flat::Table& table, Tensor& tens
   place(table, tensor);
   const flat::Table extra = table.table(slot::kExtraInfo);
   if (extra.at != nullptr && extra.get<uint8_t>(slot::kLocation) == kLocationExternal) {
-    return init_external(index, meta().value_tensor(index), tensor, options);
+    return init_external(index, table, tensor, options);
   }
   const flat::Table allocation = table.table(slot::kAllocationInfo);
   const uint32_t data = table.get<uint32_t>(slot::kDataIndex);
   if (allocation.at == nullptr || data == 0) return Error::Ok;
-  const PlannedBuffer& buffer = planned_[allocation.get<uint32_t>(slot::kMemoryId) - 1];
-  if (buffer.keep) return Error::Ok;
+  if (planned_[allocation.get<uint32_t>(slot::kMemoryId) - 1].contents == Contents::Kept) return Error::Ok;
   const size_t nbytes = tensor.nbytes();
   if (nbytes == 0) return Error::Ok;
   const uint64_t offset = program_->mutable_offsets_.get<uint64_t>(data);
   const uint8_t* bytes = program_->load_segment(program_->mutable_segment_, offset, nbytes, 1);
   if (bytes == nullptr) return fail(Check::FileRead, static_cast<int64_t>(offset), static_cast<int64_t>(nbytes));
-  // A cache begins with zeros: memory that has them already is not touched, so that it takes none before it is used.
-  if (!buffer.zeros || !all_zeros(bytes, nbytes)) std::memcpy(tensor.data, bytes, nbytes);
+  // A cache begins with zeros: pages that have them already are only read, and take no memory before they are written.
+  if (std::memcmp(tensor.data, bytes, nbytes) != 0) std::memcpy(tensor.data, bytes, nbytes);
   program_->loader_->release(bytes);
   return Error::Ok;
 }
 
-Error Method::init_external(uint32_t index, const TensorInfo& info, Tensor& tensor, const MethodOptions& options) {
+Error Method::init_external(uint32_t index, const flat::Table& table, Tensor& tensor, const MethodOptions& options) {
+  const TensorInfo info = meta().value_tensor(index);
+  const size_t nbytes = static_cast<size_t>(info.nbytes);
+  const void* data = nullptr;
   for (const ExternalData* external : options.external) {
     const Result<uint32_t> found = external->find(info.name);
     if (!found.ok()) continue;
@@ -302,31 +300,28 @@ Error Method::init_external(uint32_t index, const TensorInfo& info, Tensor& tens
         std::memcmp(entry.dim_order, info.dim_order, info.rank) != 0) {
       return fail(Check::ExternalMismatch, index);
     }
-    const uint8_t* data = external->data(entry, 16);
+    data = external->data(entry, 16);
     if (data == nullptr) {
       return fail(Check::FileRead, static_cast<int64_t>(entry.offset), static_cast<int64_t>(entry.nbytes));
     }
-    if (!info.planned) {
-      tensor.flags = Tensor::kFlagConstant;
-      tensor.data = const_cast<uint8_t*>(data);
-      tensor.capacity = saturate(info.nbytes / element_size(info.dtype));
-      if (info.nbytes > 0 && reinterpret_cast<uintptr_t>(data) % element_alignment(info.dtype) != 0) {
-        return fail(Check::TensorConstantAlignment, index, static_cast<int64_t>(info.dtype));
-      }
-      return Error::Ok;
-    }
-    const flat::Table allocation = meta().value(index).table(slot::kAllocationInfo);
-    if (info.nbytes > 0 && !planned_[allocation.get<uint32_t>(slot::kMemoryId) - 1].keep) {
-      std::memcpy(tensor.data, data, static_cast<size_t>(info.nbytes));
+    break;
+  }
+  if (info.planned) {
+    if (data == nullptr) return fail(Check::ExternalMissing, index);
+    const flat::Table allocation = table.table(slot::kAllocationInfo);
+    if (nbytes > 0 && planned_[allocation.get<uint32_t>(slot::kMemoryId) - 1].contents != Contents::Kept) {
+      std::memcpy(tensor.data, data, nbytes);
     }
     return Error::Ok;
   }
   const ConstantSource& source = options.constants;
-  const void* data =
-      source.find == nullptr || info.planned
-          ? nullptr
-          : source.find(source.context, info.name.data, info.name.size, static_cast<size_t>(info.nbytes));
+  if (data == nullptr && source.find != nullptr) {
+    data = source.find(source.context, info.name.data, info.name.size, nbytes);
+  }
   if (data == nullptr) return fail(Check::ExternalMissing, index);
+  if (nbytes > 0 && reinterpret_cast<uintptr_t>(data) % element_alignment(info.dtype) != 0) {
+    return fail(Check::TensorConstantAlignment, index, static_cast<int64_t>(info.dtype));
+  }
   tensor.flags = Tensor::kFlagConstant;
   tensor.data = const_cast<void*>(data);
   tensor.capacity = saturate(info.nbytes / element_size(info.dtype));

@@ -46,14 +46,21 @@ namespace etir {
 /// Alignment of all memory that a method is given.
 constexpr size_t kMemoryAlignment = 8;
 
+/// What a planned buffer holds when a method is loaded.
+enum class Contents : uint8_t {
+  /// Anything: load() clears it.
+  Unknown,
+  /// All bytes are zero, as of memory that the system gives, which comes when it is touched.
+  Zeros,
+  /// They belong to a method that has been loaded already: load() neither clears them nor writes initial data.
+  Kept,
+};
+
 /// One planned buffer. Several methods may be given one buffer, to share state.
 struct PlannedBuffer {
   void* data = nullptr;
   uint64_t size = 0;
-  /// The contents belong to a method that has been loaded already: load() neither clears it nor writes initial data.
-  bool keep = false;
-  /// All bytes are zero: load() need not make them so. Memory that the system gives is, and comes when it is touched.
-  bool zeros = false;
+  Contents contents = Contents::Unknown;
 };
 
 /// The three kinds of memory. The bytes, and the list of planned buffers, must outlive the method.
@@ -203,7 +210,7 @@ class Method {
   Error check_planned();
   Error init_values(const MethodOptions& options);
   Error init_tensor(uint32_t index, const flat::Table& table, Tensor& tensor, const MethodOptions& options);
-  Error init_external(uint32_t index, const TensorInfo& info, Tensor& tensor, const MethodOptions& options);
+  Error init_external(uint32_t index, const flat::Table& table, Tensor& tensor, const MethodOptions& options);
   void place(const flat::Table& table, Tensor& tensor) const;
   Error resolve_operators(const MethodOptions& options);
   void bind_operator(Operator& op, const Kernel& kernel);

@@ -272,8 +272,7 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
     if (planned_[i] == nullptr) return Error::Internal;
     buffers_[i].data = planned_[i].get();
     buffers_[i].size = size;
-    buffers_[i].keep = is_shared;
-    buffers_[i].zeros = !is_shared;
+    buffers_[i].contents = is_shared ? Contents::Kept : Contents::Zeros;
   }
   std::vector<const ExternalData*> external;
   for (const auto& item : module_->external_) external.push_back(&item->data);

@@ -45,7 +45,11 @@ class _Input(ctypes.Structure):
 
 
 class _Planned(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("size", ctypes.c_uint64), ("keep", ctypes.c_bool)]
+    _fields_ = [("data", ctypes.c_void_p), ("size", ctypes.c_uint64), ("contents", ctypes.c_uint8)]
+
+
+_KEPT = 2
+"""``Contents::Kept`` of ``executor/method.h``."""
 
 
 class Memory:
@@ -181,7 +185,8 @@ class Method:
         if planned is None:
             planned = [(Memory(size), False) for size in program.planned(self.index)]
         self.planned = planned
-        self._buffers = (_Planned * max(len(planned), 1))(*((m.address, m.size, keep) for m, keep in planned))
+        buffers = ((memory.address, memory.size, _KEPT if keep else 0) for memory, keep in planned)
+        self._buffers = (_Planned * max(len(planned), 1))(*buffers)
         self.handle = ctypes.c_void_p(self.library.etir_method_new())
         program.methods[self.handle.value] = None
         self._kept: dict[int, Any] = {}
