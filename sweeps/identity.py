@@ -1,8 +1,9 @@
 """What decides a cell's results, as digests: a second run reads what has the same ones.
 
 The compiler is known by the contents of its files, not by its version, so that every change of a working copy makes
-new cells and a clean checkout of the same commit makes none. A factory is known by its source file, its arguments, and
-the files that the plan says it ``depends`` on.
+new cells and a clean checkout of the same commit makes none. Plug-ins, whose backends and passes are a part of it, are
+known by the contents of their packages. A factory is known by its source file, its arguments, and the files that the
+plan says it ``depends`` on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import subprocess
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,9 @@ def digest_of_files(paths: Iterable[Path]) -> str:
 
 @cache
 def compiler_digest() -> str:
-    """Of everything that etir and what it runs on are made of."""
-    return digest_of([digest_of_files(_sources()), *(f"{name} {_version(name)}" for name in PACKAGES)])
+    """Of everything that etir, its plug-ins and what it runs on are made of."""
+    versions = [f"{name} {_version(name)}" for name in PACKAGES]
+    return digest_of([digest_of_files(_sources()), *versions, *plugins()])
 
 
 @cache
@@ -82,6 +84,39 @@ def _sources() -> list[Path]:
         found.append(Path(native.origin))
     kept = [path for path in found if not any(folder in path.parents for folder in beside)]
     return sorted({path for path in kept if own not in path.parents or path.name in _DECIDING})
+
+
+def plugins() -> list[tuple[str, str, str]]:
+    """The entry points through which installed packages add to etir: each by its name, its version, and the digest of
+    the files of its package. Nothing of them is imported.
+
+    The files count besides the version: a package that is being worked on keeps its version while it changes.
+    """
+    from etir.backends.api.registry import GROUP as BACKENDS
+    from etir.extensions import GROUP as PLUGINS
+    from etir.extensions import may_have_entry_points
+
+    found: list[tuple[str, str, str]] = []
+    for group in (BACKENDS, PLUGINS):
+        if not may_have_entry_points(group):
+            continue
+        for entry in entry_points(group=group):
+            release = "none" if entry.dist is None else entry.dist.version
+            files = digest_of_files(_files_of(entry.module.partition(".")[0]))
+            found.append((f"{group} {entry.name} {entry.value}", release, files))
+    return sorted(found)
+
+
+def _files_of(package: str) -> list[Path]:
+    """The files of a package or a module at the top, which is not imported; none of one that is not there."""
+    spec = find_spec(package)
+    if spec is None:
+        return []
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    if not folders:
+        return [Path(spec.origin)] if spec.origin is not None and Path(spec.origin).is_file() else []
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    return sorted(path for path in files if "__pycache__" not in path.parts)
 
 
 def _version(package: str) -> str:
