@@ -9,6 +9,10 @@ are simulated: a started job is an entry in a heap, ordered by the time at which
 the next one and moves the clock there. How long a job takes, and whether its worker is lost on the way, comes from a
 seeded generator; 1 % are lost. Nothing is written and no process is started, so the processor time of the run is that
 of the scheduler, of the heap and of making the chains; the latter two are measured by themselves and taken off.
+
+Whether the cost grows with the number of cells is seen within one run, where everything else is equal: the cells that
+end are counted in tenths, and each tenth has its own figure. Runs of different sizes are also different in how much of
+them is the beginning, in which there are few cells yet, and the end, in which none are taken any more.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from etir.sweeps.jobs import Chain, Job, Outcome
@@ -82,8 +87,8 @@ def chains(count: int) -> Iterator[Chain]:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one simulation. ``microseconds`` are the scheduler's own for each cell, ``use`` the share of the workers' time
-    in which they had something to do.
+    """Of one simulation. ``microseconds`` are the scheduler's own for each cell, ``tenths`` those of the cells that
+    ended first to those that ended last, ``use`` the share of the workers' time in which they had something to do.
     """
 
     cells: int
@@ -92,25 +97,30 @@ class Figures:
     simulated_seconds: float
     use: float
     microseconds: float
+    tenths: tuple[float, ...]
 
 
 def simulate(cells: int, workers: int = 1000, failures: float = 0.01, retries: int = 5) -> Figures:
     """Run the scheduler on simulated workers. Every cell ends exactly once, or ``AssertionError`` is raised."""
-    ended, statuses = bytearray(cells), Counter[str]()
+    ended, statuses, marks = bytearray(cells), Counter[str](), [0.0]
 
     def finish(chain: Chain, outcome: Outcome) -> None:
         assert not ended[int(chain.id)], f"cell {chain.id} has ended twice"
         ended[int(chain.id)] = 1
         statuses[outcome.status] += 1
+        if statuses.total() * 10 >= cells * len(marks):
+            marks.append(time.process_time() - start)
 
     executor = SimulatedWorkers(workers, failures)
     start = time.process_time()
     Scheduler(executor, finish, retries=retries).run(chains(cells))
     whole = time.process_time() - start
     assert all(ended), "a cell has not ended"
-    own = whole - _beside(cells, workers, failures)
+    beside = _beside(cells, workers, failures)
     use = executor.busy_seconds / (executor.now * workers)
-    return Figures(cells, dict(statuses), executor.lost, executor.now, use, own / cells * 1e6)
+    own = (whole - beside) / cells * 1e6
+    tenths = tuple((after - before - beside / 10) / (cells / 10) * 1e6 for before, after in pairwise(marks))
+    return Figures(cells, dict(statuses), executor.lost, executor.now, use, own, tenths)
 
 
 def _beside(cells: int, workers: int, failures: float) -> float:
@@ -139,7 +149,7 @@ def main() -> int:
         print(
             f"{found.cells:>9,} cells on {arguments.workers:,} workers: {found.microseconds:.1f} us of the scheduler "
             f"for each, {found.statuses}, {found.lost:,} workers lost, {found.simulated_seconds:,.0f} simulated "
-            f"seconds, workers busy {found.use:.0%}",
+            f"seconds, workers busy {found.use:.0%}; by tenths {' '.join(f'{one:.0f}' for one in found.tenths)}",
             flush=True,
         )
     return 0

@@ -6,7 +6,8 @@ the same code runs in this process, on the cores of a machine, on a cluster, and
 
 It costs a constant amount of work for each job, whatever the number of cells: cells are taken from an iterator when
 there is room for them, and a cell that waits for a shared job is in that job's list. What is kept of all cells is one
-entry for each *shared* job. Exclusive jobs, one at a time on each machine, run in phases of their own: when there are
+entry for each *shared* job. Cells that have begun come before others, so that rows come from the start, and few cells
+are half done at any time. Exclusive jobs, one at a time on each machine, run in phases of their own: when there are
 :data:`QUIET` of them, and when no other job is left.
 """
 
@@ -81,6 +82,7 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         self._ready: deque[Chain] = deque()
+        self._begun: deque[Chain] = deque()
         self._exclusive: deque[Chain] = deque()
         self._shared: dict[str, _Shared] = {}
         self._running: dict[int, Chain] = {}
@@ -113,12 +115,20 @@ class Scheduler:
             if self._running:
                 for event in self.executor.wait():
                     self._ended(event)
-            elif not is_open and not self._ready and not self._exclusive:
+            elif not is_open and not self._ready and not self._begun and not self._exclusive:
                 return
 
     def _has_enough(self) -> bool:
         """Whether more cells would only wait: there is a job that finds no room."""
-        return self._quiet or bool(self._ready) and not self.executor.has_room(self._ready[0].jobs[self._ready[0].at])
+        first = self._first()
+        return self._quiet or bool(first) and not self._has_room(first)
+
+    def _first(self) -> deque[Chain]:
+        """The queue from which the next job comes."""
+        return self._begun or self._ready
+
+    def _has_room(self, queue: deque[Chain]) -> bool:
+        return self.executor.has_room(queue[0].jobs[queue[0].at])
 
     def _advance(self, chain: Chain) -> None:
         """Put a chain where its next job waits; jobs that are done are passed over."""
@@ -143,7 +153,7 @@ class Scheduler:
 
     def _queue(self, chain: Chain, job: Job) -> None:
         if not job.exclusive:
-            self._ready.append(chain)
+            (self._begun if chain.at else self._ready).append(chain)
             return
         self._exclusive.append(chain)
         # It may wait until all others are done: it takes no room from them.
@@ -164,12 +174,12 @@ class Scheduler:
 
     def _dispatch(self) -> None:
         if not self._quiet:
-            while self._ready and self.executor.has_room(self._ready[0].jobs[self._ready[0].at]):
-                self._start(self._ready.popleft())
+            while (first := self._first()) and self._has_room(first):
+                self._start(first.popleft())
             if self._alive and len(self._exclusive) < QUIET:
                 return
         self._quiet = bool(self._exclusive)
-        while self._exclusive and self.executor.has_room(self._exclusive[0].jobs[self._exclusive[0].at]):
+        while self._exclusive and self._has_room(self._exclusive):
             self._alive += 1
             self._start(self._exclusive.popleft())
 
@@ -185,7 +195,7 @@ class Scheduler:
         if outcome is None:
             chain.lost += 1
             if chain.attempts <= self.retries:
-                (self._exclusive if job.exclusive else self._ready).appendleft(chain)
+                (self._exclusive if job.exclusive else self._begun).appendleft(chain)
                 self._alive -= job.exclusive
                 return
             message = f"{event.why or 'its worker was lost'}; {chain.attempts} attempts"

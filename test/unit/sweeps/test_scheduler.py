@@ -106,6 +106,20 @@ def test_a_chain_of_shared_jobs_only_ends() -> None:
     assert executor.started == ["a"]
 
 
+def test_cells_that_have_begun_come_first() -> None:
+    """Rows come from the start, not when the stages before them are done for all programs."""
+
+    def chain(program: str, cell: int) -> Chain:
+        export = Job(program, "export", {}, shared=True)
+        return Chain(
+            f"{program}{cell}", Cell(program, "t", "d", "r", str(cell)), (export, Job(f"{program}{cell}", "cell", {}))
+        )
+
+    executor = Noting(1)
+    _run(executor, [chain(program, cell) for program in "abc" for cell in range(3)])
+    assert executor.started == ["a", "a0", "a1", "a2", "b", "b0", "b1", "b2", "c", "c0", "c1", "c2"]
+
+
 def lines_of(cells: int) -> float:
     """How many lines of the scheduler run for each of so many cells."""
     count = 0
