@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from etir.sweeps.calls import source_of
 from etir.sweeps.identity import compiler_digest, digest_of, digest_of_files
 from etir.sweeps.model import Cell, Figure
 from etir.sweeps.plan import Plan, ProgramEntry
@@ -24,6 +25,9 @@ LATE = (
     *("state_methods", "debug_info"),
 )
 """Options of a compilation that say nothing about quantization: cells that differ in them share that stage."""
+
+FILE_KEYWORD = "ranges"
+"""The keyword of a recipe that is the path of a file: its contents decide, not where it is."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +92,22 @@ class Chains:
         depends = digest_of_files(Path(path) for path in plan.depends)
         self._base = digest_of([compiler_digest(), depends])
 
+    def code(self) -> str:
+        """The digest of the plan's functions and of the compiler: processes that have loaded another one are no use."""
+        names = {self._plan.function, *(name for program in self._plan.programs for name in _functions(program))}
+        return digest_of(
+            [
+                self._base,
+                [self._function(name) for name in sorted(name for name in names if name is not None and ":" in name)],
+            ]
+        )
+
     def id_of(self, program: ProgramEntry, cell: Cell) -> str:
         """The digest of everything that decides what a row says."""
         plan = self._plan
         metric = [self._function(program.metric), self._tolerance(program), list(plan.measure)]
         function = [self._function(plan.function), plan.exclusive]
-        where = [cell.name, cell.delegate_texts, cell.recipe_keywords, cell.option_keywords, self._files(cell)]
+        where = [cell.name, cell.delegate_texts, _recipe(cell), cell.option_keywords, self._files(cell)]
         return digest_of([self._program(program), where, metric, function])
 
     def chain(self, program: ProgramEntry, cell: Cell) -> Chain:
@@ -107,9 +121,9 @@ class Chains:
         jobs, last = [export], export
         if cell.recipe_keywords is not None:
             options = {k: v for k, v in cell.option_keywords.items() if k not in LATE}
-            what = {"recipe": dict(cell.recipe_keywords), "target": cell.target, "options": options}
-            what |= {"delegates": list(cell.delegate_texts)}
-            key = digest_of([source, what, self._files(cell)])
+            what = {"options": options, "delegates": list(cell.delegate_texts)}
+            key = digest_of([source, what, cell.target, _recipe(cell), self._files(cell)])
+            what |= {"recipe": dict(cell.recipe_keywords), "target": cell.compiled_for}
             last = Job(key, "quantize", what, (source,), shared=True)
             jobs.append(last)
         measure = [m for m in plan.measure if m != "latency"]
@@ -134,9 +148,8 @@ class Chains:
 
     def _files(self, cell: Cell) -> list[str]:
         """Digests of files of the user's that a cell names: its target's manifest, ranges of its recipe."""
-        ranges = None if cell.recipe_keywords is None else cell.recipe_keywords.get("ranges")
-        target = cell.target if cell.target.endswith(".json") else None
-        return [self._file(path) for path in (target, ranges) if path is not None]
+        ranges = None if cell.recipe_keywords is None else cell.recipe_keywords.get(FILE_KEYWORD)
+        return [self._file(path) for path in (cell.manifest, ranges) if path]
 
     def _file(self, path: str) -> str:
         if path not in self._digests:
@@ -161,8 +174,17 @@ class Chains:
         if name is None:
             return None
         if name not in self._functions:
-            from etir.sweeps.calls import source_of
-
             source = source_of(name.partition(":")[0], self._plan.folder)
             self._functions[name] = [name, digest_of_files([source]) if source is not None else ""]
         return self._functions[name]
+
+
+def _recipe(cell: Cell) -> dict[str, Any] | None:
+    """What is quantized how, without the places of files."""
+    keywords = cell.recipe_keywords
+    return None if keywords is None else {key: value for key, value in keywords.items() if key != FILE_KEYWORD}
+
+
+def _functions(program: ProgramEntry) -> list[str | None]:
+    """The names of functions that make a program and what goes with it."""
+    return [program.factory, program.metric, program.samples, program.calibration]

@@ -35,7 +35,8 @@ class Cell:
     """One cell of the grid by the names of its coordinates, and what they stand for.
 
     ``arguments`` are those of the program's entry in the plan; ``recipe`` and ``options`` the keywords of
-    ``etir.quantize`` and ``etir.compile``, the former None for a program that is not quantized.
+    ``etir.quantize`` and ``etir.compile``, the former None for a program that is not quantized. ``manifest`` is where
+    the target's manifest is, when the plan names a file: two machines have the same cells, wherever they keep the plan.
     """
 
     program: str
@@ -47,6 +48,12 @@ class Cell:
     delegate_texts: tuple[str, ...] = ()
     recipe_keywords: Mapping[str, Any] | None = None
     option_keywords: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    manifest: str = ""
+
+    @property
+    def compiled_for(self) -> str:
+        """What ``etir.compile`` takes as the target: the path of its manifest, or its name."""
+        return self.manifest or self.target
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from etir.devtools.page.document import FOLDER as EXPLORER
 from etir.devtools.page.document import page_of
 from etir.sweeps.model import Figure
-from etir.sweeps.report import AXES, LARGER_IS_BETTER, TIMES, changes, figure_names
+from etir.sweeps.report import AXES, LARGER_IS_BETTER, changes, figure_names, is_time
 from etir.sweeps.results import Row
 
 FOLDER = Path(__file__).with_name("assets")
@@ -29,7 +29,7 @@ def sweep_page(rows: Sequence[Row], against: Sequence[Row] | None = None, title:
         "axes": list(AXES),
         "figures": names,
         "numbers": numbers,
-        "times": [name for name in TIMES if name in numbers],
+        "times": [name for name in numbers if is_time(name)],
         "larger": [name for name in LARGER_IS_BETTER if name in numbers],
         "compilers": list(dict.fromkeys(row.compiler for row in rows)),
         "rows": [_row(row, names) for row in rows],

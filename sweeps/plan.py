@@ -93,6 +93,8 @@ class Plan:
     depends: tuple[str, ...] = ()
     """Files, by shell pattern, whose contents decide what factories make."""
     folder: str = "."
+    manifests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The whole paths of targets that are files."""
 
     def cells(self) -> Iterator[tuple[ProgramEntry, Cell]]:
         """The grid without what is excluded: all cells of a program after each other, those of a recipe as well."""
@@ -111,6 +113,7 @@ class Plan:
                                 texts,
                                 recipe.keywords,
                                 options.keywords or {},
+                                self.manifests.get(target, ""),
                             )
                             if self.only is not None and not fnmatchcase(cell.name, self.only):
                                 continue

@@ -11,12 +11,12 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
 from etir.diagnostics import Diagnostic, EtirError, SourceLocation, did_you_mean, raise_if_errors
+from etir.sweeps.calls import forget_changed, imported, with_paths
 from etir.sweeps.errors import E1901, E1902, E1903
 from etir.sweeps.places import Path as Place
 from etir.sweeps.places import Places
@@ -36,7 +36,9 @@ class Reader:
     """Reads one plan. ``folder`` is where its relative paths start, and where its own modules may be."""
 
     def __init__(self, data: Mapping[str, Any], places: Places, folder: Path):
-        self._data, self._places, self._folder = data, places, folder
+        self._data, self._places, self._folder = data, places, folder.resolve()
+        self._manifests: dict[str, str] = {}
+        self._modules: dict[str, tuple[str, ...] | None] = {}
         self._found: list[Diagnostic] = []
 
     def plan(self, only: str | None = None) -> Plan:
@@ -89,7 +91,8 @@ class Reader:
             exclusive,
             limits,
             depends,
-            str(self._folder.resolve()),
+            str(self._folder),
+            self._manifests,
         )
         if next(found.cells(), None) is None:
             where = f"no cell fits '{only}'" if only is not None else "the grid has no cell"
@@ -213,8 +216,6 @@ class Reader:
             function = self._function(path, value)
             if function is None:
                 return []
-            from etir.sweeps.calls import imported, with_paths
-
             try:
                 with with_paths([str(self._folder)]):
                     return [str(name) for name in imported(function)()]
@@ -248,7 +249,10 @@ class Reader:
         if not colon or not module or not name.isidentifier():
             self._wrong(path, "`module:function`", value)
             return None
-        names = _top_names(module, str(self._folder))
+        if module not in self._modules:
+            forget_changed(module, str(self._folder))
+            self._modules[module] = _top_names(module, str(self._folder))
+        names = self._modules[module]
         if names is None:
             message = f"there is no module '{module}' on Python's path or beside the plan"
             self._found.append(E1902.diagnostic(message, self._at(path, value)))
@@ -265,9 +269,9 @@ class Reader:
             self._wrong(path, "the name of a target or the path of its manifest", value)
             return None
         if value.endswith(".json") and (self._folder / value).is_file():
-            value = str(self._folder / value)
+            self._manifests[value] = str(self._folder / value)
         try:
-            load(value)
+            load(self._manifests.get(value, value))
         except EtirError as error:
             self._as_given(path, error, value)
         return value
@@ -414,11 +418,8 @@ def _text(value: object) -> object:
     return value if isinstance(value, str) else None
 
 
-@cache
 def _top_names(module: str, folder: str) -> tuple[str, ...] | None:
     """The names at the top of a module's source; none for one without a source, None where there is no module."""
-    from etir.sweeps.calls import with_paths
-
     try:
         with with_paths([folder]):
             spec = sys.modules[module].__spec__ if module in sys.modules else find_spec(module)

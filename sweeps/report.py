@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from etir.sweeps.model import Figure
 from etir.sweeps.results import Row
 
 AXES = ("program", "target", "delegates", "recipe", "options")
 LARGER_IS_BETTER = ("accuracy",)
-TIMES = ("compile_seconds", "latency")
-"""Figures that only rows of one machine have in common."""
-NOISE = {"compile_seconds": 0.3, "latency": 0.1, "difference": 0.5, "accuracy": 1e-9}
-"""By how much of the smaller one two figures may differ without a word; others not at all."""
+NOISE = {"latency": 0.1, "difference": 0.5, "accuracy": 1e-9}
+"""By how much of the smaller one two figures may differ without a word; seconds by 0.3, others not at all."""
+
+
+def is_time(name: str) -> bool:
+    """Whether only rows of one machine have a figure in common: ``latency``, and what is in seconds."""
+    return name == "latency" or name.endswith("seconds")
 
 
 def figure_names(rows: Sequence[Row]) -> list[str]:
@@ -66,17 +72,22 @@ def shown(name: str, value: Figure) -> str:
 
 
 def csv_text(rows: Sequence[Row]) -> str:
-    """One line for each row, every column, numbers as they are."""
+    """One line for each row, every column, numbers as they are. Lines of a message end as those of the file: other
+    readers take a carriage return, which a process may have printed, for the end of a row.
+    """
     names = figure_names(rows)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     rest = ("status", "error", "message", "seconds", "attempts", "host", "processor", "compiler", "finished", "id")
     writer.writerow([*AXES, *names, *rest])
     for row in rows:
-        writer.writerow(
-            [*(getattr(row, a) for a in AXES), *(row.figures.get(n) for n in names), *(getattr(row, r) for r in rest)]
-        )
+        cells = [getattr(row, axis) for axis in AXES], map(row.figures.get, names), (getattr(row, r) for r in rest)
+        writer.writerow([_lines(value) for value in chain(*cells)])
     return buffer.getvalue()
+
+
+def _lines(value: Any) -> Any:
+    return value.replace("\r\n", "\n").replace("\r", "\n") if isinstance(value, str) else value
 
 
 # --- the Pareto front -------------------------------------------------------------------------------------------------
@@ -136,17 +147,24 @@ def changes(rows: Sequence[Row], against: Sequence[Row]) -> list[Change]:
             found.append(Change(row.name, "status", old.status, row.status, row.is_good))
         for name in figure_names([row, old]):
             one, other = old.figures.get(name), row.figures.get(name)
-            if name in TIMES and row.machine(name) != old.machine(name):
+            if is_time(name) and row.machine(name) != old.machine(name):
                 continue
             if one == other or one is None or other is None or not _differs(name, one, other):
                 continue
-            is_better = None
-            if _is_number(one) and _is_number(other):
-                is_better = (float(other) > float(one)) == (name in LARGER_IS_BETTER)
-            found.append(Change(row.name, name, one, other, is_better))
+            found.append(Change(row.name, name, one, other, _is_better(name, one, other)))
     found += [Change(old.name, "status", old.status, None) for old in before.values()]
     order = {False: 0, None: 1, True: 2}
     return sorted(found, key=lambda change: order[change.better])
+
+
+def _is_better(name: str, before: Figure, after: Figure) -> bool | None:
+    """Whether a figure is better than it was; what is no number is worse than any."""
+    if not _is_number(before) or not _is_number(after):
+        return None
+    one, other = float(before), float(after)  # pyright: ignore[reportArgumentType]
+    if math.isnan(one) or math.isnan(other):
+        return math.isnan(one)
+    return (other > one) == (name in LARGER_IS_BETTER)
 
 
 def _is_number(value: Figure) -> bool:
@@ -156,7 +174,10 @@ def _is_number(value: Figure) -> bool:
 def _differs(name: str, one: Figure, other: Figure) -> bool:
     if not isinstance(one, int | float) or not isinstance(other, int | float):
         return one != other
-    return abs(other - one) > NOISE.get(name, 0.0) * min(abs(one), abs(other))
+    if math.isnan(one) or math.isnan(other):
+        return math.isnan(one) != math.isnan(other)
+    noise = NOISE.get(name, 0.3 if is_time(name) else 0.0)
+    return abs(other - one) > noise * min(abs(one), abs(other))
 
 
 def changes_text(found: Sequence[Change], rows: Sequence[Row], against: Sequence[Row]) -> str:

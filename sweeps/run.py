@@ -101,7 +101,7 @@ def sweep(
         # Left after the workers, which give back the room that they have taken.
         writer = stack.enter_context(Writer(rows, chosen.name, compiler_label()))
         limits = chosen.limits
-        setup = Setup(str(folder.resolve()), (chosen.folder,), limits.memory, limits.cpus)
+        setup = Setup(str(folder.resolve()), (chosen.folder,), limits.memory, limits.cpus, chains.code())
         if ray is not None:
             from etir.sweeps.ray_cluster import Cluster
 

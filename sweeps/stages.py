@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import platform
 import socket
 import time
@@ -136,9 +137,9 @@ def _cell(job: Job, store: Store) -> Outcome:
     else:
         source = _program(found)
     options = dict(cell.option_keywords)
-    _warm_up(cell.target)
+    _warm_up(cell.compiled_for)
     start = time.perf_counter()
-    program = compile_program(source, target=cell.target, delegates=cell.delegate_texts, **options)
+    program = compile_program(source, target=cell.compiled_for, delegates=cell.delegate_texts, **options)
     data = program.buffer
     seconds = time.perf_counter() - start
     external = program.external
@@ -186,8 +187,12 @@ def _compare(
     if "difference" in given["measure"]:
         figures["difference"] = worst
     metric = _metric(given["metric"], found["metric"])
+    status = "ok"
     if "accuracy" in given["measure"] and metric is not None:
-        figures["accuracy"] = _score(metric, outputs)
+        figures["accuracy"] = score = _score(metric, outputs)
+        if not math.isfinite(score):
+            notes.insert(0, f"the metric says {score}")
+            status = "wrong"
     tolerance = given["tolerance"] if found["tolerance"] is None else found["tolerance"]
     if not given["quantized"] and "difference" in given["measure"] and not worst <= tolerance:
         notes.insert(0, f"off by {worst:.1e} from eager, {tolerance:.1e} is allowed")
@@ -195,7 +200,7 @@ def _compare(
     if not any(getattr(value, "numel", lambda: 1)() for call in expected for value in call if value is not None):
         notes.insert(0, "nothing was compared: no call gives a number")
         return "unchecked"
-    return "ok"
+    return status
 
 
 @cache
@@ -249,7 +254,7 @@ def _call(job: Job, store: Store) -> Outcome:
         raise E1912.error(message) from error
     if not isinstance(given, Mapping):
         raise E1912.error(f"{job.given['function']} gives a {type(given).__name__}, not figures by name")
-    figures = dict(cast("Mapping[str, Figure]", given))
+    figures = {name: _plain(value) for name, value in cast("Mapping[str, Any]", given).items()}
     for name, value in figures.items():
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise E1912.error(f"{job.given['function']}: the name of a figure is a {type(name).__name__}")
@@ -298,6 +303,14 @@ def _score(metric: Any, outputs: list[list[Any]]) -> float:
         return float(metric(arrays))
     except Exception as error:  # The user's code.
         raise E1912.error(f"the metric: {type(error).__name__}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy or torch as Python has it, everything else as it is."""
+    item = getattr(value, "item", None)
+    if not callable(item) or getattr(value, "ndim", None) != 0:
+        return value
+    return item()
 
 
 def _copied(value: Any) -> Any:

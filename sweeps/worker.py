@@ -28,12 +28,14 @@ STARTED = "started"
 @dataclass(frozen=True)
 class Setup:
     """What all jobs of a sweep have in common: the folder of artefacts, folders of modules, bytes of memory that a job
-    may take above what its process has, threads."""
+    may take above what its process has, threads; ``code`` is the digest of what workers load, which one that outlives
+    a sweep has to have in common with the next one."""
 
     store: str
     paths: tuple[str, ...] = ()
     memory: int | None = None
     threads: int = 1
+    code: str = ""
 
 
 def main(descriptor: int, parent: int) -> None:

@@ -42,6 +42,14 @@ def not_figures(cell: Any) -> Any:
     return [cell.program]
 
 
+def scalars(cell: Any) -> Mapping[str, Any]:
+    """Figures as NumPy has them, and one that is none."""
+    import numpy as np
+
+    made = {"single": np.float32(0.5), "count": np.int64(3), "flag": np.bool_(True), "rank 0": np.zeros(())}
+    return made if cell.program != "array" else {"several": np.zeros(2)}
+
+
 def _greedy() -> None:
     held = bytearray(1 << 30)
     held[:] = b"1" * len(held)

@@ -59,6 +59,11 @@ def no_metric(outputs: list[list[Any]]) -> float:
     raise KeyError("labels")
 
 
+def not_a_number(outputs: list[list[Any]]) -> float:
+    """A metric that has nothing to say."""
+    return float("nan")
+
+
 class _Empty(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x[:0]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from etir.sweeps import Cell, Results, Row
 from etir.sweeps.jobs import Outcome
 from etir.sweeps.page import sweep_page
-from etir.sweeps.report import changes, pareto
+from etir.sweeps.report import changes, csv_text, pareto
 from etir.tools import et_sweep
 
 from etir_testing.devtools.browser import Browser
@@ -97,6 +97,28 @@ def test_compilations_are_compared_on_the_machine_that_compiled() -> None:
     assert [
         c.what for c in changes([replace(after, host="new")], [replace(after, figures=before.figures, host="there")])
     ] == ["compile_seconds"]
+
+
+def test_what_is_no_number_and_the_user_s_own_seconds() -> None:
+    here = _row("none", "int8")
+    good, bad = ({**here.figures, "accuracy": value, "load_seconds": 1.0} for value in (90.0, float("nan")))
+    one, other = replace(here, figures=good), replace(here, figures=bad)
+    assert [(c.what, c.better) for c in changes([other], [one])] == [("accuracy", False)]
+    assert [(c.what, c.better) for c in changes([one], [other])] == [("accuracy", True)]
+    assert changes([other], [other]) == []
+    slow = replace(here, figures={**good, "load_seconds": 5.0})
+    assert [(c.what, c.better) for c in changes([slow], [one])] == [("load_seconds", False)]
+    assert changes([replace(slow, host="there")], [one]) == []
+
+
+def test_csv_of_names_and_messages_of_any_kind() -> None:
+    names = ['a,b "c"', "größe; 模型", "=1+1", "<script>"]
+    message = "first\r\nsecond\rthird\n, and\u2028more"
+    text = csv_text([replace(_row("none", "int8"), program=name, message=message) for name in names])
+    found = list(csv.DictReader(io.StringIO(text)))
+    assert [row["program"] for row in found] == names
+    assert {row["message"] for row in found} == {"first\nsecond\nthird\n, and\u2028more"}
+    assert csv_text([]).count("\n") == 1
 
 
 def test_names_with_slashes_are_not_mixed_up() -> None:

@@ -146,3 +146,28 @@ def test_everything_that_decides_a_row_changes_its_id(tmp_path: Path) -> None:
     assert after[0] == first[0] and after[1] != first[1]
     manifest.write_text(manifest.read_text() + "\n")
     assert not {*ids()} & {*after}
+
+
+def test_where_a_plan_lies_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of two machines, which keep the same files in other folders, are of the same cells."""
+
+    def made(folder: Path) -> list[tuple[str, ...]]:
+        folder.mkdir()
+        (folder / "mine.json").write_text((ROOT / "targets" / "executorch.json").read_text())
+        (folder / "ranges.json").write_text("{}")
+        (folder / "net.pt2").write_bytes(b"no program")
+        (folder / "plan.toml").write_text(
+            'programs = ["net.pt2"]\ntargets = ["mine.json"]\n'
+            'recipes = [{name = "r", recipe = "static-int8", ranges = "ranges.json"}]\n'
+        )
+        plan = read_plan(folder / "plan.toml")
+        chains = Chains(plan)
+        ((program, cell),) = plan.cells()
+        assert (program.file, cell.compiled_for) == (str(folder / "net.pt2"), str(folder / "mine.json"))
+        return [(cell.name, *(job.key for job in chains.chain(program, cell).jobs))]
+
+    assert made(tmp_path / "here") == made(tmp_path / "there")
+    # A mapping's paths start where Python does; workers may be elsewhere.
+    monkeypatch.chdir(tmp_path / "here")
+    (program,) = read_plan({"programs": ["net.pt2"]}).programs
+    assert program.file == str(tmp_path / "here" / "net.pt2")

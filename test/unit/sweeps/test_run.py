@@ -138,6 +138,20 @@ def test_functions_that_give_no_figures(tmp_path: Path) -> None:
     assert row.error == "E1912" and "not figures by name" in row.message
 
 
+def test_figures_of_numpy_and_none(tmp_path: Path) -> None:
+    plan = {"function": cells.scalars, "programs": [{"name": "numbers"}, {"name": "array"}]}
+    rows = {row.program: row for row in etir.sweep(plan, tmp_path / "r.sqlite", jobs=0).rows()}
+    assert rows["numbers"].figures == {"single": 0.5, "count": 3, "flag": True, "rank 0": 0.0}
+    assert rows["array"].error == "E1912" and "figure 'several' is a ndarray" in rows["array"].message
+
+
+def test_a_metric_that_gives_no_number(tmp_path: Path) -> None:
+    program = {"factory": "etir_testing.sweeps.models:pair", "metric": "etir_testing.sweeps.models:not_a_number"}
+    (row,) = etir.sweep({"programs": [program], "targets": ["etir"]}, tmp_path / "r.sqlite", jobs=0).rows()
+    assert (row.status, row.message) == ("wrong", "the metric says nan")
+    assert row.figures["accuracy"] != row.figures["accuracy"] and int(row.figures["bytes"]) > 0  # type: ignore[arg-type]
+
+
 def test_a_program_that_is_wrong_or_does_not_fit(tmp_path: Path) -> None:
     net = {"name": "net", "factory": "etir_testing.sweeps.models:net", "tolerance": 0}
     plan = {"programs": [net], "targets": ["etir", "executorch"], "delegates": ["none", "reference"]}
@@ -208,6 +222,26 @@ def test_a_change_of_what_decides_makes_new_cells(tmp_path: Path) -> None:
     assert found.ran == 1 and [row.figures for row in found.rows()] == [{"value": 2}]
     with Results(tmp_path / "r.sqlite") as results:
         assert len(list(results.rows(latest=False))) == 2
+
+
+@pytest.mark.parametrize("jobs", [0, 1])
+def test_modules_that_change_while_this_process_runs(tmp_path: Path, jobs: int) -> None:
+    """A notebook: a module beside the plan is edited, and another plan has one of the same name."""
+
+    def sweep(folder: str, value: int, more: str = "") -> list[dict[str, Any]]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        source = f"def names():\n    return ['p{value}']\n\ndef cell(c):\n    return {{'value': {value}}}\n{more}"
+        (tmp_path / folder / "etir_test_mine.py").write_text(source)
+        path = tmp_path / folder / "plan.toml"
+        function = "another" if more else "cell"
+        path.write_text(f'function = "etir_test_mine:{function}"\n[[programs]]\neach = "etir_test_mine:names"\n')
+        return [{row.program: row.figures} for row in etir.sweep(path, tmp_path / "r.sqlite", jobs=jobs).rows()]
+
+    assert sweep("a", 1) == [{"p1": {"value": 1}}]
+    assert sweep("a", 20) == [{"p20": {"value": 20}}]
+    assert sweep("b", 300) == [{"p300": {"value": 300}}]
+    assert sweep("a", 20) == [{"p20": {"value": 20}}]
+    assert sweep("a", 4, "another = cell\n") == [{"p4": {"value": 4}}]
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
