@@ -78,6 +78,30 @@ def test_calibration_runs_once_for_what_is_observed_alike(tmp_path: Path, monkey
     assert len(ran) > 2 * first
 
 
+def test_targets_that_observe_alike_share_a_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """etir's kernels and XNNPACK compute the same layers on integers: the program runs once for both, and each row is
+    what it is without the other.
+    """
+    from etir.quantization import calibration
+
+    ran: list[int] = []
+    original = calibration._seen
+    monkeypatch.setattr(calibration, "_seen", lambda *given: ran.append(1) or original(*given))
+    recipes = [{"name": "int8", "recipe": "static-int8", "equalize": False}]
+    both = {"targets": ["etir", "executorch"], "delegates": ["none", "xnnpack"]}
+    exclude = [{"target": "etir", "delegates": "xnnpack"}, {"target": "executorch", "delegates": "none"}]
+    together = _rows(tmp_path / "both.sqlite", "uneven", recipes=recipes, exclude=exclude, **both)
+    assert len(ran) == 1 and {row.status for row in together.values()} == {"ok"}
+    alone = {
+        **_rows(tmp_path / "one.sqlite", "uneven", recipes=recipes),
+        **_rows(tmp_path / "other.sqlite", "uneven", recipes=recipes, targets=["executorch"], delegates=["xnnpack"]),
+    }
+    assert len(ran) == 3
+    for name, row in together.items():
+        same = {key: value for key, value in row.figures.items() if key != "compile_seconds"}
+        assert same == {key: value for key, value in alone[name].figures.items() if key != "compile_seconds"}
+
+
 def test_a_row_of_nothing_is_not_ok(tmp_path: Path) -> None:
     (row,) = _rows(tmp_path / "r.sqlite", "empty").values()
     assert (row.status, row.is_good) == ("unchecked", False) and "no call gives a number" in row.message
