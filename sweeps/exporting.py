@@ -2,6 +2,9 @@
 
 The artefact has the bytes of the ``.pt2`` file, the flat inputs of each call, the outputs of eager torch for them, and
 the data for calibration. Everything that follows reads these, so that a factory runs once, in one process.
+
+Inputs are in memory as those that the program was exported on: a program of channels-last inputs reads its bytes as
+channels last, and a runtime is given bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from etir.diagnostics import EtirError
+from etir.lowering.functionalize.strides import dim_order
 from etir.lowering.import_fx import require_torch
 from etir.quantization.samples import samples_of
 from etir.sweeps.calls import imported
@@ -45,7 +49,8 @@ def export_program(program: ProgramEntry) -> bytes:
         if program.samples is not None:
             calls = [tuple(_tensor(v) for v in call) for call in _calls(program.samples)]
         expected = [[_detached(leaf) for leaf in tree.tree_leaves(module(*call))] for call in copy.deepcopy(calls)]
-    flat = [[_detached(leaf) for leaf in tree.tree_leaves(call)] for call in calls]
+    example = tree.tree_leaves(exported.example_inputs or ())
+    flat = [_laid_out(tree.tree_leaves(call), example) for call in calls]
     if program.calibration is not None:
         calibration: Sequence[Sequence[Any]] = [list(call) for call in _calls(program.calibration)]
     else:
@@ -142,3 +147,21 @@ def _tensor(value: Any) -> Any:
 def _detached(value: Any) -> Any:
     torch = require_torch()
     return value.detach().clone().contiguous() if isinstance(value, torch.Tensor) else value
+
+
+def _laid_out(values: Sequence[Any], example: Sequence[Any]) -> list[Any]:
+    """Copies of a call's inputs, the elements of each in memory in the order of those of the example's."""
+    like = [*example, *[None] * len(values)]
+    return [_like(value, other) for value, other in zip(values, like, strict=False)]
+
+
+def _like(value: Any, other: Any) -> Any:
+    """A copy of an input with the dim order of another one; row-major where that has none, or another rank."""
+    torch = require_torch()
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor) or value.dim() != other.dim():
+        return _detached(value)
+    order = dim_order(other.shape, other.stride())
+    if order is None:
+        return _detached(value)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return _detached(value.permute(order)).permute(back)

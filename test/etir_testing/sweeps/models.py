@@ -59,6 +59,14 @@ def no_metric(outputs: list[list[Any]]) -> float:
     raise KeyError("labels")
 
 
+def channels_last() -> Model:
+    """A convolution that is exported on a tensor with the channels innermost, and called on another that has not."""
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 2, 3, 6, 5)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    return Model(module, (x.contiguous(memory_format=torch.channels_last),), more=[(y,)])
+
+
 def not_a_number(outputs: list[list[Any]]) -> float:
     """A metric that has nothing to say."""
     return float("nan")

@@ -102,6 +102,12 @@ def test_targets_that_observe_alike_share_a_calibration(tmp_path: Path, monkeypa
         assert same == {key: value for key, value in alone[name].figures.items() if key != "compile_seconds"}
 
 
+def test_inputs_that_are_channels_last(tmp_path: Path) -> None:
+    """The runtimes take bytes: those of every call are in the order of the inputs that the program was exported on."""
+    rows = _rows(tmp_path / "r.sqlite", "channels_last", targets=["etir", "executorch"])
+    assert {name: row.status for name, row in rows.items()} == dict.fromkeys(rows, "ok") and len(rows) == 2
+
+
 def test_a_row_of_nothing_is_not_ok(tmp_path: Path) -> None:
     (row,) = _rows(tmp_path / "r.sqlite", "empty").values()
     assert (row.status, row.is_good) == ("unchecked", False) and "no call gives a number" in row.message
