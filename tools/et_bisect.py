@@ -29,7 +29,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> ToolParser:
     parser = ToolParser("et-bisect", "Find the pass and the rewrite after which a program computes something else.")
-    parser.add_argument("input", help="a module's text, at any level")
     parser.add_argument(
         "--output-dir", default="bisect", metavar="DIR", help="where before.mlir and after.mlir go (default: bisect)"
     )

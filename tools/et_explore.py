@@ -22,12 +22,12 @@ from etir.tools.common import (
     Console,
     ToolParser,
     check_output,
-    read_bytes,
     read_head,
     run_tool,
     usage_error,
     write_output,
 )
+from etir.tools.trace_arguments import add_record_argument, opened_trace
 
 if TYPE_CHECKING:
     from etir.devtools.trace.read import Trace
@@ -47,7 +47,7 @@ def _parser() -> ToolParser:
     parser.add_argument("input", nargs="?", help="a trace, or a .pte file")
     parser.add_argument("-o", "--output", metavar="FILE", help="the page (default: the input's name with .html)")
     parser.add_argument("--trace", metavar="FILE", help="the same as the input")
-    parser.add_argument("--record", metavar="FILE", help="the ETRecord of a .pte file of the stock pipeline")
+    add_record_argument(parser)
     parser.add_argument(
         "--profile", action="append", default=[], metavar="FILE", help="an ETDump; repeat it for several methods"
     )
@@ -73,7 +73,6 @@ def _parser() -> ToolParser:
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     from etir.devtools.page.explore import explore
-    from etir.devtools.trace.open import open_trace
 
     given = [path for path in (arguments.input, arguments.trace) if path is not None]
     if len(given) != 1:
@@ -82,11 +81,10 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         suffix = SUFFIXES.get(arguments.format, ".html")
         arguments.output = f"page{suffix}" if given[0] == "-" else str(Path(given[0]).with_suffix(suffix))
     check_output(arguments.output)
-    for path in (*arguments.profile, arguments.values, arguments.compare, arguments.record):
+    for path in (*arguments.profile, arguments.values, arguments.compare):
         if path is not None:
             read_head(path)
-    name, data = read_bytes(given[0])
-    trace = open_trace(data, name, arguments.record)
+    trace = opened_trace(given[0], arguments.record)
     if arguments.format != "html":
         write_output(arguments.output, _exported(arguments, trace))
         return OK

@@ -30,6 +30,7 @@ from etir.tools.common import (
     usage_error,
     write_output,
 )
+from etir.tools.trace_arguments import add_record_argument, opened_trace
 
 if TYPE_CHECKING:
     from etir.devtools.inspector import Inspector
@@ -47,7 +48,7 @@ def _parser() -> ToolParser:
         "inputs", nargs="+", metavar="input", help="a profile (.etdp), two of them, a trace, or a .pte file"
     )
     parser.add_argument("--trace", metavar="FILE", help="what et-compile --trace wrote, or the .pte file")
-    parser.add_argument("--record", metavar="FILE", help="the ETRecord of a .pte file of the stock pipeline")
+    add_record_argument(parser)
     parser.add_argument(
         "--by",
         default="line",
@@ -76,10 +77,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.record is not None:
         read_head(arguments.record)
     if read_head(first).startswith(b"PK") or read_head(first)[4:8] == b"ET12":
-        from etir.devtools.trace.open import open_trace
-
-        name, data = read_bytes(first)
-        return _of_trace(arguments, open_trace(data, name, arguments.record))
+        return _of_trace(arguments, opened_trace(first, arguments.record))
     if len(arguments.inputs) > 2:
         raise usage_error(f"one profile is shown, or two are compared; there are {len(arguments.inputs)}")
     if len(arguments.inputs) == 2:

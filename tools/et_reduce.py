@@ -40,7 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> ToolParser:
     parser = ToolParser("et-reduce", "Make a program that fails as small as it can be and still fail.")
-    parser.add_argument("input", help="a module's text, at any level")
     parser.add_argument("-o", dest="output", required=True, metavar="FILE", help="the text to write, with its weights")
     parser.add_argument("--error", metavar="ID", help="the program fails when the passes raise this error")
     parser.add_argument(

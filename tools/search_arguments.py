@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def add_search_arguments(parser: ToolParser) -> None:
-    """Add what both tools have, except for the module's file, their outputs and checks of their own."""
+    """Add what both tools have, except for their outputs and checks of their own."""
+    parser.add_argument("input", help="a module's text, at any level")
     parser.add_argument("-p", "--pass-pipeline", dest="pipeline", metavar="TEXT", help="the passes: a,b{option=1}")
     parser.add_argument("--compile-to", metavar="PHASE", choices=PHASES, help="or all passes up to a phase")
     parser.add_argument("--target", default="executorch", help="whose kernels the phases lower for")

@@ -11,15 +11,10 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.traits import IsTerminator
 
-from etir.backends.api.registry import backend_of_runtime_id
 from etir.devtools.checks import Answer
-from etir.devtools.values.interpreted import copied
-from etir.diagnostics import EtirError
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.program import ConstantOp, GetWeightOp, NoneOp, StringOp
 from etir.dialects.sym.ops import ConstantOp as SymConstantOp
-from etir.interpret.errors import E1005
-from etir.interpret.interpreter import Interpreter
 from etir.passes.infra.base import is_private
 
 CONSTANTS = (GetWeightOp, ConstantOp, NoneOp, StringOp, SymConstantOp)
@@ -146,35 +141,3 @@ def _named(op: Operation) -> dict[str, None]:
             if isinstance(attribute, SymbolRefAttr):
                 found[attribute.root_reference.data] = None
     return found
-
-
-class Steps:
-    """How many operations or instructions a run takes: a changed loop may have no end.
-
-    ``limit`` is None to count only; more steps than that raise error E1005.
-    """
-
-    def __init__(self, limit: int | None = None) -> None:
-        self.count, self.limit = 0, limit
-
-    def of(self, candidate: Candidate, method: str) -> int:
-        """The steps that all samples take together. Raises what the interpreter does, too."""
-        self.count = 0
-        for sample in candidate.samples:
-            interpreter = Interpreter(candidate.module, "auto", backend_of_runtime_id)
-            interpreter.watch, interpreter.before_instruction = self._one, self._one
-            interpreter.run([copied(value) for value in sample], method)
-        return self.count
-
-    def _one(self, *_: Any) -> None:
-        self.count += 1
-        if self.limit is not None and self.count > self.limit:
-            raise E1005.error(f"the program has not ended after {self.limit} steps")
-
-    def end(self, candidate: Candidate, method: str) -> bool:
-        """Whether the program comes to its end within the limit."""
-        try:
-            self.of(candidate, method)
-        except EtirError:
-            return False
-        return True

@@ -12,22 +12,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from etir.backends.api.registry import backend_of_runtime_id
+from etir.devtools.reduction.runs import Course, definitions_of
 from etir.devtools.values.interpreted import copied
 from etir.devtools.values.replayed import method_of
-from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import CallOp, InputsOp, MoveOp, ReturnOp
 from etir.dialects.et.values import BufferOp, ScalarOp
 from etir.dialects.literals import scalar_attr
-from etir.interpret.interpreter import Interpreter
 from etir.passes.analysis.memory_effects import effects_of, storage_of
-
-Histories = list[list[list[tuple[int, Any]]]]
-"""Of each sample and each value definition: the instructions that wrote it, with what it was after them."""
 
 
 def straight_method(module: ModuleOp, name: str) -> MethodOp | None:
@@ -41,47 +36,13 @@ def parts(method: MethodOp) -> list[int]:
     return [i for i, op in enumerate(method.instructions) if not isinstance(op, (InputsOp, ReturnOp))]
 
 
-def histories(module: ModuleOp, method: str, samples: Sequence[Sequence[Any]]) -> Histories:
-    """What the buffers of a method hold in the course of a run; nothing for a program that cannot be interpreted."""
-    op = straight_method(module, method)
-    assert op is not None
-    number = {instruction: i for i, instruction in enumerate(op.instructions)}
-    defined = definitions_of(op)
-    index = {result: i for i, one in enumerate(defined) for result in one.results}
-    found: Histories = []
-    for sample in samples:
-        now = [-1]
-        seen: list[list[tuple[int, Any]]] = [[] for _ in defined]
-        interpreter = Interpreter(module, "auto", backend_of_runtime_id)
-
-        def begin(instruction: Operation, now: list[int] = now) -> None:
-            now[0] = number[instruction]
-
-        def watch(value: SSAValue, held: Any, now: list[int] = now, seen: list[list[tuple[int, Any]]] = seen) -> None:
-            if isinstance(value, OpResult) and value in index:
-                seen[index[value]].append((now[0], copied(held)))
-
-        interpreter.before_instruction, interpreter.watch = begin, watch
-        try:
-            interpreter.run([copied(value) for value in sample], method)
-        except EtirError:
-            return []
-        found.append(seen)
-    return found
-
-
-def definitions_of(method: MethodOp) -> list[Operation]:
-    """What a method defines before its first instruction."""
-    instructions = dict.fromkeys(method.instructions)
-    return [op for op in method.body.blocks[0].ops if op not in instructions]
-
-
 def extracted(
-    module: ModuleOp, name: str, kept: Sequence[int], samples: Sequence[Sequence[Any]], known: Histories
+    module: ModuleOp, name: str, kept: Sequence[int], samples: Sequence[Sequence[Any]], courses: Sequence[Course]
 ) -> tuple[MethodOp, list[list[Any]]] | None:
     """The instructions of these numbers as a method, and its inputs for each sample.
 
-    None where they need a number that is another one in each sample, or where nothing is known of what a buffer held.
+    ``courses`` are those of the whole method; there are none where it cannot be interpreted. None where the
+    instructions need a number that is another one in each sample, or where nothing is known of what a buffer held.
     """
     whole = straight_method(module, name)
     assert whole is not None
@@ -117,7 +78,7 @@ def extracted(
     for scalar, first in numbers.items():
         if scalar.result in own or not _is_computed_before(every, scalar, first):
             continue
-        held = [[value for at, value in past[definitions[scalar]] if at < first][-1:] for past in known]
+        held = [[value for at, value in course.held[definitions[scalar]] if at < first][-1:] for course in courses]
         if not held or not held[0] or any(one != held[0] for one in held):
             return None
         number = scalar_attr(held[0][0])
@@ -128,7 +89,7 @@ def extracted(
     for number, sample in enumerate(samples):
         values = {v: value for v, value in zip(inputs, sample, strict=True) if v in own}
         for buffer, first in late.items():
-            past = known[number][definitions[buffer]] if known else []
+            past = courses[number].held[definitions[buffer]] if courses else []
             held = [value for at, value in past if at < first]
             if not held:
                 return None

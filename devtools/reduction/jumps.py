@@ -8,23 +8,20 @@ always false, and then what no condition depends on is left out. A method whose 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.ir import Block, Operation
 
-from etir.backends.api.registry import backend_of_runtime_id
 from etir.devtools.reduction.candidate import Candidate, around
-from etir.devtools.reduction.instructions import definitions_of, erase_unused, in_the_callers_memory, number_written_by
+from etir.devtools.reduction.instructions import erase_unused, in_the_callers_memory, number_written_by
+from etir.devtools.reduction.runs import Course, courses_of, definitions_of
 from etir.devtools.values.interpreted import copied
 from etir.devtools.values.replayed import method_of
-from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import InputsOp, JumpFalseOp, JumpOp, NextOp, ReturnOp
 from etir.dialects.et.values import BufferOp, ScalarOp
-from etir.interpret.interpreter import Interpreter
 from etir.passes.analysis.memory_effects import effects_of, storage_of
 
 LONGEST_LINE = 20_000
@@ -47,42 +44,6 @@ def instruction_count(module: ModuleOp, name: str) -> int:
         if method is None
         else sum(1 for op in method.instructions if not isinstance(op, (InputsOp, ReturnOp, NextOp)))
     )
-
-
-@dataclass
-class Course:
-    """How one run went: the instructions by number as they ran, and what each definition was after which of them."""
-
-    path: list[int]
-    held: list[list[tuple[int, Any]]]
-
-
-def courses_of(candidate: Candidate, name: str) -> list[Course]:
-    """How the run of each sample goes; nothing for a program that cannot be interpreted."""
-    method = method_of(candidate.module, name)
-    assert method is not None
-    number = {op: i for i, op in enumerate(method.instructions)}
-    defined = definitions_of(method)
-    index = {result: i for i, op in enumerate(defined) for result in op.results}
-    found: list[Course] = []
-    for sample in candidate.samples:
-        course = Course([], [[] for _ in defined])
-        interpreter = Interpreter(candidate.module, "auto", backend_of_runtime_id)
-
-        def begin(instruction: Operation, course: Course = course) -> None:
-            course.path.append(number[instruction])
-
-        def watch(value: SSAValue, held: Any, course: Course = course) -> None:
-            if isinstance(value, OpResult) and value in index:
-                course.held[index[value]].append((len(course.path) - 1, copied(held)))
-
-        interpreter.before_instruction, interpreter.watch = begin, watch
-        try:
-            interpreter.run([copied(value) for value in sample], name)
-        except EtirError:
-            return []
-        found.append(course)
-    return found
 
 
 def in_one_line(candidate: Candidate, name: str) -> list[Candidate]:

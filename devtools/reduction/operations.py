@@ -14,37 +14,13 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from etir.backends.api.registry import backend_of_runtime_id
 from etir.devtools.reduction.candidate import CONSTANTS, Candidate, around, counts, function_of
+from etir.devtools.reduction.runs import Values, values_of
 from etir.devtools.values.interpreted import copied
-from etir.diagnostics import EtirError
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import is_static
 from etir.dialects.et.program import GetWeightOp, WeightOp
 from etir.dialects.et.weights import SyntheticAttr
-from etir.interpret.interpreter import Interpreter
-
-Values = list[dict[SSAValue, Any]]
-"""Of each sample: what every value of a method was."""
-
-
-def values_of(candidate: Candidate, method: str) -> Values:
-    """What every value of the method is; nothing for a program that cannot be run."""
-    found: Values = []
-    for sample in candidate.samples:
-        seen: dict[SSAValue, Any] = {}
-        interpreter = Interpreter(candidate.module, "auto", backend_of_runtime_id)
-
-        def watch(value: SSAValue, held: Any, seen: dict[SSAValue, Any] = seen) -> None:
-            seen[value] = copied(held)
-
-        interpreter.watch = watch
-        try:
-            interpreter.run([copied(value) for value in sample], method)
-        except EtirError:
-            return []
-        found.append(seen)
-    return found
 
 
 def extracted(candidate: Candidate, method: str, kept: Sequence[Operation], values: Values) -> Candidate | None:

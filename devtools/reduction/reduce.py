@@ -9,7 +9,8 @@ plainer. What does not verify, or cannot be judged, is stepped around.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -21,7 +22,6 @@ from etir.devtools.reduction import jumps, operations, sizes
 from etir.devtools.reduction.candidate import (
     Candidate,
     Reduced,
-    Steps,
     StillFails,
     around,
     count_of,
@@ -30,8 +30,9 @@ from etir.devtools.reduction.candidate import (
     function_of,
     without,
 )
-from etir.devtools.reduction.instructions import extracted, histories, parts, straight_method
+from etir.devtools.reduction.instructions import extracted, parts, straight_method
 from etir.devtools.reduction.plainer import with_synthetic_weights, without_outputs, without_places
+from etir.devtools.reduction.runs import Steps, courses_of, values_of
 from etir.devtools.values.replayed import method_of
 from etir.diagnostics import EtirError, SourceLocation
 from etir.dialects.et.weights import digest_of
@@ -142,22 +143,10 @@ class _Reduction:
         if jumps.method_with_jumps(candidate.module, self.method) is None:
             return candidate
         every = jumps.idle(candidate.module, self.method)
-        courses = jumps.courses_of(candidate, self.method)
-        start = candidate
-
-        def fails(kept: list[int]) -> bool:
-            nonlocal candidate
-            left = dict.fromkeys(kept)
-            gone = [number for number in every if number not in left]
-            made = jumps.thinned(start, self.method, gone, courses) if len(courses) == len(start.samples) else None
-            if not self.fails(made):
-                return False
-            assert made is not None
-            candidate = made
-            return True
-
-        without(every, fails)
-        return candidate
+        courses = courses_of(candidate, self.method)
+        if len(courses) != len(candidate.samples):
+            return candidate
+        return self.with_as_few(candidate, every, lambda gone: jumps.thinned(candidate, self.method, gone, courses))
 
     def decided(self, candidate: Candidate) -> Candidate:
         """Without the conditions that do not matter."""
@@ -176,12 +165,12 @@ class _Reduction:
 
     def fewer(self, candidate: Candidate, every: list[int]) -> Candidate:
         """Without the instructions that can be left out of a method without jumps."""
-        known = histories(candidate.module, self.method, candidate.samples)
+        courses = courses_of(candidate, self.method)
         best = candidate
 
         def fails(kept: list[int]) -> bool:
             nonlocal best
-            found = extracted(candidate.module, self.method, kept, candidate.samples, known)
+            found = extracted(candidate.module, self.method, kept, candidate.samples, courses)
             if found is None:
                 return False
             made = Candidate(around(candidate.module, found[0]), found[1])
@@ -215,7 +204,7 @@ class _Reduction:
     def smaller(self, candidate: Candidate) -> Candidate:
         """As few operations as possible, with what they read from outside as inputs."""
         every = self.block(candidate)
-        values = operations.values_of(candidate, self.method)
+        values = values_of(candidate, self.method)
         best = candidate
 
         def fails(kept: list[Operation]) -> bool:
@@ -239,23 +228,27 @@ class _Reduction:
         """With what is read, or a constant, instead of each operation that does not matter, inside of others, too."""
         for by_constants in (False, True):
             every = operations.replaceable(candidate.module, self.method)
-            start = candidate
-
-            def fails(
-                kept: list[int], every: list[int] = every, start: Candidate = start, constants: bool = by_constants
-            ) -> bool:
-                nonlocal candidate
-                left = dict.fromkeys(kept)
-                gone = [place for place in every if place not in left]
-                made = operations.replaced(start, self.method, gone, constants)
-                if not self.fails(made):
-                    return False
-                assert made is not None
-                candidate = made
-                return True
-
-            without(every, fails)
+            make = partial(operations.replaced, candidate, self.method, by_constants=by_constants)
+            candidate = self.with_as_few(candidate, every, make)
         return candidate
+
+    def with_as_few(
+        self, candidate: Candidate, every: list[int], make: Callable[[list[int]], Candidate | None]
+    ) -> Candidate:
+        """What ``make`` makes of a candidate when as many as possible of ``every`` are gone and it still fails."""
+        best = candidate
+
+        def fails(kept: list[int]) -> bool:
+            nonlocal best
+            left = dict.fromkeys(kept)
+            made = make([one for one in every if one not in left])
+            if made is None or not self.fails(made):
+                return False
+            best = made
+            return True
+
+        without(every, fails)
+        return best
 
     # --- everything else ---------------------------------------------------------------------------------------------
 
