@@ -1,5 +1,6 @@
 /* The C interface on a program whose method `forward` takes and gives one float tensor of shape [2, 3]: prints the
- * output. Wrong calls must fail with a message and leave the method usable. */
+ * output, and writes the profile of two runs and the values in them to the second and third file that are named. Wrong
+ * calls must fail with a message and leave the method usable. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,12 @@
     return 1;                                                       \
   }
 
+static int write_file(const char* path, const void* data, size_t size) {
+  FILE* file = fopen(path, "wb");
+  const int good = file != NULL && fwrite(data, 1, size, file) == size;
+  return file != NULL && fclose(file) == 0 && good;
+}
+
 int main(int argc, char** argv) {
   float data[6] = {1, 2, 3, 4, 5, 6};
   const int32_t sizes[2] = {2, 3};
@@ -20,9 +27,10 @@ int main(int argc, char** argv) {
   etir_program* program;
   etir_method* method;
   const etir_value* y;
-  size_t i;
+  const void* profile;
+  size_t i, size;
 
-  CHECK(argc == 2);
+  CHECK(argc == 4);
   CHECK(etir_program_open("no such file", 1) == NULL);
   CHECK(strstr(etir_last_error(), "no such file") != NULL);
   CHECK(etir_program_load(data, sizeof(data), 1) == NULL);
@@ -62,6 +70,23 @@ int main(int argc, char** argv) {
   CHECK(y != NULL && y->kind == ETIR_TENSOR && y->rank == 2 && y->nbytes == 24);
   CHECK(etir_method_output(method, 1) == NULL);
   for (i = 0; i < y->nbytes / sizeof(float); ++i) printf("%g\n", ((const float*)y->data)[i]);
+
+  profile = etir_method_profile(method, &size);
+  CHECK(profile == NULL && size == 0 && strstr(etir_last_error(), "etir_method_record") != NULL);
+  CHECK(etir_method_record(method, 0) == 0);
+  CHECK(etir_method_run(method, &x, 1) == 0);
+  CHECK(etir_method_profile(method, &size) != NULL && size > 0);
+  CHECK(etir_method_profile_values(method, &size) == NULL && size == 0);
+  CHECK(etir_method_record(method, 1) == 0); /* from the beginning again */
+  for (i = 0; i < 2; ++i) CHECK(etir_method_run(method, &x, 1) == 0);
+  CHECK(etir_method_num_dropped(method) == 0);
+  profile = etir_method_profile(method, &size);
+  CHECK(profile != NULL && write_file(argv[2], profile, size));
+  profile = etir_method_profile_values(method, &size);
+  CHECK(profile != NULL && write_file(argv[3], profile, size));
+  etir_method_stop_recording(method);
+  CHECK(etir_method_profile(method, &size) == NULL && etir_method_num_dropped(method) == 0);
+  CHECK(etir_method_run(method, &x, 1) == 0);
   etir_method_free(method);
   etir_method_free(NULL);
   etir_program_free(NULL);

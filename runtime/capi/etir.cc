@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "devtools/etdump_writer.h"
+#include "devtools/recording.h"
 #include "platform/host_module.h"
 #include "platform/value_names.h"
 
@@ -25,6 +28,8 @@ struct etir_method {
   std::vector<host::Output> outputs;
   std::vector<etir_value> values;
   std::deque<std::vector<etir_value>> items;  // of lists; addresses must not change
+  std::unique_ptr<host::Recording> recording;
+  std::string profile;  // made when it is asked for
 };
 
 namespace {
@@ -238,7 +243,7 @@ int etir_method_run(etir_method* method, const etir_value* inputs, size_t count)
     method->values.clear();
     method->items.clear();
     std::vector<host::Output> outputs;
-    const host::Status status = method->method->run(converted, &outputs);
+    const host::Status status = method->method->run(converted, &outputs, method->recording.get());
     if (!status.ok()) {
       remember(status);
       return 1;
@@ -251,6 +256,58 @@ int etir_method_run(etir_method* method, const etir_value* inputs, size_t count)
 
 const etir_value* etir_method_output(const etir_method* method, size_t index) {
   return index < method->values.size() ? &method->values[index] : nullptr;
+}
+
+int etir_method_record(etir_method* method, int values) {
+  return guarded(1, [&] {
+    etir_method_stop_recording(method);
+    host::RecordingOptions options;
+    options.values = values != 0;
+    auto recording = std::make_unique<host::Recording>(options);
+    if (!recording->ok()) {
+      remember("the machine has no memory left for a recording");
+      return 1;
+    }
+    method->recording = std::move(recording);
+    return 0;
+  });
+}
+
+void etir_method_stop_recording(etir_method* method) {
+  method->recording.reset();
+  method->profile = std::string();
+}
+
+const void* etir_method_profile(etir_method* method, size_t* size) {
+  return guarded<const void*>(nullptr, [&]() -> const void* {
+    *size = 0;
+    if (method->recording == nullptr) {
+      remember("nothing is recorded: call etir_method_record before the runs");
+      return nullptr;
+    }
+    method->profile = host::write_etdump(*method->recording, *method->method);
+    if (method->profile.empty()) {
+      remember("the profile is too large for its format: record fewer runs");
+      return nullptr;
+    }
+    *size = method->profile.size();
+    return method->profile.data();
+  });
+}
+
+const void* etir_method_profile_values(etir_method* method, size_t* size) {
+  *size = 0;
+  if (method->recording == nullptr || !method->recording->keeps_values()) {
+    remember("no values are recorded: call etir_method_record with values before the runs");
+    return nullptr;
+  }
+  *size = method->recording->num_value_bytes();
+  return method->recording->value_bytes();
+}
+
+uint64_t etir_method_num_dropped(const etir_method* method) {
+  const host::Recording* recording = method->recording.get();
+  return recording == nullptr ? 0 : recording->recorder().dropped() + recording->dropped_values();
 }
 
 const char* etir_last_error(void) { return last_error.c_str(); }

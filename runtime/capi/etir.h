@@ -92,6 +92,26 @@ ETIR_API int etir_method_run(etir_method* method, const etir_value* inputs, size
 /* Output of the last run that worked, valid until the next run; NULL when there is none. */
 ETIR_API const etir_value* etir_method_output(const etir_method* method, size_t index);
 
+/* Where the time of runs goes, as an ETDump, the profile format of ExecuTorch's developer tools: et-inspect, et-explore
+ * and the Inspector read it.
+ *
+ *   etir_method_record(method, 0);
+ *   for (i = 0; i < 20; ++i) etir_method_run(method, &x, 1);
+ *   const void* profile = etir_method_profile(method, &size);   then fwrite(profile, 1, size, file) into a .etdp file
+ *
+ * _record begins a recording of all runs from here on, and forgets an earlier one. With `values` not 0 it also keeps
+ * what every instruction left, and the outputs: copies of up to a GiB. Memory is taken as it is filled. */
+ETIR_API int etir_method_record(etir_method* method, int values);
+/* Ends the recording and frees its memory. */
+ETIR_API void etir_method_stop_recording(etir_method* method);
+/* The profile of the runs until now, and the bytes of the values that it refers to, which go into a file of their own.
+ * NULL when nothing is recorded; the profile also when it is larger than its format allows. Valid until the next run or
+ * call that is about the recording. */
+ETIR_API const void* etir_method_profile(etir_method* method, size_t* size);
+ETIR_API const void* etir_method_profile_values(etir_method* method, size_t* size);
+/* Events and values that there was no room for; they are missing in the profile. */
+ETIR_API uint64_t etir_method_num_dropped(const etir_method* method);
+
 /* What went wrong in the last call of this thread that failed: a sentence, and the number of the check in
  * core/checks.def (0 for failures outside of a program). */
 ETIR_API const char* etir_last_error(void);

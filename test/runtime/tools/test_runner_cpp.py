@@ -64,8 +64,10 @@ def test_hello_world_is_short() -> None:
     assert len(body.splitlines()) <= 5
 
 
-def test_c_interface(built: Path, model: Path) -> None:
-    assert run(built / "capi/etir_capi_test", model) == (0, "\n".join([*EXPECTED, ""]), "")
+def test_c_interface(built: Path, model: Path, tmp_path: Path) -> None:
+    dump, values = tmp_path / "run.etdp", tmp_path / "run.bin"
+    assert run(built / "capi/etir_capi_test", model, dump, values) == (0, "\n".join([*EXPECTED, ""]), "")
+    is_profile_of_two_runs(dump, values, model)
 
 
 def test_thread_pool(built: Path) -> None:
@@ -212,12 +214,8 @@ def test_et_run_refuses_bad_arrays(built: Path, model: Path, tmp_path: Path) -> 
             assert run(built / "tools/et-run", model, "--input", tmp_path / "part.npy")[0] == 1
 
 
-def test_et_run_writes_profiles(built: Path, model: Path, tmp_path: Path) -> None:
-    """The profile of two runs, with values; what Python says of the same file."""
-    dump, values = tmp_path / "run.etdp", tmp_path / "run.bin"
-    (tmp_path / "x.bin").write_bytes(np.arange(1, 7, dtype=np.float32).tobytes())
-    command = [built / "tools/et-run", model, "--input", tmp_path / "x.bin", "--repeat", "2", "--etdump", dump]
-    assert run(*command, "--values", values)[0] == 0
+def is_profile_of_two_runs(dump: Path, values: Path, model: Path) -> None:
+    """What Python says of a profile that the runtime wrote, with values."""
     profile = read_profile(dump.read_bytes(), read_pte(model.read_bytes()))
     assert (profile.runs, profile.method, profile.dropped) == (2, "forward", 0)
     assert profile.program == hashlib.sha256(model.read_bytes()).hexdigest()
@@ -226,6 +224,15 @@ def test_et_run_writes_profiles(built: Path, model: Path, tmp_path: Path) -> Non
     assert output.value is not None
     data = value_bytes(output.value.tensors[0], values.read_bytes())
     assert np.frombuffer(data, np.float32).tolist() == [float(text) for text in EXPECTED]
+
+
+def test_et_run_writes_profiles(built: Path, model: Path, tmp_path: Path) -> None:
+    """The profile of two runs, with values; what Python says of the same file."""
+    dump, values = tmp_path / "run.etdp", tmp_path / "run.bin"
+    (tmp_path / "x.bin").write_bytes(np.arange(1, 7, dtype=np.float32).tobytes())
+    command = [built / "tools/et-run", model, "--input", tmp_path / "x.bin", "--repeat", "2", "--etdump", dump]
+    assert run(*command, "--values", values)[0] == 0
+    is_profile_of_two_runs(dump, values, model)
     for options, text in (
         (["--values", values], "--values needs --etdump"),
         (["--etdump", tmp_path / "none" / "x"], "error[E0903]: cannot write"),
