@@ -16,9 +16,12 @@ export function dragged(element, move) {
   for (const end of ["pointerup", "pointercancel"]) element.addEventListener(end, () => element.removeEventListener("pointermove", follow));
 }
 
-/** Columns for panes side by side; what is given back lies between two of them and shares out their room. */
-export function betweenPanes(panes, elements) {
-  const weights = elements.map(() => 1);
+/**
+ * Columns for panes side by side, as wide as their weights say; what is given back lies between two of them and shares
+ * out their room.
+ */
+export function betweenPanes(panes, elements, given) {
+  const weights = [...given];
   const share = () => {
     panes.style.gridTemplateColumns = weights.map((weight) => `minmax(0, ${weight}fr)`).join(" ");
   };

@@ -1,6 +1,6 @@
 // The panes of text: a level, the sources, the tree of modules.
 import { highlight, highlightPython, make, ms, unit } from "./dom.js";
-import { List } from "./list.js";
+import { heightOf, List } from "./list.js";
 import { DECLARES } from "./model.js";
 
 const WIDEST = 500;
@@ -178,6 +178,11 @@ export class SourcePane {
     return this.rows.length === 0;
   }
 
+  /** Whether the text of any file is there. */
+  get hasText() {
+    return this.model.data.files.some(({ text }) => text !== null);
+  }
+
   #addFile(file, cited, { name, text }) {
     this.rows.push({ kind: "file", text: name });
     const lines = [...cited.keys()].sort((a, b) => a - b);
@@ -311,6 +316,12 @@ export class ModuleTree {
 
   get empty() {
     return this.root.children.size === 0;
+  }
+
+  /** Pixels that it takes when all of it is open. */
+  get height() {
+    const rows = (node) => [...node.children.values()].reduce((sum, child) => sum + 1 + rows(child), 0);
+    return heightOf(rows(this.root)) + 2;
   }
 
   all(node) {

@@ -6,6 +6,9 @@ const HEIGHT = 18;
 const SPARE = 8;
 const MARKS = 7;
 
+/** Pixels of so many lines. */
+export const heightOf = (length) => length * HEIGHT;
+
 export class List {
   /**
    * @param {string} label what a screen reader calls it
@@ -43,7 +46,7 @@ export class List {
     this.length = length;
     this.lit = new Uint8Array(length);
     this.litLines = [];
-    this.inner.style.height = `${length * HEIGHT}px`;
+    this.inner.style.height = `${heightOf(length)}px`;
     this.refill();
   }
 

@@ -100,6 +100,8 @@ class Page {
 
   #left() {
     byId("modules").append(this.tree.element);
+    // A short list of modules leaves its room to what stands above it; from here on nothing moves.
+    byId("left").style.setProperty("--modules", `${this.tree.height}px`);
     byId("passes").append(...passList(this.model, (index) => this.showPass(index)));
     const choose = (passes) => {
       byId("modules").hidden = passes;
@@ -133,7 +135,9 @@ class Page {
       return this.panes.get(index);
     });
     elements.push(...this.shown.map((pane) => pane.element));
-    panes.replaceChildren(...elements, ...betweenPanes(panes, elements));
+    // What stands for the text of files that are not there needs little room.
+    const weights = elements.map((element) => (element === this.source.element && !this.source.hasText ? 0.55 : 1));
+    panes.replaceChildren(...elements, ...betweenPanes(panes, elements, weights));
     this.source.start();
     for (const pane of this.shown) pane.start();
     this.active = this.shown.at(-1);
@@ -326,6 +330,12 @@ class Page {
     if (this.pinned) this.light(this.pinned.origins, null);
   }
 
+  /** Of the pane that is being worked in, or of the first that can be drawn. */
+  #toggleGraph() {
+    const pane = [this.active, ...this.shown].find((one) => !one.graphButton.hidden);
+    if (pane) this.graph(pane);
+  }
+
   #keyboard() {
     preferred.addEventListener("change", () => {
       usePreferred();
@@ -344,7 +354,7 @@ class Page {
         n: () => this.showPass(this.pass + 1),
         p: () => this.showPass(this.pass - 1),
         t: () => this.theme(),
-        g: () => !this.active.graphButton.hidden && this.graph(this.active),
+        g: () => this.#toggleGraph(),
         "?": () => this.help(),
       };
       if (!(event.key in keys)) return;

@@ -53,16 +53,16 @@ export class Search {
     this.on = on;
     this.at = -1;
     this.found = [];
-    let waiting = 0;
+    this.waiting = 0;
     this.input.addEventListener("input", () => {
-      clearTimeout(waiting);
-      waiting = setTimeout(() => this.run(shown()), 120);
+      clearTimeout(this.waiting);
+      this.waiting = setTimeout(() => this.run(shown()), 120);
     });
     this.input.addEventListener("focus", () => this.input.value && this.run(shown()));
     this.input.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown" || event.key === "ArrowUp" || event.key === "Enter") {
         event.preventDefault();
-        if (!this.found.length) this.run(shown());
+        if (this.waiting || !this.found.length) this.run(shown()); // what is typed, not what was found before
         const by = event.key === "ArrowUp" || (event.key === "Enter" && event.shiftKey) ? -1 : 1;
         this.go(this.at + by);
       } else if (event.key === "Escape") {
@@ -81,6 +81,8 @@ export class Search {
   }
 
   run(levels) {
+    clearTimeout(this.waiting);
+    this.waiting = 0;
     const query = this.input.value.trim();
     this.at = -1;
     this.found = [];
