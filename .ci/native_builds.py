@@ -14,7 +14,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "test"))
 
 from etir_testing.runtime.builds import build
 
-BUILDS = {"release": ("etir_kernel_test", "etir_executor_test"), "fuzz": ("etir_fuzz", "etir_executor_test")}
+BUILDS = {
+    "release": ("etir_kernel_test", "etir_executor_test"),
+    "fuzz": ("etir_fuzz", "etir_bundled_fuzz", "etir_executor_test"),
+}
 """Targets by the preset; see etir_testing/runtime/kernels.py, test/fuzz.py and .ci/sanitizers, which ask for them."""
 
 if __name__ == "__main__":

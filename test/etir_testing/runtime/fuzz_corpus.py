@@ -27,6 +27,9 @@ sys.path.insert(0, str(ROOT / "runtime" / "kernels"))
 import torch
 from generate import letter, load_manifest, split_arguments
 
+from etir.emit.bundled import write_bundled
+from etir.emit.bundled.model import BundledProgram, Case, Suite, Tensor
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model
 from etir.emit.pte.model import IntList
 
@@ -198,3 +201,15 @@ def main() -> int:
         (CORPUS / name).write_bytes(data)
     print(f"{len(made)} seeds, {sum(map(len, made.values()))} bytes")
     return 0
+
+
+def bundled_seeds() -> dict[str, bytes]:
+    """Bundled programs with values of every kind, without cases, and without suites; bytes stand for their program."""
+    program = b"\x10\0\0\0ET12" + bytes(56)
+    floats = Tensor(ScalarType.FLOAT, (2, 3), (1, 0), bytes(24))
+    halves, empty = Tensor(ScalarType.HALF, (4,), (0,), bytes(8)), Tensor(ScalarType.FLOAT, (0, 2), (0, 1), b"")
+    number = Tensor(ScalarType.LONG, (), (), bytes(8))
+    kinds = Suite("forward", (Case((floats, 1, True, 2.5), (floats, halves)), Case((floats,), ())))
+    several = (Suite("a", (Case((empty, number), (number, 1)),)), Suite("b", ()))
+    files: dict[str, tuple[Suite, ...]] = {"kinds": (kinds,), "several": several, "none": ()}
+    return {name: write_bundled(BundledProgram(program, suites)) for name, suites in files.items()}
