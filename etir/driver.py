@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
-from etir.backends.api.fallback import FallbackPolicy
+from etir.backends.api.fallback import FallbackPolicy, LeftToKernels
 from etir.backends.api.registry import backend_dialects, parse_delegate
 from etir.dialects.context import EtContext
 from etir.dialects.et.origin import remove_origins
@@ -91,6 +91,9 @@ def _compile(
     times = [(p.name, p.time.wall + p.verify.wall) for p in report.passes]
     emission = emit_program(module, EmitOptions(debug_info=chosen.debug_info))
     delegation, warnings = ctx.attachments.get(DelegationReport), tuple(ctx.diagnostics)
+    left = ctx.attachments.get(LeftToKernels)
+    if delegation is not None and left is not None:
+        delegation = delegation.with_left(left.reasons)
     compiled = Program(module, chosen, emission, pipeline_text(passes), times, delegation, warnings)
     if recording is not None:
         compiled.trace = recording.finish(compiled.buffer, times)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.func import FuncOp
 
@@ -18,8 +18,16 @@ class FallbackPolicy:
     is_refused: bool = False
 
 
+@dataclass(frozen=True)
+class LeftToKernels:
+    """Why functions that a backend has claimed run on the kernels, by the name of the function: an id and a message."""
+
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
+
+
 def left_to_kernels(ctx: EtContext, func: FuncOp, error: EtirError) -> None:
-    """Say as warnings why ``func`` runs on the kernels after all; raises ``error`` where no fallback is allowed.
+    """Say as warnings, and for the report, why ``func`` runs on the kernels after all; raises ``error`` where that is
+    not allowed.
 
     What has no place is at the first operation of the function that has one.
     """
@@ -28,6 +36,9 @@ def left_to_kernels(ctx: EtContext, func: FuncOp, error: EtirError) -> None:
     policy = ctx.attachments.get(FallbackPolicy)
     if policy is not None and policy.is_refused:
         raise EtirError(found) from error
+    left = ctx.attachments.get(LeftToKernels) or LeftToKernels()
+    left.reasons[func.sym_name.data] = "; ".join(f"{d.id.id}: {d.message}" for d in found)
+    ctx.attachments.set(LeftToKernels, left)
     note = f"@{func.sym_name.data} runs on the kernels; with fallback=refuse this is an error"
     ctx.diagnostics += [replace(d, severity=Severity.WARNING, notes=(*d.notes, note)) for d in found]
 

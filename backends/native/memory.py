@@ -100,18 +100,19 @@ class Memory:
         """The place, or a copy of it, whose last dim has elements side by side."""
         return place if place.strides[-1] == 1 or place.shape[-1] == 1 else self.copy(place, like=like)
 
-    def new_image(self, shape: tuple[int, ...], border: tuple[int, int], value: float) -> Place:
-        """New memory for an image with a border of this number."""
+    def new_image(self, shape: tuple[int, ...], border: tuple[int, int], value: float, *, filled: bool = True) -> Place:
+        """New memory for an image with a border of this number, or of nothing that is read."""
         n, c, h, w = shape
         rows, columns = h + 2 * border[0], w + 2 * border[1]
         whole = (n, rows, columns, c)
         base = self.add(BufferOp(memref(whole))).results[0]
         place = Place(base, whole, row_major(whole))
-        for dim, extent, size in ((1, rows, border[0]), (2, columns, border[1])):
-            for start in (0, extent - size):
-                if size:
-                    self.fill(place.sliced(dim, start, size), value)
-        self._borders[base] = (*border, value)
+        if filled:
+            for dim, extent, size in ((1, rows, border[0]), (2, columns, border[1])):
+                for start in (0, extent - size):
+                    if size:
+                        self.fill(place.sliced(dim, start, size), value)
+            self._borders[base] = (*border, value)
         inner = place.sliced(1, border[0], h).sliced(2, border[1], w)
         return inner.permuted([0, 3, 1, 2])
 

@@ -60,9 +60,37 @@ def verify_places(accesses: Accesses, arena_bytes: int | None, arguments: Sequen
             first, last = lives[base]
             other_first, other_last = lives[other]
             if first <= other_last and other_first <= last:
+                one, two = (base, start), (other, other_start)
+                if first == other_last and _is_written_over(accesses, two, one, first):
+                    continue
+                if other_first == last and _is_written_over(accesses, one, two, last):
+                    continue
                 yield _misplaced(base, f"is at bytes [{start}, {end}), where {other.name} is at the same time "
                                        f"([{other_start}, {other_end}))")  # fmt: skip
         live.append(row)
+
+
+def _is_written_over(accesses: Accesses, under: tuple[Base, int], over: tuple[Base, int], number: int) -> bool:
+    """Whether the only operation at which both bases live, at these bytes, writes each float of the second one where it
+    has read that of the first one, and may do so.
+    """
+    if not 0 <= number < len(accesses.steps):
+        return False
+    op = accesses.steps[number]
+    operands = [*op.operands]
+    written = [value for value in operands if accesses.touched[value].base is over[0]]
+    if len(written) != 1 or [*op.writes()] != written:
+        return False
+    to = accesses.touched[written[0]]
+    allowed = [*template_of(op).in_place(op)]
+    for value in operands:
+        of = accesses.touched[value]
+        if of.base is not under[0]:
+            continue
+        is_there = under[1] + 4 * of.offset == over[1] + 4 * to.offset
+        if not is_there or value.type != written[0].type or allowed.count(value) != operands.count(value):
+            return False
+    return True
 
 
 def _op(base: Base) -> BufferOp:

@@ -5,6 +5,7 @@ A signal [n, c, l] is an image of one row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from xdsl.ir import SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dims import dims
 from etir.backends.native.places import Place
+from etir.backends.native.sizes import is_known
 from etir.dialects.schema_op import SchemaOp
 
 Pair = tuple[int, int]
@@ -75,10 +77,61 @@ def as_image(place: Place) -> Place:
     return Place(place.base, (n, c, 1, length), (batch, channel, length * column, column), place.offset)
 
 
-def image_shape(result: SSAValue, given: Place) -> tuple[int, int, int, int]:
-    """The dims [n, c, h, w] of a pool's result, which may have lost those of length 1."""
+def image_shape(result: SSAValue, given: Sequence[int]) -> tuple[int, int, int, int]:
+    """The dims [n, c, h, w] of a pool's result, which may have lost those of length 1; ``given`` are its operand's."""
     dims = _shape(result)
-    if len(dims) == len(given.shape):
+    if len(dims) == len(given):
         n, c, h, w = dims if len(dims) == 4 else (*dims[:2], 1, dims[2])
         return n, c, h, w
-    return given.shape[0], given.shape[1], 1, 1
+    return given[0], given[1], 1, 1
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Of a transposed convolution, the indices ``first``, ``first + stride``, ... of a dim of the result: ``count`` of
+    them read taps from ``tap`` on, every ``step``-th; index i reads at ``i + start`` with the first tap and one less
+    with each.
+    """
+
+    first: int
+    count: int
+    tap: int
+    taps: int
+    start: int
+
+
+def phases(window: Window, result: Sequence[int]) -> tuple[list[Phase], list[Phase]]:
+    """The phases of the rows and of the columns of a transposed convolution's result [..., h, w]."""
+    ways: tuple[list[Phase], list[Phase]] = ([], [])
+    for way, extent, size, stride, padding in zip(
+        ways, result[-2:], window.size, window.stride, window.padding, strict=True
+    ):
+        for first in range(min(stride, extent)):
+            tap = (first + padding) % stride
+            count = -(-(extent - first) // stride)
+            way.append(Phase(first, count, tap, -(-(size - tap) // stride), (first + padding - tap) // stride))
+    return ways
+
+
+def border_for(op: SchemaOp) -> tuple[Pair, float]:
+    """The border that a convolution or a pool wants around the image that it reads, and the number in it."""
+    window = window_of(op)
+    border = [*window.padding]
+    if operator_of(op) == "aten.convolution.default":
+        if not window.transposed:
+            return window.padding, 0.0
+        result, given = ((1, *_shape(v)[2:])[-2:] for v in (op.results[0], op.arg("input")))
+        border = [0, 0]
+        for d, way in enumerate(phases(window, result)):
+            for phase in way:
+                border[d] = max(border[d], phase.taps - 1 - phase.start, phase.count + phase.start - given[d])
+        return (border[0], border[1]), 0.0
+    dims = _shape(op.arg("self"))
+    given = (1, *dims[2:])[-2:]
+    result = image_shape(op.results[0], dims)
+    # A last window that is cut reads beyond the padding.
+    for d in (0, 1):
+        reach = (result[2 + d] - 1) * window.stride[d] + (window.size[d] - 1) * window.dilation[d] + 1
+        if is_known((reach, given[d])):
+            border[d] = max(border[d], reach - given[d] - window.padding[d])
+    return (border[0], border[1]), -math.inf if operator_of(op).startswith("aten.max") else 0.0

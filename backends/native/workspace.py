@@ -39,13 +39,13 @@ def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
     if not _has_buffers(func) and not kernels.has_activations:
         kernels.plan()
         return Planned(plan_function(func), None)
-    first, around = _in_turn(func, free, lambda at: _kernels(kernels, at), lambda at: _code(func, at))
-    outside = _outside(func, free, around)
-    if max(first) == first[0] and outside == 0:
-        return _planned(func, kernels, around)
-    second, other = _in_turn(func, free, lambda at: _code(func, at), lambda at: _kernels(kernels, at))
-    is_less = max(second) + _outside(func, free, other) < max(first) + outside
-    return _planned(func, kernels, other if is_less else around)
+    first = _in_turn(func, free, lambda at: _kernels(kernels, at), lambda at: _code(func, at))
+    if first is not None and first.second <= first.first and not first.outside:
+        return _planned(func, kernels, first.around)
+    second = _in_turn(func, free, lambda at: _code(func, at), lambda at: _kernels(kernels, at))
+    found = [turn for turn in (first, second) if turn is not None]
+    apart: Around = [APART] * len(func.body.block.args)
+    return _planned(func, kernels, min(found, key=lambda turn: turn.total).around if found else apart)
 
 
 def plan_code(func: FuncOp, free: Around) -> Planned:
@@ -88,18 +88,41 @@ def _around(func: FuncOp, kernels: LoweredFunction, around: Around) -> Planned:
 _Plan = Callable[[Around], tuple[int, Around]]
 
 
-def _in_turn(func: FuncOp, around: Around, first: _Plan, second: _Plan) -> tuple[tuple[int, int], Around]:
-    """What the two plans need, the second around the places of the first."""
-    one, places = first(around)
-    fixed: Around = [APART if place is None else place for place in places]
-    try:
-        return (one, second(fixed)[0]), fixed
-    except EtirError as error:
-        meeting = _outputs_over_inputs(func, fixed)
-        if E0703.id not in error.ids or not meeting:
-            raise
-        apart: Around = [APART if number in meeting else place for number, place in enumerate(around)]
-        return _in_turn(func, apart, first, second)
+@dataclass(frozen=True)
+class _Turn:
+    """Two plans, the second around the places of the first: what each needs, with ``outside`` bytes of inputs and
+    outputs that could be in the workspace and are not.
+    """
+
+    first: int
+    second: int
+    outside: int
+    around: Around
+
+    @property
+    def total(self) -> int:
+        """Bytes of the workspace and beside it."""
+        return max(self.first, self.second) + self.outside
+
+
+def _in_turn(func: FuncOp, free: Around, first: _Plan, second: _Plan) -> _Turn | None:
+    """The two plans; None where they cannot be around the same places, as where two inputs are given places that have
+    bytes in common. Outputs that are over inputs are outside then.
+    """
+    around: Around = free
+    fixed: Around = free
+    while True:
+        try:
+            one, places = first(around)
+            fixed = [APART if place is None else place for place in places]
+            return _Turn(one, second(fixed)[0], _outside(func, free, fixed), fixed)
+        except EtirError as error:
+            if E0703.id not in error.ids:
+                raise
+            meeting = _outputs_over_inputs(func, fixed)
+        if all(around[number] == APART for number in meeting):
+            return None
+        around = [APART if number in meeting else place for number, place in enumerate(around)]
 
 
 def _kernels(kernels: LoweredFunction, around: Around) -> tuple[int, Around]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -38,7 +38,8 @@ class Rejected:
 @dataclass(frozen=True)
 class PartitionReport:
     """One partition. Bytes are those of the tensors that cross its boundary, of its constants and of the buffers that
-    it owns; dynamic dims count at their upper bound. ``runtime_id`` is what the file calls the backend.
+    it owns; dynamic dims count at their upper bound. ``runtime_id`` is what the file calls the backend. ``on_kernels``
+    says why the backend leaves all of it to the target's kernels after all; empty where it does not.
     """
 
     name: str
@@ -51,6 +52,7 @@ class PartitionReport:
     constant_bytes: int
     state_bytes: int
     runtime_id: str
+    on_kernels: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,14 @@ class DelegationReport:
         """How many operators run on backends."""
         return sum(b.operators for b in self.backends)
 
+    def with_left(self, reasons: Mapping[str, str]) -> DelegationReport:
+        """The report that says of partitions, by name, why they run on the kernels after all."""
+        backends = [
+            replace(b, partitions=[replace(p, on_kernels=reasons.get(p.name, "")) for p in b.partitions])
+            for b in self.backends
+        ]
+        return replace(self, backends=backends)
+
     def summary(self) -> str:
         """One line: how much runs where."""
         parts = [
@@ -138,6 +148,8 @@ def _backend_lines(backend: BackendReport) -> list[str]:
             f"({partition.input_bytes:,} bytes), {partition.outputs} outputs ({partition.output_bytes:,} bytes), "
             f"{partition.constant_bytes:,} bytes of constants{owned}"
         )
+        if partition.on_kernels:
+            lines.append(f"    runs on the kernels: {partition.on_kernels}")
     for name, count in backend.claimed.items():
         lines.append(f"  claims  {count:5d} x {name}")
     for rejected in backend.rejected:

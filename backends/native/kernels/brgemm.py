@@ -162,6 +162,10 @@ class Brgemm(Template):
         (depth,) = integers(op, "depth", (k,))
         return op.extra if at_least(depth, k) and is_light(op.body.block) else ()
 
+    def in_place_always(self, op: BrgemmOp) -> Sequence[SSAValue]:
+        """None: a schedule may put sums into c."""
+        return ()
+
     def c(self, op: BrgemmOp, cpu: Cpu) -> CFunction:
         """Units are pairs of a block of rows and a panel (or several), of each product of the batch."""
         return ProductText(op, cpu).function()

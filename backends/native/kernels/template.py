@@ -60,6 +60,10 @@ class Template(ABC):
         """The operands that may be the very memory of what ``op`` writes: each float is read before it is written."""
         return ()
 
+    def in_place_always(self, op: Any) -> Sequence[SSAValue]:
+        """Those of :meth:`in_place` with any schedule: schedules are chosen when memory has been planned."""
+        return self.in_place(op)
+
     @abstractmethod
     def c(self, op: Any, cpu: Cpu) -> CFunction:
         """The C of ``op``."""

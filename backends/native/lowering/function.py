@@ -22,7 +22,7 @@ from etir.backends.native.functions import OUTPUTS
 from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, memref, row_major
-from etir.backends.native.windows import window_of
+from etir.backends.native.windows import border_for
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
 
@@ -137,7 +137,10 @@ class Lowering(Memory):
         if place is None or not is_image(place):
             dims = shape(value)
             whole = dims if len(dims) == 4 else (*dims[:2], 1, dims[2])
-            place = self.new_image((whole[0], whole[1], whole[2], whole[3]), border_of(value), 0.0)
+            border, number = border_of(value)
+            is_read = any(border)
+            border = border if is_read else border_after(value)
+            place = self.new_image((whole[0], whole[1], whole[2], whole[3]), border, number, filled=is_read)
             place = place if len(dims) == 4 else place.selected(2, 0)
         self.places[value] = place
         return place
@@ -218,17 +221,55 @@ def body(
     return region
 
 
-def border_of(value: SSAValue) -> tuple[int, int]:
-    """The zeros above and beside an image that the convolutions which read it want, the most of any."""
-    most = (0, 0)
+def border_of(value: SSAValue) -> tuple[tuple[int, int], float]:
+    """The border that the convolutions and pools which read an image want around it, the most of any, and the number in
+    it. Where they want different numbers it is what the first one wants: the others copy the image.
+    """
+    most, number = (0, 0), 0.0
     for use in value.uses:
         group = use.operation
-        if isinstance(group, GroupOp) and operator_of(group.root) == "aten.convolution.default":
+        if isinstance(group, GroupOp) and group.kind.data in ("convolution", "depthwise", "pool"):
             root = cast(SchemaOp, group.root)
-            if root.arg("input") is group.body.block.args[use.index] and not root.arg("transposed"):
-                border = window_of(root).padding
-                most = (max(most[0], border[0]), max(most[1], border[1]))
-    return most
+            if root.arg("self" if group.kind.data == "pool" else "input") is not group.body.block.args[use.index]:
+                continue
+            border, wanted = border_for(root)
+            if any(most) and wanted != number:
+                continue
+            number = wanted if any(border) else number
+            most = (max(most[0], border[0]), max(most[1], border[1]))
+    return most, number
+
+
+FLOAT_BY_FLOAT = ("map", "group_norm", "batch_norm")
+"""Kinds of groups that write each float of an image of what they read there last, and nothing else."""
+
+
+def border_after(value: SSAValue) -> tuple[int, int]:
+    """The border that an image wants which is made of this one float by float, when that is the last to read it: with
+    the same strides both can be in one memory.
+    """
+    last = _last_reader(value)
+    if not isinstance(last, GroupOp) or last.kind.data not in FLOAT_BY_FLOAT or value not in last.inputs:
+        return (0, 0)
+    result = last.outputs[0]
+    if shape(result) != shape(value) or next(v for v in last.inputs if shape(v) == shape(result)) is not value:
+        return (0, 0)
+    own, _ = border_of(result)
+    return own if any(own) else border_after(result)
+
+
+def _last_reader(value: SSAValue) -> Operation | None:
+    """The last operation that reads a tensor or a view of it."""
+    found: Operation | None = None
+    values = [value]
+    while values:
+        for use in values.pop().uses:
+            op = use.operation
+            if found is None or (op is not found and found.is_before_in_block(op)):
+                found = op
+            if isinstance(op, SchemaOp):
+                values += op.results
+    return found
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

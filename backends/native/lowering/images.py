@@ -9,7 +9,6 @@ divided by the stride are one, with every ``stride``-th tap of the window, read 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -21,7 +20,6 @@ from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import Body
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
 from etir.backends.native.places import Place
-from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import (
     BrgemmOp,
     DepthwiseOp,
@@ -32,7 +30,7 @@ from etir.backends.native.tile import (
     memref,
     row_major,
 )
-from etir.backends.native.windows import Window, as_image, image_shape, window_of
+from etir.backends.native.windows import Phase, Window, as_image, border_for, image_shape, phases, window_of
 from etir.dialects.schema_op import SchemaOp
 
 
@@ -190,41 +188,13 @@ def _product(
 # --- transposed convolutions ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Phase:
-    """Indices ``first``, ``first + stride``, ... of a dim of the result: ``count`` of them read taps from ``tap`` on,
-    every ``step``-th; index i reads at ``i + start`` with the first tap and one less with each.
-    """
-
-    first: int
-    count: int
-    tap: int
-    taps: int
-    start: int
-
-
-def _phases(extent: int, size: int, stride: int, padding: int) -> list[_Phase]:
-    found: list[_Phase] = []
-    for first in range(min(stride, extent)):
-        tap = (first + padding) % stride
-        count = -(-(extent - first) // stride)
-        found.append(_Phase(first, count, tap, -(-(size - tap) // stride), (first + padding - tap) // stride))
-    return found
-
-
 def _transposed(found: _Convolution, source: Place) -> None:
     lowering, window = found.lowering, found.window
     n, h, w, out = found.target.shape
-    _, c, rows, columns = source.shape
-    ways = [
-        _phases(extent, size, stride, padding)
-        for extent, size, stride, padding in zip((h, w), window.size, window.stride, window.padding, strict=True)
-    ]
-    border = [0, 0]
-    for d, extent in enumerate((rows, columns)):
-        for phase in ways[d]:
-            border[d] = max(border[d], phase.taps - 1 - phase.start, phase.count + phase.start - extent)
-    x = lowering.with_border(source, (border[0], border[1]), 0.0, found.root)
+    c = source.shape[1]
+    ways = phases(window, (h, w))
+    border, _ = border_for(found.root)
+    x = lowering.with_border(source, border, 0.0, found.root)
     batch, row, column, _ = x.strides
     panels = -(-out // lowering.panel)
     dense = (window.size[0], panels, window.size[1] * c, lowering.panel)
@@ -239,7 +209,7 @@ def _transposed(found: _Convolution, source: Place) -> None:
             b = whole.sliced(2, y.tap, y.taps, sy).sliced(3, z.tap, z.taps, sx)
             b = Place(b.base, (n, y.count, *b.shape[2:]), b.strides, b.offset)
 
-            def part(place: Place, y: _Phase = y, z: _Phase = z) -> Place:
+            def part(place: Place, y: Phase = y, z: Phase = z) -> Place:
                 return place.sliced(1, y.first, y.count, sy).sliced(2, z.first, z.count, sx)
 
             extras = [part(e) for e in found.extras]
@@ -263,15 +233,10 @@ def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     window = window_of(root)
     given = lowering.place(outside[root.arg("self")])
     source = as_image(given)
-    kind, value = ("max", -math.inf) if operator_of(root).startswith("aten.max") else ("mean", 0.0)
-    dims = image_shape(root.results[0], given)
-    # A last window that is cut reads beyond the padding.
-    border = [window.padding[0], window.padding[1]]
-    for d in (0, 1):
-        reach = (dims[2 + d] - 1) * window.stride[d] + (window.size[d] - 1) * window.dilation[d] + 1
-        if is_known((reach, source.shape[2 + d])):
-            border[d] = max(border[d], reach - source.shape[2 + d] - window.padding[d])
-    x = lowering.with_border(source, (border[0], border[1]), value, root)
+    kind = "max" if operator_of(root).startswith("aten.max") else "mean"
+    dims = image_shape(root.results[0], given.shape)
+    border, value = border_for(root)
+    x = lowering.with_border(source, border, value, root)
     skipped = [b - p for b, p in zip(border, window.padding, strict=True)]
     x = Place(x.base, x.shape, x.strides, x.offset + skipped[0] * x.strides[1] + skipped[1] * x.strides[2])
     result = group.outputs[0]

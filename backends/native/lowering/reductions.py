@@ -1,7 +1,10 @@
 """Reductions: one number for all elements of some dims.
 
 A reduction along the dims that lie innermost is ``tile.reduce``; one that leaves the innermost dim is a window of
-``tile.pool``, whose vectors go along what is left.
+``tile.pool``, whose vectors go along what is left. Where the innermost dim is one of an image's channels, and columns,
+rows and images are reduced, as by the norms of a batch or of a group, that is done one dim after another: what is
+between them is as many times smaller as the dim is long, while a copy of the image with the dims in another order would
+take its memory once more.
 """
 
 from __future__ import annotations
@@ -13,11 +16,15 @@ from xdsl.ir import Operation, Region, SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import Body
+from etir.backends.native.kernels.loops import collapsed
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members
 from etir.backends.native.lowering.images import identity
 from etir.backends.native.places import Place
+from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import PoolOp, ReduceOp, YieldOp, body_of
 
+LANES = 8
+"""Elements side by side that are worth vectors; fewer are copied to where more are."""
 KINDS = {
     "aten.mean.dim": "mean",
     "aten.sum.dim_IntList": "sum",
@@ -50,6 +57,10 @@ def reduce_to(
         inner = [d for d in range(kept) if x.strides[d] == 1 and x.shape[d] != 1][0]
         _as_windows(lowering, kind, x, out, inner, like, center)
         return
+    if (dim := _first_of_several(x, kept)) is not None:
+        part = _without(lowering, kind, x, dim, kept, like, center)
+        reduce_to(lowering, kind, part, out, like)
+        return
     flat = lowering.viewed(x, (*out.shape, math.prod(x.shape[kept:])), like)
     flat = lowering.side_by_side(flat, like)
     extra: list[SSAValue] = []
@@ -74,6 +85,56 @@ def _lies_along(x: Place, out: Place) -> bool:
     kept = len(out.shape)
     found = [d for d in range(kept) if x.strides[d] == 1 and x.shape[d] != 1]
     return bool(found) and out.strides[found[0]] == 1 and len(x.shape) - kept <= 2
+
+
+def _first_of_several(x: Place, kept: int) -> int | None:
+    """The dim that is reduced first where the elements of another one lie side by side, and no view has those of a
+    result so; None where one operation does it, or where too few lie side by side.
+    """
+    if not is_known((*x.shape, *x.strides)):
+        return None
+    flat = x.viewed((*x.shape[:kept], math.prod(x.shape[kept:])))
+    if flat is not None and (flat.strides[-1] in (0, 1) or flat.shape[-1] == 1):
+        return None
+    lanes = [d for d, n in enumerate(x.shape) if n != 1 and x.strides[d] == 1]
+    others = [d for d in range(kept, len(x.shape)) if x.shape[d] != 1 and d not in lanes]
+    if len(lanes) != 1 or not others:
+        return None
+    first = min(others, key=lambda d: (x.strides[d], d))
+    order = _by_stride(x, first)
+    dims, _ = collapsed([x.shape[d] for d in order], [[x.strides[d] for d in order]])
+    return first if dims[-1] >= LANES else None
+
+
+def _by_stride(x: Place, without: int) -> list[int]:
+    """The dims but one, the innermost last."""
+    return sorted((d for d in range(len(x.shape)) if d != without), key=lambda d: (-x.strides[d], d))
+
+
+def _without(
+    lowering: Lowering, kind: str, x: Place, dim: int, kept: int, like: Operation, center: Place | None
+) -> Place:
+    """``x`` reduced along one dim, which is gone: new memory in which dims lie in the order that they have in ``x``."""
+    order = _by_stride(x, dim)
+    shape = [x.shape[d] for d in order]
+    made = lowering.buffer(shape)
+    rows = [[x.strides[d] for d in order], [*made.strides]]
+    if center is not None:
+        # With an element for each of those that lie side by side, so that vectors of it are loaded, too.
+        inner = [d for d in range(len(x.shape)) if d < kept or x.strides[d] == 1]
+        more = [x.shape[d] for d in inner[kept:]]
+        center = Place(center.base, (*center.shape, *more), (*center.strides, *[0] * len(more)), center.offset)
+        center = lowering.copy(center, like=like) if more else center
+        of = dict(zip(inner, center.strides, strict=True))
+        rows.append([of.get(d, 0) for d in order])
+    dims, steps = collapsed(shape, rows)
+    taps, stride = x.shape[dim], x.strides[dim]
+    of_x = Place(x.base, (*dims, taps), (*steps[0], stride), x.offset)
+    to = Place(made.base, tuple(dims), tuple(steps[1]), made.offset)
+    middle = None if center is None else Place(center.base, tuple(dims), tuple(steps[2]), center.offset)
+    _as_windows(lowering, kind, of_x, to, len(dims) - 1, like, middle)
+    left = [d for d in range(len(x.shape)) if d != dim]
+    return made.permuted([order.index(d) for d in left])
 
 
 def _as_windows(

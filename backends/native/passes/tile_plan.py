@@ -1,12 +1,13 @@
 """``tile-plan``: places of buffers in the arena, reused where their lives do not overlap.
 
 Before ``%m = tile.buffer : memref<197x3072xf32>``, after ``%m = tile.buffer at 605184 : memref<197x3072xf32>``. The
-planner is the one that places tensors of methods (``passes/analysis/planning``).
+planner is the one that places tensors of methods (``passes/analysis/planning``). As there, what an operation writes may
+lie over an operand that nothing reads afterwards, where its template reads each float before it writes the same one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, i64
@@ -14,13 +15,15 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from etir.backends.native.functions import PLACES, outputs_of, tile_functions
+from etir.backends.native.kernels import template_of
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, TemplateOp, extent_of
+from etir.backends.native.users import base_of, place_of
 from etir.backends.native.view import view_of
 from etir.dialects.context import EtContext
 from etir.dialects.et.workspace import APART, alignment_of
 from etir.passes.analysis.planning.algorithms import plan
-from etir.passes.analysis.planning.problem import Buffer, Problem
+from etir.passes.analysis.planning.problem import Buffer, Problem, Share
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -51,12 +54,15 @@ def plan_function(func: FuncOp, around: Sequence[int | None] | None = None) -> i
     end = len(func.body.block.ops)
     items = [_buffer(key, op.result, live.get(op.result, [0])) for key, op in enumerate(buffers)]
     inputs = len(arguments) - outputs_of(func) if arguments else 0
+    lives: dict[SSAValue, Sequence[int]] = {op.result: live.get(op.result, [0]) for op in buffers}
+    keys: dict[SSAValue, int] = {op.result: key for key, op in enumerate(buffers)}
     for number, arg in enumerate(arguments):
         if around is not None and around[number] == APART:
             continue
         at = [-1, *live.get(arg, [])] if number < inputs else [*live.get(arg, []), end]
         items.append(_buffer(len(buffers) + number, arg, at, None if around is None else around[number]))
-    placed = plan(Problem(items))
+        lives[arg], keys[arg] = at, len(buffers) + number
+    placed = plan(Problem(items, shares=[*_in_place(func, keys, lives)]))
     for key, op in enumerate(buffers):
         op.properties["at"] = IntegerAttr(placed.offsets[key], i64)
     if arguments:
@@ -68,6 +74,30 @@ def plan_function(func: FuncOp, around: Sequence[int | None] | None = None) -> i
 def _buffer(key: int, value: SSAValue, at: Sequence[int], place: int | None = None) -> Buffer:
     size = 4 * most(extent_of(value.type))
     return Buffer(key, size, ((min(at), max(at)),), alignment_of(size) if place is None else 16, fixed_offset=place)
+
+
+def _in_place(func: FuncOp, keys: Mapping[SSAValue, int], lives: Mapping[SSAValue, Sequence[int]]) -> Iterator[Share]:
+    """What operations may write over their operands: memory that is read for the last time, by memory that is written
+    for the first time, float for float.
+    """
+    for number, op in enumerate(func.body.block.ops):
+        if not isinstance(op, TemplateOp) or len(op.writes()) != 1:
+            continue
+        allowed = [*template_of(op).in_place_always(op)]
+        to = op.writes()[0]
+        result = base_of(to)
+        if not allowed or result not in keys or min(lives[result]) != number:
+            continue
+        for operand in dict.fromkeys(base_of(value) for value in allowed):
+            if operand is result or operand not in keys or max(lives[operand]) != number:
+                continue
+            reads = [value for value in op.operands if base_of(value) is operand]
+            offsets = {place_of(value).offset: None for value in reads}
+            same = all(value.type == to.type and allowed.count(value) == reads.count(value) for value in reads)
+            if same and len(offsets) == 1:
+                displacement = 4 * (next(iter(offsets)) - place_of(to).offset)
+                if isinstance(displacement, int):
+                    yield Share(number, keys[operand], keys[result], displacement)
 
 
 @register_pass

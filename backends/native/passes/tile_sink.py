@@ -1,4 +1,4 @@
-"""``tile-sink``: the border of an image is written right before the image.
+"""``tile-sink``: the border of an image is written with the image.
 
 Before::
 
@@ -7,9 +7,11 @@ Before::
     tile.map %woven(%x) { tile.yield %0 }
     tile.brgemm %woven, %w, %inside()
 
-After, the map of the border follows that of ``%woven``. The lowering makes an image with its border and then what
-the image is computed of, so that all of the image would take memory while its operands are prepared; the first layers
-of a net, whose images are the largest, have that at the peak of their memory.
+After, the map of the border follows that of the image. The lowering makes an image with its border and then what the
+image is computed of, so that all of the image would take memory while its operands are prepared; the first layers of a
+net, whose images are the largest, have that at the peak of their memory. Where the image is the result of elementwise
+operators, it may have the memory of their operand (``tile-plan``), as nothing of it is there before. What reads an
+image while it writes the first part of it finds its border.
 """
 
 from __future__ import annotations
@@ -40,31 +42,36 @@ def sink_fills(func: FuncOp) -> None:
             if base not in waiting or waiting[base]:
                 waiting.setdefault(base, []).append(op)
             continue
+        read = dict.fromkeys(base_of(value) for value in op.reads())
         for base in dict.fromkeys(base_of(value) for value in op.operands):
-            for fill in waiting.get(base, ()):
-                _move(fill, op)
+            fills = waiting.get(base, [])
             waiting[base] = []
+            for fill in fills if base in read else reversed(fills):
+                _move(fill, op, after=base not in read)
 
 
-def _move(fill: MapOp, before: TemplateOp) -> None:
-    """Move a fill, with the casts that only it uses."""
+def _move(fill: MapOp, to: TemplateOp, *, after: bool) -> None:
+    """Move a fill before or after an operation, with the casts that only it uses."""
     moved: list[Operation] = [fill]
     value = fill.out
     while view_of(value.owner) is not None and value.has_one_use():
         assert isinstance(value.owner, Operation)
         moved.append(value.owner)
         value = value.owner.operands[0]
-    block = before.parent
+    block = to.parent
     assert block is not None
-    for op in reversed(moved):
+    for op in reversed(moved) if not after else moved:
         op.detach()
-        block.insert_op_before(op, before)
+        if after:
+            block.insert_op_after(op, to)
+        else:
+            block.insert_op_before(op, to)
 
 
 @register_pass
 @dataclass(frozen=True)
 class TileSinkPass(Pass):
-    """Write the borders of images right before the images"""
+    """Write the borders of images with the images"""
 
     name = "tile-sink"
 

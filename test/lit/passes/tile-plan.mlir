@@ -1,4 +1,4 @@
-// RUN: et-opt -p tile-plan %s | filecheck %s
+// RUN: et-opt -p tile-plan,verify-tile %s | filecheck %s
 
 // %1 is not read any more when %2 is written.
 func.func @f(%x: memref<64xf32>, %y: memref<64xf32>) attributes {native.outputs = 1 : i64} {
@@ -14,3 +14,38 @@ func.func @f(%x: memref<64xf32>, %y: memref<64xf32>) attributes {native.outputs 
 // CHECK:      tile.buffer at [[A:[0-9]+]]
 // CHECK-NEXT: tile.buffer at {{[0-9]+}}
 // CHECK-NEXT: tile.buffer at [[A]]
+
+// What an elementwise operation writes lies over what it has read for the last time, float for float.
+func.func @over(%x: memref<8x16xf32>, %y: memref<8x16xf32>) attributes {native.outputs = 1 : i64} {
+  %0 = tile.buffer : memref<8x16xf32>
+  %1 = tile.buffer : memref<8x16xf32>
+  tile.softmax %x, %0 : memref<8x16xf32>, memref<8x16xf32>
+  tile.map %1(%0) : memref<8x16xf32>(memref<8x16xf32>) {
+  ^bb0(%a: f32):
+    %b = arith.mulf %a, %a : f32
+    tile.yield %b : f32
+  }
+  tile.softmax %1, %y : memref<8x16xf32>, memref<8x16xf32>
+  func.return
+}
+// CHECK:      func.func @over
+// CHECK-NEXT: tile.buffer at 0
+// CHECK-NEXT: tile.buffer at 0
+
+// A copy of rows as columns does not.
+func.func @turned(%x: memref<8x16xf32>, %y: memref<8x16xf32>) attributes {native.outputs = 1 : i64} {
+  %0 = tile.buffer : memref<8x16xf32>
+  %1 = tile.buffer : memref<8x16xf32>
+  %columns = memref.reinterpret_cast %1 to offset: [0], sizes: [8, 16], strides: [1, 8] : memref<8x16xf32> to memref<8x16xf32, strided<[1, 8]>>
+  tile.softmax %x, %0 : memref<8x16xf32>, memref<8x16xf32>
+  tile.map %columns(%0) : memref<8x16xf32, strided<[1, 8]>>(memref<8x16xf32>) {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  tile.softmax %1, %y : memref<8x16xf32>, memref<8x16xf32>
+  func.return
+}
+// CHECK:      func.func @turned
+// CHECK-NEXT: tile.buffer at [[A:[0-9]+]]
+// CHECK-NOT:  tile.buffer at [[A]]
+// CHECK:      func.return

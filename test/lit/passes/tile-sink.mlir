@@ -2,7 +2,7 @@
 // RUN: et-opt -p tile-plan,verify-tile %s | filecheck --check-prefix=BEFORE %s
 // RUN: et-opt -p tile-sink,tile-plan{workspace},verify-tile %s | filecheck --check-prefix=WITHIN %s
 
-// The border is written when the copy that the image is computed of is there: %woven is where the image ends.
+// The border is written after the image, when the copy that it is computed of is there: %woven is where the image ends.
 func.func @border(%x: memref<4x256xf32>, %y: memref<256x4xf32>) attributes {native.outputs = 1 : i64} {
   %image = tile.buffer : memref<258x4xf32>
   %first = memref.reinterpret_cast %image to offset: [0], sizes: [1, 4], strides: [4, 1] : memref<258x4xf32> to memref<1x4xf32, strided<[4, 1]>>
@@ -34,10 +34,11 @@ func.func @border(%x: memref<4x256xf32>, %y: memref<256x4xf32>) attributes {nati
 }
 // CHECK:      func.func @border
 // CHECK:        tile.map %columns(%x)
+// CHECK:        tile.map %inside(%woven)
 // CHECK:        tile.map %first()
 // CHECK:        tile.map %last()
 // CHECK-NEXT:     arith.constant
-// CHECK:        tile.map %inside(%woven)
+// CHECK:        tile.map %y(%inside)
 
 // BEFORE:     tile.map %first()
 // BEFORE:     tile.map %columns(%x)

@@ -500,3 +500,35 @@ func.func @own_image(%t: memref<5x3x8xf32>, %y: memref<1x6x4x8xf32>) attributes 
   }
   func.return
 }
+
+// -----
+
+// A map may write over what it reads, float for float, and not one float further on.
+// CHECK: error[E1167]: the buffer at 4 of memref<16xf32> is at bytes [4, 68), where the buffer at 0 of memref<17xf32> is at the same time ([0, 68))
+func.func @over(%x: memref<17xf32>, %y: memref<16xf32>, %z: memref<16xf32>) attributes {native.outputs = 2 : i64} {
+  %0 = tile.buffer at 0 : i64 : memref<17xf32>
+  %1 = tile.buffer at 4 : i64 : memref<16xf32>
+  %2 = tile.buffer at 4 : i64 : memref<16xf32>
+  %part = memref.reinterpret_cast %0 to offset: [0], sizes: [16], strides: [1] : memref<17xf32> to memref<16xf32>
+  tile.map %0(%x) : memref<17xf32>(memref<17xf32>) {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  tile.map %1(%part) : memref<16xf32>(memref<16xf32>) {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  tile.map %2(%1) : memref<16xf32>(memref<16xf32>) {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  tile.map %y(%2) : memref<16xf32>(memref<16xf32>) {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  tile.map %z(%2) : memref<16xf32>(memref<16xf32>) {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  func.return
+}

@@ -11,10 +11,14 @@ from torch import nn
 
 import etir
 import etir.runtime
-from etir.backends.native import cc, placing
+from etir.backends.native import cc, compile, placing
 from etir.backends.native.blob import read_blob
 from etir.backends.native.image import Image
+from etir.backends.reference.lowered import PASSES
 from etir.diagnostics import EtirError
+from etir.passes.analysis.planning.errors import E0703
+from etir.passes.infra.pipeline import parse_pipeline
+from etir.pipeline import stages
 from etir.program import Program
 from etir.runtime import RuntimeFailure
 
@@ -159,3 +163,104 @@ def test_a_workspace_that_is_too_small() -> None:
     changed[at : at + 4] = np.array([size + 64], "<u4").tobytes()
     with pytest.raises(RuntimeFailure, match="at byte 40"):
         etir.runtime.load(bytes(changed), native="refuse")["forward"]
+
+
+def test_places_that_cannot_be_cost_no_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs that other delegates have put at bytes in common are apart from the workspace: nothing is left to the
+    kernels for that.
+    """
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(64, 96), nn.Linear(96, 32)
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return self.second(torch.relu(self.first(x)) * y)
+
+    given = torch.randn(16, 64), torch.randn(16, 96)
+    monkeypatch.setattr(compile, "free_places", lambda *_: [0, 64, None])
+    module = Two().eval()
+    program = etir.compile(torch.export.export(module, given), target="etir", delegates=["native{cpus=x86-64}"])
+    assert program.warnings == ()
+    (blob,) = (read_blob(data) for data in blobs_of(program.buffer))
+    assert len(blob.variants) == 1
+    (got,) = etir.runtime.load(program).forward(*given)
+    torch.testing.assert_close(torch.as_tensor(got), module(*given).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_left_to_the_kernels_is_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that fails is a warning with its id, and a line of the partition in the report."""
+
+    def fails(*_: object) -> None:
+        raise E0703.error("two buffers are pinned to the same bytes")
+
+    monkeypatch.setattr(compile, "plan_both", fails)
+    model, x = cases()["net"]
+    program = etir.compile(torch.export.export(model, (x,)), target="etir", delegates=["native"])
+    assert [warning.id.id for warning in program.warnings] == ["E0703"]
+    assert program.delegation is not None
+    (partition,) = program.delegation.backends[0].partitions
+    assert partition.on_kernels == "E0703: two buffers are pinned to the same bytes"
+    assert "    runs on the kernels: E0703: two buffers" in str(program.delegation)
+
+
+class Transposed(nn.Module):
+    """A step of attention over a cache, whose rows are the columns of a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.out = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32)
+        self.register_buffer("keys", torch.randn(1, 2, 512, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key = (layer(x).view(1, 1, 2, 16).transpose(1, 2) for layer in (self.query, self.key))
+        self.keys[:, :, 5:6] = key
+        weights = torch.softmax(query @ self.keys.transpose(2, 3), -1)
+        return self.out((weights @ self.keys).transpose(1, 2).reshape(1, 1, 32))
+
+
+def arenas() -> dict[str, tuple[nn.Module, torch.Tensor, float]]:
+    """Programs, with the most that memory with code may be of what it is without."""
+    torch.manual_seed(0)
+    image = torch.randn(2, 3, 32, 32)
+    pool, convolution = nn.MaxPool2d(2), nn.Conv2d(3, 32, 3, padding=1)
+    norm = nn.BatchNorm2d(32, track_running_stats=False)
+    after = nn.Conv2d(32, 8, 3, padding=1)
+    up = nn.ConvTranspose2d(3, 16, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(16, 3, 4, 2, 1)
+    return {
+        "a step over a cache": (Transposed().eval(), torch.randn(1, 1, 32), 1.1),
+        "pools without indices": (nn.Sequential(convolution, nn.ReLU(), pool).eval(), image, 1.0),
+        "elementwise in place": (Elementwise(), torch.randn(64, 64), 1.0),
+        "norms of channels": (nn.Sequential(convolution, norm, nn.ReLU(), after), image, 1.2),
+        "transposed": (nn.Sequential(*up).eval(), image, 1.2),
+    }
+
+
+class Elementwise(nn.Module):
+    """Operators whose operands nobody reads afterwards."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = x.sum(-1, keepdim=True)
+        y = torch.exp(x - total) * 0.5
+        return torch.sqrt(y * y + 1.0) * torch.tanh(y) - torch.sigmoid(y + total)
+
+
+@pytest.mark.parametrize("name", arenas())
+def test_memory_beside_that_of_the_kernels(name: str) -> None:
+    """Planned and temporary memory of a program with code and without."""
+    model, x, most = arenas()[name]
+    exported = torch.export.export(model, (x,))
+    with_code = etir.compile(exported, target="etir", delegates=["native{cpus=x86-64}"])
+    assert planned(with_code) <= most * planned(etir.compile(exported, target="etir"))
+    (got, *_) = etir.runtime.load(with_code).forward(x)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(got), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_kernels_in_place_of_code_are_prepared_like_others() -> None:
+    """The passes of a delegate's program for the kernels end as those of a method do: none of them was forgotten."""
+    ours = [step.run.name for step in stages(stop="backend")[-1].steps]
+    end = [run.name for run in parse_pipeline(PASSES)]
+    own = end[: end.index("verify-link") + 1]
+    assert ours[-len(own) :] == own
