@@ -27,10 +27,10 @@ from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.phases import phase_of
 from etir.pipeline import pipeline
 from etir.program import Program
-from etir.quantization.aimet import encodings_text, read_encodings
+from etir.quantization.aimet import encodings_text
 from etir.quantization.calibration import Kept, Statistics, calibrate
 from etir.quantization.encodings import METHODS, encoding
-from etir.quantization.errors import E1501, E1502, E1503, E1506, E1507
+from etir.quantization.errors import E1501, E1502, E1503, E1506, E1507, E1508
 from etir.quantization.measured import METHOD, layers_of, measure
 from etir.quantization.passes.annotate_quantization import (
     DYNAMIC,
@@ -46,6 +46,8 @@ from etir.quantization.passes.products_to_layers import ProductsToLayersPass
 from etir.quantization.passes.round_weights import check_rounding, round_weights
 from etir.quantization.passes.search_precision import Metric, search_precision
 from etir.quantization.preparation import FEW, prepared
+from etir.quantization.qdq import QdqWeights
+from etir.quantization.ranges import is_onnx, read_ranges
 from etir.quantization.recipes import Recipe, recipe_of
 from etir.quantization.report import QuantizationReport
 from etir.quantization.samples import Calibration, samples_of
@@ -107,7 +109,9 @@ def quantize_program(
     ``block`` is how many weights of ``weight-int4`` share a scale, 0 all of an output channel, of convolutions as well.
     ``encodings`` says how a range is chosen: ``minmax``, ``percentile``, ``mse``, ``entropy``. ``skip`` are shell
     patterns of source modules and operators that stay in float32. ``ranges`` is a file of encodings
-    (:meth:`Quantized.save_encodings`) whose scales and zero points of activations are taken instead. ``smooth`` moves
+    (:meth:`Quantized.save_encodings`) whose scales and zero points of activations are taken instead, or an ONNX model
+    (``.onnx``) on quantize and dequantize operators that was exported from the same program, whose weights are taken as
+    well; with either, ``static-int8`` needs no calibration data. ``smooth`` moves
     the sizes of channels from activations into weights (`smooth-activations`, with calibration data), 0.5 half of
     them. ``equalize`` says whether channels are scaled between
     layers (`equalize-channels`), None for where it loses less. ``rounding`` is how integers of weights are chosen
@@ -134,9 +138,14 @@ def quantize_program(
     if metric is not None and budget is None:
         raise E1507.error("a metric without a budget: how much it may lose")
     check_rounding(rounding or "nearest", bool(samples))
-    if ranges is not None and not how.activations:
+    if ranges is not None and not how.activations and not is_onnx(ranges):
         raise E1502.error(f"'{recipe}' has no scales of activations, for which a file of encodings is")
-    needs = {f"'{recipe}'": how.activations, "bias correction": correct_bias, "a budget": budget is not None}
+    if ranges is not None and is_onnx(ranges):
+        if equalize or smooth is not None:
+            raise E1508.error(f"'{fspath(ranges)}' has integers of channels as they are, which are to be scaled")
+        equalize = False
+    needs = {f"'{recipe}'": how.activations and ranges is None, "bias correction": correct_bias}
+    needs["a budget"] = budget is not None
     needs["smoothing"] = smooth is not None
     for what in (what for what, is_needed in needs.items() if is_needed and not samples):
         raise E1503.error(f"{what} needs to see inputs")
@@ -179,11 +188,15 @@ def quantize_program(
     if samples or equalize:
         module, notes = prepared(module, samples, equalize, loss, smooth)
     statistics = observe(module, samples)
+    weights: QdqWeights | None = None
     if ranges is not None:
-        notes.append(f"{read_encodings(ranges, module)} encodings of '{fspath(ranges)}'")
+        told, weights = read_ranges(ranges, module, activations=how.activations, seen=bool(samples))
+        notes.append(told)
     if budget is not None:
         notes.append(str(search_precision(module, samples, budget, metric, METHOD)))
     reference = module.clone()
+    if weights is not None:
+        notes.append(weights.write(module))
     if rounding is not None:
         notes.append(f"weights of {round_weights(module, rounding, samples, METHOD)} layers rounded by {rounding}")
     if correct_bias:

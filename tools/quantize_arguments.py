@@ -54,8 +54,9 @@ def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--encodings-in",
         default=argparse.SUPPRESS,
-        metavar="FILE.json",
-        help="scales and zero points of activations to take, as AIMET's JSON; others follow from the calibration",
+        metavar="FILE",
+        help="scales and zero points of activations to take, as AIMET's JSON; or an ONNX model on QuantizeLinear and "
+        "DequantizeLinear (FILE.onnx), of which weights are taken as well; others follow from the calibration",
     )
     parser.add_argument(
         "--encodings-out",
