@@ -14,6 +14,7 @@ import etir
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.quantized import DEQUANTIZE
+from etir.emit.pte.model import KernelCall
 from etir.emit.pte.reader import read_pte
 from etir.interpret.interpreter import Interpreter
 from etir.passes.backend.fuse_quantized.driver import FuseQuantizedPass
@@ -81,6 +82,34 @@ def test_net_without_a_delegate() -> None:
         wanted = [module(*sample).numpy() for sample in samples]
     assert abs(sqnr(np.concatenate(wanted), np.concatenate(results)) - found.report.output_sqnr) < 3
     assert found.report.output_sqnr > 25
+
+
+class _Lines(nn.Module):
+    """Convolutions of lines with all between them that works on pairs, on one number, and on windows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv1d(8, 16, 3, padding=1), nn.Conv1d(16, 16, 3, padding=1)
+        self.depthwise, self.last = nn.Conv1d(16, 16, 5, padding=2, groups=16), nn.Conv1d(16, 8, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.gelu(self.first(x))
+        x = x + self.second(x) * x
+        return F.silu(self.last(F.max_pool1d(self.depthwise(x).relu(), 2)))
+
+
+def test_lines_stay_images() -> None:
+    """Between convolutions of lines nothing is moved: their integers lie with channels innermost throughout."""
+    torch.manual_seed(0)
+    samples = [(torch.randn(2, 8, 32),) for _ in range(4)]
+    module = _Lines()
+    found = _quantized(module, samples)
+    program = found.compile()
+    plan = read_pte(program.buffer).execution_plan[0]
+    calls = [plan.operators[i.op_index].name for i in plan.chains[0].instructions if isinstance(i, KernelCall)]
+    assert calls.count("dim_order_ops::_to_dim_order_copy") == 2  # What comes in, and what goes out.
+    assert sum(call.startswith("etir::int8") for call in calls) == 9
+    assert sqnr(module(*samples[0]).detach().numpy(), np.asarray(load(program).forward(*samples[0])[0])) > 35
 
 
 def _image(*shape: int) -> tuple[torch.Tensor]:

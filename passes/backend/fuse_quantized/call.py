@@ -16,9 +16,13 @@ from etir.passes.backend.fuse_quantized.stored import (
     IMAGE_ORDER,
     Encoding,
     Stored,
+    as_line,
+    as_row,
     bias_of,
     in_order,
     is_image,
+    one_row,
+    row_of,
     weight_of,
 )
 from etir.passes.infra.rewriting import PatternRewriter
@@ -82,6 +86,17 @@ class Call:
         images = any(is_image(g.value) for g in given)
         order = IMAGE_ORDER if images else order_of(tensor_of(self.op.results[0]))
         return [in_order(g.value, order, self.rewriter) for g in given], order
+
+    def pairwise(self, given: list[Stored], arguments: dict[str, Any], out: Encoding) -> SSAValue:
+        """The call of a kernel whose operands ``a`` and ``b`` are in one order; on images of one row, if one of them is
+        a line that a convolution has made as such.
+        """
+        if any(row_of(g.value) is not None for g in given):
+            a, b = (as_row(g.value, self.rewriter) for g in given)
+            dims = one_row(dims_of(tensor_of(self.op.results[0])))
+            return as_line(self.make({"a": a, "b": b, **arguments}, out, IMAGE_ORDER, dims), self.rewriter)
+        (a, b), order = self.side_by_side(given)
+        return self.make({"a": a, "b": b, **arguments}, out, order)
 
 
 def window_of(root: EdgeOp) -> dict[str, list[int]] | None:

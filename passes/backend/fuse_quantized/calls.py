@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from etir.dialects.dtypes import i8
-from etir.dialects.edge import ops as edge
-from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.layout import dims_of, tensor_of, tensor_type
+from etir.dialects.et.layout import dims_of, tensor_of
 from etir.interpret.numpy_ops.integer import PANEL, QUAD, packed, phases_of
 from etir.passes.backend.fuse_quantized import cortex_m
 from etir.passes.backend.fuse_quantized.call import Call, Made, in_two_dims, window_of
@@ -21,8 +18,11 @@ from etir.passes.backend.fuse_quantized.stored import (
     Encoding,
     Stored,
     as_image,
+    as_line,
+    as_row,
     in_order,
     is_image,
+    one_row,
 )
 
 ADD_BITS = 20
@@ -53,31 +53,12 @@ def _linear(call: Call, given: list[Stored], out: Encoding) -> Made:
     return call.make({"input": value, **constants}, out, tuple(range(rank)))
 
 
-def _image(call: Call, x: Stored) -> SSAValue:
-    """What a convolution reads with its channels innermost; a line is an image of one row."""
-    if tensor_of(x.value).get_num_dims() == 4:
-        return as_image(x.value, call.rewriter)
-    source = x.value.owner
-    if isinstance(source, EdgeOp) and source.op_name == "aten.squeeze_copy.dims" and tuple(source.arg("dim")) == (2,):
-        return as_image(source.operands[0], call.rewriter)
-    line = in_order(x.value, (0, 1, 2), call.rewriter)
-    dims = dims_of(tensor_of(line))
-    image = edge.aten.unsqueeze_copy.default.make({"self": line, "dim": 2}, [tensor_type(i8, [*dims[:2], 1, dims[2]])])
-    call.rewriter.insert_op(image)
-    return as_image(image.results[0], call.rewriter)
-
-
 def _convolved(call: Call, arguments: dict[str, Any], out: Encoding) -> SSAValue:
     """The call of a convolution's kernel; of a line, its one row."""
     type = tensor_of(call.op.results[0])
     if type.get_num_dims() == 4:
         return call.make(arguments, out, IMAGE_ORDER)
-    dims = dims_of(type)
-    made = call.make(arguments, out, IMAGE_ORDER, [*dims[:2], 1, dims[2]])
-    plain = in_order(made, (0, 1, 2, 3), call.rewriter)
-    line = edge.aten.squeeze_copy.dims.make({"self": plain, "dim": [2]}, [tensor_type(i8, dims)])
-    call.rewriter.insert_op(line)
-    return line.results[0]
+    return as_line(call.make(arguments, out, IMAGE_ORDER, one_row(dims_of(type))), call.rewriter)
 
 
 def _in_planes(numbers: np.ndarray) -> np.ndarray:
@@ -100,7 +81,7 @@ def _convolution(call: Call, given: list[Stored], out: Encoding) -> Made:
         "factors": factors.astype(np.float32),
     }
     numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window, "groups": groups}
-    return _convolved(call, {"input": _image(call, x), **constants, **numbers_of_call}, out)
+    return _convolved(call, {"input": as_row(x.value, call.rewriter), **constants, **numbers_of_call}, out)
 
 
 def _depthwise(call: Call, given: list[Stored], out: Encoding) -> Made:
@@ -116,7 +97,7 @@ def _depthwise(call: Call, given: list[Stored], out: Encoding) -> Made:
         "factors": factors.astype(np.float32),
     }
     numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window}
-    return _convolved(call, {"input": _image(call, x), **constants, **numbers_of_call}, out)
+    return _convolved(call, {"input": as_row(x.value, call.rewriter), **constants, **numbers_of_call}, out)
 
 
 def _transposed(call: Call, given: list[Stored], out: Encoding) -> Made:
@@ -142,7 +123,7 @@ def _transposed(call: Call, given: list[Stored], out: Encoding) -> Made:
         "factors": factors.astype(np.float32),
     }
     numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window, **more, "groups": groups}
-    return _convolved(call, {"input": _image(call, x), **constants, **numbers_of_call}, out)
+    return _convolved(call, {"input": as_row(x.value, call.rewriter), **constants, **numbers_of_call}, out)
 
 
 def _add(call: Call, given: list[Stored], out: Encoding) -> Made:
@@ -155,9 +136,8 @@ def _add(call: Call, given: list[Stored], out: Encoding) -> Made:
         return "the scale of an operand is too large for that of the result"
     first, second = round(math.ldexp(factors[0], shift)), sign * round(math.ldexp(factors[1], shift))
     bias = -(a.encoding.zero_point * first + b.encoding.zero_point * second)
-    values, order = call.side_by_side(given)
-    arguments = {"a": values[0], "b": values[1], "a_multiplier": first, "b_multiplier": second}
-    return call.make({**arguments, "bias": bias, "shift": shift}, out, order)
+    arguments = {"a_multiplier": first, "b_multiplier": second, "bias": bias, "shift": shift}
+    return call.pairwise(given, arguments, out)
 
 
 def _mul(call: Call, given: list[Stored], out: Encoding) -> Made:
@@ -165,10 +145,8 @@ def _mul(call: Call, given: list[Stored], out: Encoding) -> Made:
     factor = a.encoding.scale * b.encoding.scale / out.scale
     if not math.isfinite(np.float32(factor)):
         return "the scales of the operands are too large for that of the result"
-    values, order = call.side_by_side(given)
-    arguments = {"a": values[0], "b": values[1], "factor": factor}
     points = {"a_zero_point": a.encoding.zero_point, "b_zero_point": b.encoding.zero_point}
-    return call.make({**arguments, **points}, out, order)
+    return call.pairwise(given, {"factor": factor, **points}, out)
 
 
 def _mean(call: Call, given: list[Stored], out: Encoding) -> Made:

@@ -18,7 +18,7 @@ from etir.dialects.et.program import GetWeightOp
 from etir.dialects.schema import parse_schema
 from etir.dialects.schema_op import SchemaOp
 from etir.passes.analysis.constants import ConstantStore
-from etir.passes.backend.fuse_quantized.stored import HIGH, LOW, Encoding, Integers, as_image, is_image
+from etir.passes.backend.fuse_quantized.stored import HIGH, LOW, Encoding, Integers, as_line, as_row, is_image, row_of
 from etir.passes.infra.rewriting import PatternRewriter
 from etir.targets.manifest import Manifest
 
@@ -118,10 +118,12 @@ class Kernels:
         if (table == np.arange(LOW, HIGH + 1)).all():
             return value
         assert self._table is not None
-        value = as_image(value, rewriter) if is_image(value) else value
+        is_row = row_of(value) is not None
+        value = as_row(value, rewriter) if is_row or is_image(value) else value
         type = tensor_type(i8, dims_of(tensor_of(value)), order_of(tensor_of(value)))
         arguments = dict(zip(TABLES[self._table], (value, table), strict=True))
-        return self.make(self._table, arguments, type, rewriter, "lookup")
+        made = self.make(self._table, arguments, type, rewriter, "lookup")
+        return as_line(made, rewriter) if is_row else made
 
     def constant(self, array: np.ndarray, like: Any, hint: str, rewriter: PatternRewriter) -> SSAValue:
         """A constant with the elements of ``array``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -199,13 +199,9 @@ def in_order(
 ) -> SSAValue:
     """``value`` with its elements in ``order``: a copy of what it is a copy of, or of it."""
     type = tensor_of(value)
-    if order_of(type) == order:
-        return value
-    source = value.owner
-    if isinstance(source, EdgeOp) and source.op_name == COPY:
-        origin = source.operands[0]
-        if tensor_of(origin).element_type == type.element_type and order_of(tensor_of(origin)) == order:
-            return origin
+    for same in _forms(value):
+        if tensor_of(same).element_type == type.element_type and order_of(tensor_of(same)) == order:
+            return same
     cls = edge.dim_order_ops._to_dim_order_copy.default
     copy = cls.make({"self": value, "dim_order": list(order)}, [tensor_type(type.element_type, dims_of(type), order)])
     rewriter.insert_op(copy, before=before)
@@ -219,9 +215,64 @@ def as_image(value: SSAValue, rewriter: PatternRewriter, before: EdgeOp | None =
 
 def is_image(value: SSAValue) -> bool:
     """Whether the elements of ``value`` are in the order of images somewhere."""
+    return any(order_of(tensor_of(same)) == IMAGE_ORDER for same in _forms(value))
+
+
+def _forms(value: SSAValue) -> Iterator[SSAValue]:
+    """``value``, what it is a copy of, and if it is a line with a dim more, the image of one row that this is."""
+    yield value
     source = value.owner
-    origin = source.operands if isinstance(source, EdgeOp) and source.op_name == COPY else ()
-    return IMAGE_ORDER in (order_of(tensor_of(v)) for v in (value, *origin))
+    if not isinstance(source, EdgeOp):
+        return
+    if source.op_name == COPY:
+        yield source.operands[0]
+    elif source.op_name == "aten.unsqueeze_copy.default" and int(source.arg("dim")) in (2, -2):
+        row = row_of(source.operands[0])
+        if row is not None:
+            yield from _forms(row)
+
+
+def row_of(value: SSAValue) -> SSAValue | None:
+    """The image of one row that a line ``[batch, channels, length]`` is, None where it is none."""
+    source = value.owner
+    if not isinstance(source, EdgeOp) or source.op_name not in _SQUEEZES or tensor_of(value).get_num_dims() != 3:
+        return None
+    image, dims = source.operands[0], source.arg("dim")
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    return image if dims in ([2], [-2]) and tensor_of(image).get_num_dims() == 4 and is_image(image) else None
+
+
+_SQUEEZES = ("aten.squeeze_copy.dim", "aten.squeeze_copy.dims")
+
+
+def as_row(value: SSAValue, rewriter: PatternRewriter) -> SSAValue:
+    """An image, or a line as an image of one row, with its channels innermost."""
+    if tensor_of(value).get_num_dims() == 4:
+        return as_image(value, rewriter)
+    row = row_of(value)
+    if row is None:
+        line = in_order(value, (0, 1, 2), rewriter)
+        type = tensor_type(tensor_of(line).element_type, one_row(dims_of(tensor_of(line))))
+        made = edge.aten.unsqueeze_copy.default.make({"self": line, "dim": 2}, [type])
+        rewriter.insert_op(made)
+        row = made.results[0]
+    return as_image(row, rewriter)
+
+
+def as_line(row: SSAValue, rewriter: PatternRewriter) -> SSAValue:
+    """The line that an image of one row is."""
+    plain = in_order(row, (0, 1, 2, 3), rewriter)
+    batch, channels, _, length = dims_of(tensor_of(row))
+    type = tensor_type(tensor_of(row).element_type, [batch, channels, length])
+    made = edge.aten.squeeze_copy.dims.make({"self": plain, "dim": [2]}, [type])
+    rewriter.insert_op(made)
+    return made.results[0]
+
+
+def one_row(dims: Sequence[Any]) -> list[Any]:
+    """The dims of a line as those of an image."""
+    batch, channels, length = dims
+    return [batch, channels, 1, length]
 
 
 # --- constants ---
