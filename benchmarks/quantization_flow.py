@@ -95,13 +95,19 @@ MODELS: dict[str, tuple[Callable[[], tuple[nn.Module, Samples, Samples]], str]] 
 """Models with the recipe of each."""
 
 
-def _etir(module: nn.Module, samples: Samples, recipe: str) -> bytes:
+def etir_file(module: nn.Module, samples: Samples, recipe: str, **keywords: Any) -> bytes:
+    """The file of ``etir.quantize``, which sees the samples where the recipe needs them."""
     program = torch.export.export(module, samples[0])
     given = samples if recipe == "static-int8" else ()
-    return etir.quantize(program, recipe, calibration=given, delegates=["xnnpack"]).compile().buffer
+    return etir.quantize(program, recipe, calibration=given, **keywords).compile().buffer
 
 
-def _stock(module: nn.Module, samples: Samples, recipe: str) -> bytes:
+def _etir(module: nn.Module, samples: Samples, recipe: str) -> bytes:
+    return etir_file(module, samples, recipe, delegates=["xnnpack"])
+
+
+def stock_file(module: nn.Module, samples: Samples, recipe: str) -> bytes:
+    """The file of ExecuTorch's own flow."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import (
         XnnpackDynamicallyQuantizedPartitioner,
         XnnpackPartitioner,
@@ -145,7 +151,7 @@ def measure(name: str, stock: bool = True) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     with torch.no_grad():
         wanted = np.concatenate([module(*sample).numpy().reshape(-1) for sample in unseen])
-        for flow, run in (("etir", _etir), ("stock", _stock)) if stock else (("etir", _etir),):
+        for flow, run in (("etir", _etir), ("stock", stock_file)) if stock else (("etir", _etir),):
             start, wall = time.process_time(), time.perf_counter()
             data = bytes(run(module, seen, recipe))
             seconds, wall = time.process_time() - start, time.perf_counter() - wall

@@ -26,19 +26,37 @@ class NotOffered(Exception):
 def etir(task: Task, scheme: str, **keywords: Any) -> np.ndarray:
     """``etir.quantize``, run by the interpreter."""
     import etir as compiler
-    from etir.interpret.interpreter import Interpreter
 
     delegates = ["xnnpack"] if scheme in ("static-int8", "dynamic-int8", "8da4w") else []
     found = compiler.quantize(exported(task), scheme, calibration=task.calibration, delegates=delegates, **keywords)
-    interpreter = Interpreter(found.module)
+    return _interpreted(found.module, task)
+
+
+def _interpreted(module: Any, task: Task) -> np.ndarray:
+    from etir.interpret.interpreter import Interpreter
+
+    interpreter = Interpreter(module)
     return np.concatenate([np.asarray(interpreter.run(list(sample))[0]) for sample in task.tests])
 
 
 def etir_tuned(task: Task, scheme: str) -> np.ndarray:
-    """With rounding by GPTQ and corrected biases."""
+    """With rounding by GPTQ and corrected biases. Tables have 8 bits: nothing after them makes up for their errors."""
+    import etir as compiler
+
     if scheme == "dynamic-int8":
         raise NotOffered
-    return etir(task, scheme, rounding="gptq", correct_bias=True)
+    has_tables = any(isinstance(module, torch.nn.Embedding) for module in task.module.modules())
+    if scheme != "weight-int4" or not has_tables:
+        return etir(task, scheme, rounding="gptq", correct_bias=True)
+    first = compiler.quantize(
+        exported(task),
+        scheme,
+        calibration=task.calibration,
+        skip=["aten.embedding.default"],
+        rounding="gptq",
+        correct_bias=True,
+    )
+    return _interpreted(compiler.quantize(first.module, "weight-int8").module, task)
 
 
 def torchao(task: Task, scheme: str) -> np.ndarray:
@@ -85,9 +103,8 @@ def _pt2e(task: Task) -> Any:
         return convert_pt2e(prepared)
 
 
-def onnxruntime(task: Task, scheme: str) -> np.ndarray:
-    """QDQ by channel, or dynamic."""
-    import onnxruntime as ort
+def onnx_model(task: Task, scheme: str, folder: Path) -> Path:
+    """The file that ONNX Runtime's tools write: QDQ by channel, or dynamic."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
         QuantFormat,
@@ -107,41 +124,56 @@ def onnxruntime(task: Task, scheme: str) -> np.ndarray:
 
     if scheme not in ("static-int8", "dynamic-int8"):
         raise NotOffered
+    first, ready, last = (str(folder / name) for name in ("float.onnx", "ready.onnx", "int8.onnx"))
+    torch.onnx.export(task.module, task.tests[0], first, input_names=list(task.names), dynamo=True, verbose=False)
+    quant_pre_process(first, ready)
+    if scheme == "static-int8":
+        types: dict[str, Any] = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
+        quantize_static(ready, last, Reader(), quant_format=QuantFormat.QDQ, per_channel=True, **types)
+    else:
+        quantize_dynamic(ready, last, per_channel=True, weight_type=QuantType.QInt8)
+    return Path(last)
+
+
+def onnxruntime(task: Task, scheme: str) -> np.ndarray:
+    """QDQ by channel, or dynamic."""
+    import onnxruntime as ort
+
     with tempfile.TemporaryDirectory() as folder:
-        first, ready, last = (str(Path(folder) / name) for name in ("float.onnx", "ready.onnx", "int8.onnx"))
-        torch.onnx.export(task.module, task.tests[0], first, input_names=list(task.names), dynamo=True, verbose=False)
-        quant_pre_process(first, ready)
-        if scheme == "static-int8":
-            types = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
-            quantize_static(ready, last, Reader(), quant_format=QuantFormat.QDQ, per_channel=True, **types)
-        else:
-            quantize_dynamic(ready, last, per_channel=True, weight_type=QuantType.QInt8)
-        session = ort.InferenceSession(last, providers=["CPUExecutionProvider"])
+        path = onnx_model(task, scheme, Path(folder))
+        session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         feeds = [dict(zip(task.names, (v.numpy() for v in sample), strict=True)) for sample in task.tests]
         return np.concatenate([np.asarray(session.run(None, feed)[0]) for feed in feeds])
 
 
-def nncf(task: Task, scheme: str) -> np.ndarray:
-    """OpenVINO's NNCF: with fast bias correction, or compressed weights."""
+def openvino_model(task: Task, scheme: str, *, transformer: bool = False) -> Any:
+    """OpenVINO's model after NNCF: with fast bias correction, and smoothed if it is told that this is a
+    ``transformer``; or with compressed weights.
+    """
     import nncf as peer
     import openvino
 
     logging.getLogger("nncf").setLevel(logging.ERROR)
     model = openvino.convert_model(task.module, example_input=task.tests[0])
+    data = peer.Dataset([tuple(v.numpy() for v in sample) for sample in task.calibration])
     if scheme == "static-int8":
-        data = peer.Dataset([tuple(v.numpy() for v in sample) for sample in task.calibration])
-        model = peer.quantize(model, data, subset_size=len(task.calibration))
-    elif scheme == "weight-int8":
-        model = peer.compress_weights(model, mode=peer.CompressWeightsMode.INT8_SYM)
-    elif scheme == "weight-int4":
-        data = peer.Dataset([tuple(v.numpy() for v in sample) for sample in task.calibration])
+        kind = peer.ModelType.TRANSFORMER if transformer else None
+        return peer.quantize(model, data, subset_size=len(task.calibration), model_type=kind)
+    if scheme == "weight-int8":
+        return peer.compress_weights(model, mode=peer.CompressWeightsMode.INT8_SYM)
+    if scheme == "weight-int4":
         mode = peer.CompressWeightsMode.INT4_SYM
-        model = peer.compress_weights(
+        return peer.compress_weights(
             model, mode=mode, group_size=32, ratio=1.0, all_layers=True, dataset=data, gptq=True
         )
-    else:
-        raise NotOffered
-    compiled = openvino.compile_model(model, "CPU")
+    raise NotOffered
+
+
+def nncf(task: Task, scheme: str) -> np.ndarray:
+    """What OpenVINO computes after NNCF."""
+    import openvino
+
+    compiled = openvino.compile_model(openvino_model(task, scheme), "CPU")
     return np.concatenate([compiled([v.numpy() for v in sample])[0] for sample in task.tests])
 
 
