@@ -83,10 +83,15 @@ class NativeBackend(Backend):
         return (NATIVE, TILE)
 
     def legalize(self, outlined: Outlined, options: NativeOptions) -> None:
-        """Pass ``native-group``."""
+        """Pass ``native-group``, and which images have borders. Linked code has all of them: its weights are in flash,
+        and parts of images are code, which is there, too.
+        """
+        from etir.backends.native.borders import choose_borders
         from etir.backends.native.passes.native_group import group_operators
 
         group_operators(outlined.func)
+        if not options.linked:
+            choose_borders(outlined, options.cpus)
 
     def preprocess(self, outlined: Outlined, options: NativeOptions) -> Artifact:
         """Code for every processor; C of what a client's build links.

@@ -112,7 +112,7 @@ def _compiled(
     made: Objects,
 ) -> Artifact:
     func = tile_function(outlined.func, chosen[0])
-    kernels = _kernels(outlined)
+    kernels = kernels_of(outlined)
     planned = plan_both(func, kernels, free_places(outlined, frame))
     arena = planned.arena
     shapes = readable_shapes(outlined)
@@ -160,7 +160,7 @@ def free_places(outlined: Outlined, frame: Frame) -> Around:
 def without_code(outlined: Outlined) -> Artifact:
     """The blob of a function that has no code: its program for the kernels, and the weights as they are."""
     weights, named, constants = _weights(outlined, ())
-    kernels = _kernels(outlined)
+    kernels = kernels_of(outlined)
     kernels.plan()
     fallback = kernels.artifact()
     arguments = outlined.func.body.block.args
@@ -263,7 +263,7 @@ def _weights(
     return tuple(rows), named, tuple(found[symbol] for symbol in sorted(found))
 
 
-def _kernels(outlined: Outlined) -> LoweredFunction:
+def kernels_of(outlined: Outlined) -> LoweredFunction:
     """The function on the kernels, as the reference delegate has it, its weights left to the delegate around it."""
     module = ModuleOp([op.clone() for op in outlined.module.body.block.ops if op is not outlined.func])
     func = outlined.func.clone()

@@ -17,6 +17,9 @@ OUTPUTS = "native.outputs"
 PLACES = "native.places"
 """The bytes of the arena at which the arguments of a function may be, if it is a workspace that they are in."""
 
+CUT = "native.cut"
+"""Of an outlined function: the bytes from which on images have no border where their readers can do without."""
+
 
 def tile_functions(module: ModuleOp) -> Iterator[FuncOp]:
     """The functions of a module that are ``tile``."""

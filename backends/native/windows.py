@@ -135,3 +135,86 @@ def border_for(op: SchemaOp) -> tuple[Pair, float]:
         if is_known((reach, given[d])):
             border[d] = max(border[d], reach - given[d] - window.padding[d])
     return (border[0], border[1]), -math.inf if operator_of(op).startswith("aten.max") else 0.0
+
+
+# --- windows without a border -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Indices of a dim of a result whose windows have the same taps in the image: ``count`` indices from ``first`` on,
+    ``taps`` taps from ``tap`` on; the first index reads at ``start`` with the first of them.
+    """
+
+    first: int
+    count: int
+    tap: int
+    taps: int
+    start: int
+
+
+def edges(count: int, given: int, stride: int, start: int, taps: int, step: int) -> list[Edge]:
+    """The indices of a dim, by the taps that are inside of ``given`` elements: index i reads at ``i stride + start +
+    t step`` with tap t. None of the indices may be without taps; the list is empty where one is.
+    """
+    found: list[Edge] = []
+    for i in range(count):
+        first = i * stride + start
+        inside = [t for t in range(taps) if 0 <= first + t * step < given]
+        if not inside:
+            return []
+        tap, some = inside[0], len(inside)
+        if found and (found[-1].tap, found[-1].taps) == (tap, some):
+            found[-1] = Edge(found[-1].first, found[-1].count + 1, tap, some, found[-1].start)
+        else:
+            found.append(Edge(i, 1, tap, some, first + tap * step))
+    return found
+
+
+def edges_of(window: Window, result: Sequence[int], given: Sequence[int]) -> tuple[list[Edge], list[Edge]]:
+    """The rows and the columns of a result [h, w] by the taps that are inside of an image [h, w]."""
+    rows, columns = (
+        edges(result[d], given[d], window.stride[d], -window.padding[d], window.size[d], window.dilation[d])
+        for d in (0, 1)
+    )
+    return rows, columns
+
+
+def cut_phases(window: Window, result: Sequence[int], given: Sequence[int]) -> tuple[list[Phase], list[Phase]]:
+    """The phases of a transposed convolution in parts, each with the taps that are inside of an image [h, w]; a list is
+    empty where some part has none.
+    """
+    ways: tuple[list[Phase], list[Phase]] = ([], [])
+    for d, way in enumerate(phases(window, result)):
+        stride = window.stride[d]
+        for phase in way:
+            parts = edges(phase.count, given[d], 1, phase.start, phase.taps, -1)
+            if not parts:
+                return [], []
+            for part in parts:
+                first, tap = phase.first + part.first * stride, phase.tap + part.tap * stride
+                ways[d].append(Phase(first, part.count, tap, part.taps, part.start))
+    return ways
+
+
+def can_be_cut(op: SchemaOp) -> bool:
+    """Whether a convolution or a pool can be done on an image without a border: in parts, each with the taps that are
+    in the image. Every window has one at least, and sizes are known.
+    """
+    window = window_of(op)
+    is_pool = operator_of(op) != "aten.convolution.default"
+    given = _shape(op.arg("self" if is_pool else "input"))
+    dims = (*given, *_shape(op.results[0]))
+    if not is_known(dims) or len(given) != 4 or len(_shape(op.results[0])) != 4 or not any(border_for(op)[0]):
+        return False
+    if is_pool and not operator_of(op).startswith("aten.max"):
+        return False
+    if not is_pool and (window.groups > 1 or window.dilation[1] != 1):
+        return False
+    ways = cut_phases if window.transposed else edges_of
+    return all(ways(window, _shape(op.results[0])[2:], given[2:]))
+
+
+def image_bytes(op: SchemaOp) -> int:
+    """Bytes of the image that a convolution or a pool of known sizes reads."""
+    return 4 * math.prod(_shape(op.arg("input" if operator_of(op) == "aten.convolution.default" else "self")))

@@ -18,11 +18,11 @@ from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.dims import SIZE, dims
 from etir.backends.native.elementwise import ELEMENTWISE, Body
-from etir.backends.native.functions import OUTPUTS
+from etir.backends.native.functions import CUT, OUTPUTS
 from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, memref, row_major
-from etir.backends.native.windows import border_for
+from etir.backends.native.windows import border_for, can_be_cut, image_bytes
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
 
@@ -49,7 +49,10 @@ def members(group: GroupOp) -> list[SchemaOp]:
 
 
 def lower_function(func: FuncOp, panel: int) -> ModuleOp:
-    """The ``tile`` level of a function of groups. ``panel`` is the number of columns of a panel."""
+    """The ``tile`` level of a function of groups. ``panel`` is the number of columns of a panel.
+
+    Images of ``native.cut`` bytes and more have no border where their readers can do without.
+    """
     return Lowering(func, panel).module()
 
 
@@ -58,6 +61,7 @@ class Lowering(Memory):
 
     def __init__(self, func: FuncOp, panel: int):
         self.func, self.panel = func, panel
+        self.least_cut = least_cut(func)
         source = func.body.block
         self.returned = cast(ReturnOp, source.last_op)
         types = [memref(shape(v)) for v in (*source.args, *self.returned.arguments)]
@@ -137,13 +141,17 @@ class Lowering(Memory):
         if place is None or not is_image(place):
             dims = shape(value)
             whole = dims if len(dims) == 4 else (*dims[:2], 1, dims[2])
-            border, number = border_of(value)
+            border, number = border_of(value, self.least_cut)
             is_read = any(border)
-            border = border if is_read else border_after(value)
+            border = border if is_read else border_after(value, self.least_cut)
             place = self.new_image((whole[0], whole[1], whole[2], whole[3]), border, number, filled=is_read)
             place = place if len(dims) == 4 else place.selected(2, 0)
         self.places[value] = place
         return place
+
+    def is_cut(self, op: SchemaOp) -> bool:
+        """Whether a convolution or a pool reads an image without a border."""
+        return is_cut(op, self.least_cut)
 
     def joined(self, value: SSAValue, as_image: bool = False) -> Place | None:
         """The part of a tensor that joins ``value`` to others, if nothing else reads it."""
@@ -221,7 +229,18 @@ def body(
     return region
 
 
-def border_of(value: SSAValue) -> tuple[tuple[int, int], float]:
+def least_cut(func: FuncOp) -> int | None:
+    """The bytes from which on images of a function have no border; None where all have one."""
+    found = func.attributes.get(CUT)
+    return found.value.data if isinstance(found, IntegerAttr) else None
+
+
+def is_cut(op: SchemaOp, least: int | None) -> bool:
+    """Whether a convolution or a pool reads an image without a border, of ``least`` bytes and more."""
+    return least is not None and can_be_cut(op) and image_bytes(op) >= least
+
+
+def border_of(value: SSAValue, least: int | None) -> tuple[tuple[int, int], float]:
     """The border that the convolutions and pools which read an image want around it, the most of any, and the number in
     it. Where they want different numbers it is what the first one wants: the others copy the image.
     """
@@ -231,6 +250,8 @@ def border_of(value: SSAValue) -> tuple[tuple[int, int], float]:
         if isinstance(group, GroupOp) and group.kind.data in ("convolution", "depthwise", "pool"):
             root = cast(SchemaOp, group.root)
             if root.arg("self" if group.kind.data == "pool" else "input") is not group.body.block.args[use.index]:
+                continue
+            if is_cut(root, least):
                 continue
             border, wanted = border_for(root)
             if any(most) and wanted != number:
@@ -244,7 +265,7 @@ FLOAT_BY_FLOAT = ("map", "group_norm", "batch_norm")
 """Kinds of groups that write each float of an image of what they read there last, and nothing else."""
 
 
-def border_after(value: SSAValue) -> tuple[int, int]:
+def border_after(value: SSAValue, least: int | None) -> tuple[int, int]:
     """The border that an image wants which is made of this one float by float, when that is the last to read it: with
     the same strides both can be in one memory.
     """
@@ -254,8 +275,8 @@ def border_after(value: SSAValue) -> tuple[int, int]:
     result = last.outputs[0]
     if shape(result) != shape(value) or next(v for v in last.inputs if shape(v) == shape(result)) is not value:
         return (0, 0)
-    own, _ = border_of(result)
-    return own if any(own) else border_after(result)
+    own, _ = border_of(result, least)
+    return own if any(own) else border_after(result, least)
 
 
 def _last_reader(value: SSAValue) -> Operation | None:

@@ -30,7 +30,18 @@ from etir.backends.native.tile import (
     memref,
     row_major,
 )
-from etir.backends.native.windows import Phase, Window, as_image, border_for, image_shape, phases, window_of
+from etir.backends.native.windows import (
+    Edge,
+    Phase,
+    Window,
+    as_image,
+    border_for,
+    cut_phases,
+    edges_of,
+    image_shape,
+    phases,
+    window_of,
+)
 from etir.dialects.schema_op import SchemaOp
 
 
@@ -109,6 +120,9 @@ def _windows(x: Place, dims: tuple[int, ...], window: Window) -> Place:
 
 def _plain(found: _Convolution, source: Place) -> None:
     lowering, window = found.lowering, found.window
+    if lowering.is_cut(found.root):
+        _cut(found, lowering.with_border(source, (0, 0), 0.0, found.root))
+        return
     x = lowering.with_border(source, window.padding, 0.0, found.root)
     n, h, w, out = found.target.shape
     c = x.shape[3]
@@ -139,6 +153,42 @@ def _plain(found: _Convolution, source: Place) -> None:
         a = Place(x.base, (n, h, kh, kw, w, c), (batch, sy * row, dy * row, dx * column, sx * column, 1), x.offset)
         b = _by_taps(packed, dense, c, (n, h))
         _product(found, a, lowering.memref(b), found.target, found.extras, (kh, kw))
+
+
+def _cut(found: _Convolution, x: Place) -> None:
+    """Products of the taps that are in the image: one for each part of the result that has the same ones."""
+    lowering, window = found.lowering, found.window
+    n, h, w, out = found.target.shape
+    c = x.shape[3]
+    batch, row, column, _ = x.strides
+    (kh, kw), (sy, sx), dy = window.size, window.stride, window.dilation[0]
+    panels = -(-out // lowering.panel)
+    dense = (kh, panels, kw * c, lowering.panel)
+    packed = lowering.weight(found.symbol, memref(dense), lowering.panel, True)
+    tap_row, *within = row_major(dense)
+    ways = edges_of(window, (h, w), x.shape[1:3])
+    for y in ways[0]:
+        for z in ways[1]:
+            weights = Place(
+                packed,
+                (n, y.count, y.taps, panels, z.taps * c, lowering.panel),
+                (0, 0, tap_row, *within),
+                y.tap * tap_row + z.tap * c * lowering.panel,
+            )
+            start = x.offset + y.start * row + z.start * column
+            # The longer side is the rows of the product.
+            is_tall = z.count < y.count
+            dims = (n, z.count, y.taps, y.count) if is_tall else (n, y.count, y.taps, z.count)
+            steps = (sx * column, dy * row, sy * row) if is_tall else (sy * row, dy * row, sx * column)
+            a = Place(x.base, (*dims, z.taps * c), (batch, *steps, 1), start)
+            weights = Place(weights.base, (n, dims[1], *weights.shape[2:]), weights.strides, weights.offset)
+
+            def part(place: Place, y: Edge = y, z: Edge = z, is_tall: bool = is_tall) -> Place:
+                some = place.sliced(1, y.first, y.count).sliced(2, z.first, z.count)
+                return some.permuted([0, 2, 1, 3]) if is_tall else some
+
+            extras = [part(e) for e in found.extras]
+            _product(found, a, lowering.memref(weights), part(found.target), extras, (y.taps,))
 
 
 def _by_taps(packed: SSAValue, dense: tuple[int, ...], c: int, batch: tuple[int, ...]) -> Place:
@@ -194,6 +244,8 @@ def _transposed(found: _Convolution, source: Place) -> None:
     c = source.shape[1]
     ways = phases(window, (h, w))
     border, _ = border_for(found.root)
+    if lowering.is_cut(found.root):
+        ways, border = cut_phases(window, (h, w), source.shape[2:]), (0, 0)
     x = lowering.with_border(source, border, 0.0, found.root)
     batch, row, column, _ = x.strides
     panels = -(-out // lowering.panel)
@@ -235,6 +287,9 @@ def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     source = as_image(given)
     kind = "max" if operator_of(root).startswith("aten.max") else "mean"
     dims = image_shape(root.results[0], given.shape)
+    if lowering.is_cut(root):
+        _cut_pool(lowering, group, lowering.with_border(source, (0, 0), 0.0, root))
+        return
     border, value = border_for(root)
     x = lowering.with_border(source, border, value, root)
     skipped = [b - p for b, p in zip(border, window.padding, strict=True)]
@@ -251,6 +306,20 @@ def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     n, h, w, channels = c.shape
     a = _windows(x, (n, h, w, *window.size, channels), window)
     lowering.add(PoolOp(kind, lowering.memref(a), lowering.memref(c), [], identity()), group)
+
+
+def _cut_pool(lowering: Lowering, group: GroupOp, x: Place) -> None:
+    """Largest numbers of the taps that are in the image."""
+    window = window_of(members(group)[0])
+    c = as_image(lowering.image(group.outputs[0])).permuted([0, 2, 3, 1])
+    n, h, w, channels = c.shape
+    ways = edges_of(window, (h, w), x.shape[1:3])
+    for y in ways[0]:
+        for z in ways[1]:
+            start = Place(x.base, x.shape, x.strides, x.offset + y.start * x.strides[1] + z.start * x.strides[2])
+            a = _windows(start, (n, y.count, z.count, y.taps, z.taps, channels), window)
+            part = c.sliced(1, y.first, y.count).sliced(2, z.first, z.count)
+            lowering.add(PoolOp("max", lowering.memref(a), lowering.memref(part), [], identity()), group)
 
 
 @moves("aten.pixel_shuffle.default")

@@ -1,0 +1,125 @@
+"""Images without a border: windows that go over the edge are computed in parts, where memory asks for it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+from torch import nn
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.func import FuncOp
+
+import etir
+import etir.runtime
+from etir.backends.api.interface import Outlined
+from etir.backends.native import borders, compile
+from etir.backends.native.cpu import Cpu
+from etir.backends.native.functions import CUT
+from etir.backends.native.tile import MapOp
+from etir.backends.native.windows import edges
+
+
+def layers() -> dict[str, tuple[nn.Module, torch.Tensor]]:
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 13, 11)
+    return {
+        "same": (nn.Conv2d(5, 33, 3, padding=1), x),
+        "stride": (nn.Conv2d(5, 8, 7, 2, 3, bias=False), x),
+        "wide": (nn.Conv2d(5, 8, (1, 5), padding=(0, 2)), x),
+        "rows dilated": (nn.Conv2d(5, 8, 3, padding=(2, 1), dilation=(2, 1)), x),
+        "transposed": (nn.ConvTranspose2d(5, 9, 4, 2, 1), x),
+        "transposed by 3": (nn.ConvTranspose2d(5, 9, 5, 3, 2, output_padding=1), x),
+        "pool": (nn.Sequential(nn.Conv2d(5, 16, 1), nn.MaxPool2d(3, 2, 1)), x),
+        "pool, last window cut": (
+            nn.Sequential(nn.Conv2d(5, 16, 1), nn.MaxPool2d(3, 2, ceil_mode=True)),
+            x[..., :12, :],
+        ),
+        "residual": (Residual(), x),
+        # These keep theirs.
+        "dilated": (nn.Conv2d(5, 8, 3, padding=2, dilation=2), x),
+        "groups": (nn.Sequential(nn.Conv2d(5, 32, 1), nn.Conv2d(32, 32, 3, padding=1, groups=2)), x),
+        "mean": (nn.Sequential(nn.Conv2d(5, 16, 1), nn.AvgPool2d(3, 2, 1)), x),
+        "windows outside": (nn.Conv2d(5, 8, 2, padding=3), x),
+    }
+
+
+BORDERED = ("dilated", "groups", "mean", "windows outside")
+
+
+class Residual(nn.Module):
+    """A sum with what is read, after each product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(5, 5, 3, padding=1), nn.Conv2d(5, 5, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.second(torch.relu(self.first(x) + x)) + x)
+
+
+@pytest.mark.parametrize("name", layers())
+def test_parts_are_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What eager gives, the same bits with two threads, and no image is filled."""
+    fills: list[int] = []
+    lower = compile.tile_function
+
+    def lowered(func: FuncOp, target: Cpu) -> FuncOp:
+        made = lower(func, target)
+        fills.append(sum(isinstance(op, MapOp) and not op.inputs for op in made.body.block.ops))
+        return made
+
+    def all_cut(outlined: Outlined, _: object) -> None:
+        outlined.func.attributes[CUT] = IntegerAttr(0, i64)
+
+    monkeypatch.setattr(borders, "choose_borders", all_cut)
+    monkeypatch.setattr(compile, "tile_function", lowered)
+    layer, x = layers()[name]
+    exported = torch.export.export(layer.eval(), (x,))
+    program = etir.compile(exported, target="etir", delegates=["native{cpus=x86-64}"])
+    assert program.warnings == ()
+    assert bool(sum(fills)) == (name in BORDERED)
+    (got,) = etir.runtime.load(program).forward(x)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(got), layer(x), rtol=1e-5, atol=1e-5)
+    (two,) = etir.runtime.load(program, threads=2).forward(x)
+    assert torch.equal(torch.as_tensor(got), torch.as_tensor(two))
+
+
+def test_edges() -> None:
+    """Every index is in one part, whose taps are those of its window that are inside."""
+    for count, given, stride, start, taps, step in product((1, 5), (4, 9), (1, 2), (-2, 0), (1, 3), (1, 2, -1)):
+        wanted = [[t for t in range(taps) if 0 <= i * stride + start + t * step < given] for i in range(count)]
+        found = edges(count, given, stride, start, taps, step)
+        if not all(wanted):
+            assert found == []
+            continue
+        seen = [(part, i) for part in found for i in range(part.count)]
+        assert [part.first + i for part, i in seen] == [*range(count)]
+        assert [[*range(part.tap, part.tap + part.taps)] for part, _ in seen] == wanted
+        for part, i in seen:
+            assert part.start + i * stride == (part.first + i) * stride + start + part.tap * step
+
+
+def test_borders_stay_where_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the peak is elsewhere, images keep their borders; where it is between two images, these have none."""
+    seen: list[bool] = []
+    lower = compile.tile_function
+
+    def lowered(func: FuncOp, target: Cpu) -> FuncOp:
+        seen.append(CUT in func.attributes)
+        return lower(func, target)
+
+    monkeypatch.setattr(compile, "tile_function", lowered)
+    x = torch.randn(1, 4, 24, 24)
+    small = nn.Sequential(nn.Conv2d(4, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 1), nn.ReLU())
+    large = nn.Sequential(nn.Conv2d(4, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1))
+    for module, is_cut in ((small, False), (large, True)):
+        exported = torch.export.export(module.eval(), (x,))
+        plans = [
+            etir.compile(exported, target="etir", delegates=names).report().methods[0].runtime
+            for names in ([], ["native{cpus=x86-64}"])
+        ]
+        kernels, native = (sum(plan.planned) + plan.temp for plan in plans)
+        assert native <= kernels
+        assert seen[-1] == is_cut
