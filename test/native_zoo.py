@@ -55,12 +55,10 @@ MEMORY: dict[str, float] = {
     "edsr": 1.03,
     "emformer_transcribe": 1.71,
     "emformer_predict": 1.28,
-    "emformer_join": 1.12,
     "lstm_gru": 1.21,
     "mamba": 1.11,
     "mobilenet_v3_small": 1.05,
     "mnasnet1_0": 1.07,
-    "shufflenet_v2_x1_0": 1.11,
 }
 """What programs take more than without the delegate, and how many times as much they may."""
 

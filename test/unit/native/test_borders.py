@@ -44,6 +44,7 @@ def layers() -> dict[str, tuple[nn.Module, torch.Tensor]]:
     }
 
 
+IN_THE_GATE = ("same", "transposed", "pool", "mean")
 BORDERED = ("dilated", "groups", "mean", "windows outside")
 
 
@@ -58,7 +59,9 @@ class Residual(nn.Module):
         return torch.relu(self.second(torch.relu(self.first(x) + x)) + x)
 
 
-@pytest.mark.parametrize("name", layers())
+@pytest.mark.parametrize(
+    "name", [n if n in IN_THE_GATE else pytest.param(n, marks=pytest.mark.nightly) for n in layers()]
+)
 def test_parts_are_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What eager gives, the same bits with two threads, and no image is filled."""
     fills: list[int] = []

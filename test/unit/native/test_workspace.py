@@ -246,7 +246,7 @@ class Elementwise(nn.Module):
         return torch.sqrt(y * y + 1.0) * torch.tanh(y) - torch.sigmoid(y + total)
 
 
-@pytest.mark.parametrize("name", arenas())
+@pytest.mark.parametrize("name", [n if n[0] in "ae" else pytest.param(n, marks=pytest.mark.nightly) for n in arenas()])
 def test_memory_beside_that_of_the_kernels(name: str) -> None:
     """Planned and temporary memory of a program with code and without."""
     model, x, most = arenas()[name]
