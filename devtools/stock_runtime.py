@@ -113,8 +113,14 @@ class _Job:
 
 
 def _reason(text: str) -> str:
-    """The line that says why the process ended."""
+    """Why the process ended: the kernel that failed and what it checks, or else the line that says so."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # The exception has a number alone; the log before it begins each line with a place in the runtime's sources.
+    logged = [line.partition("] ")[2] for line in lines if line.startswith("[")]
+    kernel = next((line for line in logged if line.startswith("KernelCall failed")), None)
+    if kernel is not None:
+        check = next((line.rstrip(": ") for line in logged if line.startswith("Check failed")), None)
+        return kernel if check is None else f"{kernel}, {check[0].lower()}{check[1:]}"
     failed = [line for line in lines if "assert failed" in line or "Error" in line]
     return failed[-1] if failed else lines[-1] if lines else ""
 
