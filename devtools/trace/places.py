@@ -163,6 +163,9 @@ class TracePrinter(_PlainPrinter):
         self.print_string(self._texts.get(attribute))
 
 
+_VALUE = re.compile(r"value \d+")
+
+
 def place_of(op: Operation) -> tuple[str, int, str]:
     """File, line and module path of an operation; empty and 0 where unknown."""
     return _place(op.location)
@@ -173,5 +176,6 @@ def _place(location: LocationAttr) -> tuple[str, int, str]:
     found = source_location(location)
     if found is None:
         path = location.desc.data if isinstance(location, NameLoc) else ""
-        return "", 0, path
+        # A file alone knows no modules: its reader names the places of the value table, which errors speak of.
+        return "", 0, "" if _VALUE.fullmatch(path) else path
     return relative_path(found.file), found.line, found.module

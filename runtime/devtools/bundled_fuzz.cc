@@ -31,7 +31,7 @@ void expect(bool good) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::shared_ptr<void> copy(std::aligned_alloc(64, (size / 64 + 1) * 64), std::free);
   auto* end = static_cast<uint8_t*>(copy.get()) + (size / 64 + 1) * 64;
-  // The start stays a multiple of 8 as that of files is, and at most 7 bytes are behind the end.
+  // The start stays a multiple of 8 as that of files is, and at most 7 bytes follow the end.
   uint8_t* start = end - (size + 7) / 8 * 8;
   if (size > 0) std::memcpy(start, data, size);
   const Bytes bytes{copy, start, size};

@@ -96,6 +96,7 @@ def test_a_program_file_alone_has_a_page(tmp_path: Path) -> None:
     assert [level["name"] for level in data["levels"]] == ["et", "XnnpackBackend"] and data["title"] == "m.pte"
     assert any("xnn.conv2d" in str(operation) for operation in data["levels"][1].values())
     assert data["sizes"] and data["memory"]["forward"]["name"] and data["findings"] == []
+    assert "value " not in json.dumps(data["origins"])  # places in the file's table are no modules
     plain = etir.compile(program, target="etir", debug_info=True)
     plain.save(tmp_path / "d.pte")
     etir.runtime.load(plain)["forward"].profile(*[x.numpy() for x in inputs]).save(tmp_path / "run.etdp")
