@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from etir_testing.models.minilm import PACKAGE as MINILM
 from etir_testing.models.minilm import load_minilm, model_files
 from etir_testing.quantization.digits import TRAINED, hostile, scans, top1, trained
 
@@ -258,6 +259,22 @@ TASKS: dict[str, Callable[[], Task]] = {
     "faces": faces,
     "minilm": minilm,
 }
+
+
+PACKAGES: dict[str, tuple[str, ...]] = {
+    "digits": ("sklearn",),
+    "hostile": ("sklearn",),
+    "tabular": ("sklearn",),
+    "pitch": ("torchcrepe",),
+    "faces": ("facenet_pytorch", "matplotlib", "PIL"),
+    "minilm": (MINILM, "tokenizers", "safetensors"),
+}
+"""What each task takes its net and its data from."""
+
+
+def is_installed(name: str) -> bool:
+    """Whether a task can be made here."""
+    return all(importlib.util.find_spec(package) is not None for package in PACKAGES[name])
 
 
 def exported(task: Task) -> Any:

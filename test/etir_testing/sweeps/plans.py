@@ -72,7 +72,10 @@ def _kernels() -> Any:
 
 def accuracy_tasks() -> list[str]:
     """The tasks of ``benchmarks/quantization.py`` whose packages are installed, by name."""
-    return list(_tasks())
+    tasks = _tasks()
+    from quantization_tasks import is_installed
+
+    return [name for name in tasks if is_installed(name)]
 
 
 def accuracy(name: str) -> Any:
