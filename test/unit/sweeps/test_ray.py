@@ -118,9 +118,10 @@ def test_what_no_node_has(tmp_path: Path, cluster: Any, monkeypatch: pytest.Monk
 
 @pytest.mark.nightly
 def test_the_small_zoo_is_the_same_everywhere(tmp_path: Path, cluster: Any) -> None:
-    """In this process, on two processes, and on two nodes of a cluster, of which one is killed on the way and another one
-    comes. The plan is the repository's but for `native`, whose cells take longer than all others. Exports are made once:
-    they are found by what they were made from.
+    """In this process, on two processes, and on two nodes of a cluster, of which one is killed on the way and replaced.
+
+    The plan is the repository's but for `native`, whose cells take longer than all others. Exports are made once: they
+    are found by what they were made from.
     """
     node = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
