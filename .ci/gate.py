@@ -63,7 +63,7 @@ def checks(*, full: bool) -> list[Step]:
     core waits for long.
     """
     python = ("python",)
-    # One part of the entries of torch's samples for each change; see etir_testing/select.py.
+    # One part of the entries of torch's samples for each change; see etir_testing/selection.py.
     samples = ["--every-sample", "--programs", "3"] if full else ["--part", "3"]
     dynamic = ["--samples", "3"] if full else ["--part", "16"]
     sanitized = ["--all"] if full else []

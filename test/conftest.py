@@ -15,7 +15,7 @@ for all of its tests is made once. What several files need is kept by content: :
 
 Folders give markers: everything in ``test/interop`` is ``interop``. ``--require-everything``, which the gate uses,
 turns a skip for a missing package into a failure. It uses ``--part N``, too: an N-th of the cases of every test that
-has many, which the content of the tree chooses (:mod:`etir_testing.select`).
+has many, which the content of the tree chooses (:mod:`etir_testing.selection`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 import pytest
 
 from etir_testing.collector import collect_less, keep_what_is_there
-from etir_testing.select import cases_of, changed_files, tree_digest
+from etir_testing.selection import cases_of, changed_files, tree_digest
 
 for variable, value in (("ATEN_CPU_CAPABILITY", "avx2"), ("ONEDNN_MAX_CPU_ISA", "AVX2"), ("OMP_NUM_THREADS", "1")):
     os.environ.setdefault(variable, value)

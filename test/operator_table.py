@@ -35,7 +35,7 @@ from etir_testing.operators.listing import operators, reason_without_call
 from etir_testing.operators.table import Row, outcome, problems, reasons, report, rows, write
 from etir_testing.opinfo.op_stages import Outcome
 from etir_testing.opinfo.workers import Answer, Lost, Workers
-from etir_testing.select import part_of, tree_digest
+from etir_testing.selection import part_of, tree_digest
 
 
 def main(argv: Sequence[str] | None = None) -> int:

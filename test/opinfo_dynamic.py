@@ -28,7 +28,7 @@ from etir_testing.opinfo.op_samples import entries
 from etir_testing.opinfo.op_stages import Outcome
 from etir_testing.opinfo.op_table import DYNAMIC_EXCEPTIONS, accepted, differences, exceptions, is_green, report
 from etir_testing.opinfo.workers import Answer, Lost, Workers
-from etir_testing.select import part_of, tree_digest
+from etir_testing.selection import part_of, tree_digest
 
 BAR = 98.0
 """Percent of the entries that torch exports with a dynamic size."""

@@ -40,7 +40,7 @@ from etir_testing.opinfo.workers import Answer, Lost, Workers
 from etir_testing.runtime.kernels import build_kernels
 from etir_testing.runtime.opinfo_report import Tally
 from etir_testing.runtime.opinfo_report import report as report_kernels
-from etir_testing.select import changed_files, part_of, touched, tree_digest
+from etir_testing.selection import changed_files, part_of, touched, tree_digest
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,8 +12,10 @@ from etir_testing.models.zoo_table import ENTRIES
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="etir's native runtime is not installed")
 
-EACH_CHANGE = ("portable", "int4-groups")
-"""Forms that every change is tested with: the simplest one, and one with the most kinds of weights."""
+EACH_CHANGE = ("portable",)
+"""Forms that every change is tested with. Those with XNNPACK's weights take a minute each; what they consist of has
+tests of its own (``test_groups.py``, ``test_xnnpack_stock_blobs.py``).
+"""
 
 
 def test_forms_are_named() -> None:

@@ -14,7 +14,7 @@ from etir_testing.operators.document import PAGE, page
 from etir_testing.operators.listing import operators
 from etir_testing.operators.table import Row, is_internal, outcome, problems, reasons, rows
 from etir_testing.opinfo.op_stages import Outcome
-from etir_testing.select import part_of, tree_digest
+from etir_testing.selection import part_of, tree_digest
 
 PARTS = 40
 """Which of so many parts of the table is checked is a matter of the content of the tree."""

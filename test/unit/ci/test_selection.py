@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etir_testing.select import BASE_VARIABLE, cases_of, changed_files, part_of, touched, tree_digest
+from etir_testing.selection import BASE_VARIABLE, cases_of, changed_files, part_of, touched, tree_digest
 
 
 def test_parts_are_disjoint_and_whole() -> None:
