@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
 from etir.diagnostics import EtirError
-from etir.dialects.aten.table import load_table, out_variant
+from etir.dialects.aten.table import load_table
 from etir.dialects.dtypes import BY_NUMBER, dtype_of
 from etir.dialects.et.arguments import OPERAND, ListArg
 from etir.dialects.et.executable import MethodOp
@@ -38,11 +38,12 @@ from etir.dialects.et.program import GetWeightOp, NoneOp, SchemaDeclOp, StateOp,
 from etir.dialects.et.values import BufferOp, ScalarOp, ViewOp
 from etir.dialects.et.weights import payload_of
 from etir.dialects.literals import scalar_of
-from etir.dialects.schema import Kind, OpSchema, SchemaKind, parse_schema
+from etir.dialects.schema import Kind, OpSchema, parse_schema
 from etir.dialects.sym.ops import BY_NAME
 from etir.dialects.text import source_location
 from etir.interpret.errors import E1001, E1002, E1005
 from etir.interpret.evaluator import flat
+from etir.interpret.kernel_schemas import KernelSchemas
 from etir.passes.analysis.in_place import InPlaceKernels, known_in_place_kernels
 from etir.passes.analysis.workspaces import workspaces_of
 
@@ -96,7 +97,6 @@ class ExecutableMethod:
         self.evaluator = interpreter.evaluator
         self.method = method
         self.workspaces = workspaces_of(method)
-        self.functional: dict[str, OpSchema] = {}
         sizes = method.pool_sizes or (0,)
         self.arenas = [
             np.zeros(size, np.uint8) if memory_id <= 1 else interpreter.shared_memory(memory_id)
@@ -109,9 +109,9 @@ class ExecutableMethod:
             if op.results:
                 self._define(op)
         self._in_place: InPlaceKernels | None = None
-        self.declared = [
+        self.schemas = KernelSchemas(
             parse_schema(op.schema.data) for op in interpreter.module.body.block.ops if isinstance(op, SchemaDeclOp)
-        ]
+        )
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
@@ -373,7 +373,7 @@ class ExecutableMethod:
             raise E1001.error(f"there is no primitive operator 'executorch_prim::{name}'")
 
     def _kernel(self, kernel: str, items: list[Any]) -> None:
-        schema, functional = self._schemas(kernel)
+        schema, functional = self.schemas.of(kernel)
         if len(items) != len(schema.arguments):
             raise E1002.error(f"'{kernel}' takes {len(schema.arguments)} arguments, {len(items)} given")
         self._spoil_overlaps(kernel, schema, items)
@@ -437,37 +437,6 @@ class ExecutableMethod:
         schema = load_table().get("aten._to_copy.default")
         assert schema is not None
         return self.evaluator.call(schema, {"self": result, "dtype": cell.type.element_type})
-
-    def _schemas(self, kernel: str) -> tuple[OpSchema, OpSchema]:
-        """The kernel's own schema and that of the functional operator it computes."""
-        namespace, _, rest = kernel.partition("::")
-        name, _, overload = rest.partition(".")
-        op_name = f"{namespace}.{name}.{overload or 'default'}"
-        schema = load_table().get(op_name) or next((s for s in self.declared if s.op_name == op_name), None)
-        if schema is None:
-            raise E1001.error(f"the schema of kernel '{kernel}' is not known")
-        known = self.functional.get(kernel)
-        if known is None:
-            known = self.functional[kernel] = self._functional(schema)
-        return schema, known
-
-    def _functional(self, schema: OpSchema) -> OpSchema:
-        table = load_table()
-        if schema.kind is SchemaKind.INPLACE:
-            found = table.get(f"{schema.namespace}.{schema.name.removesuffix('_')}.{schema.overload or 'default'}")
-            if found is not None:
-                return found
-        for name in table.overloads(f"{schema.namespace}.{schema.name}"):
-            if out_variant(name) == schema:
-                found = table.get(name)
-                assert found is not None
-                return found
-        wanted = schema.signature_without_outs()
-        for declared in self.declared:
-            functional = declared.kind is SchemaKind.FUNCTIONAL and declared.name == schema.name
-            if functional and declared.signature_without_outs() == wanted:
-                return declared
-        raise E1001.error(f"no functional operator computes what '{schema.qualified_name}' writes")
 
 
 def _address(cell: _Cell) -> int:

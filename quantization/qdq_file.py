@@ -195,11 +195,12 @@ class QdqFile:
 
     def _parameters(self, node: Node) -> tuple[np.ndarray, np.ndarray, str]:
         """Scale, zero point and the type of the integers of a pair's half."""
-        scale = self._array(node.inputs[1], node)
-        name = node.inputs[2] if len(node.inputs) > 2 else ""
+        inputs = [*node.inputs]
+        scale = self._array(inputs[1], node)
+        name = inputs[2] if len(inputs) > 2 else ""
         if name:
             return scale, self._array(name, node).astype(np.int64), self._type(name)
-        kind = self._type(node.inputs[0]) if node.kind == DEQUANTIZE else self._output_type(node)
+        kind = self._type(inputs[0]) if node.kind == DEQUANTIZE else self._output_type(node)
         return scale, np.zeros(scale.shape, np.int64), kind
 
     def _output_type(self, node: Node) -> str:

@@ -94,11 +94,13 @@ COMPILERS = [
 
 
 def check_fallback(given: tuple[nn.Module, Any, Any], delegate: str, id: str, said: str) -> etir.Program:
-    """It compiles with a warning for each delegate, and computes eager's results; with ``refuse`` it is an error."""
+    """It compiles with warnings about each delegate, and computes eager's results; with ``refuse`` it is an error."""
     module, x, exported = given
     program = etir.compile(exported, target="etir", delegates=[delegate])
     found = [warning for warning in program.warnings if warning.id.id == id]
-    assert len(found) == 2 and all(warning.severity == Severity.WARNING for warning in found)
+    # A convolution that reads its image in parts is several products, of which more than one may be wrong.
+    assert len(dict.fromkeys(warning.notes[-1] for warning in found)) == 2
+    assert all(warning.severity == Severity.WARNING for warning in found)
     for warning in found:
         assert said in warning.message and warning.help and warning.location is not None
         assert "runs on the kernels" in warning.notes[-1]
