@@ -23,7 +23,8 @@ def imported(name: str) -> Callable[..., Any]:
     """The function. Raises error E1912 when its module cannot be imported, or has none of that name."""
     module, _, attribute = name.partition(":")
     try:
-        found = import_module(module)
+        with _without_bytecode():
+            found = import_module(module)
         if module not in _IMPORTED:
             origin = found.__spec__.origin if found.__spec__ is not None else None
             _IMPORTED[module] = _stamp(origin)
@@ -32,6 +33,18 @@ def imported(name: str) -> Callable[..., Any]:
         raise
     except Exception as error:  # Importing runs the user's code.
         raise E1912.error(f"cannot import '{name}': {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _without_bytecode() -> Iterator[None]:
+    """Leave no bytecode of the user's modules: Python takes it for that of a file which was changed within the same
+    second and is as long as before, and the next process would run what no longer stands in the file.
+    """
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def _stamp(file: str | None) -> tuple[str, int, int] | None:
