@@ -100,8 +100,8 @@ class Results:
             raise E1906.error(f"cannot open '{path}': {error}") from None
         with self._errors(E1905 if read_only else E1906):
             try:
-                found = self._db.execute("PRAGMA user_version").fetchone()[0]
-                tables = self._db.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
+                found = self._patiently("PRAGMA user_version").fetchone()[0]
+                tables = self._patiently("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
             except sqlite3.DatabaseError as error:
                 if "locked" in str(error):
                     raise
@@ -112,12 +112,25 @@ class Results:
             if found not in (0, VERSION) or (tables and ("cells",) not in tables) or (read_only and not tables):
                 raise E1905.error(f"'{path}' holds no results that this version of etir reads")
             if not read_only:
-                self._db.execute("PRAGMA journal_mode=WAL")
-                self._db.execute("PRAGMA synchronous=NORMAL")
+                self._patiently("PRAGMA journal_mode=WAL")
+                self._patiently("PRAGMA synchronous=NORMAL")
                 if found != VERSION:  # A sweep that has nothing to do leaves every byte as it was.
-                    self._db.execute(_SCHEMA)
-                    self._db.execute(f"PRAGMA user_version={VERSION}")
+                    self._patiently(_SCHEMA)
+                    self._patiently(f"PRAGMA user_version={VERSION}")
             self._last = 0.0 if not tables else self._db.execute("SELECT max(finished) FROM cells").fetchone()[0] or 0.0
+
+    def _patiently(self, statement: str) -> sqlite3.Cursor:
+        """Execute a statement while another process may open the same new file: SQLite does not wait for the other one
+        where both switch to its write-ahead log.
+        """
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._db.execute(statement)
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
     def __enter__(self) -> Self:
         return self

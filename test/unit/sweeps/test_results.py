@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,18 @@ def test_where_a_plan_lies_decides_nothing(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path / "here")
     (program,) = read_plan({"programs": ["net.pt2"]}).programs
     assert program.file == str(tmp_path / "here" / "net.pt2")
+
+
+def test_a_new_file_that_another_sweep_opens_at_the_same_time(tmp_path: Path) -> None:
+    """SQLite does not wait for who writes a file that is to get its write-ahead log."""
+    path = tmp_path / "r.sqlite"
+    sqlite3.connect(path).execute("VACUUM")  # A header, in the mode that new files have.
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    ending = threading.Timer(0.3, other.execute, ["COMMIT"])
+    ending.start()
+    with Results(path) as results:
+        _add(results, "a")
+        assert [row.id for row in results.rows()] == ["a"]
+    ending.join()
+    other.close()
