@@ -7,7 +7,7 @@ external weights in ``KEY.TAG.ptd``.
 
 from __future__ import annotations
 
-import os
+import tempfile
 from pathlib import Path
 
 
@@ -49,6 +49,7 @@ class Store:
     def check(self) -> None:
         """Make the folder. Raises ``OSError`` when that, or a file in it, cannot be made."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        probe = self.folder / f".probe-{os.getpid()}"
-        probe.write_bytes(b"x")
-        probe.unlink()
+        # A name of its own: sweeps in threads of one process, or on machines that share the folder, probe at once.
+        with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".probe-") as probe:
+            probe.write(b"x")
+            probe.flush()

@@ -14,6 +14,7 @@ from etir import EtirError
 from etir.sweeps import Cell, Results, read_plan
 from etir.sweeps import writer as writer_module
 from etir.sweeps.jobs import Chains, Outcome
+from etir.sweeps.store import Store
 from etir.sweeps.writer import Writer
 
 from etir_testing import ROOT
@@ -187,3 +188,23 @@ def test_a_new_file_that_another_sweep_opens_at_the_same_time(tmp_path: Path) ->
         assert [row.id for row in results.rows()] == ["a"]
     ending.join()
     other.close()
+
+
+def test_a_folder_that_several_sweeps_check_at_the_same_time(tmp_path: Path) -> None:
+    failed: list[OSError] = []
+
+    def check(start: threading.Barrier) -> None:
+        start.wait()
+        try:
+            Store(tmp_path / "r.d").check()
+        except OSError as error:
+            failed.append(error)
+
+    for _ in range(60):
+        start = threading.Barrier(4)
+        threads = [threading.Thread(target=check, args=(start,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failed == [] and list((tmp_path / "r.d").iterdir()) == []
