@@ -64,8 +64,9 @@ def forget_changed(module: str, folder: str) -> None:
     before = _IMPORTED.get(module)
     if before is None:
         return
+    package = sys.modules.get(module.rpartition(".")[0])
     with with_paths([folder]):
-        spec = PathFinder.find_spec(module)
+        spec = PathFinder.find_spec(module, None if package is None else package.__path__)
     if spec is not None and _stamp(spec.origin) != before:
         sys.modules.pop(module, None)
         del _IMPORTED[module]

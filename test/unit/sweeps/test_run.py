@@ -244,6 +244,17 @@ def test_modules_that_change_while_this_process_runs(tmp_path: Path, jobs: int) 
     assert sweep("a", 4, "another = cell\n") == [{"p4": {"value": 4}}]
 
 
+def test_a_module_inside_of_a_package_that_changes(tmp_path: Path) -> None:
+    (tmp_path / "etir_test_package").mkdir()
+    (tmp_path / "etir_test_package" / "__init__.py").write_text("")
+    path = tmp_path / "plan.toml"
+    path.write_text('function = "etir_test_package.inner:cell"\n[[programs]]\nname = "x"\n')
+    for value in (1, 20, 300):
+        (tmp_path / "etir_test_package" / "inner.py").write_text(f"def cell(c):\n    return {{'value': {value}}}\n")
+        (row,) = etir.sweep(path, tmp_path / "r.sqlite", jobs=0).rows()
+        assert row.figures == {"value": value}
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
