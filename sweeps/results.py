@@ -4,12 +4,17 @@ The id of a cell, a digest of all that its row depends on, is the primary key: a
 and a sweep asks for the ids before it starts. A row that is ``ok`` stays; any other gives way to the row of a cell that
 was tried again, so that nothing is lost while it is. The journal is a write-ahead log, so that readers and several
 sweeps use the file at once; a writer waits for another one for :data:`PATIENCE` seconds.
+
+The log has a whole page for each row, many times what rows take in the file, and SQLite moves them there when it has
+4 MB. On a disk that is nearly full the log is kept short, so that it is not what takes the room; and when there is none,
+it is emptied before a row has to wait.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import shutil
 import sqlite3
 import time
 from collections.abc import Container, Iterator
@@ -26,6 +31,13 @@ from etir.sweeps.model import Cell, Figure
 VERSION = 1
 PATIENCE = 60.0
 """Seconds to wait for another writer."""
+
+SCARCE = 64 << 20
+"""Bytes of a disk's room below which the log is kept short."""
+
+LOG_PAGES = {False: 1000, True: 16}
+"""Pages of the log that are moved to the file together, by whether room is scarce: the less, the more often the disk has
+to be waited for."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS cells (
@@ -117,6 +129,7 @@ class Results:
                 if found != VERSION:  # A sweep that has nothing to do leaves every byte as it was.
                     self._patiently(_SCHEMA)
                     self._patiently(f"PRAGMA user_version={VERSION}")
+            self._is_scarce = False
             self._last = 0.0 if not tables else self._db.execute("SELECT max(finished) FROM cells").fetchone()[0] or 0.0
 
     def _patiently(self, statement: str) -> sqlite3.Cursor:
@@ -155,13 +168,36 @@ class Results:
             *(outcome.seconds, attempts, outcome.host, outcome.processor, compiler, self._last),
         )
         with self._errors(E1906):
-            try:
-                self._db.execute(_INSERT, values)
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-                    raise
-                return False
-        return True
+            self._mind_the_room()
+            return self._has_written(values) or (self._has_emptied_log() and self._has_written(values))
+
+    def _mind_the_room(self) -> None:
+        """Keep the log short while the disk has little room."""
+        is_scarce = shutil.disk_usage(self.path.parent).free < SCARCE
+        if is_scarce != self._is_scarce:
+            self._is_scarce = is_scarce
+            self._db.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES[is_scarce]}")
+            if is_scarce:
+                self._has_emptied_log()
+
+    def _has_written(self, values: tuple[Any, ...]) -> bool:
+        """Write a row; False when the disk has no room for it."""
+        return self._unless_full(_INSERT, values) is not None
+
+    def _has_emptied_log(self) -> bool:
+        """Move the pages of the log to the file, and give back its room; False where that finds no room itself, or
+        another process reads the log.
+        """
+        found = self._unless_full("PRAGMA wal_checkpoint(TRUNCATE)")
+        return found is not None and found.fetchone()[0] == 0
+
+    def _unless_full(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor | None:
+        try:
+            return self._db.execute(statement, values)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            return None
 
     def has(self, id: str) -> bool:
         """Whether the cell's row is there."""

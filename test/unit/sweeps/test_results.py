@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,41 @@ def test_too_many_rows_that_wait(full: Results, monkeypatch: pytest.MonkeyPatch)
         with Writer(full, "s", "c") as writer:
             for i in range(9):
                 writer.add(str(i), _cell(f"p{i}"), LONG, 1)
+
+
+def test_a_log_that_has_taken_the_room(tmp_path: Path) -> None:
+    """A real disk of 256 kB beside 100 kB that are freed later: rows take it, not SQLite's log of them, and after that
+    rows find the room. Linux lets everyone mount one in a namespace of their own, where the system's owner does.
+    """
+    (tmp_path / "disk").mkdir()
+    space = ["unshare", "--user", "--map-root-user", "--mount"]
+    mount = ["sh", "-c", f'mount -t tmpfs -o size=256k none {tmp_path}/disk && exec "$@"', "sh"]
+    try:
+        subprocess.run([*space, *mount, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no disk can be mounted here")
+    done = subprocess.run([*space, *mount, sys.executable, "-c", _FILL, f"{tmp_path}/disk"], capture_output=True)
+    assert not done.returncode, done.stderr.decode()
+    first, then, read = map(int, done.stdout.split())
+    assert first > 100 and then > first + 200 and read == then
+
+
+_FILL = """
+import hashlib, pathlib, sys
+from etir.sweeps import Cell, Results
+from etir.sweeps.jobs import Outcome
+disk = pathlib.Path(sys.argv[1])
+(disk / "ballast").write_bytes(bytes(100_000))
+count = 0
+with Results(disk / "r.sqlite") as results:
+    for _ in range(2):
+        while results.add("s", hashlib.sha256(bytes([count >> 8, count & 255])).hexdigest(),
+                          Cell(f"p{count}", "etir", "none", "float32", "default"), Outcome(), 1, "c"):
+            count += 1
+        print(count)
+        (disk / "ballast").unlink(missing_ok=True)
+    print(len(list(results.rows())))
+"""
 
 
 # --- what decides a row -----------------------------------------------------------------------------------------------
