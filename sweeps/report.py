@@ -1,4 +1,4 @@
-"""Rows as a table and as CSV, which of them nothing beats, and what differs between two sweeps.
+"""Rows as a table and as CSV, and what differs between two sweeps; the page (``page.py``) has the Pareto front.
 
 Times are compared between rows of one machine alone: rows name their host and processor, and a ratio of seconds from
 two of them says nothing about a compiler.
@@ -88,28 +88,6 @@ def csv_text(rows: Sequence[Row]) -> str:
 
 def _lines(value: Any) -> Any:
     return value.replace("\r\n", "\n").replace("\r", "\n") if isinstance(value, str) else value
-
-
-# --- the Pareto front -------------------------------------------------------------------------------------------------
-
-
-def pareto(points: Sequence[Sequence[float]]) -> list[int]:
-    """The indices of points that no other one beats: is as good in everything and better in something.
-
-    All coordinates are better when smaller. Equal points are on the front together. Sorted by the first coordinate a
-    point can only be beaten by one before it (Kung, Luccio and Preparata, 1975), so that only the front is looked at.
-    """
-    order = sorted(range(len(points)), key=lambda i: tuple(points[i]))
-    front: list[int] = []
-    for i in order:
-        mine = tuple(points[i])
-        if not any(tuple(points[j]) != mine and _covers(points[j], mine) for j in front):
-            front.append(i)
-    return sorted(front)
-
-
-def _covers(one: Sequence[float], other: Sequence[float]) -> bool:
-    return all(a <= b for a, b in zip(one, other, strict=True))
 
 
 # --- two sweeps -------------------------------------------------------------------------------------------------------

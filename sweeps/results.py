@@ -6,8 +6,8 @@ was tried again, so that nothing is lost while it is. The journal is a write-ahe
 sweeps use the file at once; a writer waits for another one for :data:`PATIENCE` seconds.
 
 The log has a whole page for each row, many times what rows take in the file, and SQLite moves them there when it has
-4 MB. On a disk that is nearly full the log is kept short, so that it is not what takes the room; and when there is none,
-it is emptied before a row has to wait.
+4 MB. On a disk that is nearly full the log is kept short, so that it is not what takes the room; and when there is
+none, it is emptied before a row has to wait.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SCARCE = 64 << 20
 """Bytes of a disk's room below which the log is kept short."""
 
 LOG_PAGES = {False: 1000, True: 16}
-"""Pages of the log that are moved to the file together, by whether room is scarce: the less, the more often the disk has
-to be waited for."""
+"""Pages of the log that are moved to the file together, by whether room is scarce: the fewer, the more often the disk
+has to be waited for."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS cells (

@@ -9,6 +9,10 @@ const SHAPES = ["", "square", "diamond"];
 const AT_ONCE = 200;
 /** Fronts that are drawn together; of more, that of the program whose point is looked at. */
 const FRONTS = 12;
+/** Pixels of a decade from which its 2 and its 5 are marked, and those between marks of a scale that is not logarithmic. */
+const [APART, TICK] = [260, 70];
+/** Letters from which text in a table is broken into lines, and of a message that are shown unasked. */
+const [LONG, SAID] = [36, 200];
 const PREFERRED = { x: ["latency", "bytes"], y: ["accuracy", "difference"], size: ["bytes", "arena"] };
 
 function make(tag, className = "", ...children) {
@@ -53,6 +57,14 @@ function compare(one, other) {
   return one < other ? -1 : one > other ? 1 : 0;
 }
 
+/** A message: its first line, and the rest when that is asked for. */
+function said(message) {
+  const [first] = message.split("\n");
+  const start = first.slice(0, SAID);
+  if (start === message) return make("span", "", message);
+  return make("details", "", make("summary", "", `${start} …`), message.slice(start.length).replace(/^\n/, ""));
+}
+
 const percent = (ratio) => `${ratio < 0 ? "" : "+"}${(ratio * 100).toFixed(1)} %`;
 
 class Page {
@@ -66,21 +78,24 @@ class Page {
     this.front = new Set();
     this.words = [];
     for (const row of this.rows) row.text = [...row.at, row.status, row.error].join(" ").toLowerCase();
+    this.differing = data.axes.filter((_, i) => new Set(this.rows.map((row) => row.at[i])).size > 1);
   }
 
   start() {
     const { data } = this;
     document.title = data.title;
     byId("title").textContent = data.title;
+    const taken = new Set();
     for (const [axis, preferred] of Object.entries(PREFERRED)) {
       const names = axis === "size" ? ["", ...data.numbers] : data.numbers;
-      const wanted = preferred.find((name) => data.numbers.includes(name)) ?? names[0] ?? "";
+      const free = (name) => !taken.has(name);
+      const wanted = preferred.filter((name) => data.numbers.includes(name)).find(free) ?? names.find(free) ?? names[0] ?? "";
       this.choose(axis, names, wanted);
+      taken.add(wanted);
     }
-    const differing = data.axes.filter((_, i) => new Set(this.rows.map((row) => row.at[i])).size > 1);
+    const { differing } = this;
     this.choose("color", data.axes, ["recipe", "delegates", "program"].find((a) => differing.includes(a)) ?? data.axes[0]);
     this.filters();
-    this.changes();
     const flip = () => {
       const { dataset } = document.documentElement;
       dataset.theme = dataset.theme === "dark" ? "light" : "dark";
@@ -103,6 +118,7 @@ class Page {
     });
     addEventListener("resize", () => this.plot());
     byId("more").addEventListener("click", () => this.more());
+    byId("more-changes").addEventListener("click", () => this.moreChanges());
     this.update();
   }
 
@@ -220,6 +236,7 @@ class Page {
     this.show(null);
     this.plot();
     this.table(chosen);
+    this.changes();
   }
 
   // --- the picture ---------------------------------------------------------------------------------------------------
@@ -235,11 +252,12 @@ class Page {
     const ticks = [];
     if (isLog) {
       const width = high - low;
+      const room = Math.abs(to - from) / width;
       for (let power = Math.floor(low); power <= high; power++)
-        for (const digit of width < 2 ? [1, 2, 5] : [1])
+        for (const digit of width < 2 && room > APART ? [1, 2, 5] : [1])
           if (power + Math.log10(digit) >= low && power + Math.log10(digit) <= high) ticks.push(digit * 10 ** power);
     } else {
-      const rough = (high - low) / 6;
+      const rough = (high - low) / Math.min(6, Math.max(2, Math.abs(to - from) / TICK));
       const unit = 10 ** Math.floor(Math.log10(rough));
       const step = unit * [1, 2, 5, 10].find((factor) => factor * unit >= rough);
       for (let at = Math.ceil(low / step); at * step <= high; at++) ticks.push(Number((at * step).toPrecision(12)));
@@ -374,12 +392,12 @@ class Page {
 
   table(rows) {
     const { axes, figures, numbers } = this.data;
+    const shownAxes = this.differing.length ? this.differing : axes.slice(0, 1);
     const columns = [
-      ...axes.map((name, i) => ({ name, of: (row) => row.at[i] })),
+      ...shownAxes.map((name) => ({ name, of: (row) => row.at[axes.indexOf(name)] })),
       { name: "status", of: (row) => (row.error ? `${row.status} ${row.error}` : row.status) },
       ...figures.map((name, i) => ({ name, of: (row) => row.figures[i], number: numbers.includes(name) })),
     ];
-    const said = rows.some((row) => row.message);
     if (this.order) {
       const { name, down } = this.order;
       const { of } = columns.find((column) => column.name === name);
@@ -397,25 +415,27 @@ class Page {
       });
       return make("th", column.number ? "number" : "", button);
     });
-    if (said) head.push(make("th", "", "why"));
     this.lines = new Map();
     const body = make("tbody");
     const add = (row) => {
       const cells = columns.map((column) => {
         const status = column.name === "status" ? (row.status === "ok" ? "status-ok" : "status-bad") : "";
-        return make("td", column.number ? "number" : status, shown(column.name, column.of(row)));
+        const text = shown(column.name, column.of(row));
+        return make("td", column.number ? "number" : status || (text.length > LONG ? "long" : ""), text);
       });
-      if (said) cells.push(make("td", "message", row.message.split("\n")[0]));
-      const line = make("tr", this.front.has(row) ? "best" : "", ...cells);
+      const line = make("tr", `${this.front.has(row) ? "best" : ""}${row.message ? " explained" : ""}`.trim(), ...cells);
       line.addEventListener("mouseenter", () => this.marks?.get(row)?.classList.add("now"));
       line.addEventListener("mouseleave", () => this.marks?.get(row)?.classList.remove("now"));
       this.lines.set(row, line);
-      return line;
+      if (!row.message) return [line];
+      const why = make("td", "", said(row.message));
+      why.colSpan = columns.length;
+      return [line, make("tr", "why", why)];
     };
     const button = byId("more");
     this.more = () => {
       const next = rows.slice(this.lines.size, this.lines.size + AT_ONCE);
-      body.append(...next.map(add));
+      body.append(...next.flatMap(add));
       button.hidden = this.lines.size === rows.length;
       button.textContent = `${rows.length - this.lines.size} more rows`;
       return next.length > 0;
@@ -424,21 +444,32 @@ class Page {
     byId("table").replaceChildren(make("thead", "", make("tr", "", ...head)), body);
   }
 
+  /** What is different from the other sweep, of cells that have the words. */
   changes() {
-    const found = this.data.changes;
-    if (found === null) return;
-    const place = byId("changes");
-    place.hidden = false;
-    const lines = found.map(({ name, what, before, after, better }) => {
+    const all = this.data.changes;
+    if (all === null) return;
+    byId("changes").hidden = false;
+    const found = all.filter(({ name, what }) => this.words.every((word) => `${name} ${what}`.toLowerCase().includes(word)));
+    const of = found.length < all.length ? `${found.length} of ${all.length}` : `${all.length}`;
+    byId("differences").textContent = `${of} changes against the other sweep`;
+    const body = make("tbody");
+    const add = ({ name, what, before, after, better }) => {
       const word = better === null ? "other" : better ? "better" : "worse";
       const ratio = typeof before === "number" && typeof after === "number" && before ? percent(after / before - 1) : "";
       const cells = [word, name, what, shown(what, before), shown(what, after), ratio];
-      return make("tr", "", ...cells.map((text, i) => make("td", i === 0 ? word : i > 2 ? "number" : "", text)));
-    });
+      const kind = (text, i) => (i === 0 ? word : i > 2 && text.length <= LONG ? "number" : text.length > 2 * LONG ? "long" : "");
+      return make("tr", "", ...cells.map((text, i) => make("td", kind(text, i), text)));
+    };
+    this.moreChanges = () => {
+      const there = body.rows.length;
+      body.append(...found.slice(there, there + AT_ONCE).map(add));
+      byId("more-changes").hidden = body.rows.length === found.length;
+      byId("more-changes").textContent = `${found.length - body.rows.length} more changes`;
+    };
+    this.moreChanges();
     const names = ["", "cell", "what", "before", "after", "change"];
     const head = make("tr", "", ...names.map((name, i) => make("th", i > 2 ? "number" : "", name)));
-    place.append(make("h2", "", `${found.length} changes against the other sweep`));
-    if (found.length) place.append(make("table", "", make("thead", "", head), make("tbody", "", ...lines)));
+    byId("different").replaceChildren(...(found.length ? [make("thead", "", head), body] : []));
   }
 }
 

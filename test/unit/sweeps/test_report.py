@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from etir.sweeps import Cell, Results, Row
 from etir.sweeps.jobs import Outcome
 from etir.sweeps.page import sweep_page
-from etir.sweeps.report import changes, csv_text, pareto
+from etir.sweeps.report import AXES, changes, csv_text
 from etir.tools import et_sweep
 
 from etir_testing.devtools.browser import Browser
@@ -49,20 +49,6 @@ ROWS = [
     *(_row(*key) for key in POINTS),
     _row("none", "int8", program=EVIL, status="error", error="E1102", message="no backend\nmore", figures={}),
 ]
-
-
-def test_the_front_by_hand() -> None:
-    points = [(latency, -accuracy, size) for latency, accuracy, size in POINTS.values()]
-    assert {list(POINTS)[i] for i in pareto(points)} == FRONT
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow])  # Of the machine, which may have other work.
-@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=30))
-def test_the_front_is_what_nothing_beats(points: list[tuple[int, ...]]) -> None:
-    def beats(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-        return all(x <= y for x, y in zip(a, b, strict=True)) and a != b
-
-    assert pareto(points) == [i for i, p in enumerate(points) if not any(beats(q, p) for q in points)]
 
 
 def test_changes() -> None:
@@ -231,7 +217,7 @@ def test_the_page_shows_the_front(browser: Browser) -> None:
     assert browser.evaluate("document.title") == EVIL
     best = browser.evaluate("[...document.querySelectorAll('.point.best')].map(e => e.getAttribute('aria-label'))")
     assert sorted(best) == sorted(f"digits, etir, {d}, {r}, default" for d, r in FRONT)
-    assert browser.evaluate("document.querySelectorAll('#table tbody tr').length") == len(ROWS)
+    assert browser.evaluate("document.querySelectorAll('#table tbody tr:not(.why)').length") == len(ROWS)
     assert "3 on the front · 1 not ok" in browser.evaluate("document.getElementById('facts').textContent")
     # Points are where their figures say: the quickest is the leftmost, the most accurate the highest.
     x = "document.querySelector('[aria-label=\"digits, etir, %s, %s, default\"]').%s.baseVal.value"
@@ -241,11 +227,28 @@ def test_the_page_shows_the_front(browser: Browser) -> None:
     assert browser.evaluate("document.querySelectorAll('#changes tbody tr').length") == 6
 
 
+def test_the_front_is_what_nothing_beats(browser: Browser) -> None:
+    """Points of few different figures, so that many are equal in some of them: against all pairs."""
+
+    def beats(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+        return all(x <= y for x, y in zip(a, b, strict=True)) and a != b
+
+    random = Random(1)
+    groups = [[(*(random.randrange(5) for _ in range(3)),) for _ in range(random.randrange(30))] for _ in range(200)]
+    # The page's figures are bytes, accuracy (of which more is better) and latency.
+    given = [[{"at": ["p"], "status": "ok", "machine": "", "figures": [a, -b, c]} for a, b, c in g] for g in groups]
+    names = '["bytes", "accuracy", "latency"]'
+    best = f"{json.dumps(given)}.map(g => {{ const b = etir.best(g, {names}); return g.map(r => b.has(r)); }})"
+    wanted = [[not any(beats(q, p) for q in points) for p in points] for points in groups]
+    assert browser.evaluate("etir.data.figures.join()") == "bytes,accuracy,latency"
+    assert browser.evaluate(best) == wanted
+
+
 def test_the_page_filters_and_sorts(browser: Browser) -> None:
     box = "[...document.querySelectorAll('.choice')].find(e => e.textContent === 'xnnpack').click()"
     browser.evaluate(box)
     assert browser.evaluate("document.querySelectorAll('.point').length") == 3
-    assert browser.evaluate("document.querySelectorAll('#table tbody tr').length") == 4
+    assert browser.evaluate("document.querySelectorAll('#table tbody tr:not(.why)').length") == 4
     browser.evaluate(box)
     head = "[...document.querySelectorAll('th button')].find(e => e.textContent.startsWith('latency')).click()"
     browser.evaluate(head)
@@ -285,6 +288,35 @@ def test_the_page_by_keyboard_and_pointer(browser: Browser) -> None:
     browser.size(1300, 900)
 
 
+def test_names_that_would_be_markup(tmp_path: Path) -> None:
+    """Every text that a row has is shown as it is: names, messages, figures, hosts, those of the other sweep."""
+    evil = [f"{EVIL}{i}" for i in range(9)] + [
+        "\"' onload='alert(1)' `${alert(1)}` <!-- ]]> <style>*{display:none}</style>"
+    ]
+    *at, error, figure, value, host, quoted = evil
+    row = replace(_row("none", "int8"), **dict(zip(AXES, at, strict=True)), error=error, host=host, processor=quoted)  # type: ignore[arg-type]
+    rows = [
+        replace(row, message=f"{quoted}\n{value}{'x' * 300}", figures={figure: value, quoted: 2.0, "__proto__": 1.0}),
+        replace(row, program="plain", figures={**row.figures, quoted: 3.0, "__proto__": 2.0}),
+    ]
+    before = [replace(rows[0], status="wrong", figures={figure: quoted, quoted: 1.0}), replace(row, program=quoted)]
+    (tmp_path / "p.html").write_text(sweep_page(rows, before, quoted))
+    with Browser(1300, 900) as browser:
+        browser.open(tmp_path / "p.html")
+        for key in ("Home", "End"):
+            browser.evaluate("document.getElementById('plot').focus()")
+            browser.key(key)
+            seen = browser.evaluate("document.documentElement.innerText + document.getElementById('tip').textContent")
+            assert all(text in seen for text in (*at[1:], host, quoted))
+        seen = browser.evaluate("document.body.textContent")
+        assert all(text in seen for text in evil) and "x" * 300 in seen
+        markup = (
+            "document.querySelectorAll('img, iframe, [onload], [onerror], script:not(#data, :last-of-type)').length"
+        )
+        assert browser.evaluate(markup) == 0 and browser.evaluate("document.querySelectorAll('style').length") == 1
+        assert browser.complaints == [] and all(url.startswith("file:") for url in browser.requests)
+
+
 # --- pages of other kinds ---------------------------------------------------------------------------------------------
 
 
@@ -304,14 +336,14 @@ def test_rows_that_have_no_figures_or_no_numbers(tmp_path: Path) -> None:
             (tmp_path / f"{name}.html").write_text(sweep_page(rows))
             browser.open(tmp_path / f"{name}.html")
             assert browser.complaints == []
-            assert browser.evaluate("document.querySelectorAll('#table tbody tr').length") == len(rows)
+            assert browser.evaluate("document.querySelectorAll('#table tbody tr:not(.why)').length") == len(rows)
             assert browser.evaluate(points) == {"one": 1, "odd": 2}.get(name, 0)
             wanted = {"none": "there are no rows", "failed": "no cell has these figures"}.get(name)
             assert wanted is None or browser.evaluate(plot) == wanted
         assert "3 without these figures" in browser.evaluate("document.getElementById('facts').textContent")
         head = "[...document.querySelectorAll('th button')].find(e => e.textContent.startsWith('latency')).click()"
         column = "[...document.querySelectorAll('th')].findIndex(e => e.textContent.startsWith('latency'))"
-        cells = f"[...document.querySelectorAll('#table tbody tr')].map(e => e.cells[{column}].textContent)"
+        cells = f"[...document.querySelectorAll('#table tbody tr:not(.why)')].map(e => e.cells[{column}].textContent)"
         browser.evaluate(head)
         assert browser.evaluate(cells) == ["1.00 ms", "2.00 ms", "inf", "nan", ""]
         browser.evaluate(head)
@@ -330,7 +362,7 @@ def test_ten_thousand_rows(tmp_path: Path) -> None:
         for i in range(10_000)
     ]
     (tmp_path / "p.html").write_text(sweep_page(rows))
-    lines = "document.querySelectorAll('#table tbody tr').length"
+    lines = "document.querySelectorAll('#table tbody tr:not(.why)').length"
     with Browser(1300, 900) as browser:
         browser.open(tmp_path / "p.html")
         assert browser.complaints == []
