@@ -48,7 +48,7 @@ def export_program(program: ProgramEntry) -> bytes:
             raise E1904.error(f"'{program.name}': a {type(model.module).__name__} is neither a module nor a program")
         if program.samples is not None:
             calls = [tuple(_tensor(v) for v in call) for call in _calls(program.samples)]
-        expected = [[_detached(leaf) for leaf in tree.tree_leaves(module(*call))] for call in copy.deepcopy(calls)]
+        expected = [_eager(program.name, number, module, call) for number, call in enumerate(copy.deepcopy(calls))]
     example = tree.tree_leaves(exported.example_inputs or ())
     flat = [_laid_out(tree.tree_leaves(call), example) for call in calls]
     if program.calibration is not None:
@@ -74,6 +74,21 @@ def export_program(program: ProgramEntry) -> bytes:
             message, help="put the function at the top of a module; functools.partial binds data"
         ) from None
     return found.getvalue()
+
+
+def _eager(name: str, number: int, module: Any, call: Sequence[Any]) -> list[Any]:
+    """The flat outputs of eager torch for a call. Raises error E1904 for inputs that it does not take."""
+    torch = require_torch()
+    try:
+        outputs = module(*call)
+    except Exception as error:  # The user's code, on the user's inputs.
+        message = (str(error).splitlines() or [""])[0]
+        raise E1904.error(
+            f"'{name}' in eager torch, call {number}: {type(error).__name__}: {message}",
+            help="calls (`samples`, `more`) have the inputs that the program takes; arrays of an .npz file have the "
+            "calls as their first dim",
+        ) from error
+    return [_detached(leaf) for leaf in torch.utils._pytree.tree_leaves(outputs)]
 
 
 def read_export(data: bytes) -> dict[str, Any]:

@@ -44,6 +44,17 @@ def compiler_digest() -> str:
 
 
 @cache
+def node_digest() -> str:
+    """Of what all nodes of a cluster have to have in common: etir's own files but its library, which differs between
+    processors, and the versions of what it runs on but for their builds (``2.9.0+cpu``).
+    """
+    versions = [f"{name} {_version(name).partition('+')[0]}" for name in PACKAGES]
+    return digest_of(
+        [digest_of_files(path for path in _sources() if path.suffix in (".py", ".json", ".txt")), *versions]
+    )
+
+
+@cache
 def compiler_label() -> str:
     """The compiler for people: its version, and in a checkout the commit, with a ``+`` where files were changed."""
     import etir

@@ -89,18 +89,18 @@ class Chains:
         self._programs: dict[str, str] = {}
         self._functions: dict[str, list[str]] = {}
         self._digests: dict[str, str] = {}
+        self._manifests: dict[str, str] = {}
         depends = digest_of_files(Path(path) for path in plan.depends)
         self._base = digest_of([compiler_digest(), depends])
 
+    def functions(self) -> list[str]:
+        """The names of all functions of the plan."""
+        names = {self._plan.function, *(name for program in self._plan.programs for name in _functions(program))}
+        return sorted(name for name in names if name is not None and ":" in name)
+
     def code(self) -> str:
         """The digest of the plan's functions and of the compiler: processes that have loaded another one are no use."""
-        names = {self._plan.function, *(name for program in self._plan.programs for name in _functions(program))}
-        return digest_of(
-            [
-                self._base,
-                [self._function(name) for name in sorted(name for name in names if name is not None and ":" in name)],
-            ]
-        )
+        return digest_of([self._base, [self._function(name) for name in self.functions()]])
 
     def id_of(self, program: ProgramEntry, cell: Cell) -> str:
         """The digest of everything that decides what a row says."""
@@ -149,12 +149,21 @@ class Chains:
     def _files(self, cell: Cell) -> list[str]:
         """Digests of files of the user's that a cell names: its target's manifest, ranges of its recipe."""
         ranges = None if cell.recipe_keywords is None else cell.recipe_keywords.get(FILE_KEYWORD)
-        return [self._file(path) for path in (cell.manifest, ranges) if path]
+        found = [self._file(ranges)] if ranges else []
+        return [*found, *self._manifest(cell.manifest)] if cell.manifest else found
 
     def _file(self, path: str) -> str:
         if path not in self._digests:
             self._digests[path] = digest_of_files([Path(path)])
         return self._digests[path]
+
+    def _manifest(self, path: str) -> list[str]:
+        """The digests of a manifest, and of the kernels that it has in other files."""
+        if path not in self._manifests:
+            from etir.targets.manifest import read_target  # Few plans have one, and every worker imports this module.
+
+            self._manifests[path] = digest_of(read_target(Path(path)))
+        return [self._file(path), self._manifests[path]]
 
     def _program(self, program: ProgramEntry) -> str:
         """The digest of a program: of its file, or of its factory with all that is known to decide what it makes."""

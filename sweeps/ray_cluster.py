@@ -6,7 +6,9 @@ asks for all processors of a node. Inside of its Ray worker a job runs in a proc
 and a Ray worker that is gone is always the cluster's loss: the scheduler starts the job again on another one.
 
 Artefacts are kept in the driver's folder. A job gets those that it needs through the object store, once for each node,
-and sends back what it has made; with a shared folder none of them goes through Ray.
+and sends back what it has made; with a shared folder none of them goes through Ray. Modules and files of the plan are
+artefacts, too (:mod:`etir.sweeps.shipping`): a node need not have them. It needs etir, and the same one: rows of
+another compiler would be taken for rows of this.
 """
 
 from __future__ import annotations
@@ -19,15 +21,19 @@ import sys
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from etir.diagnostics import EtirError
 from etir.sweeps.errors import E1907
+from etir.sweeps.identity import PACKAGES, compiler_label, node_digest
 from etir.sweeps.jobs import FAILURES, Job, Outcome
 from etir.sweeps.plan import Limits
 from etir.sweeps.scheduler import Event
+from etir.sweeps.shipping import SUFFIX, Named, Shipment, files_of, named, paths_here, with_files
 from etir.sweeps.slot import Slot
 from etir.sweeps.store import Store
 from etir.sweeps.worker import Setup
@@ -48,13 +54,16 @@ Made = list[tuple[str, str, bytes]]
 class Cluster:
     """The cluster at ``address``. Raises error E1907 when it cannot be reached, or ray is not installed."""
 
-    def __init__(self, address: str, setup: Setup, limits: Limits, store: Store, *, shared: bool = False):
+    def __init__(
+        self, address: str, setup: Setup, limits: Limits, store: Store, shipment: Shipment, *, shared: bool = False
+    ):
         try:
             import ray
         except ImportError:
             raise E1907.error("ray is not installed") from None
         self._ray, self._setup, self._limits = ray, setup, limits
-        self._store, self._is_shared = store, shared
+        self._store, self._is_shared, self._shipment = store, shared, shipment
+        self._named: dict[str, Named] = {}
         self._owns = not ray.is_initialized()
         if self._owns:
             self._connect(address)
@@ -91,10 +100,15 @@ class Cluster:
         )
         needs = () if self._is_shared else job.needs
         known = [(key, suffix) for key in needs for suffix in self._store.suffixes(key)]
-        objects = [self._object(place) for place in known]
+        objects = [self._object(place, partial(self._store.read, *place)) for place in known]
+        files = [self._file(path) for path in files_of(job)]
+        if not self._is_shared:
+            known += [(file.key, file.suffix) for file in files]
+            objects += [self._object((file.key, file.suffix), file.data) for file in files]
         setup = self._setup if self._is_shared else replace(self._setup, store="")
+        how = How(setup, limits.seconds, self._shipment, self._modules(), files, node_digest(), socket.gethostname())
         remote: Any = self._run.options(num_cpus=max(cpus, limits.cpus))
-        outcome, made = remote.remote((setup, limits.seconds, tuple(sys.path)), job, known, *objects)
+        outcome, made = remote.remote(how, job, known, *objects)
         self._tokens[outcome] = token, job, made
         self._exclusive += job.exclusive
 
@@ -128,9 +142,14 @@ class Cluster:
             cause = error.cause if isinstance(error.cause, Exception) else error
             from etir.sweeps.stages import failure
 
+            if isinstance(cause, errors.RayError):
+                return Event(token, None, _first_line(cause))
+            if isinstance(cause, EtirError) and E1907.id in cause.ids:
+                raise cause from None
+
             return Event(token, failure(cause, job.stage))
         except errors.RayError as error:
-            return Event(token, None, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+            return Event(token, None, _first_line(error))
         try:
             for key, suffix, data in artefacts:
                 self._store.write(key, data, suffix)
@@ -158,15 +177,33 @@ class Cluster:
             self._cpus, self._asked = self._ray.cluster_resources().get("CPU", 0.0), time.monotonic()
         return self._cpus
 
-    def _object(self, place: tuple[str, str]) -> Any:
+    def _file(self, path: str) -> Named:
+        """A file of the plan as an artefact; in a shared folder it is one now."""
+        found = self._named.get(path)
+        if found is None:
+            found = self._named[path] = named(path)
+            if self._is_shared and not self._store.path(found.key, found.suffix).is_file():
+                self._store.write(found.key, found.data(), found.suffix)
+        return found
+
+    def _modules(self) -> list[Any]:
+        """The artefact of the plan's modules in the object store: a worker asks for it once."""
+        place = self._shipment.key, SUFFIX
+        return [self._object(place, partial(self._store.read, *place))] if place[0] and not self._is_shared else []
+
+    def _object(self, place: tuple[str, str], read: Callable[[], bytes]) -> Any:
         """The artefact in the object store."""
         found = self._objects.get(place)
         if found is None:
-            found = self._objects[place] = self._ray.put(self._store.read(*place))
+            found = self._objects[place] = self._ray.put(read())
             while len(self._objects) > KEPT:
                 self._objects.popitem(last=False)
         self._objects.move_to_end(place)
         return found
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def _probe(address: str) -> None:
@@ -213,27 +250,54 @@ _SLOTS: dict[tuple[Setup, float], Slot] = {}
 """The process of this Ray worker, by what was asked of it: it is used again for job after job."""
 
 
-def _remote(
-    how: tuple[Setup, float, tuple[str, ...]], job: Job, places: list[tuple[str, str]], *artefacts: bytes
-) -> tuple[Outcome, Made]:
-    """One job, in a process of its own."""
-    given, seconds, paths = how
-    sys.path.extend(path for path in paths if path not in sys.path)
-    setup = given
-    if not given.store:
-        setup = replace(given, store=str(_own_folder()))
+@dataclass(frozen=True)
+class How:
+    """What a Ray worker is told besides the job: ``modules`` is the object of the shipment's artefact, if it is to come
+    through Ray; ``digest`` is that of etir on the machine ``host``, which has the files that the job names.
+    """
+
+    setup: Setup
+    seconds: float
+    shipment: Shipment
+    modules: Sequence[Any]
+    files: Sequence[Named]
+    digest: str
+    host: str
+
+
+def _remote(how: How, job: Job, places: list[tuple[str, str]], *artefacts: bytes) -> tuple[Outcome, Made]:
+    """One job, in a process of its own. Raises error E1907 where another etir is installed."""
+    if node_digest() != how.digest:
+        label = f"{socket.gethostname()} has {compiler_label()}"
+        raise E1907.error(
+            f"{label}, of other files than etir on {how.host}, or other versions of {', '.join(PACKAGES)}",
+            help="install the same on all nodes",
+        )
+    setup = how.setup
+    if not setup.store:
+        setup = replace(setup, store=str(_own_folder()))
     store = Store(setup.store)
     for (key, suffix), data in zip(places, artefacts, strict=True):
         if not store.path(key, suffix).is_file():
             store.write(key, data, suffix)
-    slot = _SLOTS.get((setup, seconds))
+    for reference in how.modules:
+        if not store.path(how.shipment.key, SUFFIX).is_file():
+            import ray
+
+            store.write(how.shipment.key, ray.get(reference), SUFFIX)
+    setup = replace(setup, paths=paths_here(how.shipment, store))
+    # Ray adds folders of the driver's, where this node may have other modules of the same names.
+    elsewhere = set(how.shipment.roots) - set(setup.paths)
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) not in elsewhere]
+    job = with_files(job, {file.path: file.here(store) for file in how.files}.__getitem__)
+    slot = _SLOTS.get((setup, how.seconds))
     if slot is None:
         for old in _SLOTS.values():
             old.close()
         _SLOTS.clear()
-        slot = _SLOTS[setup, seconds] = Slot(setup, seconds)
+        slot = _SLOTS[setup, how.seconds] = Slot(setup, how.seconds)
     outcome = slot.run(job)
     made: Made = []
-    if not given.store:
+    if not how.setup.store:
         made += [(job.key, suffix, store.read(job.key, suffix)) for suffix in store.suffixes(job.key)]
     return outcome, made

@@ -104,8 +104,13 @@ def sweep(
         setup = Setup(str(folder.resolve()), (chosen.folder,), limits.memory, limits.cpus, chains.code())
         if ray is not None:
             from etir.sweeps.ray_cluster import Cluster
+            from etir.sweeps.shipping import shipped
 
-            executor: Any = Cluster(ray, setup, limits, there, shared=shared)
+            try:
+                shipment = shipped(chains.functions(), chosen.depends, chosen.folder, there)
+            except OSError as error:
+                raise E1906.error(f"cannot write to '{folder}': {error.strerror or error}") from None
+            executor: Any = Cluster(ray, setup, limits, there, shipment, shared=shared)
             stack.callback(executor.close)
         elif jobs == 0:
             executor = Serial(setup)

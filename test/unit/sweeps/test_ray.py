@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,10 +21,11 @@ import etir
 from etir import EtirError
 from etir.sweeps import Results, read_plan
 from etir.sweeps.jobs import Chains
+from etir.sweeps.plan import Limits
 from etir.sweeps.store import Store
 
 from etir_testing import ROOT
-from etir_testing.sweeps import cells
+from etir_testing.sweeps import cells, models
 
 pytest.importorskip("ray", reason="ray is not installed")
 
@@ -105,6 +110,102 @@ def test_a_node_that_is_killed_costs_no_row(tmp_path: Path, cluster: Any) -> Non
     assert (rows["orphaned"].attempts, rows["orphaned"].error) == (3, "E1911")
     assert "3 attempts" in rows["orphaned"].message
     assert etir.sweep(plan, tmp_path / "r.sqlite", ray="127.0.0.1:1").ran == 0
+
+
+_FILES = {
+    "nets.py": """
+import torch
+from etir.sweeps import Model
+from helpers import scale
+
+def net(width):
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(width, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4)).eval()
+    with torch.no_grad():
+        module[0].weight.mul_(scale())
+    return Model(module, (torch.randn(2, width),), metric=total)
+
+def total(outputs):
+    return float(outputs[0][0].sum()) * scale()
+""",
+    "helpers.py": """
+from pathlib import Path
+
+def scale():
+    return float(Path(__file__).with_name("data.txt").read_text())
+""",
+    "data.txt": "0.5",
+    "plan.toml": """
+targets = ["etir", "mine.json"]
+recipes = ["float32", {name = "given", recipe = "static-int8", ranges = "ranges.json"}]
+measure = ["bytes", "arena", "difference", "accuracy"]
+depends = ["data.txt"]
+
+[[programs]]
+factory = "nets:net"
+arguments = {width = 32}
+calibration = "calls.npz"
+
+[[programs]]
+file = "pair.pt2"
+samples = "calls.npz"
+
+[[exclude]]
+program = "pair"
+recipe = "given"
+""",
+}
+
+
+def _plan_with_files(folder: Path) -> Path:
+    """A plan that names a file of each kind: modules, data beside them, a program, samples, a manifest, ranges."""
+    import numpy as np
+    import torch
+
+    folder.mkdir()
+    for name, text in _FILES.items():
+        (folder / name).write_text(text)
+    shutil.copy(ROOT / "targets" / "etir.json", folder / "mine.json")
+    manifest = json.loads((folder / "mine.json").read_text())
+    (folder / "mine.json").write_text(json.dumps(manifest | {"kernels": "kernels"}))
+    shutil.copytree(ROOT / "runtime" / "kernels", folder / "kernels", ignore=shutil.ignore_patterns("*.cc", "*.h"))
+    net = models.net()
+    quantized = etir.quantize(
+        torch.export.export(net.module, net.inputs), "static-int8", calibration=net.calibration, target="etir"
+    )
+    quantized.save_encodings(folder / "ranges.json")
+    np.savez(folder / "calls.npz", np.ones((3, 2, 32), np.float32))
+    torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.ones(2, 32),)), folder / "pair.pt2")
+    return folder / "plan.toml"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_node_that_has_none_of_the_plan_s_files(tmp_path: Path, cluster: Any, shared: bool) -> None:
+    """A node that sees another folder where the plan's is, in which a module of the plan says something else."""
+    plan = _plan_with_files(tmp_path / "plan")
+    here = etir.sweep(plan, tmp_path / "here.sqlite", jobs=0)
+    assert here.statuses == {"ok": 6}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "helpers.py").write_text("def scale():\n    return 7.0\n")
+    address = f"--address={cluster.address}"
+    start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", address, "--num-cpus=1"]
+    script = f'mount --bind {tmp_path}/other {tmp_path}/plan && exec "$@"'
+    space = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+    try:
+        subprocess.run([*space, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no folder can be mounted here")
+    node = subprocess.Popen([*space, *start, '--resources={"other": 1}'], stdout=subprocess.DEVNULL)
+    try:
+        limits = {"seconds": 300, "resources": {"other": 0.1}}
+        chosen = replace(read_plan(plan), limits=Limits(**limits))
+        found = etir.sweep(chosen, tmp_path / "there.sqlite", ray=cluster.address, shared=shared)
+        assert found.ran == 6
+        assert _same(tmp_path / "there.sqlite") == _same(tmp_path / "here.sqlite")
+    finally:
+        node.send_signal(signal.SIGTERM)
+        node.wait()
 
 
 @pytest.mark.nightly
