@@ -257,7 +257,8 @@ class Reader:
             message = f"there is no module '{module}' on Python's path or beside the plan"
             self._found.append(E1902.diagnostic(message, self._at(path, value)))
         elif names and name not in names:
-            self._unknown(path, f"function in module '{module}' called", name, [])
+            message = f"there is no function in module '{module}' called '{name}'{did_you_mean(name, names)}"
+            self._found.append(E1902.diagnostic(message, self._at(path, value)))
         return cast("str", value)
 
     # --- the other axes ----------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ from etir.tools.kinds import HEAD, refuse_others
 from etir.tools.startup import fast_start
 
 OK, FAILED, USAGE = 0, 1, 2
+INTERRUPTED = 130
+"""The exit code after ctrl-C, as shells have it: 128 and the number of SIGINT."""
 """Exit codes: done; diagnostics were printed; the command line is wrong."""
 
 STDIN_NAME = "<stdin>"
@@ -178,6 +180,10 @@ def run_tool(
         # The reader of our output is gone; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except KeyboardInterrupt:
+        if debug:
+            traceback.print_exc()
+        return INTERRUPTED
     except Exception as error:  # Last resort: whatever escapes is a bug, and users get one line of it.
         if debug:
             traceback.print_exception(error)

@@ -98,16 +98,20 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         first = (outcome.message.splitlines() or [""])[0]
         print(f"{name}: {outcome.status}{f', {first}' if first else ''}", file=sys.stderr, flush=True)
 
-    found = sweep(
-        plan,
-        arguments.output,
-        jobs=arguments.jobs,
-        ray=arguments.ray,
-        store=arguments.store,
-        shared=arguments.shared_store,
-        retry=arguments.retry,
-        watch=None if arguments.quiet else watch,
-    )
+    try:
+        found = sweep(
+            plan,
+            arguments.output,
+            jobs=arguments.jobs,
+            ray=arguments.ray,
+            store=arguments.store,
+            shared=arguments.shared_store,
+            retry=arguments.retry,
+            watch=None if arguments.quiet else watch,
+        )
+    except KeyboardInterrupt:
+        print("stopped; rows that are there stay, and the same command goes on with the others", file=sys.stderr)
+        raise
     print(found)
     if not arguments.check:
         return OK

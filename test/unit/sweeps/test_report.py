@@ -5,8 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +24,7 @@ from etir.sweeps.page import sweep_page
 from etir.sweeps.report import AXES, changes, csv_text
 from etir.tools import et_sweep
 
+from etir_testing import ROOT
 from etir_testing.devtools.browser import Browser
 
 EVIL = "</script><img src=x onerror=alert(1)>"
@@ -170,6 +176,30 @@ def test_the_command_runs_plans(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "E0901" in capsys.readouterr().err
     assert et_sweep.main([str(plan), "-o", results, "--retry", "--ray", "127.0.0.1:1"]) == 1
     assert "E1907" in capsys.readouterr().err
+
+
+def test_a_sweep_that_is_stopped_by_ctrl_c(tmp_path: Path) -> None:
+    """The command ends at once with its workers; the same one goes on where it was."""
+    plan, log = tmp_path / "plan.toml", tmp_path / "log"
+    names = json.dumps([f"p{i}" for i in range(6)])
+    plan.write_text(
+        f'function = "etir_testing.sweeps.cells:noted"\n[[programs]]\neach = {names}\n'
+        f"arguments = {{ seconds = 0.3, log = {json.dumps(str(log))} }}\n"
+    )
+    command = [sys.executable, "-m", "etir.tools.et_sweep", str(plan), "-o", str(tmp_path / "r.sqlite"), "--jobs", "1"]
+    options: dict[str, Any] = {"text": True, "env": {**os.environ, "PYTHONPATH": str(ROOT / "test")}}
+    # A shell's job in the background has SIGINT ignored, and so has what it starts.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=heed, **options) as running:
+        assert running.stderr is not None and running.stderr.readline().startswith("p0/")
+        running.send_signal(signal.SIGINT)
+        said = running.stderr.read()
+    assert running.returncode == 130 and said.endswith("goes on with the others\n") and "Traceback" not in said
+    worker = int(log.read_text().split()[2])
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)
+    done = subprocess.run(command, capture_output=True, check=True, **options).stdout
+    assert done.startswith("6 cells: ") and done.endswith(" ok)\n") and not done.startswith("6 cells: 0 read")
 
 
 def test_the_rows_of_a_plan_that_was_changed_and_changed_back(
