@@ -10,12 +10,13 @@ nothing that any sweep has made is made again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from etir.sweeps.calls import source_of
+from etir.sweeps.errors import E1902
 from etir.sweeps.identity import compiler_digest, digest_of, digest_of_files
 from etir.sweeps.model import Cell, Figure
 from etir.sweeps.plan import Plan, ProgramEntry
@@ -90,7 +91,7 @@ class Chains:
         self._functions: dict[str, list[str]] = {}
         self._digests: dict[str, str] = {}
         self._manifests: dict[str, str] = {}
-        depends = digest_of_files(Path(path) for path in plan.depends)
+        depends = _contents(plan.depends)
         self._base = digest_of([compiler_digest(), depends])
 
     def functions(self) -> list[str]:
@@ -154,7 +155,7 @@ class Chains:
 
     def _file(self, path: str) -> str:
         if path not in self._digests:
-            self._digests[path] = digest_of_files([Path(path)])
+            self._digests[path] = _contents([path])
         return self._digests[path]
 
     def _manifest(self, path: str) -> list[str]:
@@ -171,10 +172,10 @@ class Chains:
         if found is None:
             what: list[Any] = [self._base, dict(program.arguments), self._function(program.factory)]
             if program.file is not None:
-                what.append(digest_of_files([Path(program.file)]))
+                what.append(_contents([program.file]))
             for data in (program.calibration, program.samples):
                 is_file = data is not None and data.endswith(".npz")
-                what.append(digest_of_files([Path(data)]) if is_file and data is not None else self._function(data))
+                what.append(_contents([data]) if is_file and data is not None else self._function(data))
             found = self._programs[program.name] = digest_of(what)
         return found
 
@@ -186,6 +187,14 @@ class Chains:
             source = source_of(name.partition(":")[0], self._plan.folder)
             self._functions[name] = [name, digest_of_files([source]) if source is not None else ""]
         return self._functions[name]
+
+
+def _contents(paths: Iterable[str]) -> str:
+    """The digest of files. Raises error E1902 for one that is gone since the plan was read."""
+    try:
+        return digest_of_files(map(Path, paths))
+    except OSError as error:
+        raise E1902.error(f"cannot read '{error.filename}': {error.strerror}") from None
 
 
 def _recipe(cell: Cell) -> dict[str, Any] | None:

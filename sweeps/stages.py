@@ -55,7 +55,7 @@ def run_job(job: Job, store: Store) -> Outcome:
 
 def failure(error: Exception, stage: str) -> Outcome:
     """The outcome of a job that has raised something."""
-    text = f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, EtirError) else f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError) or any(part in text for part in _MEMORY):
         return Outcome("memory", error=E1910.id, message=f"{stage}: {(text.splitlines() or [''])[0]}")
     if isinstance(error, OSError) and error.errno in DISK:

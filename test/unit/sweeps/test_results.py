@@ -212,6 +212,19 @@ def test_where_a_plan_lies_decides_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert program.file == str(tmp_path / "here" / "net.pt2")
 
 
+def test_files_that_are_gone_since_a_plan_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    factory = {"factory": "etir_testing.sweeps.models:net"}
+    for name in ("net.pt2", "calls.npz", "data.txt"):
+        path = tmp_path / name
+        path.write_bytes(b"")
+        more = {"net.pt2": {"programs": [str(path)]}, "calls.npz": {"programs": [{**factory, "samples": str(path)}]}}
+        plan = read_plan(more.get(name, {"programs": [factory], "depends": [name]}))
+        path.unlink()
+        with pytest.raises(EtirError, match=f"E1902.*cannot read '{path}': No such file"):
+            etir.sweep(plan, tmp_path / "r.sqlite", jobs=0)
+
+
 def test_a_new_file_that_another_sweep_opens_at_the_same_time(tmp_path: Path) -> None:
     """SQLite does not wait for who writes a file that is to get its write-ahead log."""
     path = tmp_path / "r.sqlite"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from etir.sweeps import read_plan, shipping
 from etir.sweeps.jobs import Chains, Job
 from etir.sweeps.shipping import files_of, named, paths_here, shipped, with_files
 from etir.sweeps.store import Store
+
+from etir_testing import ROOT
 
 
 def _module(path: Path, text: str = "") -> None:
@@ -86,16 +89,16 @@ def test_modules_that_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         shipped(FUNCTIONS[:1], [], str(_plan(tmp_path / "plan")), Store(tmp_path / "store"))
 
 
-def test_files_that_jobs_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_jobs_name(tmp_path: Path) -> None:
     """Each job is told where those are that it reads: at their own place while they are the same there."""
     for name in ("net.pt2", "calls.npz"):
         (tmp_path / name).write_bytes(name.encode())
     (tmp_path / "ranges.json").write_text('{"activation_encodings": []}')
-    (tmp_path / "mine.json").write_text('{"name": "etir", "kernels": "kernels"}')
+    manifest = json.loads((ROOT / "targets" / "etir.json").read_text())
+    (tmp_path / "mine.json").write_text(json.dumps({**manifest, "kernels": "kernels"}))
     (tmp_path / "kernels" / "one").mkdir(parents=True)
     kernels = tmp_path / "kernels" / "one" / "kernels.json"
     kernels.write_text("{}")
-    monkeypatch.setattr("etir.targets.manifest.load", lambda name: None)
     plan = read_plan(
         {
             "programs": [{"file": str(tmp_path / "net.pt2"), "samples": str(tmp_path / "calls.npz")}],
