@@ -61,3 +61,13 @@ class Places:
                     if found >= 0:
                         return SourceLocation(self._name, number + 1, found + 1)
         return SourceLocation(self._name, line + 1, column + 1)
+
+    def last(self, key: str, value: str) -> SourceLocation | None:
+        """The last spelling of ``value`` among the entries that are called ``key`` at the top; else their place."""
+        lines = [place[0] for path, place in self._entries.items() if path[:1] == (key,)]
+        after = [place[0] for place in self._entries.values() if lines and place[0] > max(lines)]
+        for number in reversed(range(min(lines, default=0), min(after, default=len(self._lines)) if lines else 0)):
+            found = max(self._lines[number].rfind(spelled) for spelled in (f'"{value}"', f"'{value}'"))
+            if found >= 0:
+                return SourceLocation(self._name, number + 1, found + 1)
+        return self.of((key,), value)

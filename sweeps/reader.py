@@ -132,7 +132,7 @@ class Reader:
             if not name or not name.isprintable():
                 self._wrong((key,), "names of letters that can be printed", name)
         for name in (name for name, count in Counter(names).items() if count > 1):
-            self._found.append(E1903.diagnostic(f"two {key} are called '{name}'", self._at((key,), name)))
+            self._found.append(E1903.diagnostic(f"two {key} are called '{name}'", self._places.last(key, name)))
 
     def _each(self, key: str, default: Sequence[Any], read: Callable[[Place, Any], Any]) -> Iterable[Any]:
         items = self._data.get(key, default)
@@ -258,7 +258,7 @@ class Reader:
             self._found.append(E1902.diagnostic(message, self._at(path, value)))
         elif names and name not in names:
             message = f"there is no function in module '{module}' called '{name}'{did_you_mean(name, names)}"
-            self._found.append(E1902.diagnostic(message, self._at(path, value)))
+            self._found.append(E1902.diagnostic(message, self._at(path, name)))
         return cast("str", value)
 
     # --- the other axes ----------------------------------------------------------------------------------------------

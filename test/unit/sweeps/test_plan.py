@@ -100,6 +100,19 @@ def test_wrong_plans(plan: dict[str, object], id: str, text: str) -> None:
     assert text in str(caught.value)
 
 
+def test_names_that_are_there_twice(tmp_path: Path) -> None:
+    """The place is that of the second one, not of the same word elsewhere."""
+    path = tmp_path / "plan.toml"
+    path.write_text(
+        'name = "net"\ntargets = ["etir", "executorch", "etir"]\nfunction = "etir_testing.sweeps.cells:figures"\n'
+        '[[programs]]\nname = "net"\n[[programs]]\neach = ["a", "net"]\n[[exclude]]\nprogram = "net"\n'
+    )
+    with pytest.raises(EtirError) as caught:
+        read_plan(path)
+    places = [(d.location.line, d.location.column) for d in caught.value.diagnostics if d.location]
+    assert places == [(7, 14), (2, 34)]
+
+
 def test_names_of_any_script() -> None:
     names = ["größe", "模型", "a/b", "with space", "*[x]", "🙂"]
     plan = read_plan({"programs": [{"each": names, "factory": "etir_testing.sweeps.models:net"}]})
