@@ -145,6 +145,8 @@ class AliasSets:
         self.storages: list[Storage] = []
         self.stands_for: dict[SSAValue, Alias] = {}
         """Which tensor a new value is the contents of."""
+        self.before: dict[SSAValue, Alias] = {}
+        """Which tensor a value was before it got other sizes and strides: what was computed of it saw that one."""
         self.removed: list[Operation] = []
         self.depth = 0
         self._version = 0
@@ -203,6 +205,7 @@ class AliasSets:
     def rebind(self, alias: Alias, new: Alias) -> None:
         """The tensor ``alias`` got other sizes and strides: every value of the program that is it is ``new`` now."""
         for handle in alias.handles:
+            self.before.setdefault(handle, alias)
             self.of[handle] = new
             new.handles.append(handle)
         alias.handles = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import ComplexType, DenseArrayBase
+from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -33,6 +33,7 @@ from etir.lowering.build.dims import product, wrap
 from etir.lowering.build.sizes import SizePool, dim_of
 from etir.lowering.errors import E0418
 from etir.lowering.functionalize.aliases import Alias, AliasSets
+from etir.lowering.functionalize.conjugates import conjugate_bits
 from etir.lowering.functionalize.element_views import element_views
 from etir.lowering.functionalize.emitter import tensor_of
 from etir.lowering.functionalize.offsets import offset_of, scaled
@@ -49,7 +50,6 @@ NUMBERS = frozenset({"sym_stride", "stride", "sym_storage_offset", "storage_offs
 """Operators that give a stride or an offset as a number."""
 
 _VIEWS = frozenset({"as_strided", "_reshape_alias"})
-_CONJUGATES = frozenset({"_conj", "conj", "mH", "adjoint", "matrix_H"})
 
 
 def reads_storage(op: SchemaOp) -> bool:
@@ -97,8 +97,8 @@ class StorageReads:
         point, strides = self.emit.point, self.layouts.strides(alias)
         if alias.view is None or strides is None or not isinstance(point, SchemaOp):
             return None
-        dims, conjugated = dims_of(alias.type), _is_conjugated(alias)
-        if conjugated is None or not all(isinstance(n, int) for n in (*dims, *strides)):
+        dims, (conjugated, negated) = dims_of(alias.type), conjugate_bits(alias)
+        if negated or not all(isinstance(n, int) for n in (*dims, *strides)):
             return None
         try:
             flat, first = self._flat(point, alias, None)
@@ -126,8 +126,8 @@ class StorageReads:
         own = None if recorded is None else (list(dims_of(alias.type)), recorded[:-1], recorded[-1])
         if own is not None and (list(size), list(stride), own[2] if offset is None else offset) == own:
             return self._make(aten.alias.default, alias, type, same=True)
-        conjugated = _is_conjugated(alias)
-        if conjugated is None:
+        conjugated, negated = conjugate_bits(alias)
+        if negated:
             raise self._error(op, "its tensor shows the negated imaginary parts of what the storage holds")
         flat, first = self._flat(op, alias, recorded)
         if offset is None:
@@ -277,27 +277,6 @@ def _recorded(op: SchemaOp, alias: Alias) -> list[int] | None:
     if not isinstance(known, DenseArrayBase) or len(known) != alias.type.get_num_dims() + 1:
         return None
     return [int(n) for n in known.get_values()]
-
-
-def _is_conjugated(alias: Alias) -> bool | None:
-    """Whether a tensor shows the conjugates of what its storage holds; None where it shows negated parts of them."""
-    chain: list[Alias] = []
-    one = alias
-    while one.view is not None:
-        chain.append(one)
-        one = one.view.parent
-    conjugated = False
-    for each in reversed(chain):
-        assert each.view is not None
-        name = each.view.op.SCHEMA.name
-        is_complex = isinstance(each.view.parent.type.element_type, ComplexType)
-        if name == "_neg_view" or (conjugated and name in ("imag", "view_as_real")):
-            return None
-        if name == "real" and is_complex:
-            conjugated = False
-        elif name in _CONJUGATES and is_complex:
-            conjugated = not conjugated
-    return conjugated
 
 
 def as_copies(ops: Sequence[Any]) -> dict[SSAValue, SSAValue]:

@@ -165,7 +165,8 @@ class Layouts:
         return self._roots[value]
 
     def _tensor(self, value: SSAValue) -> Alias | None:
-        return self.aliases.of.get(value) or self.aliases.stands_for.get(value)
+        known = self.aliases
+        return known.before.get(value) or known.of.get(value) or known.stands_for.get(value)
 
     def _original(self, value: SSAValue) -> SSAValue:
         """The value that brought the storage of ``value`` into being: changes do not move elements."""

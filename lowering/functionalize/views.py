@@ -23,6 +23,7 @@ from etir.lowering.build.builder import is_tensor
 from etir.lowering.build.dims import wrap
 from etir.lowering.build.sizes import dim_of
 from etir.lowering.functionalize.aliases import Alias
+from etir.lowering.functionalize.conjugates import conjugate_bits
 from etir.lowering.functionalize.emitter import SymInt, Tensor, tensor_of, with_element
 from etir.lowering.functionalize.expand_scatter import of_written_copies
 from etir.lowering.functionalize.permutations import permutation, squeezed
@@ -66,6 +67,8 @@ _HIDDEN_SAME: dict[str, Callable[[SchemaOp, Tensor], bool]] = {
 _RESHAPES = frozenset({"reshape", "flatten", "ravel", "reshape_as"})
 _NEW_MEMORY = frozenset({"pin_memory", "coalesce"})
 _ONLY_COMPLEX = frozenset({"_conj", "conj", "real", "resolve_conj", "resolve_neg"})
+_RESOLVES = ("resolve_conj", "resolve_neg")
+_SOMETIMES_NEW = frozenset({"to", *_RESOLVES})
 _SAME = frozenset(
     {
         "alias",
@@ -98,6 +101,11 @@ def viewed_argument(schema: OpSchema) -> str | None:
     )
 
 
+def may_copy(schema: OpSchema) -> bool:
+    """Whether results that may alias an argument may be new tensors, too, laid out as eager PyTorch chooses."""
+    return schema.name in _SOMETIMES_NEW or schema.op_name in _RETURNS_INPUT or schema.op_name in _HIDDEN_SAME
+
+
 def is_same_tensor(op: SchemaOp, source: Tensor) -> bool:
     """Whether a view is its operand under another name."""
     name = op.SCHEMA.name
@@ -116,6 +124,8 @@ def gives_view(op: SchemaOp, alias: Alias, layouts: Layouts) -> bool | None:
         return _HIDDEN_SAME[op.name](op, alias.type)
     if name == "to":
         return _is_conversion_free(op, alias, layouts)
+    if name in _RESOLVES:
+        return not conjugate_bits(alias)[_RESOLVES.index(name)]
     dims = dims_of(alias.type)
     if name == "contiguous":
         wanted = memory_format_strides(op.arg("memory_format"), dims)

@@ -27,7 +27,7 @@ from etir.lowering.functionalize.strides import (
     has_odd_layout,
     same_layout,
 )
-from etir.lowering.functionalize.views import viewed_argument
+from etir.lowering.functionalize.views import may_copy, viewed_argument
 from etir.lowering.import_fx.changed_tensors import is_storage_operator
 from etir.lowering.import_fx.types import dim_of
 
@@ -99,7 +99,7 @@ def is_whole_storage(tensor: torch.Tensor) -> bool:
 
 def dim_orders(node: fx.Node, schema: OpSchema, outputs: Sequence[Any]) -> Attribute | None:
     """The attribute ``dim_orders`` of the operation for ``node``; None where it would say nothing new."""
-    if schema.kind is not SchemaKind.FUNCTIONAL or viewed_argument(schema) is not None:
+    if schema.kind is not SchemaKind.FUNCTIONAL or (viewed_argument(schema) is not None and not may_copy(schema)):
         return None
     plain = all(_is_contiguous(tensor) for tensor in (*_operands(node), *_strided(outputs)))
     if not has_odd_layout(schema.op_name) and plain:

@@ -17,7 +17,9 @@ from xdsl.ir import Block, Operation, SSAValue
 from etir.dialects.aten import ops as aten
 from etir.dialects.aten.base import AtenOp
 from etir.dialects.aten.recorded_layout import SELF_LAYOUT
-from etir.dialects.et.layout import tensor_type
+from etir.dialects.et.layout import Dim, dims_of, tensor_type
+from etir.lowering.build.dims import as_int_if_const
+from etir.lowering.build.sizes import SizePool
 from etir.lowering.errors import E0418
 from etir.lowering.import_fx.layouts import is_whole_storage, self_layout
 from etir.lowering.import_fx.types import dim_of, type_of_tensor
@@ -67,19 +69,28 @@ def without_storage_copy(
 
 def _scatter(given: dict[str, Any], tensor: torch.Tensor, block: Block) -> SSAValue | None:
     """A copy of all of the storage, written, and seen as the tensor was."""
-    strides = [dim_of(s) for s in tensor.stride()]
-    if any(stride == 0 and dim_of(size) != 1 for size, stride in zip(tensor.shape, strides, strict=True)):
+    dims, strides = [dim_of(s) for s in tensor.shape], [dim_of(s) for s in tensor.stride()]
+    if any(stride == 0 and size != 1 for size, stride in zip(dims, strides, strict=True)):
         # torch scatters into a plain copy of a tensor that has elements several times.
         return None
     source, self = given.pop("src"), given.pop("self")
-    known, count = self_layout(tensor), dim_of(tensor.untyped_storage().nbytes())
-    if known is None or not isinstance(count, int):
-        raise E0418.error("'aten.as_strided_scatter.default': the layout of its tensor has dynamic sizes")
-    offset = tensor.storage_offset()
-    type = type_of_tensor(tensor)
-    row = tensor_type(type.element_type, [count // tensor.element_size()])
-    stored = _add(block, aten.as_strided.default, row, self=self, size=row.get_shape(), stride=[1], storage_offset=0)
-    stored.owner.attributes[SELF_LAYOUT] = known  # type: ignore[union-attr]
+    known, bytes, type = self_layout(tensor), dim_of(tensor.untyped_storage().nbytes()), type_of_tensor(tensor)
+    row = tensor_type(type.element_type, [as_int_if_const(bytes // tensor.element_size())])
+    # The storage may have sizes that a view of it does not have.
+    sources = [self, *block.args, *(result for op in block.ops for result in op.results)]
+    pool = SizePool(lambda op: _added(block, op), sources, lambda operator: operator, {})
+
+    def number(size: Dim) -> int | SSAValue:
+        found = pool.evaluate(size)
+        if found is None:
+            raise E0418.error(f"'aten.as_strided_scatter.default': {size} is no size of its tensor")
+        return found if isinstance(found, int) else pool.scalar(found)
+
+    offset = number(dim_of(tensor.storage_offset()))
+    size = [number(dims_of(row)[0])]
+    stored = _add(block, aten.as_strided.default, row, self=self, size=size, stride=[1], storage_offset=0)
+    if known is not None:
+        stored.owner.attributes[SELF_LAYOUT] = known  # type: ignore[union-attr]
     copy = _add(block, aten.clone.default, row, self=stored, memory_format="contiguous")
     if given.get("storage_offset") is None:
         given["storage_offset"] = offset
@@ -87,8 +98,13 @@ def _scatter(given: dict[str, Any], tensor: torch.Tensor, block: Block) -> SSAVa
     _add(block, aten.copy_.default, part.type, self=part, src=source)
     return _add(
         block, aten.as_strided.default, type,
-        self=copy, size=list(tensor.shape), stride=strides, storage_offset=offset,
+        self=copy, size=[number(d) for d in dims], stride=[number(s) for s in strides], storage_offset=offset,
     )  # fmt: skip
+
+
+def _added(block: Block, op: Operation) -> Operation:
+    block.add_op(op)
+    return op
 
 
 def _add(block: Block, operator: type[AtenOp], type: Any, /, **arguments: Any) -> SSAValue:

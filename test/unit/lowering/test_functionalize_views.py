@@ -222,6 +222,17 @@ def complex_parts(m: Model, x: Tensor) -> tuple[Tensor, ...]:
     return torch.view_as_real(z), z.real * 1
 
 
+def resolved(m: Model, x: Tensor) -> tuple[Tensor, ...]:
+    """Conjugates and negated parts are copied, what has neither bit is the tensor itself."""
+    z = torch.complex(x, x + 1)
+    z.conj()[1:].resolve_conj().mul_(2)
+    z.conj().imag.resolve_neg().zero_()
+    z.conj().conj().resolve_conj()[0].mul_(3)
+    z.conj().real.resolve_neg().add_(1)
+    z.resolve_neg()[2].mul_(5)
+    return torch.view_as_real(z), z.real * 1
+
+
 def bytes_of(m: Model, x: Tensor) -> Tensor:
     y = x * 1
     y.view(torch.int32)[0].bitwise_and_(0)
@@ -270,6 +281,7 @@ MODELS = {
         lists,
         inference_dropout,
         complex_parts,
+        resolved,
         bytes_of,
         resized_dims,
         stale_then_shape,

@@ -65,6 +65,7 @@ READS: dict[str, tuple[Callable[..., Any], Tensor]] = {
     "view of a scattered tensor": (
         lambda x: torch.as_strided_scatter(x[:, 1], x[0, 0] * 9, (4,), (2,), 1).as_strided((8,), (3,), 0), X
     ),
+    "conversion of a part": (lambda x: x[:, :, 1:2].to(torch.int32).as_strided((4,), (1,), 2), X),
     "offset as a number": (lambda x: x * x[1, 2:].storage_offset(), X),
     "inside of a branch": (
         lambda x: torch.cond(x.sum() > 0, lambda x: x.as_strided((3,), (5,), 1) + 1, lambda x: x[0, :, 0] * 2, (x,)), X
@@ -158,6 +159,18 @@ def test_write_into_another_size() -> None:
     assert_agrees(Function(forward), [X])
 
 
+def test_read_of_what_saw_a_tensor_in_another_size() -> None:
+    """The layout of ``total`` is that for the rank that ``y`` had, not for the one that it has later."""
+
+    def forward(x: Tensor) -> Any:
+        y = (x[0, :, 1:2] * 2).contiguous()
+        total = y.cumsum(1)
+        y.unsqueeze_(0)
+        return total.as_strided((2,), (2,), 0), y
+
+    assert_agrees(Function(forward), [X])
+
+
 class Holder(nn.Module):
     """A buffer that is a part of a larger storage, and a parameter whose dims lie in another order."""
 
@@ -179,6 +192,22 @@ def test_dynamic_sizes() -> None:
         n = x.shape[0]
         return x[1:].t().as_strided((4, n - 1), (1, 4)), x.t().as_strided((n,), (4,), 2) * x.t().stride(1)
 
+    assert_agrees_with_dynamic_sizes(forward)
+
+
+def test_scatter_with_dynamic_sizes() -> None:
+    """All of the storage is copied, whose size the scattered tensor need not have."""
+
+    def forward(x: Tensor) -> Any:
+        y = x * 1
+        whole = torch.as_strided_scatter(y.t(), x[0, :2] * 9, (2,), (3,), 3)
+        part = torch.as_strided_scatter(y[1:3, 1], x[0, :2] * 9, (2,), (1,), 0)
+        return whole, part, part.as_strided((4,), (3,), 1)
+
+    assert_agrees_with_dynamic_sizes(forward)
+
+
+def assert_agrees_with_dynamic_sizes(forward: Callable[[Tensor], Any]) -> None:
     dims = {0: torch.export.Dim("n", min=3, max=9)}
     module = import_program(exported(Function(forward), [torch.ones(5, 4)], dynamic_shapes=((dims,),)))
     interpreter = Interpreter(functionalized(module), "torch")
