@@ -96,7 +96,7 @@ struct PatchRows {
   }
   template <typename T>
   void pad(T* to, int64_t count) const {
-    const T value = static_cast<T>(sizeof(T) == 1 ? *padding : *padding + 128);
+    const T value = static_cast<T>(*padding + detail::kShift<T>);
     for (int64_t i = 0; i < count; ++i) to[i] = value;
   }
 };

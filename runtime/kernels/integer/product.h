@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/integer/tile.h"
+#include "kernels/integer/tile_avx2.h"
 #include "kernels/kernel.h"
 
 namespace etir::integer {
@@ -29,20 +30,27 @@ constexpr int kCopied = ETIR_SMALL_STACK ? 256 : 1024;  ///< numbers of a row th
 constexpr int kSumPanels = ETIR_SMALL_STACK ? 4 : 16;   ///< panels whose sums are kept
 constexpr int64_t kCachedBytes = int64_t{192} * 1024;   ///< weights that stay in the cache while rows go by
 
-/// Copies numbers as they are, or as x + 128 in 16 bits.
+/// What is added to a number where it is copied: as int8 nothing, as uint8 128.
+template <typename T>
+constexpr int kShift = std::is_signed_v<T> ? 0 : 128;
+
+/// Copies numbers as they are, or as x + 128.
 template <typename T>
 inline void copy_numbers(const int8_t* from, int64_t count, T* to) {
-  if constexpr (sizeof(T) == 1) {
-    // Runs are short as a rule: eights, the last of which may overlap the one before.
-    if (count < 8) {
-      for (int64_t i = 0; i < count; ++i) to[i] = from[i];
-      return;
-    }
-    for (int64_t i = 0; i < count - 8; i += 8) std::memcpy(to + i, from + i, 8);
-    std::memcpy(to + count - 8, from + count - 8, 8);
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i] + 128);
+  static_assert(sizeof(T) == 1);
+  // Runs are short as a rule: eights, the last of which may overlap the one before.
+  if (count < 8) {
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i] + kShift<T>);
+    return;
   }
+  const auto eight = [&](int64_t i) {
+    uint64_t numbers;
+    std::memcpy(&numbers, from + i, sizeof(numbers));
+    numbers ^= kShift<T> * UINT64_C(0x0101010101010101);
+    std::memcpy(to + i, &numbers, sizeof(numbers));
+  };
+  for (int64_t i = 0; i < count - 8; i += 8) eight(i);
+  eight(count - 8);
 }
 
 /// Copies numbers [k, k + count) of the depth of `rows` rows; what comes after, up to whole fours, is 0.
@@ -58,64 +66,122 @@ inline void copy_rows(const Rows& source, int64_t row, int rows, int64_t k, int6
 template <typename Rows, typename Store>
 void multiply_copied(const Rows& source, const Weights& weights, int64_t begin, int64_t end, int64_t panel_begin,
                      int64_t panel_end, bool vnni, const Store& store) {
-  using Copied = std::conditional_t<ETIR_INT8_X86 != 0, int16_t, int8_t>;
   constexpr int kRow = kSumPanels * kPanel;
-  // As int8, twice as many rows as in 16 bits.
-  constexpr int kCopiedRows = kMostRows / static_cast<int>(sizeof(Copied));
-  const int step = vnni ? kMostRows : kCopiedRows;
-  alignas(64) Copied copy[kCopiedRows * kCopied];
+  alignas(64) int8_t copy[kMostRows * kCopied];
   alignas(64) int32_t sums[kMostRows * kRow];
-  for (int64_t i = begin; i < end; i += step) {
-    const int rows = static_cast<int>(std::min<int64_t>(step, end - i));
+  for (int64_t i = begin; i < end; i += kMostRows) {
+    const int rows = static_cast<int>(std::min<int64_t>(kMostRows, end - i));
     for (int64_t j = panel_begin; j < panel_end; j += kSumPanels) {
       const int panels = static_cast<int>(std::min<int64_t>(kSumPanels, panel_end - j));
       std::memset(sums, 0, sizeof(int32_t) * static_cast<size_t>(rows * kRow));
       for (int64_t k = 0; k < weights.depth; k += kCopied) {
-        const int64_t count = std::min<int64_t>(kCopied, weights.depth - k), quads = quads_of(count);
+        const int64_t count = std::min<int64_t>(kCopied, weights.depth - k);
         const int8_t* w = weights.data + j * weights.panel_bytes() + k / kQuad * kPanelQuad;
-        const auto narrow = [&](const auto& add) {
-          int8_t* numbers = reinterpret_cast<int8_t*>(copy);
-          copy_rows(source, i, rows, k, count, numbers, kCopied);
-          Piece piece = {quads, {}};
-          for (int r = 0; r < rows; ++r) piece.rows[r] = numbers + r * kCopied;
-          for (int p = 0; p < panels; p += kWidePanels) {
-            const Panels some = {w + p * weights.panel_bytes(), weights.panel_bytes(),
-                                 std::min(kWidePanels, panels - p)};
-            add(&piece, 1, rows, some, sums + p * kPanel, kRow);
-          }
-        };
-#if ETIR_INT8_X86
-#if ETIR_INT8_VNNI
-        if (vnni) {
-          narrow([](const Piece* p, int n, int r, const Panels& some, int32_t* to, int row) {
-            add_products_vnni(p, n, r, some, to, row);
-          });
-          continue;
-        }
-#endif
         copy_rows(source, i, rows, k, count, copy, kCopied);
-        for (int p = 0; p < panels; ++p, w += weights.panel_bytes()) {
-          int32_t* to = sums + p * kPanel;
-          if (rows == 3) {
-            add_products_avx2<3>(copy, kCopied, quads, w, to, kRow);
-          } else if (rows == 2) {
-            add_products_avx2<2>(copy, kCopied, quads, w, to, kRow);
-          } else {
-            add_products_avx2<1>(copy, kCopied, quads, w, to, kRow);
+        Piece piece = {quads_of(count), {}};
+        for (int r = 0; r < rows; ++r) piece.rows[r] = copy + r * kCopied;
+        for (int p = 0; p < panels; p += kWidePanels) {
+          const Panels some = {w + p * weights.panel_bytes(), weights.panel_bytes(), std::min(kWidePanels, panels - p)};
+#if ETIR_INT8_X86 && ETIR_INT8_VNNI
+          if (vnni) {
+            add_products_vnni(&piece, 1, rows, some, sums + p * kPanel, kRow);
+            continue;
           }
-        }
-        (void)narrow;
-#else
-        narrow([](const Piece* p, int n, int r, const Panels& some, int32_t* to, int row) {
-          add_products(p, n, r, some, to, row);
-        });
 #endif
+          (void)vnni;
+          add_products(&piece, 1, rows, some, sums + p * kPanel, kRow);
+        }
       }
       const int64_t columns = std::min<int64_t>(panels * kPanel, weights.columns - j * kPanel);
       for (int r = 0; r < rows; ++r) store(i + r, j * kPanel, static_cast<int>(columns), sums + r * kRow);
     }
   }
 }
+
+#if ETIR_INT8_X86
+
+constexpr int kOrderedQuads = 8192;  ///< quads of a task's panels whose order is kept, 64 bytes of weights each
+constexpr int kOrderedRows = 12;     ///< rows that make it worth to look for an order
+static_assert(kCopied / kQuad <= kMostOrdered);
+
+/// The orders of the quads of panels, a list for each panel and for what is copied at once of its depth.
+class Orders {
+ public:
+  /// Looks at the panels [begin, end), unless there is no room: then no quad is taken to fit.
+  Orders(const Weights& weights, int64_t rows, int64_t begin, int64_t end)
+      : first_(begin), quads_(weights.quads()), chunks_((weights.depth + kCopied - 1) / kCopied) {
+    for (int i = 0; i < kMostOrdered; ++i) all_[i] = static_cast<uint8_t>(i);
+    if (rows < kOrderedRows || (end - begin) * quads_ > kOrderedQuads) return;
+    known_ = true;
+    for (int64_t p = begin; p < end; ++p) {
+      for (int64_t c = 0; c < chunks_; ++c) {
+        const int8_t* w = weights.data + p * weights.panel_bytes() + c * kCopied * kPanel;
+        uint8_t* to = list_(p, c);
+        fitting_[(p - begin) * chunks_ + c] = static_cast<uint16_t>(order_quads(w, count_of(c), to));
+      }
+    }
+  }
+  Order operator()(int64_t panel, int64_t chunk) const {
+    if (!known_) return {all_, 0, count_of(chunk)};
+    return {order_ + (panel - first_) * quads_ + chunk * (kCopied / kQuad),
+            fitting_[(panel - first_) * chunks_ + chunk], count_of(chunk)};
+  }
+  /// Whether all quads of a chunk fit in all of some panels.
+  bool fit(int64_t panel, int64_t panels, int64_t chunk) const {
+    for (int64_t p = panel; p < panel + panels; ++p) {
+      if ((*this)(p, chunk).fitting < count_of(chunk)) return false;
+    }
+    return true;
+  }
+
+ private:
+  int count_of(int64_t chunk) const {
+    return static_cast<int>(std::min<int64_t>(kCopied / kQuad, quads_ - chunk * (kCopied / kQuad)));
+  }
+  uint8_t* list_(int64_t panel, int64_t chunk) {
+    return order_ + (panel - first_) * quads_ + chunk * (kCopied / kQuad);
+  }
+
+  int64_t first_, quads_, chunks_;
+  bool known_ = false;
+  uint8_t all_[kMostOrdered];
+  uint8_t order_[kOrderedQuads];
+  uint16_t fitting_[kOrderedQuads];
+};
+
+/// Rows [begin, end) with AVX2, pieces copied first.
+template <typename Rows, typename Store>
+void multiply_avx2(const Rows& source, const Weights& weights, int64_t begin, int64_t end, int64_t panel_begin,
+                   int64_t panel_end, const Store& store) {
+  const Orders orders(weights, end - begin, panel_begin, panel_end);
+  alignas(64) uint8_t copy[kRowsAvx2 * kCopied];
+  alignas(64) int16_t wide[kRowsAvx2 * kCopied];
+  alignas(64) int32_t sums[kRowsAvx2 * kSumPanels * kPanel];
+  for (int64_t i = begin; i < end; i += kRowsAvx2) {
+    const int rows = static_cast<int>(std::min<int64_t>(kRowsAvx2, end - i));
+    for (int64_t j = panel_begin; j < panel_end; j += kSumPanels) {
+      const int panels = static_cast<int>(std::min<int64_t>(kSumPanels, panel_end - j));
+      const int row = panels * kPanel;
+      std::memset(sums, 0, sizeof(int32_t) * static_cast<size_t>(rows * row));
+      for (int64_t k = 0, chunk = 0; k < weights.depth; k += kCopied, ++chunk) {
+        const int64_t count = std::min<int64_t>(kCopied, weights.depth - k), padded = quads_of(count) * kQuad;
+        copy_rows(source, i, rows, k, count, copy, kCopied);
+        if (!orders.fit(j, panels, chunk)) {
+          for (int r = 0; r < rows; ++r) {
+            for (int64_t n = 0; n < padded; ++n) wide[r * kCopied + n] = copy[r * kCopied + n];
+          }
+        }
+        const int8_t* w = weights.data + j * weights.panel_bytes() + k / kQuad * kPanelQuad;
+        for (int p = 0; p < panels; ++p, w += weights.panel_bytes()) {
+          add_products_avx2({copy, wide, kCopied}, rows, orders(j + p, chunk), w, sums + p * kPanel, row);
+        }
+      }
+      const int64_t columns = std::min<int64_t>(panels * kPanel, weights.columns - j * kPanel);
+      for (int r = 0; r < rows; ++r) store(i + r, j * kPanel, static_cast<int>(columns), sums + r * row);
+    }
+  }
+}
+#endif
 
 #if ETIR_INT8_X86 && ETIR_INT8_VNNI
 /// Rows [begin, end), pieces where they are.
@@ -181,6 +247,12 @@ void multiply(KernelContext& ctx, const Rows& source, const Weights& weights, co
 #if ETIR_INT8_X86 && ETIR_INT8_VNNI
       if (vnni && source.piece() % kQuad == 0) {
         detail::multiply_in_place(source, weights, begin, end, panel, panel_end, store);
+        continue;
+      }
+#endif
+#if ETIR_INT8_X86
+      if (!vnni) {
+        detail::multiply_avx2(source, weights, begin, end, panel, panel_end, store);
         continue;
       }
 #endif

@@ -5,8 +5,8 @@
 // x86 multiplies with signed weights in one instruction, and whoever made the bias has taken 128 times the sum of a
 // column's weights off it. Sums wrap modulo 2^32, in all variants alike: they give the same bits.
 //
-// Three variants: portable C++, AVX2 (16-bit products, which cannot saturate), and AVX-512 with VNNI, which a processor
-// is asked for at run time, since no level of the x86-64 ABI has it.
+// Three variants: portable C++, AVX2 (tile_avx2.h), and AVX-512 with VNNI, which a processor is asked for at run time,
+// since no level of the x86-64 ABI has it.
 #pragma once
 
 #include <algorithm>
@@ -72,44 +72,6 @@ inline void add_products(const Piece* pieces, int piece_count, int rows, const P
 }
 
 #if ETIR_INT8_X86
-
-/// AVX2, one panel: pairs of 16-bit products, added up by fours of the depth at the end. `wide` has the left numbers as
-/// x + 128 in 16 bits, rows of `wide_row` elements.
-template <int kRows>
-inline void add_products_avx2(const int16_t* wide, int wide_row, int64_t quads, const int8_t* w, int32_t* sums,
-                              int row) {
-  __m256i acc[kRows][4];
-  ETIR_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    ETIR_UNROLL
-    for (int v = 0; v < 4; ++v) acc[r][v] = _mm256_setzero_si256();
-  }
-  for (int64_t q = 0; q < quads; ++q, w += kPanelQuad) {
-    __m256i x[kRows];
-    ETIR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      long long four;
-      std::memcpy(&four, wide + r * wide_row + q * kQuad, sizeof(four));
-      x[r] = _mm256_set1_epi64x(four);
-    }
-    ETIR_UNROLL
-    for (int v = 0; v < 4; ++v) {
-      const __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w + v * 16)));
-      ETIR_UNROLL
-      for (int r = 0; r < kRows; ++r) acc[r][v] = _mm256_add_epi32(acc[r][v], _mm256_madd_epi16(x[r], b));
-    }
-  }
-  ETIR_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    ETIR_UNROLL
-    for (int v = 0; v < 4; v += 2) {
-      const __m256i pairs = _mm256_hadd_epi32(acc[r][v], acc[r][v + 1]);
-      __m256i* to = reinterpret_cast<__m256i*>(sums + r * row + v * 4);
-      _mm256_storeu_si256(to, _mm256_add_epi32(_mm256_loadu_si256(to), _mm256_permute4x64_epi64(pairs, 0xd8)));
-    }
-  }
-}
-
 #if ETIR_INT8_VNNI
 #define ETIR_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 

@@ -80,6 +80,20 @@ def test_linear(kernels: Kernels, rows: int, depth: int, columns: int, hostile: 
     check(kernels, "int8_linear", [n.int8(rows, depth), weight, n.bias(columns), n.factors(columns), *n.ends()])
 
 
+@pytest.mark.parametrize("most", [63, 64, 65, 100])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(12, 4, 16), (15, 1030, 40), (33, 2100, 300), (14, 260, 3)])
+def test_pairs_of_products_that_hardly_fit(kernels: Kernels, rows: int, depth: int, columns: int, most: int) -> None:
+    """The largest inputs, and weights whose pairs add up to 128 and a little more: 16 bits hold 255 * 128."""
+    n = Numbers(rows + depth + columns, False)
+    x = n.random.choice(np.array([127, 126, 0, -128], np.int8), (rows, depth), p=[0.8, 0.1, 0.05, 0.05])
+    signs = np.repeat(n.random.choice([-1, 1], (columns, depth // 2)), 2, axis=1)
+    weight = (np.tile([most, 128 - most], (columns, depth // 2)) * signs).astype(np.int8)
+    # Some pairs are one above or below what fits.
+    weight += n.random.choice(np.array([-1, 0, 1], np.int8), weight.shape, p=[0.01, 0.98, 0.01])
+    arguments = [packed(weight), n.bias(columns), n.factors(columns) * np.float32(0.01), 0, -128, 127]
+    check(kernels, "int8_linear", [x, *arguments])
+
+
 def test_halves_are_rounded_to_even(kernels: Kernels) -> None:
     """Sums of 2 n + 1 with a factor of one half."""
     x = np.arange(-100, 100, dtype=np.int8)[:, None]
