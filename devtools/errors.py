@@ -88,6 +88,17 @@ E1413 = define(
     "the inputs of a comparison do not fit",
     "pass one list of inputs for each sample, in the order of the method's; et-run --list shows them",
 )
+E1415 = define(
+    "E1415",
+    "the values of a run do not fit into memory",
+    "compare one sample at a time, with smaller inputs, or one layer of the model; --runtime none leaves out what "
+    "runtimes log",
+)
+E1416 = define(
+    "E1416",
+    "values of a run are missing",
+    "there was no room for them: record fewer runs, smaller inputs, or a part of the program",
+)
 E1414 = define(
     "E1414",
     "the program does not fail",

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from etir.devtools.errors import E1416
 from etir.devtools.profile.from_etdump import read_profile
+from etir.devtools.values.room import available_bytes
 from etir.diagnostics import SourceLocation
 from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model as pte
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from etir.devtools.profile.profile import Profile
 
 _VALUE_ALIGNMENT = 64
+_NO_ROOM = 86
+"""What the process exits with when its buffer of values would not fit into memory."""
 _UNLOGGABLE = (ScalarType.HALF, ScalarType.BFLOAT16)
 
 
@@ -56,7 +60,7 @@ def run_stock(
 
     ``inputs`` are NumPy arrays, in order. The profile of all runs goes to the file ``etdump``, the values to
     ``values``; ``data`` is a file of external weights. Raises ``EtirError`` E0918 when the runtime fails or is not
-    there, E0919 for values that it cannot log.
+    there, E0919 for values that it cannot log, E1416 for more values than fit into memory.
     """
     plan = next((plan for plan in program.execution_plan if plan.name == method), None)
     if plan is None:
@@ -103,6 +107,8 @@ class _Job:
         file.write_text(json.dumps(job), encoding="utf-8")
         command = [sys.executable, "-W", "ignore", "-m", "etir.devtools.stock_runtime", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode == _NO_ROOM:
+            raise E1416.error(done.stderr.strip().splitlines()[-1], SourceLocation(self.path))
         if done.returncode:
             why = _reason(done.stderr) or f"its process ended with code {done.returncode}"
             raise E0918.error(f"method '{self.plan.name}' failed: {why}", SourceLocation(self.path))
@@ -196,6 +202,9 @@ def _work(file: str) -> None:
         counted.write_etdump_result_to_file(str(folder / "count.etdp"), None)
         plan = next(p for p in read_pte(Path(job["path"]).read_bytes()).execution_plan if p.name == job["method"])
         value_bytes = _value_bytes(plan, read_profile((folder / "count.etdp").read_bytes())) * job["repeat"]
+        if value_bytes > available_bytes():
+            print(f"the values of {job['repeat']} runs take {value_bytes:,} bytes, more are not free", file=sys.stderr)
+            sys.exit(_NO_ROOM)
     loaded = load(value_bytes)
     seconds: list[float] = []
     outputs: list[Any] = []

@@ -17,4 +17,9 @@ E1004 = define(
     "an operator failed",
     "the message has the operator's own words; the inputs may not be what the exported program expects",
 )
+E1006 = define(
+    "E1006",
+    "a value does not fit into memory",
+    "run it with smaller inputs; et-inspect --size lists what the memory of a .pte file is for",
+)
 E1005 = define("E1005", "a loop does not end", "the interpreter stops after as many instructions as the runtimes do")

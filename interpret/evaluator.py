@@ -15,7 +15,7 @@ from xdsl.ir import Attribute
 
 from etir.dialects.dtypes import DType
 from etir.dialects.schema import OpSchema
-from etir.interpret.errors import E1004
+from etir.interpret.errors import E1004, E1006
 
 
 class Evaluator(ABC):
@@ -74,7 +74,14 @@ class Evaluator(ABC):
 def wrap_failure(schema: OpSchema, error: Exception) -> Exception:
     """An operator's own exception as an error of the interpreter."""
     words = str(error).strip().splitlines()
-    return E1004.error(f"'{schema.op_name}': {words[0] if words else type(error).__name__}")
+    id = E1006 if is_out_of_memory(error) else E1004
+    return id.error(f"'{schema.op_name}': {words[0] if words else type(error).__name__}")
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether a library had no memory for a result; torch has no exception of its own for that on processors."""
+    text = str(error)
+    return isinstance(error, MemoryError) or "DefaultCPUAllocator" in text or "size calculation overflowed" in text
 
 
 def flat(value: Any) -> list[Any]:

@@ -41,7 +41,7 @@ from etir.dialects.literals import scalar_of
 from etir.dialects.schema import Kind, OpSchema, parse_schema
 from etir.dialects.sym.ops import BY_NAME
 from etir.dialects.text import source_location
-from etir.interpret.errors import E1001, E1002, E1005
+from etir.interpret.errors import E1001, E1002, E1005, E1006
 from etir.interpret.evaluator import flat
 from etir.interpret.kernel_schemas import KernelSchemas
 from etir.passes.analysis.in_place import InPlaceKernels, known_in_place_kernels
@@ -237,6 +237,8 @@ class ExecutableMethod:
             except EtirError as error:
                 place = source_location(op.location)
                 raise EtirError([d.at(place) for d in error.diagnostics]) from error.__cause__
+            except MemoryError as error:
+                raise E1006.error(f"'{op.name}': {error or 'no memory'}", source_location(op.location)) from error
             if isinstance(op, ReturnOp):
                 outputs = [self.read(v) for v in op.arguments]
                 self._update_inputs(inputs)

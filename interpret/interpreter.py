@@ -50,7 +50,7 @@ from etir.dialects.sym.ops import BY_NAME, ArithmeticOp, AssertOp, DimOp
 from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.sym.requirements import Requirements
 from etir.dialects.text import source_location
-from etir.interpret.errors import E1001, E1002, E1003, E1005
+from etir.interpret.errors import E1001, E1002, E1003, E1005, E1006
 from etir.interpret.evaluator import Evaluator, flat
 from etir.interpret.evaluators import get_evaluator
 from etir.interpret.executable import ExecutableMethod
@@ -137,13 +137,17 @@ class Interpreter:
         """Run a method once and return its flat outputs.
 
         Raises error E1003 for an unknown method, E1002 for inputs that do not fit, E1001 for operations that cannot be
-        run, E1004 when an operator fails.
+        run, E1004 when an operator fails, E1006 for what does not fit into memory.
         """
         op = self.symbols.get(method)
         if isinstance(op, MethodOp):
             known = self._methods.get(method)
             if known is None:
-                known = self._methods[method] = ExecutableMethod(self, op)
+                try:
+                    known = self._methods[method] = ExecutableMethod(self, op)
+                except MemoryError as error:
+                    place = source_location(op.location)
+                    raise E1006.error(f"what is planned for '{method}': {error or 'no memory'}", place) from error
             return known.run(inputs)
         if not isinstance(op, FuncOp):
             raise E1003.error(f"there is no method '{method}'; the module has {', '.join(self.methods) or 'none'}")
@@ -366,6 +370,8 @@ class _Frame:
         except EtirError as error:
             place = source_location(op.location)
             raise EtirError([d.at(place) for d in error.diagnostics]) from error.__cause__
+        except MemoryError as error:
+            raise E1006.error(f"'{op.name}': {error or 'no memory'}", source_location(op.location)) from error
         for result, value in zip(op.results, results, strict=True):
             self.values[result] = value
         if self.interpreter.watch is not None:

@@ -146,7 +146,7 @@ class TorchEvaluator(Evaluator):
         with torch.no_grad():
             try:
                 return function(**converted)
-            except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, MemoryError) as error:
                 raise wrap_failure(schema, error) from error
 
     def _call_numpy(self, schema: OpSchema, arguments: Mapping[str, Any]) -> Any:

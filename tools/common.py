@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from etir.diagnostics import Diagnostic, EtirError, SourceLocation
 from etir.extensions import report_warnings_to
-from etir.tools.errors import E0901, E0902, E0903, E0909
+from etir.tools.errors import E0901, E0902, E0903, E0909, E0921
 from etir.tools.kinds import HEAD, refuse_others
 from etir.tools.startup import fast_start
 
@@ -184,6 +184,11 @@ def run_tool(
         if debug:
             traceback.print_exc()
         return INTERRUPTED
+    except MemoryError as error:
+        if debug:
+            traceback.print_exception(error)
+        console.report([E0921.diagnostic(str(error) or "out of memory")])
+        return FAILED
     except Exception as error:  # Last resort: whatever escapes is a bug, and users get one line of it.
         if debug:
             traceback.print_exception(error)
@@ -215,6 +220,9 @@ def read_bytes(path: str) -> tuple[str, bytes]:
         return path, Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise E0902.error(f"cannot read '{path}': {_reason(error)}") from None
+    except MemoryError:
+        size = Path(path).stat().st_size
+        raise E0921.error(f"the file has {size:,} bytes", SourceLocation(path)) from None
 
 
 def read_head(path: str) -> bytes:

@@ -55,6 +55,11 @@ E0913 = define(
     "the error record does not come from this program",
     "pass the .pte file that was running when the error happened",
 )
+E0921 = define(
+    "E0921",
+    "the machine has no memory left",
+    "pass less at once: smaller inputs, fewer runs or samples, or a part of the program",
+)
 E0920 = define(
     "E0920",
     "outputs are not those that are expected",

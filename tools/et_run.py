@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from etir.diagnostics import EtirError, SourceLocation
+from etir.diagnostics import EtirError, Severity, SourceLocation
 from etir.tools.common import (
     OK,
     Console,
@@ -140,7 +140,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         return OK
     match runtime:
         case "etir":
-            outputs, names, seconds = _execute(arguments)
+            outputs, names, seconds = _execute(arguments, console)
         case "stock":
             outputs, names, seconds = _execute_stock(arguments, console)
         case _:
@@ -282,7 +282,7 @@ def _native_signatures(arguments: argparse.Namespace) -> list[MethodSignature]:
     ]
 
 
-def _execute(arguments: argparse.Namespace) -> tuple[list[Any], Names, list[float]]:
+def _execute(arguments: argparse.Namespace, console: Console) -> tuple[list[Any], Names, list[float]]:
     """Outputs of the native runtime, what the program calls them, and the seconds of the runs that were timed."""
     import time
 
@@ -298,7 +298,7 @@ def _execute(arguments: argparse.Namespace) -> tuple[list[Any], Names, list[floa
             if arguments.profile:
                 print(profile)
             if arguments.etdump is not None:
-                _save_profile(arguments, profile)
+                _save_profile(arguments, profile, console)
             return profile.outputs, names, seconds
         for _ in range(repeat):
             start = time.perf_counter()
@@ -307,7 +307,8 @@ def _execute(arguments: argparse.Namespace) -> tuple[list[Any], Names, list[floa
         return outputs, names, seconds
 
 
-def _save_profile(arguments: argparse.Namespace, profile: Profile) -> None:
+def _save_profile(arguments: argparse.Namespace, profile: Profile, console: Console) -> None:
+    from etir.devtools.errors import E1416
     from etir.dialects.et.weights import write_atomically
 
     recorded = profile.recorded
@@ -320,7 +321,9 @@ def _save_profile(arguments: argparse.Namespace, profile: Profile) -> None:
         raise E0903.error(f"cannot write '{arguments.etdump}': {error.strerror or error}") from None
     for count, what in ((recorded.dropped, "records"), (recorded.dropped_values, "values")):
         if count:
-            print(f"warning: {count} {what} did not fit and are missing", file=sys.stderr)
+            message = f"{count} {what} of '{arguments.method}' did not fit and are missing"
+            place = SourceLocation(arguments.etdump)
+            console.report([E1416.diagnostic(message, place, severity=Severity.WARNING)])
 
 
 def _execute_stock(arguments: argparse.Namespace, console: Console) -> tuple[list[Any], Names, list[float]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from etir.tools.common import read_head
 from etir.tools.errors import E0902
-from etir.tools.kinds import refuse_others
+from etir.tools.kinds import refuse_bombs, refuse_others
 
 
 def load_exported_program(path: str) -> Any:
@@ -20,6 +20,7 @@ def load_exported_program(path: str) -> Any:
     if path == "-":
         raise E0902.error("a .pt2 file is not read from standard input", help="write it to a file, and pass its path")
     refuse_others(path, read_head(path), "a .pt2 file")
+    refuse_bombs(path)
     from etir.lowering.errors import E0406
     from etir.lowering.import_fx import require_torch
 

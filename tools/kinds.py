@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from etir.tools.errors import E0902
+from etir.diagnostics import SourceLocation
+from etir.tools.errors import E0902, E0921
 
 HEAD = 4096
 """Bytes from the start of a file that tell its kind."""
@@ -68,3 +69,24 @@ def refuse_others(name: str, data: bytes, wanted: str, help: str | None = None) 
     advice = _ADVICE.get((wanted, kind))
     if advice is not None or (kind == "text" and wanted != "text"):
         raise E0902.error(f"'{name}' is not {wanted}: it is {kind}" + (f"; {advice}" if advice else ""), help=help)
+
+
+def refuse_bombs(path: str) -> None:
+    """Raise error E0921 for a zip archive that unpacks to more than there is memory.
+
+    A damaged one passes: whoever reads it says what is wrong.
+    """
+    import zipfile
+
+    from etir.devtools.values.room import available_bytes
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError):
+        return
+    size, free = sum(info.file_size for info in infos), available_bytes()
+    if size > free:
+        largest = max(infos, key=lambda info: info.file_size)
+        message = f"it unpacks to {size:,} bytes, most of them in '{largest.filename}', and {free:,} are free"
+        raise E0921.error(message, SourceLocation(path))

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from etir.diagnostics import SourceLocation
 from etir.tools.common import read_head
-from etir.tools.errors import E0902, E0910
-from etir.tools.kinds import refuse_others
+from etir.tools.errors import E0902, E0910, E0921
+from etir.tools.kinds import refuse_bombs, refuse_others
 
 Names = Sequence[str | None]
 _NUMBERED = re.compile(r"(arr|input|output)_(\d+)")
@@ -64,7 +65,10 @@ def output_labels(names: Names) -> list[str]:
 
 
 def read_arrays(path: str) -> dict[str, Any]:
-    """The arrays of an ``.npz`` file in file order. Raises error E0902."""
+    """The arrays of an ``.npz`` file in file order.
+
+    Raises error E0902, and E0921 for arrays that do not fit into memory.
+    """
     import struct
     import tokenize
     import zipfile
@@ -80,13 +84,15 @@ def read_arrays(path: str) -> dict[str, Any]:
         SyntaxError,
         RecursionError,
         OverflowError,
-        MemoryError,
     )
     help = "write arrays with numpy.savez"
     refuse_others(path, read_head(path), "an .npz file", help)
+    refuse_bombs(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
+    except MemoryError as error:  # what the header of an array says
+        raise E0921.error(str(error), SourceLocation(path)) from None
     except (OSError, EOFError, *damaged, *malformed) as error:
         raise E0902.error(f"cannot read the arrays '{path}': {error}", help=help) from None
     if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:

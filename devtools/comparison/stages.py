@@ -115,6 +115,16 @@ def _states(subject: Subject, reference: Reference, stage: Stage, got: Mapping[s
         rows[what].add(None if local else error, error if local else None)
 
 
+NO_MEMORY = frozenset({"E1006", "E1205", "E1415", "E1416"})
+"""Errors that say something of the machine, and nothing of a level or a runtime."""
+
+
+def raise_if_no_memory(error: EtirError) -> None:
+    """Let an error end the comparison when values did not fit into memory."""
+    if NO_MEMORY.intersection(error.ids):
+        raise error
+
+
 # --- levels ----------------------------------------------------------------------------------------------------------
 
 
@@ -134,6 +144,7 @@ def level_stage(name: str, module: ModuleOp | str, subject: Subject) -> Stage:
         for inputs, reference in zip(subject.samples, subject.references, strict=True):
             _level_sample(module, inputs, reference, subject, stage, rows, local=local)
     except EtirError as error:
+        raise_if_no_memory(error)
         stage.failure = f"not run: {error.diagnostics[0].message}"
         stage.broken = any(id in ("E1002", "E1004", "E1005") for id in error.ids)
     stage.rows = list(rows.values())
@@ -256,6 +267,7 @@ def runtime_stage(name: str, runtime: Runtime, data: bytes, module: ModuleOp, su
         try:
             run = runtime(data, subject.method, inputs)
         except EtirError as error:
+            raise_if_no_memory(error)
             stage.failure, stage.broken = f"not run: {error.diagnostics[0].message}", True
             return stage
         keys |= _accumulated(run, reference, table, subject, rows)
@@ -264,6 +276,7 @@ def runtime_stage(name: str, runtime: Runtime, data: bytes, module: ModuleOp, su
         try:
             steps = replay(module, subject.method, inputs, run)
         except EtirError as error:
+            raise_if_no_memory(error)
             stage.failure = f"not compared step by step: {error.diagnostics[0].message}"
             continue
         for step in steps.steps:

@@ -15,7 +15,7 @@ from xdsl.ir import OpResult
 from etir.devtools.comparison.findings import Row, Stage
 from etir.devtools.comparison.levels import context, numbered, passes_of
 from etir.devtools.comparison.reference import VIEWS
-from etir.devtools.comparison.stages import Subject
+from etir.devtools.comparison.stages import Subject, raise_if_no_memory
 from etir.devtools.trace.read import Trace
 from etir.devtools.values.interpreted import Key, marks_of
 from etir.devtools.values.recorded import Runtime
@@ -102,6 +102,7 @@ def tap_stage(name: str, runtime: Runtime, source: ModuleOp, trace: Trace, subje
                 if wanted and key[0] not in reference.random:
                     rows[key].add(subject.error(reference, key, wanted[-1], got), None)
     except EtirError as error:
+        raise_if_no_memory(error)
         stage.failure = f"not run: {error.diagnostics[0].message}"
         return stage
     stage.rows = list(rows.values())

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from etir.devtools.errors import E1413
 from etir.devtools.values.arrays import dtype_name
 from etir.devtools.values.interpreted import as_array
+from etir.devtools.values.room import Room
+from etir.diagnostics import EtirError
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -32,13 +34,14 @@ def eager_run(program: ExportedProgram, inputs: Sequence[Any]) -> EagerRun:
     """Run an exported program once, from the state that it has, which stays as it is.
 
     ``inputs`` are flat, arrays or torch tensors. Raises error E1413 when there are too many or too few, or torch
-    refuses them.
+    refuses them, E1415 when the values do not fit into memory.
     """
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
     from torch.fx import Interpreter, Node
 
     found = EagerRun()
+    room = Room()
     specs = program.graph_signature.input_specs
     wanted = sum(spec.kind is InputKind.USER_INPUT for spec in specs)
     if len(inputs) != wanted:
@@ -58,6 +61,7 @@ def eager_run(program: ExportedProgram, inputs: Sequence[Any]) -> EagerRun:
             result = super().run_node(n)
             for index, value in enumerate(result if isinstance(result, (tuple, list)) else [result]):
                 if isinstance(value, torch.Tensor) and n.op != "output" and n.name:
+                    room.take(value.nbytes, f"node '{n.name}'")
                     found.values[n.name, index] = as_array(value.clone())
                     found.dtypes[n.name, index] = dtype_name(value)
             return result
@@ -66,6 +70,8 @@ def eager_run(program: ExportedProgram, inputs: Sequence[Any]) -> EagerRun:
         with torch.no_grad():
             held = [argument(spec) for spec in specs]
             results = Watching(program.graph_module).run(*held, enable_io_processing=False)
+    except EtirError:
+        raise
     except Exception as error:  # whatever an operator raises
         words = str(error).strip().splitlines()
         raise E1413.error(f"eager torch cannot run the program: {words[0] if words else error!r}") from None

@@ -17,6 +17,7 @@ from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from etir.backends.api.registry import backend_of_runtime_id
 from etir.devtools.values.arrays import largest_of, like
+from etir.devtools.values.room import Room
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import InputsOp
 from etir.dialects.et.origin import Mark, origins_in
@@ -80,9 +81,10 @@ def observe(
     """Run a method once with ``inputs``, which are not changed, and keep every marked tensor.
 
     ``instead`` is asked, by key and how often that was computed before, for an array that takes the place of the value
-    after it was kept: what comes after is computed from that. Raises what the interpreter does (E10xx).
+    after it was kept: what comes after is computed from that. Raises what the interpreter does (E10xx), and error E1415
+    when the values do not fit into memory.
     """
-    found = Observed()
+    found, room = Observed(), Room()
     given = _inputs_of(module, method)
     interpreter = Interpreter(module, evaluator, backend_of_runtime_id)
     largest: dict[SSAValue, float] = {}
@@ -91,6 +93,8 @@ def observe(
         if not interpreter.evaluator.is_tensor(held):
             return None
         replaced: Any = None
+        nbytes, what = int(held.nbytes), f"what '{_made_by(value)}' gives"
+        room.check(nbytes, what)
         largest[value] = largest_of(held)
         found.scale = max(found.scale, largest[value])
         inputs = value.owner.operands if isinstance(value, OpResult) else ()
@@ -99,6 +103,7 @@ def observe(
             known = found.values.setdefault(key, [])
             if known and value in given:
                 continue
+            room.take(nbytes, what)
             known.append(np.array(as_array(held)))
             found.dtypes[key] = str(held.dtype).rpartition(".")[2]
             found.values_of.setdefault(key, value)
@@ -121,6 +126,10 @@ def state_name(op: StateOp) -> str:
     """The name that a mutable buffer has in the user's module, its symbol where it has none."""
     fqn = op.attributes.get("fqn")
     return fqn.data if isinstance(fqn, StringAttr) else op.sym_name.data  # type: ignore[attr-defined]
+
+
+def _made_by(value: SSAValue) -> str:
+    return value.owner.name if isinstance(value, OpResult) else value.name_hint or "input"
 
 
 def _inputs_of(module: ModuleOp, method: str) -> dict[SSAValue, None]:

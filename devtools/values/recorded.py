@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from etir.devtools.errors import E1416
 from etir.devtools.profile.from_etdump import read_profile
 from etir.devtools.profile.profile import Profile
 from etir.devtools.stock_runtime import run_stock
@@ -61,10 +62,12 @@ def _chains(data: bytes, method: str) -> list[int]:
 
 
 def etir_runtime(data: bytes, method: str, inputs: Sequence[Any], *, external: Sequence[bytes] = ()) -> RecordedRun:
-    """On etir's runtime. Raises what it does (E12xx)."""
+    """On etir's runtime. Raises what it does (E12xx), and error E1416 where it had no room for values."""
     loaded = load(data, list(external), native="trusted")[method]
     profile = loaded.profile(*[copied(value) for value in inputs], values=True)
     assert profile.recorded is not None
+    if profile.recorded.dropped_values:
+        raise E1416.error(f"there was no room for {profile.recorded.dropped_values} values of method '{method}'")
     read = read_profile(profile.recorded.etdump, method=method)
     outputs = [as_array(v) if hasattr(v, "shape") else v for v in profile.outputs]
     return of_profile(read, profile.recorded.value_bytes, _chains(data, method), outputs)

@@ -23,7 +23,8 @@ def value_bytes(tensor: TensorValue, buffer: Buffer, name: str = "<values>") -> 
     what = f"the tensor of {tensor.scalar_type.name} with sizes {list(tensor.sizes)}"
     if tensor.offset == NO_DATA:
         raise E0842.error(f"{what} has no place in the values", SourceLocation(name))
-    if end > len(data) or any(step < 0 for step in steps):
+    # A runtime writes every element, so that there is no tensor of more bytes than the buffer has (by strides of 0).
+    if max(end, tensor.nbytes) > len(data) or any(step < 0 for step in steps):
         message = f"{what} and strides {list(tensor.strides)} from byte {tensor.offset} on"
         raise E0842.error(f"{message} does not fit into {len(data)} bytes", SourceLocation(name))
     return data[tensor.offset : end]
