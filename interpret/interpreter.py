@@ -235,11 +235,16 @@ class Interpreter:
         return self._weights[name]
 
     def delegate(self, name: str) -> Callable[[Sequence[Any]], list[Any]]:
-        """A function that runs a delegate's blob; buffers that the delegate owns keep their contents between its calls.
+        """A function that runs a delegate's blob, or the function that was outlined for it.
 
+        Buffers that the delegate owns keep their contents between its calls.
         Raises error E1001 for a blob that only runs on its backend.
         """
         op = self.symbols.get(name)
+        if isinstance(op, FuncOp):
+            text = op.attributes.get("backend.delegate")
+            lowered = self.lowered_function(op, text.data.partition("{")[0]) if isinstance(text, StringAttr) else None
+            return (lambda arguments: self.call(op, arguments[: len(op.body.block.args)])) if lowered is None else lowered
         if not isinstance(op, DelegateOp):
             raise E1001.error(f"delegate @{name} is neither a function nor a blob of the module")
         backend = None if self.runner_of is None else self.runner_of(op.backend.data)

@@ -5,6 +5,7 @@
 
     et-compare model.pt2 model.pte --trace model.trace --inputs a.npz b.npz --runtime etir,stock
     et-compare model.mlir model.pte --trace model.trace --inputs a.npz
+    et-compare prefill=a.pt2 decode=b.pt2 model.pte --method decode --inputs b.npz
     et-compare stock.etrecord stock.pte --inputs a.npz --runtime etir,stock
     et-compare model.pte --inputs a.npz --runtime etir,stock
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etir.tools.common import (
@@ -50,7 +52,8 @@ def _parser() -> ToolParser:
         "files",
         nargs="+",
         metavar="file",
-        help="what was compiled (.pt2, .mlir, or .etrecord of the stock pipeline; may be left out), and the .pte file",
+        help="what was compiled (.pt2, .mlir, or .etrecord of the stock pipeline; several as METHOD=FILE.pt2; may be left "
+        "out), and the .pte file",
     )
     parser.add_argument("--trace", metavar="FILE", help="what et-compile --trace wrote for the .pte file")
     parser.add_argument(
@@ -81,8 +84,9 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     from etir.tools.named_arrays import order_inputs, read_arrays
     from etir.tools.signatures import signatures_of
 
-    if len(arguments.files) > 2:
-        raise usage_error(f"one source and one .pte file are compared; there are {len(arguments.files)} files")
+    *sources, path = arguments.files
+    if len(sources) > 1 and not all("=" in source for source in sources):
+        raise usage_error(f"there are {len(sources)} sources: name the method of each, METHOD=FILE.pt2")
     if not arguments.inputs:
         raise usage_error("name what to run the program on: --inputs FILE.npz, once for each sample")
     check_output(arguments.output)
@@ -91,10 +95,9 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
 
         for library in arguments.load_library:
             load_library(library)
-    *sources, path = arguments.files
     _, data = read_pte_bytes(path)
     trace = None if arguments.trace is None else Trace(read_bytes(arguments.trace)[1], arguments.trace)
-    source = _source(sources[0], console) if sources else None
+    source = _sources(sources, console)
     external = [bytes(read_bytes(file)[1]) for file in arguments.data]
     program = read_pte_module(path, arguments.data)
     signatures = {s.name: s for s in signatures_of(program)}
@@ -120,6 +123,17 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     for one in found:
         sys.stdout.write(one.to_json() if arguments.json else one.table())
     return OK if all(one.is_good for one in found) else FAILED
+
+
+def _sources(paths: Sequence[str], console: Console) -> Any:
+    """What was compiled: one thing, exported programs by method, or None."""
+    if not paths:
+        return None
+    if len(paths) == 1 and ("=" not in paths[0] or Path(paths[0]).exists()):
+        return _source(paths[0], console)
+    from etir.tools.exported import load_exported_program
+
+    return {method: load_exported_program(file) for method, _, file in (path.partition("=") for path in paths)}
 
 
 def _source(path: str, console: Console) -> Any:

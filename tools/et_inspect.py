@@ -61,7 +61,12 @@ def _parser() -> ToolParser:
     parser.add_argument("--chrome", metavar="FILE", help="write a timeline for Perfetto, speedscope or Chromium")
     parser.add_argument("--memory", metavar="FILE", help="write a picture of the memory plan (.svg)")
     parser.add_argument("--size", action="store_true", help="print what the bytes of planned memory are for")
-    parser.add_argument("--method", default="forward", help="for --memory and --size (default: forward)")
+    parser.add_argument(
+        "--method",
+        metavar="NAME",
+        help="for --memory and --size, and whose profile it is where the file does not say (default: forward; of "
+        "profiles the first method with such instructions)",
+    )
     parser.add_argument(
         "--explain", metavar="WHAT", help="what became of a source line, a node, an operator or a module"
     )
@@ -105,12 +110,13 @@ def _of_trace(arguments: argparse.Namespace, trace: Trace) -> int:
 
     if arguments.memory is None and not arguments.size and arguments.explain is None:
         raise usage_error(f"'{trace.name}' is no profile: say what of it, --explain, --memory or --size")
-    if (arguments.memory is not None or arguments.size) and arguments.method not in trace.memory:
-        raise usage_error(f"there is no method '{arguments.method}'; the trace has {', '.join(trace.memory)}")
+    method = arguments.method or "forward"
+    if (arguments.memory is not None or arguments.size) and method not in trace.memory:
+        raise usage_error(f"there is no method '{method}'; the trace has {', '.join(trace.memory)}")
     if arguments.memory is not None:
-        write_output(arguments.memory, memory_svg(trace, arguments.method))
+        write_output(arguments.memory, memory_svg(trace, method))
     if arguments.size:
-        sys.stdout.write(size_table(trace, arguments.method, arguments.by, arguments.top or None))
+        sys.stdout.write(size_table(trace, method, arguments.by, arguments.top or None))
     if arguments.explain is not None:
         sys.stdout.write(explain(trace, arguments.explain))
     return OK
@@ -125,7 +131,7 @@ def _inspector(path: str, arguments: argparse.Namespace) -> Inspector:
     if trace is not None:
         read_head(trace)
     program, pte = program_of(None if trace is None else Path(trace), arguments.record)
-    return Inspector.of(read_profile(data, pte, name=name), program)
+    return Inspector.of(read_profile(data, pte, method=arguments.method or "", name=name), program)
 
 
 if __name__ == "__main__":

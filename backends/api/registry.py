@@ -145,8 +145,11 @@ def _cause(error: EtirError) -> object:
 
 
 def backend_of_runtime_id(runtime_id: str) -> Backend | None:
-    """The installed backend that writes blobs for ``runtime_id``, or None. Imports every installed backend."""
-    return next((b for b in usable() if b.runtime_id == runtime_id), None)
+    """The installed backend that writes blobs for ``runtime_id``, or is called so, or None.
+
+    Imports every installed backend.
+    """
+    return next((b for b in usable() if runtime_id in (b.runtime_id, b.name)), None)
 
 
 def usable() -> list[Backend]:

@@ -128,6 +128,19 @@ class XnnpackBackend(Backend):
         graph = read_blob(blob, named_data)
         return lambda arguments: run_graph(graph, arguments, evaluator)
 
+    def lowered_function(
+        self, func: FuncOp, weight: Callable[[str], Any], evaluator: Evaluator
+    ) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """The same for a function of the ``xnn`` dialect."""
+        from etir.backends.xnnpack.dialect import ConstantOp, InputOp, NodeOp
+        from etir.backends.xnnpack.interpreted import run_graph
+        from etir.backends.xnnpack.text import from_function
+
+        if not any(isinstance(op, (ConstantOp, InputOp, NodeOp)) for op in func.body.block.ops):
+            return None
+        graph = from_function(func)
+        return lambda arguments: run_graph(graph, arguments, evaluator)
+
     def kernels(self, blob: bytes | memoryview) -> tuple[str, ...]:
         from etir.backends.xnnpack.blob_reader import read_blob
         from etir.backends.xnnpack.kernels import kernels_of

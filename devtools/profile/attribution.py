@@ -51,11 +51,19 @@ class Program:
         return None if self.trace is None else self.trace.origin(number)
 
     def method_of(self, profile: Profile) -> str:
-        """The method that ran: the one that the profile names, or else ``forward`` or the only one."""
+        """The method that ran: the one that the profile names, or else the first one with such instructions.
+
+        ``forward`` comes before the others, and is the answer when there is none.
+        """
         known = list(self.trace.instructions) if self.trace is not None else list(self.debug)
         if profile.method is not None and (not known or profile.method in known):
             return profile.method
-        return "forward" if "forward" in known or not known else known[0]
+        if "forward" in known or not known:
+            known = ["forward", *(name for name in known if name != "forward")]
+        if self.trace is None or len(known) == 1:
+            return known[0]
+        tables = self.trace.instructions
+        return next((name for name in known if name in tables and _misfit(profile, tables[name]) is None), known[0])
 
     def check(self, profile: Profile) -> None:
         """Raises error E1404 when the profile is of another program: its digest differs, or its instructions do."""
@@ -64,17 +72,21 @@ class Program:
         if profile.program is not None and wanted is not None and profile.program != wanted:
             raise E1404.error(f"it was recorded with {profile.program[:12]}, the trace is of {wanted[:12]}", place)
         table = None if self.trace is None else self.trace.instructions.get(self.method_of(profile))
-        if table is None:
-            return
-        for row in profile.instructions():
-            if row.kind is Kind.OTHER:
-                continue
-            known = table["operator"][row.instruction] if 0 <= row.instruction < len(table) else None
-            fits = known is not None and (row.kind is not Kind.OPERATOR or _same_operator(row.name, known))
-            if not fits:
-                said = "it has no such instruction" if known is None else f"there it is {known}"
-                message = f"instruction {row.instruction} is {row.name or row.kind.value}, in the trace {said}"
-                raise E1404.error(message, place)
+        problem = None if table is None else _misfit(profile, table)
+        if problem is not None:
+            raise E1404.error(problem, place)
+
+
+def _misfit(profile: Profile, table: Table) -> str | None:
+    """The first instruction of a profile that a method does not have."""
+    for row in profile.instructions():
+        if row.kind is Kind.OTHER:
+            continue
+        known = table["operator"][row.instruction] if 0 <= row.instruction < len(table) else None
+        if known is None or (row.kind is Kind.OPERATOR and not _same_operator(row.name, known)):
+            said = "it has no such instruction" if known is None else f"there it is {known}"
+            return f"instruction {row.instruction} is {row.name or row.kind.value}, in the trace {said}"
+    return None
 
 
 def _same_operator(profiled: str, known: str) -> bool:

@@ -47,12 +47,13 @@ def profile_of_etdump(etdump: ETDump, program: pte.Program | None = None, *, met
     """The rows of an ETDump.
 
     With the ``program``, operators have their whole names and calls the index of their delegate. ``method`` names the
-    one that ran where the file does not say it; ``forward``, or the only one, by default.
+    one that ran where the file does not say it; by default the first one that has such instructions, ``forward`` before
+    others.
     """
     said = _said(etdump)
     found = said.get("method")
     name = found if isinstance(found, str) and found else method or None
-    plan = None if program is None else _plan(program, name)
+    plan = None if program is None else _plan(program, name, etdump)
     rows: list[Row] = []
     values: list[LoggedValue] = []
     runs = 0
@@ -88,11 +89,33 @@ def _said(etdump: ETDump) -> dict[str, object]:
     return {}
 
 
-def _plan(program: pte.Program, method: str | None) -> pte.ExecutionPlan | None:
+def _plan(program: pte.Program, method: str | None, etdump: ETDump) -> pte.ExecutionPlan | None:
     plans = {plan.name: plan for plan in program.execution_plan}
     if method in plans:
         return plans[method]
-    return plans.get("forward") or (program.execution_plan[0] if len(plans) == 1 else None)
+    if len(plans) == 1:
+        return program.execution_plan[0]
+    ordered = sorted(plans.values(), key=lambda plan: plan.name != "forward")
+    return next((plan for plan in ordered if _has_instructions_of(plan, etdump)), plans.get("forward"))
+
+
+def _has_instructions_of(plan: pte.ExecutionPlan, etdump: ETDump) -> bool:
+    """Whether every kernel that ran is the one that the method calls there."""
+    called = {
+        (chain, number, event.name.removeprefix(NATIVE_CALL))
+        for block in etdump.blocks
+        for event in block.events
+        if isinstance(event, ProfileEvent) and event.name is not None and event.name.startswith(NATIVE_CALL)
+        for chain, number in ((event.chain_index, event.instruction_id),)
+    }
+    for chain, number, name in called:
+        calls = plan.chains[chain].instructions if 0 <= chain < len(plan.chains) else ()
+        call = calls[number] if 0 <= number < len(calls) else None
+        if not isinstance(call, pte.KernelCall):
+            return False
+        if plan.operators[call.op_index].full_name.partition("::")[2] != name.rpartition("::")[2]:
+            return False
+    return True
 
 
 def _is_run(block: Block) -> bool:

@@ -261,3 +261,29 @@ def test_et_bisect_refuses(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     ):
         assert run(et_bisect, *words) == 1
         assert said in capsys.readouterr().err
+
+
+CANCELS = """
+func.func @forward(%x: tensor<4x64xf32>) -> tensor<4x1xf32> {
+  %m = edge.aten.mean.dim(%x, dim = [1], keepdim = true) : (tensor<4x64xf32>) -> tensor<4x1xf32>
+  %d = edge.aten.sub.Tensor(%x, %m) : (tensor<4x64xf32>, tensor<4x1xf32>) -> tensor<4x64xf32>
+  %s = edge.aten.sum.dim_IntList(%d, dim = [1], keepdim = true) : (tensor<4x64xf32>) -> tensor<4x1xf32>
+  func.return %s : tensor<4x1xf32>
+}
+"""
+
+
+def test_a_sum_that_cancels_is_as_inexact_as_its_terms() -> None:
+    """Deviations from the mean add up to rounding errors, of which every order of summing gives others."""
+    x = np.linspace(-3, 3, 256, dtype=np.float32).reshape(4, 64) ** 3
+    check = SameNumbers.of(parse_module(CANCELS, EtContext()), [[x]], "forward", 1e-4)
+    turned = "  %e = edge.aten.flip.default(%d, dims = [1]) : (tensor<4x64xf32>) -> tensor<4x64xf32>\n  %s ="
+    other = parse_module(CANCELS.replace("(%d, dim", "(%e, dim").replace("  %s =", turned), EtContext())
+    assert check(other) is Answer.GOOD
+    wrong = parse_module(
+        CANCELS.replace("(%x, %m)", "(%x, %x)")
+        .replace("x1xf32>) -> tensor<4x64", "x64xf32>) -> tensor<4x64")
+        .replace("(%d, dim", "(%x, dim"),
+        EtContext(),
+    )
+    assert check(wrong) is Answer.BAD

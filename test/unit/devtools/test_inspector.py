@@ -211,6 +211,22 @@ def test_a_profile_of_another_program_is_refused() -> None:
     inspected(trace, replace(profile, program=None, rows=stock))  # names as the stock runtime writes them
 
 
+def test_a_stock_profile_does_not_say_which_method_ran() -> None:
+    """The one with such instructions is meant, ``forward`` where that fits, too."""
+    programs = {name: exported(other)[0] for name, other in (("other", "cond"), ("forward", "loop"))}
+    trace = etir.compile(programs, trace=True).trace
+    assert isinstance(trace, Trace)
+    for method in programs:
+        table = trace.instructions[method]
+        rows = [
+            Row(0, 0, i, 0, Kind.OPERATOR, name, i, i + 1) for i, name in enumerate(table["operator"]) if "::" in name
+        ]
+        profile = Profile(tuple(rows), (), 1, None)
+        assert Program(trace).method_of(profile) == method
+        assert sum(group.total for group in inspected(trace, profile).by("line")) > 0
+    assert Program(trace).method_of(Profile((), (), 0, None)) == "forward"
+
+
 def test_percentiles_and_intervals() -> None:
     assert percentile([], 50) == 0 and percentile([3.0], 90) == 3
     assert percentile([4.0, 1.0, 3.0, 2.0], 50) == 2.5

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from io import StringIO
 
+import numpy as np
 import pytest
 from xdsl.printer import Printer
 
-from etir.backends.api.registry import backend_dialects
+import etir
+from etir.backends.api.registry import backend_dialects, backend_of_runtime_id
 from etir.backends.xnnpack.dialect import NODE_OPS
 from etir.backends.xnnpack.schema import NODES
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
 from etir.dialects.verify import verify_module
+from etir.emit.from_pte import read_program
+from etir.interpret import run_module
+from etir.passes.infra.manager import run_pipeline
+from etir.passes.infra.pipeline import parse_pipeline
 
 GOOD = """
 func.func @graph(%x: tensor<1x3x8x8xf32>, %q: !xnn.tensor<2x64xqint8, scale = 0.0125, zero_point = -3>) \
@@ -110,3 +116,37 @@ def test_types(type: str, message: str) -> None:
     with pytest.raises(EtirError) as caught:
         parse_module(f"func.func private @g(!xnn.tensor<{type}>)", EtContext(dialects=backend_dialects()))
     assert message in str(caught.value)
+
+
+SMALL = """
+func.func private @part(%x: tensor<2x3xf32>) -> tensor<2x3xf32> attributes {backend.delegate = "xnnpack", \
+backend.legal} {
+  %0 = xnn.input(%x) : (tensor<2x3xf32>) -> !xnn.tensor<2x3xfp32>
+  %1 = xnn.add(%0, %0, clamp = [0.0, inf]) : (!xnn.tensor<2x3xfp32>, !xnn.tensor<2x3xfp32>) -> !xnn.tensor<2x3xfp32>
+  %2 = xnn.output(%1) : (!xnn.tensor<2x3xfp32>) -> tensor<2x3xf32>
+  func.return %2 : tensor<2x3xf32>
+}
+func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %0 = backend.call_delegate @part(%x) on "XnnpackBackend" : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  func.return %0 : tensor<2x3xf32>
+}
+"""
+
+
+def test_a_function_of_the_dialect_runs_in_the_interpreter() -> None:
+    """As a dump after pass ``legalize-delegates`` has it, and as the text of a file."""
+    x = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
+    outlined = parse_module(SMALL, EtContext(dialects=backend_dialects()))
+    found = run_module(outlined, [x], evaluator="numpy", runner_of=backend_of_runtime_id)
+    np.testing.assert_array_equal(found[0], np.maximum(2 * x, 0))
+    edge = """func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %0 = edge.aten.add.Tensor(%x, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = edge.aten.relu.default(%0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  func.return %1 : tensor<2x3xf32>
+}"""
+    made = etir.compile(parse_module(edge, EtContext()), delegates="xnnpack")
+    program = read_program(made.buffer)
+    run_pipeline(EtContext(dialects=backend_dialects()), program, parse_pipeline("disassemble-delegates"))
+    assert any(op.name == "xnn.add" for op in program.walk())
+    found = run_module(program, [x], evaluator="numpy", runner_of=backend_of_runtime_id)
+    np.testing.assert_array_equal(found[0], np.maximum(2 * x, 0))
